@@ -1,17 +1,18 @@
-"""What of the hours ahead is kept for campaigns that do not ask for it yet.
+"""Reserving parts of the hours ahead for campaigns that have not asked for them yet.
 
-Seats are given a day ahead. If whoever asks had all that is free, who comes seconds later would
-find a day that is full. So only the *near* hours, the one in progress and the next, go to whoever
-wants them. Of each hour beyond, a campaign gets no more than its part among all campaigns there
-are, whether these want anything or not; the rest is given when that hour is near, an hour before
-it begins. Nothing is lost by that, and who comes later finds its part of all but two hours.
+Seats are given a day ahead. If the first campaign to ask got all that is free, another one that
+asks seconds later would find a full day. So only the *near* hours, the one in progress and the
+next, go to whichever campaign wants them. Of each later hour, a campaign gets no more than its part
+among all existing campaigns, whether these want anything or not; the rest is given when that hour
+is near, an hour before it begins. No time stays unused because of that, and a campaign that asks
+later finds its part of all but two hours.
 
-What was given while fewer campaigns were known, or to more nodes, may be more than a campaign's
-part. If one that is below its own finds no time then, seats of terms that are not near are given
-back, the youngest first, until those that give back are down to their part.
+What a campaign got while fewer campaigns were known, or on more nodes, may exceed its part. If a
+campaign below its own part then finds no time, seats of terms that are not near are given back, the
+youngest first, until their holders are down to their parts.
 
-A run is not cut: who holds less than its part may have one more. What is too much of it counts for
-all hours ahead together, up to each of them, so that long and wide runs come out even as well.
+Runs are not cut: a campaign below its part may get one more run. The excess counts for all hours
+ahead together, up to each of them, so that long and wide runs even out as well.
 """
 
 from __future__ import annotations
@@ -30,13 +31,13 @@ from lead.policy.view import BUCKET, URGENT, Candidate, PostedRun, RememberedSta
 from node.model.times import to_the_second
 
 NEAR_TIME = 2 * BUCKET
-"""How much of the time ahead goes to whoever wants it, from the hour in progress on."""
+"""The time from the hour in progress on that is given without regard to parts (µs)."""
 
 KEPT = RefusalRule(
     Axis.SHARE,
     "kept",
-    "{whose} has {held} of the {part} seat-hours that are its part from {since} to {to}; what is "
-    "left is kept for campaigns that may still come, and given from {given} on",
+    "{whose} has {held} of the {part} seat-hours that are its part from {since} to {to}; the rest "
+    "is reserved for campaigns that may still come, and given from {given} on",
 )
 
 GIVEN_BACK = RefusalRule(
@@ -47,12 +48,12 @@ GIVEN_BACK = RefusalRule(
 )
 
 Parts = Callable[[int], Mapping[str, int]]
-"""``parts(seats)``: what each is entitled to of so many seat-µs, all campaigns counted."""
+"""``parts(seats)``: each campaign's part of ``seats`` seat-µs, with all campaigns counted."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Seat:
-    """What may be given back as a whole: its task, whose it is, seat-µs by hour, and its nodes."""
+    """A seat that may be given back: its task, its holder, its seat-µs by hour, and its nodes."""
 
     task: str
     whose: str
@@ -61,7 +62,7 @@ class _Seat:
 
 
 class AheadSharing:
-    """Another rule of sharing, and before it: nobody has more than its part of the hours ahead."""
+    """A decorator of a share rule that limits everyone to their part of the hours ahead."""
 
     def __init__(
         self,
@@ -71,7 +72,10 @@ class AheadSharing:
         parts: Parts,
         groups: Mapping[str, str] | None = None,
     ) -> None:
-        """``groups`` names who has a part for each campaign; otherwise each has one of its own."""
+        """Wrap a rule; ``groups`` maps campaigns to the holder of their part.
+
+        By default each campaign holds its own part.
+        """
         self.serving = sharing.serving
         self._sharing = sharing
         self._board = board
@@ -88,15 +92,18 @@ class AheadSharing:
             self._members.setdefault(group, []).append(name)
 
     def admit(self, candidate: Candidate, turn: AllocationRound) -> PolicyRefusal | None:
-        """Whether it is to be given as far ahead; then, what the other rule says."""
+        """Return a refusal if the part is reached, else the wrapped rule's answer."""
         return self._keeps(candidate) or self._sharing.admit(candidate, turn)
 
     def remember(self, state: RememberedState) -> RememberedState:
-        """What the other rule remembers."""
+        """Return what the wrapped rule remembers."""
         return self._sharing.remember(state)
 
     def _keeps(self, candidate: Candidate) -> PolicyRefusal | None:
-        """All hours in which it has runs count, but only if the first of them is not near."""
+        """Return a refusal if the campaign's part of some hour is reached.
+
+        All hours in which the candidate has runs count, but only if the first of them is not near.
+        """
         begins = self._board.bucket(candidate)
         if begins < self._first or not self._board.seats_taken(candidate, candidate.k):
             return None
@@ -122,93 +129,97 @@ class AheadSharing:
         return campaign if self._groups is None else self._groups.get(campaign)
 
     def returned(self, candidates: Sequence[Candidate]) -> Mapping[str, PolicyRefusal]:
-        """Seats that give back what these lack in their hours, as far as they are below their part.
+        """Return the seats to give back to these candidates, if they are below their part.
 
-        By their ordinary tasks, those of campaigns that hold more than their part of that hour, and
-        of all hours ahead up to it or a later one so much more.
+        Seats are named by their ordinary tasks. They belong to campaigns that hold more than their
+        part of that hour, and exceed their part of all hours ahead, up to it or a later one, by at
+        least that seat.
         """
         if not self._board.view.returnable:
             return {}
-        gone, gone_here = Counter[str](), Counter[tuple[str, int]]()
-        found: dict[str, PolicyRefusal] = {}
+        returned, returned_by_hour = Counter[str](), Counter[tuple[str, int]]()
+        refusals: dict[str, PolicyRefusal] = {}
         for candidate in candidates:
             begins = self._board.bucket(candidate)
             if begins < self._first or self._keeps(candidate) is not None:
                 continue
-            lacking = self._board.seats_taken(candidate, candidate.k)
+            missing = self._board.seats_taken(candidate, candidate.k)
             usable = frozenset(candidate.nodes)
             for seat in self._seats_in(begins):
                 whose = seat.whose
-                if lacking <= 0:
+                if missing <= 0:
                     break
-                left = self._above(begins).get(whose, 0) - gone[whose]
-                held = self._held(begins, whose) - gone_here[whose, begins]
-                over = left >= seat.amounts.total() and held > self._part(begins, whose)
-                if not over or seat.task in found or usable.isdisjoint(seat.nodes):
+                excess = self._above(begins).get(whose, 0) - returned[whose]
+                held = self._held(begins, whose) - returned_by_hour[whose, begins]
+                returnable = excess >= seat.amounts.total() and held > self._part(begins, whose)
+                if not returnable or seat.task in refusals or usable.isdisjoint(seat.nodes):
                     continue
-                found[seat.task] = GIVEN_BACK.says_no(
-                    campaign=candidate.campaign, whose=whose, above=left / BUCKET
+                refusals[seat.task] = GIVEN_BACK.refuse(
+                    campaign=candidate.campaign, whose=whose, above=excess / BUCKET
                 )
-                gone[whose] += seat.amounts.total()
-                gone_here.update({(whose, hour): it for hour, it in seat.amounts.items()})
-                lacking -= seat.amounts[begins]
-        return found
+                returned[whose] += seat.amounts.total()
+                returned_by_hour.update({(whose, hour): it for hour, it in seat.amounts.items()})
+                missing -= seat.amounts[begins]
+        return refusals
 
     def _above(self, begins: int) -> Mapping[str, int]:
-        """How much more than its part each holds of all hours ahead, up to this one or a later one.
+        """Return by how much each holder exceeds its part of all hours ahead (seat-µs).
 
-        Up to that for which it is most (seat-µs): nobody has to have what comes later already.
+        The sum runs up to ``begins`` or the later hour with the largest excess, since nobody needs
+        to hold its part of later hours yet.
         """
-        found = self._above_from.get(begins)
-        if found is None:
-            found = self._above_from[begins] = {}
+        above = self._above_from.get(begins)
+        if above is None:
+            above = self._above_from[begins] = {}
             for name in self._parts(self._board.capacity(self._first)):
-                more = [
+                excess = [
                     self._held(hour, name) - self._part(hour, name)
                     for hour in range(self._first, self._end, BUCKET)
                 ]
-                found[name] = max(0, *list(accumulate(more))[(begins - self._first) // BUCKET :])
-        return found
+                above[name] = max(0, *list(accumulate(excess))[(begins - self._first) // BUCKET :])
+        return above
 
     def _seats_in(self, hour: int) -> Sequence[_Seat]:
-        """Seats with something in an hour that may be given back.
+        """Return the seats that take time in an hour and may be given back.
 
-        Those first that begin in it, and the youngest first.
+        Seats that begin in the hour come first, and among them the youngest.
         """
-        found = self._seats_by_hour.get(hour)
-        if found is None:
-            there = (
+        seats = self._seats_by_hour.get(hour)
+        if seats is None:
+            candidates = (
                 it for it in self._seats if it.amounts[hour] and self._above(hour).get(it.whose)
             )
-            found = sorted(there, key=lambda it: min(it.amounts) != hour)
-            self._seats_by_hour[hour] = found
-        return found
+            seats = sorted(candidates, key=lambda it: min(it.amounts) != hour)
+            self._seats_by_hour[hour] = seats
+        return seats
 
     @cached_property
     def _seats(self) -> Sequence[_Seat]:
-        """All that may be given back, by their runs that are known, the youngest first."""
+        """Return all seats that may be given back, from their known runs, the youngest first."""
         runs: dict[str, list[PostedRun]] = {task: [] for task in self._board.view.returnable}
         for run in self._board.view.runs:
             if run.task in runs:
                 runs[run.task].append(run)
-        found: list[_Seat] = []
-        for task, some in runs.items():
-            whose = self._whose(some[0].campaign) if some else None
+        seats: list[_Seat] = []
+        for task, runs_of_task in runs.items():
+            whose = self._whose(runs_of_task[0].campaign) if runs_of_task else None
             if whose is None:
                 continue
             amounts = Counter[int]()
-            for run in some:
+            for run in runs_of_task:
                 time = (run.end - run.start) * len(run.nodes)
                 hour = run.start // BUCKET * BUCKET
                 amounts[hour] += self._board.weighed(run.scheduling_class, time)
-            found.append(_Seat(task, whose, amounts, frozenset(chain(*(it.nodes for it in some)))))
-        return found
+            seats.append(
+                _Seat(task, whose, amounts, frozenset(chain(*(it.nodes for it in runs_of_task))))
+            )
+        return seats
 
     def _no(
         self, whose: str, figures: tuple[int, int], hours: tuple[int, int], begins: int
     ) -> PolicyRefusal:
         given = begins - (self._first - self._board.view.now // BUCKET * BUCKET) + BUCKET
-        return KEPT.says_no(
+        return KEPT.refuse(
             whose=whose,
             held=figures[0] / BUCKET,
             part=figures[1] / BUCKET,
@@ -219,12 +230,12 @@ class AheadSharing:
         )
 
     def _held(self, hour: int, whose: str) -> int:
-        held = self._board.allocated.get(hour)
-        if not held:
+        by_campaign = self._board.allocated.get(hour)
+        if not by_campaign:
             return 0
         if self._groups is None:
-            return held.get(whose, 0)
-        return sum(held.get(name, 0) for name in self._members[whose])
+            return by_campaign.get(whose, 0)
+        return sum(by_campaign.get(name, 0) for name in self._members[whose])
 
     def _part(self, hour: int, whose: str) -> int:
         seats = self._board.capacity(hour)

@@ -1,4 +1,4 @@
-"""Who counts together with whom where seats are shared by weight."""
+"""Campaigns that count as one where seats are shared by weight."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from lead.policy.view import Exact
 
 
 class CampaignGrouping(StrEnum):
-    """Which campaigns count as one: none, those of one level, or those under one parent."""
+    """The campaigns that count as one: none, those of one level, or those under one parent."""
 
     NONE = "none"
     LEVEL = "level"
@@ -21,7 +21,7 @@ class CampaignGrouping(StrEnum):
 
 
 class CampaignLines:
-    """Who counts together with whom, as far as anybody does."""
+    """The groups of campaigns that count as one, if any."""
 
     def __init__(
         self, board: Board, together: CampaignGrouping, counted: Iterable[CampaignStake]
@@ -38,34 +38,35 @@ class CampaignLines:
             weights = {str(it.level): it.level for it in campaigns.values()}
         else:
             parents = {name: it.parent for name, it in campaigns.items()}
-            found = aggregation.inherited(at_work, parents, weights)
-            tops = {name: top for name, (top, _) in found.items()}
-            self._parts = {name: part for name, (_, part) in found.items()}
+            top_and_part = aggregation.inherited(at_work, parents, weights)
+            tops = {name: top for name, (top, _) in top_and_part.items()}
+            self._parts = {name: part for name, (_, part) in top_and_part.items()}
         members: dict[str, set[str]] = {}
         for name, top in tops.items():
             members.setdefault(top, set()).add(name)
         self.groups = [
-            aggregation.WeightGroup(top, weights[top], frozenset(some))
-            for top, some in members.items()
+            aggregation.WeightGroup(top, weights[top], frozenset(names))
+            for top, names in members.items()
         ]
 
     def weighted(self, stakes: Iterable[CampaignStake]) -> list[CampaignStake]:
-        """The same stakes, each with its weight among those that it counts together with."""
+        """Return the same stakes, each with its weight within its group."""
         if not self.groups:
             return list(stakes)
         parts = self._parts
         return [replace(stake, weight=parts[stake.name]) for stake in stakes if stake.name in parts]
 
     def entitlements(self, stakes: Iterable[CampaignStake]) -> Mapping[str, Exact]:
-        """The weight of each among all."""
+        """Return the weight of each campaign among all."""
         if not self.groups:
             return {stake.name: stake.weight for stake in stakes}
         return aggregation.entitlements(stakes, self.groups)
 
     def ideals(self, amount: int, stakes: Sequence[CampaignStake], grain: int) -> dict[str, int]:
-        """How much each should hold of an hour, rounded up to whole grains unless it wants less.
+        """Return how much each should hold of an hour, rounded up to grains unless it wants less.
 
-        A grain is a run: whole seats of an hour would be far coarser, and shares would swing.
+        A grain is the longest run: whole seats of an hour would be far coarser, and shares would
+        swing.
         """
         if not self.groups:
             return usage.ideals(amount, stakes, grain)

@@ -1,7 +1,8 @@
-"""What each axis must be able to answer: the sockets into which the algorithms are plugged.
+"""The interface of each policy axis, into which the algorithms are plugged.
 
-An axis of a named set is a record of its parameters; ``begin`` makes what answers for one episode.
-That may hold figures of the episode, but what is to be remembered goes into the state.
+An axis of a named set is a record of its parameters. Its ``begin`` returns an object that answers
+for one episode. That object may hold figures of the episode, but whatever must survive the episode
+belongs in the state.
 """
 
 from __future__ import annotations
@@ -17,168 +18,168 @@ from lead.policy.view import Candidate, NodeView, PostedRun, RememberedState, Re
 
 
 class EpisodeOrder(Protocol):
-    """Axis 1 in an episode."""
+    """Axis 1 during one episode."""
 
     @property
-    def follows(self) -> bool:
-        """Whether who is next depends on what becomes of those before."""
+    def awaits_outcomes(self) -> bool:
+        """Return whether the next candidate depends on the outcome of earlier ones."""
 
     def take(self) -> Candidate | None:
-        """Who is considered next, each once; None is the end."""
+        """Return the next candidate to consider, each once; None at the end."""
 
     def started(self, candidate: Candidate) -> None:
-        """It was placed."""
+        """Record that the candidate was placed."""
 
     def stuck(self, candidate: Candidate) -> None:
-        """It was not."""
+        """Record that the candidate was not placed."""
 
     def held(self) -> Mapping[str, PolicyRefusal]:
-        """By task, those that were never considered because they must wait for others."""
+        """Return, by task, why it was never considered: it has to wait for others."""
 
     def remember(self, state: RememberedState) -> RememberedState:
-        """The state with what this axis adds to it."""
+        """Return the state with this axis's additions."""
 
 
 class Order(Protocol):
-    """Axis 1: who gets a worker, who is considered first."""
+    """Axis 1: the order in which candidates are considered and get a worker."""
 
     def begin(self, board: Board, serving: Sequence[str]) -> EpisodeOrder:
-        """For one episode; ``serving`` is the order in which the share axis serves campaigns."""
+        """Start an episode; ``serving`` is the order in which the share axis serves campaigns."""
 
 
 class EpisodeShare(Protocol):
-    """Axis 2 in an episode."""
+    """Axis 2 during one episode."""
 
     @property
     def serving(self) -> Sequence[str]:
-        """Campaigns in the order in which they are served."""
+        """Return the campaigns in the order in which they are served."""
 
     def admit(self, candidate: Candidate, turn: AllocationRound) -> PolicyRefusal | None:
-        """Whether its campaign has seats left in the candidate's hour."""
+        """Return a refusal if its campaign has no seats left in the candidate's hour."""
 
     def returned(self, candidates: Sequence[Candidate]) -> Mapping[str, PolicyRefusal]:
-        """By task, what is given back for candidates that found no time, and why."""
+        """Return, by task, the runs to give back for candidates that found no time, and why."""
 
     def remember(self, state: RememberedState) -> RememberedState:
-        """The state with what this axis adds to it."""
+        """Return the state with this axis's additions."""
 
 
 class Share(Protocol):
     """Axis 2: how many seats each campaign may add."""
 
     def begin(self, board: Board) -> EpisodeShare:
-        """For one episode."""
+        """Start an episode."""
 
 
 class EpisodeSelect(Protocol):
-    """Axis 3 in an episode."""
+    """Axis 3 during one episode."""
 
     def rank(self, candidate: Candidate, nodes: Sequence[NodeView]) -> Sequence[NodeView]:
-        """Those of these nodes that will do, the best first."""
+        """Return the suitable ones of these nodes, the best first."""
 
     def usual(self, candidate: Candidate, nodes: Sequence[NodeView]) -> frozenset[str]:
-        """Those that are worth waiting for."""
+        """Return the nodes that are worth waiting for."""
 
 
 class Select(Protocol):
-    """Axis 3: which k nodes."""
+    """Axis 3: which k nodes take part."""
 
     def begin(self, board: Board) -> EpisodeSelect:
-        """For one episode."""
+        """Start an episode."""
 
 
 class EpisodePreempt(Protocol):
-    """Axis 4 in an episode."""
+    """Axis 4 during one episode."""
 
     def displacing(
         self, candidate: Candidate, nodes: Sequence[str]
     ) -> Displacing | PolicyRefusal | None:
-        """What may give way to the candidate on these nodes; None is nothing, as for all."""
+        """Return what the candidate may displace on these nodes; None if nothing, as by default."""
 
 
 class Preempt(Protocol):
-    """Axis 4: who may be displaced."""
+    """Axis 4: which runs may be displaced."""
 
     def begin(self, board: Board) -> EpisodePreempt:
-        """For one episode."""
+        """Start an episode."""
 
 
 class EpisodeThrottle(Protocol):
-    """Axis 5 in an episode."""
+    """Axis 5 during one episode."""
 
     def considered(self, candidates: Sequence[Candidate]) -> Mapping[str, PolicyRefusal]:
-        """By task, those that are not considered at all, of candidates in order of priority."""
+        """Return, by task, why it is not considered; candidates come in order of priority."""
 
     def admit(self, candidate: Candidate, turn: AllocationRound) -> PolicyRefusal | None:
-        """Whether it stays within all limits; soft ones count in the first round only."""
+        """Return a refusal if it exceeds a limit; soft limits apply in the first round only."""
 
     def placed(self, candidate: Candidate, run: PostedRun) -> None:
-        """A run of a candidate was posted."""
+        """Record that a run of the candidate was posted."""
 
     def remember(self, state: RememberedState) -> RememberedState:
-        """The state with what this axis adds to it."""
+        """Return the state with this axis's additions."""
 
 
 class Throttle(Protocol):
-    """Axis 5: what is refused though there is room."""
+    """Axis 5: what is refused although there is room."""
 
     def begin(self, board: Board) -> EpisodeThrottle:
-        """For one episode."""
+        """Start an episode."""
 
 
 class EpisodeFill(Protocol):
-    """Axis 6 in an episode."""
+    """Axis 6 during one episode."""
 
     def protect(self, blocked: Candidate, passes: int) -> ReservationView | None:
-        """What is kept free for one that found no time; it was passed so often."""
+        """Reserve time for a blocked candidate, which others passed ``passes`` times."""
 
     def keeps_from(self, candidate: Candidate, nodes: Sequence[str]) -> Mapping[str, PolicyRefusal]:
-        """By node, those that are out of the question: kept for others during all of its window."""
+        """Return, by node, why it is reserved for others throughout the candidate's window."""
 
     def started(self, candidate: Candidate) -> None:
-        """A run of it was posted."""
+        """Record that a run of the candidate was posted."""
 
     def slots(self) -> Sequence[ReservationView]:
-        """All that was kept free so far."""
+        """Return all reservations made so far."""
 
     def remember(self, state: RememberedState) -> RememberedState:
-        """The state with what this axis adds to it."""
+        """Return the state with this axis's additions."""
 
 
 class Fill(Protocol):
-    """Axis 6: what is kept free, what may slip past."""
+    """Axis 6: what is reserved for blocked tasks, and what may run before them."""
 
     @property
-    def follows(self) -> bool:
-        """Whether what is kept free depends on what became of those before."""
+    def awaits_outcomes(self) -> bool:
+        """Return whether reservations depend on the outcome of earlier candidates."""
 
     def begin(self, board: Board) -> EpisodeFill:
-        """For one episode."""
+        """Start an episode."""
 
 
 class EpisodeFeasible(Protocol):
-    """Axis 7 in an episode."""
+    """Axis 7 during one episode."""
 
     def check(self, candidate: Candidate) -> PolicyRefusal | None:
-        """Whether it can be done at all now."""
+        """Return a refusal if the candidate cannot run at all now."""
 
     def usable(self, candidate: Candidate, nodes: Sequence[NodeView]) -> Sequence[NodeView]:
-        """Those of these nodes that are not to be left alone."""
+        """Return the ones of these nodes that may be asked."""
 
     def why_not(self, candidate: Candidate, node: NodeView) -> PolicyRefusal | None:
-        """What speaks against asking a node, if anything does."""
+        """Return a refusal if the node must not be asked, else None."""
 
     def answered(
         self, ask: Ask, gave: Collection[str], refused: Collection[str], *, placed: bool
     ) -> None:
-        """Which nodes gave time, which had none or said no, and whether a run came of it."""
+        """Record which nodes offered time, which refused, and whether a run was placed."""
 
     def remember(self, state: RememberedState) -> RememberedState:
-        """The state with what this axis adds to it."""
+        """Return the state with this axis's additions."""
 
 
 class Feasible(Protocol):
-    """Axis 7: can it be done at all, whom to leave alone."""
+    """Axis 7: whether a candidate can run at all, and which nodes not to ask."""
 
     def begin(self, board: Board, rng: random.Random) -> EpisodeFeasible:
-        """For one episode."""
+        """Start an episode."""

@@ -1,8 +1,9 @@
 """Division by weight, limited by demand: water-filling in exact arithmetic. Pure.
 
-``x_s = R · w_s / Σ w``; whoever wants no more than that gets what it wants, what it leaves is
-divided again among the others, until nobody is limited. Weights are taken literally and scaled to
-whole numbers, so no rounding happens before the last step and 60 never becomes 61.
+The share of member s is ``x_s = R · w_s / Σ w``. A member that wants no more than that gets what it
+wants; the remainder is divided again among the others, until no demand limits a share. Weights are
+taken literally and scaled to whole numbers, so nothing is rounded before the last step and 60 never
+becomes 61.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from lead.policy.view import Exact
 
 @dataclass(frozen=True, slots=True)
 class Division:
-    """Who is limited by its demand, and by which whole weights the rest is divided.
+    """The members limited by their demand, and the whole weights by which the rest is divided.
 
     An unlimited member's exact share is ``rest / parts · weight / total``.
     """
@@ -29,7 +30,7 @@ class Division:
     total: int
 
     def exact(self) -> dict[str, Fraction]:
-        """Everybody's share, not rounded."""
+        """Return every member's exact share."""
         shares = {name: Fraction(amount) for name, amount in self.limited.items()}
         whole_parts = self.total * self.parts
         for name, weight in self.weights.items():
@@ -37,7 +38,7 @@ class Division:
         return shares
 
     def rounded_up(self, unit: int = 1) -> dict[str, int]:
-        """Everybody's share, that of the unlimited rounded up to whole multiples of ``unit``."""
+        """Return every member's share; unlimited ones are rounded up to multiples of ``unit``."""
         shares = dict(self.limited)
         if not self.total:
             return shares | dict.fromkeys(self.weights, 0)
@@ -50,30 +51,30 @@ class Division:
 def divide(
     amount: Exact, weights: Mapping[str, Exact], demand: Mapping[str, int | None]
 ) -> Division:
-    """Divide among all who have a weight; a demand of None, or none at all, is unlimited."""
+    """Divide among all that have a weight; a demand of None, or a missing one, is unlimited."""
     open_weights = dict(zip(weights, whole(weights.values()), strict=True))
     total, rest, parts = sum(open_weights.values()), amount.numerator, amount.denominator
     limited: dict[str, int] = {}
     wanted = {name: most for name in weights if (most := demand.get(name)) is not None}
     while wanted:
-        met = {
+        satisfied = {
             name: most
             for name, most in wanted.items()
             if most * parts * total <= rest * open_weights[name]
             and (open_weights[name] or not most)
         }
-        if not met:
+        if not satisfied:
             break
-        limited |= met
-        rest -= sum(met.values()) * parts
-        for name in met:
+        limited |= satisfied
+        rest -= sum(satisfied.values()) * parts
+        for name in satisfied:
             total -= open_weights.pop(name)
             del wanted[name]
     return Division(limited, open_weights, rest, parts, total)
 
 
 def whole(weights: Iterable[Exact]) -> list[int]:
-    """The same proportions in whole numbers."""
+    """Return the same proportions in whole numbers."""
     exact = list(weights)
     scale = lcm(*(weight.denominator for weight in exact))
     return [weight.numerator * (scale // weight.denominator) for weight in exact]

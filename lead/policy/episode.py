@@ -1,16 +1,16 @@
-"""One round over a pool's due tasks: the seven axes put together. Pure.
+"""One round over a pool's due tasks, which combines the seven axes. Pure.
 
-An episode decides who is next, and its driver finds out whether there is time: proposals are
-messages, and an episode sends none. The driver calls :meth:`Episode.next` for a run to place and
-answers with :meth:`Episode.placed` or :meth:`Episode.refused`, until there is nothing left::
+An episode decides which candidate is next, and its driver finds out whether there is time: that
+takes messages, and an episode sends none. The driver calls :meth:`Episode.next` for a run to place
+and answers with :meth:`Episode.placed` or :meth:`Episode.refused`, until nothing is left::
 
-    episode = Episode(view, sets.named("campaign-default"), rng)
+    episode = Episode(view, configured("campaign-default"), rng)
     while (ask := episode.next()) or episode.open:
         ...
 
-Several runs may be open at once as far as the policies allow: ``next`` gives None while it must
-first know what became of an open one, and None with none open is the end. What is open counts as
-placed until it is refused.
+Several runs may be open at once, as far as the policies allow: ``next`` returns None while the
+answer for an open one is needed first; None with none open is the end. Open runs count as placed
+until they are refused.
 """
 
 from __future__ import annotations
@@ -30,27 +30,26 @@ from node.model.spans import Span
 NO_TIME = RefusalRule(
     Axis.FILL,
     "no-time",
-    "{task} found time on too few of the {asked} nodes that were asked: at least {wanted} are "
-    "wanted",
+    "{task} found time on too few of the {asked} nodes asked; at least {wanted} are needed",
 )
 NO_COMMON_TIME = RefusalRule(
     Axis.FILL,
     "no-common-time",
-    "{task} found no common time on {wanted} of the {asked} nodes that were asked",
+    "{task} found no common time on {wanted} of the {asked} nodes asked",
 )
 SPREAD = RefusalRule(
     Axis.SELECT,
     "spread",
-    "the spread (at most {most} for each {attribute}) leaves {possible} nodes, and {wanted} are "
-    "wanted",
+    "the spread (at most {most} for each {attribute}) leaves {possible} nodes, but {wanted} are "
+    "needed",
 )
 
 
 class Episode:
-    """One round; see the head of the module for how it is driven."""
+    """One round; the module's docstring shows how to drive it."""
 
     def __init__(self, view: View, policy: PolicyComposition, rng: random.Random) -> None:
-        """``rng`` draws the pauses of those who refuse."""
+        """Begin the episode; ``rng`` draws the pauses of nodes that refuse."""
         self._view = view
         self._board = board = Board(view)
         self._refused: dict[str, tuple[PolicyRefusal, ...]] = {}
@@ -62,7 +61,7 @@ class Episode:
         self._preempting = policy.preempt.begin(board)
         self._filling = policy.fill.begin(board)
         self._ordering = policy.order.begin(board, self._sharing.serving)
-        self._follows = self._ordering.follows or policy.fill.follows
+        self._awaits_outcomes = self._ordering.awaits_outcomes or policy.fill.awaits_outcomes
         self._coming = self._rounds()
         self._later: list[Candidate] = []
         self._again: set[str] = set()
@@ -77,25 +76,25 @@ class Episode:
     def _fit(self, candidates: Sequence[Candidate]) -> Iterator[Candidate]:
         check = self._judge.check
         for candidate in candidates:
-            no = check(candidate)
-            if no is None:
+            refusal = check(candidate)
+            if refusal is None:
                 yield candidate
             else:
-                self._refused[candidate.task] = (no,)
+                self._refused[candidate.task] = (refusal,)
 
     @property
     def open(self) -> Collection[int]:
-        """The numbers of the runs that are to be answered still."""
+        """Return the numbers of the runs that await an answer."""
         return self._open.keys()
 
     @property
     def slots(self) -> Collection[str]:
-        """The names of the slots that are kept for those that were blocked so far."""
+        """Return the names of the slots that are reserved for blocked candidates so far."""
         return [slot.name for slot in self._filling.slots()]
 
     def next(self) -> Ask | None:
-        """The next run to be placed; None is the end, or as long as an open one must come first."""
-        if self._open and self._follows:
+        """Return the next run to place; None at the end, or while an open one must be answered."""
+        if self._open and self._awaits_outcomes:
             return None
         while self._workers > 0:
             coming = next(self._coming, None)
@@ -109,7 +108,7 @@ class Episode:
         return None
 
     def _rounds(self) -> Iterator[tuple[AllocationRound, Candidate]]:
-        """All in order; then what was over its share or a soft limit, if anything is left."""
+        """Yield all in order; then, in turn by campaign, those above a share or soft limit."""
         for candidate in self._considered():
             yield AllocationRound.FIRST, candidate
         by_campaign: dict[str, list[Candidate]] = {}
@@ -124,43 +123,43 @@ class Episode:
                     yield AllocationRound.SECOND, queue[place]
 
     def _considered(self) -> Iterator[Candidate]:
-        """Those in order that no limit of what is considered keeps out."""
-        if self._ordering.follows:
-            barred = self._throttle.considered(self._board.candidates)
+        """Yield the candidates in order, without those that a limit on candidates excludes."""
+        if self._ordering.awaits_outcomes:
+            refusals = self._throttle.considered(self._board.candidates)
             coming = iter(self._ordering.take, None)
         else:
-            listed = list(iter(self._ordering.take, None))
-            barred, coming = self._throttle.considered(listed), iter(listed)
+            ordered = list(iter(self._ordering.take, None))
+            refusals, coming = self._throttle.considered(ordered), iter(ordered)
         for candidate in coming:
             self._reached += 1
-            no = barred.get(candidate.task)
-            if no is None:
+            refusal = refusals.get(candidate.task)
+            if refusal is None:
                 yield candidate
             else:
-                self._turn_down(candidate, no)
+                self._turn_down(candidate, refusal)
 
-    def _turn_down(self, candidate: Candidate, *noes: PolicyRefusal) -> None:
-        self._refused[candidate.task] = noes
+    def _turn_down(self, candidate: Candidate, *refusals: PolicyRefusal) -> None:
+        self._refused[candidate.task] = refusals
         self._ordering.stuck(candidate)
 
     def _prepare(self, turn: AllocationRound, candidate: Candidate) -> Ask | None:
-        no = self._throttle.admit(candidate, turn)
-        if no is None and not candidate.named:
-            no = self._sharing.admit(candidate, turn)
-        if no is not None:
+        refusal = self._throttle.admit(candidate, turn)
+        if refusal is None and not candidate.named:
+            refusal = self._sharing.admit(candidate, turn)
+        if refusal is not None:
             if turn is AllocationRound.FIRST:
                 self._later.append(candidate)
-            elif no.axis is Axis.SHARE:
+            elif refusal.axis is Axis.SHARE:
                 self._without.append(candidate)
-            self._turn_down(candidate, no)
+            self._turn_down(candidate, refusal)
             return None
-        chosen, noes = self._nodes(candidate)
+        chosen, refusals = self._nodes(candidate)
         if len(chosen) < candidate.least:
-            self._turn_down(candidate, *noes)
+            self._turn_down(candidate, *refusals)
             return None
         names = tuple(node.name for node in chosen)
-        giving_way = self._preempting.displacing(candidate, names)
-        refused = giving_way if isinstance(giving_way, PolicyRefusal) else None
+        displacing = self._preempting.displacing(candidate, names)
+        no_displacement = displacing if isinstance(displacing, PolicyRefusal) else None
         ask = Ask(
             number=self._view.workers - self._workers,
             round=turn,
@@ -171,21 +170,24 @@ class Episode:
             avoid=self._avoid(candidate, names),
             usual=self._selecting.usual(candidate, chosen),
             patience=candidate.affinity_wait,
-            displacing=giving_way if isinstance(giving_way, Displacing) else None,
+            displacing=displacing if isinstance(displacing, Displacing) else None,
         )
-        self._open[ask.number] = ask, refused
+        self._open[ask.number] = ask, no_displacement
         return ask
 
     def _nodes(self, candidate: Candidate) -> tuple[Sequence[NodeView], Sequence[PolicyRefusal]]:
-        """The nodes to ask, best first; or why there are too few."""
-        there = self._board.usable(candidate.nodes)
-        usable = self._judge.usable(candidate, there)
-        kept = self._filling.keeps_from(candidate, [node.name for node in usable])
-        if kept:
-            usable = [node for node in usable if node.name not in kept]
+        """Return the nodes to ask, the best first; or none, and why there are too few."""
+        present = self._board.usable(candidate.nodes)
+        usable = self._judge.usable(candidate, present)
+        reserved = self._filling.keeps_from(candidate, [node.name for node in usable])
+        if reserved:
+            usable = [node for node in usable if node.name not in reserved]
         if len(usable) < candidate.least:
-            noes = (self._judge.why_not(candidate, node) for node in there)
-            return [], [*(no for no in noes if no is not None), *kept.values()]
+            refusals = (self._judge.why_not(candidate, node) for node in present)
+            return [], [
+                *(refusal for refusal in refusals if refusal is not None),
+                *reserved.values(),
+            ]
         if candidate.named:
             return usable, []
         ranked = self._selecting.rank(candidate, usable)
@@ -197,7 +199,7 @@ class Episode:
     def _with_room_first(
         self, candidate: Candidate, ranked: Sequence[NodeView]
     ) -> Iterator[NodeView]:
-        """Those that have time as far as the lead knows; others have if something gives way."""
+        """Yield the nodes with known free time first; the others have time only by displacement."""
         full: list[NodeView] = []
         for node in ranked:
             if self._board.has_room(candidate, node.name):
@@ -207,18 +209,18 @@ class Episode:
         yield from full
 
     def _avoid(self, candidate: Candidate, names: Sequence[str]) -> dict[str, list[Span]]:
-        found: dict[str, list[Span]] = {}
+        spans: dict[str, list[Span]] = {}
         until = candidate.over_at
         for slot in self._filling.slots():
             if slot.start < until and candidate.next_run_at < slot.end:
                 if slot.admits(candidate):
                     continue
                 for name in (name for name in names if name in slot.nodes):
-                    found.setdefault(name, []).append((slot.start, slot.end))
-        return found
+                    spans.setdefault(name, []).append((slot.start, slot.end))
+        return spans
 
     def placed(self, ask: Ask, run: PostedRun, refused: Collection[str] = ()) -> None:
-        """The run was posted on all its nodes; ``refused`` had no time or said no."""
+        """Record that the run was posted on all its nodes; ``refused`` nodes offered no time."""
         del self._open[ask.number]
         candidate = ask.candidate
         self._board.answer(candidate, len(run.nodes))
@@ -239,36 +241,38 @@ class Episode:
     def refused(
         self, ask: Ask, refused: Collection[str] = (), because: PolicyRefusal | None = None
     ) -> None:
-        """Nothing came of it; ``refused`` are the nodes that had no time at all or said no."""
-        _, no_way = self._open.pop(ask.number)
+        """Record that nothing was placed; ``refused`` nodes offered no time at all."""
+        _, no_displacement = self._open.pop(ask.number)
         candidate = ask.candidate
         self._board.answer(candidate, 0)
         self._judge.answered(ask, (), refused, placed=False)
         together = candidate.named or candidate.together
         rule = NO_COMMON_TIME if together and ask.least > 1 else NO_TIME
-        decisive = because or rule.says_no(
+        decisive = because or rule.refuse(
             task=candidate.task, wanted=ask.least, asked=len(ask.nodes)
         )
-        put_off = self._judge.check(candidate)
-        if put_off is not None:  # until then there is no other reason to be heard
-            decisive = replace(decisive, until=put_off.until)
-        self._turn_down(candidate, *filter(None, (decisive, no_way, put_off)))
+        deferral = self._judge.check(candidate)
+        if deferral is not None:  # until then, no other reason can be decisive
+            decisive = replace(decisive, until=deferral.until)
+        self._turn_down(candidate, *filter(None, (decisive, no_displacement, deferral)))
         self._filling.protect(candidate, self._passes.get(candidate.task, 0))
         self._blocked.append(candidate.task)
         self._without.append(candidate)
 
     def outcome(self) -> EpisodeOutcome:
-        """What it came to; to be asked when nothing is open any more."""
-        held = self._ordering.held()
-        self._refused.update((task, (no,)) for task, no in held.items())
-        considered = len(self._board.candidates) - len(held)
-        # What there was no worker left for in the second round was not looked at to the end: what
-        # it was told in the first one holds only as long as others come first.
-        cut = {it.task for it in self._later} - self._again if not self._workers else set()
+        """Return the result; call it when nothing is open any more."""
+        blocked = self._ordering.held()
+        self._refused.update((task, (refusal,)) for task, refusal in blocked.items())
+        considered = len(self._board.candidates) - len(blocked)
+        # Without a worker for its second try, a candidate was not tried to the end: its refusal of
+        # the first round holds only while others come first.
+        untried = {it.task for it in self._later} - self._again if not self._workers else set()
         return EpisodeOutcome(
             placed=self._board.placed,
-            refused={task: noes for task, noes in self._refused.items() if task not in cut},
-            unreached=considered - self._reached + len(cut),
+            refused={
+                task: refusals for task, refusals in self._refused.items() if task not in untried
+            },
+            unreached=considered - self._reached + len(untried),
             reservations=list(self._filling.slots()),
             state=self._state(),
             returned=self._sharing.returned(self._without),
@@ -284,7 +288,7 @@ class Episode:
 def _spread(
     candidate: Candidate, ranked: Sequence[NodeView], most: int
 ) -> tuple[Sequence[NodeView], Sequence[PolicyRefusal]]:
-    """The best nodes, each value of an attribute no more often than it may be."""
+    """Return the best nodes that keep each attribute value within its limit."""
     counts: dict[tuple[str, str], int] = {}
     chosen: list[NodeView] = []
     limits = candidate.spread.items()
@@ -301,8 +305,6 @@ def _spread(
     if len(chosen) >= candidate.least:
         return chosen, []
     return chosen, [
-        SPREAD.says_no(
-            possible=len(chosen), most=limit, attribute=attribute, wanted=candidate.least
-        )
+        SPREAD.refuse(possible=len(chosen), most=limit, attribute=attribute, wanted=candidate.least)
         for attribute, limit in limits
     ]

@@ -1,7 +1,7 @@
-"""An episode's working figures: made from the view when first needed, kept up as runs are placed.
+"""An episode's working figures: computed from the view on first use, updated with each run.
 
-Seats over time are counted hour by hour (``BUCKET``): what a campaign holds in an hour is what it
-was charged for there, what it wants there is what its due runs would take. Amounts are seat-µs.
+Seats over time are counted hour by hour (``BUCKET``): a campaign holds in an hour what it was
+charged for there, and wants there what its due runs would take. Amounts are in seat-µs.
 """
 
 from __future__ import annotations
@@ -28,19 +28,19 @@ from node.model.classes import SchedulingClass, blockers
 from node.model.spans import Span, normalise
 
 Amounts = dict[int, dict[str, int]]
-"""By the beginning of an hour, then by name."""
+"""Amounts by the beginning of an hour, then by name."""
 
 
 class Board:
-    """Figures that several axes need."""
+    """The figures that several axes need."""
 
     candidates: Sequence[Candidate]
-    """Those that are feasible; all, until that is known."""
+    """The feasible candidates; all, until feasibility is known."""
     asked: dict[str, Candidate]
-    """By task, those that are being placed: it is not known yet what comes of them."""
+    """By task, the candidates that are being placed: their outcome is not known yet."""
 
     def __init__(self, view: View) -> None:
-        """Of one view."""
+        """Create the figures of one view."""
         self.view = view
         self.candidates = view.candidates
         self.placed: list[PostedRun] = []
@@ -50,87 +50,93 @@ class Board:
         self._usable: dict[int, tuple[Sequence[str], list[NodeView]]] = {}
 
     def usable(self, names: Sequence[str]) -> list[NodeView]:
-        """Those of the named nodes that are there; found once for each sequence of names."""
-        found = self._usable.get(id(names))
-        if found is None:
+        """Return the named nodes that are up, computed once for each sequence of names."""
+        names_and_nodes = self._usable.get(id(names))
+        if names_and_nodes is None:
             nodes = self.view.nodes
-            found = names, [nodes[name] for name in names if name in nodes and nodes[name].up]
-            self._usable[id(names)] = found
-        return found[1]
+            names_and_nodes = (
+                names,
+                [nodes[name] for name in names if name in nodes and nodes[name].up],
+            )
+            self._usable[id(names)] = names_and_nodes
+        return names_and_nodes[1]
 
     def bucket(self, candidate: Candidate) -> int:
-        """The hour in which a candidate's seats are counted."""
+        """Return the hour in which a candidate's seats are counted."""
         return max(candidate.next_run_at, self.view.now) // BUCKET * BUCKET
 
     def seats_taken(self, candidate: Candidate, count: int) -> int:
-        """What so many nodes for a candidate are accounted for."""
+        """Return the seat-µs that ``count`` nodes for a candidate are charged."""
         return self.weighed(candidate.scheduling_class, candidate.duration * count)
 
     def weighed(self, scheduling_class: SchedulingClass, time: int) -> int:
-        """Seat-µs of so much node time: a normal run takes one lane, a background one nothing."""
+        """Return the seat-µs of ``time`` µs on a node.
+
+        A normal run takes one lane, a background run nothing.
+        """
         if scheduling_class is SchedulingClass.EXCLUSIVE:
             return time
         return time // self.lanes if scheduling_class is SchedulingClass.NORMAL else 0
 
     @cached_property
     def lanes(self) -> int:
-        """How many normal runs side by side count as a seat."""
+        """Return how many normal runs side by side count as a seat."""
         return min((node.lanes for node in self.view.nodes.values()), default=1)
 
     @cached_property
     def allocated(self) -> Amounts:
-        """What each campaign holds in each hour from now on."""
+        """Return what each campaign holds in each hour from now on."""
         first = self.view.now // BUCKET * BUCKET
-        found: Amounts = {}
+        amounts: Amounts = {}
         for charge in self.view.ledger:
             if charge.end > first:
                 for hour, amount in _by_hour(charge.start, charge.end, charge.amount):
-                    held = found.setdefault(hour, {})
-                    held[charge.campaign] = held.get(charge.campaign, 0) + amount
-        return found
+                    by_campaign = amounts.setdefault(hour, {})
+                    by_campaign[charge.campaign] = by_campaign.get(charge.campaign, 0) + amount
+        return amounts
 
     @cached_property
     def waiting(self) -> Amounts:
-        """What each campaign's due runs want in each hour."""
-        found: Amounts = {}
+        """Return what each campaign's due runs want in each hour."""
+        amounts: Amounts = {}
         for candidate in self.candidates:
-            wanted = found.setdefault(self.bucket(candidate), {})
+            by_campaign = amounts.setdefault(self.bucket(candidate), {})
             amount = self.seats_taken(candidate, candidate.k)
-            wanted[candidate.campaign] = wanted.get(candidate.campaign, 0) + amount
-        return found
+            by_campaign[candidate.campaign] = by_campaign.get(candidate.campaign, 0) + amount
+        return amounts
 
     @cached_property
     def grains(self) -> dict[int, int]:
-        """By hour, the seat-µs of the longest run that wants some of it on one node."""
+        """Return, by hour, the seat-µs on one node of the longest run that wants some of it."""
         longest: dict[tuple[int, SchedulingClass], int] = {}
         for it in self.candidates:
             key = self.bucket(it), it.scheduling_class
             longest[key] = max(it.duration, longest.get(key, 0))
-        found: dict[int, int] = {}
+        grains: dict[int, int] = {}
         for (hour, kind), duration in longest.items():
-            found[hour] = max(found.get(hour, 0), min(BUCKET, self.weighed(kind, duration)))
-        return found
+            grains[hour] = max(grains.get(hour, 0), min(BUCKET, self.weighed(kind, duration)))
+        return grains
 
     def capacity(self, hour: int) -> int:
-        """What there is to share in an hour: nodes that are up, less what is reserved."""
-        found = self._capacity.get(hour)
-        if found is None:
-            there = {name for name in self.view.pool.nodes if self._is_up(name)}
-            found = len(there) * BUCKET
+        """Return what an hour has to share: the nodes that are up, less what is reserved."""
+        amount = self._capacity.get(hour)
+        if amount is None:
+            members = {name for name in self.view.pool.nodes if self._is_up(name)}
+            amount = len(members) * BUCKET
             for reservation in self.view.reservations:
                 length = min(reservation.end, hour + BUCKET) - max(reservation.start, hour)
-                found -= max(0, length) * len(there.intersection(reservation.nodes))
-            found = self._capacity[hour] = max(0, found)
-        return found
+                amount -= max(0, length) * len(members.intersection(reservation.nodes))
+            amount = self._capacity[hour] = max(0, amount)
+        return amount
 
     def reserved_for(self, candidate: Candidate, hour: int) -> int:
-        """What is reserved in an hour where the candidate may have runs, and is admitted."""
+        """Return what is reserved in an hour where the candidate may run and is admitted."""
         if not self.view.reservations:
             return 0
-        there = {node.name for node in self.usable(candidate.nodes)}
+        members = {node.name for node in self.usable(candidate.nodes)}
         begin, end = max(hour, candidate.next_run_at), min(hour + BUCKET, candidate.over_at)
         return sum(
-            (min(it.end, hour + BUCKET) - max(it.start, hour)) * len(there.intersection(it.nodes))
+            (min(it.end, hour + BUCKET) - max(it.start, hour)) * len(members.intersection(it.nodes))
             for it in self.view.reservations
             if it.start < end and begin < it.end and it.admits(candidate)
         )
@@ -140,7 +146,7 @@ class Board:
         return node is not None and node.up
 
     def stakes(self, hour: int, weights: Mapping[str, Exact] | None = None) -> list[CampaignStake]:
-        """Where each campaign at work in an hour stands there, in seat-µs.
+        """Return the stake of each campaign that is active in an hour, in seat-µs.
 
         ``weights`` replaces the campaigns' own.
         """
@@ -162,24 +168,24 @@ class Board:
 
     @cached_property
     def planned_to(self) -> int:
-        """The end of the last hour that is planned here: what is booked before was had by then."""
+        """Return the end of the last hour planned here; usage up to it counts as delivered."""
         ahead = max((it.next_run_at for it in self.candidates), default=0)
         return ahead // BUCKET * BUCKET + BUCKET if ahead > self.view.now else self.view.now
 
     def ask(self, candidate: Candidate) -> None:
-        """Until it is known what becomes of it, all that it wants counts for its campaign."""
+        """Count all that a candidate wants for its campaign until its outcome is known."""
         self.asked[candidate.task] = candidate
         self._take(candidate, candidate.k)
 
     def answer(self, candidate: Candidate, count: int) -> None:
-        """It was given so many nodes."""
+        """Replace what the candidate wanted by the ``count`` nodes that it got."""
         del self.asked[candidate.task]
         self._take(candidate, count - candidate.k)
 
     def _take(self, candidate: Candidate, count: int) -> None:
-        """So many nodes (fewer than none: given back) count for a candidate's campaign.
+        """Charge a candidate's campaign for ``count`` nodes (negative: give them back).
 
-        In its hour, and in the later ones in which it has runs.
+        The amount counts in the candidate's hour, and in the later ones in which it has runs.
         """
         first = self.bucket(candidate)
         amounts = {first: self.seats_taken(candidate, count)}
@@ -188,107 +194,111 @@ class Board:
                 amount = self.weighed(candidate.scheduling_class, (end - start) * count)
                 amounts[hour] = amounts.get(hour, 0) + amount
         for hour, amount in amounts.items():
-            held = self.allocated.setdefault(hour, {})
-            held[candidate.campaign] = held.get(candidate.campaign, 0) + amount
+            by_campaign = self.allocated.setdefault(hour, {})
+            by_campaign[candidate.campaign] = by_campaign.get(candidate.campaign, 0) + amount
 
     @cached_property
     def busy(self) -> dict[int, dict[str, int]]:
-        """Booked time of each node in each hour, all classes."""
-        found: Amounts = {}
+        """Return the booked time of each node in each hour, over all classes."""
+        amounts: Amounts = {}
         for run in chain(self.view.runs, self.placed):
-            self._add_busy(found, run)
-        return found
+            self._add_busy(amounts, run)
+        return amounts
 
-    def _add_busy(self, found: Amounts, run: PostedRun) -> None:
+    def _add_busy(self, amounts: Amounts, run: PostedRun) -> None:
         for hour, amount in _by_hour(run.start, run.end, run.end - run.start):
-            of_nodes = found.setdefault(hour, {})
+            of_nodes = amounts.setdefault(hour, {})
             for name in run.nodes:
                 of_nodes[name] = of_nodes.get(name, 0) + amount
 
     def line(self, campaign: str) -> list[str]:
-        """A campaign and all above it."""
-        campaigns, found = self.view.campaigns, []
+        """Return a campaign and all its ancestors, the campaign first."""
+        campaigns, names = self.view.campaigns, []
         name: str | None = campaign
         while name is not None and name in campaigns:
-            found.append(name)
+            names.append(name)
             name = campaigns[name].parent
-        return found
+        return names
 
     def with_parents(self, used: Mapping[str, Fraction]) -> dict[str, Fraction]:
-        """What was used by each campaign and all below it, from what each used itself."""
-        found: dict[str, Fraction] = {}
+        """Return the usage of each campaign and all below it, from what each used itself."""
+        totals: dict[str, Fraction] = {}
         for name, amount in used.items():
             for above in self.line(name):
-                found[above] = found.get(above, Fraction(0)) + amount
-        return found
+                totals[above] = totals.get(above, Fraction(0)) + amount
+        return totals
 
     @cached_property
     def groups(self) -> dict[str, str]:
-        """By campaign, the nearest of itself and its parents that is promised something."""
+        """Return, by campaign, the nearest of itself and its ancestors that has a target."""
         campaigns = self.view.campaigns
-        found: dict[str, str] = {}
+        nearest: dict[str, str] = {}
         for name in campaigns:
-            line: str | None = name
-            while line is not None and line in campaigns and campaigns[line].target is None:
-                line = campaigns[line].parent
-            if line is not None and line in campaigns:
-                found[name] = line
-        return found
+            ancestor: str | None = name
+            while (
+                ancestor is not None
+                and ancestor in campaigns
+                and campaigns[ancestor].target is None
+            ):
+                ancestor = campaigns[ancestor].parent
+            if ancestor is not None and ancestor in campaigns:
+                nearest[name] = ancestor
+        return nearest
 
     @cached_property
     def booked(self) -> dict[SchedulingClass, dict[str, list[Span]]]:
-        """By class, when nodes are busy with runs in its way."""
+        """Return, by class, when nodes are busy with conflicting runs."""
         return booked(chain(self.view.runs, self.placed))
 
     def has_room(self, candidate: Candidate, name: str) -> bool:
-        """Whether a node has time for a candidate, as far as the lead knows."""
-        taken = self.booked[candidate.scheduling_class].get(name, ())
-        kept = [
+        """Return whether a node has time for a candidate, as far as the lead knows."""
+        busy = self.booked[candidate.scheduling_class].get(name, ())
+        reserved = [
             (reservation.start, reservation.end)
             for reservation in self._reserved.get(name, ())
             if not reservation.admits(candidate)
         ]
-        if kept:
-            taken = normalise([*taken, *kept])
-        if not taken:
+        if reserved:
+            busy = normalise([*busy, *reserved])
+        if not busy:
             return True
         window = max(candidate.next_run_at, self.view.now), candidate.start_by + candidate.duration
-        return has_gap(taken, window, candidate.duration)
+        return has_gap(busy, window, candidate.duration)
 
     @cached_property
     def _reserved(self) -> dict[str, list[ReservationView]]:
-        found: dict[str, list[ReservationView]] = {}
+        reservations: dict[str, list[ReservationView]] = {}
         for reservation in self.view.reservations:
             for name in reservation.nodes:
-                found.setdefault(name, []).append(reservation)
-        return found
+                reservations.setdefault(name, []).append(reservation)
+        return reservations
 
     def place(self, run: PostedRun) -> None:
-        """A run was posted."""
+        """Record a posted run."""
         self.placed.append(run)
         if "busy" in self.__dict__:
             self._add_busy(self.busy, run)
         if "_runs_by_hour" in self.__dict__:
             self._add_run(self._runs_by_hour, run)
         if "booked" in self.__dict__:
-            for asking, taken in self.booked.items():
-                if run.scheduling_class in blockers(asking):
+            for wanted_class, spans in self.booked.items():
+                if run.scheduling_class in blockers(wanted_class):
                     for name in run.nodes:
-                        taken[name] = normalise([*taken.get(name, ()), (run.start, run.end)])
+                        spans[name] = normalise([*spans.get(name, ()), (run.start, run.end)])
 
     @cached_property
     def _runs_by_hour(self) -> dict[int, list[PostedRun]]:
-        found: dict[int, list[PostedRun]] = {}
+        runs: dict[int, list[PostedRun]] = {}
         for run in chain(self.view.runs, self.placed):
-            self._add_run(found, run)
-        return found
+            self._add_run(runs, run)
+        return runs
 
-    def _add_run(self, found: dict[int, list[PostedRun]], run: PostedRun) -> None:
+    def _add_run(self, runs: dict[int, list[PostedRun]], run: PostedRun) -> None:
         for hour in range(run.start // BUCKET * BUCKET, run.end, BUCKET):
-            found.setdefault(hour, []).append(run)
+            runs.setdefault(hour, []).append(run)
 
     def overlapping(self, span: Span) -> list[PostedRun]:
-        """The runs that are booked for some time in a span, each once."""
+        """Return the runs that overlap a span, each once."""
         hours = range(span[0] // BUCKET * BUCKET, span[1], BUCKET)
         return [
             run
@@ -300,7 +310,7 @@ class Board:
         ]
 
     def urgent(self, span: Span) -> int:
-        """How many nodes are booked for something urgent at some time in a span."""
+        """Return how many nodes are booked by urgent campaigns at some time in a span."""
         urgent = self._urgent_campaigns
         runs = (run for run in self.overlapping(span) if run.campaign in urgent)
         return len({name for run in runs for name in run.nodes})

@@ -1,4 +1,4 @@
-"""Trying in order of priority, with a limit that whoever is stuck sets for those below. Pure."""
+"""Trying entries in order of priority, where a stuck entry blocks those below its gap. Pure."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from typing import Generic, TypeVar
 
 from lead.policy.view import Exact
 
-Found = TypeVar("Found")
+Result = TypeVar("Result")
 
 
 @dataclass(frozen=True, slots=True)
 class GapEntry:
-    """Who is to be tried; when stuck it holds all that are ``gap`` or more below (None: nobody)."""
+    """An entry to try; once stuck, it blocks all that are ``gap`` or more below (None: nobody)."""
 
     name: str
     priority: Exact
@@ -21,20 +21,22 @@ class GapEntry:
 
 
 @dataclass(frozen=True, slots=True)
-class GapAttempt(Generic[Found]):
-    """What was found, and for whom; who was stuck before; who is held, and by whom."""
+class GapAttempt(Generic[Result]):
+    """The first success and its entry, the stuck ones before, and those that ``holder`` blocks."""
 
     entry: GapEntry | None
-    found: Found | None
+    result: Result | None
     stuck: Sequence[GapEntry]
     held: Sequence[GapEntry] = ()
     holder: GapEntry | None = None
 
 
-def attempt(entries: Iterable[GapEntry], find: Callable[[str], Found | None]) -> GapAttempt[Found]:
-    """The first entry for which something is found, unless it is held.
+def attempt(
+    entries: Iterable[GapEntry], find: Callable[[str], Result | None]
+) -> GapAttempt[Result]:
+    """Return the first entry for which ``find`` succeeds, unless a stuck entry blocks it.
 
-    ``entries`` come highest priority first, and are only looked at as far as is needed.
+    ``entries`` come highest priority first and are consumed only as far as needed.
     """
     stuck: list[GapEntry] = []
     holder: GapEntry | None = None
@@ -43,9 +45,9 @@ def attempt(entries: Iterable[GapEntry], find: Callable[[str], Found | None]) ->
     for entry in coming:
         if holder is not None and entry.priority <= limit:
             return GapAttempt(None, None, stuck, [entry, *coming], holder)
-        found = find(entry.name)
-        if found is not None:
-            return GapAttempt(entry, found, stuck)
+        result = find(entry.name)
+        if result is not None:
+            return GapAttempt(entry, result, stuck)
         stuck.append(entry)
         if entry.gap is not None and (holder is None or entry.priority - entry.gap > limit):
             holder, limit = entry, entry.priority - entry.gap

@@ -1,7 +1,7 @@
-"""Which of the asked nodes take part, and when: for the driver of an episode. Pure.
+"""The choice of nodes and starts among all proposals, for the driver of an episode. Pure.
 
-Takes what each node proposed (free ranges, sorted and apart) and gives the start on each node that
-takes part, or nothing. Ranges are µs; what is kept for others is left out.
+Takes the free ranges that each node proposed (sorted, disjoint) and returns the start on each node
+that takes part, or nothing. Ranges are in µs; time reserved for others is left out.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ Free = Mapping[str, Sequence[Span]]
 
 
 def place(ask: Ask, free: Free) -> dict[str, int]:
-    """The start on each node that takes part; empty if too few have time."""
+    """Return the start on each node that takes part; empty if too few have time."""
     ranges = {name: _starts(ask, name, free[name]) for name in ask.nodes if name in free}
     ranges = {name: spans for name, spans in ranges.items() if spans}
     if len(ranges) < ask.least:
@@ -27,7 +27,7 @@ def place(ask: Ask, free: Free) -> dict[str, int]:
 
 
 def _starts(ask: Ask, name: str, free: Sequence[Span]) -> list[Span]:
-    """Closed ranges of possible starts on one node."""
+    """Return the closed ranges of possible starts on one node."""
     candidate = ask.candidate
     inside = clip(list(free), candidate.next_run_at, candidate.start_by + candidate.duration)
     if kept := ask.avoid.get(name):
@@ -37,20 +37,20 @@ def _starts(ask: Ask, name: str, free: Sequence[Span]) -> list[Span]:
 
 
 def _apart(ask: Ask, first: Mapping[str, int]) -> dict[str, int]:
-    """Each on its own: node by node one that is worth waiting for, or the best of the others."""
+    """Choose node by node: a usual one if it is worth waiting for, else the best of the others."""
     usual = {name: at for name, at in first.items() if name in ask.usual}
     others = {name: at for name, at in first.items() if name not in ask.usual}
     chosen: dict[str, int] = {}
     while len(chosen) < ask.wanted and (usual or others):
-        found = starts_at(
+        choice = starts_at(
             ask.candidate.next_run_at,
             min(usual.values(), default=None),
             min(others.values(), default=None),
             ask.patience,
         )
-        if found is None:
+        if choice is None:
             break
-        affine, at = found
+        affine, at = choice
         group = usual if affine else others
         name = next(name for name, start in group.items() if start <= at)
         chosen[name] = group.pop(name)
@@ -58,7 +58,7 @@ def _apart(ask: Ask, first: Mapping[str, int]) -> dict[str, int]:
 
 
 def _together(ask: Ask, ranges: Mapping[str, Sequence[Span]]) -> dict[str, int]:
-    """All at once: the earliest start that enough nodes have, on the best of these."""
+    """Return the earliest start that enough nodes have in common, on the best of these."""
     changes = sorted(
         change
         for spans in ranges.values()

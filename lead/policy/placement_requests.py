@@ -1,4 +1,4 @@
-"""What an episode asks its driver to find time for, and what became of it. Pure values."""
+"""The runs that an episode asks its driver to place, and the outcome of an episode. Pure values."""
 
 from __future__ import annotations
 
@@ -12,7 +12,11 @@ from node.model.spans import Span
 
 
 class AllocationRound(IntEnum):
-    """First everybody's share and the soft limits; then, with what is left, the hard ones."""
+    """The rounds of an episode.
+
+    In the first, every campaign gets its share within the soft limits; in the second, the remainder
+    is given within the hard limits.
+    """
 
     FIRST = 1
     SECOND = 2
@@ -20,10 +24,10 @@ class AllocationRound(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Displacing:
-    """What may be displaced where nothing is free: pass 2 is offered with ``priority``.
+    """The runs that may be displaced if nothing is free; pass 2 is offered with ``priority``.
 
-    ``runs`` are those that may give way, the first to go first; None is all whose priority is
-    lower. Others give way for ``most`` of its seats at most; None is any number.
+    ``runs`` are those that may be displaced, in this order; None admits all of lower priority.
+    Others may lose at most ``most`` of its seats; None is any number.
     """
 
     priority: int
@@ -35,10 +39,10 @@ class Displacing:
 class Ask:
     """One run to be placed.
 
-    ``nodes`` are to be asked, the best first: any ``wanted`` of them, ``least`` suffice; of a
-    candidate with named participants all take part. ``avoid`` is time on some of them that is kept
-    for others. One of the ``usual`` nodes is worth waiting for, ``patience`` µs beyond the ideal
-    start. Without ``displacing``, nothing may be displaced.
+    ``nodes`` are the nodes to ask, the best first: any ``wanted`` of them are to take part,
+    ``least`` suffice; named participants all take part. ``avoid`` is time on some of them that is
+    reserved for others. One of the ``usual`` nodes is worth waiting for, ``patience`` µs beyond the
+    ideal start. Without ``displacing``, nothing may be displaced.
     """
 
     number: int
@@ -55,13 +59,13 @@ class Ask:
 
 @dataclass(frozen=True, slots=True)
 class EpisodeOutcome:
-    """What an episode came to.
+    """The result of an episode.
 
-    ``refused`` says for each task that got nothing why not, the decisive reason first;
-    ``unreached`` is how many were not looked at, or not in the second round, because there were no
-    workers left.
-    ``reservations`` were made for tasks that are blocked. ``state`` is to be remembered until the
-    next episode. ``returned`` are tasks of the view whose runs are given back as a whole, and why.
+    ``refused`` has, for each task that got nothing, the reasons, the decisive one first.
+    ``unreached`` counts the candidates that were not tried, or not in the second round, because no
+    workers were left. ``reservations`` were made for blocked tasks. ``state`` must be stored until
+    the next episode. ``returned`` are tasks of the view whose runs are given back as a whole, and
+    why.
     """
 
     placed: Sequence[PostedRun]

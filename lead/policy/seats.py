@@ -1,7 +1,7 @@
-"""What share policies count with: what a campaign holds and wants, and the free seats. Pure.
+"""The quantities that share policies count: stakes of campaigns and free seats. Pure.
 
-Amounts are whole seats or seat-µs, as the caller likes, but the same everywhere in one division;
-None stands for no limit.
+Amounts are whole seats or seat-µs, as the caller chooses, but the same throughout one division.
+None means unlimited.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from lead.policy.view import SUSPENDED, URGENT, Exact
 
 @dataclass(frozen=True, slots=True)
 class CampaignStake:
-    """What one campaign holds, wants and has used.
+    """The amounts that one campaign holds, wants, and has used.
 
-    ``waiting`` is what its due runs want beyond ``allocated``; ``most`` is what it may hold at
-    once. ``usage`` is in any unit that is the same for all.
+    ``waiting`` is what its due runs want beyond ``allocated``; ``most`` is the maximum it may hold
+    at once. ``usage`` is in any unit that is the same for all.
     """
 
     name: str
@@ -31,7 +31,7 @@ class CampaignStake:
 
     @property
     def addable(self) -> int | None:
-        """What it may still add."""
+        """Return the amount that it may still add."""
         room = None if self.most is None else max(0, self.most - self.allocated)
         if self.waiting is None or room is None:
             return room if self.waiting is None else self.waiting
@@ -39,21 +39,21 @@ class CampaignStake:
 
     @property
     def demand(self) -> int | None:
-        """What it holds and may add, and no more than it may hold: its limit may be new."""
+        """Return what it holds and may add, bounded by its maximum, which may be new."""
         added = self.addable
         if added is None:
             return None
-        held = self.allocated + added
-        return held if self.most is None else min(held, self.most)
+        total = self.allocated + added
+        return total if self.most is None else min(total, self.most)
 
     @property
     def active(self) -> bool:
-        """Whether it takes part: not suspended, and something is running or waits to."""
+        """Return whether it takes part: not suspended, and with runs running or waiting."""
         return self.level != SUSPENDED and bool(self.allocated or self.waiting != 0)
 
     @property
     def urgent(self) -> bool:
-        """Whether it goes before all others."""
+        """Return whether it is served before all others."""
         return self.level >= URGENT
 
 
@@ -64,11 +64,11 @@ class FreeSeats:
     free: int
 
     def take(self, name: str, wanted: int | None) -> int:
-        """As many as are wanted and left for this campaign."""
+        """Take as many seats as this campaign wants and are left; return their number."""
         del name
-        taken = self.free if wanted is None else min(wanted, self.free)
-        self.free -= taken
-        return taken
+        count = self.free if wanted is None else min(wanted, self.free)
+        self.free -= count
+        return count
 
 
 @dataclass
@@ -80,15 +80,15 @@ class NamedSeats(FreeSeats):
 
     @classmethod
     def of(cls, names: Iterable[str], eligible: Mapping[str, frozenset[str]]) -> NamedSeats:
-        """These seats; a campaign without a set may use all."""
+        """Create the seats; a campaign without an eligible set may use all."""
         listed = sorted(names)
         return cls(len(listed), listed, eligible)
 
     def take(self, name: str, wanted: int | None) -> int:
-        """As many as are wanted, left, and usable by this campaign."""
-        may = self.eligible.get(name)
-        usable = self.names if may is None else [seat for seat in self.names if seat in may]
-        taken = set(usable if wanted is None else usable[:wanted])
-        self.names = [seat for seat in self.names if seat not in taken]
+        """Take as many seats as are wanted and usable by this campaign; return their number."""
+        allowed = self.eligible.get(name)
+        usable = self.names if allowed is None else [seat for seat in self.names if seat in allowed]
+        chosen = set(usable if wanted is None else usable[:wanted])
+        self.names = [seat for seat in self.names if seat not in chosen]
         self.free = len(self.names)
-        return len(taken)
+        return len(chosen)

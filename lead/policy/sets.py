@@ -1,8 +1,8 @@
 """The named policy sets: compositions of the axes' algorithms, and nothing more.
 
-A pool names one, and may answer single axes otherwise: by other parameters of what the set uses
-there, or by another rule (``{"order": {"rule": "next-run"}, "share": {"window": "PT30M"}}``, see
-``lead/policy/settings.py``). Both can be changed at any time; the next episode goes by it.
+A pool names one, and may override single axes: by other parameters of the set's rule, or by another
+rule (``{"order": {"rule": "next-run"}, "share": {"window": "PT30M"}}``, see
+``lead/policy/settings.py``). Both can be changed at any time and take effect with the next episode.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from node.model import times
 
 @dataclass(frozen=True, slots=True)
 class PolicyComposition:
-    """What answers each of the seven questions.
+    """The algorithm for each of the seven axes.
 
-    By default: by next run, no shares, the least loaded nodes, lower priorities give way, no
-    limits, the earliest gap, and any node that matches and is up.
+    By default: ordered by next run, no shares, the least loaded nodes, lower priorities may be
+    displaced, no limits, the earliest gap, and any node that matches and is up.
     """
 
     order: Order = field(default_factory=order.NextRun)
@@ -37,7 +37,7 @@ class PolicyComposition:
     fill: Fill = field(default_factory=fill.EarliestGap)
     feasible: Feasible = field(default_factory=feasible.FeasibilityRules)
     apart: int = 0
-    """The least time (µs) between the beginnings of two episodes of a pool."""
+    """The minimum time (µs) between the beginnings of two episodes of a pool."""
 
 
 # -- one mechanism after the other -----------------------------------------------------------------

@@ -1,8 +1,8 @@
-"""A pool's policies as they are written down: the name of a set, and what differs from it. Pure.
+"""A pool's policies as they are written: the name of a set, and what differs from it. Pure.
 
 ``{"order": {"rule": "next-run"}, "share": {"window": "PT30M", "together": "level"}}``: for each
-axis the rule to use instead of the set's, if it is another one, and its parameters; what is not
-mentioned stays as in the set, or as usual for the rule. Durations are written as everywhere.
+axis the rule to use instead of the set's, if it is another one, and its parameters. What is not
+mentioned keeps the value of the set, or the default of the rule. Durations are in ISO 8601.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ Choice = TypeVar("Choice", bound=StrEnum)
 
 @dataclass(frozen=True, slots=True)
 class _Rule:
-    """How a rule is made from its parameters, each read by a function that says what is wrong."""
+    """A rule's constructor and its parameters, each with a function that parses it or raises."""
 
     make: Callable[..., Any]
     parameters: Mapping[str, Callable[[Any], Any]] = field(default_factory=dict)
 
 
 def configured(name: str, overrides: Mapping[str, Any] | None = None) -> PolicyComposition:
-    """A named set with its overrides; :class:`InvalidDocument` names each field that is wrong."""
+    """Return a set with its overrides; raise :class:`InvalidDocument` with every wrong field."""
     policy = SETS.get(name)
     if policy is None:
         raise InvalidDocument([FieldFault("/policy", _unknown("policy set", name, SETS))])
@@ -63,7 +63,7 @@ def configured(name: str, overrides: Mapping[str, Any] | None = None) -> PolicyC
 def _rule(
     axis: str, wanted: Mapping[str, Any], present: Any, pointer: str, faults: list[FieldFault]
 ) -> Any:
-    """The rule of one axis: another one, or that of the set with other parameters."""
+    """Return the rule of one axis: another one, or the set's with other parameters."""
     usual = next(name for name, it in RULES[axis].items() if it.make is type(present))
     name = wanted.get("rule", usual)
     if not isinstance(name, str) or name not in RULES[axis]:
@@ -71,7 +71,7 @@ def _rule(
         return None
     rule = RULES[axis][name]
     values: dict[str, Any] = {}
-    before = len(faults)
+    faults_before = len(faults)
     for key, value in wanted.items():
         if key == "rule":
             continue
@@ -83,7 +83,7 @@ def _rule(
             values[key] = rule.parameters[key](value)
         except (ValueError, TypeError, ArithmeticError) as error:
             faults.append(FieldFault(f"{pointer}/{key}", str(error)))
-    if len(faults) > before:
+    if len(faults) > faults_before:
         return None
     return dataclasses.replace(present, **values) if name == usual else rule.make(**values)
 
@@ -117,7 +117,7 @@ def _exact(value: Any) -> Fraction:
     try:
         return Fraction(str(value))
     except (ValueError, ArithmeticError):
-        raise ValueError(f"is {value}; write a number") from None
+        raise ValueError(f"{value} is not a number; write a number") from None
 
 
 def _length(value: Any) -> int:
@@ -141,14 +141,14 @@ def _one_of(kind: type[Choice], value: Any) -> Choice:
 
 def _numbers(value: Any) -> dict[str, float]:
     if not isinstance(value, Mapping):
-        raise TypeError("write numbers by name")
+        raise TypeError("write an object of numbers by name")
     return {str(name): float(_exact(number)) for name, number in value.items()}
 
 
 def _weights(value: Any) -> Weights:
-    """Terms by component: ``{"service": {"waiting": 1, "expansion": 10}}``."""
+    """Parse terms by component: ``{"service": {"waiting": 1, "expansion": 10}}``."""
     if not isinstance(value, Mapping) or value.keys() - COMPONENTS:
-        raise ValueError(f"write weights of terms by component: {', '.join(COMPONENTS)}")
+        raise ValueError(f"write an object of weights by component: {', '.join(COMPONENTS)}")
     weights = {name: _numbers(terms) for name, terms in value.items()}
     for name, terms in weights.items():
         if not terms.keys() <= set(COMPONENTS[name]):
@@ -163,18 +163,18 @@ def _fields(value: Any, read: Mapping[str, Callable[[Any], Any]]) -> dict[str, A
 
 
 def _windows(value: Any) -> DecayWindows:
-    """``{"interval": "P1D", "depth": 7, "decay": 0.8}``."""
+    """Parse ``{"interval": "P1D", "depth": 7, "decay": 0.8}``."""
     return DecayWindows(**_fields(value, {"interval": _duration, "depth": _count, "decay": _exact}))
 
 
 def _urgency(value: Any) -> Urgency:
-    """``{"percent": 10, "delay": "PT10S"}``."""
-    found = _fields(value, {"percent": _exact, "delay": _length})
-    return Urgency(**{"percent": Fraction(0), **found})
+    """Parse ``{"percent": 10, "delay": "PT10S"}``."""
+    values = _fields(value, {"percent": _exact, "delay": _length})
+    return Urgency(**{"percent": Fraction(0), **values})
 
 
 def _patience(value: Any) -> deferral.DeferralRule | None:
-    """``{"pause": "PT1H", "deferrals": 24, "starts": 1}``, or null for none."""
+    """Parse ``{"pause": "PT1H", "deferrals": 24, "starts": 1}``, or null for none."""
     if value is None:
         return None
     read = {"pause": _duration, "deferrals": _count, "starts": _count}
@@ -182,7 +182,7 @@ def _patience(value: Any) -> deferral.DeferralRule | None:
 
 
 def _others(value: Any) -> Any:
-    """What gives way to those that are not urgent."""
+    """Return the rule for campaigns that are not urgent."""
     rules = {"never": preempt.Never(), "lower-priority": preempt.LowerPriority()}
     if not isinstance(value, str) or value not in rules:
         raise ValueError(f"write one of {', '.join(rules)}")
@@ -292,4 +292,4 @@ RULES: Final[Mapping[str, Mapping[str, _Rule]]] = {
         ),
     },
 }
-"""By axis, the rules there are, by the names that overrides give them."""
+"""The rules of each axis, by the names that overrides use."""

@@ -1,7 +1,7 @@
-"""When nodes are busy, and where a run on several of them would find time first. Pure.
+"""The busy times of nodes, and the earliest time for a run on several of them. Pure.
 
-A timetable has the busy spans of each node, half-open and in µs: sorted, and none of them overlaps
-another. A node without a span is free for ever.
+A timetable has the busy spans of each node: half-open, in µs, sorted, and disjoint. A node without
+a span is free forever.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from node.model.spans import Span, normalise
 
 Timetable = Mapping[str, Sequence[Span]]
 Booked = Mapping[SchedulingClass, Timetable]
-"""By the class of a run that is to be placed, when nodes are busy with runs in its way."""
+"""The busy times of nodes, by the class of the run to be placed: all runs that conflict with it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,33 +31,35 @@ class PlacementRequest:
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """Where and when a run would be."""
+    """The start (µs) and the nodes of a run to be placed."""
 
     start: int
     nodes: tuple[str, ...]
 
 
 def booked(runs: Iterable[PostedRun]) -> dict[SchedulingClass, dict[str, list[Span]]]:
-    """The timetables for every class, made once for all candidates of an episode."""
+    """Return the timetables of every class, computed once for all candidates of an episode."""
     spans: dict[SchedulingClass, dict[str, list[Span]]] = {it: {} for it in SchedulingClass}
     for run in runs:
         of_class = spans[run.scheduling_class]
         for name in run.nodes:
             of_class.setdefault(name, []).append((run.start, run.end))
-    found: dict[SchedulingClass, dict[str, list[Span]]] = {}
-    for asking in SchedulingClass:
-        taken: dict[str, list[Span]] = {}
-        for in_the_way in blockers(asking):
-            for name, some in spans[in_the_way].items():
-                taken.setdefault(name, []).extend(some)
-        found[asking] = {name: normalise(some) for name, some in taken.items()}
-    return found
+    timetables: dict[SchedulingClass, dict[str, list[Span]]] = {}
+    for wanted_class in SchedulingClass:
+        busy: dict[str, list[Span]] = {}
+        for blocker in blockers(wanted_class):
+            for name, runs_of_node in spans[blocker].items():
+                busy.setdefault(name, []).extend(runs_of_node)
+        timetables[wanted_class] = {
+            name: normalise(runs_of_node) for name, runs_of_node in busy.items()
+        }
+    return timetables
 
 
 def timetable_for(
     candidate: Candidate, taken: Booked, reservations: Iterable[ReservationView]
 ) -> dict[str, Sequence[Span]]:
-    """When its nodes are busy for a candidate: with runs in its way, or kept for others."""
+    """Return when the candidate's nodes are busy with conflicting runs or reserved for others."""
     runs = taken[candidate.scheduling_class]
     busy: dict[str, Sequence[Span]] = {name: runs.get(name, ()) for name in candidate.nodes}
     for reservation in reservations:
@@ -70,17 +72,17 @@ def timetable_for(
 
 
 def free_for(timetable: Timetable, at: int) -> dict[str, int | None]:
-    """How long each node that is free at an instant stays so (µs); None is without an end."""
-    found: dict[str, int | None] = {}
+    """Return how long each node that is free at ``at`` stays free (µs); None has no end."""
+    durations: dict[str, int | None] = {}
     for name, spans in timetable.items():
         begin, end = next(_gaps(spans, at))
         if begin == at:
-            found[name] = None if end is None else end - at
-    return found
+            durations[name] = None if end is None else end - at
+    return durations
 
 
 def has_gap(spans: Sequence[Span], window: Span, duration: int) -> bool:
-    """Whether a busy node is free for so long somewhere in a window."""
+    """Return whether a node is free for ``duration`` µs somewhere in a window."""
     start, end = window
     for begin, stop in _gaps(spans, start):
         if begin + duration > end:
@@ -91,12 +93,12 @@ def has_gap(spans: Sequence[Span], window: Span, duration: int) -> bool:
 
 
 def free_from(timetable: Timetable, now: int) -> dict[str, int]:
-    """When each node is free first, from now on."""
+    """Return when each node is free for the first time from ``now`` on."""
     return {name: next(_gaps(spans, now))[0] for name, spans in timetable.items()}
 
 
 def _gaps(spans: Sequence[Span], since: int) -> Iterator[tuple[int, int | None]]:
-    """The free ranges from an instant on, in order; the last one has no end."""
+    """Yield the free ranges from ``since`` on, in order; the last one has no end."""
     free_from = since
     for at in range(max(0, bisect_right(spans, (since, since)) - 1), len(spans)):
         start, end = spans[at]
@@ -107,10 +109,11 @@ def _gaps(spans: Sequence[Span], since: int) -> Iterator[tuple[int, int | None]]
 
 
 def earliest(timetable: Timetable, request: PlacementRequest, now: int) -> Placement | None:
-    """The first time from ``now`` on at which ``k`` nodes are free together for the duration.
+    """Return the first time from ``now`` on at which ``k`` nodes are free for the duration.
 
-    Of the nodes that are, those that became free last are taken, and of these the ones that have
-    the least left afterwards: what is free already stays so for others. None: not enough nodes.
+    Of the nodes that are free then, those that became free last are chosen, and of these the ones
+    with the least time left afterwards: this preserves long free time for others. Return None if
+    there are not enough nodes.
     """
     if len(request.nodes) < request.k:
         return None
@@ -131,12 +134,12 @@ def earliest(timetable: Timetable, request: PlacementRequest, now: int) -> Place
 
 
 def _enough(gaps: Iterable[tuple[int, int | None, int]], request: PlacementRequest) -> int:
-    """The first instant at which ``k`` gaps are open for a start."""
+    """Return the first instant at which ``k`` gaps admit a start."""
     changes = []
     for begin, end, _ in gaps:
         changes.append((begin, -1))
         if end is not None:
-            # Closed ranges of starts: at the last one the run still fits in.
+            # Closed ranges of starts: at the last instant the run still fits.
             changes.append((end - request.duration, 1))
     count, start = 0, 0
     for instant, change in sorted(changes):

@@ -1,12 +1,14 @@
-"""Every "no" of a policy: which axis said it, by which rule, with which figures. Pure.
+"""Refusals of the policies: the axis, the rule, and the figures of each. Pure.
 
-A rule is declared once, beside the algorithm that applies it, with the sentence that explains it;
-a refusal holds the figures, and the sentence is only made when somebody reads it::
+A rule is declared once, beside the algorithm that applies it, with the sentence that explains it. A
+refusal holds the figures, and the sentence is formatted only when it is read::
 
-    SEATS = Rule(Axis.THROTTLE, "seats", "{campaign} would hold {wanted} seats, of at most {limit}")
-    return SEATS.says_no(campaign="ops", wanted=21, limit=20)
+    SEATS = RefusalRule(
+        Axis.THROTTLE, "seats", "{campaign} would hold {wanted} seats, of at most {limit}"
+    )
+    return SEATS.refuse(campaign="ops", wanted=21, limit=20)
 
-What is allowed has no verdict: functions that admit or refuse return ``No | None``.
+Functions that admit or refuse return ``PolicyRefusal | None``; None admits.
 """
 
 from __future__ import annotations
@@ -34,20 +36,20 @@ Figure = int | float | str | Fraction | None
 
 @dataclass(frozen=True, slots=True)
 class RefusalRule:
-    """A reason to say no; ``sentence`` is a format string over the figures of each refusal."""
+    """A reason to refuse; ``sentence`` is a format string over the figures of each refusal."""
 
     axis: Axis
     name: str
     sentence: str
 
-    def says_no(self, *, until: int | None = None, **figures: Figure) -> PolicyRefusal:
-        """A refusal with these figures, which holds at least until an instant, if one is known."""
+    def refuse(self, *, until: int | None = None, **figures: Figure) -> PolicyRefusal:
+        """Return a refusal with these figures, which holds at least until ``until`` (µs)."""
         return PolicyRefusal(self, tuple(figures.items()), until)
 
 
 @dataclass(frozen=True, slots=True)
 class PolicyRefusal:
-    """One refusal; ``until`` is the instant (µs) before which asking again is of no use."""
+    """One refusal; asking again before ``until`` (µs) is of no use."""
 
     rule: RefusalRule
     figures: tuple[tuple[str, Figure], ...]
@@ -55,19 +57,19 @@ class PolicyRefusal:
 
     @property
     def axis(self) -> Axis:
-        """The question that was answered with no."""
+        """Return the axis that refused."""
         return self.rule.axis
 
     @property
     def sentence(self) -> str:
-        """The reason for people."""
+        """Return the reason as a sentence."""
         return self.rule.sentence.format(**{key: _written(it) for key, it in self.figures})
 
     def to_trace(self) -> dict[str, Any]:
-        """For a stored trace: plain values only."""
+        """Return the refusal as plain values, for a stored trace."""
         figures = {key: _plain(it) for key, it in self.figures}
-        told = {"axis": self.axis.value, "rule": self.rule.name, "figures": figures}
-        return told | {"sentence": self.sentence, "until": self.until}
+        trace = {"axis": self.axis.value, "rule": self.rule.name, "figures": figures}
+        return trace | {"sentence": self.sentence, "until": self.until}
 
 
 def _plain(figure: Figure) -> int | float | str | None:
@@ -75,7 +77,7 @@ def _plain(figure: Figure) -> int | float | str | None:
 
 
 def _written(figure: Figure) -> str:
-    """Three digits after the point at most, and none that say nothing."""
+    """Format with up to three decimal places, without trailing zeros."""
     if isinstance(figure, Fraction | float):
         return f"{float(figure):.3f}".rstrip("0").rstrip(".")
     return str(figure)

@@ -1,13 +1,13 @@
-"""What a policy sees: one immutable picture of a pool at an instant. Pure values.
+"""The input of the policies: one immutable snapshot of a pool at an instant. Pure values.
 
 Instants and durations are integer microseconds, ranges are half-open. Seats are counted in whole
-seats where they are handed out and in *seat-microseconds* (one seat for one µs) where they are
-accounted. Weights, shares and targets are exact (:class:`fractions.Fraction`): a weight of 0.1 is
-a tenth. Who builds a view resolves names first: a candidate brings the names of the nodes that
-meet its hard match, a pool the names of its members.
+seats when they are assigned and in *seat-microseconds* (one seat for one µs) when usage is
+accounted. Weights, shares, and targets are exact (:class:`fractions.Fraction`): a weight of 0.1 is
+a tenth. The code that builds a view resolves names first: a candidate lists the names of the nodes
+that meet its hard match, a pool the names of its members.
 
-The *state* is what the policies remember between episodes; only events change it, and every change
-makes a new one. All of it is plain records by plain keys, so that it can be stored.
+The *state* is what the policies remember between episodes. Only events change it, and every change
+makes a new one. It consists of plain records under plain keys, so that it can be stored.
 """
 
 from __future__ import annotations
@@ -25,23 +25,23 @@ from node.model.spans import Span
 URGENT: Final = 10
 """The level above 9: served before all others, and the only one that may displace by score."""
 SUSPENDED: Final = 0
-"""The level that takes no part in anything."""
+"""The level of campaigns that take no part in anything."""
 Needs = Mapping[str, int | None]
-"""Counted resources by name, on each node; None is all that a node has of it."""
+"""Counted resources by name, on each node; None takes all that a node has of a resource."""
 Exact = int | Fraction
-"""A number without rounding; whole ones are ints where it can be, which reckon much faster."""
+"""A number without rounding; ints where possible, because their arithmetic is much faster."""
 BUCKET: Final = times.HOUR
-"""Seats over time are shared hour by hour."""
+"""The interval by which seats over time are shared: one hour."""
 
 
 @dataclass(frozen=True, slots=True)
 class NodeView:
-    """A host with the service, as far as a policy cares.
+    """A host that runs the service, as far as a policy needs to know it.
 
-    ``attributes`` are key=value, ``figures`` those of them that are numbers; ``lanes`` normal runs
-    fit side by side; ``resources`` are what is configured of each counted resource (for example
-    ``mbps``): of others it has nobody knows how much. ``load`` is between 0 and 1; ``busy_until``
-    hints that no exclusive run can start earlier, unless others give way.
+    ``attributes`` are key=value pairs, ``figures`` the numeric ones. ``lanes`` is how many normal
+    runs fit side by side. ``resources`` is the configured amount of each counted resource (for
+    example ``mbps``); the amount of an unlisted resource is unknown. ``load`` is between 0 and 1.
+    ``busy_until`` hints that no exclusive run can start earlier unless other runs are displaced.
     """
 
     name: str
@@ -58,14 +58,14 @@ class NodeView:
 
 @dataclass(frozen=True, slots=True)
 class LimitView:
-    """A limit that is tight when the pool is busy and generous when it is not; None is no limit."""
+    """A limit that is tight when the pool is busy and generous otherwise; None means unlimited."""
 
     soft: int | None
     hard: int | None
 
 
 class FairshareKind(StrEnum):
-    """What a fairshare figure is: to be met, not to be undercut, or not to be exceeded."""
+    """The meaning of a fairshare figure: a target, a lower bound, or an upper bound."""
 
     TARGET = "target"
     FLOOR = "floor"
@@ -74,7 +74,7 @@ class FairshareKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class FairshareView:
-    """The part (0 to 1) of what is delivered that a campaign should get."""
+    """The part (0 to 1) of the delivered time that a campaign should get."""
 
     part: Exact
     kind: FairshareKind = FairshareKind.TARGET
@@ -82,12 +82,12 @@ class FairshareView:
 
 @dataclass(frozen=True, slots=True)
 class QueueView:
-    """How a campaign's priority among others moves with each start, and when it holds the others.
+    """The movement of a campaign's priority, and the gap at which it blocks other campaigns.
 
     ``floor`` and ``ceiling`` bound the priority, which rises by ``gain`` whenever a run is started
-    and falls by ``price`` when the run is the campaign's own. Campaigns that are ``gap`` or more
-    below this one are held while it is stuck; within it, ``passes`` is the same gap between tasks
-    (None: tasks never hold each other).
+    and falls by ``price`` when the run is the campaign's own. While this campaign is stuck,
+    campaigns whose priority is ``gap`` or more below its own are blocked. ``passes`` is the same
+    gap between tasks of the campaign (None: tasks never block each other).
     """
 
     floor: Exact = 0
@@ -100,11 +100,11 @@ class QueueView:
 
 @dataclass(frozen=True, slots=True)
 class CampaignView:
-    """Who it is for.
+    """A campaign, for which tasks measure.
 
     ``level`` is 0 (suspended) to 9, or :data:`URGENT`. ``seats_max`` bounds the seats held at once,
     ``target`` is the promise of an SLA: seats if an int, a part of the pool's if a fraction.
-    ``limits`` are by the word of what is limited, ``quotas`` by resource (for example ``mbps``).
+    ``limits`` are by the name of the limited figure, ``quotas`` by resource (for example ``mbps``).
     """
 
     name: str
@@ -125,17 +125,17 @@ class CampaignView:
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A due task: one run of it is to be placed.
+    """A due task, one run of which is to be placed.
 
-    ``nodes`` are the names of those that meet the hard match, or the named participants
-    (``named``: all of them take part, nothing is selected). ``k`` nodes are wanted, ``k_min``
-    suffice; ``spread`` is the most per value of each attribute (for example one per ``site``);
-    ``prefer`` are attributes that a node should have, with what each is worth. ``needs`` are
-    counted resources per node. ``target`` says what is measured, for nodes that measured it
-    before. ``waits_since`` is when this run became due.
+    ``nodes`` are the names of those that meet the hard match, or the named participants (``named``:
+    all of them take part, nothing is selected). ``k`` nodes are wanted, ``k_min`` suffice,
+    ``spare`` more may be asked. ``spread`` is the maximum per value of each attribute (for example
+    one per ``site``); ``prefer`` lists attributes that a node should have, with the worth of each.
+    ``needs`` are counted resources per node. ``target`` names what is measured, to find nodes that
+    measured it before. ``waits_since`` is when this run became due.
 
-    One that stands for several runs has all of their ideal times in ``runs``, in order, the first
-    of them its own; ``duration`` is what they take of the first hour.
+    A candidate that represents several runs lists all their ideal times in ``runs``, in order, its
+    own first; ``duration`` is then what they take of the first hour.
     """
 
     task: str
@@ -162,27 +162,27 @@ class Candidate:
 
     @property
     def start_by(self) -> int:
-        """The last instant at which the run may start."""
+        """Return the latest instant at which the run may start."""
         return self.next_run_at + self.slip
 
     @property
     def spans(self) -> Sequence[Span]:
-        """The ideal time of each run."""
+        """Return the ideal time of each run."""
         return self.runs or ((self.next_run_at, self.next_run_at + self.duration),)
 
     @property
     def apart(self) -> bool:
-        """Whether each node has runs of its own."""
+        """Return whether each node has runs of its own."""
         return not (self.together or self.named)
 
     @property
     def over_at(self) -> int:
-        """No run of it goes on after this."""
+        """Return the instant by which all of its runs have ended."""
         return self.spans[-1][1] + self.slip
 
     @property
     def least(self) -> int:
-        """How many nodes a run of it must have: all that are named, all that act together."""
+        """Return the minimum number of nodes: all if they are named or act together."""
         if self.named:
             return len(self.nodes)
         return self.k if self.together else min(self.k_min, self.k)
@@ -206,9 +206,9 @@ class PostedRun:
 
 @dataclass(frozen=True, slots=True)
 class Charge:
-    """What a campaign was charged: ``amount`` seat-µs, spent evenly over ``[start, end)``.
+    """An amount in seat-µs that a campaign was charged, spread evenly over ``[start, end)``.
 
-    A row of the ledger, a correction (a negative amount) and the sum of an hour look the same.
+    A row of the ledger, a correction (a negative amount), and the sum of an hour look the same.
     """
 
     campaign: str
@@ -220,10 +220,10 @@ class Charge:
 
 @dataclass(frozen=True, slots=True)
 class ReservationView:
-    """Time on nodes that is kept for whoever is on its access list.
+    """Time on nodes that is reserved for the runs that its access list admits.
 
-    One criterion met is enough; every reservation that lies on a node must admit the run. A
-    reservation made for a blocked task during an episode names that task alone.
+    Meeting one criterion suffices, but every reservation that lies on a node must admit the run. A
+    reservation made for a blocked task during an episode lists that task alone.
     """
 
     name: str
@@ -235,7 +235,7 @@ class ReservationView:
     classes: frozenset[SchedulingClass] = frozenset()
 
     def admits(self, candidate: Candidate) -> bool:
-        """Whether the candidate meets one criterion of the access list."""
+        """Return whether the candidate meets one criterion of the access list."""
         return (
             candidate.campaign in self.campaigns
             or candidate.task in self.tasks
@@ -253,7 +253,7 @@ class PoolView:
 
 @dataclass(frozen=True, slots=True)
 class QueueState:
-    """A campaign's priority of the moment, and the number of the start that was its last."""
+    """A campaign's current priority, and the number of its last start."""
 
     priority: Exact
     started: int = -1
@@ -261,7 +261,7 @@ class QueueState:
 
 @dataclass(frozen=True, slots=True)
 class Backoff:
-    """Somebody who is left alone until an instant, after ``failures`` in a row."""
+    """A pause until an instant (µs) after ``failures`` in a row."""
 
     failures: int
     until: int
@@ -269,7 +269,7 @@ class Backoff:
 
 @dataclass(frozen=True, slots=True)
 class Deferral:
-    """Where a task stands: failed starts since it was last put off, and how often that was."""
+    """A task's failed starts since its last deferral, and how often it was deferred."""
 
     failed: int = 0
     count: int = 0
@@ -279,7 +279,7 @@ class Deferral:
 
 @dataclass(frozen=True, slots=True)
 class KeptSlot:
-    """Time on nodes that a blocked task was given and keeps."""
+    """Time on nodes that was reserved for a blocked task beyond one episode."""
 
     nodes: tuple[str, ...]
     start: int
@@ -288,14 +288,14 @@ class KeptSlot:
 
 @dataclass(frozen=True, slots=True)
 class RememberedState:
-    """What the policies remember.
+    """The memory of the policies.
 
     ``queues`` by campaign; ``passes`` by task, how often later ones were started ahead of it;
     ``failures`` by (node, campaign), how many runs failed; ``backoffs`` by (campaign, node, class);
     ``deferrals`` by task; ``measured`` by (campaign, node, target), when it was last measured
     there; ``newcomers`` by campaign, the usage it began with; ``eligible_since`` by task, since
-    when its waiting counts; ``starts`` numbers the starts; ``slots`` are by task,
-    those that outlive an episode.
+    when its waiting counts; ``starts`` numbers the starts; ``slots`` by task, the reservations that
+    outlive an episode.
     """
 
     queues: Mapping[str, QueueState] = field(default_factory=dict)
@@ -312,9 +312,9 @@ class RememberedState:
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """Everything an episode may know. ``workers`` is how many candidates may be tried at most.
+    """The whole input of an episode; ``workers`` is the maximum number of candidates to try.
 
-    ``returnable`` are tasks of runs that may be given back as a whole, the youngest first.
+    ``returnable`` are tasks whose runs may be given back as a whole, the youngest first.
     """
 
     now: int

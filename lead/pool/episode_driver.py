@@ -199,7 +199,7 @@ def _crowded_out(case: SeatCase, scouted: SeatSearchResult) -> tuple[PolicyRefus
         return ()
     possible = len(case.sitting) + len(scouted.seats)
     return tuple(
-        SPREAD.says_no(
+        SPREAD.refuse(
             possible=possible,
             most=case.request.spread[attribute],
             attribute=attribute,

@@ -73,7 +73,7 @@ async def test_urgent_seats_displace_up_to_their_budget(world: World) -> None:
     assert await _booked(pool, bulk) == 2
     assert await pool.seats(more) == {}
     said = [sentence for _, sentence in await pool.told(more)]
-    assert "1 of 3 seats are urgent already; others give way up to 34 %" in said[-1]
+    assert "1 of 3 seats are urgent already; the budget is 34 %" in said[-1]
 
 
 async def test_what_was_lent_is_taken_back(world: World) -> None:
@@ -113,7 +113,7 @@ async def test_a_budget_of_less_than_a_seat_says_so(world: World) -> None:
     world.clock.advance(15 * times.SECOND)
     await pool.seat()
     said = (await pool.told(outage))[-1][1]
-    assert "10 % of 3 seats is less than one: nothing gives way to outage" in said
+    assert "10 % of 3 seats is less than one, so outage displaces nothing" in said
     assert """(parley pool edit … --override 'preempt.urgency={"percent": 34}')""" in said
 
 

@@ -127,7 +127,7 @@ async def test_a_node_that_has_too_little_is_not_asked(world: World) -> None:
         *("feasible", "too little room"),
         *(100, 2000),
     )
-    assert sentence == "n1 has 100 of 100 mbps left then, 2000 are wanted"
+    assert sentence == "n1 has 100 of 100 mbps left then, but 2000 are needed"
 
 
 async def test_what_fills_a_node_comes_after_what_fills_it(world: World) -> None:
@@ -177,7 +177,7 @@ async def test_a_node_is_not_asked_before_its_busy_time(world: World) -> None:
     axis, rule, _, sentence = await _verdict(pool, task)
     assert (axis, rule) == ("feasible", "busy-hint")
     assert sentence == (
-        "n1 is busy until 2026-12-01T02:00:00Z, and the last start that would do is "
+        "n1 is busy until 2026-12-01T02:00:00Z, but the run must start by "
         "2026-12-01T01:05:00Z"
     )
     assert await pool.seats(await pool.create(1, schedule=AT_ONE, priority=1))

@@ -66,7 +66,7 @@ async def test_people_are_not_told_what_policies_call_a_term() -> None:
     )
     [result] = ruling.results
     said = search_account_of(ruling, result).why_not()
-    few = "it found time on too few of the 1 nodes that were asked: at least 1 are wanted"
+    few = "it found time on too few of the 1 nodes asked; at least 1 are needed"
     assert said.startswith(f"{few}; n1: no PT")
 
 
@@ -92,7 +92,7 @@ async def test_a_seat_that_the_spread_leaves_empty_says_so(held: dict[int, str])
     [result] = ruling.results
     said = search_account_of(ruling, result).sentence()
     assert said.startswith("3 of 4 seats, ")
-    spread = "the spread (at most 1 for each site) leaves 3 nodes, and 4 are wanted"
+    spread = "the spread (at most 1 for each site) leaves 3 nodes, but 4 are needed"
     assert f"1 is empty: {spread}; d: others with its site are taken" in said
     assert "found time on too few" not in said
 
@@ -103,7 +103,7 @@ async def test_who_is_down_is_named_where_seats_are_missing() -> None:
     ruling = await hold(hosts, [CampaignView("ops")], [case_of("a", "ops", ["n1"])], NEXT_RUN)
     [result] = ruling.results
     said = search_account_of(ruling, result).why_not()
-    assert said.startswith("0 of the 1 nodes that match are up, at least 1 are wanted; ")
+    assert said.startswith("0 of the 1 matching nodes are up, at least 1 are needed; ")
     assert said.endswith("n1: has not answered")
 
 
@@ -113,7 +113,7 @@ async def test_where_nobody_is_left_it_is_said_why() -> None:
     ruling = await hold([Host("b")], [CampaignView("ops")], [case], NEXT_RUN)
     [result] = ruling.results
     assert search_account_of(ruling, result).why_not() == (
-        "no other node of the pool could take part, 1 more are wanted; b: takes part in it already"
+        "no other node of the pool can take part; 1 more are needed; b: takes part in it already"
     )
 
 

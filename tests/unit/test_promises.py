@@ -91,7 +91,7 @@ def test_a_pool_that_serves_promises_where_there_are_none() -> None:
     ("promises", "begins"),
     [
         ({}, "no campaign has promised seats"),
-        ({"lab": 2}, "ops belongs to no group with promised seats; there are: lab; give it a "),
+        ({"lab": 2}, "ops belongs to no group with promised seats (groups: lab); give it a "),
     ],
 )
 def test_who_has_no_promise_is_told_the_remedy(promises: dict[str, int], begins: str) -> None:

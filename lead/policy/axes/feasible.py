@@ -1,4 +1,4 @@
-"""Axis 7 in an episode: what can be done at all, and who is left alone."""
+"""Axis 7 in an episode: what can run at all, and which nodes not to ask."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ NO_CAMPAIGN = RefusalRule(Axis.FEASIBLE, "no-campaign", "there is no campaign {c
 TOO_FEW = RefusalRule(
     Axis.FEASIBLE,
     "too-few-nodes",
-    "{there} of the {matching} nodes that match are up, at least {wanted} are wanted",
+    "{there} of the {matching} matching nodes are up, at least {wanted} are needed",
 )
 NOBODY = RefusalRule(
-    Axis.FEASIBLE, "nobody", "no other node of the pool could take part, {wanted} more are wanted"
+    Axis.FEASIBLE, "nobody", "no other node of the pool can take part; {wanted} more are needed"
 )
 MISSED = RefusalRule(
     Axis.FEASIBLE, "too-late", "its run had to start by {start_by}, {late} s before this episode"
@@ -33,12 +33,12 @@ MISSED = RefusalRule(
 BUSY = RefusalRule(
     Axis.FEASIBLE,
     "busy-hint",
-    "{node} is busy until {begin}, and the last start that would do is {start_by}",
+    "{node} is busy until {begin}, but the run must start by {start_by}",
 )
 FULL = RefusalRule(
     Axis.FEASIBLE,
     "too little room",
-    "{node} has {left} of {has} {resource} left then, {wanted} are wanted",
+    "{node} has {left} of {has} {resource} left then, but {wanted} are needed",
 )
 
 TIED_TO = "campaigns"
@@ -48,12 +48,12 @@ TIED = RefusalRule(Axis.FEASIBLE, "partition", "{node} serves only {campaigns}")
 
 @dataclass(frozen=True, slots=True)
 class FeasibilityRules:
-    """Attributes and being up; and, if wanted, more.
+    """The checks that apply, beyond matching attributes and being up.
 
-    ``failures_max``: a node that failed a campaign so often gets no more of it. ``alone``: whoever
-    refused is left alone for a growing while. ``patience``: a task that finds no time is put off.
-    ``partition``: nodes with the attribute ``campaigns`` (names with commas between) serve only
-    those, and what is below them. ``counted``: what counts as taken of a node's resources.
+    ``failures_max``: a node that failed a campaign that often gets no more of its runs. ``alone``:
+    a node that refused is not asked for a growing pause. ``patience``: a task that finds no time is
+    deferred. ``partition``: nodes with the attribute ``campaigns`` (names separated by commas)
+    serve only those and their descendants. ``counted``: what counts as taken of a node's resources.
     """
 
     failures_max: int | None = None
@@ -63,15 +63,15 @@ class FeasibilityRules:
     counted: availability.CapacityBasis = availability.CapacityBasis.DEDICATED
 
     def begin(self, board: Board, rng: random.Random) -> FeasibilityJudge:
-        """For one episode."""
+        """Start an episode."""
         return FeasibilityJudge(self, board, rng)
 
 
 class FeasibilityJudge:
-    """Who is fit, by what is remembered."""
+    """The checks of one episode, with what is remembered."""
 
     def __init__(self, rules: FeasibilityRules, board: Board, rng: random.Random) -> None:
-        """``rng`` draws the pauses."""
+        """Begin; ``rng`` draws the pauses."""
         self._rules = rules
         self._board = board
         self._rng = rng
@@ -98,50 +98,52 @@ class FeasibilityJudge:
         )
 
     def check(self, candidate: Candidate) -> PolicyRefusal | None:
-        """Whether its campaign takes part, its time is not over, and enough nodes are up."""
+        """Return a refusal if its campaign is inactive, it is too late, or too few nodes are up."""
         view = self._board.view
         campaign = view.campaigns.get(candidate.campaign)
         if campaign is None:
-            return NO_CAMPAIGN.says_no(campaign=candidate.campaign)
+            return NO_CAMPAIGN.refuse(campaign=candidate.campaign)
         if campaign.level == SUSPENDED:
-            return SUSPENDED_CAMPAIGN.says_no(campaign=candidate.campaign)
+            return SUSPENDED_CAMPAIGN.refuse(campaign=candidate.campaign)
         start_by = candidate.next_run_at + candidate.slip
         if start_by < view.now:
             late = (view.now - start_by) // times.SECOND
-            return MISSED.says_no(start_by=times.to_the_second(start_by), late=late)
-        there = len(self._board.usable(candidate.nodes))
+            return MISSED.refuse(start_by=times.to_the_second(start_by), late=late)
+        up = len(self._board.usable(candidate.nodes))
         wanted = candidate.least
-        if there < wanted:
+        if up < wanted:
             matching = len(candidate.nodes)
-            few = TOO_FEW.says_no(there=there, matching=matching, wanted=wanted)
-            return few if matching else NOBODY.says_no(wanted=wanted)
+            refusal = TOO_FEW.refuse(there=up, matching=matching, wanted=wanted)
+            return refusal if matching else NOBODY.refuse(wanted=wanted)
         if self._rules.patience is None or not self._deferrals:
             return None
-        put_off = self._deferrals.get(candidate.task)
-        return None if put_off is None else deferral.put_off(candidate.task, put_off, view.now)
+        deferred = self._deferrals.get(candidate.task)
+        return None if deferred is None else deferral.put_off(candidate.task, deferred, view.now)
 
     def usable(self, candidate: Candidate, nodes: Sequence[NodeView]) -> Sequence[NodeView]:
-        """Those of which nothing speaks against asking them."""
+        """Return the nodes that may be asked."""
         if not (self._shunned or self._busy or self._tied or candidate.needs):
             return nodes
         return [node for node in nodes if self.why_not(candidate, node) is None]
 
     def why_not(self, candidate: Candidate, node: NodeView) -> PolicyRefusal | None:
-        """What speaks against asking a node, if anything does."""
+        """Return a refusal if the node must not be asked, else None."""
         name, campaign = node.name, candidate.campaign
-        if (campaign, name) in self._shunned and (no := self._shuns(candidate, name)) is not None:
-            return no
+        if (campaign, name) in self._shunned and (
+            refusal := self._shuns(candidate, name)
+        ) is not None:
+            return refusal
         if name in self._tied and not any(
             attributes.eligible({name: self._tied[name]}, [above])
             for above in self._board.line(campaign)
         ):
-            return TIED.says_no(node=name, campaigns=", ".join(self._tied[name]))
-        if self._busy and (no := self._is_busy(candidate, node)) is not None:
-            return no
+            return TIED.refuse(node=name, campaigns=", ".join(self._tied[name]))
+        if self._busy and (refusal := self._is_busy(candidate, node)) is not None:
+            return refusal
         return self._too_little(candidate, node) if candidate.needs else None
 
     def _is_busy(self, candidate: Candidate, node: NodeView) -> PolicyRefusal | None:
-        """No before its busy time; but whoever may have others give way asks all the same."""
+        """Return a refusal if it is busy too long; runs that may displace others ask anyway."""
         last = candidate.spans[-1][0] + candidate.slip
         if node.busy_until <= last or candidate.scheduling_class is not SchedulingClass.EXCLUSIVE:
             return None
@@ -149,72 +151,83 @@ class FeasibilityJudge:
         if urgent or candidate.priority > 0:
             return None
         begin, start_by = times.to_the_second(node.busy_until), times.to_the_second(last)
-        return BUSY.says_no(until=node.busy_until, node=node.name, begin=begin, start_by=start_by)
+        return BUSY.refuse(until=node.busy_until, node=node.name, begin=begin, start_by=start_by)
 
     def _shuns(self, candidate: Candidate, name: str) -> PolicyRefusal | None:
         view, campaign = self._board.view, candidate.campaign
         if self._rules.alone:
-            known = self._backoffs.get((campaign, name, candidate.scheduling_class.value))
-            if (no := backoff.refuse_during_backoff(known, name, campaign, view.now)) is not None:
-                return no
-        most = self._rules.failures_max
-        return None if most is None else blacklist.admit(view.state.failures, name, campaign, most)
+            current = self._backoffs.get((campaign, name, candidate.scheduling_class.value))
+            if (
+                refusal := backoff.refuse_during_backoff(current, name, campaign, view.now)
+            ) is not None:
+                return refusal
+        failures_max = self._rules.failures_max
+        return (
+            None
+            if failures_max is None
+            else blacklist.admit(view.state.failures, name, campaign, failures_max)
+        )
 
     def _too_little(self, candidate: Candidate, node: NodeView) -> PolicyRefusal | None:
-        """No where a node has less of a resource left than it needs; of others nobody knows."""
+        """Return a refusal if the node has too little of a resource left.
+
+        A resource whose amount the node does not state has no limit.
+        """
         if self._taken is None or self._taken[0] is not candidate:
             self._taken = candidate, [self._taken_beside(candidate, it) for it in candidate.spans]
-        for taken in self._taken[1]:
-            of_node = taken.get(node.name, {})
+        for usage in self._taken[1]:
+            used_on_node = usage.get(node.name, {})
             for name, amount in candidate.needs.items():
                 has = node.resources.get(name)
                 if has is None:
                     continue
                 wanted, utilised = has if amount is None else amount, round(has * node.load)
-                left = availability.available(
-                    has, of_node.get(name, 0), utilised, self._rules.counted
+                remaining = availability.available(
+                    has, used_on_node.get(name, 0), utilised, self._rules.counted
                 )
-                if not availability.seats_on({name: left}, {name: wanted}):
-                    return FULL.says_no(
-                        node=node.name, left=left, has=has, resource=name, wanted=wanted
+                if not availability.seats_on({name: remaining}, {name: wanted}):
+                    return FULL.refuse(
+                        node=node.name, left=remaining, has=has, resource=name, wanted=wanted
                     )
         return None
 
     def _taken_beside(self, candidate: Candidate, span: Span) -> dict[str, dict[str, int]]:
-        """By node, what is taken of each resource in a span by runs that may go on beside it.
+        """Return, by node, what concurrent runs take of each resource in a span.
 
-        Those that may not are over before it begins, or begin when it is over.
+        Runs that cannot overlap the candidate end before it begins, or begin when it is over.
         """
         nodes = self._board.view.nodes
-        apart = blockers(candidate.scheduling_class)
-        found: dict[str, dict[str, int]] = {}
+        excluded = blockers(candidate.scheduling_class)
+        usage: dict[str, dict[str, int]] = {}
         for run in self._board.overlapping(span):
-            if run.scheduling_class in apart:
+            if run.scheduling_class in excluded:
                 continue
             for resource, amount in run.needs.items():
                 for name in run.nodes:
                     if name in nodes:
-                        taken = nodes[name].resources.get(resource, 0) if amount is None else amount
-                        of_node = found.setdefault(name, {})
-                        of_node[resource] = of_node.get(resource, 0) + taken
-        return found
+                        used = nodes[name].resources.get(resource, 0) if amount is None else amount
+                        used_on_node = usage.setdefault(name, {})
+                        used_on_node[resource] = used_on_node.get(resource, 0) + used
+        return usage
 
     def answered(
         self, ask: Ask, gave: Collection[str], refused: Collection[str], *, placed: bool
     ) -> None:
-        """Which nodes gave time, which had none or said no, and whether a run came of it."""
+        """Record which nodes offered time, which refused, and whether a run was placed."""
         candidate, now = ask.candidate, self._board.view.now
         if self._rules.alone:
             of_class = candidate.scheduling_class.value
-            given = [(candidate.campaign, name, of_class) for name in gave]
-            # What is full by the lead's own booking has not refused: its demand is shared, and who
-            # got nothing this hour must be able to get something in the next.
-            knew = self._board.has_room
+            offered = [(candidate.campaign, name, of_class) for name in gave]
+            # A node that is full by the lead's own booking has not refused: its time is shared, and
+            # a campaign that got nothing this hour must be able to get something in the next.
+            has_room = self._board.has_room
             asked = [
-                (candidate.campaign, name, of_class) for name in refused if knew(candidate, name)
+                (candidate.campaign, name, of_class)
+                for name in refused
+                if has_room(candidate, name)
             ]
-            asked += given
-            self._backoffs = backoff.after_answer(self._backoffs, asked, given, now, self._rng)
+            asked += offered
+            self._backoffs = backoff.after_answer(self._backoffs, asked, offered, now, self._rng)
         if placed:
             self._deferrals.pop(candidate.task, None)
         elif self._rules.patience is not None:
@@ -222,5 +235,5 @@ class FeasibilityJudge:
             self._deferrals[candidate.task] = deferral.failed(before, now, self._rules.patience)
 
     def remember(self, state: RememberedState) -> RememberedState:
-        """Who is left alone, and what is put off."""
+        """Return the state with the current pauses and deferrals."""
         return replace(state, backoffs=self._backoffs, deferrals=self._deferrals)

@@ -1,4 +1,4 @@
-"""Axis 6 in an episode: what is kept free for those that found no time."""
+"""Axis 6 in an episode: what is reserved for candidates that found no time."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from lead.policy.view import Candidate, RememberedState, ReservationView
 
 
 class Slots:
-    """Protected slots, as they are given."""
+    """The protected slots of an episode."""
 
     def __init__(
         self,
@@ -23,9 +23,9 @@ class Slots:
         overtaking: bool = True,
         lasting: bool = False,
     ) -> None:
-        """``depth`` of them, and one for each that was passed ``passes`` times or more.
+        """Reserve ``depth`` slots, and one for each candidate passed ``passes`` times or more.
 
-        Those that last were given by earlier episodes, too, and count among the ``depth``.
+        With ``lasting``, slots of earlier episodes remain, and count among the ``depth``.
         """
         self._board = board
         self._depth = depth
@@ -37,11 +37,11 @@ class Slots:
         self._blocked = ""
 
     def protect(self, blocked: Candidate, passes: int) -> ReservationView | None:
-        """The earliest time it can have, if it may have a slot at all."""
+        """Reserve the earliest time it can have, if it may have a slot at all."""
         self._blocked = self._blocked or blocked.task
-        own = next((it for it in self._board.slots if blocked.task in it.tasks), None)
-        if own is not None:
-            return own
+        own_slot = next((it for it in self._board.slots if blocked.task in it.tasks), None)
+        if own_slot is not None:
+            return own_slot
         due = self._passes is not None and passes >= self._passes
         if len(self._board.slots) >= self._depth and not due:
             return None
@@ -52,53 +52,53 @@ class Slots:
         return slot
 
     def keeps_from(self, candidate: Candidate, nodes: Sequence[str]) -> Mapping[str, PolicyRefusal]:
-        """The nodes on which whatever start there is would reach into somebody else's slot."""
+        """Return the nodes where every possible start would overlap another task's slot."""
         if self._blocked and not self._overtaking:
-            no = reservations.NO_OVERTAKING.says_no(task=candidate.task, holder=self._blocked)
-            return dict.fromkeys(nodes, no)
+            refusal = reservations.NO_OVERTAKING.refuse(task=candidate.task, holder=self._blocked)
+            return dict.fromkeys(nodes, refusal)
         slots = self._board.slots
         if not slots:
             return {}
-        # Every start reaches into a slot that begins before the first of them would end and ends
-        # after the last of them.
+        # Every start overlaps a slot that begins before the first of them would end and ends after
+        # the last of them.
         always = candidate.start_by, candidate.next_run_at + candidate.duration
-        found = {name: reservations.may_fill(candidate, [name], always, slots) for name in nodes}
-        return {name: no for name, no in found.items() if no is not None}
+        refusals = {name: reservations.may_fill(candidate, [name], always, slots) for name in nodes}
+        return {name: refusal for name, refusal in refusals.items() if refusal is not None}
 
     def started(self, candidate: Candidate) -> None:
-        """Who has a run needs no slot."""
+        """Drop the candidate's slot: it has a run."""
         slots = self._board.slots
         slots[:] = [slot for slot in slots if candidate.task not in slot.tasks]
 
     def slots(self) -> Sequence[ReservationView]:
-        """All that were given."""
+        """Return all reserved slots."""
         return self._board.slots
 
     def remember(self, state: RememberedState) -> RememberedState:
-        """The slots that last."""
-        kept = reservations.remembered(self._board.slots) if self._lasting else {}
-        return replace(state, slots=kept)
+        """Return the state with the slots that outlive the episode."""
+        lasting_slots = reservations.remembered(self._board.slots) if self._lasting else {}
+        return replace(state, slots=lasting_slots)
 
 
 @dataclass(frozen=True, slots=True)
 class EarliestGap:
-    """Nothing is kept free."""
+    """A rule that reserves nothing."""
 
-    follows = False
+    awaits_outcomes = False
 
     def begin(self, board: Board) -> Slots:
-        """For one episode."""
+        """Start an episode."""
         return Slots(board, 0, None)
 
 
 @dataclass(frozen=True, slots=True)
 class Protected:
-    """A slot for the first that are blocked; what is shorter fills the time before it.
+    """A slot for the first blocked candidates; shorter runs fill the time before it.
 
-    ``depth`` slots are given; beyond that, one to each task that was passed ``passes`` times.
-    Without ``overtaking`` nothing starts any more once somebody is blocked. Each episode gives the
-    slots anew, to whoever is first then; where they are ``lasting``, who was given one keeps it
-    until it has started, whoever comes first meanwhile.
+    ``depth`` slots are reserved; beyond that, one for each task that was passed ``passes`` times.
+    Without ``overtaking`` nothing else starts once a candidate is blocked. Each episode reserves
+    the slots anew, for the first candidates at that time; with ``lasting``, a task keeps its slot
+    until it has started, whichever task comes first meanwhile.
     """
 
     depth: int = reservations.DEPTH
@@ -107,12 +107,12 @@ class Protected:
     lasting: bool = False
 
     @property
-    def follows(self) -> bool:
-        """Slots depend on who was blocked."""
+    def awaits_outcomes(self) -> bool:
+        """Return whether slots depend on which candidates were blocked."""
         return self.depth > 0 or self.passes is not None or not self.overtaking
 
     def begin(self, board: Board) -> Slots:
-        """For one episode."""
+        """Start an episode."""
         return Slots(
             board, self.depth, self.passes, overtaking=self.overtaking, lasting=self.lasting
         )

@@ -1,4 +1,4 @@
-"""Axis 1 in an episode: lists made beforehand, or changed by what becomes of those on them."""
+"""Axis 1 in an episode: fixed lists, and orders that change with the outcome of each candidate."""
 
 from __future__ import annotations
 
@@ -25,76 +25,78 @@ _BY_NEXT_RUN: Callable[[Candidate], tuple[int, int]] = lambda it: (it.next_run_a
 
 
 class FixedOrder:
-    """A list that was made beforehand, whatever becomes of those on it."""
+    """An order that is fixed in advance, whatever becomes of the candidates."""
 
-    follows = False
+    awaits_outcomes = False
 
     def __init__(self, candidates: Iterable[Candidate]) -> None:
-        """In this order."""
+        """Take candidates in this order."""
         self._left = iter(candidates)
 
     def take(self) -> Candidate | None:
-        """The next of the list."""
+        """Return the next candidate of the list."""
         return next(self._left, None)
 
     def started(self, candidate: Candidate) -> None:
-        """Changes nothing."""
+        """Do nothing: a fixed order does not change."""
 
     def stuck(self, candidate: Candidate) -> None:
-        """Changes nothing."""
+        """Do nothing: a fixed order does not change."""
 
     def held(self) -> Mapping[str, PolicyRefusal]:
-        """Nobody is held."""
+        """Return nothing: nobody is blocked."""
         return {}
 
     def remember(self, state: RememberedState) -> RememberedState:
-        """Nothing is remembered."""
+        """Return the state unchanged."""
         return state
 
 
 @dataclass(frozen=True, slots=True)
 class NextRun:
-    """Whose next run is due first; of equals the older task."""
+    """Tasks by next run; of equals, the older one first."""
 
     def begin(self, board: Board, serving: Sequence[str]) -> FixedOrder:
-        """For one episode."""
+        """Start an episode."""
         del serving
         return FixedOrder(sorted(board.candidates, key=_BY_NEXT_RUN))
 
 
 @dataclass(frozen=True, slots=True)
 class ByCampaign:
-    """Campaign by campaign as the share axis serves them, or one task of each in turn."""
+    """Campaign by campaign in the serving order of the share axis, or one task of each in turn."""
 
     in_turn: bool = False
 
     def begin(self, board: Board, serving: Sequence[str]) -> FixedOrder:
-        """For one episode."""
+        """Start an episode."""
         return FixedOrder(by_campaign(board.candidates, serving, in_turn=self.in_turn))
 
 
 def by_campaign(
     candidates: Iterable[Candidate], serving: Sequence[str], *, in_turn: bool
 ) -> list[Candidate]:
-    """Candidates by the places of their campaigns, each campaign's by next run."""
+    """Sort candidates by the places of their campaigns, within a campaign by next run."""
     place = {name: number for number, name in enumerate(serving)}
     last = len(place)
-    listed = sorted(candidates, key=_BY_NEXT_RUN)
+    in_order = sorted(candidates, key=_BY_NEXT_RUN)
     if not in_turn:
-        return sorted(listed, key=lambda it: place.get(it.campaign, last))
-    before: dict[str, Iterator[int]] = {name: count() for name in {it.campaign for it in listed}}
-    turns = [(next(before[it.campaign]), place.get(it.campaign, last)) for it in listed]
-    order = sorted(range(len(listed)), key=turns.__getitem__)
-    return [listed[number] for number in order]
+        return sorted(in_order, key=lambda it: place.get(it.campaign, last))
+    counters: dict[str, Iterator[int]] = {
+        name: count() for name in {it.campaign for it in in_order}
+    }
+    turns = [(next(counters[it.campaign]), place.get(it.campaign, last)) for it in in_order]
+    order = sorted(range(len(in_order)), key=turns.__getitem__)
+    return [in_order[number] for number in order]
 
 
 @dataclass(frozen=True, slots=True)
 class Weighted:
-    """By one number per task; fairshare only where it weighs anything.
+    """Tasks by a weighted priority; fairshare is computed only if it has a weight.
 
-    ``relative``: how far below its fairshare counts as a part of that. With ``longest``, of equals
-    the longest comes first: short runs fit into the pieces that long ones leave, and not the other
-    way round.
+    With ``relative``, a campaign's distance below its fairshare counts as a part of that fairshare.
+    With ``longest``, the longest of equal tasks comes first: short runs fit into the gaps that long
+    ones leave, but not vice versa.
     """
 
     weights: weighted.Weights = weighted.WAITING_ONLY
@@ -106,7 +108,7 @@ class Weighted:
     longest: bool = False
 
     def begin(self, board: Board, serving: Sequence[str]) -> FixedOrder:
-        """For one episode."""
+        """Start an episode."""
         del serving
         view = board.view
         fairshare: dict[str, float] = {}
@@ -130,29 +132,28 @@ class Weighted:
 
 @dataclass(frozen=True, slots=True)
 class ByRecentWorkOrder:
-    """Campaigns take turns by what each has had of late, as if each choice were work done.
+    """Campaigns in turn by recent work, where each choice counts as work done.
 
-    With ``deadlines``, what would otherwise start too late goes first, by the last instant at which
-    it may start.
+    With ``deadlines``, tasks that would otherwise start too late go first, by their latest start.
     """
 
     deadlines: bool = False
     half_life: int = recent_work.HALF_LIFE
 
     def begin(self, board: Board, serving: Sequence[str]) -> FixedOrder:
-        """For one episode."""
+        """Start an episode."""
         del serving
         if self.deadlines:
             supply = _supply(board, self.half_life)
             return _by_name(board, deadline_first.order(board.candidates, supply))
         recent, shares = _recent(board, self.half_life)
-        # Hour by hour: what of an hour that is full is chosen in vain would count against its
-        # campaign in the next one, and most against those who had least.
+        # Hour by hour: a task chosen in vain for a full hour would count against its campaign in
+        # the next one, and most against the campaigns that had least.
         hours: dict[int, dict[str, list[recent_work.WorkItem]]] = {}
         for it in sorted(board.candidates, key=_BY_NEXT_RUN):
             work = recent_work.WorkItem(it.task, it.campaign, it.duration, it.k)
             hours.setdefault(board.bucket(it), {}).setdefault(it.campaign, []).append(work)
-        # How long runs take is known, so what is chosen counts as that and not as an hour.
+        # The duration of runs is known, so a choice counts as that and not as an hour.
         seats = max(1, len(board.usable(board.view.pool.nodes)))
         wanted = sum(it.k for it in board.candidates)
         chosen: list[str] = []
@@ -163,34 +164,35 @@ class ByRecentWorkOrder:
 
 
 def _recent(board: Board, half_life: int) -> tuple[dict[str, float], dict[str, float]]:
-    """What each campaign has had of late, and the shares."""
+    """Return each campaign's recent work, and the shares."""
     view = board.view
     shares = {name: float(campaign.weight) for name, campaign in view.campaigns.items()}
     return recent_work.recent_of(view.ledger, board.planned_to, half_life), shares
 
 
 def _supply(board: Board, half_life: int) -> deadline_first.Supply:
-    """When the pool's nodes become free, and how its campaigns stand."""
+    """Return when the pool's nodes become free, and how its campaigns stand."""
     nodes = board.usable(board.view.pool.nodes)
-    taken = board.booked[SchedulingClass.EXCLUSIVE]
-    busy = {node.name: taken.get(node.name, ()) for node in nodes}
+    busy_spans = board.booked[SchedulingClass.EXCLUSIVE]
+    busy = {node.name: busy_spans.get(node.name, ()) for node in nodes}
     free_at = list(free_from(busy, board.view.now).values())
     recent, shares = _recent(board, half_life)
     return deadline_first.Supply(free_at, shares, recent, half_life)
 
 
 def _by_name(board: Board, tasks: Iterable[str]) -> FixedOrder:
-    known = {it.task: it for it in board.candidates}
-    return FixedOrder(known[task] for task in tasks)
+    candidates = {it.task: it for it in board.candidates}
+    return FixedOrder(candidates[task] for task in tasks)
 
 
 @dataclass(frozen=True, slots=True)
 class LateFirst:
-    """Each campaign's places stay as they are; what would start too late goes first in these.
+    """The order of ``others``, where late tasks take the first places of their campaign.
 
-    Late is what a forecast says in which campaigns take turns by recent work. It looks at what is
-    due within ``ahead``: what comes later has other chances. Late tasks do not pass those of other
-    campaigns: where there is too much to do, those are late whose campaign had most already.
+    A forecast in which campaigns take turns by recent work tells which tasks would start too late.
+    It considers what is due within ``ahead`` µs: later tasks have other chances. Late tasks do not
+    pass those of other campaigns: under overload, the late ones are those whose campaign already
+    had most.
     """
 
     others: Order = field(default_factory=Weighted)
@@ -198,33 +200,33 @@ class LateFirst:
     ahead: int = times.HOUR
 
     def begin(self, board: Board, serving: Sequence[str]) -> FixedOrder:
-        """For one episode."""
+        """Start an episode."""
         until = board.view.now + self.ahead
         soon = [it for it in board.candidates if it.next_run_at < until]
-        moved = deadline_first.moved(soon, _supply(board, self.half_life))
-        listed = list(iter(self.others.begin(board, serving).take, None))
-        if not moved:
-            return FixedOrder(listed)
-        known = {it.task: it for it in soon}
-        ahead: dict[str, deque[Candidate]] = {}
-        for task in moved:
-            ahead.setdefault(known[task].campaign, deque()).append(known[task])
-        late = set(moved)
-        for it in listed:
-            if it.campaign in ahead and it.task not in late:
-                ahead[it.campaign].append(it)
+        late_tasks = deadline_first.moved(soon, _supply(board, self.half_life))
+        in_order = list(iter(self.others.begin(board, serving).take, None))
+        if not late_tasks:
+            return FixedOrder(in_order)
+        by_task = {it.task: it for it in soon}
+        queues: dict[str, deque[Candidate]] = {}
+        for task in late_tasks:
+            queues.setdefault(by_task[task].campaign, deque()).append(by_task[task])
+        late_set = set(late_tasks)
+        for it in in_order:
+            if it.campaign in queues and it.task not in late_set:
+                queues[it.campaign].append(it)
         return FixedOrder(
-            ahead[it.campaign].popleft() if it.campaign in ahead else it for it in listed
+            queues[it.campaign].popleft() if it.campaign in queues else it for it in in_order
         )
 
 
 class MovingPriorities:
-    """Queues and tasks whose priorities move; a task that is stuck stays so for the episode."""
+    """Campaigns and tasks whose priorities move; a stuck task stays stuck for the episode."""
 
-    follows = True
+    awaits_outcomes = True
 
     def __init__(self, board: Board) -> None:
-        """With the priorities that are remembered."""
+        """Begin with the priorities in the state."""
         self._campaigns = board.view.campaigns
         state = board.view.state
         self._starts = state.starts
@@ -249,7 +251,7 @@ class MovingPriorities:
         self._held: dict[str, PolicyRefusal] = {}
 
     def take(self) -> Candidate | None:
-        """The first task of the first queue that is not held and not known to be stuck."""
+        """Return the first task of the first campaign that is neither blocked nor stuck."""
         contenders = [
             queues.Contender(
                 name,
@@ -261,12 +263,12 @@ class MovingPriorities:
         ]
         self._held = {}
         turn = queues.turn(contenders, self._first_of)
-        self._tried = turn.found
-        if turn.found is None or turn.found.entry is None:
-            for name, no in queues.held(turn).items():
-                self._hold(name, no)
+        self._tried = turn.result
+        if turn.result is None or turn.result.entry is None:
+            for name, refusal in queues.held(turn).items():
+                self._hold(name, refusal)
             return None
-        return self._known[turn.found.entry.name]
+        return self._known[turn.result.entry.name]
 
     def _contending(self) -> list[str]:
         return [name for name in self._queues if self._fresh.get(name) or self._stuck.get(name)]
@@ -274,29 +276,29 @@ class MovingPriorities:
     def _first_of(self, campaign: str) -> GapAttempt[str] | None:
         stuck = self._stuck.get(campaign, [])
         in_order = merge(stuck, reversed(self._fresh.get(campaign, [])), key=passes.key)
-        known = {one.task for one in stuck}
+        stuck_tasks = {it.task for it in stuck}
         tried = passes.choose(
             in_order,
-            lambda task: None if task in known else task,
+            lambda task: None if task in stuck_tasks else task,
             self._campaigns[campaign].queue.passes,
         )
         if tried.entry is not None:
             return tried
-        if (no := passes.held_reasons(tried)) is not None:
-            self._hold(campaign, no)
+        if (refusal := passes.held_reasons(tried)) is not None:
+            self._hold(campaign, refusal)
         return None
 
-    def _hold(self, campaign: str, no: PolicyRefusal) -> None:
-        for one in self._fresh.get(campaign, ()):
-            self._held[one.task] = no
+    def _hold(self, campaign: str, refusal: PolicyRefusal) -> None:
+        for waiting in self._fresh.get(campaign, ()):
+            self._held[waiting.task] = refusal
 
     def started(self, candidate: Candidate) -> None:
-        """Whoever contends gains, the queue of the candidate pays, those it passed move up."""
+        """Raise all that contend, charge the campaign that started, count the tasks passed."""
         name = candidate.campaign
         contending = {each: self._queues[each].priority for each in self._contending()}
         rules = {each: self._campaigns[each].queue for each in contending}
-        moved: Mapping[str, Exact] = start_counts.after_start(name, contending, rules)
-        for each, priority in moved.items():
+        priorities: Mapping[str, Exact] = start_counts.after_start(name, contending, rules)
+        for each, priority in priorities.items():
             started = self._starts if each == name else self._queues[each].started
             self._queues[each] = QueueState(priority, started)
         self._starts += 1
@@ -308,55 +310,55 @@ class MovingPriorities:
         if passed:
             stuck = self._stuck[name]
             self._stuck[name] = sorted(
-                (replace(one, passes=one.passes + (one.task in passed)) for one in stuck),
+                (replace(it, passes=it.passes + (it.task in passed)) for it in stuck),
                 key=passes.key,
             )
             for task in passed:
                 self._passes[task] = self._passes.get(task, 0) + 1
 
     def stuck(self, candidate: Candidate) -> None:
-        """It is passed by others from now on, as far as its gap lets them."""
+        """Let others pass the candidate from now on, as far as its gap permits."""
         stuck = self._stuck.setdefault(candidate.campaign, [])
         stuck.append(self._remove(candidate))
         stuck.sort(key=passes.key)
 
     def _remove(self, candidate: Candidate) -> passes.ReadyTask:
-        """Out of those not tried, or of those stuck, where it is tried again after all."""
+        """Remove and return it from the tasks not yet tried, or from the stuck ones on a retry."""
         for waiting in (self._fresh, self._stuck):
-            some = waiting.get(candidate.campaign, [])
-            # Of those not tried it is nearly always the last: they are kept the other way round.
-            for at in range(len(some) - 1, -1, -1):
-                if some[at].task == candidate.task:
-                    return some.pop(at)
-        msg = f"{candidate.task} does not wait"
+            tasks = waiting.get(candidate.campaign, [])
+            # Untried tasks are kept in reverse order, so it is nearly always the last.
+            for at in range(len(tasks) - 1, -1, -1):
+                if tasks[at].task == candidate.task:
+                    return tasks.pop(at)
+        msg = f"{candidate.task} is not waiting"
         raise ValueError(msg)
 
     def held(self) -> Mapping[str, PolicyRefusal]:
-        """Those that had to wait when nobody else was left."""
+        """Return the tasks that had to wait when no other was left."""
         return self._held
 
     def remember(self, state: RememberedState) -> RememberedState:
-        """Priorities and passes as they are now."""
+        """Return the state with the current priorities and passes."""
         return replace(state, queues=self._queues, passes=self._passes, starts=self._starts)
 
 
 @dataclass(frozen=True, slots=True)
 class ByStarts:
-    """Queues by dynamic priority, and within a queue tasks by how often they were passed."""
+    """Campaigns by moving priority, and within a campaign tasks by how often they were passed."""
 
     def begin(self, board: Board, serving: Sequence[str]) -> MovingPriorities:
-        """For one episode."""
+        """Start an episode."""
         del serving
         return MovingPriorities(board)
 
 
 @dataclass(frozen=True, slots=True)
 class BackfillOrder:
-    """In the order of ``others`` until ``depth`` slots are given; then what is chosen to fill.
+    """The order of ``others`` until ``depth`` slots are reserved; then runs chosen to backfill.
 
-    Before that, whoever is filled in might delay one that has no slot yet. ``choice`` says which of
-    the runs that fit, ``worth`` what each is worth, and of those that still wait the first
-    ``considered`` are looked at (0 is all).
+    Backfilling earlier might delay a candidate that has no slot yet. ``choice`` selects among the
+    runs that fit, ``worth`` values each of them, and only the first ``considered`` waiting runs are
+    examined (0: all).
     """
 
     choice: backfill.BackfillChoice = backfill.BackfillChoice.FIRST
@@ -366,27 +368,27 @@ class BackfillOrder:
     others: Order = field(default_factory=Weighted)
 
     def begin(self, board: Board, serving: Sequence[str]) -> Filler:
-        """For one episode."""
+        """Start an episode."""
         return Filler(self, board, self.others.begin(board, serving))
 
 
 class Filler:
-    """A list that is put in another order when the slots are given."""
+    """A list that is reordered once the slots are reserved."""
 
-    follows = True
+    awaits_outcomes = True
 
     def __init__(self, rules: BackfillOrder, board: Board, others: EpisodeOrder) -> None:
-        """The list as the other order has it."""
+        """Take the list from the other order."""
         self._rules = rules
         self._board = board
         self._others = others
         self._left = deque(iter(others.take, None))
-        # What may be considered at all is counted in this order.
+        # Limits on what may be considered at all count in this order.
         board.candidates = list(self._left)
         self._filled = False
 
     def take(self) -> Candidate | None:
-        """The next of the list."""
+        """Return the next candidate of the list."""
         if not self._filled and len(self._board.slots) >= self._rules.depth > 0:
             self._filled = True
             self._left = deque(self._fillers_first())
@@ -401,35 +403,35 @@ class Filler:
         ]
         rules = self._rules
         chosen = backfill.fill(requests, self._free(), rules.choice, rules.worth, rules.considered)
-        known = {it.task: it for it in self._left}
-        return [*(known.pop(task) for task in chosen), *known.values()]
+        by_task = {it.task: it for it in self._left}
+        return [*(by_task.pop(task) for task in chosen), *by_task.values()]
 
     def _free(self) -> dict[str, int | None]:
-        """How long each node stays free from now on: of runs, reservations and slots."""
+        """Return how long each node stays free (µs) of runs, reservations, and slots."""
         view = self._board.view
-        taken = self._board.booked[SchedulingClass.EXCLUSIVE]
+        busy_spans = self._board.booked[SchedulingClass.EXCLUSIVE]
         busy = {
-            node.name: list(taken.get(node.name, ()))
+            node.name: list(busy_spans.get(node.name, ()))
             for node in self._board.usable(view.pool.nodes)
         }
-        for kept in (*view.reservations, *self._board.slots):
-            for name in kept.nodes:
+        for reservation in (*view.reservations, *self._board.slots):
+            for name in reservation.nodes:
                 if name in busy:
-                    busy[name].append((kept.start, kept.end))
+                    busy[name].append((reservation.start, reservation.end))
         return free_for({name: normalise(spans) for name, spans in busy.items()}, view.now)
 
     def started(self, candidate: Candidate) -> None:
-        """Told on."""
+        """Pass the outcome on to the other order."""
         self._others.started(candidate)
 
     def stuck(self, candidate: Candidate) -> None:
-        """Told on."""
+        """Pass the outcome on to the other order."""
         self._others.stuck(candidate)
 
     def held(self) -> Mapping[str, PolicyRefusal]:
-        """Those that the other order holds."""
+        """Return the tasks that the other order blocks."""
         return self._others.held()
 
     def remember(self, state: RememberedState) -> RememberedState:
-        """What the other order remembers."""
+        """Return the state with what the other order remembers."""
         return self._others.remember(state)

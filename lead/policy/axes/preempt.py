@@ -1,6 +1,6 @@
-"""Axis 4 in an episode: what may give way to a candidate where nothing is free.
+"""Axis 4 in an episode: what may be displaced for a candidate if nothing is free.
 
-No node lets a running run go, so only what is posted and not started is ever named here.
+No node displaces a run in progress, so only runs that are posted and not started are named here.
 """
 
 from __future__ import annotations
@@ -21,31 +21,31 @@ from node.model.classes import blockers
 
 
 class FunctionPreemption:
-    """One function answers for all candidates."""
+    """A preemption rule that is one function for all candidates."""
 
     def __init__(
         self, displacing: Callable[[Candidate, Sequence[str]], Displacing | PolicyRefusal | None]
     ) -> None:
-        """This one."""
+        """Use this function."""
         self.displacing = displacing
 
 
 @dataclass(frozen=True, slots=True)
 class Never:
-    """Nothing is displaced."""
+    """A rule that displaces nothing."""
 
     def begin(self, board: Board) -> FunctionPreemption:
-        """For one episode."""
+        """Start an episode."""
         del board
         return FunctionPreemption(lambda candidate, nodes: None)  # noqa: ARG005
 
 
 @dataclass(frozen=True, slots=True)
 class LowerPriority:
-    """Whatever has a strictly lower priority, on a second pass."""
+    """Runs of strictly lower priority are displaced, on the second pass."""
 
     def begin(self, board: Board) -> FunctionPreemption:
-        """For one episode."""
+        """Start an episode."""
         del board
         return FunctionPreemption(lambda candidate, nodes: Displacing(candidate.priority))  # noqa: ARG005
 
@@ -55,7 +55,7 @@ class Flagged:
     """Preemptors displace preemptees of lower priority."""
 
     def begin(self, board: Board) -> FunctionPreemption:
-        """For one episode."""
+        """Start an episode."""
         campaigns = board.view.campaigns
 
         def displacing(
@@ -83,14 +83,14 @@ class Flagged:
 
 @dataclass(frozen=True, slots=True)
 class UrgentByScore:
-    """The urgent displace by score, within their budget; for all others, another rule."""
+    """Urgent runs displace by score, within a budget; another rule applies to all others."""
 
     urgency: score.Urgency = field(default_factory=lambda: score.Urgency(Fraction(10)))
     threshold: int = 30 * times.MINUTE
     others: Preempt = field(default_factory=Never)
 
     def begin(self, board: Board) -> FunctionPreemption:
-        """For one episode."""
+        """Start an episode."""
         campaigns = board.view.campaigns
         others = self.others.begin(board)
         seats = len(board.usable(board.view.pool.nodes))
@@ -102,16 +102,17 @@ class UrgentByScore:
                 return others.displacing(candidate, nodes)
             urgent = board.urgent((candidate.next_run_at, candidate.start_by + candidate.duration))
             waited = board.view.now - candidate.waits_since
-            no = self.urgency.refused(candidate.campaign, waited, seats, urgent)
-            if no is not None:
-                return no
-            known = {run.run: run for run in _in_the_way(board, candidate, nodes)}
+            refusal = self.urgency.refused(candidate.campaign, waited, seats, urgent)
+            if refusal is not None:
+                return refusal
+            by_name = {run.run: run for run in _in_the_way(board, candidate, nodes)}
             occupants = [
-                score.Occupant(run.run, campaigns[run.campaign].level, 0) for run in known.values()
+                score.Occupant(run.run, campaigns[run.campaign].level, 0)
+                for run in by_name.values()
             ]
             most = self.urgency.allowance(waited, seats, urgent)
-            yielding = score.victims(occupants, self.threshold, len(occupants))
-            return _these([known[one.run] for one in yielding], candidate.priority, most)
+            victims = score.victims(occupants, self.threshold, len(occupants))
+            return _these([by_name[it.run] for it in victims], candidate.priority, most)
 
         return FunctionPreemption(displacing)
 
@@ -121,7 +122,7 @@ class GroupReclaim:
     """Groups below their target take back what groups above theirs have borrowed."""
 
     def begin(self, board: Board) -> FunctionPreemption:
-        """For one episode."""
+        """Start an episode."""
         promises = {
             name: it.target for name, it in board.view.campaigns.items() if it.target is not None
         }
@@ -133,48 +134,52 @@ class GroupReclaim:
             if group is None:
                 return None
             targets = promised.targets(board.capacity(hour), promises, BUCKET)
-            held = dict.fromkeys(promises, 0)
+            allocated = dict.fromkeys(promises, 0)
             for name, amount in board.allocated.get(hour, {}).items():
-                if (of := board.groups.get(name)) is not None:
-                    held[of] += amount
-            if held[group] >= targets[group]:
+                if (owner := board.groups.get(name)) is not None:
+                    allocated[owner] += amount
+            if allocated[group] >= targets[group]:
                 return None
-            wanted = min(board.seats_taken(candidate, candidate.k), targets[group] - held[group])
-            given = groups.take_back(wanted, held, targets, unit=max(1, candidate.duration))
-            if not given:
-                return groups.NOTHING_LENT.says_no(
-                    group=group, held=held[group] / BUCKET, target=targets[group] / BUCKET
+            wanted = min(
+                board.seats_taken(candidate, candidate.k), targets[group] - allocated[group]
+            )
+            reclaimed = groups.take_back(
+                wanted, allocated, targets, unit=max(1, candidate.duration)
+            )
+            if not reclaimed:
+                return groups.NOTHING_LENT.refuse(
+                    group=group, held=allocated[group] / BUCKET, target=targets[group] / BUCKET
                 )
             runs = {
                 run.run: run
                 for run in _in_the_way(board, candidate, nodes)
-                if board.groups.get(run.campaign) in given
+                if board.groups.get(run.campaign) in reclaimed
             }
             first = groups.shortest_running(((0, name) for name in runs), len(runs))
-            # For so many seats of it as that comes to: each may have many runs.
+            # The limit is in seats of the candidate: a node may have many runs to displace.
             of_one = max(1, board.seats_taken(candidate, 1))
-            most = min(candidate.k, -(-sum(given.values()) // of_one))
+            most = min(candidate.k, -(-sum(reclaimed.values()) // of_one))
             return _these([runs[name] for name in first], candidate.priority, most)
 
         return FunctionPreemption(displacing)
 
 
 def _in_the_way(board: Board, candidate: Candidate, nodes: Iterable[str]) -> list[PostedRun]:
-    """What is booked on these nodes where it may have runs within the hour, and not running."""
-    asked, stopped_by = set(nodes), blockers(candidate.scheduling_class)
-    within = min(candidate.over_at, candidate.next_run_at + BUCKET)
-    window = candidate.next_run_at, max(candidate.start_by + candidate.duration, within)
+    """Return the displaceable runs on these nodes where the candidate may run within the hour."""
+    wanted_nodes, conflicting = set(nodes), blockers(candidate.scheduling_class)
+    end = min(candidate.over_at, candidate.next_run_at + BUCKET)
+    window = candidate.next_run_at, max(candidate.start_by + candidate.duration, end)
     return [
         run
         for run in board.overlapping(window)
-        if run.scheduling_class in stopped_by
+        if run.scheduling_class in conflicting
         and not run.running
-        and not asked.isdisjoint(run.nodes)
+        and not wanted_nodes.isdisjoint(run.nodes)
     ]
 
 
 def _these(runs: Sequence[PostedRun], priority: int, most: int | None = None) -> Displacing | None:
-    """These may give way, whatever their priority."""
+    """Allow these runs to be displaced, whatever their priority."""
     if not runs:
         return None
     above = max(run.priority for run in runs) + 1

@@ -1,4 +1,4 @@
-"""Axis 3 in an episode: which of the nodes that would do, the best first."""
+"""Axis 3 in an episode: which of the suitable nodes to ask, the best first."""
 
 from __future__ import annotations
 
@@ -29,21 +29,21 @@ class Ranked:
     """Nodes by one criterion; none is worth waiting for."""
 
     def __init__(self, rank: Ranking) -> None:
-        """Ranked by this."""
+        """Rank with this function."""
         self.rank = rank
 
     def usual(self, candidate: Candidate, nodes: Sequence[NodeView]) -> frozenset[str]:
-        """None."""
+        """Return no node."""
         del candidate, nodes
         return frozenset()
 
 
 @dataclass(frozen=True, slots=True)
 class LeastLoaded:
-    """Where least is booked in the hour of the run."""
+    """The node with the least booked time in the hour of the run."""
 
     def begin(self, board: Board) -> Ranked:
-        """For one episode."""
+        """Start an episode."""
 
         def rank(candidate: Candidate, nodes: Sequence[NodeView]) -> Sequence[NodeView]:
             return least_loaded.rank(nodes, _booked(board, candidate))
@@ -57,12 +57,12 @@ def _booked(board: Board, candidate: Candidate) -> Mapping[str, int]:
 
 @dataclass(frozen=True, slots=True)
 class Affinity:
-    """Who measured the target before, then the least recently used, or the least loaded."""
+    """Nodes that measured the target before, then the least recently used, or the least loaded."""
 
     least_loaded: bool = False
 
     def begin(self, board: Board) -> Affine:
-        """For one episode."""
+        """Start an episode."""
         return Affine(board, least_loaded=self.least_loaded)
 
 
@@ -70,57 +70,57 @@ class Affine:
     """Nodes by affinity; those that know the target are worth waiting for."""
 
     def __init__(self, board: Board, *, least_loaded: bool) -> None:
-        """With what is remembered of earlier measurements."""
+        """Begin with what is remembered of earlier measurements."""
         self._board = board
         self._least_loaded = least_loaded
 
     def rank(self, candidate: Candidate, nodes: Sequence[NodeView]) -> Sequence[NodeView]:
-        """The highest affinity first."""
+        """Return the nodes, the highest affinity first."""
         state = self._board.view.state
         booked = _booked(self._board, candidate) if self._least_loaded else {}
         score: Callable[[NodeView], int] = lambda node: affinity.affinity(candidate, node, state)  # noqa: E731
         return affinity.rank(nodes, score, booked)
 
     def usual(self, candidate: Candidate, nodes: Sequence[NodeView]) -> frozenset[str]:
-        """Those that measured the target before."""
+        """Return the nodes that measured the target before."""
         state = self._board.view.state
         return frozenset(it.name for it in nodes if affinity.knows(candidate, it, state))
 
 
 @dataclass(frozen=True, slots=True)
 class LastAvailable:
-    """Whose free time the run fills best; then those that are not free at its ideal start."""
+    """The node whose free time the run fills best; last, those not free at its ideal start."""
 
     def begin(self, board: Board) -> Ranked:
-        """For one episode."""
+        """Start an episode."""
 
         def rank(candidate: Candidate, nodes: Sequence[NodeView]) -> Sequence[NodeView]:
-            known = {node.name: node for node in nodes}
-            kept = [*board.view.reservations, *board.slots]
-            busy = timetable_for(candidate, board.booked, kept)
+            by_name = {node.name: node for node in nodes}
+            reserved = [*board.view.reservations, *board.slots]
+            busy = timetable_for(candidate, board.booked, reserved)
             free = free_for(
-                {name: busy[name] for name in known}, max(board.view.now, candidate.next_run_at)
+                {name: busy[name] for name in by_name}, max(board.view.now, candidate.next_run_at)
             )
             fitting = last_available.rank(free, candidate.duration)
-            return [known.pop(name) for name in fitting] + list(known.values())
+            return [by_name.pop(name) for name in fitting] + list(by_name.values())
 
         return Ranked(rank)
 
 
 @dataclass(frozen=True, slots=True)
 class Poorest:
-    """The node with the least resources that will do."""
+    """The node with the least resources that suffice."""
 
     def begin(self, board: Board) -> Ranked:
-        """For one episode."""
+        """Start an episode."""
         del board
 
         def rank(candidate: Candidate, nodes: Sequence[NodeView]) -> Sequence[NodeView]:
-            known = {node.name: node for node in nodes}
+            by_name = {node.name: node for node in nodes}
             needs = {name: amount or 0 for name, amount in candidate.needs.items()}
-            # Who does not say what it has of a resource has as much as is needed.
+            # A node that does not state its amount of a resource counts as having what is needed.
             configured = {node.name: {**needs, **node.resources} for node in nodes}
-            return [known[name] for name in poorest.rank(configured, needs)]
+            return [by_name[name] for name in poorest.rank(configured, needs)]
 
         return Ranked(rank)
 
@@ -131,19 +131,19 @@ def _clean() -> linear_function.Linear:
 
 @dataclass(frozen=True, slots=True)
 class ByFunction:
-    """By a linear function of a node's figures.
+    """Nodes by a linear function of their figures.
 
-    ``speed`` (1 where it does not say), ``load``, ``lanes``, ``booked`` (minutes in the hour of the
-    run), ``affinity``, and each attribute that is a number by its name.
+    ``speed`` (1 if not stated), ``load``, ``lanes``, ``booked`` (minutes in the hour of the run),
+    ``affinity``, and each numeric attribute by its name.
     """
 
     function: linear_function.Linear = field(default_factory=_clean)
 
     def begin(self, board: Board) -> Ranked:
-        """For one episode."""
+        """Start an episode."""
 
         def rank(candidate: Candidate, nodes: Sequence[NodeView]) -> Sequence[NodeView]:
-            known = {node.name: node for node in nodes}
+            by_name = {node.name: node for node in nodes}
             booked = _booked(board, candidate)
             figures: dict[str, Mapping[str, Fraction | float]] = {
                 node.name: {
@@ -157,7 +157,7 @@ class ByFunction:
                 }
                 for node in nodes
             }
-            return [known[name] for name, _ in linear_function.rank(self.function, figures)]
+            return [by_name[name] for name, _ in linear_function.rank(self.function, figures)]
 
         return Ranked(rank)
 
@@ -166,19 +166,19 @@ class ByFunction:
 class NeediestNodes:
     """The nodes that need work first, by how much they need; then those that could take some.
 
-    A node needs work if it is busy for less than ``low`` (µs) from now, and takes some if it is for
-    less than ``low`` and ``more`` together. Of equals the least booked.
+    A node needs work if it is busy for less than ``low`` µs from now, and takes some if it is busy
+    for less than ``low + more`` µs. Ties go to the least booked.
     """
 
     low: int = times.DAY // 10
     more: int = times.DAY // 2
 
     def begin(self, board: Board) -> Ranked:
-        """For one episode."""
+        """Start an episode."""
         now, horizon = board.view.now, board.view.horizon
         buffer = work_fetch.buffer_of(self.low, self.more)
 
-        def asked(node: NodeView) -> tuple[float, float]:
+        def need(node: NodeView) -> tuple[float, float]:
             busy = max(0, node.busy_until - now)
             missing = (1 - node.load) * horizon
             ahead = SpareCapacity(missing, busy, 0 if busy else 1)
@@ -188,13 +188,13 @@ class NeediestNodes:
             )
 
         def rank(candidate: Candidate, nodes: Sequence[NodeView]) -> Sequence[NodeView]:
-            return sorted(least_loaded.rank(nodes, _booked(board, candidate)), key=asked)
+            return sorted(least_loaded.rank(nodes, _booked(board, candidate)), key=need)
 
         return Ranked(rank)
 
 
 class LayoutKind(StrEnum):
-    """How the seats of one run are laid over nodes."""
+    """The ways to lay the seats of one run over nodes."""
 
     ROUND_ROBIN = "round-robin"
     SPREAD = "spread"
@@ -210,7 +210,7 @@ _WAYS = {
 
 @dataclass(frozen=True, slots=True)
 class NodeLayout:
-    """Round the nodes from the one used least recently, spread as listed, or on the fullest.
+    """Nodes in turn from the least recently used, spread as listed, or the fullest first.
 
     A node takes part in a run once, so each has room for one.
     """
@@ -218,7 +218,7 @@ class NodeLayout:
     way: LayoutKind = LayoutKind.ROUND_ROBIN
 
     def begin(self, board: Board) -> Ranked:
-        """For one episode."""
+        """Start an episode."""
         used: dict[str, int] = {}
 
         def rank(candidate: Candidate, nodes: Sequence[NodeView]) -> Sequence[NodeView]:
@@ -228,10 +228,10 @@ class NodeLayout:
             elif self.way is LayoutKind.PACK:
                 nodes = sorted(nodes, key=lambda it: (-booked.get(it.name, 0), it.name))
             wanted = min(candidate.k, len(nodes))
-            laid = _WAYS[self.way]({node.name: 1 for node in nodes}, wanted) or {}
-            chosen = [node for node in nodes if laid.get(node.name)]
+            layout = _WAYS[self.way]({node.name: 1 for node in nodes}, wanted) or {}
+            chosen = [node for node in nodes if layout.get(node.name)]
             for node in chosen:
                 used[node.name] = used.get(node.name, 0) + 1
-            return chosen + [node for node in nodes if not laid.get(node.name)]
+            return chosen + [node for node in nodes if not layout.get(node.name)]
 
         return Ranked(rank)

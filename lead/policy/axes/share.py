@@ -37,12 +37,12 @@ from node.model.times import to_the_second
 FULL = RefusalRule(
     Axis.SHARE,
     "no-seats",
-    "all {seats} seats of the hour from {hour} on are taken, by {holders}",
+    "all {seats} seats of the hour from {hour} on are taken by {holders}",
 )
-_TOLD_MAX = 3
-"""Of so many campaigns it is said how much they hold."""
+_LISTED_MAX = 3
+"""Maximum number of campaigns to list as holders of an hour."""
 ONLY_IF_IDLE = RefusalRule(
-    Axis.SHARE, "no-share", "{campaign} has no share, and gets only what others leave"
+    Axis.SHARE, "no-share", "{campaign} has no share and gets only what others leave"
 )
 
 Allotted = Sequence[tuple[str, int]]
@@ -51,31 +51,31 @@ Allot = Callable[[int], Allotted]
 
 
 class Unlimited:
-    """Every campaign may add what there is, those without a share only in the second round."""
+    """A rule without limits; campaigns without a share take part in the second round only."""
 
     def __init__(self, serving: Sequence[str], without: frozenset[str] = frozenset()) -> None:
-        """Served in this order; some may have no share."""
+        """Serve campaigns in this order; those in ``without`` have no share."""
         self.serving = serving
         self._without = without
 
     def admit(self, candidate: Candidate, turn: AllocationRound) -> PolicyRefusal | None:
-        """Whether its campaign has a share."""
+        """Return a refusal in the first round if its campaign has no share."""
         if turn is AllocationRound.SECOND or candidate.campaign not in self._without:
             return None
-        return ONLY_IF_IDLE.says_no(campaign=candidate.campaign)
+        return ONLY_IF_IDLE.refuse(campaign=candidate.campaign)
 
     def returned(self, candidates: Sequence[Candidate]) -> Mapping[str, PolicyRefusal]:
-        """Nobody has too much."""
+        """Return nothing: no campaign holds too much."""
         del candidates
         return {}
 
     def remember(self, state: RememberedState) -> RememberedState:
-        """Nothing is remembered."""
+        """Return the state unchanged."""
         return state
 
 
 class Divided:
-    """Each campaign what it is allotted; in the second round whatever is left."""
+    """A rule that gives each campaign its allotment and, in the second round, what is left."""
 
     def __init__(
         self,
@@ -84,19 +84,19 @@ class Divided:
         allot: Allot,
         newcomers: Mapping[str, Charge] | None = None,
     ) -> None:
-        """An hour is divided when it is first asked for."""
+        """Divide each hour on first use with ``allot``."""
         self.serving = serving
         self._board = board
         self._allot = allot
         self._most: dict[int, Mapping[str, int]] = {}
         self._newcomers = newcomers
-        self._said: dict[int, tuple[int, PolicyRefusal]] = {}
+        self._full_refusals: dict[int, tuple[int, PolicyRefusal]] = {}
 
     def admit(self, candidate: Candidate, turn: AllocationRound) -> PolicyRefusal | None:
-        """Whether its campaign holds less than it should there; then, whether a seat is free.
+        """Return a refusal if its campaign holds its allotment, or in round two if no seat is free.
 
-        The urgent take what they find: where no seat is free, others may have to give way to them.
-        What is reserved for it is beside all that is shared.
+        The urgent are always admitted: if no seat is free, other runs may be displaced for them.
+        What is reserved for a campaign comes on top of what is shared.
         """
         if self._board.view.campaigns[candidate.campaign].level >= URGENT:
             return None
@@ -114,7 +114,7 @@ class Divided:
         ideal, allocated = most.get(candidate.campaign, 0), held.get(candidate.campaign, 0)
         if allocated < ideal or not self._board.seats_taken(candidate, candidate.k):
             return None
-        return usage.SHARE_USED.says_no(
+        return usage.SHARE_USED.refuse(
             campaign=candidate.campaign,
             allocated=allocated / BUCKET,
             ideal=ideal / BUCKET,
@@ -122,35 +122,36 @@ class Divided:
         )
 
     def _full(self, hour: int, taken: int, seats: int) -> PolicyRefusal:
-        """Said in the same words until more is taken."""
-        said = self._said.get(hour)
-        if said is None or said[0] != taken:
-            held = self._board.allocated.get(hour, {})
-            some = [name for name in held if _written(held[name]) != "0"]
-            most = sorted(some, key=lambda name: (-held[name], name))
-            told = [f"{name} ({_written(held[name])})" for name in most[:_TOLD_MAX]]
-            if len(most) > _TOLD_MAX:
-                told.append(f"{len(most) - _TOLD_MAX} others")
-            no = FULL.says_no(
+        """Return the refusal for a full hour; the text stays the same until more is taken."""
+        known = self._full_refusals.get(hour)
+        if known is None or known[0] != taken:
+            by_campaign = self._board.allocated.get(hour, {})
+            # Do not list campaigns with a negligible part as holders of an hour.
+            names = [name for name in by_campaign if _written(by_campaign[name]) != "0"]
+            holders = sorted(names, key=lambda name: (-by_campaign[name], name))
+            parts = [f"{name} ({_written(by_campaign[name])})" for name in holders[:_LISTED_MAX]]
+            if len(holders) > _LISTED_MAX:
+                parts.append(f"{len(holders) - _LISTED_MAX} others")
+            refusal = FULL.refuse(
                 seats=seats / BUCKET,
                 hour=to_the_second(hour),
-                holders=", ".join(told) or "nobody: they are reserved, or of nodes that are away",
+                holders=", ".join(parts) or "no campaign: they are reserved or on absent nodes",
             )
-            said = self._said[hour] = taken, no
-        return said[1]
+            known = self._full_refusals[hour] = taken, refusal
+        return known[1]
 
     def returned(self, candidates: Sequence[Candidate]) -> Mapping[str, PolicyRefusal]:
-        """What was allotted is not taken back."""
+        """Return nothing: what was allotted is not taken back."""
         del candidates
         return {}
 
     def remember(self, state: RememberedState) -> RememberedState:
-        """The usage that newcomers began with."""
+        """Return the state with the usage that newcomers began with."""
         return state if self._newcomers is None else replace(state, newcomers=self._newcomers)
 
 
 def _written(amount: int) -> str:
-    """In seats of an hour, with two digits at most."""
+    """Format an amount in seats of an hour, with at most two decimal places."""
     return f"{amount / BUCKET:.2f}".rstrip("0").rstrip(".")
 
 
@@ -159,7 +160,7 @@ class Unshared:
     """No shares; campaigns are served in the order of their creation."""
 
     def begin(self, board: Board) -> Unlimited:
-        """For one episode."""
+        """Start an episode."""
         campaigns = board.view.campaigns.values()
         stakes = [CampaignStake(it.name, created_at=it.created_at) for it in campaigns]
         return Unlimited([stake.name for stake in creation.queue(stakes)])
@@ -169,14 +170,14 @@ class Unshared:
 class ByRecentWorkShare:
     """Campaigns in the order of their standing; a weight of 0 is no share.
 
-    What begins later than ``near`` is kept for all campaigns by weight (``ahead.py``).
+    Time later than ``near`` is divided among all campaigns by weight (``ahead_sharing.py``).
     """
 
     half_life: int = recent_work.HALF_LIFE
     near: int = NEAR_TIME
 
     def begin(self, board: Board) -> AheadSharing:
-        """For one episode."""
+        """Start an episode."""
         view = board.view
         recent = recent_work.recent_of(view.ledger, board.planned_to, self.half_life)
         shares = {name: float(campaign.weight) for name, campaign in view.campaigns.items()}
@@ -192,20 +193,20 @@ class ByRecentWorkShare:
 
 @dataclass(frozen=True, slots=True)
 class ByFairshare:
-    """No shares of what is near; what is later is kept by fairshare.
+    """No shares of the near hours; later hours are divided by fairshare.
 
-    To each its target or floor and as much of the rest as to any other, and no more than a ceiling.
+    Each gets its target or floor and as much of the rest as any other, but no more than a ceiling.
     """
 
     near: int = NEAR_TIME
 
     def begin(self, board: Board) -> AheadSharing:
-        """For one episode."""
+        """Start an episode."""
         known = [board.view.campaigns[stake.name] for stake in _known(board)]
-        aimed = {it.name: Fraction(0) if _is_bound(it) else _fairshare_of(it) for it in known}
-        rest = max(Fraction(0), 1 - sum(aimed.values())) / max(1, len(known))
+        targets = {it.name: Fraction(0) if _is_bound(it) else _fairshare_of(it) for it in known}
+        rest = max(Fraction(0), 1 - sum(targets.values())) / max(1, len(known))
         entitled = {
-            it.name: min(rest, _fairshare_of(it)) if _is_bound(it) else aimed[it.name] + rest
+            it.name: min(rest, _fairshare_of(it)) if _is_bound(it) else targets[it.name] + rest
             for it in known
         }
 
@@ -225,12 +226,12 @@ def _is_bound(campaign: CampaignView) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class ByCreation:
-    """Whoever came first all it can use; with ``serial``, level after level."""
+    """The oldest campaign gets all it can use; with ``serial``, level by level."""
 
     serial: bool = False
 
     def begin(self, board: Board) -> Divided:
-        """For one episode."""
+        """Start an episode."""
         queue = creation.queue(_at_work(board))
         if self.serial:
             queue.sort(key=lambda stake: -stake.level)
@@ -248,11 +249,11 @@ class ByCreation:
 
 @dataclass(frozen=True, slots=True)
 class ByUsage:
-    """By weight, and served by what each used within ``window``; the urgent before all others.
+    """Shares by weight, served by usage within ``window`` µs; urgent campaigns before all others.
 
-    With ``serial``, level after level. Where campaigns count together, ``entitled`` has usage
-    compared with what each is entitled to, and not with its weight alone. What begins later than
-    ``near`` is kept for all campaigns, in the same way (``ahead.py``).
+    With ``serial``, level by level. Where campaigns count together, ``entitled`` compares usage
+    with what each is entitled to instead of its weight alone. Time later than ``near`` is divided
+    among all campaigns in the same way (``ahead_sharing.py``).
     """
 
     window: int = usage.WINDOW
@@ -262,20 +263,22 @@ class ByUsage:
     near: int = NEAR_TIME
 
     def begin(self, board: Board) -> AheadSharing:
-        """For one episode."""
+        """Start an episode."""
         working = _at_work(board)
         lines = CampaignLines(board, self.together, working)
         at_work = lines.weighted(working)
         newcomers = _newcomers(board, lines.entitlements(at_work), self.window)
 
         def served(at: int) -> list[CampaignStake]:
-            """By what each will have used when an hour begins, as far as that is booked."""
+            """Return the serving order by what each will have used when an hour begins."""
             used = _used(board, self.window, newcomers, at)
             stakes = [replace(stake, usage=used.get(stake.name, 0)) for stake in at_work]
             entitled = lines.entitlements(stakes) if self.entitled else None
-            found = usage.serving_order(stakes, entitled)
-            found.sort(key=lambda it: (-it.level if self.serial or it.urgent else 0, _queued(it)))
-            return found
+            in_order = usage.serving_order(stakes, entitled)
+            in_order.sort(
+                key=lambda it: (-it.level if self.serial or it.urgent else 0, _queued(it))
+            )
+            return in_order
 
         latest = max(board.view.now, board.planned_to - BUCKET)
         ordered = served(latest)
@@ -291,7 +294,7 @@ class ByUsage:
             ) -> list[tuple[str, int]]:
                 in_order = sorted(stakes, key=lambda stake: place[stake.name])
                 ideals = lines.ideals(seats, stakes, grain)
-                # Who gets all it wants is no measure of what the others should have had.
+                # A campaign that gets all it wants does not show what the others should have had.
                 short = {it.name for it in stakes if ideals[it.name] < (it.demand or 0)}
                 parts = lines.ideals(seats, stakes, 1)
                 lacks = usage.behind([it for it in order if it.name in short], parts)
@@ -302,14 +305,14 @@ class ByUsage:
             first, others = urgent.serve(stakes, seats)
             if self.serial:
                 return [*first, *levels.allot(others, seats, inner)]
-            left = urgent.left_to_share(board.capacity(hour), stakes, first)
-            return [*first, *inner(left, others, seats)]
+            rest = urgent.left_to_share(board.capacity(hour), stakes, first)
+            return [*first, *inner(rest, others, seats)]
 
         divided = Divided(board, [stake.name for stake in ordered], allot, newcomers)
         return AheadSharing(divided, board, self.near, self._parts(board))
 
     def _parts(self, board: Board) -> Parts:
-        """What all campaigns are entitled to, as if each of them wanted all it can get."""
+        """Return the parts of all campaigns, as if each of them wanted all it can get."""
         known = _known(board)
         lines = CampaignLines(board, self.together, known)
         weighted = lines.weighted(known)
@@ -317,10 +320,10 @@ class ByUsage:
         def parts(seats: int) -> Mapping[str, int]:
             if not self.serial:
                 return lines.ideals(seats, weighted, 1)
-            found: dict[str, int] = {}
+            all_parts: dict[str, int] = {}
             for _, level in groupby(sorted(weighted, key=_level_first), key=_level_first):
-                found |= lines.ideals(seats - sum(found.values()), list(level), 1)
-            return found
+                all_parts |= lines.ideals(seats - sum(all_parts.values()), list(level), 1)
+            return all_parts
 
         return parts
 
@@ -330,23 +333,23 @@ def _level_first(stake: CampaignStake) -> int:
 
 
 def _queued(stake: CampaignStake) -> int:
-    """The urgent are served in the order of their creation; others stay as they are."""
+    """Return the key that orders the urgent by creation and leaves the others as they are."""
     return stake.created_at if stake.urgent else 0
 
 
 @dataclass(frozen=True, slots=True)
 class ByPromise:
-    """Groups with targets; what they leave is lent by the same numbers.
+    """Groups with targets; what they leave is lent out in the same proportion.
 
-    What begins later than ``near`` is kept for all groups, in the same way (``ahead.py``).
+    Time later than ``near`` is divided among all groups in the same way (``ahead_sharing.py``).
     """
 
     window: int = usage.WINDOW
     near: int = NEAR_TIME
 
     def begin(self, board: Board) -> PromiseSharing:
-        """For one episode."""
-        at_work = _at_work(board)
+        """Start an episode."""
+        active = _at_work(board)
         used = _used(board, self.window, {})
         groups = board.groups
         promises = {
@@ -355,12 +358,12 @@ class ByPromise:
             if it.target is not None and it.level != SUSPENDED
         }
         by_group: dict[str, int] = dict.fromkeys(promises, 0)
-        for stake in at_work:
+        for stake in active:
             if (group := groups.get(stake.name)) is not None:
                 by_group[group] += used.get(stake.name, 0)
         order = sorted(promises, key=lambda name: by_group[name])
         place = {name: number for number, name in enumerate(order)}
-        stakes = [stake for stake in at_work if stake.name in groups]
+        stakes = [stake for stake in active if stake.name in groups]
         stakes.sort(key=lambda it: (place[groups[it.name]], used.get(it.name, 0), it.created_at))
         serving = {stake.name: number for number, stake in enumerate(stakes)}
 
@@ -369,17 +372,17 @@ class ByPromise:
             for stake in board.stakes(hour):
                 if stake.name in serving:
                     members[groups[stake.name]].append(stake)
-            demand = {name: _demand(some) for name, some in members.items()}
-            settled = promised.settle(board.capacity(hour), promises, demand, order, BUCKET)
+            demand = {name: _demand(stakes_of_group) for name, stakes_of_group in members.items()}
+            settlement = promised.settle(board.capacity(hour), promises, demand, order, BUCKET)
             allotted: list[tuple[str, int]] = []
-            for name, some in members.items():
-                some.sort(key=lambda stake: serving[stake.name])
-                held = sum(stake.allocated for stake in some)
-                seats = FreeSeats(max(0, settled.total[name] - held))
-                allotted += promised.inside(some, seats, BUCKET)
+            for name, stakes_of_group in members.items():
+                stakes_of_group.sort(key=lambda stake: serving[stake.name])
+                allocated = sum(stake.allocated for stake in stakes_of_group)
+                seats = FreeSeats(max(0, settlement.total[name] - allocated))
+                allotted += promised.inside(stakes_of_group, seats, BUCKET)
             return allotted
 
-        # What is lent goes by the same numbers, so all of it together does, too.
+        # What is lent follows the same proportion, so the sum of both does, too.
         groups_known = [CampaignStake(name, weight=promise) for name, promise in promises.items()]
 
         def parts(seats: int) -> Mapping[str, int]:
@@ -393,7 +396,7 @@ class ByPromise:
 
 
 class PromiseSharing:
-    """Promised seats; who belongs to no group is refused."""
+    """Promised seats; campaigns outside all groups are refused."""
 
     def __init__(
         self,
@@ -401,24 +404,24 @@ class PromiseSharing:
         groups: Mapping[str, str],
         promises: Mapping[str, promised.Promise],
     ) -> None:
-        """``groups`` names the group of each campaign that belongs to one."""
+        """Wrap the division; ``groups`` maps each campaign in a group to that group."""
         self.serving = divided.serving
         self._divided = divided
         self._groups = groups
         self._promises = promises
 
     def admit(self, candidate: Candidate, turn: AllocationRound) -> PolicyRefusal | None:
-        """Whether its campaign belongs to a group, and has seats left."""
+        """Return a refusal if its campaign belongs to no group or has no seats left."""
         group = self._groups.get(candidate.campaign)
-        no = promised.admit(candidate.campaign, group, self._promises)
-        return no or self._divided.admit(candidate, turn)
+        refusal = promised.admit(candidate.campaign, group, self._promises)
+        return refusal or self._divided.admit(candidate, turn)
 
     def returned(self, candidates: Sequence[Candidate]) -> Mapping[str, PolicyRefusal]:
-        """What groups above their part give back."""
+        """Return what groups above their part give back."""
         return self._divided.returned(candidates)
 
     def remember(self, state: RememberedState) -> RememberedState:
-        """Nothing is remembered."""
+        """Return the state unchanged."""
         return state
 
 
@@ -427,7 +430,7 @@ def _demand(stakes: Iterable[CampaignStake]) -> int:
 
 
 def _at_work(board: Board) -> list[CampaignStake]:
-    """Campaigns that have or want anything in any hour."""
+    """Return the stakes of campaigns that hold or want anything in any hour."""
     names = {name for amounts in board.allocated.values() for name in amounts}
     names.update(name for amounts in board.waiting.values() for name in amounts)
     return [
@@ -438,9 +441,9 @@ def _at_work(board: Board) -> list[CampaignStake]:
 
 
 def _known(board: Board) -> list[CampaignStake]:
-    """Campaigns that may want something at any time, with the most that each may hold of an hour.
+    """Return the stakes of campaigns that may ask at any time, with the maximum of each per hour.
 
-    The urgent are none of them: others give way to these.
+    Urgent campaigns are left out: other runs are displaced for them.
     """
     return [
         CampaignStake(
@@ -459,21 +462,21 @@ def _free(board: Board, hour: int) -> FreeSeats:
 
 
 def _used(
-    board: Board, window: int, newcomers: Mapping[str, Charge], at: int | None = None
+    board: Board, window: int, newcomers: Mapping[str, Charge], until: int | None = None
 ) -> dict[str, int]:
-    at = board.view.now if at is None else at
-    return usage.used_within(chain(board.view.ledger, newcomers.values()), at, window)
+    until = board.view.now if until is None else until
+    return usage.used_within(chain(board.view.ledger, newcomers.values()), until, window)
 
 
 def _newcomers(board: Board, entitled: Mapping[str, Exact], window: int) -> dict[str, Charge]:
-    """What young campaigns began with: known already, or their share of all as it is now."""
+    """Return the usage young campaigns began with: as remembered, or their current share."""
     view = board.view
     begin = view.now - window
-    found = {name: it for name, it in view.state.newcomers.items() if it.end > begin}
+    charges = {name: it for name, it in view.state.newcomers.items() if it.end > begin}
     seats = len(board.usable(view.pool.nodes))
     total = sum(entitled.values())
     for name, weight in entitled.items():
         created = view.campaigns[name].created_at
-        if name not in found and begin < created <= view.now and total:
-            found[name] = usage.newcomer(name, Fraction(seats) * weight / total, created, window)
-    return found
+        if name not in charges and begin < created <= view.now and total:
+            charges[name] = usage.newcomer(name, Fraction(seats) * weight / total, created, window)
+    return charges

@@ -1,4 +1,4 @@
-"""Axis 5 in an episode: what is refused though there is room."""
+"""Axis 5 in an episode: what is refused although there is room."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ SEATS_MAX = RefusalRule(
 )
 
 DUE = "due_"
-"""Limits of this beginning are of what is considered at all: ``due_runs``, ``due_nodes``."""
+"""The prefix of limits on what is considered at all: ``due_runs``, ``due_nodes``."""
 DELIVERED_PERCENT = "delivered_percent"
 DELIVERED = "delivered"
-"""Limits of what is delivered within the fairshare windows: in percent, or in seat-µs."""
+"""Limits on what is delivered within the fairshare windows: in percent, or in seat-µs."""
 
 
 Check = Callable[[Candidate, AllocationRound], PolicyRefusal | None]
@@ -35,11 +35,11 @@ Check = Callable[[Candidate, AllocationRound], PolicyRefusal | None]
 
 @dataclass(frozen=True, slots=True)
 class LimitRules:
-    """Which kinds of limits hold.
+    """The kinds of limits that apply.
 
-    ``seats``: the most seats that a campaign may hold at once. ``quotas``: what it may use of each
-    counted resource, and what the pool has. ``limits``: what is under way, what is considered at
-    all, and what is delivered within the fairshare windows.
+    ``seats``: the maximum number of seats that a campaign may hold at once. ``quotas``: what it may
+    use of each counted resource, and what the pool has. ``limits``: what is active, what is
+    considered at all, and what is delivered within the fairshare windows.
     """
 
     seats: bool = False
@@ -48,15 +48,15 @@ class LimitRules:
     windows: decayed_windows.DecayWindows = field(default_factory=decayed_windows.DecayWindows)
 
     def begin(self, board: Board) -> LimitThrottling:
-        """For one episode."""
+        """Start an episode."""
         return LimitThrottling(self, board)
 
 
 class LimitThrottling:
-    """All limits that hold, one after the other."""
+    """All limits that apply, checked one after the other."""
 
     def __init__(self, rules: LimitRules, board: Board) -> None:
-        """Those that no campaign has cost nothing."""
+        """Prepare the checks; limits that no campaign has cost nothing."""
         campaigns = board.view.campaigns.values()
         self._checks: list[Check] = []
         self._seats: _SeatsMax | None = None
@@ -71,32 +71,32 @@ class LimitThrottling:
             self._checks.append(self._limits.admit)
 
     def considered(self, candidates: Sequence[Candidate]) -> Mapping[str, PolicyRefusal]:
-        """By task, those beyond the limits of what is considered at all."""
+        """Return, by task, the refusals of candidates beyond the limits on due tasks."""
         return self._limits.considered(candidates) if self._limits else {}
 
     def admit(self, candidate: Candidate, turn: AllocationRound) -> PolicyRefusal | None:
-        """The first limit that it would exceed."""
+        """Return the first limit that the candidate would exceed."""
         for check in self._checks:
-            if (no := check(candidate, turn)) is not None:
-                return no
+            if (refusal := check(candidate, turn)) is not None:
+                return refusal
         return None
 
     def placed(self, candidate: Candidate, run: PostedRun) -> None:
-        """It counts from now on."""
+        """Count a posted run."""
         if self._seats is not None:
             self._seats.placed(run)
         if self._limits is not None:
             self._limits.placed(candidate, run)
 
     def remember(self, state: RememberedState) -> RememberedState:
-        """Since when each considered task ages."""
+        """Return the state with the instants since when considered tasks age."""
         return state if self._limits is None else self._limits.remember(state)
 
 
 class _SeatsMax:
-    """What campaigns hold at once; counted in lanes, of which so many are a seat.
+    """The maximum number of seats at once, counted in lanes (``lanes`` of them are a seat).
 
-    What is booked is known by campaign and hour: only that of the hours of a run is looked at.
+    Bookings are kept by campaign and hour, so only those in the hours of a run are examined.
     """
 
     def __init__(self, board: Board) -> None:
@@ -106,93 +106,99 @@ class _SeatsMax:
             self.placed(run)
 
     def placed(self, run: PostedRun) -> None:
-        """It counts from now on."""
+        """Count a posted run."""
         lanes = self._board.weighed(run.scheduling_class, self._board.lanes * len(run.nodes))
         if lanes and self._most(run.campaign) is not None:
             for hour in range(run.start // BUCKET * BUCKET, run.end, BUCKET):
-                held = self._held.setdefault((run.campaign, hour), [])
-                held.append(((run.start, run.end), lanes))
+                bookings = self._held.setdefault((run.campaign, hour), [])
+                bookings.append(((run.start, run.end), lanes))
 
     def admit(self, candidate: Candidate, turn: AllocationRound) -> PolicyRefusal | None:
-        """The most that is held at any instant of the ideal time of each run, that included."""
+        """Return a refusal if the peak within any run's ideal time is too high.
+
+        The peak includes the candidate itself.
+        """
         del turn
         most, lanes = self._most(candidate.campaign), self._board.lanes
-        own = self._board.weighed(candidate.scheduling_class, lanes * candidate.k)
-        if most is None or not own:
+        own_lanes = self._board.weighed(candidate.scheduling_class, lanes * candidate.k)
+        if most is None or not own_lanes:
             return None
         for span in candidate.spans:
-            wanted = self._peak(candidate.campaign, span) + own
+            wanted = self._peak(candidate.campaign, span) + own_lanes
             if wanted > most * lanes:
-                return SEATS_MAX.says_no(
+                return SEATS_MAX.refuse(
                     campaign=candidate.campaign, wanted=wanted / lanes, most=most
                 )
         return None
 
     def _most(self, campaign: str) -> int | None:
-        known = self._board.view.campaigns.get(campaign)
-        return None if known is None else known.seats_max
+        view = self._board.view.campaigns.get(campaign)
+        return None if view is None else view.seats_max
 
     def _peak(self, campaign: str, span: Span) -> int:
-        """The most lanes that a campaign holds at some instant of a span."""
+        """Return the maximum number of lanes that a campaign holds at some instant of a span."""
         changes = []
         for (start, end), lanes in self._beside(campaign, span):
             if start < span[1] and span[0] < end:
                 changes += [(max(start, span[0]), lanes), (end, -lanes)]
-        # What ends at an instant is over when something else begins.
+        # At equal instants, ends (negative) sort before beginnings.
         return max(accumulate(change for _, change in sorted(changes)), default=0)
 
     def _beside(self, campaign: str, span: Span) -> Iterator[tuple[Span, int]]:
-        """What is booked or asked for in the hours of a span, each once."""
+        """Yield what is booked or open in the hours of a span, each once."""
         first = span[0] // BUCKET * BUCKET
         for hour in range(first, span[1], BUCKET):
-            for held in self._held.get((campaign, hour), ()):
-                if hour == first or held[0][0] >= hour:
-                    yield held
-        for asked in self._board.asked.values():
-            if asked.campaign == campaign:
-                lanes = self._board.weighed(asked.scheduling_class, self._board.lanes * asked.k)
-                yield from ((each, lanes) for each in asked.spans)
+            for booking in self._held.get((campaign, hour), ()):
+                if hour == first or booking[0][0] >= hour:
+                    yield booking
+        for candidate in self._board.asked.values():
+            if candidate.campaign == campaign:
+                lanes = self._board.weighed(
+                    candidate.scheduling_class, self._board.lanes * candidate.k
+                )
+                yield from ((each, lanes) for each in candidate.spans)
 
 
 class _Quotas:
-    """What runs take of the pool's nodes; what they take elsewhere is not the pool's to divide."""
+    """Quotas on the resources of the pool's nodes; usage elsewhere does not count."""
 
     def __init__(self, board: Board) -> None:
         self._board = board
         self._members = frozenset(board.view.pool.nodes)
         self._most: dict[tuple[int, str], list[int]] = {}
         usable = board.usable(board.view.pool.nodes)
-        told = Counter(name for node in usable for name in node.resources)
-        # What a pool has is known only where all of its nodes say what they have.
+        count_by_name = Counter(name for node in usable for name in node.resources)
+        # The pool's amount of a resource is known only if all of its nodes state theirs.
         self._capacity = {
             name: sum(node.resources[name] for node in usable)
-            for name, count in told.items()
+            for name, count in count_by_name.items()
             if count == len(usable)
         }
 
     def admit(self, candidate: Candidate, turn: AllocationRound) -> PolicyRefusal | None:
-        """What overlaps the ideal time of each run, that included, within quota and capacity."""
+        """Return a refusal if what overlaps a run's ideal time, that run included, is too much."""
         del turn
         campaign = self._board.view.campaigns[candidate.campaign]
         if not campaign.quotas or not candidate.needs:
             return None
         wanted = {name: self._wanted(candidate, name) for name in candidate.needs}
         for span in candidate.spans:
-            own, every = self._in_use(candidate, span)
-            free = {name: (every.get(name, 0), most) for name, most in self._capacity.items()}
-            no = quota.admit(candidate.campaign, wanted, campaign.quotas, own, free)
-            if no is not None:
-                return no
+            by_campaign, by_all = self._in_use(candidate, span)
+            free = {name: (by_all.get(name, 0), most) for name, most in self._capacity.items()}
+            refusal = quota.admit(candidate.campaign, wanted, campaign.quotas, by_campaign, free)
+            if refusal is not None:
+                return refusal
         return None
 
     def _in_use(self, candidate: Candidate, span: Span) -> tuple[dict[str, int], dict[str, int]]:
-        """What its campaign uses at some time in a span, and what all do that may run beside it.
+        """Return what its campaign uses in a span, and what all concurrent runs use.
 
-        Others do not lessen what there is for it: on their nodes it comes after them.
+        Runs that cannot overlap the candidate do not reduce what it has: on their nodes it comes
+        after them.
         """
-        apart = blockers(candidate.scheduling_class)
-        own: dict[str, int] = {}
-        every: dict[str, int] = {}
+        excluded = blockers(candidate.scheduling_class)
+        by_campaign: dict[str, int] = {}
+        by_all: dict[str, int] = {}
         nodes = self._board.view.nodes
         for run in self._board.overlapping(span):
             for resource, amount in run.needs.items():
@@ -201,14 +207,14 @@ class _Quotas:
                     node.resources.get(resource, 0) if amount is None else amount
                     for node in members
                 )
-                if run.scheduling_class not in apart:
-                    every[resource] = every.get(resource, 0) + used
+                if run.scheduling_class not in excluded:
+                    by_all[resource] = by_all.get(resource, 0) + used
                 if run.campaign == candidate.campaign:
-                    own[resource] = own.get(resource, 0) + used
-        return own, every
+                    by_campaign[resource] = by_campaign.get(resource, 0) + used
+        return by_campaign, by_all
 
     def _wanted(self, candidate: Candidate, resource: str) -> int:
-        """Where all of it is wanted, as if the nodes with most of it were chosen."""
+        """Return the amount wanted; "all of it" counts as if the richest nodes were chosen."""
         amount = candidate.needs[resource]
         if amount is not None:
             return amount * candidate.k
@@ -232,16 +238,16 @@ class _Limits:
         self._used: dict[str, Fraction] = {}
         self._delivered = Fraction(0)
         if self._capped:
-            own, every = decayed_windows.in_windows(view.ledger, view.now, windows)
+            by_campaign, by_all = decayed_windows.in_windows(view.ledger, view.now, windows)
             decay = windows.decay
             self._used = board.with_parents(
-                {name: decayed_windows.decayed_sum(it, decay) for name, it in own.items()}
+                {name: decayed_windows.decayed_sum(it, decay) for name, it in by_campaign.items()}
             )
-            self._delivered = decayed_windows.decayed_sum(every, decay)
+            self._delivered = decayed_windows.decayed_sum(by_all, decay)
         self._ageing = dict(view.state.eligible_since)
 
     def considered(self, candidates: Sequence[Candidate]) -> Mapping[str, PolicyRefusal]:
-        """Those beyond the limits of their campaigns; the others age."""
+        """Return the refusals of candidates beyond their campaigns' limits; the others age."""
         view = self._board.view
         limits = {
             name: {
@@ -261,12 +267,14 @@ class _Limits:
                 for it in candidates
             ]
             _, refused = due_limits.considered(due, limits)
-            taken = (it.task for it in candidates if it.task not in refused)
-            self._ageing = due_limits.ageing_since(view.state.eligible_since, taken, view.now)
+            considered_tasks = (it.task for it in candidates if it.task not in refused)
+            self._ageing = due_limits.ageing_since(
+                view.state.eligible_since, considered_tasks, view.now
+            )
         return refused
 
     def admit(self, candidate: Candidate, turn: AllocationRound) -> PolicyRefusal | None:
-        """Whether it stays within the limits of its campaign and of all above it."""
+        """Return a refusal if a limit of its campaign or of an ancestor would be exceeded."""
         level = (
             active_limits.LimitLevel.SOFT
             if turn is AllocationRound.FIRST
@@ -275,9 +283,9 @@ class _Limits:
         request = active_limits.request_of(candidate)
         for span in candidate.spans:
             holders = self._under_way.holders(candidate.campaign, span)
-            no = active_limits.within_limits(request, holders, level)
-            if no is not None or not holders:
-                return no
+            refusal = active_limits.within_limits(request, holders, level)
+            if refusal is not None or not holders:
+                return refusal
         return self._within_caps(candidate, level)
 
     def _within_caps(
@@ -295,20 +303,20 @@ class _Limits:
             )
             percent = limits.get(DELIVERED_PERCENT)
             if percent and (cap := active_limits.limit_at(percent, level)) is not None:
-                no = delivered_cap.within_part(
+                refusal = delivered_cap.within_part(
                     name, used, request, self._delivered, Fraction(cap, 100)
                 )
-                if no is not None:
-                    return no
+                if refusal is not None:
+                    return refusal
             amount = limits.get(DELIVERED)
             if amount and (cap := active_limits.limit_at(amount, level)) is not None:
                 return delivered_cap.within_amount(name, used, request, Fraction(cap))
         return None
 
     def placed(self, candidate: Candidate, run: PostedRun) -> None:
-        """It counts from now on."""
+        """Count a posted run."""
         self._under_way.add(run, apart=candidate.apart)
 
     def remember(self, state: RememberedState) -> RememberedState:
-        """Since when each considered task ages."""
+        """Return the state with the instants since when considered tasks age."""
         return replace(state, eligible_since=self._ageing)

@@ -1,1 +1,1 @@
-"""Axis 7: whether it can be done at all and by when, and whom to leave alone."""
+"""Axis 7: whether a task can run at all and by when, and which nodes not to ask."""

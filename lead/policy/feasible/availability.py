@@ -1,4 +1,4 @@
-"""What a node has to give at all, and how many seats of a run fit on it. Pure.
+"""The amount of a resource that a node has left, and the seats of a run that fit. Pure.
 
 A seat of a run is atomic: all that it needs is on one node, so capacity does not add up across
 nodes.
@@ -11,7 +11,7 @@ from enum import StrEnum
 
 
 class CapacityBasis(StrEnum):
-    """What counts as taken: what was promised, what is measured to be in use, or the larger."""
+    """The part of a resource that counts as taken: reserved, measured, or the larger of both."""
 
     DEDICATED = "dedicated"
     UTILISED = "utilised"
@@ -21,7 +21,7 @@ class CapacityBasis(StrEnum):
 def available(
     configured: int, dedicated: int, utilised: int, counted: CapacityBasis = CapacityBasis.COMBINED
 ) -> int:
-    """What is left of a resource, never below none."""
+    """Return what is left of a resource, at least 0."""
     taken = {
         CapacityBasis.DEDICATED: dedicated,
         CapacityBasis.UTILISED: utilised,
@@ -31,11 +31,11 @@ def available(
 
 
 def seats_on(room: Mapping[str, int], needs: Mapping[str, int], least: int = 1) -> int:
-    """How many seats, each with these needs, fit on a node; none if fewer than ``least`` do.
+    """Return how many seats with these needs fit on a node; 0 if fewer than ``least`` do.
 
-    A resource that the node does not have at all is one of which it has nothing. Where nothing
-    counted is needed, ``least`` fit.
+    The node has nothing of a resource that ``room`` does not list. Without counted needs, ``least``
+    fit.
     """
-    asked = [(name, amount) for name, amount in needs.items() if amount > 0]
-    fitting = min((room.get(name, 0) // amount for name, amount in asked), default=least)
+    counted = [(name, amount) for name, amount in needs.items() if amount > 0]
+    fitting = min((room.get(name, 0) // amount for name, amount in counted), default=least)
     return fitting if fitting >= least else 0

@@ -1,9 +1,9 @@
-"""Leaving alone who has nothing or says no: growing pauses, per campaign, node and class. Pure.
+"""Backoff after refusals: growing pauses per campaign, node, and class. Pure.
 
-The first refusal makes a pause of ten minutes, each further one doubles it, up to a day; each is
-drawn anew between half and one and a half of it, so that many do not come back in step. One
-success ends it. A question that was asked although the pause was not over (on the way, with
-another one) does not lengthen it.
+The first refusal causes a pause of ten minutes, each further one doubles it, up to a day. Each
+pause is drawn anew between half and one and a half of that (jitter), so that many do not retry in
+step. One success ends it. A refusal of a question that was sent although the pause was not over
+(already on its way, or together with another) does not lengthen it.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from lead.policy.view import Backoff
 from node.model import times
 
 Key = tuple[str, str, str]
-"""Campaign, node and class: an answer says nothing of any other."""
+"""Campaign, node, and class: an answer holds for no other combination."""
 FIRST: Final = 10 * times.MINUTE
 MOST: Final = times.DAY
 JITTER: Final = (0.5, 1.5)
@@ -25,19 +25,19 @@ JITTER: Final = (0.5, 1.5)
 IN_BACKOFF = RefusalRule(
     Axis.FEASIBLE,
     "backoff",
-    "{node} refused {campaign} {failures} times in a row and is left alone for a while",
+    "{node} refused {campaign} {failures} times in a row and is not asked for a while",
 )
 
 
 def pause(failures: int, first: int = FIRST, most: int = MOST) -> int:
-    """The pause (µs, before it is drawn) after so many refusals in a row; none after a success."""
+    """Return the pause (µs, without jitter) after ``failures`` refusals in a row."""
     return min(most, first << min(failures - 1, 40)) if failures else 0
 
 
 def after_refusal(
     before: Backoff | None, now: int, rng: random.Random, first: int = FIRST, most: int = MOST
 ) -> Backoff:
-    """The backoff after one more refusal; the one before stands if it was not over yet."""
+    """Return the backoff after one more refusal; a backoff that is not over is unchanged."""
     if before is not None and now < before.until:
         return before
     failures = 1 + (before.failures if before else 0)
@@ -51,7 +51,7 @@ def after_answer(
     now: int,
     rng: random.Random,
 ) -> dict[Key, Backoff]:
-    """All backoffs after an answer: those given something are free, the others asked wait."""
+    """Return all backoffs after an answer: keys in ``given`` are free, others asked wait."""
     after = {key: it for key, it in before.items() if key not in given}
     for key in asked:
         if key not in given:
@@ -62,9 +62,9 @@ def after_answer(
 def refuse_during_backoff(
     backoff: Backoff | None, node: str, campaign: str, now: int
 ) -> PolicyRefusal | None:
-    """No while the pause lasts."""
+    """Return a refusal while the pause lasts."""
     if backoff is None or now >= backoff.until:
         return None
-    return IN_BACKOFF.says_no(
+    return IN_BACKOFF.refuse(
         until=backoff.until, node=node, campaign=campaign, failures=backoff.failures
     )

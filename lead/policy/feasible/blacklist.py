@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from lead.policy.verdict import Axis, PolicyRefusal, RefusalRule
 
 FAILURES_MAX = 1
-"""After so many failures a node is left out, unless configured."""
+"""The default number of failures after which a node is left out."""
 
 BLACKLISTED = RefusalRule(
     Axis.FEASIBLE,
@@ -22,20 +22,20 @@ Failures = Mapping[tuple[str, str], int]
 
 
 def failed(failures: Failures, node: str, campaign: str) -> dict[tuple[str, str], int]:
-    """The record after one more failed run."""
+    """Return the record after one more failed run."""
     return {**failures, (node, campaign): failures.get((node, campaign), 0) + 1}
 
 
 def cleared(failures: Failures, node: str, campaign: str) -> dict[tuple[str, str], int]:
-    """The record without what this node failed for this campaign."""
+    """Return the record without this node's failures for this campaign."""
     return {key: count for key, count in failures.items() if key != (node, campaign)}
 
 
 def admit(
     failures: Failures, node: str, campaign: str, most: int = FAILURES_MAX
 ) -> PolicyRefusal | None:
-    """Why this node gets no runs of this campaign, if so."""
+    """Return a refusal if this node gets no runs of this campaign."""
     count = failures.get((node, campaign), 0)
     if count < most:
         return None
-    return BLACKLISTED.says_no(node=node, failures=count, campaign=campaign, most=most)
+    return BLACKLISTED.refuse(node=node, failures=count, campaign=campaign, most=most)

@@ -1,8 +1,8 @@
-"""The busy hint: before which instant nothing new can start. Pure.
+"""The busy hint: the instant before which nothing new can start. Pure.
 
-Work that must come first is put, in the order given, each on the seat with the least before it
-(and on those after it, if it needs several). Whatever is asked for can start no earlier than where
-the least burdened seat ends.
+Urgent work is assigned in the given order, each item to the seat with the least work before it (and
+to the seats after it, if it needs several). Other work can start no earlier than the least loaded
+seat becomes free.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from lead.policy.share.recent_work import WorkItem
 
 
 def busy_for(first: Iterable[WorkItem], seats: int) -> int:
-    """How long (µs) no seat becomes free, with this work ahead of all else."""
+    """Return how long (µs) no seat becomes free if this work is done before all else."""
     ends = [0] * seats
     for work in first:
         least = ends.index(min(ends))

@@ -1,4 +1,4 @@
-"""A task that cannot be done is put off, after many times on hold until somebody looks. Pure."""
+"""Deferral of tasks that cannot run; after many deferrals a task is on hold. Pure."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from node.model.times import to_the_second
 DEFERRED = RefusalRule(
     Axis.FEASIBLE,
     "deferred",
-    "{task} could not be started and is put off for the {count}. time, until {again}",
+    "{task} could not be started and is deferred until {again} (deferral {count})",
 )
 ON_HOLD = RefusalRule(
     Axis.FEASIBLE,
     "batch hold",
-    "{task} was put off {count} times and is on hold until somebody releases it",
+    "{task} was deferred {count} times and is on hold until an operator releases it",
 )
 
 
 @dataclass(frozen=True, slots=True)
 class DeferralRule:
-    """Put off for ``pause`` µs after ``starts`` failed starts, at most ``deferrals`` times."""
+    """Defer for ``pause`` µs after ``starts`` failed starts, at most ``deferrals`` times."""
 
     pause: int = times.HOUR
     deferrals: int = 24
@@ -35,7 +35,7 @@ PATIENCE: Final = DeferralRule()
 
 
 def failed(before: Deferral, now: int, patience: DeferralRule = PATIENCE) -> Deferral:
-    """What a further failed start makes of it."""
+    """Return the task's state after one more failed start."""
     if before.failed + 1 < patience.starts:
         return replace(before, failed=before.failed + 1)
     if before.count >= patience.deferrals:
@@ -44,11 +44,11 @@ def failed(before: Deferral, now: int, patience: DeferralRule = PATIENCE) -> Def
 
 
 def put_off(task: str, deferral: Deferral, now: int) -> PolicyRefusal | None:
-    """No while a task is put off or on hold."""
+    """Return a refusal while a task is deferred or on hold."""
     if deferral.held:
-        return ON_HOLD.says_no(task=task, count=deferral.count)
+        return ON_HOLD.refuse(task=task, count=deferral.count)
     if now < deferral.until:
-        return DEFERRED.says_no(
+        return DEFERRED.refuse(
             until=deferral.until,
             task=task,
             count=deferral.count,

@@ -1,10 +1,10 @@
-"""What becomes of the work at hand if it is done in turns: who will be late, what stays idle. Pure.
+"""A simulation of weighted round robin: which work will be late, and what stays idle. Pure.
 
-The simulated node has ``seats`` seats and may set work aside for other work. At every instant the
-campaign that stands highest has its first task chosen, and so on until the seats are full; then
-the time goes on to the first end of a task, or by an hour if that is further away (by a tenth of it
-if it is more than ten hours away), the work is added to what each campaign has had recently, and
-it is chosen again. This is weighted round robin: hours are given in proportion to the shares.
+The simulated node has ``seats`` seats and may suspend work for other work. At every instant the
+first task of the campaign with the highest standing is chosen, and so on until the seats are full.
+Then time advances to the first end of a task, or by an hour if that is further away (by a tenth of
+it if it is more than ten hours away); the work is added to each campaign's recent work, and the
+choice is made again. So hours are assigned in proportion to the shares.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _COARSE: Final = 10
 
 @dataclass(frozen=True, slots=True)
 class SimulatedSeats:
-    """What works: how many seats, for whom with which shares, and what each has had recently.
+    """The simulated capacity: the number of seats, the shares, and each campaign's recent work.
 
     ``rate`` is what one seat in use adds up to in the long run, in the unit of ``recent``.
     """
@@ -37,7 +37,7 @@ class SimulatedSeats:
 
 @dataclass(frozen=True, slots=True)
 class SimulatedCourse:
-    """How it goes: when each task begins and ends, and how many seats are in use when."""
+    """The simulated course: when each task begins and ends, and how many seats are in use when."""
 
     begun: dict[str, int]
     ended: dict[str, int]
@@ -47,26 +47,26 @@ class SimulatedCourse:
 def simulate(
     work: Sequence[WorkItem], seats: SimulatedSeats, now: int, first: Sequence[str] = ()
 ) -> SimulatedCourse:
-    """The course of all this work, given in the order of arrival.
+    """Return the course of all this work, given in the order of arrival.
 
-    The tasks named in ``first`` go ahead of all others, in that order.
+    The tasks named in ``first`` are done before all others, in that order.
     """
-    left = {it.task: it.duration for it in work}
+    remaining = {it.task: it.duration for it in work}
     urgent, queues = _apart(work, first)
     recent = dict(seats.recent)
     course = SimulatedCourse({}, {}, [])
-    while left:
+    while remaining:
         active = _active(urgent, queues, recent, seats)
         for it in active:
             course.begun.setdefault(it.task, now)
-        step = _step(min(left[it.task] for it in active))
+        step = _step(min(remaining[it.task] for it in active))
         course.stretches.append((now, now + step, sum(it.seats for it in active)))
         now += step
         for it in active:
-            left[it.task] -= step
-            if left[it.task] <= 0:
+            remaining[it.task] -= step
+            if remaining[it.task] <= 0:
                 course.ended[it.task] = now
-                del left[it.task]
+                del remaining[it.task]
                 (urgent if it in urgent else queues[it.campaign]).remove(it)
         _add(recent, active, step, seats)
     return course
@@ -75,13 +75,13 @@ def simulate(
 def _apart(
     work: Sequence[WorkItem], first: Sequence[str]
 ) -> tuple[list[WorkItem], dict[str, list[WorkItem]]]:
-    """Those that go ahead, in their order, and the others by campaign, in order of arrival."""
-    known = {it.task: it for it in work}
+    """Return the urgent work in its order, and the rest by campaign in order of arrival."""
+    by_task = {it.task: it for it in work}
     queues: dict[str, list[WorkItem]] = {}
     for it in work:
         if it.task not in first:
             queues.setdefault(it.campaign, []).append(it)
-    return [known[task] for task in first if task in known], queues
+    return [by_task[task] for task in first if task in by_task], queues
 
 
 def _active(
@@ -120,14 +120,14 @@ def _add(
 
 
 def late(work: Iterable[WorkItem], course: SimulatedCourse, ahead: int = 0) -> list[WorkItem]:
-    """Those that end later than ``ahead`` µs before their deadline, in the order of arrival."""
+    """Return work that ends later than ``ahead`` µs before its deadline, in order of arrival."""
     return [
         it for it in work if it.deadline is not None and course.ended[it.task] > it.deadline - ahead
     ]
 
 
 def turns_taken(seats: SimulatedSeats, slices: int) -> list[list[str]]:
-    """Who is served in each of so many slices while every campaign always has work."""
+    """Return the campaigns served in each slice while every campaign always has work."""
     endless = {
         name: [WorkItem(f"{name}/{i}", name, SLICE) for i in range(seats.count)]
         for name in seats.shares

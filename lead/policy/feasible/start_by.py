@@ -1,8 +1,8 @@
-"""Which due runs will be late, if every campaign is served in turn: seen before it happens. Pure.
+"""A forecast of which due runs will start too late if campaigns are served in turn. Pure.
 
-A measurement is not set aside for another one, so this is simpler than a simulation in turns: a
-seat that becomes free goes to the campaign that stands highest, which is charged the whole of what
-it starts at once. Durations are known, hence so are the starts.
+A measurement is not suspended for another one, so this is simpler than a simulation of slices: a
+seat that becomes free goes to the campaign with the highest standing, which is charged the whole
+duration of what it starts at once. Durations are known, hence so are the starts.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ def forecast(
     shares: Mapping[str, float],
     recent: Mapping[str, float],
 ) -> dict[str, int]:
-    """When each task starts (µs), in the order in which they do.
+    """Return when each task starts (µs), in the order of the starts.
 
-    ``work`` is in the order of arrival, ``free_at`` says of each seat when it becomes free, and
-    ``recent`` is in seat-µs. Work that needs more seats than there are is left out.
+    ``work`` is in the order of arrival, ``free_at`` has the instant at which each seat becomes
+    free, and ``recent`` is in seat-µs. Work that needs more seats than exist is left out.
     """
     queues: dict[str, list[WorkItem]] = {}
     for it in reversed(work):
@@ -33,10 +33,10 @@ def forecast(
     seats = sorted(free_at)
     starts: dict[str, int] = {}
     while heap:
-        _, name, had = heap[0]
+        _, name, work_done = heap[0]
         it = queues[name].pop()
         count = int(it.seats)
-        # The last of the seats that it takes is the one that becomes free last.
+        # The run starts when the last of its seats becomes free.
         for _ in range(count - 1):
             heapq.heappop(seats)
         start = heapq.heapreplace(seats, seats[0] + it.duration)
@@ -44,21 +44,21 @@ def forecast(
             heapq.heappush(seats, start + it.duration)
         starts[it.task] = start
         if queues[name]:
-            heapq.heapreplace(heap, _standing(name, had + count * it.duration, shares))
+            heapq.heapreplace(heap, _standing(name, work_done + count * it.duration, shares))
         else:
             heapq.heappop(heap)
     return starts
 
 
 def _standing(
-    name: str, had: float, shares: Mapping[str, float]
+    name: str, work_done: float, shares: Mapping[str, float]
 ) -> tuple[tuple[bool, float], str, float]:
     share = shares.get(name, 0.0)
-    return (share <= 0, had / share if share > 0 else had), name, had
+    return (share <= 0, work_done / share if share > 0 else work_done), name, work_done
 
 
 def late(work: Sequence[WorkItem], starts: Mapping[str, int]) -> list[WorkItem]:
-    """Those that would start after their deadline, in the order of arrival."""
+    """Return the work that would start after its deadline, in the order of arrival."""
     return [
         it
         for it in work

@@ -1,12 +1,13 @@
-"""When a node asks for work, whom, and for how much: pull mode. Pure.
+"""Pull mode: when a node asks for work, which lead it asks, and for how much. Pure.
 
 A node that no lead can reach keeps a buffer of work: it asks whenever all its seats are busy for
-less than ``low`` from now, and asks on the way, when it speaks to a lead for another reason, as
-long as they are busy for less than ``high``. It asks the lead whose campaign stands highest once
-what it has already queued is taken into account.
+less than ``low`` from now. When it contacts a lead for another reason, it also asks, as long as
+they are busy for less than ``high``. It asks the lead whose campaign has the highest standing,
+counting what it has already queued.
 
-Nodes that fetch their work here keep a question open at every lead and say with it what they need:
-whom to ask need not be decided. What a node would ask for decides which nodes a lead puts first.
+Nodes that fetch their work here keep a question open at every lead and state in it what they need,
+so which lead to ask need not be decided. The amount a node would ask for determines which nodes a
+lead prefers.
 """
 
 from __future__ import annotations
@@ -19,19 +20,19 @@ from node.model import times
 from node.model.spare_capacity import SpareCapacity
 
 LOW_MIN: Final = 3 * times.MINUTE
-"""A buffer shorter than this would have the node ask all the time."""
+"""The minimum of ``low``: a shorter buffer would make the node ask all the time."""
 
 
 @dataclass(frozen=True, slots=True)
 class Buffer:
-    """How far ahead (µs) a node should have work at least, and not much more than."""
+    """The time ahead (µs) for which a node should have work: at least ``low``, up to ``high``."""
 
     low: int
     high: int
 
 
 def buffer_of(low: int = times.DAY // 10, more: int = times.DAY // 2) -> Buffer:
-    """The buffer as it is configured: at least ``low``, and up to ``more`` beyond that."""
+    """Return the configured buffer: at least ``low`` µs, and up to ``more`` µs beyond that."""
     low = max(low, LOW_MIN)
     return Buffer(low, low + more)
 
@@ -39,10 +40,10 @@ def buffer_of(low: int = times.DAY // 10, more: int = times.DAY // 2) -> Buffer:
 def amount_to_ask(
     outlook: SpareCapacity, buffer: Buffer, *, on_contact: bool = False, stands_highest: bool = True
 ) -> float:
-    """How much work to ask for (seat-µs); 0 is not at all.
+    """Return how much work to ask for (seat-µs); 0 means not to ask.
 
-    ``on_contact``: the node speaks to this lead anyway. ``stands_highest``: of all that may be
-    asked, this lead is the one to ask.
+    ``on_contact``: the node contacts this lead anyway. ``stands_highest``: this lead has the
+    highest standing of all that may be asked.
     """
     enough = buffer.high if on_contact else buffer.low
     if not stands_highest or outlook.saturated >= enough:
@@ -51,16 +52,16 @@ def amount_to_ask(
 
 
 def adjusted(standing: float, queued: float, buffer: Buffer, seats: int) -> float:
-    """A standing less the work already queued (seat-µs), as a part of what fills the buffer."""
+    """Return a standing less the queued work (seat-µs), as a part of what fills the buffer."""
     return standing - queued / (buffer.high * seats)
 
 
 def whom_to_ask(standings: Mapping[str, float], may_be_asked: Collection[str]) -> str | None:
-    """The highest standing of those that may be asked, by name where level; None is nobody."""
-    asked = sorted(may_be_asked, key=lambda name: (-standings[name], name))
-    return asked[0] if asked else None
+    """Return the lead with the highest standing that may be asked, by name on a tie."""
+    ranked = sorted(may_be_asked, key=lambda name: (-standings[name], name))
+    return ranked[0] if ranked else None
 
 
 def seats_to_ask(idle_now: float, seats: int, share: float, queued_seats: float) -> float:
-    """For how many seats: the idle ones, or what is missing to the asked one's part of all."""
+    """Return the number of seats to ask for: the idle ones, or what the lead's part lacks."""
     return max(idle_now, seats * share - queued_seats, 0)

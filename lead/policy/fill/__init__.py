@@ -1,1 +1,1 @@
-"""Axis 6: what is kept free for whom, and what may slip past meanwhile."""
+"""Axis 6: what is reserved for blocked tasks, and what may run before them."""

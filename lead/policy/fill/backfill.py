@@ -1,14 +1,14 @@
-"""What may slip past: short runs in the time before a protected slot. Pure.
+"""Backfill: short runs in the time before a protected slot. Pure.
 
 A *window* is a set of free nodes and how long all of them stay free. Windows overlap; they are
-visited widest first, so the shortest first. In each window runs are chosen that fit into it:
+visited widest first, that is, shortest first. In each window runs are chosen that fit into it:
 
 * ``first``: in order of priority;
-* ``best``: again and again the one of the largest worth, the higher priority if two are level;
+* ``best``: repeatedly the one of the largest worth, by priority on a tie;
 * ``combination``: those that are together worth the most.
 
-Worth is the seats of a run, its time, or the product of the two. Durations are exact, so nothing
-that is filled in ever delays a slot.
+Worth is the seats of a run, its time, or the product of the two. Durations are exact, so
+backfilling never delays a slot.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from lead.policy.select.last_available import rank
 from lead.policy.timetable import PlacementRequest
 
 Free = Mapping[str, int | None]
-"""How long each free node stays so (µs); None is without an end."""
+"""The time that each free node stays free (µs); None is without an end."""
 
 
 class BackfillChoice(StrEnum):
-    """Which of those that fit are started."""
+    """The way to choose among the fitting runs."""
 
     FIRST = "first"
     BEST = "best"
@@ -35,7 +35,7 @@ class BackfillChoice(StrEnum):
 
 
 class RunWorth(StrEnum):
-    """What a run is worth to ``best`` and ``combination``."""
+    """The worth of a run to ``best`` and ``combination``."""
 
     SEATS = "seats"
     TIME = "time"
@@ -43,7 +43,7 @@ class RunWorth(StrEnum):
 
 
 TRIED_MAX: Final = 2_000
-"""So many combinations are tried per window at most; the best found counts."""
+"""Maximum number of combinations tried per window; the best of these is used."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,16 +55,19 @@ class FreeWindow:
 
 
 def windows(free: Free) -> list[FreeWindow]:
-    """The windows, widest first; nodes in the order given."""
+    """Return the windows, the widest first; nodes keep their order."""
     lengths = sorted({length for length in free.values() if length})
-    found = [
+    finite = [
         FreeWindow(
-            tuple(name for name, has in free.items() if has is None or has >= length), length
+            tuple(
+                name for name, duration in free.items() if duration is None or duration >= length
+            ),
+            length,
         )
         for length in lengths
     ]
-    endless = tuple(name for name, has in free.items() if has is None)
-    return [*found, FreeWindow(endless, None)] if endless else found
+    endless = tuple(name for name, duration in free.items() if duration is None)
+    return [*finite, FreeWindow(endless, None)] if endless else finite
 
 
 def fill(
@@ -74,34 +77,34 @@ def fill(
     worth: RunWorth = RunWorth.SEATS,
     considered: int = 0,
 ) -> dict[str, tuple[str, ...]]:
-    """What is started on which nodes, in the order of starting; ``queue`` is by priority.
+    """Return what is started on which nodes, in the order of starting; ``queue`` is by priority.
 
-    Of the queue only the first ``considered`` are looked at; 0 is all.
+    Only the first ``considered`` of the queue are examined (0: all).
     """
-    found = windows(free)
-    # Each window lies within the one before it, so what finds no nodes in one finds none later:
-    # a run is looked at once, in the first window that is long enough.
-    fitting: list[list[PlacementRequest]] = [[] for _ in found]
-    lengths = [window.length for window in found if window.length is not None]
+    all_windows = windows(free)
+    # Each window lies within the one before it, so a run that finds no nodes in one finds none
+    # later: it is tried once, in the first window that is long enough.
+    fitting: list[list[PlacementRequest]] = [[] for _ in all_windows]
+    lengths = [window.length for window in all_windows if window.length is not None]
     for request in queue[:considered] if considered else queue:
         first = bisect_left(lengths, request.duration)
-        if first < len(found):
+        if first < len(all_windows):
             fitting[first].append(request)
-    left = dict(free)
+    remaining = dict(free)
     started: dict[str, tuple[str, ...]] = {}
-    for window, requests in zip(found, fitting, strict=True):
-        open_here = {name: left[name] for name in window.nodes if name in left}
-        for request, nodes in _CHOICES[choice](requests, open_here, _WORTHS[worth]):
+    for window, requests in zip(all_windows, fitting, strict=True):
+        free_here = {name: remaining[name] for name in window.nodes if name in remaining}
+        for request, nodes in _CHOICES[choice](requests, free_here, _WORTHS[worth]):
             started[request.task] = nodes
             for name in nodes:
-                del left[name]
+                del remaining[name]
     return started
 
 
 def _place(request: PlacementRequest, free: Free) -> tuple[str, ...] | None:
-    """The nodes a run would take: those with the least time left after it."""
-    mine = {name: free[name] for name in free if name in set(request.nodes)}
-    fitting = rank(mine, request.duration)
+    """Return the nodes a run would take: those with the least time left after it."""
+    usable = {name: free[name] for name in free if name in set(request.nodes)}
+    fitting = rank(usable, request.duration)
     return tuple(fitting[: request.k]) if len(fitting) >= request.k else None
 
 
@@ -110,24 +113,24 @@ _Value = Callable[[PlacementRequest], int]
 
 
 def _first(fitting: Sequence[PlacementRequest], free: Free, _: _Value) -> _Placed:
-    left = dict(free)
+    remaining = dict(free)
     placed: _Placed = []
     for request in fitting:
-        nodes = _place(request, left) if request.k <= len(left) else None
+        nodes = _place(request, remaining) if request.k <= len(remaining) else None
         if nodes is not None:
             placed.append((request, nodes))
             for name in nodes:
-                del left[name]
+                del remaining[name]
     return placed
 
 
 def _best(fitting: Sequence[PlacementRequest], free: Free, value: _Value) -> _Placed:
-    # What does not fit beside a more valuable one does not fit later either: nodes only get fewer.
+    # A run that does not fit beside a more valuable one does not fit later: nodes only get fewer.
     return _first(sorted(fitting, key=lambda it: -value(it)), free, value)
 
 
 def _combination(fitting: Sequence[PlacementRequest], free: Free, value: _Value) -> _Placed:
-    """Depth first, the higher priority in before out, cut where no more can be gained."""
+    """Search depth first, taking the higher priority first; cut branches that cannot gain."""
     gains = [0]
     for request in reversed(fitting):
         gains.append(gains[-1] + value(request))
@@ -137,18 +140,18 @@ def _combination(fitting: Sequence[PlacementRequest], free: Free, value: _Value)
     for _ in range(TRIED_MAX):
         if not stack:
             break
-        at, total, placed, left = stack.pop()
+        index, total, placed, remaining = stack.pop()
         if total > best[0]:
             best = (total, placed)
-        if at == len(fitting) or total + gains[at] <= best[0]:
+        if index == len(fitting) or total + gains[index] <= best[0]:
             continue
-        request = fitting[at]
-        stack.append((at + 1, total, placed, left))
-        nodes = _place(request, left) if request.k <= len(left) else None
+        request = fitting[index]
+        stack.append((index + 1, total, placed, remaining))
+        nodes = _place(request, remaining) if request.k <= len(remaining) else None
         if nodes is not None:
-            rest = {name: has for name, has in left.items() if name not in nodes}
+            rest = {name: duration for name, duration in remaining.items() if name not in nodes}
             worth = total + value(request)
-            stack.append((at + 1, worth, [*placed, (request, nodes)], rest))
+            stack.append((index + 1, worth, [*placed, (request, nodes)], rest))
     return best[1]
 
 

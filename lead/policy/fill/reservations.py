@@ -1,7 +1,7 @@
-"""What is kept free for whoever is blocked, and what may not slip past. Pure.
+"""Protected slots for blocked tasks. Pure.
 
 A task that finds no time may get a *protected slot*: the earliest time it can have on nodes that
-suit it. What comes after it may start all the same if it reaches into nobody's slot.
+suit it. Later tasks may still start if they overlap no other task's slot.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from node.model.spans import Span
 PROTECTED = RefusalRule(
     Axis.FILL,
     "protected slot",
-    "{node} is kept for {holder} from {start} on, and the run would end at {end}",
+    "{node} is reserved for {holder} from {start} on, but the run would end at {end}",
 )
 NO_OVERTAKING = RefusalRule(
     Axis.FILL, "no-overtaking", "{task} waits until {holder}, which is blocked, has started"
@@ -29,11 +29,10 @@ PREFIX: Final = "slot of "
 def protect(
     blocked: Candidate, view: View, taken: Booked, slots: Sequence[ReservationView]
 ) -> ReservationView | None:
-    """The slot that is kept for a blocked candidate, beside those given already.
+    """Return the slot to reserve for a blocked candidate, beside the existing ``slots``.
 
-    ``taken`` is what the runs of the view occupy.
-
-    None where it is of no use: there are too few nodes, or it would start too late.
+    ``taken`` is what the runs of the view occupy. Return None if a slot is of no use: there are too
+    few nodes, or it would start too late.
     """
     busy = timetable_for(blocked, taken, [*view.reservations, *slots])
     request = PlacementRequest(blocked.task, blocked.k, blocked.duration, blocked.nodes)
@@ -44,21 +43,22 @@ def protect(
 
 
 def slot_of(task: str, nodes: Sequence[str], start: int, end: int) -> ReservationView:
-    """The slot of a task."""
+    """Return the slot of a task as a reservation."""
     return ReservationView(f"{PREFIX}{task}", nodes, start, end, tasks=frozenset({task}))
 
 
 def lasting(kept: Mapping[str, KeptSlot], now: int) -> list[ReservationView]:
-    """The slots, by task, that were given before and can still be used as they are; by start.
+    """Return the slots of earlier episodes that can still be used as they are, by start.
 
-    What did not begin in time was of no use: its task is given another slot if it is blocked again.
+    A slot that did not begin in time was of no use: its task gets another one if it is blocked
+    again.
     """
-    left = [slot_of(task, it.nodes, it.start, it.end) for task, it in kept.items()]
-    return sorted((it for it in left if it.start >= now), key=lambda it: (it.start, it.name))
+    slots = [slot_of(task, it.nodes, it.start, it.end) for task, it in kept.items()]
+    return sorted((it for it in slots if it.start >= now), key=lambda it: (it.start, it.name))
 
 
 def remembered(slots: Iterable[ReservationView]) -> dict[str, KeptSlot]:
-    """The inverse of :func:`lasting`."""
+    """Return the inverse of :func:`lasting`."""
     return {
         task: KeptSlot(tuple(slot.nodes), slot.start, slot.end)
         for slot in slots
@@ -69,13 +69,13 @@ def remembered(slots: Iterable[ReservationView]) -> dict[str, KeptSlot]:
 def may_fill(
     candidate: Candidate, nodes: Iterable[str], span: Span, slots: Iterable[ReservationView]
 ) -> PolicyRefusal | None:
-    """No if a run on these nodes would reach into a slot that is kept for somebody else."""
-    asked = set(nodes)
+    """Return a refusal if a run on these nodes would overlap another task's slot."""
+    wanted = set(nodes)
     for slot in slots:
         if slot.start < span[1] and span[0] < slot.end and not slot.admits(candidate):
             for name in slot.nodes:
-                if name in asked:
-                    return PROTECTED.says_no(
+                if name in wanted:
+                    return PROTECTED.refuse(
                         until=slot.end,
                         node=name,
                         holder=slot.name.removeprefix(PREFIX),

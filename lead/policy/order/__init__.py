@@ -1,1 +1,1 @@
-"""Axis 1: who gets a worker, who is considered first, and who is held."""
+"""Axis 1: the order in which candidates are considered, and which of them have to wait."""

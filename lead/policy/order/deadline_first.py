@@ -1,7 +1,7 @@
-"""First whatever would come too late, by its deadline; then by recent work and share. Pure.
+"""Tasks that would start too late first, by deadline; then by recent work and share. Pure.
 
-Each task that is put into the list lowers its campaign as if it had run for an hour already, those
-that would be late included.
+Each task that is put into the list lowers its campaign as if it had run for an hour already, late
+ones included.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from lead.policy.share.recent_work import HALF_LIFE, RecentWorkSelector, WorkIte
 from lead.policy.view import Candidate
 
 _PER_HALF_LIFE = 1 / math.log(2)
-"""A seat in constant use is worth 1; so many half-lives of it are, all together."""
+"""The worth of a decayed seat in half-lives of a seat: the integral of ``2**-t`` over the past."""
 
 
 def run_list(
     work: Sequence[WorkItem], late: Collection[str], turns: RecentWorkSelector, seats: float
 ) -> list[WorkItem]:
-    """What is to run on so many seats, of this work in the order of arrival."""
+    """Return the work to run on ``seats`` seats, from ``work`` in the order of arrival."""
     chosen: list[WorkItem] = []
     used = 0.0
     for it in by_deadline(it for it in work if it.task in late):
@@ -39,13 +39,13 @@ def run_list(
 
 
 def by_deadline(work: Iterable[WorkItem]) -> list[WorkItem]:
-    """Of two with the same deadline the shorter goes first; without one, after all others."""
+    """Sort by deadline, the shorter first on a tie; items without a deadline come last."""
     return sorted(work, key=lambda it: (it.deadline is None, it.deadline or 0, it.duration))
 
 
 @dataclass(frozen=True, slots=True)
 class Supply:
-    """When each seat becomes free, and how campaigns stand.
+    """The instants at which seats become free, and the shares and recent work of campaigns.
 
     ``recent`` is in decayed seats in use, with this half-life.
     """
@@ -57,12 +57,12 @@ class Supply:
 
 
 def moved(candidates: Sequence[Candidate], supply: Supply) -> list[str]:
-    """The tasks that would start too late in their turn, in the order in which they go first."""
+    """Return the tasks that would start too late in turn, the most pressing first."""
     return [it.task for it in by_deadline(_late(_arrived(candidates), supply))]
 
 
 def order(candidates: Sequence[Candidate], supply: Supply) -> list[str]:
-    """All tasks in order, those that would be late at the head."""
+    """Return all tasks in order, those that would be late first."""
     work = _arrived(candidates)
     late = {it.task for it in _late(work, supply)}
     turns = RecentWorkSelector(supply.recent, supply.shares, max(1, len(supply.free_at)))
@@ -76,5 +76,5 @@ def _arrived(candidates: Sequence[Candidate]) -> list[WorkItem]:
 
 def _late(work: Sequence[WorkItem], supply: Supply) -> list[WorkItem]:
     per_seat = supply.half_life * _PER_HALF_LIFE
-    had = {name: it * per_seat for name, it in supply.recent.items()}
-    return late_of(work, forecast(work, supply.free_at, supply.shares, had))
+    work_done = {name: it * per_seat for name, it in supply.recent.items()}
+    return late_of(work, forecast(work, supply.free_at, supply.shares, work_done))

@@ -1,13 +1,13 @@
-"""When an episode begins: on an event, but not sooner than some time after the last one. Pure."""
+"""The start of episodes: upon an event, but not too soon after the last one. Pure."""
 
 from __future__ import annotations
 
 from node.model import times
 
 EPISODE_SPACING = 5 * times.SECOND
-"""The least time between the beginnings of two episodes, unless configured."""
+"""The default minimum time (µs) between the beginnings of two episodes."""
 
 
 def next_pass(event: int, last: int | None, apart: int = EPISODE_SPACING) -> int:
-    """When the episode begins that an event asks for, the last one having begun at ``last``."""
+    """Return when an event's episode may begin, if the last one began at ``last``."""
     return event if last is None else max(event, last + apart)

@@ -1,8 +1,9 @@
-"""Which task of a campaign is next, and for how long later ones may pass an earlier one. Pure.
+"""The next task of a campaign, and the limit on how often later ones may pass it. Pure.
 
-Each time a task starts, those that were stuck in this very choice and came earlier have been passed
-once more; who was passed more often is tried first. Once the number exceeds that of others by the
-gap, those wait until it has started: "twenty nodes at once" is passed so many times and no more.
+Each time a task starts, the tasks that were stuck in this choice and came earlier have been passed
+once more; tasks passed more often are tried first. Once a stuck task was passed more often than
+others by the gap, those wait until it has started: a task that needs twenty nodes at once is passed
+a limited number of times.
 """
 
 from __future__ import annotations
@@ -14,12 +15,12 @@ from typing import TypeVar
 from lead.policy.gaps import GapAttempt, GapEntry, attempt
 from lead.policy.verdict import Axis, PolicyRefusal, RefusalRule
 
-Found = TypeVar("Found")
+Result = TypeVar("Result")
 
 HELD = RefusalRule(
     Axis.ORDER,
     "passes",
-    "held: {stuck} cannot start and was passed {passes} times already, of at most {gap}",
+    "waits: {stuck} cannot start and was passed {passes} times already, of at most {gap}",
 )
 
 
@@ -33,31 +34,31 @@ class ReadyTask:
 
 
 def key(waiting: ReadyTask) -> tuple[int, int]:
-    """Tasks are tried in the order of this: passed more often first, then as submitted."""
+    """Return the sort key of a task: passed more often first, then in the order of submission."""
     return -waiting.passes, waiting.submitted
 
 
 def choose(
-    in_order: Iterable[ReadyTask], find: Callable[[str], Found | None], gap: int | None
-) -> GapAttempt[Found]:
-    """The first task that can start, unless it is held; a gap of None holds nobody.
+    in_order: Iterable[ReadyTask], find: Callable[[str], Result | None], gap: int | None
+) -> GapAttempt[Result]:
+    """Return the first task that can start, unless it is blocked; a gap of None blocks nobody.
 
-    The tasks come in the order of :func:`key`, and are only looked at as far as is needed.
+    The tasks come in the order of :func:`key`, and are consumed only as far as needed.
     """
-    return attempt((GapEntry(one.task, one.passes, gap) for one in in_order), find)
+    return attempt((GapEntry(task.task, task.passes, gap) for task in in_order), find)
 
 
-def passed(tried: GapAttempt[Found], submitted: Mapping[str, int]) -> list[str]:
-    """The tasks that the one that starts has passed."""
+def passed(tried: GapAttempt[Result], submitted: Mapping[str, int]) -> list[str]:
+    """Return the tasks that were passed by the one that starts."""
     if tried.entry is None:
         return []
-    begun = submitted[tried.entry.name]
-    return [one.name for one in tried.stuck if submitted[one.name] < begun]
+    submitted_at = submitted[tried.entry.name]
+    return [entry.name for entry in tried.stuck if submitted[entry.name] < submitted_at]
 
 
-def held_reasons(tried: GapAttempt[Found]) -> PolicyRefusal | None:
-    """Why those that were not even tried have to wait, if there are any."""
-    by = tried.holder
-    if by is None:
+def held_reasons(tried: GapAttempt[Result]) -> PolicyRefusal | None:
+    """Return why the tasks that were not tried have to wait, or None."""
+    holder = tried.holder
+    if holder is None:
         return None
-    return HELD.says_no(stuck=by.name, passes=by.priority, gap=by.gap)
+    return HELD.refuse(stuck=holder.name, passes=holder.priority, gap=holder.gap)

@@ -1,7 +1,8 @@
-"""Which campaign is next, by priorities that move, and who is held while another is stuck. Pure.
+"""The next campaign by moving priorities, and those blocked while another is stuck. Pure.
 
-Campaigns are tried by priority. One that cannot start anything is stuck, and everybody at least its
-gap below it is held: so what it needs comes free, though part of the pool stays unused for a while.
+Campaigns are tried by priority. One that cannot start anything is stuck, and blocks every campaign
+whose priority is at least its gap lower. That frees what it needs, though part of the pool stays
+unused for a while.
 """
 
 from __future__ import annotations
@@ -14,18 +15,18 @@ from lead.policy.gaps import GapAttempt, GapEntry, attempt
 from lead.policy.verdict import Axis, PolicyRefusal, RefusalRule
 from lead.policy.view import Exact
 
-Found = TypeVar("Found")
+Result = TypeVar("Result")
 
 HELD = RefusalRule(
     Axis.ORDER,
     "queue-gap",
-    "{campaign} is held at priority {priority}: {stuck} is stuck at {high}, {gap} or more above it",
+    "{campaign} waits at priority {priority}: {stuck} is stuck at {high}, {gap} or more above it",
 )
 
 
 @dataclass(frozen=True, slots=True)
 class Contender:
-    """A campaign with something to start; ``started`` numbers its last start."""
+    """A campaign that has something to start; ``started`` numbers its last start."""
 
     name: str
     priority: Exact
@@ -33,23 +34,29 @@ class Contender:
     started: int = -1
 
 
-def turn(contenders: Iterable[Contender], find: Callable[[str], Found | None]) -> GapAttempt[Found]:
-    """The first campaign for which something can be found to start, unless it is held.
+def turn(
+    contenders: Iterable[Contender], find: Callable[[str], Result | None]
+) -> GapAttempt[Result]:
+    """Return the first campaign for which ``find`` succeeds, unless it is blocked.
 
-    Of equals the one started least recently comes first, then as listed.
+    Of equals, the one started least recently comes first, then the one listed first.
     """
-    by_priority = sorted(contenders, key=lambda one: (-one.priority, one.started))
-    return attempt([GapEntry(one.name, one.priority, one.gap) for one in by_priority], find)
+    by_priority = sorted(contenders, key=lambda it: (-it.priority, it.started))
+    return attempt([GapEntry(it.name, it.priority, it.gap) for it in by_priority], find)
 
 
-def held(tried: GapAttempt[Found]) -> dict[str, PolicyRefusal]:
-    """Why each campaign that was not even tried has to wait."""
-    by = tried.holder
-    if by is None:
+def held(tried: GapAttempt[Result]) -> dict[str, PolicyRefusal]:
+    """Return why each campaign that was not tried has to wait."""
+    holder = tried.holder
+    if holder is None:
         return {}
     return {
-        one.name: HELD.says_no(
-            campaign=one.name, priority=one.priority, stuck=by.name, high=by.priority, gap=by.gap
+        entry.name: HELD.refuse(
+            campaign=entry.name,
+            priority=entry.priority,
+            stuck=holder.name,
+            high=holder.priority,
+            gap=holder.gap,
         )
-        for one in tried.held
+        for entry in tried.held
     }

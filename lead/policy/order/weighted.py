@@ -1,22 +1,22 @@
-"""One number per task: a weighted sum of what speaks for it. Pure.
+"""One priority per task: a weighted sum of components. Pure.
 
 ``P = sum over components of weight * min(cap, sum over terms of weight * min(cap, value))``: terms
-are capped before they are weighted, and the sum of a component's terms before it is; no cap, or one
-of 0, is none. The priority lies in [0, 10**9]; one that an administrator gives lies above all of
-these. Highest first; of two that are level, whoever has waited longer, then whoever came first.
+are capped before they are weighted, and so is the sum of a component's terms; a missing cap, or one
+of 0, means uncapped. The priority lies in [0, 10**9]; a priority set by an administrator lies above
+all of these. Tasks are ordered by priority, the highest first, then by waiting time, then by age.
 
-=========== ============================================================================
-component   terms
-=========== ============================================================================
-credential  ``campaign``, ``parent``, ``class``: a configured priority of each
-fairshare   ``campaign``, ``parent``: how far below its fairshare (percent)
-size        ``nodes`` asked for, ``duration`` (minutes), ``seat_time`` (seat-minutes)
-service     ``waiting`` (minutes), ``expansion`` (see below), ``bypass`` (times passed over)
-target      ``waiting``, ``expansion``: steeply up as what is left to a target runs out
-=========== ============================================================================
+    =========== ==========================================================================
+    component   terms
+    =========== ==========================================================================
+    credential  ``campaign``, ``parent``, ``class``: a configured priority of each
+    fairshare   ``campaign``, ``parent``: how far below its fairshare (percent)
+    size        ``nodes`` wanted, ``duration`` (minutes), ``seat_time`` (seat-minutes)
+    service     ``waiting`` (minutes), ``expansion`` (see below), ``bypass`` (times passed)
+    target      ``waiting``, ``expansion``: steeply up as the rest before a target runs out
+    =========== ==========================================================================
 
 The expansion factor is ``1 + waiting/duration``: a short task grows faster than a long one. A
-target's value is ``max(0.0001, what is left) ** -2``, for waiting in minutes.
+target's value is ``max(0.0001, the rest) ** -2``, for waiting in minutes.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ PRIORITY_MAX: Final = 10**9
 REMAINING_MIN: Final = 0.0001
 
 Values = Mapping[str, Mapping[str, float]]
-"""By component, then by term."""
+"""Figures by component, then by term."""
 
 
 @dataclass(frozen=True, slots=True)
 class Weights:
-    """How much each component and each of its terms weighs, and its caps; 0 where none is given.
+    """The weight of each component and of each of its terms, and their caps.
 
-    Components weigh 1 unless it is said otherwise, terms nothing.
+    A component weighs 1 by default, a term 0.
     """
 
     terms: Values
@@ -49,11 +49,11 @@ class Weights:
 
 
 WAITING_ONLY: Final = Weights({"service": {"waiting": 1.0}})
-"""The default: whoever has waited longest."""
+"""The default: by waiting time alone."""
 
 
 def component(values: Mapping[str, float], weights: Weights, name: str) -> float:
-    """The sum of one component's terms, before the component is capped and weighted."""
+    """Return the sum of one component's terms, before the component is capped and weighted."""
     caps = weights.term_caps.get(name, {})
     total = 0.0
     for term, weight in weights.terms.get(name, {}).items():
@@ -63,18 +63,18 @@ def component(values: Mapping[str, float], weights: Weights, name: str) -> float
 
 
 def weighed(values: Values, weights: Weights) -> float:
-    """The weighted sum, not bounded yet."""
+    """Return the weighted sum, not bounded yet."""
     total = 0.0
     for name in weights.terms:
         weight = weights.components.get(name, 1.0)
         if weight:
-            found = component(values.get(name, {}), weights, name)
-            total += weight * _capped(found, weights.component_caps.get(name))
+            total_of_terms = component(values.get(name, {}), weights, name)
+            total += weight * _capped(total_of_terms, weights.component_caps.get(name))
     return total
 
 
 def priority(values: Values, weights: Weights, given: int = 0) -> float:
-    """The bounded priority; ``given`` by an administrator is above all that is computed."""
+    """Return the bounded priority; one ``given`` by an administrator exceeds all computed ones."""
     if given > 0:
         return PRIORITY_MAX + given
     return min(max(weighed(values, weights), 0.0), PRIORITY_MAX)
@@ -85,32 +85,33 @@ def _capped(value: float, cap: float | None) -> float:
 
 
 def expansion(waited: float, duration: float, duration_min: float = 0) -> float:
-    """``1 + waited / max(duration_min, duration)``, all in one unit.
+    """Return the expansion factor ``1 + waited / max(duration_min, duration)``, all in one unit.
 
-    The least duration keeps very short tasks from passing everybody at once.
+    The minimum duration keeps very short tasks from passing all others at once.
     """
     length = max(duration_min, duration)
     return 1 + waited / length if length else 1.0
 
 
 def urgency(target: float, current: float) -> float:
-    """``max(0.0001, target - current) ** -2``: unbounded near the target but for the 0.0001."""
-    left = max(REMAINING_MIN, target - current)
-    return 1 / (left * left)
+    """Return ``max(0.0001, target - current) ** -2``; the 0.0001 bounds it near the target."""
+    remaining = max(REMAINING_MIN, target - current)
+    return 1 / (remaining * remaining)
 
 
 def in_order(tasks: Iterable[tuple[str, float, float]]) -> list[str]:
-    """Names from (name, priority, waited), given in the order they came."""
+    """Sort (name, priority, waited) and return the names; ties keep the given order."""
     return [name for name, _, _ in sorted(tasks, key=lambda it: (-it[1], -it[2]))]
 
 
 @dataclass(frozen=True, slots=True)
 class WeightingContext:
-    """What weighs for all tasks of an episode: as of when, for whom, and what is remembered.
+    """The inputs of the formula that are common to all tasks of an episode.
 
     ``fairshare`` is by campaign (percent below its share). ``targets`` are of waiting (minutes) and
-    expansion; without one, waiting aims at the last instant at which the run may start. With
-    ``longest``, of tasks that are equal in all else the longest comes first.
+    expansion; without a target, waiting aims at the latest start of the run. With ``longest``, the
+    longest of otherwise equal tasks comes first. ``classes`` are the priorities of scheduling
+    classes, ``duration_min`` is in µs.
     """
 
     now: int
@@ -126,7 +127,7 @@ class WeightingContext:
 def order(
     candidates: Sequence[Candidate], weights: Weights, standing: WeightingContext
 ) -> list[str]:
-    """The tasks, highest priority first; of equals who waited longer, then the older."""
+    """Return the tasks, highest priority first, then by waiting time, then by age."""
     sums = _compiled(weights)
     ranked = []
 
@@ -137,17 +138,17 @@ def order(
         waited = waited_minutes(candidate, standing)
         total = 0.0
         for weight, cap, terms in sums:
-            found = 0.0
+            component_total = 0.0
             for term, term_weight, term_cap in terms:
                 value = term(candidate, standing, waited)
-                found += term_weight * (min(value, term_cap) if term_cap else value)
-            total += weight * (min(found, cap) if cap else found)
+                component_total += term_weight * (min(value, term_cap) if term_cap else value)
+            total += weight * (min(component_total, cap) if cap else component_total)
         ranked.append((candidate.task, min(max(total, 0.0), PRIORITY_MAX), waited))
     return in_order(ranked)
 
 
 def _compiled(weights: Weights) -> list[_Sum]:
-    """The formula of :func:`weighed` with everything that weighs nothing left out."""
+    """Return the formula of :func:`weighed` without the terms that weigh nothing."""
     return [
         (
             weights.components.get(name, 1.0),
@@ -164,7 +165,7 @@ def _compiled(weights: Weights) -> list[_Sum]:
 
 
 def waited_minutes(candidate: Candidate, standing: WeightingContext) -> float:
-    """How long a candidate has been waiting, as far as it counts."""
+    """Return how long (minutes) a candidate has been waiting, as far as that counts."""
     since = max(candidate.waits_since, standing.state.eligible_since.get(candidate.task, 0))
     return max(0, standing.now - since) / times.MINUTE
 
@@ -215,15 +216,15 @@ def _bypass(candidate: Candidate, standing: WeightingContext, _: float) -> float
 
 
 def _waiting_target(candidate: Candidate, standing: WeightingContext, waited: float) -> float:
-    most = standing.targets.get("waiting")
-    if most is not None:
-        return urgency(most, waited)
+    target = standing.targets.get("waiting")
+    if target is not None:
+        return urgency(target, waited)
     return urgency((candidate.start_by - standing.now) / times.MINUTE, 0)
 
 
 def _expansion_target(candidate: Candidate, standing: WeightingContext, waited: float) -> float:
-    aimed = standing.targets.get("expansion")
-    return 0.0 if aimed is None else urgency(aimed, _expansion(candidate, standing, waited))
+    target = standing.targets.get("expansion")
+    return 0.0 if target is None else urgency(target, _expansion(candidate, standing, waited))
 
 
 _Term = Callable[[Candidate, WeightingContext, float], float]
@@ -236,4 +237,4 @@ _TERMS: Final[dict[str, dict[str, _Term]]] = {
     "target": {"waiting": _waiting_target, "expansion": _expansion_target},
 }
 COMPONENTS: Final = {name: tuple(terms) for name, terms in _TERMS.items()}
-"""The terms that may be weighed, by component."""
+"""The terms that can be weighted, by component."""

@@ -1,1 +1,1 @@
-"""Axis 4: what may be displaced, which goes first, and how much of it at most."""
+"""Axis 4: what may be displaced, in which order, and up to how much."""

@@ -1,4 +1,4 @@
-"""Only a preemptor displaces, only a preemptee gives way, and only to higher priority. Pure."""
+"""Preemptors displace preemptees, and only those of lower priority. Pure."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ NO_PREEMPTOR = RefusalRule(
 )
 NO_PREEMPTEE = RefusalRule(Axis.PREEMPT, "no preemptee", "runs of {campaign} cannot be displaced")
 NOT_HIGHER = RefusalRule(
-    Axis.PREEMPT, "not higher", "the run there has priority {old}, and {new} is not higher"
+    Axis.PREEMPT, "not higher", "the run there has priority {old}; {new} is not higher"
 )
 
 
 def may_displace(
     new: tuple[str, int], old: tuple[str, int], *, preemptor: bool, preemptee: bool
 ) -> PolicyRefusal | None:
-    """Whether a new run may displace an old one; each is given as campaign and priority."""
+    """Return a refusal unless a new run (campaign, priority) may displace an old one."""
     if not preemptor:
-        return NO_PREEMPTOR.says_no(campaign=new[0])
+        return NO_PREEMPTOR.refuse(campaign=new[0])
     if not preemptee:
-        return NO_PREEMPTEE.says_no(campaign=old[0])
+        return NO_PREEMPTEE.refuse(campaign=old[0])
     if new[1] <= old[1]:
-        return NOT_HIGHER.says_no(new=new[1], old=old[1])
+        return NOT_HIGHER.refuse(new=new[1], old=old[1])
     return None

@@ -1,7 +1,8 @@
-"""Promised seats are taken back from whoever borrowed them. Pure.
+"""Promised seats are taken back from the groups that borrowed them. Pure.
 
-When a group is below its target and has work, groups above theirs give way, always the one that is
-furthest above; inside a group the run that has run for the shortest time goes first.
+When a group is below its target and has work, groups above theirs give seats back, always the one
+that is furthest above; inside a group, the run that has run for the shortest time is displaced
+first.
 """
 
 from __future__ import annotations
@@ -20,20 +21,20 @@ NOTHING_LENT = RefusalRule(
 def take_back(
     short: int, held: Mapping[str, int], targets: Mapping[str, int], unit: int = 1
 ) -> dict[str, int]:
-    """How much each group gives up so that ``short`` seats come free, as far as that goes."""
-    above = {name: amount - targets[name] for name, amount in held.items()}
-    taken: dict[str, int] = {}
-    while short > 0 and above:
-        furthest = max(above, key=lambda name: above[name])
-        amount = min(unit, short, above[furthest])
+    """Return how much each group gives up to free ``short`` seats, as far as possible."""
+    excess = {name: amount - targets[name] for name, amount in held.items()}
+    reclaimed: dict[str, int] = {}
+    while short > 0 and excess:
+        largest = max(excess, key=lambda name: excess[name])
+        amount = min(unit, short, excess[largest])
         if amount <= 0:
             break
-        above[furthest] -= amount
-        taken[furthest] = taken.get(furthest, 0) + amount
+        excess[largest] -= amount
+        reclaimed[largest] = reclaimed.get(largest, 0) + amount
         short -= amount
-    return taken
+    return reclaimed
 
 
 def shortest_running(running: Iterable[tuple[int, str]], most: int) -> list[str]:
-    """At most so many runs of a group, given as (running time, run): the youngest first."""
+    """Return at most ``most`` runs, given as (running time, run), the youngest first."""
     return [run for _, run in sorted(running)][:most]

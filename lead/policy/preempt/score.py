@@ -1,8 +1,8 @@
-"""Who gives way to the urgent: low priority and short running time first. Pure.
+"""The order in which runs are displaced by urgent ones: low priority and young runs first. Pure.
 
 The score is ``priority + running / threshold``: a run of low priority that has run for long is
-worth as much as a young one of the next priority. Whatever is urgent never gives way. For runs that
-are posted and not started the score is their priority alone.
+worth as much as a young one of the next priority. Urgent runs are never displaced. For runs that
+are posted and not started, the score is their priority alone.
 """
 
 from __future__ import annotations
@@ -21,20 +21,20 @@ _PERCENT = 100
 TOO_EARLY = RefusalRule(
     Axis.PREEMPT,
     "preempt-delay",
-    "{campaign} is urgent, but has waited {waited} of the {delay} s after which others give way",
+    "{campaign} is urgent, but has waited {waited} of the {delay} s before it may displace others",
 )
 BUDGET_SPENT = RefusalRule(
     Axis.PREEMPT,
     "preempt-budget",
-    "{running} of {seats} seats are urgent already; others give way up to {percent} %",
+    "{running} of {seats} seats are urgent already; the budget is {percent} %",
 )
 
 
 NO_SEAT = RefusalRule(
     Axis.PREEMPT,
     "preempt-budget",
-    "{percent} % of {seats} seats is less than one: nothing gives way to {campaign}; with a budget "
-    "of {enough} % one would (parley pool edit … --override "
+    "{percent} % of {seats} seats is less than one, so {campaign} displaces nothing; a budget of "
+    "{enough} % allows one (parley pool edit … --override "
     "'preempt.urgency={{\"percent\": {enough}}}')",
 )
 
@@ -49,49 +49,49 @@ class Occupant:
 
 
 def score(occupant: Occupant, threshold: int) -> Fraction:
-    """What it is worth; ``threshold`` (µs) of running time count as one level."""
+    """Return the run's worth; ``threshold`` µs of running time count as one level."""
     return occupant.level + Fraction(occupant.running, threshold)
 
 
 def victims(occupants: Iterable[Occupant], threshold: int, most: int) -> list[Occupant]:
-    """At most so many of those that may give way, the first to go first."""
-    yielding = [occupant for occupant in occupants if occupant.level < URGENT]
-    yielding.sort(key=lambda one: (score(one, threshold), one.level, one.running, one.run))
-    return yielding[:most]
+    """Return at most ``most`` runs that may be displaced, in the order of displacement."""
+    victims_in_order = [occupant for occupant in occupants if occupant.level < URGENT]
+    victims_in_order.sort(key=lambda it: (score(it, threshold), it.level, it.running, it.run))
+    return victims_in_order[:most]
 
 
 @dataclass(frozen=True, slots=True)
 class Urgency:
-    """When the urgent may displace others: after ``delay`` (µs), up to ``percent`` of the seats."""
+    """Displacement by the urgent: after ``delay`` µs, and up to ``percent`` of the seats."""
 
     percent: Fraction
     delay: int = 0
 
     def allowance(self, waited: int, seats: int, urgent: int) -> int:
-        """How many seats may be taken from others by who has waited so long (µs).
+        """Return how many seats a run that has waited ``waited`` µs may displace.
 
-        ``urgent`` are the seats that hold urgent runs already. This bounds what is displaced, not
-        what is free: of free seats the urgent take all they can use.
+        ``urgent`` are the seats that hold urgent runs already. This limits displacement only: of
+        the free seats, the urgent take all they can use.
         """
         if waited < self.delay:
             return 0
         return max(0, floor(self.percent * seats / _PERCENT) - urgent)
 
     def refused(self, campaign: str, waited: int, seats: int, urgent: int) -> PolicyRefusal | None:
-        """Why nothing gives way for an urgent campaign now, if so."""
+        """Return why an urgent campaign may displace nothing now, or None."""
         if waited < self.delay:
-            return TOO_EARLY.says_no(
+            return TOO_EARLY.refuse(
                 campaign=campaign,
                 waited=Fraction(waited, times.SECOND),
                 delay=Fraction(self.delay, times.SECOND),
             )
         if seats and 0 < self.percent * seats < _PERCENT:
-            return NO_SEAT.says_no(
+            return NO_SEAT.refuse(
                 campaign=campaign,
                 percent=self.percent,
                 seats=seats,
                 enough=-(-_PERCENT // seats),
             )
         if not self.allowance(waited, seats, urgent):
-            return BUDGET_SPENT.says_no(running=urgent, seats=seats, percent=self.percent)
+            return BUDGET_SPENT.refuse(running=urgent, seats=seats, percent=self.percent)
         return None

@@ -1,9 +1,9 @@
-"""The nodes that know the work, and how long to wait for them. Pure.
+"""Nodes that measured a target before, and how long to wait for them. Pure.
 
 A node has affinity when it measured this target for this campaign before, so that the series stays
-comparable; soft matches add to it. Of those that can do it now the one with the highest affinity is
-taken; of equals the one used least recently, then the first by name. While a run may still wait
-for a node with affinity, others are refused.
+comparable; soft matches add to it. Of the nodes that are free now, the one with the highest
+affinity is chosen; ties go to the least recently used, then to the first by name. While a run may
+still wait for a node with affinity, other nodes are refused.
 """
 
 from __future__ import annotations
@@ -13,22 +13,22 @@ from collections.abc import Callable, Iterable, Mapping
 from lead.policy.view import Candidate, NodeView, RememberedState
 
 KNOWN = 100
-"""What it is worth that a node measured the target before; soft matches are worth what they say."""
+"""The worth of having measured the target before; soft matches state their own worth."""
 
 
 def knows(candidate: Candidate, node: NodeView, state: RememberedState) -> bool:
-    """Whether the node measured the target for this campaign before."""
+    """Return whether the node measured the target for this campaign before."""
     return (candidate.campaign, node.name, candidate.target) in state.measured
 
 
 def affinity(candidate: Candidate, node: NodeView, state: RememberedState) -> int:
-    """How much the node suits the candidate beyond being able."""
+    """Return how much the node suits the candidate, beyond being able."""
     attributes = node.attributes
-    found = KNOWN if knows(candidate, node, state) else 0
+    worth_sum = KNOWN if knows(candidate, node, state) else 0
     for (key, value), worth in candidate.prefer.items():
         if attributes.get(key) == value:
-            found += worth
-    return found
+            worth_sum += worth
+    return worth_sum
 
 
 def rank(
@@ -36,7 +36,7 @@ def rank(
     score: Callable[[NodeView], int],
     booked: Mapping[str, int] | None = None,
 ) -> list[NodeView]:
-    """The best first; of equals the one on which less is booked, if that is told."""
+    """Sort the best first; ties go to the node with less booked, if given."""
     times = booked or {}
     return sorted(
         nodes, key=lambda node: (-score(node), times.get(node.name, 0), node.used_at, node.name)
@@ -46,10 +46,10 @@ def rank(
 def starts_at(
     submitted: int, affine_at: int | None, other_at: int | None, wait: int | None
 ) -> tuple[bool, int] | None:
-    """Whether a node with affinity is taken, and when; None where neither comes free.
+    """Return whether a node with affinity is chosen, and when; None if neither becomes free.
 
-    ``affine_at`` and ``other_at`` are when nodes with and without affinity come free (None: never);
-    for ``wait`` (None: for ever) those without are refused.
+    ``affine_at`` and ``other_at`` are when nodes with and without affinity become free (None:
+    never); for ``wait`` µs (None: forever) those without are refused.
     """
     affine = None if affine_at is None else max(submitted, affine_at)
     other = None

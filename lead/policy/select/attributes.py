@@ -1,4 +1,4 @@
-"""Nodes tied to projects by what is written on them. Pure."""
+"""Nodes tied to campaigns by their attributes. Pure."""
 
 from __future__ import annotations
 
@@ -6,5 +6,7 @@ from collections.abc import Collection, Mapping
 
 
 def eligible(nodes: Mapping[str, Collection[str]], wanted: Collection[str]) -> list[str]:
-    """The nodes, as listed, that carry every attribute that is wanted."""
-    return [name for name, carried in nodes.items() if all(each in carried for each in wanted)]
+    """Return the nodes, as listed, that have every attribute in ``wanted``."""
+    return [
+        name for name, attributes in nodes.items() if all(each in attributes for each in wanted)
+    ]

@@ -1,6 +1,6 @@
 """The nodes whose free time a run fills best: the least left before their next booking. Pure.
 
-It leaves the nodes that are free for long to what needs long.
+Nodes with long free time are left to runs that need it.
 """
 
 from __future__ import annotations
@@ -9,9 +9,9 @@ from collections.abc import Mapping
 
 
 def rank(free_for: Mapping[str, int | None], duration: int) -> list[str]:
-    """The nodes that are free for ``duration`` µs, best first; None is free without an end.
+    """Return the nodes that are free for ``duration`` µs, the best first; None is without an end.
 
-    Of two with the same time left the one listed first.
+    Ties go to the node listed first.
     """
     fitting = [name for name, free in free_for.items() if free is None or free >= duration]
     return sorted(fitting, key=lambda name: _left(free_for[name]))

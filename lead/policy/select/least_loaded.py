@@ -8,7 +8,7 @@ from lead.policy.view import NodeView
 
 
 def rank(nodes: Iterable[NodeView], booked: Mapping[str, int] | None = None) -> list[NodeView]:
-    """The least booked, of these the least loaded first; then used least recently, then by name.
+    """Sort by booked time, then by load, the least recent use, and name.
 
     ``booked`` is the time that is booked on each, in any unit.
     """

@@ -1,7 +1,7 @@
-"""Nodes by a linear function of figures that an operator writes down. Pure.
+"""Nodes by a linear function of their figures, which an operator writes. Pure.
 
 For example ``speed + 0.01*mbps - 10*runs``: terms with a coefficient, a figure, or both, in any
-order, with ``+``, ``-`` and ``*`` between them and no brackets.
+order, joined by ``+``, ``-``, and ``*``, without brackets.
 """
 
 from __future__ import annotations
@@ -20,35 +20,35 @@ _TERM = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Linear:
-    """A coefficient by figure, and what is added to all."""
+    """A coefficient by figure, and a constant."""
 
     coefficients: Mapping[str, Fraction]
     constant: Fraction = Fraction(0)
 
 
 def parse(text: str) -> Linear:
-    """What an operator wrote; :class:`ValueError` says where it is not a linear function."""
+    """Parse the text; raise :class:`ValueError` with the position that is not linear."""
     coefficients: dict[str, Fraction] = {}
     constant = Fraction(0)
     at = 0
     while at < len(text) or at == 0:
-        found = _TERM.match(text, at)
-        if found is None or (at > 0 and not found["sign"]):
-            msg = f"no sum of figures from {text[at:]!r} on; write it like speed + 0.01*mbps"
+        term = _TERM.match(text, at)
+        if term is None or (at > 0 and not term["sign"]):
+            msg = f"cannot read {text[at:]!r} as a sum of figures; use e.g. speed + 0.01*mbps"
             raise ValueError(msg)
-        figure = found["scaled"] or found["figure"]
-        amount = Fraction(found["number"] or found["factor"] or 1)
-        amount = -amount if found["sign"] == "-" else amount
+        figure = term["scaled"] or term["figure"]
+        amount = Fraction(term["number"] or term["factor"] or 1)
+        amount = -amount if term["sign"] == "-" else amount
         if figure is None:
             constant += amount
         else:
             coefficients[figure] = coefficients.get(figure, Fraction(0)) + amount
-        at = found.end()
+        at = term.end()
     return Linear(coefficients, constant)
 
 
 def value(function: Linear, figures: Mapping[str, Fraction | float]) -> Fraction:
-    """The value for one node, exact; a figure that it does not have is 0."""
+    """Return the exact value for one node; a figure that it lacks is 0."""
     total = function.constant
     for name, coefficient in function.coefficients.items():
         total += coefficient * Fraction(figures.get(name, 0))
@@ -58,6 +58,6 @@ def value(function: Linear, figures: Mapping[str, Fraction | float]) -> Fraction
 def rank(
     function: Linear, nodes: Mapping[str, Mapping[str, Fraction | float]]
 ) -> Sequence[tuple[str, Fraction]]:
-    """The nodes with their values, highest first; of two alike the one listed first."""
+    """Return the nodes with their values, the highest first; ties go to the node listed first."""
     values = {name: value(function, figures) for name, figures in nodes.items()}
     return sorted(values.items(), key=lambda it: -it[1])

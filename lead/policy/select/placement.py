@@ -1,8 +1,8 @@
-"""How several runs of one task are laid over nodes with free places. Pure.
+"""Ways to lay several runs of one task over nodes with free places. Pure.
 
-One after the other round the nodes (the default), at most one on each, as many as possible on few,
-or on the nodes that are named. Each function takes the free places of each node and gives the
-number placed on each, or None when they do not fit.
+In turn over the nodes (the default), at most one on each, as many as possible on few, or on the
+nodes that are named. Each function takes the free places of each node and returns the number placed
+on each, or None if they do not fit.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 
 
 def round_robin(free: Mapping[str, int], count: int) -> dict[str, int] | None:
-    """One to each node in turn, as listed, as long as it has room."""
+    """Place one on each node in turn, as listed, while it has room."""
     placed = dict.fromkeys(free, 0)
     if sum(free.values()) < count:
         return None
@@ -24,7 +24,7 @@ def round_robin(free: Mapping[str, int], count: int) -> dict[str, int] | None:
 
 
 def spread(free: Mapping[str, int], count: int) -> dict[str, int] | None:
-    """At most one to each node, as listed."""
+    """Place at most one on each node, as listed."""
     with_room = [name for name, room in free.items() if room > 0]
     if len(with_room) < count:
         return None
@@ -32,7 +32,7 @@ def spread(free: Mapping[str, int], count: int) -> dict[str, int] | None:
 
 
 def pack(free: Mapping[str, int], count: int) -> dict[str, int] | None:
-    """As many as fit on the node with most room, then on the next; of equals as listed."""
+    """Fill the node with the most room, then the next; ties go to the node listed first."""
     if sum(free.values()) < count:
         return None
     placed = dict.fromkeys(free, 0)
@@ -43,7 +43,7 @@ def pack(free: Mapping[str, int], count: int) -> dict[str, int] | None:
 
 
 def as_named(free: Mapping[str, int], names: Iterable[str]) -> dict[str, int] | None:
-    """One on each node named; a node named twice gets two."""
+    """Place one on each node named; a node named twice gets two."""
     placed = dict.fromkeys(free, 0)
     for name in names:
         if placed.get(name, 0) >= free.get(name, 0):

@@ -1,7 +1,7 @@
-"""The poorest node that will do: the only 100G probe is not spent on a ping. Pure.
+"""The poorest node that suffices, so that a ping does not occupy the only 100G node. Pure.
 
-How rich a node is: what it has of each counted resource as a part of the most that any of these
-nodes has, summed up.
+The wealth of a node is the sum, over the counted resources, of its amount relative to the largest
+amount that any of these nodes has.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Mapping
 
 
 def rank(configured: Mapping[str, Mapping[str, int]], needs: Mapping[str, int]) -> list[str]:
-    """The nodes that have all of ``needs``, poorest first; of two alike the one listed first."""
+    """Return the nodes that meet ``needs``, the poorest first; ties go to the node listed first."""
     kinds = sorted({kind for has in configured.values() for kind in has})
     most = {kind: max(has.get(kind, 0) for has in configured.values()) or 1 for kind in kinds}
     fitting = [

@@ -1,1 +1,1 @@
-"""Axis 2: how many seats each campaign may add, and in which order they are served."""
+"""Axis 2: how many seats each campaign may add, and in which order campaigns are served."""

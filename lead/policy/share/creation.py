@@ -1,4 +1,4 @@
-"""Whoever came first takes all it can use. Pure.
+"""Campaigns served in the order of creation, each with all that it can use. Pure.
 
 A campaign keeps its place however often it has nothing to do, until it is removed: a debugging
 session finishes before the next begins. There is no ideal and no affinity.
@@ -12,12 +12,12 @@ from lead.policy.seats import CampaignStake, FreeSeats
 
 
 def queue(stakes: Iterable[CampaignStake]) -> list[CampaignStake]:
-    """In the order of creation; of those created together the one named first."""
+    """Sort by creation; campaigns created at the same time keep their order."""
     return sorted(stakes, key=lambda stake: stake.created_at)
 
 
 def allot(stakes: Iterable[CampaignStake], seats: FreeSeats) -> list[tuple[str, int]]:
-    """What each may add, in serving order."""
+    """Return what each may add, in serving order."""
     return [
         (stake.name, seats.take(stake.name, stake.addable))
         for stake in queue(stakes)

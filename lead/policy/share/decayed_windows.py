@@ -1,8 +1,8 @@
-"""Shares over weeks: what each got of what was delivered, old windows counting less. Pure.
+"""Shares over weeks: each campaign's part of what was delivered, with older windows decayed. Pure.
 
-Use is summed in windows (a day each, seven of them), the one in progress first. A window counts
-``decay`` times as much as the one after it. The usage of a campaign is its decayed sum over the
-decayed sum of all: relative to what was delivered, not to what there was.
+Usage is summed in windows (by default seven of a day each), the one in progress first. A window
+counts ``decay`` times as much as the one after it. The usage of a campaign is its decayed sum over
+the decayed sum of all: relative to what was delivered, not to what was available.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _PERCENT: Final = 100
 
 @dataclass(frozen=True, slots=True)
 class DecayWindows:
-    """How use is remembered: windows of ``interval`` µs, ``depth`` of them, decaying."""
+    """The memory of usage: ``depth`` windows of ``interval`` µs, with a decay factor."""
 
     interval: int = INTERVAL
     depth: int = DEPTH
@@ -30,7 +30,7 @@ class DecayWindows:
 
 
 def decayed_sum(amounts: Sequence[Fraction | int], decay: Fraction) -> Fraction:
-    """``a0 + a1*d + a2*d**2 + …``, the window in progress first."""
+    """Return ``a0 + a1*d + a2*d**2 + …``, the window in progress first."""
     total = Fraction(0)
     for amount in reversed(amounts):
         total = total * decay + amount
@@ -40,7 +40,7 @@ def decayed_sum(amounts: Sequence[Fraction | int], decay: Fraction) -> Fraction:
 def usage(
     own: Sequence[Fraction | int], delivered: Sequence[Fraction | int], decay: Fraction
 ) -> Fraction:
-    """The part (0 to 1) of what was delivered; 0 while nothing was."""
+    """Return the part (0 to 1) of what was delivered; 0 if nothing was."""
     total = decayed_sum(delivered, decay)
     return decayed_sum(own, decay) / total if total else Fraction(0)
 
@@ -48,25 +48,25 @@ def usage(
 def in_windows(
     ledger: Iterable[Charge], now: int, windows: DecayWindows
 ) -> tuple[dict[str, list[int]], list[int]]:
-    """What each campaign was charged in each window, and all together (seat-µs).
+    """Return what each campaign was charged in each window, and the total of each (seat-µs).
 
-    Windows begin at whole multiples of their interval. A charge that lies in several is split by
-    time; what is yet to come does not count.
+    Windows begin at whole multiples of their interval. A charge that spans several windows is split
+    by time; its future part does not count.
     """
-    own: dict[str, list[int]] = {}
+    by_campaign: dict[str, list[int]] = {}
     delivered = [0] * windows.depth
     current = now // windows.interval
     for charge in ledger:
-        mine = own.setdefault(charge.campaign, [0] * windows.depth)
+        amounts = by_campaign.setdefault(charge.campaign, [0] * windows.depth)
         for index, amount in _split(charge, now, windows.interval):
             if 0 <= current - index < windows.depth:
-                mine[current - index] += amount
+                amounts[current - index] += amount
                 delivered[current - index] += amount
-    return own, delivered
+    return by_campaign, delivered
 
 
 def _split(charge: Charge, now: int, interval: int) -> Iterable[tuple[int, int]]:
-    """The number of each window that the charge touches, and how much of it lies there."""
+    """Yield the number of each window that the charge overlaps, and the amount in it."""
     length = charge.end - charge.start
     first, last = charge.start // interval, (charge.end - 1) // interval
     if first == last and charge.end <= now:
@@ -80,24 +80,24 @@ def _split(charge: Charge, now: int, interval: int) -> Iterable[tuple[int, int]]
 
 
 def usages(ledger: Iterable[Charge], now: int, windows: DecayWindows) -> dict[str, Fraction]:
-    """The usage of every campaign that the ledger names."""
-    own, delivered = in_windows(ledger, now, windows)
-    return {name: usage(amounts, delivered, windows.decay) for name, amounts in own.items()}
+    """Return the usage of every campaign that occurs in the ledger."""
+    by_campaign, delivered = in_windows(ledger, now, windows)
+    return {name: usage(amounts, delivered, windows.decay) for name, amounts in by_campaign.items()}
 
 
 def delta(used: Fraction, fairshare: FairshareView | None) -> Fraction:
-    """How far a usage is from what it should be, in percent: positive is too little.
+    """Return how far a usage is below its fairshare, in percent; negative if it is above.
 
-    A floor only ever lifts, a ceiling only ever lowers; without a fairshare there is no delta.
+    A floor only raises, a ceiling only lowers; without a fairshare the delta is 0.
     """
     if fairshare is None:
         return Fraction(0)
-    found = (fairshare.part - used) * _PERCENT
+    difference = (fairshare.part - used) * _PERCENT
     if fairshare.kind is FairshareKind.FLOOR:
-        return max(found, Fraction(0))
+        return max(difference, Fraction(0))
     if fairshare.kind is FairshareKind.CEILING:
-        return min(found, Fraction(0))
-    return found
+        return min(difference, Fraction(0))
+    return difference
 
 
 def deltas(
@@ -106,13 +106,13 @@ def deltas(
     *,
     relative: bool = False,
 ) -> dict[str, Fraction]:
-    """The delta of each, or the relative one; who was never charged used nothing."""
-    find = relative_delta if relative else delta
-    return {name: find(used.get(name, Fraction(0)), it) for name, it in fairshares.items()}
+    """Return the (relative) delta of each; a campaign that was never charged used nothing."""
+    delta_of = relative_delta if relative else delta
+    return {name: delta_of(used.get(name, Fraction(0)), it) for name, it in fairshares.items()}
 
 
 def relative_delta(used: Fraction, fairshare: FairshareView | None) -> Fraction:
-    """The delta as a part of what it should be, ``1 - used/part``: small shares count as much."""
+    """Return the delta relative to the fairshare, ``1 - used/part``: small shares count as much."""
     if fairshare is None or not fairshare.part:
         return Fraction(0)
     return delta(used, fairshare) / (fairshare.part * _PERCENT)

@@ -1,10 +1,10 @@
-"""Promised seats: groups with targets, and what is left lent out by the same numbers. Pure.
+"""Promised seats: groups with targets; the remainder is lent out in proportion. Pure.
 
-Targets are all seats, or all parts of the seats there are (rounded down: rounding up would feign a
-shortage). When there is enough, each group gets its target, or what it wants if that is less; the
-rest is split in proportion to the targets, rounded up, and handed out until it is used up, so the
-group served last gets what is left. When there is not enough, all of it is split that way. What a
-group cannot use is split again.
+Targets are all whole seats, or all parts of the existing seats (rounded down: rounding up would
+feign a shortage). If there is enough, each group gets its target, or what it wants if that is less;
+the rest is split in proportion to the targets, rounded up, and handed out until it is used up, so
+the group served last gets what is left. In a shortage, everything is split that way. What a group
+cannot use is split again.
 """
 
 from __future__ import annotations
@@ -23,20 +23,20 @@ Promise = Exact
 NO_GROUP = RefusalRule(
     Axis.SHARE,
     "no-group",
-    "{campaign} belongs to no group with promised seats; there are: {groups}; give it a target or "
+    "{campaign} belongs to no group with promised seats (groups: {groups}); give it a target or "
     "a parent that has one (parley campaign edit {campaign} --target …)",
 )
 NO_PROMISES = RefusalRule(
     Axis.SHARE,
     "no-group",
-    "no campaign has promised seats, and these policies serve no others: give {campaign} some "
-    "(parley campaign edit {campaign} --target …), or the pool other policies",
+    "no campaign has promised seats, and these policies serve no others; give {campaign} a target "
+    "(parley campaign edit {campaign} --target …), or the pool another policy set",
 )
 
 
 @dataclass(frozen=True, slots=True)
 class Settlement:
-    """Who gets how much, and how it came about.
+    """The amount for each group, and how it was computed.
 
     ``first_round`` is what the targets give (nothing in a shortage), ``numbers`` how the
     ``remainder`` would be split if every number were met.
@@ -53,32 +53,32 @@ class Settlement:
 def admit(
     campaign: str, group: str | None, promises: Mapping[str, Promise]
 ) -> PolicyRefusal | None:
-    """Why a campaign cannot take part, if so: each must name a group that has a promise."""
+    """Return a refusal if the campaign's group has no promise."""
     if group in promises:
         return None
     if not promises:
-        return NO_PROMISES.says_no(campaign=campaign)
-    return NO_GROUP.says_no(campaign=campaign, groups=", ".join(promises))
+        return NO_PROMISES.refuse(campaign=campaign)
+    return NO_GROUP.refuse(campaign=campaign, groups=", ".join(promises))
 
 
 def faults(promises: Mapping[str, Promise]) -> list[tuple[str, str]]:
-    """Groups whose promise cannot be kept with the others, each with the remedy."""
+    """Return the groups whose promises conflict with the others, each with the remedy."""
     kinds = {type(promise) for promise in promises.values()}
-    found = [
+    problems = [
         (name, "promise all groups whole seats, or all of them parts of the seats between 0 and 1")
         for name in promises
         if len(kinds) > 1
     ]
     for name, promise in promises.items():
         if isinstance(promise, Fraction) and not 0 < promise < 1:
-            found.append((name, "a part of the seats lies between 0 and 1, both excluded"))
+            problems.append((name, "a part of the seats lies between 0 and 1, both excluded"))
         elif promise < 0:
-            found.append((name, "promise at least 0 seats"))
-    return found
+            problems.append((name, "promise at least 0 seats"))
+    return problems
 
 
 def targets(seats: int, promises: Mapping[str, Promise], unit: int = 1) -> dict[str, int]:
-    """What is promised, in seats."""
+    """Return the promised seats of each group."""
     return {
         name: promise * unit
         if isinstance(promise, int)
@@ -96,39 +96,39 @@ def settle(
 ) -> Settlement:
     """Divide among the groups in ``order`` (least used first); a demand of None is unlimited."""
     target = targets(seats, promises, unit)
-    need = {name: _least(target[name], demand.get(name)) for name in order}
-    enough = sum(need.values()) <= seats
-    total = dict(need) if enough else dict.fromkeys(order, 0)
-    first, left = dict(total), seats - sum(total.values())
-    remainder, numbers = left, None
-    while left:
-        asking = [name for name in order if _wants_more(demand.get(name), total[name])]
-        split = _split(left, asking, target, promises, unit)
+    needs = {name: _least(target[name], demand.get(name)) for name in order}
+    enough = sum(needs.values()) <= seats
+    total = dict(needs) if enough else dict.fromkeys(order, 0)
+    first_round, unassigned = dict(total), seats - sum(total.values())
+    remainder, numbers = unassigned, None
+    while unassigned:
+        unmet = [name for name in order if _wants_more(demand.get(name), total[name])]
+        split = _split(unassigned, unmet, target, promises, unit)
         numbers = split if numbers is None else numbers
-        for name in asking:
+        for name in unmet:
             room = None if (most := demand.get(name)) is None else most - total[name]
-            given = min(left, _least(split[name], room))
-            total[name] += given
-            left -= given
+            amount = min(unassigned, _least(split[name], room))
+            total[name] += amount
+            unassigned -= amount
         if not any(split.values()):
             break
-    asked = dict.fromkeys(order, 0) | (numbers or {})
-    return Settlement(enough, target, first, remainder, asked, total)
+    all_numbers = dict.fromkeys(order, 0) | (numbers or {})
+    return Settlement(enough, target, first_round, remainder, all_numbers, total)
 
 
 def _split(
-    left: int,
-    asking: Iterable[str],
+    remaining: int,
+    groups: Iterable[str],
     target: Mapping[str, int],
     promises: Mapping[str, Promise],
     unit: int,
 ) -> dict[str, int]:
-    names = list(asking)
+    names = list(groups)
     by_target = [Fraction(target[name]) for name in names]
     weights = whole(by_target if any(by_target) else [Fraction(promises[name]) for name in names])
     total = sum(weights) or 1
     return {
-        name: -(-left * weight // (total * unit)) * unit
+        name: -(-remaining * weight // (total * unit)) * unit
         for name, weight in zip(names, weights, strict=True)
     }
 
@@ -144,16 +144,16 @@ def _wants_more(demand: int | None, held: int) -> bool:
 def inside(
     order: Sequence[CampaignStake], seats: FreeSeats, unit: int = 1
 ) -> list[tuple[str, int]]:
-    """A group's seats among its campaigns: one by one in turn, from the one that used least."""
-    given = {stake.name: 0 for stake in order}
-    asking = list(order)
-    while seats.free and asking:
-        still = []
-        for stake in asking:
-            room = None if stake.addable is None else stake.addable - given[stake.name]
-            taken = seats.take(stake.name, _least(unit, room))
-            given[stake.name] += taken
-            if taken:
-                still.append(stake)
-        asking = still
-    return list(given.items())
+    """Divide a group's seats among its campaigns: one by one in turn, the least used first."""
+    additions = {stake.name: 0 for stake in order}
+    unmet = list(order)
+    while seats.free and unmet:
+        still_unmet = []
+        for stake in unmet:
+            room = None if stake.addable is None else stake.addable - additions[stake.name]
+            count = seats.take(stake.name, _least(unit, room))
+            additions[stake.name] += count
+            if count:
+                still_unmet.append(stake)
+        unmet = still_unmet
+    return list(additions.items())

@@ -1,13 +1,13 @@
 """Shares by recent work: one decaying number per campaign instead of windows. Pure.
 
 Work done counts half after each half-life. A campaign's *standing* is minus its part of the recent
-work over its part of the shares: 0 for who had nothing, -1 for who had just its share, lower for
-who had more. Whoever stands highest is served first. A campaign without any share stands below all
-that have one, so it is only served where something would be idle otherwise.
+work over its part of the shares: 0 if it had nothing, -1 if it had exactly its share, lower if it
+had more. The campaign with the highest standing is served first. A campaign without a share stands
+below all that have one, so it is served only where seats would stay idle otherwise.
 
-Several are chosen for one instant by pretending that each choice was work already done: its
-campaign's recent work rises by what an hour of it would be of a day's total, or by what it takes
-where that is known. So campaigns mix where they stand close together, and only there.
+Several tasks are chosen for one instant by counting each choice as work already done: its
+campaign's recent work rises by what an hour of it would be of a day's total, or by its real
+duration where that is known. So campaigns alternate only where their standings are close.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ from lead.policy.view import Charge
 from node.model import times
 
 HALF_LIFE: Final = times.DAY
-"""Runs are short and shares are looked at over days; hosts that compute for weeks use ten days."""
+"""Runs are short and shares are viewed over days; hosts that compute for weeks use ten days."""
 WITHOUT_SHARE: Final = -1000.0
 _HOURS: Final = 24
 
 
 @dataclass(frozen=True, slots=True)
 class WorkItem:
-    """Something to be done for a campaign: how long it takes and on how many seats at once.
+    """A task to be done for a campaign: its duration (µs) and how many seats it takes at once.
 
-    ``deadline`` is the instant by which it should be done, or for a run that it should start.
+    ``deadline`` is the instant by which it should be done or, for a run, start.
     """
 
     task: str
@@ -41,42 +41,42 @@ class WorkItem:
 
 
 def decayed(recent: float, rate: float, elapsed: int, half_life: int = HALF_LIFE) -> float:
-    """Recent work after ``elapsed`` µs at a constant rate; it tends to the rate itself.
+    """Return the recent work after ``elapsed`` µs at a constant rate; it tends to the rate.
 
-    ``r * 2**(-e/h) + (1 - 2**(-e/h)) * rate``, in whatever unit the rate has: seats in use, say.
+    ``r * 2**(-e/h) + (1 - 2**(-e/h)) * rate``, in the unit of the rate, such as seats in use.
     """
-    kept: float = 2.0 ** (-elapsed / half_life)
-    return recent * kept + (1.0 - kept) * rate
+    factor: float = 2.0 ** (-elapsed / half_life)
+    return recent * factor + (1.0 - factor) * rate
 
 
 def recent_of(ledger: Iterable[Charge], now: int, half_life: int = HALF_LIFE) -> dict[str, float]:
-    """The recent work of each campaign, read from the ledger: decayed seats in use.
+    """Return the recent work of each campaign, read from the ledger: decayed seats in use.
 
-    A charge at a constant rate over ``[s, e)`` is now worth ``rate * (2**-((now - e)/h) -
-    2**-((now - s)/h))``; what is yet to come does not count.
+    A charge at a constant rate over ``[s, e)`` is now worth ``rate * (2**-((now - e)/h) - 2**-((now
+    - s)/h))``; its future part does not count.
     """
-    found: dict[str, float] = {}
+    recent: dict[str, float] = {}
     for it in ledger:
         end = min(it.end, now)
         if end > it.start:
             rate = it.amount / (it.end - it.start)
             worth = 2.0 ** ((end - now) / half_life) - 2.0 ** ((it.start - now) / half_life)
-            found[it.campaign] = found.get(it.campaign, 0.0) + rate * worth
-    return found
+            recent[it.campaign] = recent.get(it.campaign, 0.0) + rate * worth
+    return recent
 
 
 def standings(recent: Mapping[str, float], shares: Mapping[str, float]) -> dict[str, float]:
-    """The standing of every campaign that has an entry in ``shares``."""
-    done = total_of(recent, shares)
-    shared = sum(shares.values()) or 1.0
+    """Return the standing of every campaign that has an entry in ``shares``."""
+    total = total_of(recent, shares)
+    total_share = sum(shares.values()) or 1.0
     return {
-        name: _standing(recent.get(name, 0.0) / done, share / shared)
+        name: _standing(recent.get(name, 0.0) / total, share / total_share)
         for name, share in shares.items()
     }
 
 
 def total_of(recent: Mapping[str, float], names: Iterable[str]) -> float:
-    """The recent work of all of them; 1 where nothing was done, so that it can be divided by."""
+    """Return the recent work of all; 1 if it is 0, so that it can be a divisor."""
     return sum(recent.get(name, 0.0) for name in names) or 1.0
 
 
@@ -87,12 +87,12 @@ def _standing(done: float, share: float) -> float:
 
 
 def by_standing(standing: Mapping[str, float]) -> list[str]:
-    """Who is served first; by name where two stand level."""
+    """Sort campaigns by standing, the highest first; ties by name."""
     return sorted(standing, key=lambda name: (-standing[name], name))
 
 
 class RecentWorkSelector:
-    """Choosing who is next, over and over, for one instant: each choice lowers its campaign."""
+    """A sequence of choices for one instant, each of which lowers its campaign."""
 
     def __init__(
         self,
@@ -101,7 +101,7 @@ class RecentWorkSelector:
         seats: int,
         half_life: int | None = None,
     ) -> None:
-        """With a half-life (``recent`` is in decayed seats) a choice counts as what it takes."""
+        """Begin; with ``half_life``, choices count by duration (``recent`` in decayed seats)."""
         self._total = total_of(recent, shares)
         self._shares = shares
         self._shared = sum(shares.values()) or 1.0
@@ -110,18 +110,18 @@ class RecentWorkSelector:
         self._half_life = half_life
 
     def standing(self, campaign: str) -> float:
-        """Where it stands after the choices so far."""
+        """Return the campaign's standing after the choices so far."""
         done = self._recent.get(campaign, 0.0) / self._total
         return _standing(done, self._shares.get(campaign, 0.0) / self._shared)
 
     def chosen(self, work: WorkItem) -> None:
-        """One of its tasks is to run: as if it had done so already."""
-        had = self._recent.get(work.campaign, 0.0)
+        """Count a chosen task as work done."""
+        recent = self._recent.get(work.campaign, 0.0)
         if self._half_life is not None:
             worth = 1.0 - 2.0 ** (-work.duration / self._half_life)
-            self._recent[work.campaign] = had + work.seats * worth
+            self._recent[work.campaign] = recent + work.seats * worth
             return
-        self._recent[work.campaign] = had + work.seats / self._seats * self._total / _HOURS
+        self._recent[work.campaign] = recent + work.seats / self._seats * self._total / _HOURS
 
 
 def choose(
@@ -130,10 +130,10 @@ def choose(
     seats: float,
     used: float = 0,
 ) -> list[WorkItem]:
-    """What runs at one instant, in the order chosen, until the seats are used up.
+    """Return the work to start at one instant, in the order chosen, until the seats are used up.
 
-    ``waiting`` is by campaign, each in the order of arrival. The last one chosen may need more
-    seats than are left: it is what makes them full.
+    ``waiting`` is by campaign, each in the order of arrival. The last task chosen may need more
+    seats than are left: it fills them.
     """
     heap = [(-turns.standing(name), name, 0) for name, tasks in waiting.items() if tasks]
     heapq.heapify(heap)

@@ -1,9 +1,9 @@
-"""Seats by weight, served in the order of what each used of late. Pure.
+"""Shares by weight, served in the order of recent usage. Pure.
 
-Everybody's ideal is its part by weight, limited by demand and rounded up, so that the smallest
-campaign with work gets a seat; the sum of the ideals may exceed what there is, and whoever used
-most per weight within the window goes short, because it is served last. That is how rounding evens
-out. What is left after the ideals goes round one by one.
+Each campaign's ideal is its part by weight, limited by demand and rounded up, so that the smallest
+campaign with work gets a seat. The sum of the ideals may exceed the seats; then the campaign that
+used most per weight within the window goes short, because it is served last. That is how rounding
+evens out. Seats left after the ideals are handed out one by one in turn.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from lead.policy.view import Charge, Exact
 from node.model import times
 
 WINDOW = times.DAY
-"""How far back usage counts, unless configured: some hours, each of which is divided at once."""
+"""The default window of usage (µs): hours are divided at once, so it must span many."""
 _CATCH_UP = 4
-"""So small a part of its ideal may a campaign have more in an hour while it is behind."""
+"""A campaign that is behind may get this fraction (a quarter) of its ideal on top per hour."""
 
 SHARE_USED = RefusalRule(
     Axis.SHARE,
@@ -30,7 +30,7 @@ SHARE_USED = RefusalRule(
 
 
 def used_within(ledger: Iterable[Charge], now: int, window: int) -> dict[str, int]:
-    """Seat-µs by campaign that lie in ``[now - window, now)``; what runs counts up to now."""
+    """Return the seat-µs by campaign in ``[now - window, now)``; running runs count up to now."""
     begin = now - window
     used: dict[str, int] = {}
     for charge in ledger:
@@ -42,27 +42,27 @@ def used_within(ledger: Iterable[Charge], now: int, window: int) -> dict[str, in
 
 
 def newcomer(campaign: str, ideal: Exact, now: int, window: int) -> Charge:
-    """The usage a new campaign begins with: as if it had run ideally over the whole window.
+    """Return the usage a new campaign begins with: ideal usage over the whole window.
 
     ``ideal`` is its exact share of the seats, itself counted as active. The charge slides out of
-    the window like what was really used.
+    the window like real usage.
     """
     return Charge(campaign, now - window, now, int(ideal * window))
 
 
 def ideals(seats: int, stakes: Iterable[CampaignStake], unit: int = 1) -> dict[str, int]:
-    """How much each should hold; those not active get nothing."""
-    listed = list(stakes)
-    active = [stake for stake in listed if stake.active]
+    """Return how much each should hold; inactive campaigns get nothing."""
+    all_stakes = list(stakes)
+    active = [stake for stake in all_stakes if stake.active]
     weights = {stake.name: stake.weight for stake in active}
     division = divide(seats, weights, {stake.name: stake.demand for stake in active})
-    return dict.fromkeys((stake.name for stake in listed), 0) | division.rounded_up(unit)
+    return dict.fromkeys((stake.name for stake in all_stakes), 0) | division.rounded_up(unit)
 
 
 def serving_order(
     stakes: Iterable[CampaignStake], weights: Mapping[str, Exact] | None = None
 ) -> list[CampaignStake]:
-    """Those with a weight by usage per weight, least first; of equals the one created earlier.
+    """Sort campaigns with a weight by usage per weight, least first, then by creation.
 
     ``weights`` replaces the weights of those it names.
     """
@@ -77,21 +77,24 @@ def serving_order(
 
 
 def behind(stakes: Sequence[CampaignStake], weights: Mapping[str, Exact]) -> dict[str, int]:
-    """How much less than its part of what all of them used each has used (seat-µs); others none."""
-    used = sum(stake.usage for stake in stakes)
-    total = sum(weights.get(stake.name, 0) for stake in stakes)
-    if not used or not total:
+    """Return by how much each used less than its part of all usage (seat-µs), if at all."""
+    total_used = sum(stake.usage for stake in stakes)
+    total_weight = sum(weights.get(stake.name, 0) for stake in stakes)
+    if not total_used or not total_weight:
         return {}
-    lacks = {it.name: int(used * weights.get(it.name, 0) / total) - it.usage for it in stakes}
+    lacks = {
+        it.name: int(total_used * weights.get(it.name, 0) / total_weight) - it.usage
+        for it in stakes
+    }
     return {name: lack for name, lack in lacks.items() if lack > 0}
 
 
 def caught_up(ideal: Mapping[str, int], lacks: Mapping[str, int], grain: int) -> dict[str, int]:
-    """Ideals with some of what each is behind: whole runs, a quarter of the ideal or one at most.
+    """Return the ideals, raised for those behind by whole runs: a quarter of the ideal, or one run.
 
     Being served first gives no more than the ideal, rounded up, while being served last can cost
-    all of it, so that rounding alone does not even out. Who comes back after a long while gets no
-    more than others can bear.
+    all of it, so rounding alone does not even out. The bound keeps a campaign that returns after a
+    long time from taking more than others can bear.
     """
     return {
         name: amount + min(lacks[name] // grain * grain, max(grain, amount // _CATCH_UP))
@@ -104,27 +107,27 @@ def caught_up(ideal: Mapping[str, int], lacks: Mapping[str, int], grain: int) ->
 def allot(
     order: Sequence[CampaignStake], ideal: Mapping[str, int], seats: FreeSeats, unit: int = 1
 ) -> list[tuple[str, int]]:
-    """What each may add, in serving order: up to its ideal, then what is left one by one."""
-    given: dict[str, int] = {}
+    """Return what each may add, in serving order: up to its ideal, then the rest one by one."""
+    additions: dict[str, int] = {}
     for stake in order:
         wanted = max(0, ideal[stake.name] - stake.allocated)
         addable = stake.addable
         wanted = wanted if addable is None else min(wanted, addable)
-        given[stake.name] = seats.take(stake.name, wanted)
-    return _go_round(order, given, seats, unit)
+        additions[stake.name] = seats.take(stake.name, wanted)
+    return _go_round(order, additions, seats, unit)
 
 
 def _go_round(
-    order: Sequence[CampaignStake], given: dict[str, int], seats: FreeSeats, unit: int
+    order: Sequence[CampaignStake], additions: dict[str, int], seats: FreeSeats, unit: int
 ) -> list[tuple[str, int]]:
-    asking = [stake for stake in order if stake.active]
-    while seats.free and asking:
-        still = []
-        for stake in asking:
-            room = None if stake.addable is None else stake.addable - given[stake.name]
-            taken = seats.take(stake.name, unit if room is None else min(unit, room))
-            given[stake.name] += taken
-            if taken:
-                still.append(stake)
-        asking = still
-    return list(given.items())
+    unmet = [stake for stake in order if stake.active]
+    while seats.free and unmet:
+        still_unmet = []
+        for stake in unmet:
+            room = None if stake.addable is None else stake.addable - additions[stake.name]
+            count = seats.take(stake.name, unit if room is None else min(unit, room))
+            additions[stake.name] += count
+            if count:
+                still_unmet.append(stake)
+        unmet = still_unmet
+    return list(additions.items())

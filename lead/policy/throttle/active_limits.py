@@ -1,13 +1,13 @@
-"""Limits on what may be under way at once, for everybody a run counts for. Pure.
+"""Limits on what may be active at once, for every holder that a run counts for. Pure.
 
-A run counts for several *holders*: its campaign, the parents of that, its class, … Each may limit
-the number of runs, the nodes and seats they take, what is still outstanding of their time, and so
-on; a run must be within every limit of every holder. A limit is soft (when the pool is busy) and
-hard (when room is left all the same).
+A run counts for several *holders*: its campaign, that campaign's ancestors, its class, … Each may
+limit the number of runs, the nodes and seats they take, their outstanding time, and so on; a run
+must be within every limit of every holder. A limit is soft (while the pool is busy) or hard (if
+room is left nevertheless).
 
-One holder may override: its limits of nodes, seats and time take the place of those of all others
-of that kind. An override of the number of runs is no more than a limit of its own: how many runs
-others may have stays their affair.
+One holder may override: its limits of nodes, seats, and time replace those of all others of that
+kind. An override of the number of runs is only a limit of its own: it does not change how many runs
+others may have.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ RUNS: Final = "runs"
 NODES: Final = "nodes"
 SEATS: Final = "seats"
 SEAT_TIME: Final = "seat_time"
-"""Outstanding seat-µs: seats times the time that is left."""
+"""Outstanding seat-µs: seats times the remaining time."""
 TIME: Final = "time"
 """Outstanding µs of runs, however many seats each has."""
 
@@ -39,7 +39,7 @@ OVER = RefusalRule(
 
 
 class LimitLevel(StrEnum):
-    """How tight limits are: soft first, then hard with what is left."""
+    """The two levels of a limit: soft first, then hard with what is left."""
 
     SOFT = "soft"
     HARD = "hard"
@@ -47,7 +47,7 @@ class LimitLevel(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Holder:
-    """Somebody a run counts for: its limits, and what it has under way, both by kind."""
+    """A holder that a run counts for: its limits and its current usage, both by kind."""
 
     name: str
     limits: Mapping[str, LimitView]
@@ -55,7 +55,7 @@ class Holder:
 
 
 def limit_at(limit: LimitView, level: LimitLevel) -> int | None:
-    """The limit at a level; a soft one that is missing, or looser than the hard, is the hard."""
+    """Return the limit at a level; a soft limit that is missing or looser than the hard is hard."""
     if level is LimitLevel.HARD or limit.soft is None:
         return limit.hard
     return limit.soft if limit.hard is None else min(limit.soft, limit.hard)
@@ -67,26 +67,26 @@ def within_limits(
     level: LimitLevel,
     overrides: Mapping[str, LimitView] | None = None,
 ) -> PolicyRefusal | None:
-    """No with the first limit that would be exceeded, in the order of holders and their limits."""
-    instead = {k: limit for k, limit in (overrides or {}).items() if k != RUNS}
+    """Return a refusal for the first limit exceeded, in the order of holders and their limits."""
+    replacements = {k: limit for k, limit in (overrides or {}).items() if k != RUNS}
     for holder in holders:
-        for kind, own in holder.limits.items():
-            most = limit_at(instead.get(kind, own), level)
+        for kind, limit in holder.limits.items():
+            most = limit_at(replacements.get(kind, limit), level)
             wanted = holder.in_use.get(kind, 0) + request.get(kind, 0)
             if most is not None and wanted > most:
-                return OVER.says_no(
+                return OVER.refuse(
                     holder=holder.name, wanted=wanted, kind=kind, limit=most, level=level.value
                 )
     return None
 
 
 def outstanding(runs: Sequence[tuple[int, int]], after: int = 0) -> int:
-    """What is left of these runs (seats, µs left) after so long: seat-µs."""
-    return sum(seats * max(0, left - after) for seats, left in runs)
+    """Return what is left of these runs (seats, µs left) ``after`` µs from now, in seat-µs."""
+    return sum(seats * max(0, remaining - after) for seats, remaining in runs)
 
 
 def request_of(candidate: Candidate) -> dict[str, int]:
-    """What will be booked for a candidate, by kind: runs, nodes and seats at once, all its time.
+    """Return what a candidate will book, by kind: runs, nodes, and seats at once, all its time.
 
     Nodes that do not act together have runs of their own.
     """
@@ -96,11 +96,10 @@ def request_of(candidate: Candidate) -> dict[str, int]:
 
 
 class ActiveBookings:
-    """What is booked for each campaign and for its parents, as far as it is not over at ``now``.
+    """The unfinished bookings of each campaign and of its ancestors.
 
-    Runs, nodes and seats count at the instant beside a run at which there are most of them: short
-    runs one after the other are not under way at once. Time counts as long as it is outstanding,
-    whenever it is booked.
+    Runs, nodes, and seats count at their peak during a run: short runs one after the other are not
+    active at once. Time counts while it is outstanding, whenever it is booked.
     """
 
     def __init__(
@@ -120,19 +119,19 @@ class ActiveBookings:
             booked.sort()
 
     def add(self, run: PostedRun, *, apart: bool = False) -> None:
-        """One more run is booked; ``apart``: one for each of its nodes."""
+        """Count one more booked run; ``apart``: one for each of its nodes."""
         for each in [replace(run, nodes=(it,)) for it in run.nodes] if apart else [run]:
             for name in self._count(each):
                 insort(self._runs.setdefault(name, []), (run.start, run.end, len(each.nodes)))
 
     def _count(self, run: PostedRun) -> list[str]:
-        """Add up its time; those with limits for whom it counts."""
-        whole, over = run.end - run.start, max(0, self._now - run.start)
-        self._longest = max(self._longest, whole)
+        """Add up the run's time and return the campaigns with limits that it counts for."""
+        duration, elapsed = run.end - run.start, max(0, self._now - run.start)
+        self._longest = max(self._longest, duration)
         limited = [name for name in self._lineage(run.campaign) if self._campaigns[name].limits]
         for name in limited:
-            self._time[name] = self._time.get(name, 0) + outstanding([(1, whole)], over)
-            seat_time = outstanding([(len(run.nodes), whole)], over)
+            self._time[name] = self._time.get(name, 0) + outstanding([(1, duration)], elapsed)
+            seat_time = outstanding([(len(run.nodes), duration)], elapsed)
             self._seat_time[name] = self._seat_time.get(name, 0) + seat_time
         return limited
 
@@ -142,7 +141,7 @@ class ActiveBookings:
             campaign = self._campaigns[campaign].parent
 
     def holders(self, campaign: str, span: Span) -> list[Holder]:
-        """Those of a campaign and its parents that have limits, and what they have then."""
+        """Return a campaign and its ancestors that have limits, with their usage in a span."""
         return [
             Holder(name, self._campaigns[name].limits, self._in_use(name, span))
             for name in self._lineage(campaign)
@@ -164,16 +163,16 @@ class ActiveBookings:
 
 
 def _most_at_once(runs: Iterable[tuple[int, int, int]]) -> tuple[int, int]:
-    """Most runs, and most nodes, at one instant; of runs (start, end, nodes) sorted by start.
+    """Return the peak of runs, and of nodes; ``runs`` (start, end, nodes) are sorted by start.
 
-    More of them are only ever under way from a start on, so looking at starts is enough.
+    The peak is always at a start, so only starts are examined.
     """
     ends: list[tuple[int, int]] = []
     nodes = most_runs = most_nodes = 0
-    for start, end, taken in runs:
+    for start, end, node_count in runs:
         while ends and ends[0][0] <= start:
             nodes -= heappop(ends)[1]
-        heappush(ends, (end, taken))
-        nodes += taken
+        heappush(ends, (end, node_count))
+        nodes += node_count
         most_runs, most_nodes = max(most_runs, len(ends)), max(most_nodes, nodes)
     return most_runs, most_nodes

@@ -1,7 +1,7 @@
-"""How much of each counted resource a campaign may use at once. Pure.
+"""Quotas on how much of each counted resource a campaign may use at once. Pure.
 
-The quota of a campaign holds as well as the capacity of the pool; quotas may be overbooked a
-little, so that what one leaves unused others can take.
+The quota of a campaign applies as well as the capacity of the pool. Quotas may be overbooked a
+little, so that what one campaign leaves unused others can take.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ QUOTA = RefusalRule(
 CAPACITY = RefusalRule(
     Axis.THROTTLE,
     "capacity",
-    "{used} {resource} are in use and {campaign} wants {wanted} more, of {capacity} there are",
+    "{used} of {capacity} {resource} are in use, and {campaign} wants {wanted} more",
 )
 
 
@@ -29,22 +29,22 @@ def admit(
     in_use: Mapping[str, int],
     free: Mapping[str, tuple[int, int]],
 ) -> PolicyRefusal | None:
-    """Why so much (by resource) is not to be had, if so.
+    """Return a refusal if the wanted amounts (by resource) are not available.
 
-    ``in_use`` is what the campaign itself uses; ``free`` gives for resources of the pool what all
+    ``in_use`` is what the campaign itself uses; ``free`` has, for resources of the pool, what all
     use together and how much there is.
     """
     for resource, amount in wanted.items():
         quota = quotas.get(resource)
         used = in_use.get(resource, 0)
         if quota is not None and used + amount > quota:
-            return QUOTA.says_no(
+            return QUOTA.refuse(
                 campaign=campaign, resource=resource, used=used, wanted=amount, quota=quota
             )
     for resource, amount in wanted.items():
         used, capacity = free.get(resource, (0, amount))
         if used + amount > capacity:
-            return CAPACITY.says_no(
+            return CAPACITY.refuse(
                 campaign=campaign, resource=resource, used=used, wanted=amount, capacity=capacity
             )
     return None

@@ -274,7 +274,7 @@ def test_it_is_said_who_holds_a_full_hour() -> None:
     [no] = played("gridserver-time", view=view)[1].refused["t"]
     assert "seats of the hour from" in no.sentence
     assert no.sentence.startswith("all 4 seats ")
-    assert no.sentence.endswith(" are taken, by a (1.5), b (1.25), c (1), 2 others")
+    assert no.sentence.endswith(" are taken by a (1.5), b (1.25), c (1), 2 others")
     assert no.until is None, "others may cancel theirs"
 
 
@@ -286,4 +286,4 @@ def test_what_is_put_off_says_why_and_until_when() -> None:
     first, last = played("maui-defer", view=view)[1].refused["t"]
     assert (first.rule.name, last.rule.name) == ("no-time", "deferred")
     assert first.until == last.until == NOW + times.HOUR
-    assert last.sentence.startswith("t could not be started and is put off for the 1. time, until ")
+    assert last.sentence.startswith("t could not be started and is deferred until ")

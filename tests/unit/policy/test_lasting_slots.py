@@ -51,7 +51,7 @@ def test_a_slot_is_kept_or_given_anew(*, keeping: bool, holder: str) -> None:
         {"n0", "n1", "n2"},
     )
     said = [no.sentence for no in later.refused["c"] if no.rule.name == "protected slot"]
-    assert f"is kept for {holder} from" in said[0]
+    assert f"is reserved for {holder} from" in said[0]
 
 
 def test_who_has_started_gives_its_slot_back() -> None:

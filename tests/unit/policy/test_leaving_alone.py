@@ -76,7 +76,7 @@ def test_who_is_left_alone_is_told_until_when() -> None:
     no = refuse_during_backoff(Backoff(2, 50), "n1", "ops", 49)
     assert no is not None
     assert no.until == 50
-    assert no.sentence == "n1 refused ops 2 times in a row and is left alone for a while"
+    assert no.sentence == "n1 refused ops 2 times in a row and is not asked for a while"
     assert FIRST < MOST
 
 
@@ -106,7 +106,7 @@ def test_who_is_put_off_or_held_says_so() -> None:
     assert put_off("t", Deferral(0, 3, 50), 50) is None
     held = put_off("t", Deferral(0, 24, 50, held=True), 99)
     assert held is not None
-    assert held.sentence == "t was put off 24 times and is on hold until somebody releases it"
+    assert held.sentence == "t was deferred 24 times and is on hold until an operator releases it"
 
 
 BUFFER = Buffer(5, 10)
@@ -217,7 +217,7 @@ def test_an_operators_function_is_computed(text: str, value: int) -> None:
 @pytest.mark.parametrize("text", ["", "SPEED SPEED", "SPEED *", "2*3*SPEED", "(SPEED)", "SPEED/2"])
 def test_what_is_not_linear_is_refused_with_its_place(text: str) -> None:
     """The message quotes the text from where it cannot be read."""
-    with pytest.raises(ValueError, match="no sum of figures from"):
+    with pytest.raises(ValueError, match="as a sum of figures"):
         linear_function.parse(text)
 
 

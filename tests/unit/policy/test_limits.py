@@ -164,7 +164,7 @@ def test_due_tasks_beyond_a_limit_are_left_out_with_the_reason() -> None:
     tasks, refused = considered([*due, DueTask("x", ("free",), {RUNS: 1})], {"ops": {NODES: 5}})
     assert tasks == ["t3", "t2", "x"]
     [no] = refused.values()
-    assert no.sentence == "ops would have 7 nodes due at once, of at most 5; it does not age so"
+    assert no.sentence == "ops would have 7 nodes due at once, of at most 5; the task does not age"
 
 
 @given(st.lists(st.sampled_from("uvw"), max_size=20), st.integers(0, 4))

@@ -91,7 +91,7 @@ def test_a_held_queue_says_who_holds_it() -> None:
     """The sentence names the stuck queue, both priorities and the gap."""
     contenders = [queues.Contender("high", 9, 5), queues.Contender("low", Fraction(7, 2), 1)]
     no = queues.held(queues.turn(contenders, lambda _: None))["low"]
-    assert no.sentence == "low is held at priority 3.5: high is stuck at 9, 5 or more above it"
+    assert no.sentence == "low waits at priority 3.5: high is stuck at 9, 5 or more above it"
 
 
 @given(st.lists(st.integers(0, 100), min_size=1), st.integers(1, 9))

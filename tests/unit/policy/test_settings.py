@@ -101,7 +101,7 @@ def test_overrides_change_what_they_name() -> None:
         (
             {"select": {"rule": "function", "function": "2x"}},
             "/overrides/select/function",
-            "no sum of figures",
+            "as a sum of figures",
         ),
         ({"feasible": {"patience": 3}}, "/overrides/feasible/patience", "pause, deferrals"),
     ],
@@ -127,7 +127,7 @@ def test_an_unknown_set_has_near_names() -> None:
 def test_a_no_carries_its_figures() -> None:
     """A refusal gives axis, rule, figures and the sentence made of them, as plain data."""
     rule = RefusalRule(Axis.SHARE, "some", "{name} has {part} of {all}")
-    no = rule.says_no(until=5, name="a", part=1 / 3, all=2)
+    no = rule.refuse(until=5, name="a", part=1 / 3, all=2)
     assert no.to_trace() == {
         "axis": "share",
         "rule": "some",
