@@ -177,8 +177,7 @@ async def test_a_node_is_not_asked_before_its_busy_time(world: World) -> None:
     axis, rule, _, sentence = await _verdict(pool, task)
     assert (axis, rule) == ("feasible", "busy-hint")
     assert sentence == (
-        "n1 is busy until 2026-12-01T02:00:00Z, but the run must start by "
-        "2026-12-01T01:05:00Z"
+        "n1 is busy until 2026-12-01T02:00:00Z, but the run must start by 2026-12-01T01:05:00Z"
     )
     assert await pool.seats(await pool.create(1, schedule=AT_ONE, priority=1))
     three = {"start": "2026-12-01T01:00:00Z", "max_runs": 3}
