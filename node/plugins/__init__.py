@@ -1,1 +1,1 @@
-"""Tests (what is measured) and tools (the programs that measure), one module each."""
+"""Tests (what is measured), tools (the programs that measure) and archivers, one module each."""

@@ -1,4 +1,4 @@
-"""Tools that a program of ours attends: it starts and ends them, and adds what is missing. Pure.
+"""Tools attended by a program of ours, which starts and ends them and adds what they lack. Pure.
 
 See ``tools/programs/attended.py``.
 """
@@ -24,7 +24,7 @@ _MICROSECOND_NS = 1000
 
 
 class ClockOutput(Document):
-    """What our own programs print of their host's clock."""
+    """The state of their host's clock as our own programs print it."""
 
     synchronised: bool | None
     error_bound_ns: CountField | None
@@ -33,7 +33,7 @@ class ClockOutput(Document):
 
     @property
     def clock(self) -> HostClock:
-        """In the units of results."""
+        """The same in the units of results."""
         bound_ns = self.error_bound_ns
         return HostClock(
             synchronised=self.synchronised,
@@ -44,7 +44,7 @@ class ClockOutput(Document):
 
 
 class AttendanceReport(Document):
-    """What our program adds."""
+    """The record that the attending program appends to the tool's output."""
 
     congestion: Annotated[str, Field(max_length=32)] | None
     clock: ClockOutput
@@ -57,30 +57,30 @@ def attended_command(
     until: int | None = None,
     flow: tuple[int, bool] | None = None,
 ) -> Command:
-    """The command that starts ``argv`` at one instant and ends it at another (microseconds).
+    """Return the command that starts ``argv`` at one instant and ends it at another (microseconds).
 
-    ``flow`` is the port of the TCP connection whose congestion control is wanted, and whether it is
-    the port of this end.
+    ``flow`` is the port of the TCP connection whose congestion control to report, and whether it is
+    this end's port.
     """
-    asked: dict[str, object] = {
+    arguments: dict[str, object] = {
         "argv": [*argv],
         "at_ns": at * _MICROSECOND_NS,
         "until_ns": None if until is None else until * _MICROSECOND_NS,
         "flow": None if flow is None else {"port": flow[0], "own": flow[1]},
     }
-    return own_program("attended.py", asked)
+    return own_program("attended.py", arguments)
 
 
 def split_attendance(output: Output, program: str) -> tuple[Output, AttendanceReport]:
-    """What the tool itself printed, and what our program added.
+    """Split the output into what the tool printed and the report of the attending program.
 
-    :raises ToolOutputError: nothing was added: the tool was not started, or ended by force.
+    :raises ToolOutputError: there is no report: the tool was not started, or was killed.
     """
     text = text_of(output, program)
-    printed, mark, added = text.rpartition("\x1e")
+    printed, mark, appendix = text.rpartition("\x1e")
     if not mark:
-        raise failure(output, program, "nothing is known of how it ended")
-    known = record_of(added.encode(), program, AttendanceReport)
-    if known.exit_code < 0 and output.ended_by != "itself":
+        raise failure(output, program, "there is no report of how it ended")
+    report = record_of(appendix.encode(), program, AttendanceReport)
+    if report.exit_code < 0 and output.ended_by != "itself":
         raise ToolOutputError(f"{program} had not finished at the end of the run")
-    return replace(output, stdout=printed.encode(), exit_code=known.exit_code), known
+    return replace(output, stdout=printed.encode(), exit_code=report.exit_code), report

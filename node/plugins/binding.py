@@ -1,7 +1,7 @@
-"""How a tool that asks hosts is bound to an interface or an address of its own host. Pure.
+"""Binding a client tool to an interface or an address of its own host. Pure.
 
-The namespace of a context is entered before the tool is started; of the rest it is told here. Which
-kinds it can be bound to it says itself (:class:`node.plugins.contracts.Bindable`).
+A context's network namespace is entered before the tool starts; the tool handles the rest. Each
+tool lists the kinds it can be bound to (:class:`node.plugins.contracts.Bindable`).
 """
 
 from __future__ import annotations
@@ -15,52 +15,52 @@ from node.model.wire.participants import Introduction
 from node.plugins.contracts import PartContext
 
 EITHER = frozenset({"interface", "address"})
-"""What most tools can be bound to."""
+"""The kinds that most tools can be bound to."""
 
 
 def binding_arguments(part: PartContext, interface: str, address: str) -> list[str]:
-    """The option and its word, if binding is asked: ``interface`` for one, ``address`` for one."""
-    asked = _asked(part)
-    if asked is None:
+    """Return the option and its argument: option ``interface`` or ``address``; empty if unbound."""
+    context = _bound_context(part)
+    if context is None:
         return []
-    return [interface if asked.kind is ContextKind.INTERFACE else address, asked.name]
+    return [interface if context.kind is ContextKind.INTERFACE else address, context.name]
 
 
 def version_of(part: PartContext) -> int | None:
-    """The version of IP: as the spec says, else that of an address to be bound to."""
+    """Return the IP version of the spec, or else that of the address to bind to."""
     version: int | None = part.spec.ip_version
-    asked = _asked(part)
-    if version is None and asked is not None and asked.kind is ContextKind.ADDRESS:
-        return ipaddress.ip_address(asked.name).version
+    context = _bound_context(part)
+    if version is None and context is not None and context.kind is ContextKind.ADDRESS:
+        return ipaddress.ip_address(context.name).version
     return version
 
 
-def check_version(asked: Introduction) -> None:
-    """Nothing, if all hosts of a task have the version of IP that its spec asks for, if any.
+def check_version(task: Introduction) -> None:
+    """Check that all hosts of a task have the IP version of its spec, if it names one.
 
-    Who asks, the first participant, may well have more addresses than the one it is known by.
+    The first participant, which sends, is exempt: it may have more addresses than the known one.
 
-    :raises InvalidDocument: one is of the other version: nothing could be sent there.
+    :raises InvalidDocument: a host has the other version, so that nothing could be sent there.
     """
-    version = asked.spec.get("ip_version")
-    for host, address in asked.addresses.items():
-        if version is None or address == asked.participants[0].address or not is_address(address):
+    version = task.spec.get("ip_version")
+    for host, address in task.addresses.items():
+        if version is None or address == task.participants[0].address or not is_address(address):
             continue
         if ipaddress.ip_address(address).version != version:
             where = address if host == address else f"{host}, {address},"
-            said = f"is {version}, but {where} is no address of IPv{version}; leave it out"
-            raise InvalidDocument([FieldFault("/test/spec/ip_version", said)])
+            fault = f"is {version}, but {where} is not an IPv{version} address; leave it out"
+            raise InvalidDocument([FieldFault("/test/spec/ip_version", fault)])
 
 
 def source_arguments(part: PartContext) -> dict[str, str | int | None]:
-    """The arguments by which our own programs are told of it: what is not asked is null."""
-    asked = _asked(part)
+    """Return the binding as arguments for our own programs, null where there is none."""
+    context = _bound_context(part)
     return {
-        "device": None if asked is None else asked.device,
-        "source": None if asked is None or asked.device else asked.name,
+        "device": None if context is None else context.device,
+        "source": None if context is None or context.device else context.name,
         "ip_version": version_of(part),
     }
 
 
-def _asked(part: PartContext) -> Context | None:
+def _bound_context(part: PartContext) -> Context | None:
     return part.context if part.context is not None and part.context.bound else None

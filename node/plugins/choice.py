@@ -1,4 +1,4 @@
-"""Why a task has the tool that it has, out of what its participants said. Pure."""
+"""Explains why a task uses its tool, from the answers of its participants. Pure."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from node.plugins.contracts import Tool
 
 @dataclass(frozen=True)
 class ToolOffer:
-    """A participant: the tools it would measure with, and why with no others.
+    """A participant's answer: the tools it offers, and why it lacks the others.
 
     ``accepted`` is None while it has not answered.
     """
@@ -24,46 +24,48 @@ class ToolOffer:
 
 
 def explain_choice(
-    test: str, chosen: str, asked: Sequence[str], spec: Any, participants: Sequence[ToolOffer]
+    test: str, chosen: str, requested: Sequence[str], spec: Any, participants: Sequence[ToolOffer]
 ) -> str:
-    """Why ``chosen`` it is, in one sentence: what would have come first, and what it fails by.
+    """Explain in one sentence why ``chosen`` is used: what ranks before it, and why that cannot be.
 
-    ``asked`` are the tools that the task names, best first; none is any.
+    ``requested`` are the tools that the task names, best first; none means any.
     """
-    known = [tool for tool in registry.tools_for(test) if not asked or tool.name in asked]
-    if asked:
-        known.sort(key=lambda tool: asked.index(tool.name))
-    names = [tool.name for tool in known]
+    candidates = [
+        tool for tool in registry.tools_for(test) if not requested or tool.name in requested
+    ]
+    if requested:
+        candidates.sort(key=lambda tool: requested.index(tool.name))
+    names = [tool.name for tool in candidates]
     if chosen not in names:
-        return "was chosen when other tools were known or asked for"
-    better = known[: names.index(chosen)]
+        return "was chosen when other tools were known or requested"
+    better = candidates[: names.index(chosen)]
     if not better:
-        return _first_of(names, test, asked=bool(asked))
-    first = "asked for before it" if asked else "better"
+        return _first_of(names, test, requested=bool(requested))
+    rank = "requested before it" if requested else "better"
     return "; ".join(
-        f"{tool.name} is {first}, but {_not(tool, spec, participants)}" for tool in better
+        f"{tool.name} is {rank}, but {_objection(tool, spec, participants)}" for tool in better
     )
 
 
-def _first_of(names: Sequence[str], test: str, *, asked: bool) -> str:
-    if asked:
-        return "asked for" if len(names) == 1 else "the first of those asked for"
+def _first_of(names: Sequence[str], test: str, *, requested: bool) -> str:
+    if requested:
+        return "requested" if len(names) == 1 else "the first of those requested"
     return f"the only tool for {test}" if len(names) == 1 else f"the best tool for {test}"
 
 
-def _not(tool: Tool, spec: Any, participants: Sequence[ToolOffer]) -> str:
-    """What speaks against a tool."""
+def _objection(tool: Tool, spec: Any, participants: Sequence[ToolOffer]) -> str:
+    """Return why a tool was not chosen."""
     unable = tool.can(spec)
     if unable is not None:
         return unable
-    against = [
+    objections = [
         f"{each.name}: {each.lacks.get(tool.name, 'does not offer it')}"
         for each in participants
         if each.accepted and tool.name not in each.tools
     ]
-    if against:
-        return "; ".join(against)
+    if objections:
+        return "; ".join(objections)
     silent = [each.name for each in participants if each.accepted is None]
     if silent:
         return f"{', '.join(silent)} had not answered"
-    return "all have it now; the task takes it when it is edited"
+    return "all participants have it now; edit the task to use it"

@@ -1,6 +1,6 @@
-"""Whether a plugin keeps its contract: what ``parley plugin test`` and our own tests ask.
+"""Checks that a plugin keeps its contract, for ``parley plugin test`` and our own tests.
 
-Pure: nothing is started. Each check is a sentence and, where it does not hold, what was found.
+Pure: nothing is started. Each check is a sentence and, where it does not hold, the fault.
 """
 
 from __future__ import annotations
@@ -46,10 +46,10 @@ _NONSENSE: tuple[Output, ...] = (
     Output(0, b" " * (BYTES_MAX + 1), b""),
     *(Output(0, text, b"") for text in (b"{}", b"null", b"[NaN]", b'{"error": "x"}', b"-1\n")),
 )
-"""What programs print when something is wrong."""
+"""Outputs of programs when something is wrong."""
 
 UNTESTED_PREFERENCE = -100
-"""The preference of a tool whose program was never run: it is for those who ask for it by name."""
+"""The preference of a tool whose program was never run: it is used only if named in a task."""
 
 _SECRET_NAME = re.compile(r"(^|_)(password|passphrase|secret|token|api_?key)$")
 
@@ -60,63 +60,65 @@ _PARTS: tuple[tuple[Part, ...], ...] = (
     (Part(0, "a", None, "the disk is full"), Part(1, "b", None)),
     (Part(0, "a", {"received": -1}), Part(1, "b", {"sent": "x"}), Part(7, "c", {})),
 )
-"""What may come of participants instead of results."""
+"""Parts that participants may send instead of results."""
 
 
 @dataclass(frozen=True)
 class ConformityCheck:
-    """What must hold, and what does not; ``fault`` is None where it holds."""
+    """A requirement, and its violation; ``fault`` is None where it holds."""
 
     sentence: str
     fault: str | None = None
 
 
 Look = Callable[[], Iterator[str]]
-"""Yields each fault in a sentence."""
+"""A check that yields each fault as a sentence."""
 
 
 def checks_of_test(test: Test) -> list[ConformityCheck]:
-    """All that can be known of a test without a tool."""
+    """Return all checks of a test that need no tool."""
     looks: list[tuple[str, Look]] = [
         ("its example is a spec", lambda: _example(test)),
         ("every field says what it is, in spec and result", lambda: _described(test)),
+        ("every field of spec and result has a description", lambda: _described(test)),
         ("a spec is the same after it was stored", lambda: _stored(test)),
         ("unknown fields are refused", lambda: _refusing(test)),
-        ("participants, class and needs follow from the spec", lambda: _asked(test)),
+        ("participants, class and needs follow from the spec", lambda: _derived(test)),
         (
             "parts that are missing or nonsense make a failed run with a reason",
             lambda: _merged(test),
         ),
     ]
     if likely := results_of(test.result_model):
-        sentence = "results as its model allows them have a summary in a line, and figures"
-        looks.append((sentence, lambda: _all_told(test.summary, test.metrics, likely)))
-    if isinstance(test, StreamingTest) and (given := results_of(test.interval_model)):
+        sentence = "results that its model allows have a summary in one line, and figures"
+        looks.append((sentence, lambda: _all_shown(test.summary, test.metrics, likely)))
+    if isinstance(test, StreamingTest) and (intervals := results_of(test.interval_model)):
         summary, figures = test.interval_summary, test.interval_metrics
-        looks.append(("so have its intervals", lambda: _all_told(summary, figures, given)))
-    return [_looked(sentence, look) for sentence, look in looks]
+        looks.append(("so have its intervals", lambda: _all_shown(summary, figures, intervals)))
+    return [_check(sentence, look) for sentence, look in looks]
 
 
 def checks_of_result(test: Test, result: Result) -> list[ConformityCheck]:
-    """What must hold of a result that was measured."""
+    """Return the checks of a measured result."""
     looks: list[tuple[str, Look]] = [
-        ("the result is as its model says", lambda: _modelled(test, result)),
+        ("the result matches its model", lambda: _modelled(test, result)),
         (
-            "it has a summary in a line, and figures",
-            lambda: _all_told(test.summary, test.metrics, [result]),
+            "it has a summary in one line, and figures",
+            lambda: _all_shown(test.summary, test.metrics, [result]),
         ),
     ]
-    return [_looked(sentence, look) for sentence, look in looks]
+    return [_check(sentence, look) for sentence, look in looks]
 
 
 def checks_of_tool(tool: Tool, tests: Mapping[str, Test]) -> list[ConformityCheck]:
-    """All that can be known of a tool without starting it, for each test that it measures."""
-    checks = [_looked("it names its program, and versions it was tried with", lambda: _told(tool))]
+    """Return all checks of a tool that need not start it, for each test that it measures."""
+    sentence = "it names its program, and the versions it was tested with"
+    checks = [_check(sentence, lambda: _requirement(tool))]
     for name in tool.tests:
         test = tests.get(name)
         if test is None:
             checks.append(
-                ConformityCheck(f"{name} is a test that is here", f"there is no test {name!r}")
+                ConformityCheck(f"{name} is an installed test", f"there is no test {name!r}")
             )
             continue
         looks: list[tuple[str, Look]] = [
@@ -124,52 +126,51 @@ def checks_of_tool(tool: Tool, tests: Mapping[str, Test]) -> list[ConformityChec
                 f"{name}: it books time, and makes a command for each participant",
                 _commands(tool, test),
             ),
-            (f"{name}: output that is no result is refused in words", _reading(tool, test)),
-            (f"{name}: if it measures by intervals, test and tool do", _streaming(tool, test)),
+            (f"{name}: output without a result is refused with a reason", _reading(tool, test)),
+            (f"{name}: test and tool agree on whether they use intervals", _streaming(tool, test)),
         ]
-        checks += [_looked(sentence, look) for sentence, look in looks]
+        checks += [_check(sentence, look) for sentence, look in looks]
     return checks
 
 
 def checks_of_archiver(
-    archiver: Archiver, given: Mapping[str, Any] | None = None
+    archiver: Archiver, spec_document: Mapping[str, Any] | None = None
 ) -> list[ConformityCheck]:
-    """All that can be known of an archiver without connecting; more of it with a spec document."""
+    """Return all checks of an archiver that need no connection; more if a spec is passed."""
     looks: list[tuple[str, Look]] = [
         ("it has a title, and says whether order matters", lambda: _titled(archiver)),
-        ("every field says what it is", lambda: _fields(archiver.spec_model)),
+        ("every field has a description", lambda: _fields(archiver.spec_model)),
         ("unknown fields are refused", lambda: _closed(archiver)),
-        ("fields that look secret are marked so", lambda: _hushed(archiver)),
+        ("fields with the name of a secret are marked as secret", lambda: _hushed(archiver)),
     ]
-    if given is not None:
-        looks.append(
-            ("label, limits and what is stored follow from the spec", _kept(archiver, given))
-        )
-    return [_looked(sentence, look) for sentence, look in looks]
+    if spec_document is not None:
+        sentence = "label, limits and the stored form follow from the spec"
+        looks.append((sentence, _kept(archiver, spec_document)))
+    return [_check(sentence, look) for sentence, look in looks]
 
 
 def example_part(test: Test, tool: Tool, participant: int = 0, spec: Any = None) -> PartContext:
-    """One part of a run of the test's example, or of another spec, between documentation hosts."""
-    given = test.spec_model.model_validate(dict(test.example)) if spec is None else spec
-    names = [name or "a.example" for name in test.participants(given)]
-    addresses = {host: _ADDRESS.format(200 + at) for at, host in enumerate(test.hosts(given))}
+    """Return one part of a run of ``spec``, or of the test's example, with documentation hosts."""
+    spec = test.spec_model.model_validate(dict(test.example)) if spec is None else spec
+    names = [name or "a.example" for name in test.participants(spec)]
+    addresses = {host: _ADDRESS.format(200 + at) for at, host in enumerate(test.hosts(spec))}
     addresses |= {name: _ADDRESS.format(at + 1) for at, name in enumerate(names)}
     parties = tuple(
         Party(
             name,
             addresses[name],
-            {"port": _PORT + at} if tool.needs_port(given, at) else {},
+            {"port": _PORT + at} if tool.needs_port(spec, at) else {},
         )
         for at, name in enumerate(names)
     )
-    ends = STARTS + tool.duration(given)
-    return PartContext(given, participant, parties, STARTS, ends, addresses)
+    ends = STARTS + tool.duration(spec)
+    return PartContext(spec, participant, parties, STARTS, ends, addresses)
 
 
-def _looked(sentence: str, look: Look) -> ConformityCheck:
+def _check(sentence: str, look: Look) -> ConformityCheck:
     try:
         faults = list(look())
-    except Exception as error:  # noqa: BLE001 - what a stranger's plugin raises is what is found
+    except Exception as error:  # noqa: BLE001 - a third-party plugin may raise anything
         faults = [f"it raised {type(error).__name__}: {error}"]
     return ConformityCheck(sentence, "; ".join(faults) or None)
 
@@ -197,9 +198,9 @@ def _fields(model: type[Document]) -> Iterator[str]:
 
 
 def _stored(test: Test) -> Iterator[str]:
-    given = test.spec_model.model_validate(dict(test.example))
-    document = json.loads(json.dumps(given.model_dump(mode="json")))
-    if test.spec_model.model_validate(document) != given:
+    spec = test.spec_model.model_validate(dict(test.example))
+    document = json.loads(json.dumps(spec.model_dump(mode="json")))
+    if test.spec_model.model_validate(document) != spec:
         yield f"{document} is read as another spec"
 
 
@@ -208,15 +209,15 @@ def _refusing(test: Test) -> Iterator[str]:
         test.spec_model.model_validate({**test.example, "no-such-field": 1})
     except ValueError:
         return
-    yield "a field 'no-such-field' was taken; let the models be children of Document"
+    yield "a field 'no-such-field' was accepted; derive the models from Document"
 
 
-def _asked(test: Test) -> Iterator[str]:
+def _derived(test: Test) -> Iterator[str]:
     spec = test.spec_model.model_validate(dict(test.example))
     if not test.participants(spec):
         yield "it has no participants; None stands for the lead itself"
     if not isinstance(test.scheduling_class(spec), SchedulingClass):
-        yield f"its class is {test.scheduling_class(spec)!r}, no SchedulingClass"
+        yield f"its class is {test.scheduling_class(spec)!r}, not a SchedulingClass"
     if unnamed := sorted(set(test.needs(spec)) - set(test.resources)):
         yield f"it needs {', '.join(unnamed)}, which its resources do not name"
 
@@ -240,7 +241,7 @@ def _titled(archiver: Archiver) -> Iterator[str]:
 
 def _closed(archiver: Archiver) -> Iterator[str]:
     if archiver.spec_model.model_json_schema().get("additionalProperties") is not False:
-        yield "a field that it does not know is taken; let the model be a child of Document"
+        yield "an unknown field is accepted; derive the model from Document"
 
 
 def _hushed(archiver: Archiver) -> Iterator[str]:
@@ -250,41 +251,41 @@ def _hushed(archiver: Archiver) -> Iterator[str]:
             yield f"{name} is shown to everybody; mark it with SECRET of node.plugins.fields"
 
 
-def _kept(archiver: Archiver, given: Mapping[str, Any]) -> Look:
+def _kept(archiver: Archiver, spec_document: Mapping[str, Any]) -> Look:
     def look() -> Iterator[str]:
-        spec = archiver.spec_model.model_validate(dict(given))
+        spec = archiver.spec_model.model_validate(dict(spec_document))
         document = json.loads(json.dumps(spec.model_dump(mode="json")))
         if archiver.spec_model.model_validate(document) != spec:
             yield f"{redacted(archiver.spec_model, document)} is read as another spec"
         limits = archiver.batches(spec)
         if min(limits.items, limits.size, limits.timeout) < 1:
-            yield f"its limits are {limits!r}: one document, byte and µs is the least"
+            yield f"its limits are {limits!r}; each must be at least 1 (document, byte, µs)"
         label = archiver.label(spec)
         if not label.strip() or "\n" in label:
-            yield f"its label is {label!r}, not a few words in one line"
+            yield f"its label is {label!r}, not a few words on one line"
         shown = redacted(archiver.spec_model, document)
         for name in secret_fields(archiver.spec_model):
             values = (
                 document[name].values() if isinstance(document[name], dict) else [document[name]]
             )
-            if any(isinstance(one, str) and one and one in label for one in values):
-                yield f"its label has the secret {name} in it"
+            if any(isinstance(value, str) and value and value in label for value in values):
+                yield f"its label contains the secret {name}"
             if document[name] and REDACTED not in str(shown[name]):
                 yield f"{name} is secret, but neither a text nor a map"
 
     return look
 
 
-def _told(tool: Tool) -> Iterator[str]:
-    needed = tool.requirement
-    if needed is None:
+def _requirement(tool: Tool) -> Iterator[str]:
+    requirement = tool.requirement
+    if requirement is None:
         return
-    if not needed.program or not needed.package:
-        yield "its requirement lacks the program or the package that brings it"
-    if needed.version_argv[:1] != (needed.program,):
-        yield f"version_argv does not ask {needed.program} for its version"
-    if re.compile(needed.version_pattern).groups != 1:
-        yield "version_pattern has not exactly one group"
+    if not requirement.program or not requirement.package:
+        yield "its requirement lacks the program, or the package that contains it"
+    if requirement.version_argv[:1] != (requirement.program,):
+        yield f"version_argv does not ask {requirement.program} for its version"
+    if re.compile(requirement.version_pattern).groups != 1:
+        yield "version_pattern does not have exactly one group"
     if not tool.tried and tool.preference > UNTESTED_PREFERENCE:
         yield f"tried names no version, and its preference is above {UNTESTED_PREFERENCE}"
 
@@ -296,7 +297,7 @@ def _commands(tool: Tool, test: Test) -> Look:
         if unable is not None and not str(unable).startswith(tool.name):
             yield f"why it cannot measure is {unable!r}, which does not begin with its name"
         if not 0 < part.ends - part.starts <= DAY:
-            yield f"it books {part.ends - part.starts} µs, not more than nothing and at most a day"
+            yield f"it books {part.ends - part.starts} µs, not more than 0 and at most a day"
         for participant in range(len(part.parties)):
             command = tool.command(example_part(test, tool, participant))
             if not command.argv or not all(isinstance(word, str) for word in command.argv):
@@ -313,7 +314,7 @@ def _reading(tool: Tool, test: Test) -> Look:
                 result = tool.read(part, printed)
             except ToolOutputError as error:
                 if not error.detail.strip():
-                    yield f"{printed.stdout[:20]!r} is refused without a word"
+                    yield f"{printed.stdout[:20]!r} is refused without a reason"
                 continue
             yield from _usable(test, part, result)
 
@@ -325,7 +326,7 @@ def _streaming(tool: Tool, test: Test) -> Look:
         streams = tool.command(part := example_part(test, tool)).streams
         if not isinstance(test, StreamingTest) or not isinstance(tool, StreamingTool):
             if streams or isinstance(test, StreamingTest):
-                yield "one of them knows of intervals and the other does not"
+                yield "only one of test and tool uses intervals"
             return
         rhythm = test.rhythm(part.spec)
         if (
@@ -345,13 +346,13 @@ def _streaming(tool: Tool, test: Test) -> Look:
 
 
 def _usable(test: Test, part: PartContext, result: dict[str, Any]) -> Iterator[str]:
-    """What was read must be JSON, and fit for merging, summing up and series."""
+    """Check that a parsed result is JSON, and fit for merging, summaries and series."""
     json.dumps(result, allow_nan=False)
     parts = [Part(at, party.name, result) for at, party in enumerate(part.parties)]
     merged = test.merge(part.spec, parts)
     if merged.result is None:
         return
-    yield from _all_told(test.summary, test.metrics, [merged.result])
+    yield from _all_shown(test.summary, test.metrics, [merged.result])
 
 
 def _modelled(test: Test, result: Result) -> Iterator[str]:
@@ -360,23 +361,23 @@ def _modelled(test: Test, result: Result) -> Iterator[str]:
     yield from ()
 
 
-def _all_told(
+def _all_shown(
     summary: Callable[[Result], object],
     metrics: Callable[[Result], Iterable[Metric]],
     results: Sequence[Result],
 ) -> Iterator[str]:
-    """What is shown and made series of, of each result; each fault once."""
-    found = (fault for one in results for fault in _shown(summary(one), metrics(one)))
-    yield from dict.fromkeys(found)
+    """Yield the faults in summary and metrics of all results, each fault once."""
+    faults = (fault for result in results for fault in _shown(summary(result), metrics(result)))
+    yield from dict.fromkeys(faults)
 
 
-def _shown(summary: object, given: Iterable[Metric]) -> Iterator[str]:
+def _shown(summary: object, metrics: Iterable[Metric]) -> Iterator[str]:
     if not isinstance(summary, str) or not summary.strip() or "\n" in summary:
-        yield f"its summary is {summary!r}, not a line"
-    figures = tuple(given)
+        yield f"its summary is {summary!r}, not one line"
+    figures = tuple(metrics)
     yield from (f"it {fault}" for fault in series.faults_of(figures))
     for figure in series.usable_metrics(figures):
         if not _METRIC_NAME.fullmatch(figure.name):
             yield f"a figure is called {figure.name!r}: a-z, 0-9 and _ only, such as rtt_median_ms"
         if not figure.unit.strip():
-            yield f"{figure.name!r} has no unit; of a fraction or plain number it is 1"
+            yield f"{figure.name!r} has no unit; a fraction or plain number has the unit 1"

@@ -1,25 +1,26 @@
-"""What a test, a tool and an archiver must offer. Pure: nothing here starts a program or connects.
+"""The contracts of tests, tools and archivers. Pure: nothing here starts a program or connects.
 
-A *test* says what is measured: the spec, who takes part, the scheduling class, how the parts of the
-participants become one result. A *tool* says how: how long it occupies its participants, the argv
-of each participant's part, and how to read what the program printed.
+A *test* defines what is measured: the spec, the participants, the scheduling class, and how the
+participants' parts become one result. A *tool* defines how: how long a run occupies its
+participants, the argv of each participant's part, and how to read what the program printed.
 
-A part goes through these hands::
+A part passes through these steps::
 
     spec ─ Tool.command(part) ─▶ Command ─ launcher ─▶ Output ─ Tool.read(part, output) ─▶ dict
     dicts of all participants ── Test.merge(spec, parts) ──▶ Merged
 
-An *archiver* says where results go; it alone of the three does I/O itself. What it delivers to is a
-:class:`Destination`, which is opened once and given batches until nothing has come for a while::
+An *archiver* defines where results go; it is the only one of the three that does I/O itself. It
+delivers to a :class:`Destination`, which is opened once, receives batches, and is closed when it
+has been idle for a while::
 
     outcome of a run ─▶ document ─ transform ─▶ Delivery ─ Destination.deliver(batch) ─▶ Outcomes
 
-A run that lasts long may tell what it measures while it lasts: its test is a :class:`StreamingTest`
-and its tools are :class:`StreamingTool`; each interval goes through these hands::
+A long run can report results while it lasts: its test is a :class:`StreamingTest` and its tools are
+:class:`StreamingTool`; each interval passes through these steps::
 
     record ─ StreamingTool.read_interval(part, record) ─▶ Interval
     Intervals of all participants ── StreamingTest.merge_interval(spec, parts) ──▶ Merged
-    all that was merged ── StreamingTest.total(spec, intervals) ──▶ the run's result
+    all merged intervals ── StreamingTest.total(spec, intervals) ──▶ the run's result
 """
 
 from __future__ import annotations
@@ -37,33 +38,34 @@ from node.model.wire.circumstances import Traffic
 from node.model.wire.fields import Document
 
 Result = dict[str, Any]
-"""A JSON object. Durations in it are numbers of milliseconds and say so in their name (``_ms``)."""
+"""A JSON object. Durations in it are numbers of milliseconds, and their names end in ``_ms``."""
 
 
 class Privilege(StrEnum):
-    """What a program needs of the host beyond being there; the node knows whether it has it."""
+    """A privilege that a program needs on the host; the node checks whether it is available."""
 
     ECHO = "echo"
-    """Raw sockets, or else the kernel's own sockets for echo requests."""
+    """Raw sockets, or the kernel's own sockets for echo requests."""
     RAW = "raw"
     """Raw sockets: the capability ``CAP_NET_RAW``."""
     ROOT = "root"
-    """To be root, if only to give it up: started by root, or with the set-user-ID bit."""
+    """Root, if only to give it up: started by root, or with the set-user-ID bit."""
 
 
-def _none(spec: Any) -> None:  # noqa: ARG001 - whatever is asked
+def _none(spec: Any) -> None:  # noqa: ARG001 - the default for every spec
     return None
 
 
 @dataclass(frozen=True)
 class Requirement:
-    """A program that must be on the PATH, and the Debian package that brings it.
+    """A program that must be on the PATH, and the Debian package that contains it.
 
-    ``version_argv`` makes it print its version, of which the first group of ``version_pattern`` is
-    what we call it; both streams are searched, for some print it as an error. ``privilege(spec)``
-    is what it needs to measure that; ``privileged`` is the program whose file brings the privilege
-    along (a set-user-ID bit, a file capability), where that is another one. ``congestion(spec)`` is
-    that of its TCP connections; hosts that lack it are not asked. ``others`` are needed, too.
+    ``version_argv`` makes the program print its version, and the first group of ``version_pattern``
+    extracts it; both streams are searched, because some programs print it to standard error.
+    ``privilege(spec)`` is the privilege needed to measure ``spec``; ``privileged`` is the program
+    whose file carries that privilege (a set-user-ID bit, a file capability), if it is another
+    program. ``congestion(spec)`` is the congestion control of its TCP connections; hosts that lack
+    it are not chosen. ``others`` are further programs that are needed, with their packages.
     """
 
     program: str
@@ -78,12 +80,12 @@ class Requirement:
 
 @dataclass(frozen=True)
 class Metric:
-    """One figure of a result: what charts, metrics and databases make series of.
+    """One figure of a result, from which charts, metrics and databases make series.
 
-    ``name`` is the same in every result of a test and ends in its unit where that is no fraction or
-    count (``rtt_median_ms``); ``unit`` is ``ms``, ``bit/s``, ``1`` (a fraction or plain number) or
-    what is counted (``packets``). ``labels`` tell apart figures of one name, such as
-    ``{"direction": "forward"}``.
+    ``name`` is the same in every result of a test and ends in its unit unless the figure is a
+    fraction or a count (``rtt_median_ms``); ``unit`` is ``ms``, ``bit/s``, ``1`` (a fraction or
+    plain number) or what is counted (``packets``). ``labels`` distinguish figures of the same name,
+    such as ``{"direction": "forward"}``.
     """
 
     name: str
@@ -94,10 +96,10 @@ class Metric:
 
 @dataclass(frozen=True)
 class Party:
-    """A participant as a part sees it: its name, its address, what its node gave out (``port``).
+    """A participant as a part sees it: its name, its address, and its node's data (``port``).
 
-    ``device`` is the interface that it was asked to measure from, if it was; a tool that cannot be
-    bound to one is not chosen then (:class:`Bindable`).
+    ``device`` is the interface to measure from, if the task names one; a tool that cannot bind to
+    an interface is not chosen then (:class:`Bindable`).
     """
 
     name: str
@@ -108,13 +110,13 @@ class Party:
 
 @dataclass(frozen=True)
 class PartContext:
-    """All that a tool is told about one participant's part of one run.
+    """Everything a tool knows about one participant's part of one run.
 
     ``participant`` is this part's index into ``parties``; ``starts`` and ``ends`` are the agreed
     instants in microseconds; ``addresses`` maps every host named in the spec to the address to use
-    (of a node that is named, its measurement address; else the host as written); ``context`` is
-    from where on its host this part measures, if that was asked: the launcher enters a namespace, a
-    tool does the rest.
+    (a node's measurement address; otherwise the host as written); ``context`` is the place on the
+    host to measure from, if the task names one: the launcher enters a namespace, the tool does the
+    rest.
     """
 
     spec: Any
@@ -128,14 +130,14 @@ class PartContext:
 
 @dataclass(frozen=True)
 class Command:
-    """What to start. ``delay``: microseconds after the agreed start.
+    """A program to start. ``delay``: microseconds after the agreed start.
 
     ``waits_itself``: the program is started during the preparation, a moment before the agreed
-    start, and itself waits for the instant it is told in its argv (our own Python programs do; a
+    start, and itself waits for the instant given in its argv (our own Python programs do; a
     foreign program is started at the instant).
 
     ``streams``: each line of its standard output that begins with the octet RS (RFC 7464) is the
-    record of one interval; the rest is its output as ever.
+    record of one interval; the rest is ordinary output.
     ``overtime``: microseconds after the booked end for which it may still wait for what is under
     way. Only for classes that overlap everything: the next run of the task has begun by then.
     """
@@ -150,7 +152,7 @@ class Command:
 
 @dataclass(frozen=True)
 class Output:
-    """What came of a command. ``ended_by`` is ``itself``, or ``end`` when the launcher ended it."""
+    """The output of a command. ``ended_by``: ``itself``, or ``end`` if the launcher ended it."""
 
     exit_code: int
     stdout: bytes
@@ -160,7 +162,7 @@ class Output:
 
 @dataclass(frozen=True)
 class Part:
-    """One participant's outcome as the merge sees it: a result, or the reason there is none."""
+    """One participant's outcome as ``merge`` gets it: a result, or the reason it is missing."""
 
     participant: int
     name: str
@@ -177,18 +179,18 @@ class Merged:
 
     @property
     def succeeded(self) -> bool:
-        """Whether the run measured what it was asked to."""
+        """Return whether the run measured what the spec asks for."""
         return self.reason is None
 
 
 class Test(Protocol):
-    """What is measured.
+    """A kind of measurement.
 
-    ``resources`` are those that runs may need, whatever the spec. ``example`` is a spec document to
+    ``resources`` are all that its runs can need, over every spec. ``example`` is a spec document to
     start from; hosts in it are ``b.example`` or documentation addresses.
 
-    A test with one-way values has ``clock_error_ms`` in its result: the bound of their error
-    (:func:`node.model.clocks.combined_bound_ms`); they are judged by the clocks, too.
+    The result of a test with one-way values has ``clock_error_ms``, the bound of their error
+    (:func:`node.model.clocks.combined_bound_ms`); they are also judged by the clocks.
     """
 
     name: str
@@ -199,43 +201,42 @@ class Test(Protocol):
     result_model: type[Document]
 
     def scheduling_class(self, spec: Any) -> SchedulingClass:
-        """What a run of this spec needs for itself."""
+        """Return the scheduling class of a run of this spec."""
         ...
 
     def participants(self, spec: Any) -> tuple[str | None, ...]:
-        """The hosts that take part, as written in the spec; ``None`` is the lead itself."""
+        """Return the participating hosts, as written in the spec; ``None`` is the lead itself."""
         ...
 
     def with_participants(self, spec: Any, names: Sequence[str]) -> Any:
-        """The spec with the task's ``participants`` filled in where it names none.
+        """Return the spec with the task's ``participants`` filled in where the spec names none.
 
-        :raises ValueError: too many, too few, or at odds with the spec; says which.
+        :raises ValueError: too many, too few, or in conflict with the spec; says which.
         """
         ...
 
     def hosts(self, spec: Any) -> tuple[str, ...]:
-        """Every host named in the spec, participants and mere targets alike."""
+        """Return every host named in the spec, participants as well as mere targets."""
         ...
 
     def needs(self, spec: Any) -> Mapping[str, int | None]:
-        """What a run takes of counted resources, at once and on each of its nodes.
+        """Return the counted resources that a run uses, per node and throughout the run.
 
-        A resource is what nodes say of themselves in a number (``mbps``: whole Mb/s); only those
-        in ``resources`` are named. None is all that a node has of it; what is not named is not
-        counted.
+        A resource is a number that nodes publish about themselves (``mbps``: whole Mb/s); only
+        those in ``resources`` are named. None means all that a node has; a resource that is absent
+        is not counted.
         """
-        ...
 
     def merge(self, spec: Any, parts: Sequence[Part]) -> Merged:
-        """One result out of all parts, in participant order. Never raises."""
+        """Merge all parts, in participant order, into one result. Never raises."""
         ...
 
     def summary(self, result: Result) -> str:
-        """The result in one short line, units included, for lists."""
+        """Return the result in one short line, units included, for lists."""
         ...
 
     def metrics(self, result: Result) -> tuple[Metric, ...]:
-        """The figures of which series are made; the one that a chart shows first comes first.
+        """Return the figures from which series are made; a chart shows the first one by default.
 
         A figure that this result lacks (no packet came back) is left out.
         """
@@ -243,9 +244,9 @@ class Test(Protocol):
 
 
 class Tool(Protocol):
-    """The program that measures.
+    """A program that measures.
 
-    ``requirement`` is None for our own programs. ``tried`` are the versions it was tried with,
+    ``requirement`` is None for our own programs. ``tried`` are the versions it was tested with,
     oldest first; each has recorded outputs.
     """
 
@@ -256,26 +257,26 @@ class Tool(Protocol):
     tried: tuple[str, ...]
 
     def can(self, spec: Any) -> str | None:
-        """Why it cannot measure this, in a sentence that begins with its name; None if it can.
+        """Return why it cannot measure this spec, beginning with its name; None if it can.
 
-        What holds on every host: no TCP, say. A tool that cannot is never chosen.
+        This covers what holds on every host: no TCP, say. A tool with a reason is never chosen.
         """
         ...
 
     def duration(self, spec: Any) -> int:
-        """How long a run occupies its participants, in microseconds, set-up included."""
+        """Return how long a run occupies its participants, in microseconds, set-up included."""
         ...
 
     def needs_port(self, spec: Any, participant: int) -> int:
-        """How many ports the node of this participant gives out: a number and those after it."""
+        """Return how many consecutive ports this participant's node must provide."""
         ...
 
     def command(self, part: PartContext) -> Command:
-        """The argv of this participant's part."""
+        """Return the command of this participant's part."""
         ...
 
     def read(self, part: PartContext, output: Output) -> Result:
-        """The part's result out of what the program printed.
+        """Read the part's result from what the program printed.
 
         :raises node.model.errors.ToolOutputError: it is not a result; the cause comes first.
         """
@@ -284,10 +285,10 @@ class Tool(Protocol):
 
 @runtime_checkable
 class Bindable(Protocol):
-    """A tool whose parts can be bound; what it cannot is not among ``binds``.
+    """A tool whose parts can be bound, to whatever is listed in ``binds``.
 
-    ``interface``: to :attr:`Party.device`. ``address``: to :attr:`Party.address`, which is then
-    one that the part must use. Every tool can be run in another network namespace.
+    ``interface``: to :attr:`Party.device`. ``address``: to :attr:`Party.address`, which the part
+    must then use. Every tool can be run in another network namespace.
     """
 
     binds: frozenset[str]
@@ -295,32 +296,32 @@ class Bindable(Protocol):
 
 @runtime_checkable
 class TrafficReporting(Protocol):
-    """A test that moves so much that it is worth telling from other traffic.
+    """A test that moves enough traffic to be distinguished from other traffic on the host.
 
-    Of one that does not tell, what it ``needs`` is taken for what it moves.
+    For other tests, the resources that they ``need`` count as what they move.
     """
 
     def moved(self, spec: Any, participant: int, result: Result) -> Traffic | None:
-        """All payload that a participant sent and received; None if its part does not know."""
+        """Return all payload a participant sent and received; None if its part lacks it."""
         ...
 
 
 @runtime_checkable
 class QualityReporting(Protocol):
-    """A test that can see in its result that it was not measured as asked."""
+    """A test whose result can show that the run did not measure as the spec asks."""
 
     def doubts(self, spec: Any, result: Result) -> tuple[str, ...]:
-        """One sentence for each thing that was not as asked; none where it was."""
+        """Return one sentence for each deviation from the spec; empty if there is none."""
         ...
 
 
 @dataclass(frozen=True)
 class DeliveryItem:
-    """One document to be delivered: of a run that is over, or of an interval of one.
+    """One document to deliver: of a run that is over, or of one of its intervals.
 
-    ``key`` is the same whenever the same outcome is delivered to the same archive: a destination
-    that has seen it may drop it. ``series`` is the task; ``at`` is when it was over (µs);
-    ``body`` is the document as JSON, without a line break in it.
+    ``key`` is the same whenever the same outcome is delivered to the same archive, so that a
+    destination may drop duplicates. ``series`` is the task; ``at`` is when the run or interval
+    was over (µs); ``body`` is the document as JSON, without line breaks.
     """
 
     key: str
@@ -331,7 +332,7 @@ class DeliveryItem:
 
 
 class DeliveryStatus(StrEnum):
-    """What came of one delivery."""
+    """The status of one delivery."""
 
     ACCEPTED = "accepted"
     AGAIN = "again"
@@ -340,16 +341,16 @@ class DeliveryStatus(StrEnum):
 
 @dataclass(frozen=True)
 class DeliveryOutcome:
-    """What came of one delivery, and why; ``pause`` (µs): how long the destination asks to wait."""
+    """A delivery's status, its reason, and the ``pause`` (µs) the destination asks for."""
 
-    fate: DeliveryStatus
+    status: DeliveryStatus
     reason: str | None = None
     pause: int = 0
 
 
 @dataclass(frozen=True)
 class Batches:
-    """How much one call of ``deliver`` takes: documents, bytes, and how long it may last (µs)."""
+    """The limits of one call of ``deliver``: documents, bytes, and its timeout (µs)."""
 
     items: int
     size: int
@@ -358,10 +359,10 @@ class Batches:
 
 @dataclass(frozen=True)
 class ArchivingHost:
-    """What an archiver is told of the host it works on.
+    """The properties of its host that an archiver may use.
 
-    ``directories``: those of which the host's owner says that files may be written there. ``now``
-    is the clock, in microseconds.
+    ``directories`` are those in which the host's owner allows files to be written. ``now`` is the
+    clock, in microseconds.
     """
 
     name: str
@@ -370,35 +371,35 @@ class ArchivingHost:
 
 
 class Destination(Protocol):
-    """What one archiver with one spec delivers to; used by one batch at a time."""
+    """The target of one archiver with one spec; it handles one batch at a time."""
 
     async def deliver(self, batch: Sequence[DeliveryItem]) -> Sequence[DeliveryOutcome]:
-        """What came of each document, in the same order.
+        """Deliver the documents and return the outcome of each, in the same order.
 
-        Nothing is accepted that the destination has not taken. Where the archiver is ordered, no
-        document is accepted after one of its series that is to be tried again. What it raises
-        counts as ``again`` for all.
+        A document is accepted only once the destination has taken it. If the archiver is ordered,
+        no document is accepted after one of its series that has to be retried. An exception counts
+        as ``again`` for the whole batch.
         """
         ...
 
     async def test(self) -> str:
-        """Try whether results can be delivered, without delivering any; says what was tried.
+        """Check that results can be delivered, without delivering any; return what was checked.
 
         :raises node.model.errors.ArchiverFailed: they cannot, and why.
         """
         ...
 
     async def close(self) -> None:
-        """Give back what it holds; it is not used again."""
+        """Release its connections and files; it is not used again."""
         ...
 
 
 class Archiver(Protocol):
-    """Where results go.
+    """A kind of place that results are delivered to.
 
-    Fields of ``spec_model`` marked with :data:`node.plugins.fields.SECRET` are shown to nobody.
-    ``ordered``: the results of a task must be delivered in their order, one that waits keeps those
-    behind it waiting.
+    Fields of ``spec_model`` marked with :data:`node.plugins.fields.SECRET` are never shown.
+    ``ordered``: the results of a task must be delivered in order; one that waits delays those
+    behind it.
     """
 
     name: str
@@ -407,19 +408,19 @@ class Archiver(Protocol):
     spec_model: type[Document]
 
     def label(self, spec: Any) -> str:
-        """Where this is, in a few words for lists and logs; without secrets."""
+        """Return a short name of the destination for lists and logs, without secrets."""
         ...
 
     def batches(self, spec: Any) -> Batches:
-        """How much is delivered at once."""
+        """Return the limits of one batch."""
         ...
 
     def refusal(self, spec: Any, host: ArchivingHost) -> tuple[str, str] | None:
-        """The field and the sentence, if this host's owner does not allow it."""
+        """Return the field and the reason, if this host's owner does not allow the spec."""
         ...
 
     def open(self, spec: Any, host: ArchivingHost) -> Destination:
-        """The destination; connects when it is first used."""
+        """Return the destination; it connects on first use."""
         ...
 
 
@@ -427,7 +428,7 @@ class Archiver(Protocol):
 class Extra(Protocol):
     """An archiver whose client comes with an extra of this package: ``parley-scheduler[kafka]``.
 
-    ``modules`` are those that must be there; they are imported when a destination is first used.
+    ``modules`` are the modules it imports when a destination is first used.
     """
 
     extra: str
@@ -436,32 +437,32 @@ class Extra(Protocol):
 
 @runtime_checkable
 class StreamingTest(Test, Protocol):
-    """A test whose runs give a result again and again while they last.
+    """A test whose runs produce results repeatedly while they last.
 
-    Its ``merge`` judges the parts that come at the end: it has no result, and a reason if one of
-    them failed.
+    Its ``merge`` judges the parts that arrive at the end: it gives no result, and a reason if one
+    of them failed.
     """
 
     interval_model: type[Document]
 
     def rhythm(self, spec: Any) -> Rhythm:
-        """Which intervals a run has."""
+        """Return the intervals of a run."""
         ...
 
     def merge_interval(self, spec: Any, parts: Sequence[Part]) -> Merged:
-        """One result out of what all participants saw in one interval. Never raises."""
+        """Merge what all participants saw in one interval. Never raises."""
         ...
 
     def interval_summary(self, result: Result) -> str:
-        """The result of an interval in one short line, units included."""
+        """Return the result of an interval in one short line, units included."""
         ...
 
     def interval_metrics(self, result: Result) -> tuple[Metric, ...]:
-        """The figures of an interval, by the names and labels that those of a run have."""
+        """Return the figures of an interval, with the names and labels of the run's figures."""
         ...
 
     def total(self, spec: Any, intervals: Sequence[Interval]) -> Result:
-        """The result of the run, over all its intervals in their order, gaps included."""
+        """Return the result of the run, over all its intervals in order, gaps included."""
         ...
 
 
@@ -469,12 +470,12 @@ class StreamingTest(Test, Protocol):
 class StreamingTool(Tool, Protocol):
     """A tool whose program prints a record for each interval, in their order.
 
-    What :meth:`read` gives at the end has the number of the records, ``intervals``: the lead waits
-    for those that are still under way.
+    The result of :meth:`read` has the number of records, ``intervals``: the lead waits for those
+    that are still under way.
     """
 
     def read_interval(self, part: PartContext, record: bytes) -> Interval:
-        """What this participant saw in one interval, out of one record (without its RS).
+        """Read what this participant saw in one interval from one record (without its RS).
 
         :raises node.model.errors.ToolOutputError: it is not a record; the cause comes first.
         """

@@ -1,4 +1,4 @@
-"""Statistics of many values. Pure, and of the standard library alone: our programs use it too."""
+"""Statistics of many values. Pure; uses only the standard library, for our programs need it too."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ _MILLISECOND_NS = 1e6
 _MICROSECOND_NS = 1000
 
 BUCKETS_MAX = 50
-"""Most buckets of a histogram: they are made wider until there are no more."""
+"""Maximum number of buckets of a histogram; they are widened until it is met."""
 
 Buckets = dict[int, int]
-"""How many values lie in each bucket: its index, which is the value divided by the width."""
+"""The number of values in each bucket, by its index: the value divided by the bucket width."""
 
 
 def distribution(values: Iterable[float]) -> dict[str, float] | None:
-    """``min``, ``median``, ``mean``, ``p95``, ``max`` and ``stdev`` (population); None of none."""
+    """Return min, median, mean, p95, max and (population) stdev by name; None without values."""
     ordered = sorted(values)
     if not ordered:
         return None
@@ -40,12 +40,12 @@ def distribution(values: Iterable[float]) -> dict[str, float] | None:
 
 
 def jitter(delays_ms: Mapping[int, float]) -> float | None:
-    """The mean absolute delay variation of consecutive packets, in milliseconds.
+    """Return the mean absolute delay variation of consecutive packets, in milliseconds.
 
     ``delays_ms`` maps sequence numbers to delays. This is the inter-packet delay variation of
-    RFC 3393 with RFC 5481's section 4.1 selection (each packet against the one sent just before
-    it), averaged without sign; pairs with a lost packet do not count. An offset between the clocks
-    cancels out. ``None`` without a single pair.
+    RFC 3393 with the selection of RFC 5481 section 4.1 (each packet against the one sent just
+    before it), averaged without sign; pairs with a lost packet do not count. An offset between the
+    clocks cancels out. ``None`` without a single pair.
     """
     steps = [
         abs(delay - delays_ms[sequence - 1])
@@ -56,31 +56,31 @@ def jitter(delays_ms: Mapping[int, float]) -> float | None:
 
 
 def histogram(values: Iterable[int]) -> tuple[int, Buckets]:
-    """The width of the buckets, a power of two and as small as allowed, and the buckets.
+    """Return the width of the buckets (the smallest power of two that is allowed) and the buckets.
 
-    Widths that are powers of two let histograms be added: see :func:`add_up`.
+    With powers of two as widths, histograms can be added: see :func:`add_up`.
     """
     return narrowed(1, Counter(values))
 
 
 def narrowed(width: int, buckets: Buckets) -> tuple[int, Buckets]:
-    """The same histogram with buckets so wide that there are no more than allowed."""
+    """Return the same histogram with buckets widened until there are no more than allowed."""
     while len(buckets) > BUCKETS_MAX:
         width, buckets = 2 * width, _widened(buckets, 2)
     return width, dict(buckets)
 
 
 def add_up(histograms: Sequence[tuple[int, Buckets]]) -> tuple[int, Buckets]:
-    """One histogram of all values; its buckets are at least as wide as the widest."""
+    """Return one histogram of all values; its buckets are at least as wide as the widest."""
     width = max((width for width, _ in histograms), default=1)
-    together: Counter[int] = Counter()
+    sums: Counter[int] = Counter()
     for each, buckets in histograms:
-        together.update(_widened(buckets, width // each))
-    return narrowed(width, together)
+        sums.update(_widened(buckets, width // each))
+    return narrowed(width, sums)
 
 
 def quantile(width: int, buckets: Buckets, fraction: float) -> float | None:
-    """The middle of the bucket that holds the quantile (nearest rank); None without values."""
+    """Return the middle of the bucket with the quantile (nearest rank); None without values."""
     count = sum(buckets.values())
     rank = max(1, math.ceil(fraction * count))
     for bucket in sorted(buckets):
@@ -91,10 +91,10 @@ def quantile(width: int, buckets: Buckets, fraction: float) -> float | None:
 
 
 def both_ways(ways_ns: Mapping[int, tuple[int, int]]) -> dict[str, Any]:
-    """The figures of packets by number, of each the nanoseconds there and back.
+    """Return the figures of packets: their numbers map to the nanoseconds there and back.
 
-    ``delay_ms``, ``jitter_ms`` and ``histogram_us``, each with ``forward``, ``backward`` and
-    ``round_trip``.
+    The keys are ``delay_ms``, ``jitter_ms`` and ``histogram_us``, each with ``forward``,
+    ``backward`` and ``round_trip``.
     """
     delays_ns = {
         "forward": {at: there for at, (there, _) in ways_ns.items()},

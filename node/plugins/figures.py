@@ -1,7 +1,7 @@
 """Statistics of delays, and numbers as people read them. Pure.
 
 Delays are milliseconds everywhere here. One-way delays may be negative when the clocks of the two
-hosts differ; nothing here minds.
+hosts differ; that is accepted everywhere here.
 """
 
 from __future__ import annotations
@@ -25,9 +25,10 @@ _MEGABIT = 1_000_000
 
 
 def traffic(bits: int, per: int = SECOND) -> dict[str, int]:
-    """So many bits in so many µs as a need of ``mbps``: whole Mb/s, rounded up.
+    """Return ``bits`` per ``per`` µs as a need of ``mbps``: whole Mb/s, rounded up.
 
-    Less than one is nothing: a thousand pings are no burden, and would else be a thousand Mb/s.
+    A rate below 1 Mb/s needs nothing: a thousand pings are no burden, and would otherwise count as
+    a thousand Mb/s.
     """
     needed = bits * SECOND
     return {"mbps": -(-needed // (_MEGABIT * per))} if needed >= _MEGABIT * per else {}
@@ -45,35 +46,35 @@ class DelayFigures(Document):
 
 
 def delay_figures(delays_ms: Sequence[float]) -> DelayFigures | None:
-    """The figures of a set of delays; ``None`` if it is empty."""
+    """Return the figures of a set of delays; ``None`` if it is empty."""
     figures = distribution(delays_ms)
     return DelayFigures.model_validate(figures) if figures else None
 
 
 def milliseconds(nanoseconds: int) -> float:
-    """Nanoseconds as milliseconds."""
+    """Convert nanoseconds to milliseconds."""
     return nanoseconds / _NANOSECONDS_PER_MS
 
 
 def share(part: int, whole: int) -> float:
-    """``part`` of ``whole`` as a fraction within 0 to 1, to a millionth; 0 of nothing is 0."""
+    """Return ``part`` / ``whole`` within 0 to 1, to a millionth; 0 if ``whole`` is 0."""
     return round(min(1.0, max(0.0, part / whole)), 6) if whole else 0.0
 
 
 def delay_text(delay_ms: float) -> str:
-    """``20.41 ms``."""
+    """Return ``20.41 ms``."""
     return f"{delay_ms:.2f} ms"
 
 
 def percent_text(fraction: float) -> str:
-    """``1 %``, ``0.25 %``; what is not nothing never reads as 0."""
+    """Return ``1 %``, ``0.25 %``; a fraction above 0 is never shown as 0."""
     if 0 < fraction < _LEAST_SHOWN:
         return "< 0.01 %"
     return f"{100 * fraction:.2f}".rstrip("0").rstrip(".") + " %"
 
 
 def rate_text(rate_bps: float) -> str:
-    """Bits per second with three digits and a decimal unit: ``47.4 Mb/s``."""
+    """Return bits per second with three digits and a decimal unit: ``47.4 Mb/s``."""
     for factor, unit in ((1e9, "Gb/s"), (1e6, "Mb/s"), (1e3, "kb/s")):
         if rate_bps >= factor:
             return f"{_three_digits(rate_bps / factor)} {unit}"
@@ -88,7 +89,7 @@ def _three_digits(value: float) -> str:
 def delay_metrics(
     name: str, delays: DelayFigures | None, labels: Mapping[str, str] | None = None
 ) -> tuple[Metric, ...]:
-    """Median, least and 95th percentile as ``NAME_median_ms`` …; nothing without delays."""
+    """Return median, minimum and 95th percentile as ``NAME_median_ms`` …; empty without delays."""
     if delays is None:
         return ()
     figures = {"median": delays.median, "min": delays.min, "p95": delays.p95}
@@ -100,5 +101,5 @@ def delay_metrics(
 def metric(
     name: str, value: float | None, unit: str, labels: Mapping[str, str] | None = None
 ) -> tuple[Metric, ...]:
-    """One metric, or none where there is no value: made to be joined with others."""
+    """Return one metric, or none without a value, as a tuple that can be joined with others."""
     return () if value is None else (Metric(name, value, unit, labels or {}),)

@@ -1,4 +1,4 @@
-"""A path put together out of single probes, whichever tool sent them. Pure."""
+"""Assembling a path from single probes, for all tools that trace. Pure."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _NAME_MAX = 253
 
 @dataclass(frozen=True)
 class Probe:
-    """One packet and what came back; ``address`` is None if nothing did."""
+    """One packet and its answer; ``address`` is None if there was no answer."""
 
     ttl: int
     address: str | None = None
@@ -36,50 +36,50 @@ class Probe:
 
 
 def probes_of(spec: TraceSpec) -> int:
-    """Packets for each hop."""
+    """Return the number of packets per hop."""
     return PROBES_DEFAULT if spec.probes is None else spec.probes
 
 
 def wait_of(spec: TraceSpec) -> int:
-    """How long an answer is waited for, in microseconds."""
+    """Return how long to wait for an answer, in microseconds."""
     return WAIT_DEFAULT if spec.wait is None else spec.wait
 
 
 def port_of(spec: TraceSpec) -> int:
-    """The port of TCP."""
+    """Return the TCP port."""
     return TCP_PORT_DEFAULT if spec.port is None else spec.port
 
 
 def address_in(text: str, program: str) -> str:
-    """An address in its shortest form, without the interface of a local one.
+    """Return an address in its shortest form, without the interface of a link-local one.
 
-    :raises ToolOutputError: it is none.
+    :raises ToolOutputError: it is not an address.
     """
     try:
         return str(ipaddress.ip_address(text.partition("%")[0]))
     except ValueError:
-        raise ToolOutputError(f"{program} names {text[:60]!r}, which is no address") from None
+        raise ToolOutputError(f"{program} names {text[:60]!r}, which is not an address") from None
 
 
 def assembled(
     program: str, spec: TraceSpec, dest: str, probes: Iterable[Probe], *, paris: bool
 ) -> Result:
-    """The result out of all probes, in whatever order, answered or not.
+    """Assemble the result from all probes, in any order, answered or not.
 
-    ``dest`` is the address at the end of the path. An answer that took longer than ``wait`` is
-    lost. What was sent beyond dest, and hops at the end that are silent, are left out.
+    ``dest`` is the address at the end of the path. An answer that took longer than ``wait`` counts
+    as lost. Probes sent beyond dest, and silent hops at the end, are left out.
 
-    :raises ToolOutputError: a hop is none that was asked for, or there are too many probes.
+    :raises ToolOutputError: a hop was never probed, or there are too many probes.
     """
-    asked = list(probes)
-    if len(asked) > _PROBES_KEPT:
-        raise ToolOutputError(f"{program} tells of {len(asked)} packets, too many")
-    strange = next((each.ttl for each in asked if not 1 <= each.ttl <= spec.hops_max), None)
+    packets = list(probes)
+    if len(packets) > _PROBES_KEPT:
+        raise ToolOutputError(f"{program} reports {len(packets)} packets, too many")
+    strange = next((each.ttl for each in packets if not 1 <= each.ttl <= spec.hops_max), None)
     if strange is not None:
-        raise ToolOutputError(f"{program} tells of hop {strange}; {spec.hops_max} were asked for")
-    reached = [each.ttl for each in asked if each.address == dest]
-    last = min(reached, default=spec.hops_max)
-    seen = [each for each in asked if each.ttl <= last]
+        raise ToolOutputError(f"{program} reports hop {strange}, but probed {spec.hops_max}")
+    distances = [each.ttl for each in packets if each.address == dest]
+    last = min(distances, default=spec.hops_max)
+    seen = [each for each in packets if each.ttl <= last]
     wait_ms = wait_of(spec) / MILLISECOND
     answered = [each for each in seen if each.address is not None and each.rtt_ms <= wait_ms]
     farthest = max((each.ttl for each in answered), default=0)
@@ -120,7 +120,7 @@ def _answering(address: str, answers: list[Probe]) -> HopAddress:
 
 
 def _most(hop: Hop) -> str | None:
-    """The address that answered most; of equals the one that answered first."""
+    """Return the address that answered most often; of equals, the one that answered first."""
     if not hop.addresses:
         return None
     return max(hop.addresses, key=lambda each: len(each.rtts_ms)).address

@@ -1,4 +1,4 @@
-"""What is known of the programs of iputils, which have one version together. Pure."""
+"""The common properties of the iputils programs, which share one version. Pure."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""The command lines of irtt's server and client, which are the same however long it lasts. Pure.
+"""The command lines of irtt's server and client, for single runs and streams. Pure.
 
-Of the standard library alone: our programs use it too.
+Uses only the standard library: our programs use it too.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ class _Packets(Protocol):
 
 
 def server(dest: _Party, port: int, spec: _Packets, idle: int = 0) -> list[str]:
-    """``irtt server -b ADDRESS:PORT …``; a client that is silent for ``idle`` µs is forgotten."""
+    """Return ``irtt server -b ADDRESS:PORT …``; clients silent for ``idle`` µs are forgotten."""
     own = f"{_own(dest)}:{port}"
-    # No least interval: packets that were held up somewhere come closer than they were sent.
+    # No minimum interval: packets that were delayed somewhere arrive closer than they were sent.
     return [
         "irtt",
         "server",
@@ -52,12 +52,12 @@ def server(dest: _Party, port: int, spec: _Packets, idle: int = 0) -> list[str]:
 def client(
     source: _Party, dest: _Party, port: int, spec: _Packets, openings_ms: Sequence[int]
 ) -> list[str]:
-    """``irtt client … ADDRESS:PORT``, but for ``-d``, which says for how long it sends.
+    """Return ``irtt client … ADDRESS:PORT`` without ``-d``, which sets for how long it sends.
 
-    ``openings_ms``: how long it waits for the server's word at its first packet, its second …
+    ``openings_ms``: how long it waits for the server's reply to its first packet, its second …
     """
     argv = [*_CLIENT, "-i", f"{spec.interval * _MICROSECOND_NS}ns"]
-    # With these alone a packet of the shortest length, 44, holds all that is asked for.
+    # With only these, a packet of the shortest length, 44, holds everything that is requested.
     argv += ["-l", str(spec.length), "--stats=both", "--tstamp=both", "--clock=wall"]
     argv += [f"--wait={spec.timeout * _MICROSECOND_NS}ns"]
     argv += [f"--timeouts={','.join(f'{wait_ms}ms' for wait_ms in openings_ms)}"]
@@ -67,7 +67,7 @@ def client(
 
 
 def sending(argv: Sequence[str], lasts_ns: int) -> list[str]:
-    """The client's command line with how long it sends."""
+    """Return the client's command line with how long it sends."""
     after = len(_CLIENT) + 2
     return [*argv[:after], "-d", f"{lasts_ns}ns", *argv[after:]]
 
@@ -77,7 +77,7 @@ def _idle(idle: int) -> str:
 
 
 def _own(party: _Party) -> str:
-    """The party's address; nothing for a name, which may mean another address on its own host."""
+    """Return the party's address; empty for a name, which may resolve differently on its host."""
     try:
         ipaddress.ip_address(party.address)
     except ValueError:

@@ -1,7 +1,7 @@
-"""What irtt's client prints at its end, one JSON document (its format 1), packet by packet. Pure.
+"""Parsing the JSON document (format 1) that irtt's client prints at its end. Pure.
 
-A packet whose answer did not come is ``true_up`` or ``true_down`` where a later answer told on
-which way it was lost, else ``true``. Of the standard library alone: our programs use it too.
+A packet without an answer is ``true_up`` or ``true_down`` if a later answer showed on which way it
+was lost, and otherwise ``true``. Uses only the standard library: our programs use it too.
 """
 
 from __future__ import annotations
@@ -10,9 +10,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 PACKETS_MAX = 9_000
-"""Packets of one document: each takes some 1000 bytes in it."""
+"""Maximum packets of one document: each takes some 1000 bytes in it."""
 BYTES_MAX = 10_000_000
-"""A longer document is not read."""
+"""Maximum size of a document that is read."""
 
 _LOST = frozenset({"false", "true", "true_up", "true_down"})
 _DELAY_NS_MAX = 10**18
@@ -20,9 +20,9 @@ _NUMBER_MAX = 2**63 - 1
 
 
 class IrttReply(NamedTuple):
-    """An answer, in nanoseconds; of two clocks, so that either way may be below zero.
+    """An answer, in nanoseconds; from two clocks, so that either way may be below zero.
 
-    ``around_ns`` is without the time spent in the server, ``in_server_ns``; ``reflected_ns`` and
+    ``around_ns`` excludes the time spent in the server, ``in_server_ns``; ``reflected_ns`` and
     ``arrived_ns`` are instants.
     """
 
@@ -35,7 +35,7 @@ class IrttReply(NamedTuple):
 
 
 class IrttPacket(NamedTuple):
-    """One packet: the instant at which it was sent, whether it was lost, and its answer."""
+    """One packet: the instant it was sent, whether it was lost, and its answer."""
 
     sent_ns: int
     lost: str
@@ -46,16 +46,16 @@ Trips = Sequence[IrttPacket]
 
 
 class IrttDocument(NamedTuple):
-    """A document: the packets in the order in which they were sent, and answers that came twice."""
+    """A document: the packets in the order sent, and the number of duplicate answers."""
 
     trips: Trips
     duplicates: int
 
 
 class IrttObservation(NamedTuple):
-    """What was seen of some packets; ``at_dest`` is None where no answer told.
+    """The counts of some packets; ``at_dest`` is None if no answer tells.
 
-    ``in_time`` are nanoseconds there and back by the packet's number.
+    ``in_time`` maps packet numbers to nanoseconds there and back.
     """
 
     in_time: Mapping[int, tuple[int, int]]
@@ -65,30 +65,31 @@ class IrttObservation(NamedTuple):
 
 
 def parse_irtt_document(document: object, interval_ns: int, length: int) -> IrttDocument:
-    """The packets of a document, which was to send one of ``length`` bytes each ``interval_ns``.
+    """Parse a document of a client that was to send ``length`` bytes each ``interval_ns``.
 
-    :raises ValueError: it is no such document, or says what cannot be; begins with ``irtt``, or
-        with the cause.
+    :raises ValueError: it is not such a document, or is impossible; begins with ``irtt``, or with
+        the cause.
     """
-    used = _part(document, "config", "params")
-    every, long = _number(used, "interval"), _number(used, "length")
+    params = _part(document, "config", "params")
+    every, long = _number(params, "interval"), _number(params, "length")
     if (every, long) != (interval_ns, length):
-        raise ValueError(f"irtt sent {long} bytes each {every} ns, not as it was asked")
+        expected = f"{length} bytes each {interval_ns} ns"
+        raise ValueError(f"irtt sent {long} bytes each {every} ns instead of {expected}")
     stats = _part(document, "stats")
     entries = _of(document, "round_trips")
     if not isinstance(entries, list):
         raise _unlike("round_trips")
     if [_number(entry, "seqno") for entry in entries] != list(range(len(entries))):
-        raise ValueError("irtt tells of packets that are not numbered one after another")
+        raise ValueError("irtt reports packets that are not numbered consecutively")
     sent = _number(stats, "packets_sent")
     if not entries or len(entries) != sent:
-        raise ValueError(f"irtt tells of {len(entries)} packets and of {sent} sent")
+        raise ValueError(f"irtt reports {len(entries)} packets, but {sent} as sent")
     trips = [_trip(number, entry) for number, entry in enumerate(entries)]
     return IrttDocument(trips, _number(stats, "duplicates"))
 
 
 def observe_trips(trips: Trips, timeout_ns: int) -> IrttObservation:
-    """What was seen of ``trips``; an answer that took longer than ``timeout_ns`` is late."""
+    """Summarise ``trips``; an answer that took longer than ``timeout_ns`` is late."""
     answers = {at: trip.answer for at, trip in enumerate(trips) if trip.answer is not None}
     in_time = {
         at: (answer.there_ns, answer.back_ns)
@@ -105,7 +106,7 @@ def observe_trips(trips: Trips, timeout_ns: int) -> IrttObservation:
 
 
 def _reordered(answers: Iterable[IrttReply]) -> int:
-    """Answers that came after one that dest sent later (RFC 4737)."""
+    """Count the answers that came after one that dest sent later (RFC 4737)."""
     latest, count = -1, 0
     for answer in sorted(answers, key=lambda answer: answer.arrived_ns):
         count += answer.reflected_ns < latest
@@ -123,10 +124,10 @@ def _trip(number: int, entry: object) -> IrttPacket:
     if lost != "false":
         return IrttPacket(sent_ns, lost, None)
     if not {"send", "receive", "rtt"} <= delay.keys():
-        raise ValueError(f"irtt tells no delay of packet {number}")
+        raise ValueError(f"irtt reports no delay of packet {number}")
     there_ns, back_ns, around_ns = (_delay(delay, key) for key in ("send", "receive", "rtt"))
     if around_ns < 0 or there_ns + back_ns < 0:
-        raise ValueError("a round trip took less than no time: a clock was set during the run")
+        raise ValueError("a round trip took less than zero time: a clock was set during the run")
     reflected_ns = _instant(server, "send")
     in_server_ns = max(0, reflected_ns - _instant(server, "receive"))
     arrived_ns = _instant(client, "receive")
@@ -160,10 +161,10 @@ def _delay(delay: object, key: str) -> int:
 
 
 def _instant(stamps: dict[str, Any], key: str) -> int:
-    """An instant of the wall clock; 0 where there is none."""
+    """Return an instant of the wall clock; 0 if there is none."""
     stamp = _part(stamps, key)
     return _number(stamp, "wall") if "wall" in stamp else 0
 
 
 def _unlike(key: str) -> ValueError:
-    return ValueError(f"irtt: what it tells of {key} is not as irtt tells it")
+    return ValueError(f"irtt: {key} in its output is not as expected")

@@ -1,9 +1,9 @@
 """A stream by irtt, for :mod:`.tests.latencybg`: one server, and a client for each interval. Pure.
 
 See ``tools/programs/irttbg_client.py`` and ``irttbg_server.py``. A client sends a few packets more
-than are counted, so that answers to them tell what became of the last ones; the next client sends
-already. The server of one run still listens for those when that of the next run begins: one run
-takes the port that was given out, the next one the port after it.
+than are counted, so that the answers to them show what became of the last counted ones; the next
+client is already sending by then. Because the server of one run still listens for those when the
+server of the next run starts, runs alternate between the assigned port and the port after it.
 """
 
 from __future__ import annotations
@@ -38,20 +38,20 @@ _MICROSECOND_NS = 1000
 LEAD_IN = 200 * MILLISECOND
 """The first packet leaves this long after the start: the server's clock may be that late."""
 _OPENINGS_MS = (500, 500)
-"""How long a client waits for the server's word at its first packet, and at its second."""
+"""Waits of a client for the server's reply to its first packet, and to its second."""
 _EXTRA = 4
 _EXTRA_LAST_MAX = 2 * SECOND
-"""More packets than are counted; fewer where so many would take longer than this."""
+"""Extra packets after the counted ones; fewer if they would take longer than this."""
 _WRAP_UP = SECOND
-"""For the last figures, before the launcher ends what still runs."""
+"""Time for the last figures, before the launcher ends what still runs."""
 _MARGIN = 500 * MILLISECOND
-"""The server is ended this long before, whatever the clients do."""
+"""The server is ended this long before that, whatever the clients do."""
 _FORGOTTEN = 10 * SECOND
-"""A client lasts no longer than its interval and this; the server forgets one that is silent for so
-long, be it a stranger's."""
+"""Maximum time that a client takes beyond its interval; the server forgets clients that are silent
+for that long, strangers' included."""
 _EACH_MIN = 5 * SECOND
 _DURATION_MIN = 10 * SECOND
-"""The server of the run before last has ended by then."""
+"""Minimum duration: the server of the run before last has ended by then."""
 _PORT_MAX = 65_534
 
 
@@ -66,20 +66,20 @@ class _ServerRecord(Document):
 
 
 def can(spec: LatencyBgSpec) -> str | None:
-    """Neither many packets in an interval, nor few, nor short intervals, nor short runs."""
+    """Refuse too many or too few packets per interval, short intervals and short runs."""
     if spec.each // spec.interval > PACKETS_MAX:
         return f"irtt prints more than can be read for more than {PACKETS_MAX} packets in each"
     if spec.interval > _EXTRA_LAST_MAX:
-        return "irtt as a stream sends a packet each PT2S at least"
+        return "irtt as a stream sends at least one packet each PT2S"
     if spec.each < _EACH_MIN or spec.duration < _DURATION_MIN:
-        return "irtt is started anew for each interval: each is PT5S at least, duration PT10S"
+        return "irtt is started anew for each interval: each is at least PT5S, duration PT10S"
     if spec.port is not None and spec.port > _PORT_MAX:
-        return "irtt as a stream takes the port after the one given, too"
+        return "irtt as a stream also uses the port after the one in the spec"
     return None
 
 
 def overtime(spec: LatencyBgSpec) -> int:
-    """How long after the booked end it waits for what is under way, in microseconds."""
+    """Return how long after the booked end it waits for what is under way, in microseconds."""
     late = LEAD_IN + sum(_OPENINGS_MS) * MILLISECOND + _extra(spec) * spec.interval
     return late + spec.timeout + _WRAP_UP
 
@@ -89,7 +89,7 @@ def _extra(spec: LatencyBgSpec) -> int:
 
 
 def command(part: PartContext) -> Command:
-    """Our program that starts the clients at source, our program with the server at dest."""
+    """Return our program that starts the clients at source, or the server at dest."""
     spec: LatencyBgSpec = part.spec
     source, dest = part.parties
     port = (spec.port or int(dest.data["port"])) + part.starts // spec.duration % 2
@@ -127,42 +127,42 @@ def command(part: PartContext) -> Command:
 
 
 def read_interval(part: PartContext, record: bytes) -> Interval:
-    """What this end saw in one interval: all of it at source, at dest only its clock.
+    """Read what this end saw in one interval: everything at source, only the clock at dest.
 
-    :raises ToolOutputError: it is not a record of this end, or tells what cannot be.
+    :raises ToolOutputError: it is not a record of this end, or is impossible.
     """
     if part.participant == _DEST:
-        served = record_of(record, "irtt's server", _ServerRecord)
-        return Interval(
-            served.interval, DestPart.without_figures(served.clock.clock).model_dump(mode="json")
-        )
-    told = record_of(record, "irtt's clients", _ClientRecord)
+        server_record = record_of(record, "irtt's server", _ServerRecord)
+        part_of_dest = DestPart.without_figures(server_record.clock.clock)
+        return Interval(server_record.interval, part_of_dest.model_dump(mode="json"))
+    client_record = record_of(record, "irtt's clients", _ClientRecord)
     packets = part.spec.each // part.spec.interval
-    check(told, packets, "irtt")
-    arrived = told.received_at_dest
-    if arrived is not None and not told.received_back + told.late <= arrived <= told.sent:
-        raise ToolOutputError("irtt tells of more packets back than there, or of more than sent")
-    if not told.sent:
-        return Interval(told.interval, None, explain_unsent(told))
+    check(client_record, packets, "irtt")
+    arrived = client_record.received_at_dest
+    answers = client_record.received_back + client_record.late
+    if arrived is not None and not answers <= arrived <= client_record.sent:
+        raise ToolOutputError("irtt reports more packets back than there, or more than were sent")
+    if not client_record.sent:
+        return Interval(client_record.interval, None, explain_unsent(client_record))
     counts: Mapping[str, int | None] = {
         "received_at_dest": arrived,
         "unreachable": None,
         "duplicates_forward": None,
-        "duplicates_backward": told.duplicates_backward,
+        "duplicates_backward": client_record.duplicates_backward,
         "hops_forward": None,
         "hops_backward": None,
     }
     reason = (
-        f"{told.complaint}; {told.unsent} of {packets} packets were not sent"
-        if told.complaint
+        f"{client_record.complaint}; {client_record.unsent} of {packets} packets were not sent"
+        if client_record.complaint
         else None
     )
-    result = source_interval(told, dict(counts)).model_dump(mode="json")
-    return Interval(told.interval, result, reason)
+    result = source_interval(client_record, dict(counts)).model_dump(mode="json")
+    return Interval(client_record.interval, result, reason)
 
 
 def read(part: PartContext, output: Output) -> Result:
-    """How many intervals it told of.
+    """Return how many intervals it reported.
 
     :raises ToolOutputError: irtt's server ended, or our program; its own reason first.
     """
@@ -172,6 +172,6 @@ def read(part: PartContext, output: Output) -> Result:
 
 
 def refused(output: Output, otherwise: str) -> ToolOutputError:
-    """Why irtt did not do it, in its own words where it has any."""
-    said = output.stderr.removeprefix(b"Error: ")
-    return failure(replace(output, stderr=said), "irtt", otherwise)
+    """Return why irtt failed, in its own words if it printed any."""
+    message = output.stderr.removeprefix(b"Error: ")
+    return failure(replace(output, stderr=message), "irtt", otherwise)

@@ -1,7 +1,7 @@
-"""What tests of delays each way have in common: what both ends see, and what it is together. Pure.
+"""The common parts of one-way delay tests: each end's part, and how both are merged. Pure.
 
-The source sends numbered packets, the dest sends each one back. What was lost on the way there and
-what on the way back is told apart by the counts of both ends.
+The source sends numbered packets, and dest sends each one back. The counts of both ends show how
+many packets were lost on the way there and how many on the way back.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ LENGTH_BASE = 44  # octets of a STAMP packet without extensions, RFC 8762 sectio
 LENGTH_LEAST_PADDED = 48  # padding is a TLV with a header of four octets, RFC 8972 section 4.1
 
 Source = Annotated[
-    Host | None, Field(description="The host that sends; left out, the lead itself.")
+    Host | None, Field(description="The host that sends; by default the lead itself.")
 ]
 Dest = Annotated[
     Host | None,
-    Field(description="The host that reflects; needed here or in `participants`."),
+    Field(description="The host that reflects; required here or in `participants`."),
 ]
 Length = Annotated[
     int,
@@ -50,10 +50,10 @@ Length = Annotated[
     ),
 ]
 Version = Annotated[
-    IpVersion | None, Field(description="4 or 6; left out, what the addresses are.")
+    IpVersion | None, Field(description="4 or 6; by default the version of the addresses.")
 ]
 DestPort = Annotated[
-    Port | None, Field(description="The UDP port of dest; left out, its node gives one out.")
+    Port | None, Field(description="The UDP port of dest; by default assigned by its node.")
 ]
 
 _UNREACHABLE = "dest's port was unreachable: a firewall, or the reflector was not running then"
@@ -68,10 +68,10 @@ class _Sending(BetweenTwo, Protocol):
 
 
 class HostClock(Document):
-    """What a host's kernel says of its clock."""
+    """The state of a host's clock, as its kernel reports it."""
 
     synchronised: bool | None = Field(
-        description="Whether the kernel holds its clock for synchronised; null if it does not tell."
+        description="Whether the kernel considers its clock synchronised; null if not reported."
     )
     error_bound_ms: NonNegative | None = Field(
         description="The kernel's bound of the clock's error in milliseconds, if synchronised."
@@ -118,9 +118,9 @@ class LossBothWays(Document):
 
 
 class SourcePart(Document):
-    """What the sending participant saw; what its tool cannot know is null.
+    """The sending participant's part; null is what its tool cannot know.
 
-    ``received_at_dest`` is what dest told it of in its answers, where dest's part cannot tell.
+    ``received_at_dest`` is what dest reported in its answers, for tools whose dest part lacks it.
     """
 
     sent: CountField
@@ -140,7 +140,7 @@ class SourcePart(Document):
 
 
 class DestPart(Document):
-    """What the reflecting participant saw; what its tool cannot know is null."""
+    """The reflecting participant's part; null is what its tool cannot know."""
 
     received: CountField | None
     duplicates: CountField | None
@@ -151,7 +151,7 @@ class DestPart(Document):
 
     @classmethod
     def without_figures(cls, clock: HostClock) -> Self:
-        """All that dest knows where its server prints none: that it was there, and its clock."""
+        """Return the part of a dest whose server prints no figures: only its clock."""
         return cls(
             received=None,
             duplicates=None,
@@ -200,7 +200,7 @@ class OneWayResult(Document):
 def delays_and_jitter(
     ways_ns: Mapping[int, tuple[int, int]],
 ) -> tuple[DelaysBothWays, JitterBothWays]:
-    """The figures of packets by number, of each the nanoseconds there and back."""
+    """Return the figures of packets: their numbers map to the nanoseconds there and back."""
     forward = {at: milliseconds(there) for at, (there, _) in ways_ns.items()}
     backward = {at: milliseconds(back) for at, (_, back) in ways_ns.items()}
     round_trip = {at: delay_ms + backward[at] for at, delay_ms in forward.items()}
@@ -216,7 +216,7 @@ def delays_and_jitter(
 
 
 class Figures(Protocol):
-    """What a result tells of both ways, whatever else is in it."""
+    """The two-way figures of a result."""
 
     @property
     def delay_ms(self) -> DelaysBothWays:
@@ -235,7 +235,7 @@ class Figures(Protocol):
 
     @property
     def clocks_synchronised(self) -> bool:
-        """Whether the delays of one way mean anything."""
+        """True if the one-way delays are meaningful."""
         ...
 
     @property
@@ -245,7 +245,7 @@ class Figures(Protocol):
 
 
 def in_words(figures: Figures) -> str:
-    """``20.41 ms there, 0.21 ms back, loss 1 % / 0 %, jitter 0.20 ms``."""
+    """Return ``20.41 ms there, 0.21 ms back, loss 1 % / 0 %, jitter 0.20 ms``."""
     lost = _loss_text(figures.loss)
     there, back = figures.delay_ms.forward, figures.delay_ms.backward
     if there is None or back is None:
@@ -257,18 +257,18 @@ def in_words(figures: Figures) -> str:
 
 
 def both_ways_metrics(figures: Figures) -> tuple[Metric, ...]:
-    """Delay, loss and jitter by direction, and the bound of the one-way delays' error."""
-    found: tuple[Metric, ...] = ()
+    """Return delay, loss and jitter by direction, and the bound of the one-way delays' error."""
+    metrics: tuple[Metric, ...] = ()
     for direction in ("forward", "backward", "round_trip"):
         labels = {"direction": direction}
-        found += delay_metrics("delay", getattr(figures.delay_ms, direction), labels)
-        found += metric("loss", getattr(figures.loss, direction), "1", labels)
-        found += metric("jitter_ms", getattr(figures.jitter_ms, direction), "ms", labels)
-    return found + metric("clock_error_ms", figures.clock_error_ms, "ms")
+        metrics += delay_metrics("delay", getattr(figures.delay_ms, direction), labels)
+        metrics += metric("loss", getattr(figures.loss, direction), "1", labels)
+        metrics += metric("jitter_ms", getattr(figures.jitter_ms, direction), "ms", labels)
+    return metrics + metric("clock_error_ms", figures.clock_error_ms, "ms")
 
 
 def contradiction(source: SourcePart | None, dest: DestPart | None) -> str | None:
-    """Why two parts are no measurement together; ``None`` if they are one, or one is missing."""
+    """Return why two parts contradict each other; ``None`` if they do not, or one is missing."""
     if source is None or dest is None:
         return None
     arrived = _arrived(source, dest)
@@ -280,7 +280,7 @@ def contradiction(source: SourcePart | None, dest: DestPart | None) -> str | Non
 
 
 def impossible(sent: int, arrived: int, back: int) -> str | None:
-    """Why packets cannot have been counted so; None if they can."""
+    """Return why these packet counts are impossible; None if they are possible."""
     if back <= arrived <= sent:
         return None
     counts = f"{sent} sent, {arrived} at dest, {back} back"
@@ -288,19 +288,19 @@ def impossible(sent: int, arrived: int, back: int) -> str | None:
 
 
 def explain_no_packets(unreachable: int | None, arrived: int) -> str | None:
-    """Why no packet reached dest, if ICMP errors (``unreachable``) say so."""
+    """Return why no packet reached dest, if ICMP errors (``unreachable``) tell."""
     return _UNREACHABLE if unreachable and not arrived else None
 
 
 def _arrived(source: SourcePart, dest: DestPart | None) -> int | None:
-    """Different packets that reached dest, as it counted them itself or told source of."""
+    """Return how many different packets reached dest, as it counted or as it told source."""
     if dest is None or dest.received is None:
         return source.received_at_dest
     return dest.received
 
 
 def both_ends(source: SourcePart, dest: DestPart | None) -> OneWayResult:
-    """What both ends saw, together; of the source alone where dest's part is missing."""
+    """Merge what both ends saw, or the source alone if dest's part is missing."""
     arrived = _arrived(source, dest)
     error_ms = combined_bound_ms(source.clock, dest.clock) if dest else None
     return OneWayResult(
@@ -329,7 +329,7 @@ def both_ends(source: SourcePart, dest: DestPart | None) -> OneWayResult:
 
 
 def loss_of(sent: int, arrived: int | None, back: int) -> LossBothWays:
-    """Lost packets by direction; what arrived at dest may be unknown."""
+    """Return lost packets by direction; the number that arrived at dest may be unknown."""
     return LossBothWays(
         forward=None if arrived is None else share(sent - arrived, sent),
         backward=None if arrived is None else share(arrived - back, arrived),
@@ -349,7 +349,7 @@ SentPart = TypeVar("SentPart", bound=SourcePart)
 def parts_of(
     parts: Sequence[Part], model: type[SentPart]
 ) -> tuple[SentPart | None, DestPart | None, str | None]:
-    """The part of source, that of dest, and what speaks against them."""
+    """Return the part of source, that of dest, and the reason against them."""
     source, source_reason = part_of(parts, 0, model)
     dest, dest_reason = part_of(parts, 1, DestPart)
     return source, dest, joined(source_reason, dest_reason, contradiction(source, dest))
@@ -358,7 +358,7 @@ def parts_of(
 def check_packets(spec: _Sending) -> None:
     """Refuse packets that source cannot send to dest.
 
-    :raises ValueError: both are one host, or there are no packets of this length.
+    :raises ValueError: both are the same host, or no packet has this length.
     """
     check_two(spec)
     if LENGTH_BASE < spec.length < LENGTH_LEAST_PADDED:
@@ -366,10 +366,10 @@ def check_packets(spec: _Sending) -> None:
 
 
 class OneWayTest(PairTest):
-    """The half of a test of delays each way that does not hang on how long it lasts."""
+    """The half of a one-way delay test that does not depend on how long it lasts."""
 
     resources: tuple[str, ...] = ("mbps",)
 
     def needs(self, spec: _Sending) -> Mapping[str, int | None]:
-        """The payload of its packets."""
+        """Return the payload rate of its packets."""
         return traffic(spec.length * 8, spec.interval)

@@ -1,4 +1,4 @@
-"""How our own measuring programs, those in ``tools/programs/``, are started. Pure."""
+"""Starting our own measuring programs, those in ``tools/programs/``. Pure."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ _PROGRAMS = Path(__file__).resolve().parent / "tools" / "programs"
 def own_program(
     name: str, arguments: Mapping[str, object], *, libraries: bool = False, stdin: bytes = b""
 ) -> Command:
-    """A program of ours that waits itself for its instant; its arguments are one JSON object.
+    """Return the command of a program of ours; its arguments are one JSON object.
 
-    It is isolated, and without site packages unless it needs ``libraries``: a bare Python starts in
-    some 40 ms, whatever is installed. ``stdin`` is for what nobody is to see in a list of
-    processes, or in a result.
+    The program itself waits for its instant. It runs isolated, and without site packages unless it
+    needs ``libraries``: a bare Python starts in some 40 ms, whatever is installed. ``stdin`` is for
+    what must not be visible in a list of processes, or in a result.
     """
     isolated = ("-I",) if libraries else ("-I", "-S")
-    written = json.dumps(arguments, separators=(",", ":"))
+    document = json.dumps(arguments, separators=(",", ":"))
     program = str(_PROGRAMS / name)
-    return Command((sys.executable, *isolated, program, written), waits_itself=True, stdin=stdin)
+    return Command((sys.executable, *isolated, program, document), waits_itself=True, stdin=stdin)

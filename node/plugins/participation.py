@@ -1,4 +1,4 @@
-"""Filling a task's participants into a spec, and judging the parts that came back. Pure."""
+"""Filling a task's participants into a spec, and judging the parts that arrived. Pure."""
 
 from __future__ import annotations
 
@@ -17,26 +17,26 @@ _COUNTS = {1: "one participant", 2: "two participants"}
 
 
 def fill(spec: Spec, test: str, fields: tuple[str, ...], names: Sequence[str]) -> Spec:
-    """``spec`` with ``names`` in ``fields``, one each and in this order; no names, no change.
+    """Return ``spec`` with ``names`` in ``fields``, in this order; unchanged if ``names`` is empty.
 
     :raises ValueError: another number of names than fields, or a field names another host.
     """
     if not names:
         return spec
     if len(names) != len(fields):
-        wanted = f"{_COUNTS[len(fields)]} ({', '.join(fields)})"
-        raise ValueError(f"{test} takes {wanted}, not {len(names)}")
+        expected = f"{_COUNTS[len(fields)]} ({', '.join(fields)})"
+        raise ValueError(f"{test} takes {expected}, not {len(names)}")
     for field, name in zip(fields, names, strict=True):
-        given = getattr(spec, field)
-        if given not in (None, name):
-            raise ValueError(f"the task's participants say {field} {name}, its spec says {given}")
+        host = getattr(spec, field)
+        if host not in (None, name):
+            raise ValueError(f"the task's participants say {field} {name}, its spec says {host}")
     return revalidated(spec, dict(zip(fields, names, strict=True)))
 
 
 def revalidated(spec: Spec, changes: dict[str, object]) -> Spec:
-    """``spec`` with ``changes``, validated again.
+    """Return ``spec`` with ``changes``, validated again.
 
-    :raises ValueError: what the model says against it, in one sentence.
+    :raises ValueError: the model's objection, in one sentence.
     """
     try:
         return type(spec).model_validate(spec.model_dump() | changes)
@@ -45,7 +45,7 @@ def revalidated(spec: Spec, changes: dict[str, object]) -> Spec:
 
 
 def first_fault(fault: ValidationError) -> str:
-    """The first thing a model has against a document, in one sentence with the field's name."""
+    """Return a model's first objection to a document, in one sentence with the field's name."""
     first = fault.errors(include_url=False, include_context=False, include_input=False)[0]
     where = ".".join(str(step) for step in first["loc"])
     sentence = first["msg"].removeprefix("Value error, ")
@@ -55,9 +55,9 @@ def first_fault(fault: ValidationError) -> str:
 def part_of(
     parts: Sequence[Part], participant: int, model: type[Model]
 ) -> tuple[Model | None, str | None]:
-    """A participant's part as ``model``, or the reason why there is none, naming the participant.
+    """Return a participant's part as ``model``, or the reason it is missing, with its name.
 
-    Parts come from other nodes: what does not fit the model is a reason too, never an exception.
+    Parts come from other nodes: one that does not fit the model is a reason, not an exception.
     """
     part = next((part for part in parts if part.participant == participant), None)
     if part is None:
@@ -71,5 +71,5 @@ def part_of(
 
 
 def joined(*reasons: str | None) -> str | None:
-    """All reasons in one sentence; ``None`` if there is none."""
+    """Join all reasons into one sentence; ``None`` if there are none."""
     return "; ".join(reason for reason in reasons if reason) or None

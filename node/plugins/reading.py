@@ -1,4 +1,4 @@
-"""What every tool checks of a program's output before it reads it. Pure."""
+"""The checks that every tool makes of a program's output before it parses it. Pure."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from node.plugins.contracts import Output
 from node.plugins.participation import first_fault
 
 BYTES_MAX = 10_000_000
-"""More output than this is no result of any tool here: the largest, iperf3's, stays below 6 MB."""
+"""Maximum size of output. No tool's result is larger: the largest, iperf3's, is below 6 MB."""
 
 TEXT_BYTES_MAX = 2_000_000
-"""The same of output that is read line by line, which takes longer: the longest, ping's, is half as
-long."""
+"""Maximum size of output that is parsed line by line, which takes longer: the longest, ping's, is
+half as long."""
 
 _LONGEST_CAUSE = 300
 
@@ -23,7 +23,7 @@ Model = TypeVar("Model", bound=BaseModel)
 
 
 def text_of(output: Output, program: str, bytes_max: int = TEXT_BYTES_MAX) -> str:
-    """Standard output as text.
+    """Return standard output as text.
 
     :raises ToolOutputError: it is too long, or not UTF-8.
     """
@@ -36,9 +36,9 @@ def text_of(output: Output, program: str, bytes_max: int = TEXT_BYTES_MAX) -> st
 
 
 def document_of(output: Output, program: str, model: type[Model]) -> Model:
-    """Standard output as the JSON document ``model``.
+    """Return standard output as the JSON document ``model``.
 
-    :raises ToolOutputError: it ended badly, or printed something else.
+    :raises ToolOutputError: the program failed, or printed something else.
     """
     text = text_of(output, program, BYTES_MAX)
     if not text.strip():
@@ -50,40 +50,40 @@ def document_of(output: Output, program: str, model: type[Model]) -> Model:
 
 
 def record_of(record: bytes, program: str, model: type[Model]) -> Model:
-    """One record of a program that prints one for each interval, as ``model``.
+    """Return one record of a program that prints one per interval, as ``model``.
 
     :raises ToolOutputError: it is something else.
     """
     try:
         return model.model_validate_json(record, strict=True)
     except ValidationError as fault:
-        cause = f"{program}: a record is not one ({first_fault(fault)})"
+        cause = f"{program}: a record is not valid ({first_fault(fault)})"
         raise ToolOutputError(cause) from None
 
 
 def failure(output: Output, program: str, otherwise: str) -> ToolOutputError:
-    """The error for an output without a result, cause first.
+    """Return the error for an output without a result, cause first.
 
-    The cause is that the launcher had to end the program, else what it said on standard error, else
-    ``otherwise`` with the exit code.
+    The cause is that the launcher had to end the program, or else its message on standard error, or
+    else ``otherwise`` with the exit code.
     """
-    said = complaint(output, program)
+    message = complaint(output, program)
     if output.ended_by != "itself":
         late = f"{program} had not finished at the end of the run"
-        return ToolOutputError(f"{late}: {said}" if said else late)
-    if said:
-        return ToolOutputError(f"{program}: {said}")
+        return ToolOutputError(f"{late}: {message}" if message else late)
+    if message:
+        return ToolOutputError(f"{program}: {message}")
     return ToolOutputError(f"{program}: {otherwise} (exit code {output.exit_code})")
 
 
 def complaint(output: Output, program: str) -> str:
-    """The telling line on standard error, without the program's name; empty if there is none.
+    """Return the significant line of standard error, without the program's name; empty if none.
 
-    That is the first line, but the last one of a Python traceback.
+    That is the first line, or the last one of a Python traceback.
     """
     text = output.stderr[:TEXT_BYTES_MAX].decode(errors="replace")
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     if not lines:
         return ""
-    telling = lines[-1] if lines[0].startswith("Traceback") else lines[0]
-    return telling.removeprefix(f"{program}: ")[:_LONGEST_CAUSE]
+    significant = lines[-1] if lines[0].startswith("Traceback") else lines[0]
+    return significant.removeprefix(f"{program}: ")[:_LONGEST_CAUSE]

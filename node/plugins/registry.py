@@ -1,4 +1,4 @@
-"""Which tests and tools there are. Pure.
+"""The registry of tests and tools. Pure.
 
 A new test or tool of Parley's own is one module and one line here; those of other distributions
 are found by their entry points (:mod:`.discovery`).
@@ -90,22 +90,22 @@ _TOOLS: tuple[Tool, ...] = (
 
 @functools.cache
 def tests() -> Mapping[str, Test]:
-    """All tests by name."""
+    """Return all tests by name."""
     return by_name("parley.tests", _TESTS)
 
 
 @functools.cache
 def tools() -> Mapping[str, Tool]:
-    """All tools by name, installed or not."""
+    """Return all tools by name, installed or not."""
     return by_name("parley.tools", _TOOLS)
 
 
 def third_party_plugins() -> tuple[DiscoveredPlugin, ...]:
-    """What other distributions bring, also what cannot be used and why; by group and name."""
+    """Return the plugins of other distributions, with the reasons of unusable ones, by name."""
     return (*check_plugins("parley.tests", _TESTS), *check_plugins("parley.tools", _TOOLS))
 
 
 def tools_for(test_name: str) -> tuple[Tool, ...]:
-    """The tools that measure a test: highest preference first, then by name."""
-    fitting = (tool for tool in tools().values() if test_name in tool.tests)
-    return tuple(sorted(fitting, key=lambda tool: (-tool.preference, tool.name)))
+    """Return the tools that measure a test: highest preference first, then by name."""
+    candidates = (tool for tool in tools().values() if test_name in tool.tests)
+    return tuple(sorted(candidates, key=lambda tool: (-tool.preference, tool.name)))

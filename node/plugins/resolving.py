@@ -1,7 +1,7 @@
-"""Tools that are started by an address. Pure.
+"""Tools that are started with an address instead of a name. Pure.
 
-Our own program looks the name up and becomes the tool. It prints the address first, which such
-tools do not tell.
+Our own program looks the name up and becomes the tool. It prints the address first, because such
+tools do not report it.
 """
 
 from __future__ import annotations
@@ -17,26 +17,26 @@ from node.plugins.hops import address_in
 from node.plugins.reading import failure, text_of
 
 ADDRESS = "ADDRESS"
-"""In the argv of a tool: the address goes here."""
+"""A placeholder in the argv of a tool, replaced by the address."""
 
 _PROGRAM = Path(__file__).resolve().parent / "tools" / "programs" / "resolved.py"
 
 
 def resolving(part: PartContext, four: Sequence[str], six: Sequence[str] | None = None) -> Command:
-    """The command that looks ``dest`` up and becomes ``four``, or ``six`` if it is of version 6."""
-    asked = {
+    """Return the command that looks ``dest`` up and becomes ``four``, or ``six`` for IPv6."""
+    arguments = {
         "host": part.addresses.get(part.spec.dest, part.spec.dest),
         "ip_version": version_of(part),
         "argv": {"4": [*four], "6": [*(four if six is None else six)]},
     }
-    written = json.dumps(asked, separators=(",", ":"))
-    return Command((sys.executable, "-I", "-S", str(_PROGRAM), written))
+    document = json.dumps(arguments, separators=(",", ":"))
+    return Command((sys.executable, "-I", "-S", str(_PROGRAM), document))
 
 
 def resolved(output: Output, program: str) -> tuple[str, list[str]]:
-    """The address, and the lines that the tool printed after it.
+    """Return the address, and the lines that the tool printed after it.
 
-    :raises node.model.errors.ToolOutputError: there is no such address, or nothing was printed.
+    :raises node.model.errors.ToolOutputError: it is not an address, or nothing was printed.
     """
     first, *lines = text_of(output, program).splitlines() or [""]
     if not first:

@@ -1,7 +1,7 @@
-"""Results as a model allows them, made up: to try what reads them before anything is measured.
+"""Artificial results that a model allows, to test their readers before anything is measured.
 
-Pure. What a JSON schema cannot tell, such as a rule between two fields, is not known here: where it
-is not met by chance, nothing is made up.
+Pure. Rules that a JSON schema cannot express, such as one between two fields, are unknown here: if
+they are not met by chance, no result is returned.
 """
 
 from __future__ import annotations
@@ -26,30 +26,30 @@ Schema = Mapping[str, Any]
 
 
 def results_of(model: type[BaseModel]) -> list[Result]:
-    """One with all that may be there, and one with as little as may be; fewer where they fail."""
-    found: list[Result] = []
+    """Return one result with all optional fields and one with as few as possible, where valid."""
+    results: list[Result] = []
     for full in (True, False):
         try:
             schema = model.model_json_schema()
-            made = _Maker(schema.get("$defs", {}), full=full).value(schema)
-            result = model.model_validate(made).model_dump(mode="json")
-        except Exception:  # noqa: BLE001, S112 - a stranger's model: what is wrong, say other checks
+            value = _Maker(schema.get("$defs", {}), full=full).value(schema)
+            result = model.model_validate(value).model_dump(mode="json")
+        except Exception:  # noqa: BLE001, S112 - a third-party model: other checks report its faults
             continue
-        if result not in found:
-            found.append(result)
-    return found
+        if result not in results:
+            results.append(result)
+    return results
 
 
 class _Maker:
-    """Makes values; ``full``: also what may be left out."""
+    """Makes values; ``full``: with optional fields."""
 
     def __init__(self, kinds: Mapping[str, Schema], *, full: bool) -> None:
         self._kinds = kinds
         self._full = full
 
     def value(self, schema: Schema, depth: int = 0) -> Any:
-        """A value of this schema, which is ``depth`` levels deep."""
-        schema = self._chosen(schema)
+        """Return a value of this schema, which is ``depth`` levels deep."""
+        schema = self._resolve(schema)
         if "const" in schema or "enum" in schema:
             return schema.get("const", schema.get("enum", [None])[0])
         kind = schema.get("type")
@@ -62,45 +62,46 @@ class _Maker:
         text = _TEXTS.get(schema.get("format", ""), "x" * schema.get("minLength", 1))
         return {"string": text, "boolean": self._full}.get(str(kind))
 
-    def _chosen(self, schema: Schema) -> Schema:
-        """What it refers to; one of several: null where as little as may be is wanted."""
+    def _resolve(self, schema: Schema) -> Schema:
+        """Follow references and choose from alternatives: null, unless ``full``."""
         while not schema.keys().isdisjoint(("$ref", *_SEVERAL)):
             if "$ref" in schema:
                 schema = self._kinds[schema["$ref"].rpartition("/")[2]]
                 continue
             options = next(schema[word] for word in _SEVERAL if word in schema)
-            schema = min(options, key=lambda one: (one.get("type") == "null") is self._full)
+            schema = min(options, key=lambda option: (option.get("type") == "null") is self._full)
         return schema
 
     def _object(self, schema: Schema, depth: int) -> dict[str, Any]:
-        wanted = schema.get("required", ())
+        required = schema.get("required", ())
         fields = schema.get("properties", {})
-        made = {
-            name: self.value(one, depth + 1)
-            for name, one in fields.items()
-            if name in wanted or (self._full and depth < _DEEPEST)
+        values = {
+            name: self.value(field, depth + 1)
+            for name, field in fields.items()
+            if name in required or (self._full and depth < _DEEPEST)
         }
         others = schema.get("additionalProperties")
         if not fields and isinstance(others, Mapping) and self._full and depth < _DEEPEST:
-            made["x"] = self.value(others, depth + 1)
-        return made
+            values["x"] = self.value(others, depth + 1)
+        return values
 
     def _array(self, schema: Schema, depth: int) -> list[Any]:
         if "prefixItems" in schema:
-            return [self.value(one, depth + 1) for one in schema["prefixItems"]]
+            return [self.value(item, depth + 1) for item in schema["prefixItems"]]
         least = schema.get("minItems", 0)
-        wanted = max(least, int(self._full and depth < _DEEPEST))
-        count = min(wanted, schema.get("maxItems", wanted))
+        count = max(least, int(self._full and depth < _DEEPEST))
+        count = min(count, schema.get("maxItems", count))
         return [self.value(schema.get("items", {}), depth + 1) for _ in range(count)]
 
 
 def _number(schema: Schema) -> float | None:
-    """One, or a limit, or what is between the limits: the first of these that is allowed."""
+    """Return 1, a limit, or a number between the limits: the first of these that is allowed."""
     low = schema.get("minimum", schema.get("exclusiveMinimum"))
     high = schema.get("maximum", schema.get("exclusiveMaximum"))
     between = () if low is None or high is None else ((low + high) / 2,)
     beside = (*(() if low is None else (low, low + 1)), *(() if high is None else (high, high - 1)))
-    return next((one for one in (1, *beside, *between) if _allowed(schema, one)), None)
+    candidates = (1, *beside, *between)
+    return next((number for number in candidates if _allowed(schema, number)), None)
 
 
 def _allowed(schema: Schema, number: float) -> bool:

@@ -1,4 +1,4 @@
-"""What a program of ours that sends a stream tells of each interval, whatever it sends with. Pure.
+"""The records that our sending programs print for each interval, whatever they send with. Pure.
 
 See :func:`node.plugins.distribution.both_ways` for the figures.
 """
@@ -35,7 +35,7 @@ class _Histogram(Document):
 
     @property
     def histogram(self) -> Histogram:
-        """As results have it."""
+        """The same as results have it."""
         return histogram_of(self.width, dict(self.buckets))
 
 
@@ -46,7 +46,7 @@ class _Histograms(Document):
 
 
 class SenderRecord(Document):
-    """What every sender tells of the packets of one interval."""
+    """A sender's record of the packets of one interval."""
 
     interval: CountField
     sent: CountField
@@ -65,56 +65,57 @@ class _Failed(Document):
     error: str
 
 
-def check(told: SenderRecord, packets: int, sender: str) -> None:
-    """Refuse what cannot be: other counts than of so many ``packets``, figures of other packets.
+def check(record: SenderRecord, packets: int, sender: str) -> None:
+    """Refuse an impossible record: counts that do not fit ``packets``, or contradictory figures.
 
-    :raises ToolOutputError: says which, by the name of the ``sender``.
+    :raises ToolOutputError: says which, with the name of the ``sender``.
     """
-    if told.sent + told.unsent != packets:
-        raise ToolOutputError(f"{sender} tells of {told.sent + told.unsent} packets, not {packets}")
-    if told.received_back + told.late > told.sent:
-        raise ToolOutputError(f"{sender} tells of more answers than packets")
+    if record.sent + record.unsent != packets:
+        total = record.sent + record.unsent
+        raise ToolOutputError(f"{sender} reports {total} packets, not {packets}")
+    if record.received_back + record.late > record.sent:
+        raise ToolOutputError(f"{sender} reports more answers than packets")
     delays: tuple[DelayFigures | None, ...] = (
-        told.delay_ms.forward,
-        told.delay_ms.backward,
-        told.delay_ms.round_trip,
+        record.delay_ms.forward,
+        record.delay_ms.backward,
+        record.delay_ms.round_trip,
     )
-    if any((each is None) == bool(told.received_back) for each in delays):
+    if any((each is None) == bool(record.received_back) for each in delays):
         raise ToolOutputError(f"{sender}'s delays and counts contradict each other")
-    round_trip = told.delay_ms.round_trip
+    round_trip = record.delay_ms.round_trip
     if round_trip is not None and round_trip.min < 0:
-        stepped_ms = milliseconds(round(told.clock.stepped_ns))
+        stepped_ms = milliseconds(round(record.clock.stepped_ns))
         raise ToolOutputError(
-            "a round trip took less than no time: a clock was set during the interval"
+            "a round trip took less than zero time: a clock was set during the interval"
             f" (the sender's by {stepped_ms:.3f} ms)"
         )
     histograms = (
-        told.histogram_us.forward,
-        told.histogram_us.backward,
-        told.histogram_us.round_trip,
+        record.histogram_us.forward,
+        record.histogram_us.backward,
+        record.histogram_us.round_trip,
     )
-    if any(sum(n for _, n in each.buckets) != told.received_back for each in histograms):
+    if any(sum(n for _, n in each.buckets) != record.received_back for each in histograms):
         raise ToolOutputError(f"{sender}'s histograms and counts contradict each other")
 
 
-def explain_unsent(told: SenderRecord) -> str:
-    """Why an interval without a single packet is a gap, and no loss."""
-    return "no packet could be sent" + (f": {told.complaint}" if told.complaint else "")
+def explain_unsent(record: SenderRecord) -> str:
+    """Return why an interval without a single packet is a gap, and not loss."""
+    return "no packet could be sent" + (f": {record.complaint}" if record.complaint else "")
 
 
-def source_interval(told: SenderRecord, more: dict[str, int | None]) -> SourceInterval:
-    """The sender's share of an interval; ``more`` are the counts that senders differ in."""
-    histograms = told.histogram_us
+def source_interval(record: SenderRecord, more: dict[str, int | None]) -> SourceInterval:
+    """Return the sender's share of an interval; ``more`` are the counts that differ by sender."""
+    histograms = record.histogram_us
     return SourceInterval.model_validate(
         {
-            "sent": told.sent,
-            "unsent": told.unsent,
-            "received_back": told.received_back,
-            "late": told.late,
-            "reordered_backward": told.reordered_backward,
-            "delay_ms": told.delay_ms,
-            "jitter_ms": told.jitter_ms,
-            "clock": told.clock.clock,
+            "sent": record.sent,
+            "unsent": record.unsent,
+            "received_back": record.received_back,
+            "late": record.late,
+            "reordered_backward": record.reordered_backward,
+            "delay_ms": record.delay_ms,
+            "jitter_ms": record.jitter_ms,
+            "clock": record.clock.clock,
             "histogram": HistogramsBothWays(
                 forward=histograms.forward.histogram,
                 backward=histograms.backward.histogram,
@@ -126,7 +127,7 @@ def source_interval(told: SenderRecord, more: dict[str, int | None]) -> SourceIn
 
 
 def stream_end(output: Output, program: str) -> Result:
-    """How many intervals a program told of in all.
+    """Return the number of intervals that a program reported in all.
 
     :raises ToolOutputError: it says that it could not measure, or the output is wrong.
     """

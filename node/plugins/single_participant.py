@@ -1,4 +1,4 @@
-"""What tests and tools share that one participant makes alone, in the background. Pure."""
+"""The common parts of tests and tools with a single participant, in the background. Pure."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ Spec = TypeVar("Spec", bound=Document)
 Figures = TypeVar("Figures", bound=Document)
 
 
-class LoneTest:
-    """The half of a :class:`~node.plugins.contracts.Test` that does not hang on what is measured.
+class SingleParticipantTest:
+    """The half of a :class:`~node.plugins.contracts.Test` that is the same for all measurements.
 
     Its spec has ``source``, the one participant.
     """
@@ -35,53 +35,53 @@ class LoneTest:
     resources: tuple[str, ...] = ()
 
     def scheduling_class(self, spec: Document) -> SchedulingClass:  # noqa: ARG002 - same for all
-        """Background: a few packets disturb nobody."""
+        """Return background: a few packets disturb nobody."""
         return SchedulingClass.BACKGROUND
 
     def participants(self, spec: _FromSource) -> tuple[str | None, ...]:
-        """Source alone; the target does not know that it takes part."""
+        """Return source alone; the target does not know that it takes part."""
         return (spec.source,)
 
     def with_participants(self, spec: Spec, names: Sequence[str]) -> Spec:
-        """The spec with source filled in.
+        """Return the spec with source filled in.
 
-        :raises ValueError: more than one, or at odds with the spec.
+        :raises ValueError: more than one participant, or one in conflict with the spec.
         """
         return fill(spec, self.name, ("source",), names)
 
     def needs(self, spec: Any) -> Mapping[str, int | None]:  # noqa: ARG002 - same for all
-        """Nothing that is counted."""
+        """Return no counted resources."""
         return {}
 
 
-class LoneTestOfDest(LoneTest):
-    """The same of a test whose spec also has ``dest``, any host."""
+class SingleParticipantTestWithDest(SingleParticipantTest):
+    """A single-participant test whose spec also has ``dest``, any host."""
 
     def hosts(self, spec: _ToDest) -> tuple[str, ...]:
-        """Source, where given, and dest."""
+        """Return source, if set, and dest."""
         return (spec.dest,) if spec.source is None else (spec.source, spec.dest)
 
 
 def merged(
     parts: Sequence[Part], model: type[Figures], shortfall: Callable[[Figures], str | None]
 ) -> Merged:
-    """The one part is the result; what it falls short of what was asked for fails the run."""
+    """Make the one part the result; where it falls short of the spec, the run fails."""
     part, reason = part_of(parts, 0, model)
     if part is None:
         return Merged(None, reason)
     return Merged(part.model_dump(mode="json"), joined(reason, shortfall(part)))
 
 
-class LoneTool:
-    """The half of a :class:`~node.plugins.contracts.Tool` that asks, and does not answer.
+class SingleParticipantTool:
+    """The half of a :class:`~node.plugins.contracts.Tool` that is the same for all clients.
 
-    One that cannot measure all that a spec may ask says so in a ``can`` of its own.
+    A tool that cannot measure every spec overrides ``can``.
     """
 
     def can(self, spec: Any) -> str | None:  # noqa: ARG002 - contract
-        """Whatever the spec asks."""
+        """Return None: every spec can be measured."""
         return None
 
     def needs_port(self, spec: Any, participant: int) -> bool:  # noqa: ARG002 - contract
-        """Never: it only asks, and any port will do for that."""
+        """Return False: a client can use any port."""
         return False

@@ -1,4 +1,4 @@
-"""What tests that measure again and again while a run lasts have in common. Pure."""
+"""The common parts of tests that measure repeatedly while a run lasts. Pure."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from node.plugins.fields import CountField
 from node.plugins.participation import joined, part_of
 
 INTERVALS_MAX = 3600
-"""Most intervals of a run."""
+"""Maximum number of intervals of a run."""
 
 
 class StreamEnd(Document):
-    """The part of a participant that has measured to the end: how many intervals it told of."""
+    """The final part of a participant: how many intervals it reported."""
 
     intervals: CountField
 
 
 def check_completeness(parts: Sequence[Part], count: int, model: type[StreamEnd]) -> Merged:
-    """Whether all of ``count`` participants have measured to the end; the reason if not."""
+    """Check that all of ``count`` participants measured to the end; the reason says who did not."""
     reasons = [part_of(parts, index, model)[1] for index in range(count)]
     return Merged(None, joined(*reasons))
 
@@ -29,7 +29,7 @@ def check_completeness(parts: Sequence[Part], count: int, model: type[StreamEnd]
 def is_whole(name: str, whole: int, part: str, length: int) -> None:
     """Refuse a duration (microseconds) that is not a multiple of another.
 
-    :raises ValueError: says which; or that there would be too many of them, where the parts are
+    :raises ValueError: says which; or that a run has too many intervals, if the parts are
         intervals.
     """
     lengths = f"{part} ({format_duration(length)})"
@@ -40,7 +40,7 @@ def is_whole(name: str, whole: int, part: str, length: int) -> None:
 
 
 def gaps_text(intervals: int, gaps: int) -> str:
-    """``60 intervals``, ``58 of 60 intervals``."""
+    """Return ``60 intervals``, ``58 of 60 intervals``."""
     if gaps:
         return f"{intervals} of {intervals + gaps} intervals"
     return "1 interval" if intervals == 1 else f"{intervals} intervals"

@@ -1,4 +1,4 @@
-"""What tests share that two participants make together, ``source`` and ``dest``. Pure."""
+"""The common parts of tests with two participants, ``source`` and ``dest``. Pure."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from node.plugins.participation import fill
 
 
 class BetweenTwo(Protocol):
-    """A spec of who measures with whom."""
+    """A spec with two participants."""
 
     @property
     def source(self) -> str | None:
-        """The one that begins; None is the lead itself."""
+        """The participant that begins; None is the lead itself."""
         ...
 
     @property
     def dest(self) -> str | None:
-        """The other one; None until the task's participants are filled in."""
+        """The other participant; None until the task's participants are filled in."""
         ...
 
 
@@ -27,21 +27,21 @@ Spec = TypeVar("Spec", bound=Document)
 
 
 class PairTest:
-    """The half of a :class:`~node.plugins.contracts.Test` that is about who takes part.
+    """The half of a :class:`~node.plugins.contracts.Test` that concerns the participants.
 
-    Its spec has ``source`` and ``dest``; left out, source is the lead.
+    Its spec has ``source`` and ``dest``; without a source, the lead is the source.
     """
 
     name: str
 
     def participants(self, spec: BetweenTwo) -> tuple[str | None, ...]:
-        """Source and dest."""
+        """Return source and dest."""
         return (spec.source, spec.dest)
 
     def with_participants(self, spec: Spec, names: Sequence[str]) -> Spec:
-        """The spec with source and dest filled in.
+        """Return the spec with source and dest filled in.
 
-        :raises ValueError: not two, at odds with the spec, or no dest in either.
+        :raises ValueError: not two names, a conflict with the spec, or no dest in either.
         """
         filled = fill(spec, self.name, ("source", "dest"), names)
         if getattr(filled, "dest", None) is None:
@@ -51,14 +51,14 @@ class PairTest:
         return filled
 
     def hosts(self, spec: BetweenTwo) -> tuple[str, ...]:
-        """Source and dest, where given."""
+        """Return source and dest, without those that are None."""
         return tuple(host for host in (spec.source, spec.dest) if host is not None)
 
 
 def check_two(spec: BetweenTwo) -> None:
-    """Refuse a spec in which both participants are one.
+    """Refuse a spec in which both participants are the same host.
 
-    :raises ValueError: they are.
+    :raises ValueError: they are the same.
     """
     if spec.source is not None and spec.source == spec.dest:
         raise ValueError(f"source and dest are the same host, {spec.source}")

@@ -355,7 +355,7 @@ class ResultDeliverer:
     ) -> None:
         now = self._clock.now()
         settled = [_settled(item, outcomes.get(item.number), now) for item in items]
-        accepted = any(one.fate is DeliveryStatus.ACCEPTED for one in outcomes.values())
+        accepted = any(one.status is DeliveryStatus.ACCEPTED for one in outcomes.values())
         errors = [one.error for one in settled if one.failed and one.error is not None]
         parked = sum(one.state == "parked" for one in settled)
         async with self._database.transaction() as connection:
@@ -368,9 +368,9 @@ class ResultDeliverer:
                 await bookings.notify(connection, "archive", destination, "parked")
         opened.used_at = now
         for one in outcomes.values():
-            self.counted[opened.archiver, one.fate] += 1
+            self.counted[opened.archiver, one.status] += 1
         self._tell(opened, accepted=accepted, parked=parked, errors=errors)
-        if outcomes and all(one.fate is DeliveryStatus.AGAIN for one in outcomes.values()):
+        if outcomes and all(one.status is DeliveryStatus.AGAIN for one in outcomes.values()):
             opened.failing = True
             asked = max(one.pause for one in outcomes.values())
             opened.rests_until = now + max(
@@ -416,10 +416,10 @@ def _settled(item: _Item, outcome: DeliveryOutcome | None, now: int) -> Delivery
             return DeliverySettlement(item.number, "delivered", None, "left out by its transform")
         reason = f"the transform failed: {item.made.error}"
         return DeliverySettlement(item.number, "parked", None, _clean(reason))
-    if outcome.fate is DeliveryStatus.ACCEPTED:
+    if outcome.status is DeliveryStatus.ACCEPTED:
         return DeliverySettlement(item.number, "delivered", None, None)
     reason = _clean(outcome.reason or "no reason was given")
-    if outcome.fate is DeliveryStatus.REFUSED:
+    if outcome.status is DeliveryStatus.REFUSED:
         return DeliverySettlement(item.number, "parked", None, f"refused: {reason}")
     attempts = int(item.row["attempts"]) + 1
     first = item.row["first_tried_at"]

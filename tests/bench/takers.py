@@ -89,4 +89,4 @@ def _some(values: Sequence[float], number: int) -> Sequence[float]:
 
 async def _take(destination: Destination, batch: Sequence[DeliveryItem]) -> None:
     outcomes = await destination.deliver(batch)
-    assert all(one.fate is DeliveryStatus.ACCEPTED for one in outcomes), outcomes[-1]
+    assert all(one.status is DeliveryStatus.ACCEPTED for one in outcomes), outcomes[-1]

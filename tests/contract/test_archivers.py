@@ -94,7 +94,7 @@ async def test_a_batch_arrives_whole_and_in_order(case: Case) -> None:
     """Each document of two batches arrives once, as it was, in order."""
     for first in (0, 30):
         outcomes = await case.destination.deliver(deliveries(30, first))
-        assert [outcome.fate for outcome in outcomes] == [DeliveryStatus.ACCEPTED] * 30
+        assert [outcome.status for outcome in outcomes] == [DeliveryStatus.ACCEPTED] * 30
     got = await case.peer.until(60)
     assert [document["number"] for document in got] == list(range(60))
     assert {document["text"] for document in got} == {'é" \\ %s'}
@@ -114,7 +114,7 @@ async def test_who_has_gone_is_noticed(case: Case) -> None:
     await case.peer.leave()
     await case.destination.deliver(deliveries(2, 1))
     outcomes = await case.destination.deliver(deliveries(2, 1))
-    assert {outcome.fate for outcome in outcomes} == {DeliveryStatus.AGAIN}
+    assert {outcome.status for outcome in outcomes} == {DeliveryStatus.AGAIN}
     assert all(outcome.reason for outcome in outcomes)
     if case.name not in LASTING:
         with pytest.raises(ArchiverFailed):
@@ -175,9 +175,9 @@ async def test_postgres_keeps_what_comes_twice_once(where: Surroundings) -> None
         bad = replace(good[2], key="key-bad", body=b'{"text": "\\u0000"}')
         outcomes = await destination.deliver([*good[:2], bad, *good[2:]])
         accepted, refused = DeliveryStatus.ACCEPTED, DeliveryStatus.REFUSED
-        assert [one.fate for one in outcomes] == [accepted] * 2 + [refused] + [accepted] * 3
+        assert [one.status for one in outcomes] == [accepted] * 2 + [refused] + [accepted] * 3
         assert "Unicode" in (outcomes[2].reason or "")
-        assert {one.fate for one in await destination.deliver(good)} == {accepted}
+        assert {one.status for one in await destination.deliver(good)} == {accepted}
         connection = await asyncpg.connect(
             where.cluster.dsn(peer.spec["database"]), server_settings={"timezone": "UTC"}
         )
@@ -193,15 +193,15 @@ async def test_postgres_makes_no_table_where_it_must_not(where: Surroundings) ->
     """What is delivered waits until somebody has made it, and says so."""
     async with met("postgresql", where, create=False) as (peer, destination):
         [outcome] = await destination.deliver(deliveries(1))
-        assert (outcome.fate, outcome.reason) == (
+        assert (outcome.status, outcome.reason) == (
             DeliveryStatus.AGAIN,
             "there is no table parley_result in schema public",
         )
         with pytest.raises(ArchiverFailed):
             await destination.test()
         async with at("postgresql", peer) as making:
-            assert (await making.deliver(deliveries(1)))[0].fate is DeliveryStatus.ACCEPTED
-        assert (await destination.deliver(deliveries(1)))[0].fate is DeliveryStatus.ACCEPTED
+            assert (await making.deliver(deliveries(1)))[0].status is DeliveryStatus.ACCEPTED
+        assert (await destination.deliver(deliveries(1)))[0].status is DeliveryStatus.ACCEPTED
 
 
 @pytest.mark.needs("rabbitmq")
@@ -211,7 +211,7 @@ async def test_what_no_queue_takes_is_not_delivered(where: Surroundings) -> None
         for exchange, said in (("amq.fanout", "no queue takes it"), ("none", "no exchange 'none'")):
             async with at("rabbitmq", peer, exchange=exchange) as destination:
                 outcomes = await destination.deliver(deliveries(3))
-                assert {one.fate for one in outcomes} == {DeliveryStatus.AGAIN}
+                assert {one.status for one in outcomes} == {DeliveryStatus.AGAIN}
                 assert said in (outcomes[0].reason or "")
         assert peer.got() == []
 
@@ -222,9 +222,9 @@ async def test_prometheus_refuses_what_is_older_than_what_it_has(where: Surround
     async with met("prometheus", where) as (peer, destination):
         first, *later = deliveries(4)
         empty = replace(first, key="key-empty", body=b'{"summary": "changed by a transform"}')
-        assert {one.fate for one in await destination.deliver(later)} == {DeliveryStatus.ACCEPTED}
+        assert {one.status for one in await destination.deliver(later)} == {DeliveryStatus.ACCEPTED}
         outcomes = await destination.deliver([first, later[-1], empty])
-        assert [one.fate for one in outcomes] == [
+        assert [one.status for one in outcomes] == [
             DeliveryStatus.REFUSED,
             DeliveryStatus.ACCEPTED,
             DeliveryStatus.REFUSED,
@@ -246,7 +246,7 @@ async def test_a_collector_may_reject_one_of_many(where: Surroundings) -> None:
             DeliveryStatus.REFUSED,
             DeliveryStatus.ACCEPTED,
         ]
-        assert [one.fate for one in outcomes] == fates
+        assert [one.status for one in outcomes] == fates
         assert outcomes[2].reason == "rejected: not this one"
         assert {one["number"] for one in await peer.until(3)} == {0, 1, 3}
 
@@ -257,7 +257,7 @@ async def test_kafka_parks_what_no_record_holds(where: Surroundings) -> None:
         first, second, third = deliveries(3)
         long = replace(second, body=b'"' + b"x" * 1_000_000 + b'"')
         outcomes = await destination.deliver([first, long, third])
-        assert [one.fate for one in outcomes] == [
+        assert [one.status for one in outcomes] == [
             DeliveryStatus.ACCEPTED,
             DeliveryStatus.REFUSED,
             DeliveryStatus.ACCEPTED,

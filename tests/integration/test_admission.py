@@ -74,9 +74,9 @@ async def test_a_target_is_measured_where_it_is_written(world: World) -> None:
 @pytest.mark.parametrize(
     ("test", "spec", "told"),
     [
-        ("rtt", {"dest": "b"}, "is 6, but b, 10.88.0.2, is no address of IPv6; leave it out"),
-        ("tcp", {"dest": "192.0.2.1", "port": 22}, "is 6, but 192.0.2.1 is no address of IPv6"),
-        ("throughput", {"dest": "b"}, "is 6, but b, 10.88.0.2, is no address of IPv6"),
+        ("rtt", {"dest": "b"}, "is 6, but b, 10.88.0.2, is not an IPv6 address; leave it out"),
+        ("tcp", {"dest": "192.0.2.1", "port": 22}, "is 6, but 192.0.2.1 is not an IPv6 address"),
+        ("throughput", {"dest": "b"}, "is 6, but b, 10.88.0.2, is not an IPv6 address"),
     ],
 )
 async def test_another_version_than_a_target_has_is_refused(

@@ -49,7 +49,7 @@ async def test_the_choice_is_told(a: Asker) -> None:
     _, explained = await a.ask("GET", f"/v1/tasks/{task['id']}/explain")
     assert (explained["tool"], explained["tool_reason"]) == ("traceroute", reason)
     _, preferred = await created(a, tools=["tracepath", "mtr"])
-    assert preferred["tool_reason"] == "the first of those asked for"
+    assert preferred["tool_reason"] == "the first of those requested"
 
 
 async def test_a_tool_that_may_not_is_refused_early(a: Asker) -> None:
@@ -58,7 +58,7 @@ async def test_a_tool_that_may_not_is_refused_early(a: Asker) -> None:
     status, problem = await created(a, test=test)
     assert status == 422
     assert "traceroute needs CAP_NET_RAW for this, which this service has not" in problem["detail"]
-    assert "tracepath sends no ICMP" in problem["detail"]
+    assert "tracepath cannot send ICMP" in problem["detail"]
 
 
 async def test_a_tool_that_cannot_is_refused_at_once(a: Asker) -> None:
@@ -68,7 +68,7 @@ async def test_a_tool_that_cannot_is_refused_at_once(a: Asker) -> None:
     assert status == 422
     [fault] = problem["errors"]
     assert fault["pointer"] == "/tools"
-    assert "tracepath sends no TCP" in fault["detail"]
+    assert "tracepath cannot send TCP" in fault["detail"]
 
 
 async def test_a_wish_that_no_tool_fulfils(a: Asker) -> None:
@@ -76,7 +76,7 @@ async def test_a_wish_that_no_tool_fulfils(a: Asker) -> None:
     test = {"type": "trace", "spec": {"dest": "192.0.2.7", "as_numbers": True}}
     able = [t.name for t in registry.tools_for("trace") if t.can(_spec(test)) is None]
     assert able == ["traceroute"]
-    with pytest.raises(ToolUnavailable, match="scamper tells no AS numbers"):
+    with pytest.raises(ToolUnavailable, match="scamper does not report AS numbers"):
         a.node.capabilities.choose("trace", (), [("scamper",)], _spec(test))
 
 

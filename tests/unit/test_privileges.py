@@ -116,7 +116,7 @@ def test_a_host_offers_what_it_has_and_may_do() -> None:
     offered, lacks = offers(bare, protocol="icmp")
     assert offered == ()
     assert lacks["traceroute"].startswith("traceroute needs CAP_NET_RAW")
-    assert lacks["tracepath"] == "tracepath sends no ICMP"
+    assert lacks["tracepath"] == "tracepath cannot send ICMP"
     assert lacks["mtr"] == "mtr is not installed; apt install mtr-tiny"
     assert offers(bare)[0] == ("traceroute", "tracepath")
     assert offers(bare, ("tracepath",))[0] == ("tracepath",)
@@ -130,7 +130,7 @@ def test_the_choice_is_made_among_those_that_can() -> None:
     assert here.choose("trace", (), both, udp).name == "traceroute"
     assert here.choose("trace", ("tracepath", "traceroute"), both, udp).name == "tracepath"
     assert here.choose("trace", ("tracepath", "traceroute"), both, tcp).name == "traceroute"
-    with pytest.raises(ToolUnavailable, match=r"no tool among tracepath .*sends no TCP"):
+    with pytest.raises(ToolUnavailable, match=r"no tool among tracepath .*cannot send TCP"):
         here.choose("trace", ("tracepath",), both, tcp)
 
 

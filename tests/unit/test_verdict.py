@@ -255,7 +255,7 @@ def test_who_tells_nothing_is_suspicious() -> None:
 def test_a_tests_own_doubts_count() -> None:
     """And the worst comes first."""
     busy = [PartEvidence("a", 0, told(busy=1))]
-    doubt = "congestion control was bbr, not cubic as asked"
+    doubt = "congestion control was bbr, not cubic as requested"
     verdict = judge(MeasurementTraits(NORMAL, one_way=False), busy, (doubt,))
     assert verdict.level is Level.CONTAMINATED
     assert verdict.reasons == ("a's processors were 100 % busy", doubt)

@@ -128,7 +128,7 @@ class KafkaDestination:
             else _ACCEPTED
             for one in said
         ]
-        if any(outcome.fate is not DeliveryStatus.ACCEPTED for outcome in outcomes):
+        if any(outcome.status is not DeliveryStatus.ACCEPTED for outcome in outcomes):
             await self.close()
         return in_order(batch, outcomes)
 

@@ -80,7 +80,7 @@ class OtlpDestination(ExportDestination):
         answer = await self.poster.post(body, self._headers)
         outcome = answer.outcome
         if (
-            outcome.fate is DeliveryStatus.ACCEPTED
+            outcome.status is DeliveryStatus.ACCEPTED
             and (rejected := _rejected(answer.body)) is not None
         ):
             return DeliveryOutcome(DeliveryStatus.REFUSED, rejected), True

@@ -107,7 +107,7 @@ class RabbitmqDestination:
             await self.close()
             return [DeliveryOutcome(DeliveryStatus.AGAIN, _said(error))] * len(batch)
         outcomes = [_outcome(one) for one in confirmed]
-        if any(outcome.fate is not DeliveryStatus.ACCEPTED for outcome in outcomes):
+        if any(outcome.status is not DeliveryStatus.ACCEPTED for outcome in outcomes):
             await self.close()
         return in_order(batch, outcomes)
 

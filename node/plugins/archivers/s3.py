@@ -116,7 +116,7 @@ class S3Destination:
         folder = f"{self._spec.prefix.rstrip('/')}/".lstrip("/")
         body = await asyncio.to_thread(parquet_of, batch)
         answer = await self._signed("PUT", f"/{folder}date={day}/{digest[:32]}.parquet", body)
-        if answer.outcome.fate is DeliveryStatus.REFUSED:
+        if answer.outcome.status is DeliveryStatus.REFUSED:
             # A bucket that is not there, or a key that may not write, can be mended; the rows stay.
             return DeliveryOutcome(DeliveryStatus.AGAIN, answer.outcome.reason)
         return answer.outcome
@@ -152,7 +152,7 @@ class S3Destination:
         :raises ArchiverFailed: not possible.
         """
         answer = await self._signed("GET", "?list-type=2&max-keys=0", b"")
-        if answer.outcome.fate is not DeliveryStatus.ACCEPTED:
+        if answer.outcome.status is not DeliveryStatus.ACCEPTED:
             msg = f"{self._bucket}: {answer.outcome.reason}"
             raise ArchiverFailed(msg)
         return f"{self._bucket} is there and can be listed; nothing was put there"

@@ -1,1 +1,1 @@
-"""The files of which ``parley plugin new`` makes a package; ``*.template`` for string.Template."""
+"""The templates (for string.Template) from which ``parley plugin new`` makes a package."""

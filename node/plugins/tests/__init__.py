@@ -1,1 +1,1 @@
-"""What can be measured: one module per test, each with its ``TEST``. Pure; none knows another."""
+"""The kinds of measurements: one module per test, each with its ``TEST``, all independent. Pure."""

@@ -1,7 +1,7 @@
-"""How far the clocks of two participants are apart, with a bound. Pure.
+"""The offset between the clocks of two participants, with a bound. Pure.
 
-Participant 0 (``source``) and participant 1 (``dest``) exchange packets with the time of departure
-and arrival at both ends; the one with the shortest round trip tells most.
+Participant 0 (``source``) and participant 1 (``dest``) exchange packets with the times of departure
+and arrival at both ends; the packet with the shortest round trip gives the tightest bound.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ from node.plugins.two_participants import PairTest, check_two
 
 
 class ClockSpec(Document):
-    """How many packets to exchange, how often, and how long to wait for them."""
+    """The packets to exchange: how many, how often, and how long to wait for them."""
 
     source: Host | None = Field(
-        default=None, description="The host that asks; left out, the lead itself."
+        default=None, description="The host that asks; by default the lead itself."
     )
     dest: Host | None = Field(
-        default=None, description="The host that answers; needed here or in `participants`."
+        default=None, description="The host that answers; required here or in `participants`."
     )
     count: int = Field(default=20, ge=1, le=1000, strict=True, description="The number of packets.")
     interval: Annotated[Duration, between(10 * MILLISECOND, 10 * SECOND)] = duration_field(
@@ -50,10 +50,10 @@ class ClockSpec(Document):
         SECOND, "A packet that is not back after this is lost, PT0.01S to PT1M."
     )
     ip_version: IpVersion | None = Field(
-        default=None, description="4 or 6; left out, what the addresses are."
+        default=None, description="4 or 6; by default the version of the addresses."
     )
     port: Port | None = Field(
-        default=None, description="The UDP port of dest; left out, its node gives one out."
+        default=None, description="The UDP port of dest; by default assigned by its node."
     )
 
     @model_validator(mode="after")
@@ -64,7 +64,7 @@ class ClockSpec(Document):
 
 
 class ComparingPart(Document):
-    """What the asking participant saw."""
+    """The asking participant's part."""
 
     sent: CountField
     received: CountField
@@ -76,14 +76,14 @@ class ComparingPart(Document):
 
 
 class ReflectingPart(Document):
-    """What the answering participant saw."""
+    """The answering participant's part."""
 
     received: CountField
     clock: HostClock
 
 
 class BothClocks(Document):
-    """What both kernels say of their clocks."""
+    """The state of both clocks, as their kernels report it."""
 
     source: HostClock = Field(description="The clock of source.")
     dest: HostClock | None = Field(description="The clock of dest; null if its part is missing.")
@@ -93,8 +93,8 @@ class ClockResult(Document):
     """The offset of one clock against the other."""
 
     offset_ms: Finite | None = Field(
-        description="By how much dest's clock is ahead of source's, in milliseconds, by the packet"
-        " with the shortest round trip; below 0 if it is behind."
+        description="How far dest's clock is ahead of source's, in milliseconds, measured by the"
+        " packet with the shortest round trip; below 0 if it is behind."
     )
     bound_ms: NonNegative | None = Field(
         description="The offset is wrong by at most this: half of the shortest round trip, in"
@@ -107,18 +107,18 @@ class ClockResult(Document):
     received: CountField = Field(description="Packets that came back in time.")
     same_clock: bool = Field(description="Whether both participants run on one and the same clock.")
     claimed_error_ms: NonNegative | None = Field(
-        description="By how much the clocks differ at most if both kernels are right, in"
-        " milliseconds; null unless both hold their clocks for synchronised."
+        description="The largest difference of the clocks if both kernels are right, in"
+        " milliseconds; null unless both consider their clocks synchronised."
     )
     plausible: bool | None = Field(
-        description="Whether the offset can be what both kernels claim, within its bound; null if"
+        description="Whether the offset is within what both kernels claim, given its bound; null if"
         " they claim nothing."
     )
-    clocks: BothClocks = Field(description="What both kernels say of their clocks.")
+    clocks: BothClocks = Field(description="The state of both clocks, as their kernels report it.")
 
 
 class ClockTest(PairTest):
-    """Offset between two clocks."""
+    """The offset between two clocks."""
 
     name = "clock"
     title = "Offset between two clocks"
@@ -128,15 +128,15 @@ class ClockTest(PairTest):
     result_model: type[Document] = ClockResult
 
     def scheduling_class(self, spec: ClockSpec) -> SchedulingClass:  # noqa: ARG002 - same for all
-        """Background: a few packets disturb nobody, and the best of them is enough."""
+        """Return background: a few packets disturb nobody, and the best of them is enough."""
         return SchedulingClass.BACKGROUND
 
     def needs(self, spec: ClockSpec) -> Mapping[str, int | None]:  # noqa: ARG002 - same for all
-        """Nothing that is counted."""
+        """Return no counted resources."""
         return {}
 
     def merge(self, spec: ClockSpec, parts: Sequence[Part]) -> Merged:  # noqa: ARG002 - contract
-        """The offset from the source, the clocks from both; no packet back is a failed run."""
+        """Merge source's offset and both clocks; if no packet came back, the run failed."""
         source, source_reason = part_of(parts, 0, ComparingPart)
         dest, dest_reason = part_of(parts, 1, ReflectingPart)
         reason = joined(source_reason, dest_reason, _shortfall(source, dest))
@@ -144,7 +144,7 @@ class ClockTest(PairTest):
         return Merged(result.model_dump(mode="json") if result else None, reason)
 
     def summary(self, result: Result) -> str:
-        """``+0.412 ms ± 10.200 ms``."""
+        """Return ``+0.412 ms ± 10.200 ms``."""
         figures = ClockResult.model_validate(result)
         if figures.offset_ms is None or figures.bound_ms is None:
             return "no packet came back"
@@ -156,7 +156,7 @@ class ClockTest(PairTest):
         return text if figures.plausible else f"{text} (not what the kernels claim)"
 
     def metrics(self, result: Result) -> tuple[Metric, ...]:
-        """The offset and its bound."""
+        """Return the offset and its bound."""
         figures = ClockResult.model_validate(result)
         return (
             *metric("offset_ms", figures.offset_ms, "ms"),
@@ -166,12 +166,12 @@ class ClockTest(PairTest):
 
 
 def _shortfall(source: ComparingPart | None, dest: ReflectingPart | None) -> str | None:
-    """Why two parts are no comparison; ``None`` if they are one, or one is missing."""
+    """Return why two parts do not compare the clocks; ``None`` if they do, or one is missing."""
     if source is None or dest is None:
         return None
-    contradicting = impossible(source.sent, dest.received, source.received)
-    if contradicting is not None:
-        return contradicting
+    contradiction = impossible(source.sent, dest.received, source.received)
+    if contradiction is not None:
+        return contradiction
     if source.received and source.offset_ms is not None and source.round_trip_ms is not None:
         return None
     return explain_no_packets(source.unreachable, dest.received) or (

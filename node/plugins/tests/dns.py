@@ -1,4 +1,4 @@
-"""One DNS question to one server: what it answers, and how long that takes. Pure."""
+"""One DNS question to one server: its answer, and how long that takes. Pure."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ from node.plugins.fields import (
     duration_field,
 )
 from node.plugins.figures import delay_text, metric
-from node.plugins.single_participant import LoneTest, merged
+from node.plugins.single_participant import SingleParticipantTest, merged
 
 RecordType = Literal[
     "A", "AAAA", "CAA", "CNAME", "DNSKEY", "DS", "HTTPS", "MX", "NAPTR", "NS", "PTR", "SOA", "SRV",
     "SSHFP", "SVCB", "TLSA", "TXT",
 ]  # fmt: skip
-"""The types of records that can be asked for."""
+"""The types of records to query."""
 
 Rcode = Literal["NOERROR", "FORMERR", "SERVFAIL", "NXDOMAIN", "NOTIMP", "REFUSED"]
-"""What a server says of a question as a whole."""
+"""A server's status code of an answer."""
 
 _LABEL = re.compile(r"[A-Za-z0-9_/-]{1,63}", re.ASCII)
 _LONGEST_NAME = 253
@@ -50,31 +50,31 @@ def _is_name(value: str) -> str:
 
 
 class DnsSpec(Document):
-    """What to ask, whom, and what is expected of the answer."""
+    """The question, the server, and the expected answer."""
 
     source: Host | None = Field(
-        default=None, description="The host that asks; left out, the lead itself."
+        default=None, description="The host that asks; by default the lead itself."
     )
     name: Annotated[str, StringConstraints(strict=True, min_length=1, max_length=253)] = Field(
-        description="The name to ask for, all of it: nothing is added. For PTR also an address."
+        description="The full name to query: no search domain is added. For PTR also an address."
     )
-    type: RecordType = Field(default="A", description="The type of the records to ask for.")
+    type: RecordType = Field(default="A", description="The type of the records to query.")
     server: Host | None = Field(
-        default=None, description="The server to ask; left out, source's own resolvers in turn."
+        default=None, description="The server to ask; by default source's own resolvers in turn."
     )
     port: AnyPort = Field(default=53, description="The server's port.")
-    protocol: Literal["udp", "tcp"] = Field(default="udp", description="How to ask: udp or tcp.")
+    protocol: Literal["udp", "tcp"] = Field(default="udp", description="The transport: udp or tcp.")
     recurse: bool = Field(
-        default=True, strict=True, description="Whether the server shall ask others for us."
+        default=True, strict=True, description="Whether the server shall recurse."
     )
     dnssec: bool = Field(
-        default=False, strict=True, description="Whether signatures are wanted (the DO bit)."
+        default=False, strict=True, description="Whether to request signatures (the DO bit)."
     )
     timeout: Annotated[Duration, between(10 * MILLISECOND, MINUTE)] = duration_field(
-        2 * SECOND, "How long to wait for an answer, each time, PT0.01S to PT1M."
+        2 * SECOND, "How long to wait for an answer to each try, PT0.01S to PT1M."
     )
     tries: int = Field(
-        default=3, ge=1, le=10, strict=True, description="How often to ask, until there is one."
+        default=3, ge=1, le=10, strict=True, description="The maximum number of tries."
     )
     rcode: Rcode = Field(default="NOERROR", description="The code the answer must have.")
     answers_min: int = Field(
@@ -82,7 +82,7 @@ class DnsSpec(Document):
         ge=0,
         le=100,
         strict=True,
-        description="How many records of the type NOERROR must bring; 0: also none.",
+        description="The minimum number of records of the type with NOERROR; 0 accepts none.",
     )
     expected: (
         Annotated[str, StringConstraints(strict=True, min_length=1, max_length=255)] | None
@@ -92,7 +92,7 @@ class DnsSpec(Document):
         " for TXT and CAA, contain it.",
     )
     ip_version: IpVersion | None = Field(
-        default=None, description="4 or 6 to the server; left out, what its addresses are."
+        default=None, description="4 or 6 to the server; by default that of its addresses."
     )
 
     @model_validator(mode="after")
@@ -100,46 +100,48 @@ class DnsSpec(Document):
         if not (self.type == "PTR" and is_address(self.name)):
             _is_name(self.name)
         if self.expected is not None and self.rcode != "NOERROR":
-            raise ValueError(f"{self.rcode} brings no record that could be as expected")
+            raise ValueError(f"an answer with {self.rcode} has no record; leave out expected")
         return self
 
 
 class DnsRecord(Document):
     """One record of the answer."""
 
-    name: ForeignText = Field(description="Whose it is.")
+    name: ForeignText = Field(description="Its owner name.")
     type: ForeignText = Field(description="Its type.")
-    ttl_s: CountField = Field(description="How long it may be kept, in seconds.")
-    value: ForeignText = Field(description="What it says, as in a zone file; a TXT without quotes.")
+    ttl_s: CountField = Field(description="How long it may be cached, in seconds.")
+    value: ForeignText = Field(description="Its data, as in a zone file; a TXT without quotes.")
 
 
 class DnsResult(Document):
     """The answer, and how long it took."""
 
-    server: ForeignText | None = Field(description="The address that was asked last.")
+    server: ForeignText | None = Field(description="The address of the last server asked.")
     rcode: ForeignText | None = Field(description="The answer's code; null if there was no answer.")
     time_ms: NonNegative | None = Field(
-        description="From the question that was answered until its answer, in milliseconds; over"
-        " tcp, connecting included."
+        description="From the answered question until its answer, in milliseconds; over tcp,"
+        " including the connection."
     )
-    total_ms: NonNegative = Field(description="With all tries, in milliseconds.")
-    tries: CountField = Field(description="How often was asked.")
+    total_ms: NonNegative = Field(description="The time of all tries, in milliseconds.")
+    tries: CountField = Field(description="The number of tries.")
     answers: tuple[DnsRecord, ...] = Field(
         max_length=100, description="The answer's records, aliases on the way included."
     )
-    authoritative: bool | None = Field(description="Whether the server is the zone's own (AA).")
-    truncated: bool | None = Field(description="Whether the answer was cut; ask over tcp (TC).")
+    authoritative: bool | None = Field(description="Whether the server is authoritative (AA).")
+    truncated: bool | None = Field(
+        description="Whether the answer was truncated; use tcp instead (TC)."
+    )
     authenticated: bool | None = Field(
-        description="Whether the server says that it checked the signatures (AD)."
+        description="Whether the server says that it validated the signatures (AD)."
     )
     recursion_available: bool | None = Field(
-        description="Whether the server asks others for us (RA)."
+        description="Whether the server offers recursion (RA)."
     )
     failure: ForeignText | None = Field(description="Why there is no answer.")
 
 
-class DnsTest(LoneTest):
-    """Answer and time of a DNS question."""
+class DnsTest(SingleParticipantTest):
+    """Answer and response time of a DNS question."""
 
     name = "dns"
     title = "DNS answer and its time"
@@ -148,15 +150,15 @@ class DnsTest(LoneTest):
     result_model: type[Document] = DnsResult
 
     def hosts(self, spec: DnsSpec) -> tuple[str, ...]:
-        """Source and server, where given."""
+        """Return source and server, if set."""
         return tuple(host for host in (spec.source, spec.server) if host is not None)
 
     def merge(self, spec: DnsSpec, parts: Sequence[Part]) -> Merged:
-        """The one part is the result; an answer other than expected fails the run."""
+        """Make the one part the result; an unexpected answer fails the run."""
         return merged(parts, DnsResult, partial(_shortfall, spec))
 
     def summary(self, result: Result) -> str:
-        """``192.0.2.80, 192.0.2.81 in 20.41 ms``."""
+        """Return ``192.0.2.80, 192.0.2.81 in 20.41 ms``."""
         figures = DnsResult.model_validate(result)
         if figures.time_ms is None:
             return f"no answer: {figures.failure or 'no reason'}"
@@ -167,7 +169,7 @@ class DnsTest(LoneTest):
         return f"{text[:200]} in {delay_text(figures.time_ms)}"
 
     def metrics(self, result: Result) -> tuple[Metric, ...]:
-        """The time of the answer, tries, and how long the shortest-lived record may be kept."""
+        """Return the response time, the tries, and the shortest TTL."""
         figures = DnsResult.model_validate(result)
         shortest = min((record.ttl_s for record in figures.answers), default=None)
         return (
@@ -180,29 +182,29 @@ class DnsTest(LoneTest):
 
 
 def _shortfall(spec: DnsSpec, result: DnsResult) -> str | None:
-    """Why this is not what was asked for; None if it is."""
+    """Return how the result falls short of the spec; None if it does not."""
     if result.failure is not None or result.rcode is None:
         return result.failure or "there was no answer"
-    asked = f"{spec.name} {spec.type}"
+    question = f"{spec.name} {spec.type}"
     if result.rcode != spec.rcode:
         expected = f" where {spec.rcode} was expected" if spec.rcode != "NOERROR" else ""
-        return f"{result.server} answered {result.rcode} for {asked}{expected}"
+        return f"{result.server} answered {result.rcode} for {question}{expected}"
     if spec.rcode != "NOERROR":
         return None
     values = [record.value for record in result.answers if record.type == spec.type]
-    cut = " (the answer was cut; ask over tcp)" if result.truncated else ""
+    cut = " (the answer was truncated; use tcp)" if result.truncated else ""
     if len(values) < spec.answers_min:
-        told = f"{len(values)} records" if values else "no record"
-        wanted = f" where {spec.answers_min} were expected" if spec.answers_min > 1 else ""
-        return f"{result.server} has {told} of {asked}{wanted}{cut}"
-    if spec.expected is not None and not any(_is_it(spec, value) for value in values):
-        told = ", ".join(values[:_SHOWN])[:200] or "nothing"
-        return f"{result.server} says {told} where {spec.expected} was expected{cut}"
+        records = f"{len(values)} records" if values else "no record"
+        expected = f" where {spec.answers_min} were expected" if spec.answers_min > 1 else ""
+        return f"{result.server} has {records} of {question}{expected}{cut}"
+    if spec.expected is not None and not any(_matches(spec, value) for value in values):
+        records = ", ".join(values[:_SHOWN])[:200] or "nothing"
+        return f"{result.server} says {records} where {spec.expected} was expected{cut}"
     return None
 
 
-def _is_it(spec: DnsSpec, value: str) -> bool:
-    """Whether a record's value is what is expected: case and a last dot mean nothing in names."""
+def _matches(spec: DnsSpec, value: str) -> bool:
+    """Return whether a record has the expected value; names match without case and last dot."""
     expected = spec.expected or ""
     if spec.type in _TEXTS:
         return expected in value

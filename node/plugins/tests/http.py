@@ -1,4 +1,4 @@
-"""One URL asked for over HTTP: how long each phase takes, and whether the answer is right. Pure."""
+"""One URL requested over HTTP: how long each phase takes, and whether the answer is right. Pure."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ from node.plugins.fields import (
     duration_field,
 )
 from node.plugins.figures import delay_text, metric
-from node.plugins.single_participant import LoneTest, merged
+from node.plugins.single_participant import SingleParticipantTest, merged
 
 _PLAIN = re.compile(r"[\x21-\x7e]+", re.ASCII)
 _SCHEMES = frozenset({"http", "https"})
 _HOST: TypeAdapter[str] = TypeAdapter(Host)
 _REDIRECTS = 5
 _BAD = 400
-_KEPT_BY_US = frozenset(
+_RESERVED_HEADERS = frozenset(
     {
         "accept-encoding", "connection", "content-length", "expect", "host", "te", "trailer",
         "transfer-encoding", "upgrade",
@@ -40,20 +40,20 @@ _KEPT_BY_US = frozenset(
 
 
 def _is_url(value: str) -> str:
-    parts = urlsplit(value)  # raises ValueError itself for an address that is none
+    parts = urlsplit(value)  # itself raises ValueError for a malformed address
     if parts.scheme not in _SCHEMES or not parts.hostname or not _PLAIN.fullmatch(value):
         raise ValueError("not a URL; write http://HOST/PATH or https://HOST/PATH")
     if "@" in parts.netloc:
-        raise ValueError("a user or password in a URL is not accepted: tasks are shown to others")
+        raise ValueError("a user or password in a URL is not accepted: tasks are visible to others")
     if parts.port == 0 or parts.fragment:
-        raise ValueError("a URL with port 0, or with a part after '#', cannot be asked for")
+        raise ValueError("a URL with port 0, or with a part after '#', cannot be requested")
     _HOST.validate_python(parts.hostname)
     return value
 
 
 def _is_header(value: str) -> str:
-    if value.lower() in _KEPT_BY_US:
-        raise ValueError(f"{value} is not for you to set")
+    if value.lower() in _RESERVED_HEADERS:
+        raise ValueError(f"{value} is set by the node; leave it out")
     return value
 
 
@@ -68,32 +68,32 @@ HeaderName = Annotated[
 """A header's name (RFC 9110)."""
 
 HeaderValue = Annotated[str, StringConstraints(pattern=r"^[!-~]([ -~]{0,998}[!-~])?$")]
-"""A header's value: ASCII without control characters, spaces inside only."""
+"""A header's value: ASCII without control characters, with spaces only inside."""
 
 
 class HttpSpec(Document):
-    """What to ask for, how, and what is expected of the answer."""
+    """The request, and the expected answer."""
 
     source: Host | None = Field(
-        default=None, description="The host that asks; left out, the lead itself."
+        default=None, description="The host that asks; by default the lead itself."
     )
-    url: Url = Field(description="What to ask for, http or https; without user and password.")
-    method: Literal["GET", "HEAD"] = Field(default="GET", description="How to ask: GET or HEAD.")
+    url: Url = Field(description="The URL to request, http or https; without user and password.")
+    method: Literal["GET", "HEAD"] = Field(default="GET", description="The method: GET or HEAD.")
     headers: dict[HeaderName, HeaderValue] = Field(
         default={},
         max_length=10,
-        description="Headers to send along. They are part of the task, which others can see; they"
-        " are in no result. With headers, redirects are not followed.",
+        description="Headers to send. They are part of the task, which others can see; results"
+        " never contain them. With headers, redirects are not followed.",
     )
     redirects: Annotated[int, Field(ge=0, le=20, strict=True)] | None = Field(
         default=None,
-        description="How many redirects to follow; left out, 5, and none with headers.",
+        description="Maximum redirects to follow; by default 5, or 0 with headers.",
     )
     status: Annotated[int, Field(ge=100, le=599, strict=True)] | None = Field(
-        default=None, description="The status the answer must have; left out, any below 400."
+        default=None, description="The status the answer must have; by default any below 400."
     )
     text: Annotated[str, StringConstraints(strict=True, min_length=1, max_length=1000)] | None = (
-        Field(default=None, description="A text that must be in the body, byte by byte, in UTF-8.")
+        Field(default=None, description="A text that the body must contain, as UTF-8 bytes.")
     )
     verify: bool = Field(
         default=True, strict=True, description="Whether the certificate must be trusted (https)."
@@ -103,76 +103,78 @@ class HttpSpec(Document):
         ge=1,
         le=8_000_000,
         strict=True,
-        description="How many bytes of the body are read at most.",
+        description="Maximum bytes of the body to read.",
     )
     timeout: Annotated[Duration, between(10 * MILLISECOND, 5 * MINUTE)] = duration_field(
-        10 * SECOND, "How long all of it may take, redirects included, PT0.01S to PT5M."
+        10 * SECOND, "The limit for all of it, redirects included, PT0.01S to PT5M."
     )
     ip_version: IpVersion | None = Field(
-        default=None, description="4 or 6; left out, what the host's addresses are."
+        default=None, description="4 or 6; by default that of the host's addresses."
     )
 
     @model_validator(mode="after")
     def _is_sound(self) -> HttpSpec:
         if self.headers and self.redirects:
-            raise ValueError("headers might reach another host with redirects: leave one out")
+            raise ValueError("redirects could send the headers to another host: leave one out")
         if len({name.lower() for name in self.headers}) < len(self.headers):
-            raise ValueError("a header is given twice")
+            raise ValueError("a header occurs twice")
         if self.text is not None and self.method == "HEAD":
-            raise ValueError("HEAD brings no body in which text could be")
+            raise ValueError("HEAD returns no body that could contain text")
         return self
 
     @property
     def redirects_followed(self) -> int:
-        """How many redirects to follow."""
+        """The maximum number of redirects to follow."""
         if self.redirects is None:
             return 0 if self.headers else _REDIRECTS
         return self.redirects
 
     @property
     def host(self) -> str:
-        """The host that is asked first."""
+        """The host of the first request."""
         return urlsplit(self.url).hostname or ""
 
 
 class HttpPhases(Document):
-    """How long each phase took, in milliseconds, summed over redirects; null if none completed."""
+    """The time of each phase in milliseconds, summed over redirects; null if never completed."""
 
-    name: NonNegative | None = Field(description="Finding the address, in milliseconds.")
+    name: NonNegative | None = Field(description="Resolving the name, in milliseconds.")
     connect: NonNegative | None = Field(description="Connecting over TCP, in milliseconds.")
-    tls: NonNegative | None = Field(description="Agreeing on TLS, in milliseconds; null for http.")
+    tls: NonNegative | None = Field(
+        description="The TLS handshake, in milliseconds; null for http."
+    )
     first_byte: NonNegative | None = Field(
         description="From the request until the answer's first byte, in milliseconds."
     )
     transfer: NonNegative | None = Field(
-        description="From the first byte to the last one that was read, in milliseconds."
+        description="From the first byte to the last one read, in milliseconds."
     )
 
 
 class HttpResult(Document):
-    """Phases, and what came."""
+    """The phases, and the answer."""
 
-    url: ForeignText = Field(description="The URL that was asked for last.")
-    address: ForeignText | None = Field(description="The address that was connected to last.")
+    url: ForeignText = Field(description="The last URL requested.")
+    address: ForeignText | None = Field(description="The last address connected to.")
     status: CountField | None = Field(description="The last answer's status.")
     protocol: ForeignText | None = Field(description="The version of HTTP.")
     phases_ms: HttpPhases = Field(
         description="How long each phase took, in milliseconds, summed over redirects."
     )
     total_ms: NonNegative = Field(description="All of it, in milliseconds.")
-    redirects: CountField = Field(description="How many redirects were followed.")
+    redirects: CountField = Field(description="The number of redirects followed.")
     redirect_ms: NonNegative = Field(
         description="Until the last request began, in milliseconds; 0 without redirects."
     )
     body_bytes: CountField | None = Field(description="Bytes of the last body that were read.")
     complete: bool | None = Field(description="Whether the whole body was read.")
     matched: bool | None = Field(
-        description="Whether the text was in what was read; null if none was asked for."
+        description="Whether the part that was read contains the text; null if none was expected."
     )
-    failure: ForeignText | None = Field(description="Why there is no more to tell.")
+    failure: ForeignText | None = Field(description="Why the answer is missing or incomplete.")
 
 
-class HttpTest(LoneTest):
+class HttpTest(SingleParticipantTest):
     """Phases and content of an HTTP answer."""
 
     name = "http"
@@ -182,15 +184,15 @@ class HttpTest(LoneTest):
     result_model: type[Document] = HttpResult
 
     def hosts(self, spec: HttpSpec) -> tuple[str, ...]:
-        """Source, where given, and the URL's host."""
+        """Return source, if set, and the URL's host."""
         return (spec.host,) if spec.source is None else (spec.source, spec.host)
 
     def merge(self, spec: HttpSpec, parts: Sequence[Part]) -> Merged:
-        """The one part is the result; an answer other than expected fails the run."""
+        """Make the one part the result; an unexpected answer fails the run."""
         return merged(parts, HttpResult, partial(_shortfall, spec))
 
     def summary(self, result: Result) -> str:
-        """``200 OK in 84.20 ms, first byte after 41.10 ms, 1256 bytes``."""
+        """Return ``200 OK in 84.20 ms, first byte after 41.10 ms, 1256 bytes``."""
         figures = HttpResult.model_validate(result)
         if figures.status is None:
             return f"no answer: {figures.failure or 'no reason'}"
@@ -202,14 +204,14 @@ class HttpTest(LoneTest):
         return text if figures.body_bytes is None else f"{text}, {figures.body_bytes} bytes"
 
     def metrics(self, result: Result) -> tuple[Metric, ...]:
-        """The whole time, each phase, status and size."""
+        """Return the total time, each phase, status and size."""
         figures = HttpResult.model_validate(result)
         phases: dict[str, Any] = figures.phases_ms.model_dump()
-        found = metric("total_ms", figures.total_ms, "ms")
+        metrics = metric("total_ms", figures.total_ms, "ms")
         for phase, value in phases.items():
-            found += metric("phase_ms", value, "ms", {"phase": phase})
+            metrics += metric("phase_ms", value, "ms", {"phase": phase})
         return (
-            *found,
+            *metrics,
             *metric("status", figures.status, "1"),
             *metric("body_bytes", figures.body_bytes, "bytes"),
             *metric("redirects", figures.redirects, "redirects"),
@@ -217,7 +219,7 @@ class HttpTest(LoneTest):
 
 
 def _status_text(status: int) -> str:
-    """``404 Not Found``."""
+    """Return ``404 Not Found``."""
     try:
         return f"{status} {HTTPStatus(status).phrase}"
     except ValueError:
@@ -225,7 +227,7 @@ def _status_text(status: int) -> str:
 
 
 def _shortfall(spec: HttpSpec, result: HttpResult) -> str | None:
-    """Why this is not what was asked for; None if it is."""
+    """Return how the result falls short of the spec; None if it does not."""
     if result.failure is not None or result.status is None:
         return result.failure or "there was no answer"
     status = _status_text(result.status)

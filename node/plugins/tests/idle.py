@@ -1,4 +1,4 @@
-"""Nothing at all, for a while, in any scheduling class: for trying and testing. Pure."""
+"""Doing nothing for a while, in any scheduling class: for trials and tests. Pure."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from node.plugins.participation import joined, part_of, revalidated
 
 
 class IdleSpec(Document):
-    """How long to do nothing, and what to keep away meanwhile."""
+    """The length of the idling, its class, and the hosts."""
 
-    # "class" is no Python name; both spellings are read, the JSON one is written.
+    # "class" is a Python keyword; both spellings are read, the JSON one is written.
     model_config = ConfigDict(serialize_by_alias=True, validate_by_name=True)
 
     duration: Annotated[Duration, between(SECOND, DAY)] = duration_field(
-        SECOND, "How long the run occupies its participants, exactly, PT1S to P1D."
+        SECOND, "How long exactly the run occupies its participants, PT1S to P1D."
     )
     scheduling_class: SchedulingClass = Field(
         default=SchedulingClass.BACKGROUND,
@@ -31,7 +31,7 @@ class IdleSpec(Document):
         description="The scheduling class of the runs.",
     )
     participants: tuple[Host, ...] = Field(
-        default=(), max_length=100, description="The hosts that idle; none, the lead alone."
+        default=(), max_length=100, description="The hosts that idle; by default the lead alone."
     )
 
     @model_validator(mode="after")
@@ -42,20 +42,20 @@ class IdleSpec(Document):
 
 
 class IdlePart(Document):
-    """What one participant did."""
+    """One participant's part."""
 
     slept_ms: NonNegative
 
 
 class IdleResult(Document):
-    """That all participants idled."""
+    """The result after all participants idled."""
 
-    participants: CountField = Field(description="How many hosts idled.")
-    duration_ms: NonNegative = Field(description="How long they were occupied, milliseconds.")
+    participants: CountField = Field(description="The number of hosts that idled.")
+    duration_ms: NonNegative = Field(description="How long they were occupied, in milliseconds.")
 
 
 class IdleTest:
-    """Nothing at all, for a while."""
+    """Doing nothing for a while."""
 
     name = "idle"
     title = "Nothing, for trying and testing"
@@ -65,34 +65,34 @@ class IdleTest:
     result_model: type[Document] = IdleResult
 
     def scheduling_class(self, spec: IdleSpec) -> SchedulingClass:
-        """The one asked for."""
+        """Return the class in the spec."""
         return spec.scheduling_class
 
     def participants(self, spec: IdleSpec) -> tuple[str | None, ...]:
-        """The hosts named, else the lead."""
+        """Return the hosts in the spec, or else the lead."""
         return spec.participants or (None,)
 
     def with_participants(self, spec: IdleSpec, names: Sequence[str]) -> IdleSpec:
-        """The spec with the participants filled in, any number of them.
+        """Return the spec with the participants filled in, any number of them.
 
-        :raises ValueError: the spec names others, or one is named twice.
+        :raises ValueError: the spec names others, or a host occurs twice.
         """
         if not names or spec.participants == tuple(names):
             return spec
         if spec.participants:
-            raise ValueError("the participants of the task and of its spec differ; give them once")
+            raise ValueError("the participants of the task and of its spec differ; set only one")
         return revalidated(spec, {"participants": tuple(names)})
 
     def hosts(self, spec: IdleSpec) -> tuple[str, ...]:
-        """The hosts named."""
+        """Return the hosts in the spec."""
         return spec.participants
 
     def needs(self, spec: IdleSpec) -> Mapping[str, int | None]:  # noqa: ARG002 - contract
-        """Nothing."""
+        """Return no counted resources."""
         return {}
 
     def merge(self, spec: IdleSpec, parts: Sequence[Part]) -> Merged:
-        """All must have idled."""
+        """Merge the parts; all participants must have idled."""
         count = len(self.participants(spec))
         reasons = [part_of(parts, index, IdlePart)[1] for index in range(count)]
         reason = joined(*reasons)
@@ -102,13 +102,13 @@ class IdleTest:
         return Merged(None if reason else result.model_dump(mode="json"), reason)
 
     def summary(self, result: Result) -> str:
-        """``occupied for PT3M``, with the number of hosts if more than one."""
+        """Return ``occupied for PT3M``, with the number of hosts if more than one."""
         figures = IdleResult.model_validate(result)
         text = f"occupied for {format_duration(round(figures.duration_ms * MILLISECOND))}"
         return text if figures.participants == 1 else f"{text} on {figures.participants} hosts"
 
     def metrics(self, result: Result) -> tuple[Metric, ...]:
-        """How long the hosts were occupied."""
+        """Return how long the hosts were occupied."""
         return (Metric("idle_ms", IdleResult.model_validate(result).duration_ms, "ms"),)
 
 

@@ -1,6 +1,6 @@
-"""What passes a network interface of a host: bytes, packets, errors and drops, again and again.
+"""Bytes, packets, errors and drops of a host's network interface, interval by interval. Pure.
 
-The counters are the kernel's: they count all that passes, whoever sent it. Pure.
+The counters are the kernel's: they count all traffic, whoever sent it.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from node.plugins.participation import fill, part_of
 from node.plugins.streaming import StreamEnd, check_completeness, gaps_text, is_whole
 
 InterfaceName = Annotated[
-    # What Linux allows (net/core/dev.c, dev_valid_name) is more; nobody uses the rest, and a name
-    # must not look like an option or a path. "@" and ":" are parts of how tools print names.
+    # Linux allows more (net/core/dev.c, dev_valid_name); the rest is never used, and a name must
+    # not look like an option or a path. "@" and ":" are parts of how tools print names.
     str,
     StringConstraints(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.-]{0,14}$", strict=True),
 ]
@@ -33,20 +33,20 @@ _WAYS = ("received", "sent")
 
 
 class InterfaceSpec(Document):
-    """Which interface to look at, and how often to tell."""
+    """The interface to watch, and the length of the intervals."""
 
     host: Host | None = Field(
-        default=None, description="The node whose interface it is; left out, the lead itself."
+        default=None, description="The node that has the interface; by default the lead itself."
     )
     interface: InterfaceName | None = Field(
         default=None,
-        description="The name of the interface, such as eth0; left out, that of the default route.",
+        description="The name of the interface, such as eth0; by default the default route's.",
     )
     duration: Annotated[Duration, between(SECOND, DAY)] = duration_field(
-        HOUR, "How long a run lasts, PT1S to P1D; repeated as often, it has no end."
+        HOUR, "How long a run lasts, PT1S to P1D; if repeated as often, the task has no gaps."
     )
     each: Annotated[Duration, between(SECOND, HOUR)] = duration_field(
-        MINUTE, "There is a result each time this is over, PT1S to PT1H; a part of `duration`."
+        MINUTE, "The length of an interval, PT1S to PT1H; divides `duration`."
     )
 
     @model_validator(mode="after")
@@ -56,7 +56,7 @@ class InterfaceSpec(Document):
 
 
 class InterfaceTraffic(Document):
-    """What passed in one direction."""
+    """The traffic in one direction."""
 
     rate_bps: NonNegative = Field(description="Bits per second, as the interface counts octets.")
     packet_rate: NonNegative = Field(description="Packets per second.")
@@ -65,37 +65,37 @@ class InterfaceTraffic(Document):
     bytes: CountField = Field(description="Bytes.")
     packets: CountField = Field(description="Packets.")
     errors: CountField = Field(description="Packets with errors.")
-    drops: CountField = Field(description="Dropped packets: no room, or nobody wanted them.")
+    drops: CountField = Field(description="Dropped packets: no room, or no receiver.")
 
 
 class InterfaceInterval(Document):
-    """What passed an interface in one interval."""
+    """The traffic of an interface in one interval."""
 
     interface: str = Field(max_length=15, description="The name of the interface.")
     duration_ms: NonNegative = Field(description="From one reading to the next, milliseconds.")
-    received: InterfaceTraffic = Field(description="What came in.")
-    sent: InterfaceTraffic = Field(description="What went out.")
+    received: InterfaceTraffic = Field(description="Incoming traffic.")
+    sent: InterfaceTraffic = Field(description="Outgoing traffic.")
 
 
 class TotalTraffic(InterfaceTraffic):
-    """What passed in one direction over all intervals."""
+    """The traffic in one direction over all intervals."""
 
     peak_bps: NonNegative = Field(description="Bits per second in the busiest interval.")
 
 
 class InterfaceResult(Document):
-    """What passed an interface during a run."""
+    """The traffic of an interface during a run."""
 
     interface: str = Field(max_length=15, description="The name of the interface.")
-    intervals: CountField = Field(description="Intervals with a result; the figures are of these.")
+    intervals: CountField = Field(description="Intervals with a result; the figures cover these.")
     gaps: CountField = Field(description="Intervals without a result.")
-    duration_ms: NonNegative = Field(description="The time that was measured, milliseconds.")
-    received: TotalTraffic = Field(description="What came in.")
-    sent: TotalTraffic = Field(description="What went out.")
+    duration_ms: NonNegative = Field(description="The measured time, milliseconds.")
+    received: TotalTraffic = Field(description="Incoming traffic.")
+    sent: TotalTraffic = Field(description="Outgoing traffic.")
 
 
 class InterfaceTest:
-    """What passes a network interface of a host."""
+    """The traffic of a network interface of a host."""
 
     name = "interface"
     title = "Bytes, packets, errors and drops of a network interface"
@@ -109,85 +109,87 @@ class InterfaceTest:
         self,
         spec: InterfaceSpec,  # noqa: ARG002 - same for all
     ) -> SchedulingClass:
-        """Background-multi: it only reads."""
+        """Return background-multi: it only reads counters."""
         return SchedulingClass.BACKGROUND_MULTI
 
     def participants(self, spec: InterfaceSpec) -> tuple[str | None, ...]:
-        """The host."""
+        """Return the host."""
         return (spec.host,)
 
     def with_participants(self, spec: InterfaceSpec, names: Sequence[str]) -> InterfaceSpec:
-        """The spec with the host filled in.
+        """Return the spec with the host filled in.
 
-        :raises ValueError: more than one, or the spec names another.
+        :raises ValueError: more than one name, or the spec names another host.
         """
         return fill(spec, self.name, ("host",), names)
 
     def hosts(self, spec: InterfaceSpec) -> tuple[str, ...]:
-        """The host, if it is named."""
+        """Return the host, if set."""
         return (spec.host,) if spec.host is not None else ()
 
     def needs(self, spec: InterfaceSpec) -> Mapping[str, int | None]:  # noqa: ARG002 - contract
-        """Nothing."""
+        """Return no counted resources."""
         return {}
 
     def rhythm(self, spec: InterfaceSpec) -> Rhythm:
-        """As many intervals as ``each`` fits into ``duration``."""
+        """Return as many intervals as ``each`` fits into ``duration``."""
         return Rhythm(spec.each, spec.duration // spec.each)
 
     def merge_interval(self, spec: InterfaceSpec, parts: Sequence[Part]) -> Merged:  # noqa: ARG002
-        """What the host counted."""
-        found, reason = part_of(parts, 0, InterfaceInterval)
-        return Merged(found.model_dump(mode="json") if found else None, reason)
+        """Return what the host counted."""
+        figures, reason = part_of(parts, 0, InterfaceInterval)
+        return Merged(figures.model_dump(mode="json") if figures else None, reason)
 
     def interval_summary(self, result: Result) -> str:
-        """``eth0: 12.0 Mb/s in, 3.10 Mb/s out``, and errors and drops if there are any."""
+        """Return ``eth0: 12.0 Mb/s in, 3.10 Mb/s out``, with errors and drops if there are any."""
         figures = InterfaceInterval.model_validate(result)
-        return _in_words(figures.interface, figures.received, figures.sent)
+        return _text(figures.interface, figures.received, figures.sent)
 
     def interval_metrics(self, result: Result) -> tuple[Metric, ...]:
-        """Rates by direction, and the errors and drops."""
+        """Return rates by direction, and the errors and drops."""
         figures = InterfaceInterval.model_validate(result)
         return tuple(
-            found
+            each
             for way in _WAYS
-            for found in _metrics(getattr(figures, way), _labels(way, figures.interface))
+            for each in _metrics(getattr(figures, way), _labels(way, figures.interface))
         )
 
     def merge(self, spec: InterfaceSpec, parts: Sequence[Part]) -> Merged:  # noqa: ARG002
-        """Whether the host has counted to the end."""
+        """Check that the host counted to the end."""
         return check_completeness(parts, 1, StreamEnd)
 
     def total(self, spec: InterfaceSpec, intervals: Sequence[Interval]) -> Result:  # noqa: ARG002
-        """Sums, the mean rates of what was measured, and the busiest interval."""
-        found = [InterfaceInterval.model_validate(each.result) for each in intervals if each.result]
-        took_ms = math.fsum(each.duration_ms for each in found)
+        """Return sums, mean rates of the measured time, and the busiest interval."""
+        measured = [
+            InterfaceInterval.model_validate(each.result) for each in intervals if each.result
+        ]
+        took_ms = math.fsum(each.duration_ms for each in measured)
         result = InterfaceResult(
-            interface=found[-1].interface,
-            intervals=len(found),
-            gaps=len(intervals) - len(found),
+            interface=measured[-1].interface,
+            intervals=len(measured),
+            gaps=len(intervals) - len(measured),
             duration_ms=round(took_ms, 3),
-            received=_total([each.received for each in found], took_ms),
-            sent=_total([each.sent for each in found], took_ms),
+            received=_total([each.received for each in measured], took_ms),
+            sent=_total([each.sent for each in measured], took_ms),
         )
         return result.model_dump(mode="json")
 
     def summary(self, result: Result) -> str:
-        """As of an interval, with the number of intervals, and of gaps if there are any."""
+        """Return the text of an interval, with the numbers of intervals and of gaps."""
         figures = InterfaceResult.model_validate(result)
-        text = _in_words(figures.interface, figures.received, figures.sent)
+        text = _text(figures.interface, figures.received, figures.sent)
         return f"{text}; {gaps_text(figures.intervals, figures.gaps)}"
 
     def metrics(self, result: Result) -> tuple[Metric, ...]:
-        """Rates by direction, and the errors and drops."""
+        """Return rates by direction, and the errors and drops."""
         figures = InterfaceResult.model_validate(result)
-        found: list[Metric] = []
+        metrics: list[Metric] = []
         for way in _WAYS:
             traffic: TotalTraffic = getattr(figures, way)
             labels = _labels(way, figures.interface)
             rate, *others = _metrics(traffic, labels)
-            found += [rate, Metric("peak_bps", traffic.peak_bps, "bit/s", labels), *others]
-        return tuple(found)
+            metrics += [rate, Metric("peak_bps", traffic.peak_bps, "bit/s", labels), *others]
+        return tuple(metrics)
 
 
 def _labels(way: str, interface: str) -> dict[str, str]:
@@ -205,8 +207,8 @@ def _metrics(traffic: InterfaceTraffic, labels: Mapping[str, str]) -> tuple[Metr
 
 
 def traffic_of(counts: Mapping[str, int], took_ms: float) -> InterfaceTraffic:
-    """What passed, by name of its counter, in so many milliseconds."""
-    seconds = took_ms * MILLISECOND / SECOND or 1e-9  # what took no time at all has no rate
+    """Return the traffic of ``took_ms`` milliseconds; ``counts`` are by the counters' names."""
+    seconds = took_ms * MILLISECOND / SECOND or 1e-9  # avoids dividing by zero
     return InterfaceTraffic(
         rate_bps=round(8 * counts["bytes"] / seconds, 3),
         packet_rate=round(counts["packets"] / seconds, 3),
@@ -216,16 +218,16 @@ def traffic_of(counts: Mapping[str, int], took_ms: float) -> InterfaceTraffic:
     )
 
 
-def _total(every: Sequence[InterfaceTraffic], took_ms: float) -> TotalTraffic:
+def _total(intervals: Sequence[InterfaceTraffic], took_ms: float) -> TotalTraffic:
     sums = {
-        what: min(2**63 - 1, sum(getattr(each, what) for each in every))
+        what: min(2**63 - 1, sum(getattr(each, what) for each in intervals))
         for what in ("bytes", "packets", "errors", "drops")
     }
     figures = traffic_of(sums, took_ms).model_dump()
-    return TotalTraffic(**figures, peak_bps=max(each.rate_bps for each in every))
+    return TotalTraffic(**figures, peak_bps=max(each.rate_bps for each in intervals))
 
 
-def _in_words(interface: str, received: InterfaceTraffic, sent: InterfaceTraffic) -> str:
+def _text(interface: str, received: InterfaceTraffic, sent: InterfaceTraffic) -> str:
     text = f"{interface}: {rate_text(received.rate_bps)} in, {rate_text(sent.rate_bps)} out"
     errors, drops = received.errors + sent.errors, received.drops + sent.drops
     for count, what in ((errors, "error"), (drops, "drop")):

@@ -1,7 +1,8 @@
 """One-way and round-trip delay, loss and delay variation between two participants. Pure.
 
 Participant 0 (``source``) sends numbered packets, participant 1 (``dest``) sends each one back.
-What was lost on the way there and what on the way back is told apart by the counts of both ends.
+The counts of both ends show how many packets were lost on the way there and how many on the way
+back.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from node.plugins.oneway import LENGTH_BASE, OneWayResult, SourcePart
 
 
 class LatencySpec(Document):
-    """What to send, how often, and how long to wait for it."""
+    """The packets to send: how many, how often, and how long to wait for them."""
 
     source: oneway.Source = None
     dest: oneway.Dest = None
@@ -60,21 +61,21 @@ class LatencyTest(oneway.OneWayTest):
     result_model: type[Document] = LatencyResult
 
     def scheduling_class(self, spec: LatencySpec) -> SchedulingClass:  # noqa: ARG002 - same for all
-        """Normal: disturbed by a throughput test, but not by its like."""
+        """Return normal: throughput tests disturb it, other normal runs do not."""
         return SchedulingClass.NORMAL
 
     def merge(self, spec: LatencySpec, parts: Sequence[Part]) -> Merged:  # noqa: ARG002 - contract
-        """Delays from the source, counts from both; the source's alone is a partial result."""
+        """Merge source's delays and both ends' counts; source alone gives a partial result."""
         source, dest, reason = oneway.parts_of(parts, SourcePart)
         result = oneway.both_ends(source, dest) if source else None
         return Merged(result.model_dump(mode="json") if result else None, reason)
 
     def summary(self, result: Result) -> str:
-        """``20.41 ms there, 0.21 ms back, loss 1 % / 0 %, jitter 0.20 ms``."""
+        """Return ``20.41 ms there, 0.21 ms back, loss 1 % / 0 %, jitter 0.20 ms``."""
         return oneway.in_words(LatencyResult.model_validate(result))
 
     def metrics(self, result: Result) -> tuple[Metric, ...]:
-        """Delay, loss and jitter of each direction, and of the round trip."""
+        """Return delay, loss and jitter of each direction, and of the round trip."""
         return oneway.both_ways_metrics(LatencyResult.model_validate(result))
 
 

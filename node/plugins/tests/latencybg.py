@@ -1,7 +1,7 @@
-"""Delay, loss and delay variation each way, without end: a result each interval. Pure.
+"""Continuous delay, loss and delay variation each way, with a result per interval. Pure.
 
-Like :mod:`.latency`, but the packets go on for as long as the run is booked, which is as long as
-its schedule repeats: the last packet of one run is followed by the first of the next.
+Like :mod:`.latency`, but a run sends packets for as long as it is booked, which is as long as the
+period of its schedule: the last packet of one run is followed by the first of the next.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from node.plugins.oneway import (
 from node.plugins.streaming import StreamEnd, check_completeness, gaps_text, is_whole
 
 PACKETS_MAX = 36_000
-"""Most packets of one interval: their figures are made between two packets."""
+"""Maximum packets of one interval: their figures are computed between two packets."""
 
 _WAYS = ("forward", "backward", "round_trip")
 _BOTH_WAYS = ("forward", "backward")
@@ -43,15 +43,15 @@ _MICROSECONDS_PER_MS = 1000
 
 
 class LatencyBgSpec(Document):
-    """What to send, how often, and how often to tell."""
+    """The packets to send, and the length of the intervals."""
 
     source: oneway.Source = None
     dest: oneway.Dest = None
     duration: Annotated[Duration, between(5 * SECOND, DAY)] = duration_field(
-        HOUR, "How long a run lasts, PT5S to P1D; repeated as often, the stream has no end."
+        HOUR, "How long a run lasts, PT5S to P1D; if repeated as often, the stream has no gaps."
     )
     each: Annotated[Duration, between(SECOND, HOUR)] = duration_field(
-        MINUTE, "There is a result each time this is over, PT1S to PT1H; a part of `duration`."
+        MINUTE, "The length of an interval, PT1S to PT1H; divides `duration`."
     )
     interval: Annotated[Duration, between(10 * MILLISECOND, 10 * SECOND)] = duration_field(
         100 * MILLISECOND, "The time from one packet to the next, PT0.01S to PT10S."
@@ -75,12 +75,12 @@ class LatencyBgSpec(Document):
 
 
 class Histogram(Document):
-    """How many packets had which delay."""
+    """The number of packets by delay."""
 
     width_ms: NonNegative = Field(description="The width of the buckets, milliseconds.")
     buckets: tuple[tuple[Annotated[int, Field(ge=-(2**62), le=2**62)], CountField], ...] = Field(
         max_length=100,
-        description="By delay: the least delay of a bucket divided by the width, and the packets.",
+        description="Pairs of a bucket's lower bound divided by the width, and its packets.",
     )
 
 
@@ -93,7 +93,7 @@ class HistogramsBothWays(Document):
 
 
 class SourceInterval(SourcePart):
-    """What the sending participant saw in one interval."""
+    """The sending participant's part of one interval."""
 
     histogram: HistogramsBothWays
 
@@ -101,15 +101,15 @@ class SourceInterval(SourcePart):
 class LatencyInterval(OneWayResult):
     """Delay, loss and delay variation, each way, in one interval."""
 
-    histogram: HistogramsBothWays = Field(description="How many packets had which delay.")
+    histogram: HistogramsBothWays = Field(description="The number of packets by delay.")
 
 
 class LatencyBgResult(Document):
     """Delay, loss and delay variation, each way, over all intervals of a run."""
 
-    intervals: CountField = Field(description="Intervals of which both told.")
+    intervals: CountField = Field(description="Intervals reported by both participants.")
     partial: CountField = Field(
-        description="Intervals of which source alone told: in the figures if there are no others."
+        description="Intervals reported by source alone: they count if there are no others."
     )
     gaps: CountField = Field(description="Intervals without a result.")
     sent: CountField = Field(description="Packets sent by source.")
@@ -128,9 +128,9 @@ class LatencyBgResult(Document):
     duplicates: CountsBothWays = Field(description="Packets that arrived more than once.")
     reordered: CountsBothWays = Field(description="Packets that arrived out of order (RFC 4737).")
     unreachable: CountField | None = Field(
-        description="ICMP errors: nothing listened at dest; null if the tool does not tell."
+        description="ICMP errors: nothing listened at dest; null if the tool lacks the count."
     )
-    histogram: HistogramsBothWays = Field(description="How many packets had which delay.")
+    histogram: HistogramsBothWays = Field(description="The number of packets by delay.")
     clocks_synchronised: bool = Field(
         description="Whether both clocks were synchronised, or the same clock, in each interval."
     )
@@ -140,7 +140,7 @@ class LatencyBgResult(Document):
 
 
 class LatencyBgTest(oneway.OneWayTest):
-    """Delay, loss and delay variation, each way, again and again."""
+    """Delay, loss and delay variation, each way, interval by interval."""
 
     name = "latencybg"
     title = "One-way and round-trip delay, loss and jitter, without end"
@@ -155,15 +155,15 @@ class LatencyBgTest(oneway.OneWayTest):
         self,
         spec: LatencyBgSpec,  # noqa: ARG002 - same for all
     ) -> SchedulingClass:
-        """Background-multi: what disturbs it is what it is to show."""
+        """Return background-multi: the test is to show what disturbs it."""
         return SchedulingClass.BACKGROUND_MULTI
 
     def rhythm(self, spec: LatencyBgSpec) -> Rhythm:
-        """As many intervals as ``each`` fits into ``duration``."""
+        """Return as many intervals as ``each`` fits into ``duration``."""
         return Rhythm(spec.each, spec.duration // spec.each)
 
     def merge_interval(self, spec: LatencyBgSpec, parts: Sequence[Part]) -> Merged:  # noqa: ARG002
-        """Delays from the source, counts from both; the source's alone is a partial result."""
+        """Merge source's delays and both ends' counts; source alone gives a partial result."""
         source, dest, reason = oneway.parts_of(parts, SourceInterval)
         if source is None:
             return Merged(None, reason)
@@ -171,33 +171,34 @@ class LatencyBgTest(oneway.OneWayTest):
         return Merged({**figures, "histogram": source.histogram.model_dump(mode="json")}, reason)
 
     def interval_summary(self, result: Result) -> str:
-        """``20.41 ms there, 0.21 ms back, loss 1 % / 0 %, jitter 0.20 ms``."""
+        """Return ``20.41 ms there, 0.21 ms back, loss 1 % / 0 %, jitter 0.20 ms``."""
         return oneway.in_words(LatencyInterval.model_validate(result))
 
     def interval_metrics(self, result: Result) -> tuple[Metric, ...]:
-        """Delay, loss and jitter of each direction, and of the round trip."""
+        """Return delay, loss and jitter of each direction, and of the round trip."""
         return oneway.both_ways_metrics(LatencyInterval.model_validate(result))
 
     def merge(self, spec: LatencyBgSpec, parts: Sequence[Part]) -> Merged:  # noqa: ARG002
-        """Whether both have measured to the end."""
+        """Check that both measured to the end."""
         return check_completeness(parts, 2, StreamEnd)
 
     def total(self, spec: LatencyBgSpec, intervals: Sequence[Interval]) -> Result:  # noqa: ARG002
-        """Sums of the counts, and the delays of all packets out of the histograms.
+        """Return the sums of the counts, and the delays of all packets from the histograms.
 
-        That nothing came back while dest was not there is no loss of the network.
+        Intervals without dest's part are used only if there are no others: that nothing came back
+        while dest was absent is not loss of the network.
         """
         measured = [each for each in intervals if each.result]
         whole = [each for each in measured if not each.reason]
-        found = [LatencyInterval.model_validate(each.result) for each in whole or measured]
-        counted = [each for each in found if each.received_at_dest is not None]
-        lost = loss_of(
+        used = [LatencyInterval.model_validate(each.result) for each in whole or measured]
+        counted = [each for each in used if each.received_at_dest is not None]
+        loss = loss_of(
             sum(each.sent for each in counted),
             sum(each.received_at_dest or 0 for each in counted),
             sum(each.received_back for each in counted),
         )
-        sent, back = sum(e.sent for e in found), sum(e.received_back for e in found)
-        errors = [each.clock_error_ms for each in found]
+        sent, back = sum(e.sent for e in used), sum(e.received_back for e in used)
+        errors = [each.clock_error_ms for each in used]
         result = LatencyBgResult(
             intervals=len(whole),
             partial=len(measured) - len(whole),
@@ -205,19 +206,19 @@ class LatencyBgTest(oneway.OneWayTest):
             sent=sent,
             received_at_dest=sum(each.received_at_dest or 0 for each in counted),
             received_back=back,
-            late=sum(each.late for each in found),
+            late=sum(each.late for each in used),
             loss=LossBothWays(
-                forward=lost.forward if counted else None,
-                backward=lost.backward if counted else None,
+                forward=loss.forward if counted else None,
+                backward=loss.backward if counted else None,
                 round_trip=loss_of(sent, None, back).round_trip,
             ),
-            delay_ms=DelaysBothWays(**{way: _delays(found, way) for way in _WAYS}),
-            jitter_ms=JitterBothWays(**{way: _jitter(found, way) for way in _WAYS}),
-            duplicates=_counts(each.duplicates for each in found),
-            reordered=_counts(each.reordered for each in found),
-            unreachable=_sum(each.unreachable for each in found),
-            histogram=HistogramsBothWays(**{way: _histogram(found, way) for way in _WAYS}),
-            clocks_synchronised=all(each.clocks_synchronised for each in found),
+            delay_ms=DelaysBothWays(**{way: _delays(used, way) for way in _WAYS}),
+            jitter_ms=JitterBothWays(**{way: _jitter(used, way) for way in _WAYS}),
+            duplicates=_counts(each.duplicates for each in used),
+            reordered=_counts(each.reordered for each in used),
+            unreachable=_sum(each.unreachable for each in used),
+            histogram=HistogramsBothWays(**{way: _histogram(used, way) for way in _WAYS}),
+            clocks_synchronised=all(each.clocks_synchronised for each in used),
             clock_error_ms=max((e for e in errors if e is not None), default=None)
             if None not in errors
             else None,
@@ -225,13 +226,13 @@ class LatencyBgTest(oneway.OneWayTest):
         return result.model_dump(mode="json")
 
     def summary(self, result: Result) -> str:
-        """As of an interval, with the number of intervals, and of gaps if there are any."""
+        """Return the text of an interval, with the numbers of intervals and of gaps."""
         figures = LatencyBgResult.model_validate(result)
         gaps = gaps_text(figures.intervals, figures.partial + figures.gaps)
         return f"{oneway.in_words(figures)}; {gaps}"
 
     def metrics(self, result: Result) -> tuple[Metric, ...]:
-        """Delay, loss and jitter of each direction, and of the round trip."""
+        """Return delay, loss and jitter of each direction, and of the round trip."""
         figures = LatencyBgResult.model_validate(result)
         return oneway.both_ways_metrics(figures) + metric("gaps", figures.gaps, "intervals")
 
@@ -242,22 +243,22 @@ def _counts(counts: Iterable[CountsBothWays]) -> CountsBothWays:
 
 
 def _sum(counts: Iterable[int | None]) -> int | None:
-    """The sum of what is known; None where nothing is."""
-    known = [count for count in counts if count is not None]
-    return sum(known) if known else None
+    """Return the sum of the counts that are not None; None if all are."""
+    present = [count for count in counts if count is not None]
+    return sum(present) if present else None
 
 
 def _jitter(intervals: Sequence[LatencyInterval], way: str) -> float | None:
-    """The mean of the intervals' jitter, each with the weight of its packets."""
-    known = [
+    """Return the mean of the intervals' jitter, weighted by their packets."""
+    weighted = [
         (jitter, each.received_back)
         for each in intervals
         if (jitter := getattr(each.jitter_ms, way)) is not None
     ]
-    weight = sum(packets for _, packets in known)
+    weight = sum(packets for _, packets in weighted)
     if not weight:
         return None
-    return round(math.fsum(jitter * packets for jitter, packets in known) / weight, DECIMALS)
+    return round(math.fsum(jitter * packets for jitter, packets in weighted) / weight, DECIMALS)
 
 
 def _added(intervals: Sequence[LatencyInterval], way: str) -> tuple[int, dict[int, int]]:
@@ -275,29 +276,29 @@ def _histogram(intervals: Sequence[LatencyInterval], way: str) -> Histogram:
 
 
 def histogram_of(width_us: int, buckets: Mapping[int, int]) -> Histogram:
-    """A histogram of microseconds as results have it."""
+    """Return a histogram of microseconds as results have it."""
     return Histogram(
         width_ms=width_us / _MICROSECONDS_PER_MS, buckets=tuple(sorted(buckets.items()))
     )
 
 
 def _delays(intervals: Sequence[LatencyInterval], way: str) -> DelayFigures | None:
-    """Least, largest, mean and deviation are exact, the others as fine as the histogram."""
-    known = [
+    """Combine the intervals: min, max, mean and deviation exactly, the rest from histograms."""
+    weighted = [
         (delays, each.received_back)
         for each in intervals
         if (delays := getattr(each.delay_ms, way)) is not None and each.received_back
     ]
-    if not known:
+    if not weighted:
         return None
-    count = sum(packets for _, packets in known)
-    mean = math.fsum(delays.mean * packets for delays, packets in known) / count
+    count = sum(packets for _, packets in weighted)
+    mean = math.fsum(delays.mean * packets for delays, packets in weighted) / count
     # The variance of all is the mean of the variances plus the variance of the means.
     squares = math.fsum(
-        (delays.stdev**2 + (delays.mean - mean) ** 2) * packets for delays, packets in known
+        (delays.stdev**2 + (delays.mean - mean) ** 2) * packets for delays, packets in weighted
     )
-    least = min(delays.min for delays, _ in known)
-    most = max(delays.max for delays, _ in known)
+    least = min(delays.min for delays, _ in weighted)
+    most = max(delays.max for delays, _ in weighted)
     width, buckets = _added(intervals, way)
     middle, high = (
         min(most, max(least, (quantile(width, buckets, part) or 0) / _MICROSECONDS_PER_MS))

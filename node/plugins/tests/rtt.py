@@ -29,14 +29,14 @@ from node.plugins.figures import (
     traffic,
 )
 from node.plugins.participation import part_of
-from node.plugins.single_participant import LoneTestOfDest
+from node.plugins.single_participant import SingleParticipantTestWithDest
 
 
 class RttSpec(Document):
-    """Whom to ask, how often, and how long to wait for the answer."""
+    """The packets to send: to whom, how many, how often, and how long to wait."""
 
     source: Host | None = Field(
-        default=None, description="The host that asks; left out, the lead itself."
+        default=None, description="The host that asks; by default the lead itself."
     )
     dest: Host = Field(description="The host that answers; any host, not only a node.")
     count: int = Field(
@@ -52,16 +52,20 @@ class RttSpec(Document):
     )
     length: int = Field(
         default=56,
-        ge=16,  # below, ping has no room for its time stamp and prints no time
+        ge=16,  # with less, ping has no room for its time stamp and prints no time
         le=8952,
         strict=True,
         description="The data bytes of each packet; with the ICMP header, eight more.",
     )
     ttl: int | None = Field(
-        default=None, ge=1, le=255, strict=True, description="The hop limit; left out, the host's."
+        default=None,
+        ge=1,
+        le=255,
+        strict=True,
+        description="The hop limit; by default the host's.",
     )
     ip_version: IpVersion | None = Field(
-        default=None, description="4 or 6; left out, what dest's address is."
+        default=None, description="4 or 6; by default the version of dest's address."
     )
 
     @model_validator(mode="after")
@@ -73,7 +77,7 @@ class RttSpec(Document):
 class RttResult(Document):
     """Round-trip times and loss."""
 
-    address: str = Field(max_length=253, description="The address that was asked.")
+    address: str = Field(max_length=253, description="The address of dest.")
     sent: CountField = Field(description="Packets sent.")
     received: CountField = Field(description="Different packets answered in time.")
     late: CountField = Field(description="Answers after the timeout; they are lost.")
@@ -85,11 +89,11 @@ class RttResult(Document):
     duplicates: CountField = Field(description="Answers that came more than once.")
     reordered: CountField = Field(description="Answers that came out of order (RFC 4737).")
     errors: tuple[Annotated[str, Field(max_length=300)], ...] = Field(
-        max_length=10, description="What routers or the host said instead of an answer."
+        max_length=10, description="Errors from routers or the host instead of an answer."
     )
 
 
-class RttTest(LoneTestOfDest):
+class RttTest(SingleParticipantTestWithDest):
     """Round-trip time and loss."""
 
     name = "rtt"
@@ -100,28 +104,28 @@ class RttTest(LoneTestOfDest):
     result_model: type[Document] = RttResult
 
     def needs(self, spec: RttSpec) -> Mapping[str, int | None]:
-        """The data of its packets."""
+        """Return the payload rate of its packets."""
         return traffic(spec.length * 8, spec.interval)
 
     def merge(self, spec: RttSpec, parts: Sequence[Part]) -> Merged:  # noqa: ARG002 - contract
-        """The one part is the result."""
+        """Make the one part the result."""
         part, reason = part_of(parts, 0, RttResult)
         return Merged(part.model_dump(mode="json") if part else None, reason)
 
     def summary(self, result: Result) -> str:
-        """``20.41 ms, loss 1 %, jitter 0.20 ms``."""
+        """Return ``20.41 ms, loss 1 %, jitter 0.20 ms``."""
         figures = RttResult.model_validate(result)
         loss = f"loss {percent_text(figures.loss)}"
         if figures.rtt_ms is None:
-            said = f" ({figures.errors[0]})" if figures.errors else ""
-            return f"no answer, {loss}{said}"
+            error = f" ({figures.errors[0]})" if figures.errors else ""
+            return f"no answer, {loss}{error}"
         text = f"{delay_text(figures.rtt_ms.median)}, {loss}"
         if figures.jitter_ms is not None:
             text += f", jitter {delay_text(figures.jitter_ms)}"
         return text
 
     def metrics(self, result: Result) -> tuple[Metric, ...]:
-        """Round-trip times, loss and jitter."""
+        """Return round-trip times, loss and jitter."""
         figures = RttResult.model_validate(result)
         return (
             *delay_metrics("rtt", figures.rtt_ms),

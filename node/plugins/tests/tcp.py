@@ -1,4 +1,4 @@
-"""How long TCP connections to a port of any host take, and whether they come about. Pure."""
+"""Connection times of a TCP port on any host, and whether connections succeed. Pure."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ from node.plugins.figures import (
     delay_text,
     metric,
 )
-from node.plugins.single_participant import LoneTestOfDest, merged
+from node.plugins.single_participant import SingleParticipantTestWithDest, merged
 
 
 class TcpSpec(Document):
-    """Where to connect to, how often, and how long to wait for it."""
+    """The connections to open: where, how often, and how long to wait."""
 
     source: Host | None = Field(
-        default=None, description="The host that connects; left out, the lead itself."
+        default=None, description="The host that connects; by default the lead itself."
     )
     dest: Host = Field(description="The host to connect to; any host, not only a node.")
     port: AnyPort = Field(description="The TCP port of dest.")
@@ -48,16 +48,16 @@ class TcpSpec(Document):
     )
     timeout: Annotated[Duration, between(10 * MILLISECOND, MINUTE)] = duration_field(
         3 * SECOND,
-        "An attempt that takes longer has failed, PT0.01S to PT1M; so long is also waited for"
-        " dest's address, and for its first bytes.",
+        "An attempt that takes longer has failed, PT0.01S to PT1M; the same limit applies to"
+        " resolving dest's address, and to waiting for its first bytes.",
     )
     banner: bool = Field(
         default=False,
         strict=True,
-        description="Wait on one connection for the first bytes that dest sends by itself.",
+        description="Wait on one connection for the first bytes that dest sends unprompted.",
     )
     ip_version: IpVersion | None = Field(
-        default=None, description="4 or 6; left out, what dest's first address is."
+        default=None, description="4 or 6; by default the version of dest's first address."
     )
 
     @model_validator(mode="after")
@@ -69,21 +69,19 @@ class TcpSpec(Document):
 class TcpFailure(Document):
     """One way in which attempts failed."""
 
-    reason: ForeignText = Field(description="What the system said, or that there was no answer.")
-    count: CountField = Field(description="How many attempts ended so.")
+    reason: ForeignText = Field(description="The system's message, or that there was no answer.")
+    count: CountField = Field(description="The number of attempts that failed this way.")
 
 
 class TcpResult(Document):
     """Connection times and failures."""
 
-    address: ForeignText | None = Field(
-        description="The address that was asked; null if none was found."
-    )
+    address: ForeignText | None = Field(description="The address of dest; null if none was found.")
     attempts: CountField = Field(description="Attempts made.")
     connected: CountField = Field(description="Attempts that became a connection in time.")
     loss: Fraction = Field(description="Attempts that failed, as a fraction, 0 to 1.")
     connect_ms: DelayFigures | None = Field(
-        description="From the first packet until the connection stood, in milliseconds."
+        description="From the first packet until the connection was established, in milliseconds."
     )
     name_ms: NonNegative | None = Field(
         description="Until dest's address was found, in milliseconds."
@@ -91,14 +89,14 @@ class TcpResult(Document):
     failures: tuple[TcpFailure, ...] = Field(
         max_length=20, description="How attempts failed, and how often each way."
     )
-    banner: ForeignText | None = Field(description="The first line that dest sent by itself.")
+    banner: ForeignText | None = Field(description="The first line that dest sent unprompted.")
     banner_ms: NonNegative | None = Field(
         description="From the connection until dest sent its first bytes, in milliseconds."
     )
     failure: ForeignText | None = Field(description="Why nothing was tried: dest has no address.")
 
 
-class TcpTest(LoneTestOfDest):
+class TcpTest(SingleParticipantTestWithDest):
     """Connection times and failures."""
 
     name = "tcp"
@@ -108,11 +106,11 @@ class TcpTest(LoneTestOfDest):
     result_model: type[Document] = TcpResult
 
     def merge(self, spec: TcpSpec, parts: Sequence[Part]) -> Merged:
-        """The one part is the result; without any connection, the run has failed."""
+        """Make the one part the result; without any connection, the run has failed."""
         return merged(parts, TcpResult, partial(_shortfall, spec))
 
     def summary(self, result: Result) -> str:
-        """``20.41 ms, 3 of 3 connected``."""
+        """Return ``20.41 ms, 3 of 3 connected``."""
         figures = TcpResult.model_validate(result)
         text = f"{figures.connected} of {figures.attempts} connected"
         if figures.connect_ms is not None:
@@ -122,7 +120,7 @@ class TcpTest(LoneTestOfDest):
         return f"{text}, says {figures.banner[:60]}" if figures.banner else text
 
     def metrics(self, result: Result) -> tuple[Metric, ...]:
-        """Connection times, and the share of attempts that failed."""
+        """Return connection times, and the share of attempts that failed."""
         figures = TcpResult.model_validate(result)
         return (
             *delay_metrics("connect", figures.connect_ms),
@@ -133,16 +131,16 @@ class TcpTest(LoneTestOfDest):
 
 
 def _shortfall(spec: TcpSpec, result: TcpResult) -> str | None:
-    """Why this is not what was asked for; None if it is."""
+    """Return how the result falls short of the spec; None if it does not."""
     if result.failure is not None:
         return result.failure
     where = f"{result.address} port {spec.port}"
     if not result.connected:
-        told = "; ".join(failure.reason for failure in result.failures)
-        often = f" ({result.attempts} attempts)" if result.attempts > 1 else ""
-        return f"no connection to {where}: {told}{often}"
+        reasons = "; ".join(failure.reason for failure in result.failures)
+        attempts = f" ({result.attempts} attempts)" if result.attempts > 1 else ""
+        return f"no connection to {where}: {reasons}{attempts}"
     if spec.banner and result.banner_ms is None:
-        return f"{where} took the connection and sent nothing by itself"
+        return f"{where} accepted the connection and sent nothing"
     return None
 
 

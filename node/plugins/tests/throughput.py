@@ -1,4 +1,4 @@
-"""How many bits per second get from one participant to another, by TCP or UDP. Pure.
+"""Bits per second from one participant to another, by TCP or UDP. Pure.
 
 Participant 0 (``source``) is the client and participant 1 (``dest``) the server. Data flows from
 source to dest, with ``reverse`` from dest to source.
@@ -36,25 +36,25 @@ _OMIT_USUAL_SHARE = 5
 _HOST = "host"
 _USUAL = "cubic"
 _SEGMENT_BYTES = 1448
-"""What a segment carries over Ethernet: where more is, little is sent again."""
+"""The payload of a segment over Ethernet. Where segments are larger, few are retransmitted."""
 
 
 class ThroughputSpec(Document):
-    """How to fill the path, and for how long."""
+    """The traffic to send, and for how long."""
 
     source: Host | None = Field(
-        default=None, description="The client, which sends; left out, the lead itself."
+        default=None, description="The client, which sends; by default the lead itself."
     )
     dest: Host | None = Field(
-        default=None, description="The server, which receives; needed here or in `participants`."
+        default=None, description="The server, which receives; required here or in `participants`."
     )
     duration: Annotated[WholeSeconds, between(SECOND, HOUR)] = duration_field(
         10 * SECOND, "How long to measure, in whole seconds, PT1S to PT1H."
     )
     omit: Annotated[WholeSeconds, between(0, MINUTE)] | None = Field(
         default=None,
-        description="How long to send before measuring, to leave slow start out, in whole seconds "
-        "up to PT1M; left out, a fifth of the duration, at most PT2S.",
+        description="How long to send before measuring, to exclude slow start, in whole seconds "
+        "up to PT1M; by default a fifth of the duration, at most PT2S.",
     )
     protocol: Literal["tcp", "udp"] = Field(default="tcp", description="The transport protocol.")
     streams: int = Field(
@@ -65,14 +65,14 @@ class ThroughputSpec(Document):
         ge=1_000,
         le=1_000_000_000_000,
         strict=True,
-        description="The rate to send at, per stream, in bits per second; left out, as fast as TCP "
-        "can, or 1000000 with UDP.",
+        description="The rate to send at, per stream, in bits per second; by default as fast as "
+        "TCP can, or 1000000 with UDP.",
     )
     congestion: str = Field(
         default=_USUAL,
         pattern=r"^[a-z][a-z0-9_]{0,14}$",
         description="TCP's congestion control; the result depends on it by an order of magnitude. "
-        "`host`: what the sending host has by default.",
+        "`host`: the sending host's default.",
     )
     reverse: bool = Field(default=False, strict=True, description="Whether dest sends to source.")
     window_bytes: int | None = Field(
@@ -80,17 +80,17 @@ class ThroughputSpec(Document):
         ge=1_024,
         le=536_870_912,
         strict=True,
-        description="The socket buffers in bytes; left out, the kernel tunes them.",
+        description="The socket buffers in bytes; by default the kernel tunes them.",
     )
     ip_version: IpVersion | None = Field(
-        default=None, description="4 or 6; left out, what dest's address is."
+        default=None, description="4 or 6; by default the version of dest's address."
     )
 
     @model_validator(mode="after")
     def _is_sound(self) -> ThroughputSpec:
         check_two(self)
         if self.protocol == "udp" and self.congestion not in (_USUAL, _HOST):
-            msg = f"UDP has no congestion control, {self.congestion} or other; leave it out"
+            msg = f"UDP has no congestion control, neither {self.congestion} nor any; leave it out"
             raise ValueError(msg)
         return self
 
@@ -101,7 +101,7 @@ class ThroughputSpec(Document):
 
     @property
     def omitted(self) -> int:
-        """How long to send before measuring, in microseconds (whole seconds)."""
+        """The time to send before measuring, in microseconds (whole seconds)."""
         if self.omit is not None:
             return self.omit
         usual = min(_OMIT_USUAL_MOST, self.duration // _OMIT_USUAL_SHARE)
@@ -109,28 +109,28 @@ class ThroughputSpec(Document):
 
 
 class ThroughputInterval(Document):
-    """A stretch of the measurement, all streams together."""
+    """An interval of the measurement, all streams together."""
 
     start_ms: NonNegative = Field(description="Milliseconds since the measurement began.")
     end_ms: NonNegative = Field(description="Milliseconds since the measurement began.")
     rate_bps: NonNegative = Field(description="Bits per second.")
     retransmits: CountField | None = Field(
-        description="TCP segments sent again; null if not known."
+        description="TCP segments retransmitted; null if unknown."
     )
-    omitted: bool = Field(description="Whether it lies before the measurement proper.")
+    omitted: bool = Field(description="Whether it is before the measurement proper.")
 
 
 class Sent(Document):
-    """What went in."""
+    """The traffic that was sent."""
 
     bytes: CountField = Field(description="Payload bytes.")
     duration_ms: NonNegative = Field(description="The time it took, in milliseconds.")
     rate_bps: NonNegative = Field(description="Bits per second.")
-    retransmits: CountField | None = Field(description="TCP segments sent again; null with UDP.")
+    retransmits: CountField | None = Field(description="TCP segments retransmitted; null with UDP.")
 
 
 class Received(Document):
-    """What came out."""
+    """The traffic that was received."""
 
     bytes: CountField = Field(description="Payload bytes.")
     duration_ms: NonNegative = Field(description="The time it took, in milliseconds.")
@@ -138,30 +138,30 @@ class Received(Document):
 
 
 class Datagrams(Document):
-    """What UDP's receiver counted."""
+    """The counts of UDP's receiver."""
 
     packets: CountField = Field(description="Packets expected from their numbers.")
     lost: CountField = Field(description="Packets that did not arrive.")
     loss: Fraction = Field(description="Lost packets as a fraction, 0 to 1.")
     jitter_ms: NonNegative | None = Field(
         description="The smoothed interarrival jitter of RFC 3550 section 6.4.1, milliseconds; "
-        "null if the tool does not tell."
+        "null if the tool does not report it."
     )
     out_of_order: CountField | None = Field(
-        description="Packets that arrived out of order; null if the tool does not tell."
+        description="Packets that arrived out of order; null if the tool does not report it."
     )
 
 
 class TcpRtt(Document):
     """The round-trip time as the sending kernel estimated it, in milliseconds."""
 
-    min: NonNegative = Field(description="The least.")
+    min: NonNegative = Field(description="The smallest.")
     mean: NonNegative = Field(description="The mean.")
     max: NonNegative = Field(description="The largest.")
 
 
 class ThroughputPart(Document):
-    """What one participant saw; what its end cannot know is null."""
+    """One participant's part; null is what its end cannot know."""
 
     sent: Sent | None
     received: Received | None
@@ -173,30 +173,30 @@ class ThroughputPart(Document):
 
 
 class Cpu(Document):
-    """How busy the measuring processes were, as fractions of one processor."""
+    """The load of the measuring processes, as fractions of one processor."""
 
     source: Fraction | None = Field(description="At source.")
     dest: Fraction | None = Field(description="At dest.")
 
 
 class ThroughputResult(Document):
-    """What went in and what came out."""
+    """The traffic that was sent and received."""
 
     protocol: Literal["tcp", "udp"] = Field(description="The transport protocol.")
     reverse: bool = Field(description="Whether dest sent to source.")
     streams: CountField = Field(description="The number of parallel streams.")
     congestion: str | None = Field(
-        description="The congestion control that TCP's sender really used; null with UDP."
+        description="The congestion control that TCP's sender actually used; null with UDP."
     )
-    omitted_ms: CountField = Field(description="How long was sent before measuring, milliseconds.")
-    rate_bps: NonNegative = Field(description="What came out, in bits per second.")
-    sent: Sent | None = Field(description="What went in.")
-    received: Received = Field(description="What came out.")
+    omitted_ms: CountField = Field(description="How long it sent before measuring, milliseconds.")
+    rate_bps: NonNegative = Field(description="The received rate, in bits per second.")
+    sent: Sent | None = Field(description="The traffic that was sent.")
+    received: Received = Field(description="The traffic that was received.")
     datagrams: Datagrams | None = Field(description="Loss and jitter; null with TCP.")
     rtt_ms: TcpRtt | None = Field(description="TCP's own round-trip times; null with UDP.")
     cpu: Cpu = Field(description="How busy the measuring processes were.")
     intervals: tuple[ThroughputInterval, ...] = Field(
-        description="The course of it, as the client saw it."
+        description="The course of the run, as the client saw it."
     )
 
 
@@ -211,29 +211,29 @@ class ThroughputTest(PairTest):
     result_model: type[Document] = ThroughputResult
 
     def scheduling_class(self, spec: ThroughputSpec) -> SchedulingClass:  # noqa: ARG002 - all same
-        """Exclusive: it fills the path, and is wrong if anything else does."""
+        """Return exclusive: it fills the path, and is wrong if anything else does."""
         return SchedulingClass.EXCLUSIVE
 
     def needs(self, spec: ThroughputSpec) -> Mapping[str, int | None]:
-        """The rate of all streams; of TCP without one all that there is, for it fills the path."""
+        """Return the rate of all streams; TCP without a rate takes everything."""
         if spec.rate_bps is None and spec.protocol == "tcp":
             return {"mbps": None}
         return traffic(spec.streams * (spec.rate_bps or UDP_RATE_BPS))
 
     def merge(self, spec: ThroughputSpec, parts: Sequence[Part]) -> Merged:
-        """Each end's own figures; the client's alone is a partial result, for it asks the server.
+        """Merge each end's own figures; the client alone, which asks the server, gives a result.
 
-        The client comes first in the reason: why it failed is most often why the server did.
+        The reason begins with the client's: usually the server failed because the client did.
         """
         client, client_reason = part_of(parts, 0, ThroughputPart)
         server, server_reason = part_of(parts, 1, ThroughputPart)
         result = _result(spec, client, server) if client else None
-        lacking = "no end says what was received" if client and not result else None
+        lacking = "neither end reports what was received" if client and not result else None
         reason = joined(client_reason, server_reason, lacking)
         return Merged(result.model_dump(mode="json") if result else None, reason)
 
     def summary(self, result: Result) -> str:
-        """``47.4 Mb/s, 12 retransmits (cubic)``; UDP: ``9.9 Mb/s, loss 1 %, jitter 0.06 ms``."""
+        """Return ``47.4 Mb/s, 12 retransmits (cubic)``, or for UDP loss and jitter instead."""
         figures = ThroughputResult.model_validate(result)
         text = rate_text(figures.rate_bps)
         if figures.datagrams:
@@ -245,59 +245,59 @@ class ThroughputTest(PairTest):
         return f"{text} ({figures.congestion})" if figures.congestion else text
 
     def moved(self, spec: ThroughputSpec, participant: int, result: Result) -> Traffic | None:
-        """What this end sent or received, what was left out at the beginning included.
+        """Return what this end sent or received, including the omitted time at the beginning.
 
-        Of TCP's sender also what it sent again, which is none of its payload.
+        For TCP's sender this includes retransmissions, which are not part of its payload.
         """
         part = ThroughputPart.model_validate(result)
-        known = part.sent or part.received
-        if known is None:
+        own = part.sent or part.received
+        if own is None:
             return None
         sends = participant == (1 if spec.reverse else 0)
-        payload = known.bytes + _left_out_bytes(spec, part.intervals, known.rate_bps)
+        payload = own.bytes + _omitted_bytes(spec, part.intervals, own.rate_bps)
         if sends:
-            payload += _SEGMENT_BYTES * _sent_again(part)
+            payload += _SEGMENT_BYTES * _retransmits(part)
         return Traffic(sent_bytes=payload * sends, received_bytes=payload * (not sends))
 
     def doubts(self, spec: ThroughputSpec, result: Result) -> tuple[str, ...]:
-        """``congestion control was bbr, not cubic as asked``."""
+        """Return ``congestion control was bbr, not cubic as requested``."""
         used = ThroughputResult.model_validate(result).congestion
         if used is None or spec.control in (None, used):
             return ()
-        return (f"congestion control was {used}, not {spec.congestion} as asked",)
+        return (f"congestion control was {used}, not {spec.congestion} as requested",)
 
     def metrics(self, result: Result) -> tuple[Metric, ...]:
-        """Rate; retransmits and TCP's round trip, or loss and jitter of UDP."""
+        """Return the rate; retransmits and TCP's round trip, or loss and jitter of UDP."""
         figures = ThroughputResult.model_validate(result)
-        found = metric("throughput_bps", figures.rate_bps, "bit/s")
+        metrics = metric("throughput_bps", figures.rate_bps, "bit/s")
         if figures.sent:
-            found += metric("retransmits", figures.sent.retransmits, "segments")
+            metrics += metric("retransmits", figures.sent.retransmits, "segments")
         if figures.rtt_ms:
-            found += metric("tcp_rtt_mean_ms", figures.rtt_ms.mean, "ms")
+            metrics += metric("tcp_rtt_mean_ms", figures.rtt_ms.mean, "ms")
         if figures.datagrams:
-            found += metric("loss", figures.datagrams.loss, "1")
-            found += metric("jitter_ms", figures.datagrams.jitter_ms, "ms")
-        return found
+            metrics += metric("loss", figures.datagrams.loss, "1")
+            metrics += metric("jitter_ms", figures.datagrams.jitter_ms, "ms")
+        return metrics
 
 
-def _left_out_bytes(
+def _omitted_bytes(
     spec: ThroughputSpec, intervals: Sequence[ThroughputInterval], rate_bps: float
 ) -> int:
-    """What was moved before measuring: far more than in the same time later, after slow start.
+    """Return the bytes moved before measuring; after slow start, they exceed the later rate.
 
-    Of the time that no interval tells of, the most that is possible is taken: the highest rate.
+    For omitted time that no interval covers, the maximum is assumed: the highest rate seen.
     """
-    told = [interval for interval in intervals if interval.omitted]
-    spans_ms = [max(0.0, interval.end_ms - interval.start_ms) for interval in told]
+    omitted = [interval for interval in intervals if interval.omitted]
+    spans_ms = [max(0.0, interval.end_ms - interval.start_ms) for interval in omitted]
     highest_bps = max([rate_bps, *(interval.rate_bps for interval in intervals)])
     rest_ms = max(0.0, spec.omitted / MILLISECOND - sum(spans_ms))
     bits = highest_bps * rest_ms
-    bits += sum(it.rate_bps * span_ms for it, span_ms in zip(told, spans_ms, strict=True))
+    bits += sum(it.rate_bps * span_ms for it, span_ms in zip(omitted, spans_ms, strict=True))
     return round(bits / 1000 / 8)
 
 
-def _sent_again(part: ThroughputPart) -> int:
-    """Segments, those of the time that was left out included."""
+def _retransmits(part: ThroughputPart) -> int:
+    """Return the number of retransmitted segments, including those of the omitted time."""
     measured = (part.sent and part.sent.retransmits) or 0
     return measured + sum(it.retransmits or 0 for it in part.intervals if it.omitted)
 
@@ -305,7 +305,7 @@ def _sent_again(part: ThroughputPart) -> int:
 def _result(
     spec: ThroughputSpec, client: ThroughputPart, server: ThroughputPart | None
 ) -> ThroughputResult | None:
-    """Prefer what an end saw itself to what it heard from the other over the control channel."""
+    """Prefer what an end saw itself to what the other end told it over the control channel."""
     sender, receiver = (server, client) if spec.reverse else (client, server)
     received = (receiver and receiver.received) or client.received
     if received is None:

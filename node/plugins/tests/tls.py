@@ -1,4 +1,4 @@
-"""A TLS connection to any host: its time, what is agreed on, and the certificates. Pure."""
+"""A TLS connection to any host: its time, what was negotiated, and the certificates. Pure."""
 
 from __future__ import annotations
 
@@ -24,25 +24,25 @@ from node.plugins.fields import (
 )
 from node.plugins.figures import delay_text, metric
 from node.plugins.participation import joined
-from node.plugins.single_participant import LoneTestOfDest, merged
+from node.plugins.single_participant import SingleParticipantTestWithDest, merged
 
 Protocol = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9./-]{0,31}$")]
 """The name of a protocol above TLS, as IANA lists them: ``h2``, ``http/1.1``, ``smtp``."""
 
 
 class TlsSpec(Document):
-    """Where to connect to, and what is expected of the certificate."""
+    """The host to connect to, and the requirements on its certificate."""
 
     source: Host | None = Field(
-        default=None, description="The host that connects; left out, the lead itself."
+        default=None, description="The host that connects; by default the lead itself."
     )
     dest: Host = Field(description="The host to connect to; any host, not only a node.")
     port: AnyPort = Field(
-        default=443, description="The TCP port of dest, where TLS begins at once."
+        default=443, description="The TCP port of dest, where TLS begins immediately."
     )
     server_name: Host | None = Field(
         default=None,
-        description="The name that is asked for and must be in the certificate; left out, dest.",
+        description="The name to request (SNI) and to expect in the certificate; by default dest.",
     )
     verify: bool = Field(
         default=True,
@@ -54,33 +54,33 @@ class TlsSpec(Document):
         ge=0,
         le=10_000,
         strict=True,
-        description="The run fails if the certificate has fewer days left.",
+        description="The run fails if the certificate is valid for fewer days.",
     )
     alpn: tuple[Protocol, ...] = Field(
         default=(), max_length=10, description="Protocols to offer above TLS, such as h2 (ALPN)."
     )
     timeout: Annotated[Duration, between(10 * MILLISECOND, MINUTE)] = duration_field(
-        10 * SECOND, "How long all of it may take, PT0.01S to PT1M."
+        10 * SECOND, "The limit for everything together, PT0.01S to PT1M."
     )
     ip_version: IpVersion | None = Field(
-        default=None, description="4 or 6; left out, what dest's addresses are."
+        default=None, description="4 or 6; by default that of dest's addresses."
     )
 
 
 class Certificate(Document):
-    """What one certificate says of itself; null where it cannot be read."""
+    """The contents of one certificate; null where they cannot be read."""
 
-    subject: ForeignText | None = Field(default=None, description="Whom it is for (RFC 4514).")
+    subject: ForeignText | None = Field(default=None, description="Its subject (RFC 4514).")
     issuer: ForeignText | None = Field(default=None, description="Who signed it (RFC 4514).")
     names: tuple[ForeignText, ...] = Field(
         default=(), max_length=100, description="Alternative names: hosts and addresses."
     )
-    # Text and no instants: a certificate may hold from 1998 on, or until 9999.
+    # Text and not instants: a certificate may be valid from 1998 on, or until 9999.
     not_before: ForeignText | None = Field(
-        default=None, description="From when on it holds (RFC 3339)."
+        default=None, description="The beginning of its validity (RFC 3339)."
     )
     not_after: ForeignText | None = Field(
-        default=None, description="Until when it holds (RFC 3339)."
+        default=None, description="The end of its validity (RFC 3339)."
     )
     serial: ForeignText | None = Field(
         default=None, description="Its issuer's number for it, in hex."
@@ -92,28 +92,28 @@ class Certificate(Document):
 
 
 class TlsPhases(Document):
-    """How long each step took, in milliseconds; null if it was not completed."""
+    """The time of each step, in milliseconds; null if it was not completed."""
 
-    name: NonNegative | None = Field(description="Finding dest's address, in milliseconds.")
+    name: NonNegative | None = Field(description="Resolving dest's address, in milliseconds.")
     connect: NonNegative | None = Field(description="Connecting over TCP, in milliseconds.")
-    handshake: NonNegative | None = Field(description="Agreeing on TLS, in milliseconds.")
+    handshake: NonNegative | None = Field(description="The TLS handshake, in milliseconds.")
 
 
 class TlsResult(Document):
-    """Times, what was agreed on, and the certificates."""
+    """The times, what was negotiated, and the certificates."""
 
-    address: ForeignText | None = Field(description="The address that was connected to.")
+    address: ForeignText | None = Field(description="The address connected to.")
     phases_ms: TlsPhases = Field(description="How long each step took, in milliseconds.")
     version: ForeignText | None = Field(description="The version of TLS.")
-    cipher: ForeignText | None = Field(description="The suite of ciphers.")
+    cipher: ForeignText | None = Field(description="The cipher suite.")
     cipher_bits: CountField | None = Field(description="The length of its secret key, in bits.")
-    alpn: ForeignText | None = Field(description="The protocol agreed on among those offered.")
+    alpn: ForeignText | None = Field(description="The protocol chosen among those offered.")
     verified: bool | None = Field(
         description="Whether source's system trusts the certificate for this name."
     )
-    distrust: ForeignText | None = Field(description="Why it does not.")
+    distrust: ForeignText | None = Field(description="Why it does not trust it.")
     name_matches: bool | None = Field(
-        description="Whether the name asked for is one of the certificate's (RFC 9525)."
+        description="Whether the requested name is one of the certificate's (RFC 9525)."
     )
     days_left: Finite | None = Field(
         description="Days from the run's start until the certificate expires; below 0 after it."
@@ -121,10 +121,10 @@ class TlsResult(Document):
     chain: tuple[Certificate, ...] = Field(
         max_length=10, description="The certificates that the server sent, its own first."
     )
-    failure: ForeignText | None = Field(description="Why there is no more to tell.")
+    failure: ForeignText | None = Field(description="Why the result is incomplete.")
 
 
-class TlsTest(LoneTestOfDest):
+class TlsTest(SingleParticipantTestWithDest):
     """Handshake time and certificates."""
 
     name = "tls"
@@ -134,11 +134,11 @@ class TlsTest(LoneTestOfDest):
     result_model: type[Document] = TlsResult
 
     def merge(self, spec: TlsSpec, parts: Sequence[Part]) -> Merged:
-        """The one part is the result; a certificate that is not good enough fails the run."""
+        """Make the one part the result; a bad certificate fails the run."""
         return merged(parts, TlsResult, partial(_shortfall, spec))
 
     def summary(self, result: Result) -> str:
-        """``TLSv1.3 in 41.20 ms, 63 days left``."""
+        """Return ``TLSv1.3 in 41.20 ms, 63 days left``."""
         figures = TlsResult.model_validate(result)
         if figures.phases_ms.handshake is None:
             return f"no TLS: {figures.failure or 'no handshake'}"
@@ -148,7 +148,7 @@ class TlsTest(LoneTestOfDest):
         return text if figures.verified else f"{text}, not trusted ({figures.distrust})"
 
     def metrics(self, result: Result) -> tuple[Metric, ...]:
-        """The handshake's time, days left, and the steps before."""
+        """Return the handshake's time, days left, and the steps before."""
         figures = TlsResult.model_validate(result)
         return (
             *metric("handshake_ms", figures.phases_ms.handshake, "ms"),
@@ -159,19 +159,19 @@ class TlsTest(LoneTestOfDest):
 
 
 def _shortfall(spec: TlsSpec, result: TlsResult) -> str | None:
-    """Why this is not what was asked for; None if it is."""
+    """Return how the result falls short of the spec; None if it does not."""
     own = result.chain[0] if result.chain else None
     if spec.verify and result.verified is False:
         reason = f"the certificate is not trusted: {result.distrust}"
         if own is not None and result.days_left is not None and result.days_left < 0:
-            reason += f" (it ended {own.not_after})"
+            reason += f" (it expired {own.not_after})"
         return joined(reason, result.failure)
     if result.failure is not None or result.phases_ms.handshake is None:
         return result.failure or "there was no handshake"
     if not spec.days_min:
         return None
     if result.days_left is None:
-        return f"the certificate does not tell whether it has {spec.days_min} days left"
+        return f"the certificate's expiry is unknown; {spec.days_min} days are required"
     if result.days_left < spec.days_min:
         return f"the certificate has {result.days_left:.1f} days left, fewer than {spec.days_min}"
     return None

@@ -15,7 +15,7 @@ from node.plugins.contracts import Merged, Metric, Part, Result
 from node.plugins.fields import CountField, IpVersion, NonNegative, between
 from node.plugins.figures import delay_text, metric
 from node.plugins.participation import part_of
-from node.plugins.single_participant import LoneTestOfDest
+from node.plugins.single_participant import SingleParticipantTestWithDest
 
 HOPS_MAX = 64
 PROBES_MAX = 10
@@ -29,39 +29,39 @@ Ttl = Annotated[int, Field(ge=1, le=255)]
 
 
 class TraceSpec(Document):
-    """Whither, with which packets, and how long to wait for the answers."""
+    """The destination, the packets to send, and how long to wait for answers."""
 
     source: Host | None = Field(
-        default=None, description="The host that asks; left out, the lead itself."
+        default=None, description="The host that asks; by default the lead itself."
     )
     dest: Host = Field(description="The host at the end of the path; any host, not only a node.")
     protocol: Protocol = Field(
         default="udp", description="What is sent: UDP to unused ports, ICMP echo, or TCP SYN."
     )
     port: int | None = Field(
-        default=None, ge=1, le=65_535, strict=True, description="TCP's port; left out, 80."
+        default=None, ge=1, le=65_535, strict=True, description="TCP's port; by default 80."
     )
     hops_max: int = Field(
-        default=30, ge=1, le=HOPS_MAX, strict=True, description="How many hops to try at most."
+        default=30, ge=1, le=HOPS_MAX, strict=True, description="Maximum number of hops."
     )
     probes: int | None = Field(
         default=None,
         ge=1,
         le=PROBES_MAX,
         strict=True,
-        description="Packets for each hop; left out, three, or one if the tool knows no other way.",
+        description="Packets per hop; by default three, or one if the tool supports nothing else.",
     )
     wait: Annotated[Duration, between(SECOND, 10 * SECOND)] | None = Field(
         default=None,
         description="A packet not answered after this is lost, PT1S to PT10S; "
-        "left out, PT2S, or what the tool is made for.",
+        "by default PT2S, or the tool's own default.",
     )
     length: int | None = Field(
         default=None,
         ge=60,
         le=9000,
         strict=True,
-        description="Bytes of each packet with all headers; left out, what the tool sends.",
+        description="Bytes of each packet with all headers; by default the tool's own default.",
     )
     names: bool = Field(
         default=False, strict=True, description="Whether to look up the names of the hops."
@@ -72,15 +72,15 @@ class TraceSpec(Document):
         description="Whether to look up the autonomous systems of the hops in public registries.",
     )
     ip_version: IpVersion | None = Field(
-        default=None, description="4 or 6; left out, what dest's address is."
+        default=None, description="4 or 6; by default the version of dest's address."
     )
 
     @model_validator(mode="after")
     def _is_sound(self) -> TraceSpec:
         if self.port is not None and self.protocol != "tcp":
-            raise ValueError(f"a port is for tcp, not for {self.protocol}")
+            raise ValueError(f"port applies only to tcp, not to {self.protocol}")
         if self.length is not None and self.protocol == "tcp":
-            raise ValueError("a TCP SYN carries no data, so tcp takes no length")
+            raise ValueError("a TCP SYN carries no data; leave out length")
         return self
 
 
@@ -88,9 +88,9 @@ class HopAddress(Document):
     """An address that answered at a hop."""
 
     address: Address = Field(description="The address that answered.")
-    name: str | None = Field(None, max_length=253, description="Its name, if that was looked up.")
+    name: str | None = Field(None, max_length=253, description="Its name, if looked up.")
     as_numbers: tuple[int, ...] = Field(
-        (), max_length=20, description="The autonomous systems it is registered for, if looked up."
+        (), max_length=20, description="The autonomous systems that announce it, if looked up."
     )
     rtts_ms: tuple[NonNegative, ...] = Field(
         max_length=100, description="The round-trip time of each answer, in milliseconds."
@@ -98,42 +98,42 @@ class HopAddress(Document):
     said: str | None = Field(
         None,
         max_length=20,
-        description="Why it forwards nothing, as traceroute writes it: !N no way to the network, "
-        "!H to the host, !P protocol, !X forbidden, !F too long, !<13> an ICMP code.",
+        description="Why it forwards no further, as traceroute prints it: !N network unreachable, "
+        "!H host, !P protocol, !X prohibited, !F too long, !<13> an ICMP code.",
     )
 
 
 class Hop(Document):
-    """What is known of one hop."""
+    """The answers of one hop."""
 
     ttl: Ttl = Field(description="The number of the hop, from 1.")
     addresses: tuple[HopAddress, ...] = Field(
-        max_length=100, description="Who answered; more than one where paths part."
+        max_length=100, description="The addresses that answered; several where paths diverge."
     )
-    lost: CountField = Field(description="Packets that nobody answered.")
+    lost: CountField = Field(description="Packets without an answer.")
 
 
 class TraceResult(Document):
-    """The path as far as it could be seen."""
+    """The path as far as it was visible."""
 
     address: Address = Field(description="The address at the end of the path.")
-    protocol: Protocol = Field(description="What was sent.")
+    protocol: Protocol = Field(description="The protocol of the packets.")
     reached: bool = Field(description="Whether dest itself answered.")
     paris: bool = Field(
-        description="Whether all packets looked alike to routers that share load by flows, so that "
+        description="Whether routers that balance load by flow saw all packets as one, so that "
         "the hops are those of one path."
     )
     hops: tuple[Hop, ...] = Field(
-        max_length=255, description="The hops in order; up to the last one that answered."
+        max_length=255, description="The hops in order, up to the last one that answered."
     )
-    hops_tried: CountField = Field(description="The hop up to which packets were sent.")
+    hops_tried: CountField = Field(description="The farthest hop that packets were sent to.")
     path: tuple[Address | None, ...] = Field(
         max_length=255,
-        description="For comparing: for each hop the address that answered most; null is none.",
+        description="For comparisons: the address of each hop that answered most, or null.",
     )
 
 
-class TraceTest(LoneTestOfDest):
+class TraceTest(SingleParticipantTestWithDest):
     """The path to a host."""
 
     name = "trace"
@@ -143,26 +143,26 @@ class TraceTest(LoneTestOfDest):
     result_model: type[Document] = TraceResult
 
     def merge(self, spec: TraceSpec, parts: Sequence[Part]) -> Merged:  # noqa: ARG002 - contract
-        """The one part is the result; a path that ends early is one, too."""
+        """Make the one part the result; a path that ends early is a result, too."""
         part, reason = part_of(parts, 0, TraceResult)
         return Merged(part.model_dump(mode="json") if part else None, reason)
 
     def summary(self, result: Result) -> str:
-        """``3 hops to 192.0.2.1, 20.41 ms`` or ``stops after hop 4 (192.0.2.9)``."""
+        """Return ``3 hops to 192.0.2.1, 20.41 ms`` or ``stops after hop 4 (192.0.2.9)``."""
         trace = TraceResult.model_validate(result)
         if not trace.hops:
-            return f"no hop answered, {_counted(trace.hops_tried)} tried"
+            return f"no hop answered, {_hops_text(trace.hops_tried)} tried"
         last = trace.hops[-1]
         if trace.reached:
             rtt_ms = _rtt_ms(last)
             took = "" if rtt_ms is None else f", {delay_text(rtt_ms)}"
-            return f"{_counted(last.ttl)} to {trace.address}{took}"
+            return f"{_hops_text(last.ttl)} to {trace.address}{took}"
         said = next((each.said for each in last.addresses if each.said), None)
-        says = f" says {said}" if said else ""
-        return f"stops after hop {last.ttl} ({trace.path[-1]}{says})"
+        error = f" says {said}" if said else ""
+        return f"stops after hop {last.ttl} ({trace.path[-1]}{error})"
 
     def metrics(self, result: Result) -> tuple[Metric, ...]:
-        """How far it is, how long that takes, and whether it was reached."""
+        """Return the number of hops, the round-trip time, and whether dest was reached."""
         trace = TraceResult.model_validate(result)
         last = trace.hops[-1] if trace.hops else None
         rtt_ms = _rtt_ms(last) if last is not None and trace.reached else None
@@ -173,12 +173,12 @@ class TraceTest(LoneTestOfDest):
         )
 
 
-def _counted(hops: int) -> str:
+def _hops_text(hops: int) -> str:
     return "1 hop" if hops == 1 else f"{hops} hops"
 
 
 def _rtt_ms(hop: Hop) -> float | None:
-    """The median of all answers, in milliseconds."""
+    """Return the median of all answers, in milliseconds."""
     rtts_ms = [rtt_ms for each in hop.addresses for rtt_ms in each.rtts_ms]
     return statistics.median(rtts_ms) if rtts_ms else None
 

@@ -1,1 +1,1 @@
-"""What measures: one module per tool, each with its ``TOOL``. Pure; none starts a program."""
+"""The programs that measure: one module per tool, each with its ``TOOL``. Pure; starts nothing."""

@@ -1,4 +1,4 @@
-"""TCP connections by our own program; a bare Python will do. Pure."""
+"""TCP connections by our own program. Pure."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from node.plugins.fields import CountField, ForeignText
 from node.plugins.figures import delay_figures, milliseconds, share
 from node.plugins.ownprograms import own_program
 from node.plugins.reading import document_of
-from node.plugins.single_participant import LoneTool
+from node.plugins.single_participant import SingleParticipantTool
 from node.plugins.tests.tcp import TcpFailure, TcpResult, TcpSpec
 
 _MICROSECOND_NS = 1000
 _SET_UP = SECOND // 2
-"""Programs that start together on a busy host may be so late."""
+"""The delay of programs that start together on a busy host."""
 _WRAP_UP = SECOND // 2  # the launcher ends what still runs 250 ms before the booked end
 
 
@@ -34,8 +34,8 @@ class _ConnectorOutput(Document):
     failure: ForeignText | None = None
 
 
-class ConnectTool(LoneTool):
-    """Our own connector."""
+class ConnectTool(SingleParticipantTool):
+    """Our own TCP client."""
 
     name = "connect"
     tests: tuple[str, ...] = ("tcp",)
@@ -45,12 +45,12 @@ class ConnectTool(LoneTool):
     tried: tuple[str, ...] = ()
 
     def duration(self, spec: TcpSpec) -> int:
-        """Name, all attempts, the last one's timeout, banner and wrap-up, in microseconds."""
+        """Return resolving, all attempts, the last timeout, banner and wrap-up, in microseconds."""
         waits = 3 if spec.banner else 2
         return _SET_UP + (spec.count - 1) * spec.interval + waits * spec.timeout + _WRAP_UP
 
     def command(self, part: PartContext) -> Command:
-        """Our connector."""
+        """Return our TCP client."""
         spec: TcpSpec = part.spec
         arguments = {
             "host": part.addresses.get(spec.dest, spec.dest),
@@ -65,27 +65,27 @@ class ConnectTool(LoneTool):
         return own_program("tcp_connect.py", arguments)
 
     def read(self, part: PartContext, output: Output) -> Result:
-        """Times and failures; that there was no connection is a result as well.
+        """Read times and failures; a run without a connection is a result as well.
 
         :raises ToolOutputError: the program crashed, or contradicts itself.
         """
-        told = document_of(output, "connect", _ConnectorOutput)
+        document = document_of(output, "connect", _ConnectorOutput)
         spec: TcpSpec = part.spec
-        attempts = len(told.connected) + sum(count for _, count in told.failures)
-        if attempts != (0 if told.failure is not None else spec.count):
-            raise ToolOutputError(f"connect tells of {attempts} attempts of {spec.count}")
-        delays_ms = [milliseconds(delay_ns) for _, delay_ns in told.connected]
+        attempts = len(document.connected) + sum(count for _, count in document.failures)
+        if attempts != (0 if document.failure is not None else spec.count):
+            raise ToolOutputError(f"connect reports {attempts} attempts of {spec.count}")
+        delays_ms = [milliseconds(delay_ns) for _, delay_ns in document.connected]
         result = TcpResult(
-            address=told.address,
+            address=document.address,
             attempts=attempts,
-            connected=len(told.connected),
-            loss=share(attempts - len(told.connected), attempts),
+            connected=len(document.connected),
+            loss=share(attempts - len(document.connected), attempts),
             connect_ms=delay_figures(delays_ms),
-            name_ms=None if told.name_ns is None else milliseconds(told.name_ns),
-            failures=tuple(TcpFailure(reason=why, count=many) for why, many in told.failures),
-            banner=told.banner,
-            banner_ms=None if told.banner_ns is None else milliseconds(told.banner_ns),
-            failure=told.failure,
+            name_ms=None if document.name_ns is None else milliseconds(document.name_ns),
+            failures=tuple(TcpFailure(reason=why, count=many) for why, many in document.failures),
+            banner=document.banner,
+            banner_ms=None if document.banner_ns is None else milliseconds(document.banner_ns),
+            failure=document.failure,
         )
         return result.model_dump(mode="json")
 

@@ -1,8 +1,8 @@
-"""HTTP by curl, with whatever version of HTTP it agrees on. Pure.
+"""HTTP by curl, with the version of HTTP that it negotiates. Pure.
 
-curl tells its instants on standard error, as JSON; the body is on standard output, and only there
-when a text is to be looked for in it. Its instants are sums over all requests if there were
-redirects, and so are phases, which are their differences.
+curl prints its instants on standard error, as JSON; the body is on standard output, and only if it
+is to be searched for a text. With redirects its instants are sums over all requests, and so are
+the phases, which are their differences.
 """
 
 from __future__ import annotations
@@ -18,21 +18,21 @@ from node.plugins.contracts import Command, Output, PartContext, Requirement, Re
 from node.plugins.fields import CountField, ForeignText, NonNegative
 from node.plugins.participation import first_fault
 from node.plugins.reading import BYTES_MAX, failure
-from node.plugins.single_participant import LoneTool
+from node.plugins.single_participant import SingleParticipantTool
 from node.plugins.tests.http import HttpPhases, HttpResult, HttpSpec
 
 _SET_UP = SECOND // 2
-"""Programs that start together on a busy host may be so late."""
+"""The delay of programs that start together on a busy host."""
 _WRAP_UP = SECOND // 2  # the launcher ends what still runs 250 ms before the booked end
 
 _OUR_FAULT = frozenset({2, 4, 27, 41, 43, 48})
-"""Exit codes (curl's manual) that say nothing of the target: options, memory, curl itself."""
+"""Exit codes (curl's manual) that do not concern the target: options, memory, curl itself."""
 _TOO_LARGE = 63
 _SECONDS_DECIMALS = 3
 
 
 class _CurlOutput(BaseModel):
-    """What we use of ``%{json}``; versions differ in what else there is."""
+    """The fields of ``%{json}`` that we use; versions differ in the others."""
 
     exitcode: int
     errormsg: ForeignText | None
@@ -51,8 +51,8 @@ class _CurlOutput(BaseModel):
     time_total: NonNegative
 
 
-class CurlTool(LoneTool):
-    """The program curl."""
+class CurlTool(SingleParticipantTool):
+    """The program curl itself."""
 
     name = "curl"
     tests: tuple[str, ...] = ("http",)
@@ -64,14 +64,14 @@ class CurlTool(LoneTool):
     tried: tuple[str, ...] = ("7.88.1",)
 
     def duration(self, spec: HttpSpec) -> int:
-        """Set-up, the timeout of all of it, and wrap-up, in microseconds."""
+        """Return set-up, the spec's timeout and wrap-up, in microseconds."""
         return _SET_UP + spec.timeout + _WRAP_UP
 
     def command(self, part: PartContext) -> Command:
-        """``curl -q --silent … --url URL``; headers on standard input.
+        """Return ``curl -q --silent … --url URL``; headers are on standard input.
 
-        ``-q`` comes first: no file of whoever runs the node changes what is measured. No proxy, no
-        other protocol than HTTP, no pattern in the URL is followed.
+        ``-q`` comes first, so that no configuration file of the node's user changes the result. It
+        uses no proxy, no protocol except HTTP, and expands no pattern in the URL.
         """
         spec: HttpSpec = part.spec
         argv = ["curl", "-q", "--silent", "--globoff", "--path-as-is", "--noproxy", "*"]
@@ -97,33 +97,33 @@ class CurlTool(LoneTool):
         return Command((*argv, "--url", spec.url), stdin="".join(lines).encode())
 
     def read(self, part: PartContext, output: Output) -> Result:
-        """Phases and what came; that nothing came is a result as well.
+        """Read the phases and the answer; a missing answer is a result as well.
 
         :raises ToolOutputError: curl was ended, could not do its work, or contradicts itself.
         """
         spec: HttpSpec = part.spec
-        told = _told(output)
-        if told.exitcode in _OUR_FAULT:
-            raise ToolOutputError(f"curl: {told.errormsg} (exit code {told.exitcode})")
-        answered = told.http_code > 0
-        cut = told.exitcode == _TOO_LARGE
-        reason = None if told.exitcode == 0 or (cut and answered) else _reason(told)
+        report = _report(output)
+        if report.exitcode in _OUR_FAULT:
+            raise ToolOutputError(f"curl: {report.errormsg} (exit code {report.exitcode})")
+        answered = report.http_code > 0
+        cut = report.exitcode == _TOO_LARGE
+        reason = None if report.exitcode == 0 or (cut and answered) else _reason(report)
         if reason is None and not answered:
-            raise ToolOutputError("curl tells neither of an answer nor of a failure")
+            raise ToolOutputError("curl reports neither an answer nor a failure")
         matched = None
         if spec.text is not None and answered:
             matched = spec.text.encode() in output.stdout[: spec.bytes_max]
         result = HttpResult(
-            url=told.url_effective,
-            address=told.remote_ip or None,
-            status=told.http_code if answered else None,
-            protocol=f"HTTP/{told.http_version}" if answered else None,
-            phases_ms=_phases(told),
-            total_ms=_milliseconds(told.time_total),
-            redirects=told.num_redirects,
-            redirect_ms=_milliseconds(told.time_redirect),
-            body_bytes=told.size_download if answered else None,
-            complete=told.exitcode == 0 if answered else None,
+            url=report.url_effective,
+            address=report.remote_ip or None,
+            status=report.http_code if answered else None,
+            protocol=f"HTTP/{report.http_version}" if answered else None,
+            phases_ms=_phases(report),
+            total_ms=_milliseconds(report.time_total),
+            redirects=report.num_redirects,
+            redirect_ms=_milliseconds(report.time_redirect),
+            body_bytes=report.size_download if answered else None,
+            complete=report.exitcode == 0 if answered else None,
             matched=matched,
             failure=reason,
         )
@@ -131,10 +131,10 @@ class CurlTool(LoneTool):
 
 
 def _elsewhere(spec: HttpSpec, address: str) -> list[str]:
-    """The option to ask another address than the URL's host: a node is known by name."""
+    """Return the option to connect to another address than the URL's host: that of a node."""
     if address == spec.host:
         return []
-    # Without ports: whatever port a redirect on that host goes to.
+    # Without ports, so that it applies to every port that a redirect on that host uses.
     return ["--connect-to", f"{_bracketed(spec.host)}::{_bracketed(address)}:"]
 
 
@@ -145,10 +145,10 @@ def _bracketed(host: str) -> str:
         return host
 
 
-def _told(output: Output) -> _CurlOutput:
-    """What curl wrote of itself.
+def _report(output: Output) -> _CurlOutput:
+    """Parse curl's report.
 
-    :raises ToolOutputError: that is no such document.
+    :raises ToolOutputError: it is not such a document.
     """
     if len(output.stdout) > BYTES_MAX or len(output.stderr) > BYTES_MAX:
         printed = max(len(output.stdout), len(output.stderr))
@@ -163,21 +163,21 @@ def _told(output: Output) -> _CurlOutput:
         ) from None
 
 
-def _reason(told: _CurlOutput) -> str:
-    return told.errormsg or f"curl ended with exit code {told.exitcode}"
+def _reason(report: _CurlOutput) -> str:
+    return report.errormsg or f"curl ended with exit code {report.exitcode}"
 
 
-def _phases(told: _CurlOutput) -> HttpPhases:
-    """The phases between curl's instants; 0 is what it says of an instant that did not come."""
-    over_tls = told.time_appconnect > 0
+def _phases(report: _CurlOutput) -> HttpPhases:
+    """Return the phases between curl's instants; an instant that was not reached is 0."""
+    over_tls = report.time_appconnect > 0
     return HttpPhases(
-        name=_between(0, told.time_namelookup),
-        connect=_between(told.time_namelookup, told.time_connect),
+        name=_between(0, report.time_namelookup),
+        connect=_between(report.time_namelookup, report.time_connect),
         # The instant after TLS is a sum over the requests with TLS only, and cannot be used.
-        tls=_between(told.time_connect, told.time_pretransfer) if over_tls else None,
-        first_byte=_between(told.time_pretransfer, told.time_starttransfer),
-        transfer=_between(told.time_starttransfer, told.time_total)
-        if told.time_starttransfer
+        tls=_between(report.time_connect, report.time_pretransfer) if over_tls else None,
+        first_byte=_between(report.time_pretransfer, report.time_starttransfer),
+        transfer=_between(report.time_starttransfer, report.time_total)
+        if report.time_starttransfer
         else None,
     )
 

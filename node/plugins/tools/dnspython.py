@@ -15,14 +15,14 @@ from node.plugins.fields import CountField, ForeignText
 from node.plugins.figures import milliseconds
 from node.plugins.ownprograms import own_program
 from node.plugins.reading import document_of
-from node.plugins.single_participant import LoneTool
+from node.plugins.single_participant import SingleParticipantTool
 from node.plugins.tests.dns import DnsRecord, DnsResult, DnsSpec
 
 _MICROSECOND_NS = 1000
 _SET_UP = SECOND // 2
-"""Programs that start together on a busy host may be so late."""
+"""The delay of programs that start together on a busy host."""
 _LOOK_UP = 2 * SECOND
-"""For the name service, should the server be a name."""
+"""Time for the name service, in case the server is a name."""
 _WRAP_UP = SECOND // 2  # the launcher ends what still runs 250 ms before the booked end
 
 
@@ -40,8 +40,8 @@ class _QueryOutput(Document):
     failure: ForeignText | None = None
 
 
-class DnspythonTool(LoneTool):
-    """Our own asker of questions."""
+class DnspythonTool(SingleParticipantTool):
+    """Our own DNS client."""
 
     name = "dnspython"
     tests: tuple[str, ...] = ("dns",)
@@ -51,11 +51,11 @@ class DnspythonTool(LoneTool):
     tried: tuple[str, ...] = ()
 
     def duration(self, spec: DnsSpec) -> int:
-        """Set-up, the server's name, all tries and wrap-up, in microseconds."""
+        """Return set-up, resolving the server, all tries and wrap-up, in microseconds."""
         return _SET_UP + _LOOK_UP + spec.tries * spec.timeout + _WRAP_UP
 
     def command(self, part: PartContext) -> Command:
-        """Our asker of questions."""
+        """Return our DNS client."""
         spec: DnsSpec = part.spec
         server = spec.server
         arguments = {
@@ -75,27 +75,27 @@ class DnspythonTool(LoneTool):
         return own_program("dns_query.py", arguments, libraries=True)
 
     def read(self, part: PartContext, output: Output) -> Result:
-        """The answer; that there was none is a result as well.
+        """Read the answer; a missing answer is a result as well.
 
         :raises ToolOutputError: the program crashed, or contradicts itself.
         """
-        told = document_of(output, "dnspython", _QueryOutput)
-        if (told.failure is None) != (told.time_ns is not None and told.rcode is not None):
-            raise ToolOutputError("dnspython tells neither of an answer nor of a failure, or both")
-        if told.tries > part.spec.tries:
-            raise ToolOutputError(f"dnspython tells of {told.tries} tries of {part.spec.tries}")
+        query = document_of(output, "dnspython", _QueryOutput)
+        if (query.failure is None) != (query.time_ns is not None and query.rcode is not None):
+            raise ToolOutputError("dnspython reports both an answer and a failure, or neither")
+        if query.tries > part.spec.tries:
+            raise ToolOutputError(f"dnspython reports {query.tries} tries of {part.spec.tries}")
         result = DnsResult(
-            server=told.server,
-            rcode=told.rcode,
-            time_ms=None if told.time_ns is None else milliseconds(told.time_ns),
-            total_ms=milliseconds(told.total_ns),
-            tries=told.tries,
-            answers=told.answers,
-            authoritative=told.authoritative,
-            truncated=told.truncated,
-            authenticated=told.authenticated,
-            recursion_available=told.recursion_available,
-            failure=told.failure,
+            server=query.server,
+            rcode=query.rcode,
+            time_ms=None if query.time_ns is None else milliseconds(query.time_ns),
+            total_ms=milliseconds(query.total_ns),
+            tries=query.tries,
+            answers=query.answers,
+            authoritative=query.authoritative,
+            truncated=query.truncated,
+            authenticated=query.authenticated,
+            recursion_available=query.recursion_available,
+            failure=query.failure,
         )
         return result.model_dump(mode="json")
 

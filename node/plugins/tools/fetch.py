@@ -1,4 +1,4 @@
-"""HTTP/1.1 by our own program; a bare Python will do. Pure."""
+"""HTTP/1.1 by our own program. Pure."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from node.plugins.fields import CountField, ForeignText
 from node.plugins.figures import milliseconds
 from node.plugins.ownprograms import own_program
 from node.plugins.reading import document_of
-from node.plugins.single_participant import LoneTool
+from node.plugins.single_participant import SingleParticipantTool
 from node.plugins.tests.http import HttpPhases, HttpResult, HttpSpec
 
 _MICROSECOND_NS = 1000
 _SET_UP = SECOND // 2
-"""Programs that start together on a busy host may be so late."""
+"""The delay of programs that start together on a busy host."""
 _WRAP_UP = SECOND // 2  # the launcher ends what still runs 250 ms before the booked end
 
 
@@ -47,7 +47,7 @@ class _FetchOutput(Document):
     failure: ForeignText | None = None
 
 
-class FetchTool(LoneTool):
+class FetchTool(SingleParticipantTool):
     """Our own HTTP client."""
 
     name = "fetch"
@@ -58,11 +58,11 @@ class FetchTool(LoneTool):
     tried: tuple[str, ...] = ()
 
     def duration(self, spec: HttpSpec) -> int:
-        """Set-up, the timeout of all of it, and wrap-up, in microseconds."""
+        """Return set-up, the spec's timeout and wrap-up, in microseconds."""
         return _SET_UP + spec.timeout + _WRAP_UP
 
     def command(self, part: PartContext) -> Command:
-        """Our HTTP client; headers on standard input, so that no list of processes has them."""
+        """Return our HTTP client; headers go to standard input, hidden from lists of processes."""
         spec: HttpSpec = part.spec
         arguments = {
             "url": spec.url,
@@ -81,34 +81,34 @@ class FetchTool(LoneTool):
         return own_program("http_fetch.py", arguments, stdin=headers)
 
     def read(self, part: PartContext, output: Output) -> Result:
-        """Phases and what came; that nothing came is a result as well.
+        """Read the phases and the answer; a missing answer is a result as well.
 
         :raises ToolOutputError: the program crashed, or contradicts itself.
         """
-        told = document_of(output, "fetch", _FetchOutput)
-        if told.failure is None and told.status is None:
-            raise ToolOutputError("fetch tells neither of an answer nor of a failure")
-        if (told.body_bytes or 0) > part.spec.bytes_max:
-            raise ToolOutputError(f"fetch tells of {told.body_bytes} bytes, too many")
-        phases = told.phases_ns.model_dump()
+        document = document_of(output, "fetch", _FetchOutput)
+        if document.failure is None and document.status is None:
+            raise ToolOutputError("fetch reports neither an answer nor a failure")
+        if (document.body_bytes or 0) > part.spec.bytes_max:
+            raise ToolOutputError(f"fetch reports {document.body_bytes} bytes, too many")
+        phases = document.phases_ns.model_dump()
         result = HttpResult(
-            url=told.url,
-            address=told.address,
-            status=told.status,
-            protocol=told.protocol,
+            url=document.url,
+            address=document.address,
+            status=document.status,
+            protocol=document.protocol,
             phases_ms=HttpPhases.model_validate(
                 {
                     phase: None if spent_ns is None else milliseconds(spent_ns)
                     for phase, spent_ns in phases.items()
                 }
             ),
-            total_ms=milliseconds(told.total_ns),
-            redirects=told.redirects,
-            redirect_ms=milliseconds(told.redirect_ns),
-            body_bytes=told.body_bytes,
-            complete=told.complete,
-            matched=told.matched,
-            failure=told.failure,
+            total_ms=milliseconds(document.total_ns),
+            redirects=document.redirects,
+            redirect_ms=milliseconds(document.redirect_ns),
+            body_bytes=document.body_bytes,
+            complete=document.complete,
+            matched=document.matched,
+            failure=document.failure,
         )
         return result.model_dump(mode="json")
 

@@ -1,8 +1,8 @@
 """Round-trip time by fping, for hosts that have no ping. Pure.
 
-In its counting mode fping takes the interval for the time-out unless told otherwise, so that every
-answer that takes longer is lost (schweikert/fping, issues 156 and 266); it is always told. It is
-told to wait longer than was asked for, so that late answers are seen and counted as what they are.
+In its counting mode fping uses the interval as the timeout unless another is set, so that every
+slower answer is lost (schweikert/fping, issues 156 and 266); we always set it. It is set longer
+than the spec's timeout, so that late answers are seen and counted as late.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from node.plugins.contracts import Command, Output, PartContext, Privilege, Requ
 from node.plugins.figures import delay_figures, jitter, share
 from node.plugins.hops import address_in
 from node.plugins.reading import TEXT_BYTES_MAX, failure, text_of
-from node.plugins.single_participant import LoneTool
+from node.plugins.single_participant import SingleParticipantTool
 from node.plugins.tests.rtt import RttResult, RttSpec
 
 _SET_UP = 200 * MILLISECOND
@@ -25,9 +25,9 @@ _WRAP_UP = SECOND // 2
 _LOOK_UP = SECOND
 _TICK = 10 * MILLISECOND
 _LATE_SHARE = 4
-"""It may send each packet so much later than asked: a tick, or a quarter of the interval."""
+"""It may send each packet this much later than asked: a tick, or a quarter of the interval."""
 _LATER = SECOND
-"""So much longer than the time-out answers are still seen, and counted as late."""
+"""Answers are seen, and counted as late, for this long after the timeout."""
 
 _LINE = re.compile(
     r"(?P<address>\S{1,100}) +: \[(?P<sequence>\d{1,6})\], "
@@ -39,15 +39,15 @@ _REFUSAL = re.compile(r"ICMP (?P<said>.{1,200}) from (?P<router>\S{1,100}) for I
 _ERRORS_MAX = 10
 
 
-class FpingTool(LoneTool):
-    """fping by Schemers and Schweikert."""
+class FpingTool(SingleParticipantTool):
+    """The fping by Schemers and Schweikert."""
 
     name = "fping"
     tests: tuple[str, ...] = ("rtt",)
     preference = -1
     binds = EITHER
     requirement: Requirement | None = Requirement(
-        # With the kernel's sockets for echo requests version 5.1 loses every answer.
+        # With the kernel's sockets for echo requests, version 5.1 loses every answer.
         "fping",
         "fping",
         ("fping", "--version"),
@@ -56,13 +56,13 @@ class FpingTool(LoneTool):
     tried: tuple[str, ...] = ("5.1",)
 
     def duration(self, spec: RttSpec) -> int:
-        """Set-up, all packets, the last one's timeout and more, and wrap-up, in microseconds."""
+        """Return set-up, all packets, the extended timeout and wrap-up, in microseconds."""
         late = max(_TICK, spec.interval // _LATE_SHARE)
         packets = spec.count * (spec.interval + late)
         return _SET_UP + _LOOK_UP + packets + spec.timeout + _LATER + _WRAP_UP
 
     def command(self, part: PartContext) -> Command:
-        """``fping -A -C 10 -p 200 -t 2000 -b 56 -- ADDRESS``."""
+        """Return ``fping -A -C 10 -p 200 -t 2000 -b 56 -- ADDRESS``."""
         spec: RttSpec = part.spec
         options = ["-A", "-C", str(spec.count), "-p", f"{spec.interval / MILLISECOND:g}"]
         options += ["-t", f"{(spec.timeout + _LATER) / MILLISECOND:g}", "-b", str(spec.length)]
@@ -74,20 +74,20 @@ class FpingTool(LoneTool):
         return Command(argv=("fping", *options, "--", part.addresses.get(spec.dest, spec.dest)))
 
     def read(self, part: PartContext, output: Output) -> Result:
-        """Times and loss; that nobody answered (exit code 1) is a result as well.
+        """Read times and loss; a silent target (exit code 1) is a result as well.
 
-        :raises ToolOutputError: it could not even ask, was ended early, or contradicts itself.
+        :raises ToolOutputError: it could not send, was ended early, or contradicts itself.
         """
         spec: RttSpec = part.spec
         lines = list(filter(None, map(_LINE.match, text_of(output, "fping").splitlines())))
-        told = {int(line["sequence"]) for line in lines}
-        if not lines or (output.ended_by != "itself" and len(told) < spec.count):
-            raise failure(output, "fping", "it told of no packet")
-        if len(told) < len(lines) or told != set(range(spec.count)):
+        sequences = {int(line["sequence"]) for line in lines}
+        if not lines or (output.ended_by != "itself" and len(sequences) < spec.count):
+            raise failure(output, "fping", "it reported no packet")
+        if len(sequences) < len(lines) or sequences != set(range(spec.count)):
             raise ToolOutputError(
-                f"fping tells of {len(lines)} packets, {len(told)} different ones, of {spec.count}"
+                f"fping reports {len(lines)} packets, {len(sequences)} different, of {spec.count}"
             )
-        # Lines come as answers come.
+        # The lines are in the order of the answers.
         answers = {int(line["sequence"]): float(line["rtt_ms"]) for line in lines if line["rtt_ms"]}
         timeout_ms = spec.timeout / MILLISECOND
         in_time = {at: rtt_ms for at, rtt_ms in answers.items() if rtt_ms <= timeout_ms}
@@ -108,7 +108,7 @@ class FpingTool(LoneTool):
 
 
 def _reordered(sequences: Iterable[int]) -> int:
-    """Answers with a smaller number than one before (RFC 4737)."""
+    """Count the answers with a smaller number than an earlier one (RFC 4737)."""
     highest, count = -1, 0
     for sequence in sequences:
         count += sequence < highest
@@ -117,10 +117,10 @@ def _reordered(sequences: Iterable[int]) -> int:
 
 
 def _errors(complaints: Iterable[str]) -> tuple[str, ...]:
-    """What routers said instead of an answer, each once."""
+    """Return routers' error messages, each once."""
     refusals = filter(None, map(_REFUSAL.match, complaints))
-    said = [f"{refusal['said']} (from {refusal['router']})" for refusal in refusals]
-    return tuple(error[:300] for error in dict.fromkeys(said))[:_ERRORS_MAX]
+    errors = [f"{refusal['said']} (from {refusal['router']})" for refusal in refusals]
+    return tuple(error[:300] for error in dict.fromkeys(errors))[:_ERRORS_MAX]
 
 
 TOOL = FpingTool()

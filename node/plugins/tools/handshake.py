@@ -1,4 +1,4 @@
-"""TLS connections by our own program, with the library that Python has. Pure."""
+"""TLS connections by our own program, with Python's own library. Pure."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from node.plugins.fields import CountField, ForeignText
 from node.plugins.figures import milliseconds
 from node.plugins.ownprograms import own_program
 from node.plugins.reading import document_of
-from node.plugins.single_participant import LoneTool
+from node.plugins.single_participant import SingleParticipantTool
 from node.plugins.tests.tls import Certificate, TlsPhases, TlsResult, TlsSpec
 
 _MICROSECOND_NS = 1000
 _SET_UP = SECOND // 2
-"""Programs that start together on a busy host may be so late."""
+"""The delay of programs that start together on a busy host."""
 _WRAP_UP = SECOND // 2  # the launcher ends what still runs 250 ms before the booked end
 
 
@@ -41,7 +41,7 @@ class _HandshakeOutput(Document):
     failure: ForeignText | None = None
 
 
-class HandshakeTool(LoneTool):
+class HandshakeTool(SingleParticipantTool):
     """Our own TLS client."""
 
     name = "handshake"
@@ -52,11 +52,11 @@ class HandshakeTool(LoneTool):
     tried: tuple[str, ...] = ()
 
     def duration(self, spec: TlsSpec) -> int:
-        """Set-up, the timeout of all of it, and wrap-up, in microseconds."""
+        """Return set-up, the spec's timeout and wrap-up, in microseconds."""
         return _SET_UP + spec.timeout + _WRAP_UP
 
     def command(self, part: PartContext) -> Command:
-        """Our TLS client."""
+        """Return our TLS client."""
         spec: TlsSpec = part.spec
         arguments = {
             "host": part.addresses.get(spec.dest, spec.dest),
@@ -70,31 +70,33 @@ class HandshakeTool(LoneTool):
         return own_program("tls_handshake.py", arguments, libraries=True)
 
     def read(self, part: PartContext, output: Output) -> Result:
-        """Times, what was agreed on, certificates; that there was no TLS is a result as well.
+        """Read times, negotiated parameters and certificates; a failure is a result as well.
 
         :raises ToolOutputError: the program crashed, or contradicts itself.
         """
-        told = document_of(output, "handshake", _HandshakeOutput)
-        if told.failure is None and (told.handshake_ns is None or told.verified is None):
-            raise ToolOutputError("handshake tells neither of a handshake nor of a failure")
-        left = None if told.ends_s is None else told.ends_s * SECOND - part.starts
-        phases = (told.name_ns, told.connect_ns, told.handshake_ns)
+        handshake = document_of(output, "handshake", _HandshakeOutput)
+        if handshake.failure is None and (
+            handshake.handshake_ns is None or handshake.verified is None
+        ):
+            raise ToolOutputError("handshake reports neither a handshake nor a failure")
+        left = None if handshake.ends_s is None else handshake.ends_s * SECOND - part.starts
+        phases = (handshake.name_ns, handshake.connect_ns, handshake.handshake_ns)
         name_ms, connect_ms, handshake_ms = (
             None if phase_ns is None else milliseconds(phase_ns) for phase_ns in phases
         )
         result = TlsResult(
-            address=told.address,
+            address=handshake.address,
             phases_ms=TlsPhases(name=name_ms, connect=connect_ms, handshake=handshake_ms),
-            version=told.version,
-            cipher=told.cipher,
-            cipher_bits=told.cipher_bits,
-            alpn=told.alpn,
-            verified=told.verified,
-            distrust=told.distrust,
-            name_matches=told.name_matches,
+            version=handshake.version,
+            cipher=handshake.cipher,
+            cipher_bits=handshake.cipher_bits,
+            alpn=handshake.alpn,
+            verified=handshake.verified,
+            distrust=handshake.distrust,
+            name_matches=handshake.name_matches,
             days_left=None if left is None else round(left / DAY, 2),
-            chain=told.chain,
-            failure=told.failure,
+            chain=handshake.chain,
+            failure=handshake.failure,
         )
         return result.model_dump(mode="json")
 

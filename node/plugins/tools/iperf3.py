@@ -1,9 +1,8 @@
 """Throughput by iperf3, 3.12 or newer: the server at dest, the client at source. Pure.
 
-What its JSON does that one would not expect (recorded in ``tests/golden/tools/iperf3``): a
-failure has exit code 0 or 1 and an ``error`` key; a server whose client went away before measuring
-says nothing at all; what a server did not send or receive itself may hold numbers below zero as
-unsigned ones.
+Surprises in its JSON (recorded in ``tests/golden/tools/iperf3``): a failure has exit code 0 or 1
+and an ``error`` key; a server whose client went away before measuring prints no error at all;
+figures that a server did not itself send or receive may be negative numbers printed as unsigned.
 """
 
 from __future__ import annotations
@@ -40,21 +39,21 @@ _ROUND_TRIPS = 7
 """iperf3's own exchange (connecting, parameters; results, goodbye) takes seven round trips and one
 more for each stream: 1.42 s and 2.85 s were measured for one stream and eight, at 200 ms."""
 _RETRANSMISSION = SECOND
-"""For one packet of that exchange lost at the worst moment, RFC 6298's first timeout."""
+"""Time for one packet of that exchange lost at the worst moment: RFC 6298's first timeout."""
 _WRAP_UP = 250 * MILLISECOND
 """The launcher ends what still runs this long before the booked end."""
 _CONNECT_TIMEOUT_MS = 2000
 _IDLE_TIMEOUT_S = 10
-"""Without a client for this long the server gives up, instead of blocking a long run's time."""
+"""After this long without a client the server gives up, instead of blocking a long run's time."""
 _INTERRUPTED = "interrupt - "
 _GUESSES = " - server may have stopped running or use a different port, firewall issue, etc."
-"""What newer versions put before the reason why there was no connection."""
+"""The text that newer versions print before the reason why there was no connection."""
 _ENTRIES_MAX = 10_000
-"""Entries in the JSON's course (one per stream and interval, 450 bytes each)."""
+"""Maximum entries in the JSON's course (one per stream and interval, 450 bytes each)."""
 
 
 class _Lenient(BaseModel):
-    """A part of iperf3's JSON; versions add keys, so unknown ones are passed over."""
+    """A part of iperf3's JSON; versions add keys, so unknown ones are ignored."""
 
     model_config = ConfigDict(extra="ignore", frozen=True)
 
@@ -110,16 +109,16 @@ class _ReceivingEnd(_End):
 
 
 class _ClientEnd(_SendingEnd, _ReceivingEnd):
-    """It is told the server's figures, too; those that a server has of the client are rubbish."""
+    """The client's figures and the server's; those that a server has of the client are garbage."""
 
 
 class _Socket(_Lenient):
-    """One end of a connection; that it is there is all that is used of it."""
+    """One end of a connection; only its presence matters."""
 
 
 class _Start(_Lenient):
     connected: tuple[_Socket, ...] = ()
-    """The streams; the server's are there as soon as it has heard of them."""
+    """The streams; the server lists them once it has received their opening."""
     accepted_connection: _Socket | None = None
 
 
@@ -152,7 +151,7 @@ class Iperf3Tool:
     tests: tuple[str, ...] = ("throughput",)
     preference = 0
     requirement: Requirement | None = Requirement(
-        # Both ends set it, whichever of them sends.
+        # Both ends set it, whichever of them sends the data.
         "iperf3",
         "iperf3",
         ("iperf3", "--version"),
@@ -162,20 +161,20 @@ class Iperf3Tool:
     binds = frozenset({"interface", "address"})
 
     def can(self, spec: ThroughputSpec) -> str | None:  # noqa: ARG002 - contract
-        """Whatever the spec asks."""
+        """Return None: every spec can be measured."""
         return None
 
     def duration(self, spec: ThroughputSpec) -> int:
-        """The client's delay, its exchange with the server and all it sends, in microseconds."""
+        """Return the client's delay, exchange with the server and sending time, in microseconds."""
         exchange = (_ROUND_TRIPS + spec.streams) * _ROUND_TRIP + _RETRANSMISSION
         return _CLIENT_DELAY + exchange + spec.omitted + spec.duration + _WRAP_UP
 
     def needs_port(self, spec: ThroughputSpec, participant: int) -> bool:  # noqa: ARG002 - contract
-        """The server's node gives out a port."""
+        """Return whether a port must be assigned: at the server."""
         return participant != _CLIENT
 
     def command(self, part: PartContext) -> Command:
-        """``iperf3 -c …``, a second later than ``iperf3 -s -1 …`` at the other participant."""
+        """Return ``iperf3 -c …``, one second later than ``iperf3 -s -1 …`` at dest."""
         client, server = part.parties
         spec: ThroughputSpec = part.spec
         shared = ["-J", "-p", str(int(server.data["port"])), "-i", str(_interval_s(spec))]
@@ -186,7 +185,7 @@ class Iperf3Tool:
         return Command(("iperf3", "-s", "-1", *shared, *_bound(server), *idle))
 
     def read(self, part: PartContext, output: Output) -> Result:
-        """What this end sent or received; the client also what the server told it.
+        """Read what this end moved; the client also reports what the server told it.
 
         :raises ToolOutputError: iperf3 failed, or printed something else; its own reason first.
         """
@@ -198,14 +197,14 @@ class Iperf3Tool:
         if spec.protocol == "udp" and output.ended_by != "itself":
             _check_open(spec, printed, is_client=is_client)
         document = document_of(printed, "iperf3", _kind_of(spec, is_client=is_client))
-        # Since 3.19 it also ends with exit code 0 when it was told to end.
+        # Since 3.19 the exit code is 0 even if it was terminated.
         interrupted = document.error is not None and _INTERRUPTED in document.error
         if output.ended_by != "itself" and (output.exit_code != 0 or interrupted):
             late = "had not finished" if is_client or document.intervals else "had seen no client"
             raise ToolOutputError(f"iperf3 {late} at the end of the run")
         if document.error:
-            said = document.error.removeprefix("error - ").replace(_GUESSES, "")
-            raise ToolOutputError(f"iperf3: {said[:300]}")
+            message = document.error.removeprefix("error - ").replace(_GUESSES, "")
+            raise ToolOutputError(f"iperf3: {message[:300]}")
         end = document.end
         sent = end.sum_sent if isinstance(end, _SendingEnd) else None
         received = end.sum_received if isinstance(end, _ReceivingEnd) else None
@@ -223,10 +222,10 @@ def _kind_of(spec: ThroughputSpec, *, is_client: bool) -> type[_Document]:
 
 
 def _check_open(spec: ThroughputSpec, printed: Output, *, is_client: bool) -> None:
-    """Refuse what was ended because a stream had not opened: its sums are no numbers.
+    """Refuse a run that was ended because a stream had not opened: its sums are meaningless.
 
-    A stream over UDP opens with one datagram each way. Neither is sent again if it is lost (3.12),
-    and both ends then wait for as long as they are let.
+    A stream over UDP opens with one datagram each way. Neither is retransmitted if it is lost
+    (3.12), and both ends then wait until they are terminated.
     """
     start = document_of(printed, "iperf3", _Beginning).start
     if len(start.connected) == spec.streams:
@@ -235,17 +234,17 @@ def _check_open(spec: ThroughputSpec, printed: Output, *, is_client: bool) -> No
     if is_client:
         raise ToolOutputError(f"{opening} was not answered")
     if start.accepted_connection is not None:
-        raise ToolOutputError(f"{opening} did not come")
+        raise ToolOutputError(f"{opening} did not arrive")
 
 
 def _without_warnings(stdout: bytes) -> bytes:
-    """From the document's first line on; anything else is left as it is."""
+    """Drop the lines before the document; any other output is left as it is."""
     at = stdout.find(b"\n{")
     return stdout[at + 1 :] if at >= 0 and not stdout.lstrip().startswith(b"{") else stdout
 
 
 def _bound(party: Party) -> list[str]:
-    """Use the address that was agreed, on a host with several; a name may mean another one here."""
+    """Return options to use the agreed address; a name may resolve differently on this host."""
     device = [] if party.device is None else ["--bind-dev", party.device]
     try:
         ipaddress.ip_address(party.address)
@@ -268,7 +267,7 @@ def _client_options(spec: ThroughputSpec) -> list[str]:
 
 
 def _interval_s(spec: ThroughputSpec) -> int:
-    """Every second, or less often where the output would grow too long to read; in seconds."""
+    """Return the interval in seconds: 1, or more where the output would be too long to read."""
     entries = (spec.omitted + spec.duration) // SECOND * (spec.streams + 1)
     return -(-entries // _ENTRIES_MAX)
 
@@ -308,7 +307,7 @@ def _received(total: _Sum) -> Received:
 
 
 def _datagrams(total: _Sum, end: _End) -> Datagrams:
-    # Duplicates make iperf3 count fewer than none lost.
+    # Duplicates can make iperf3's count of lost packets negative.
     lost = max(0, total.lost_packets)
     return Datagrams(
         packets=total.packets,
@@ -320,7 +319,7 @@ def _datagrams(total: _Sum, end: _End) -> Datagrams:
 
 
 def _rtt_ms(streams: tuple[_Stream, ...]) -> TcpRtt | None:
-    """Over all streams; ``None`` at the receiving end, where iperf3 prints zeros."""
+    """Return the figures of all streams; ``None`` at the receiving end, which prints zeros."""
     senders = [stream.sender for stream in streams if stream.sender and stream.sender.mean_rtt]
     if not senders:
         return None

@@ -1,10 +1,10 @@
 """Delay each way by irtt: its server at dest, its client at source. Pure.
 
-The server prints no figures; what it received it tells the client in its answers, which is how
+The server prints no figures; it tells the client in its answers what it received, which is how
 irtt's client knows on which way a packet was lost. That knowledge comes with later answers, so a
-few more packets are sent than are counted. What neither end tells is null: packets out of order or
-doubled on the way there, hops, strangers' packets, ICMP errors. As a stream it is started anew for
-each interval: :mod:`node.plugins.irttstream`.
+few more packets are sent than are counted. Null is what neither end reports: packets reordered or
+duplicated on the way there, hops, strangers' packets, ICMP errors. As a stream it is started anew
+for each interval: :mod:`node.plugins.irttstream`.
 """
 
 from __future__ import annotations
@@ -29,21 +29,21 @@ _SOURCE, _DEST = 0, 1
 _MICROSECOND_NS = 1000
 
 _CLIENT_DELAY = SECOND
-"""The server must listen by then: its node's clock may be late, and its start slow."""
+"""Time for the server to start listening: its clock may be late, and its start slow."""
 _OPENING_MS = (500, 500, 1000, 1000, 1000)
-"""How long the client waits for the server's word at its first packet, its second …"""
+"""Waits of the client for the server's reply to its first packet, its second …"""
 _EXTRA = 4
-"""More packets than are counted: an answer to one of them tells what became of the last ones."""
+"""Extra packets after the counted ones: their answers show what became of the last ones."""
 _WRAP_UP = SECOND
-"""For the output; the launcher ends what still runs 250 ms before the booked end."""
+"""Time for the output; the launcher ends what still runs 250 ms before the booked end."""
 _MARGIN = 400 * MILLISECOND
-"""The server is ended this long before the booked end, so that it is not the launcher's doing."""
+"""The server is ended this long before the booked end, before the launcher does it."""
 
 _Document = RootModel[dict[str, Any]]
 
 
 class IrttTool:
-    """irtt."""
+    """The irtt by Pete Heist."""
 
     name = "irtt"
     tests: tuple[str, ...] = ("latency", "latencybg")
@@ -55,7 +55,7 @@ class IrttTool:
     binds = frozenset({"address"})
 
     def can(self, spec: LatencySpec | LatencyBgSpec) -> str | None:
-        """Not so many packets that its output could not be read; a stream in long intervals."""
+        """Refuse more packets than can be read, and streams with short intervals."""
         if isinstance(spec, LatencyBgSpec):
             return irttstream.can(spec)
         if spec.count > PACKETS_MAX:
@@ -63,9 +63,9 @@ class IrttTool:
         return None
 
     def duration(self, spec: LatencySpec | LatencyBgSpec) -> int:
-        """The opening, all packets, the last one's timeout and wrap-up, in microseconds.
+        """Return opening, all packets, the last one's timeout and wrap-up, in microseconds.
 
-        Of a stream exactly what the spec says: the next run begins when this one ends.
+        A stream lasts exactly as its spec says: the next run begins when this one ends.
         """
         if isinstance(spec, LatencyBgSpec):
             return spec.duration
@@ -73,11 +73,11 @@ class IrttTool:
         return opening + (spec.count + _EXTRA) * spec.interval + spec.timeout + _WRAP_UP
 
     def needs_port(self, spec: LatencySpec | LatencyBgSpec, participant: int) -> bool:
-        """The server's node gives out a port, unless the spec names one."""
+        """Return whether the server's node must assign a port: if the spec names none."""
         return participant == _DEST and spec.port is None
 
     def command(self, part: PartContext) -> Command:
-        """``irtt client … ADDRESS:PORT``, a second later than ``irtt server`` at the other one."""
+        """Return ``irtt client … ADDRESS:PORT``, one second later ``irtt server`` at dest."""
         if isinstance(part.spec, LatencyBgSpec):
             return irttstream.command(part)
         spec: LatencySpec = part.spec
@@ -91,40 +91,40 @@ class IrttTool:
         return attended_command(argv, part.starts + _CLIENT_DELAY)
 
     def read_interval(self, part: PartContext, record: bytes) -> Interval:
-        """What this end saw in one interval of a stream.
+        """Read what this end saw in one interval of a stream.
 
-        :raises ToolOutputError: it is not a record of this end, or tells what cannot be.
+        :raises ToolOutputError: it is not a record of this end, or is impossible.
         """
         return irttstream.read_interval(part, record)
 
     def read(self, part: PartContext, output: Output) -> Result:
-        """Delays and counts from the client, from the server only that it was there.
+        """Read the client's delays and counts; of the server, only that it ran.
 
-        :raises ToolOutputError: irtt failed, or says what cannot be; its own reason first.
+        :raises ToolOutputError: irtt failed, or contradicts itself; its own reason first.
         """
         if isinstance(part.spec, LatencyBgSpec):
             return irttstream.read(part, output)
-        printed, known = split_attendance(output, "irtt")
+        printed, report = split_attendance(output, "irtt")
         if part.participant == _DEST:
             if "[ListenerStart] starting " not in text_of(printed, "irtt"):
                 raise irttstream.refused(printed, "its server did not start")
-            return DestPart.without_figures(known.clock.clock).model_dump(mode="json")
+            return DestPart.without_figures(report.clock.clock).model_dump(mode="json")
         if printed.exit_code != 0:
             raise irttstream.refused(printed, "it failed without a reason")
         document = document_of(printed, "irtt", _Document)
-        return _source_part(part.spec, document.root, known).model_dump(mode="json")
+        return _source_part(part.spec, document.root, report).model_dump(mode="json")
 
 
 def _source_part(
-    spec: LatencySpec, document: dict[str, Any], known: AttendanceReport
+    spec: LatencySpec, document: dict[str, Any], report: AttendanceReport
 ) -> SourcePart:
     try:
-        told = irttdocument.parse_irtt_document(
+        packets = irttdocument.parse_irtt_document(
             document, spec.interval * _MICROSECOND_NS, spec.length
         )
     except ValueError as reason:
         raise ToolOutputError(str(reason)) from None
-    counted = told.trips[: spec.count]
+    counted = packets.trips[: spec.count]
     seen = irttdocument.observe_trips(counted, spec.timeout * _MICROSECOND_NS)
     delays, jitters = delays_and_jitter(seen.in_time)
     return SourcePart(
@@ -135,14 +135,14 @@ def _source_part(
         late=seen.late,
         unreachable=None,
         duplicates_forward=None,
-        # It counts them without saying where they were doubled.
-        duplicates_backward=None if told.duplicates else 0,
+        # It counts them without saying on which way they were duplicated.
+        duplicates_backward=None if packets.duplicates else 0,
         reordered_backward=seen.reordered,
         delay_ms=delays,
         jitter_ms=jitters,
         hops_forward=None,
         hops_backward=None,
-        clock=known.clock.clock,
+        clock=report.clock.clock,
     )
 
 

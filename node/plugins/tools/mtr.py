@@ -1,7 +1,7 @@
 """The path by mtr, a few rounds over all hops: UDP, ICMP or TCP. Pure.
 
-Its raw output is read, which alone tells of each packet. It does not tell why a router refuses to
-forward (``!N``), and it takes such a refusal for the answer of the hop that was asked.
+We parse its raw output, the only one that reports each packet. It does not say why a router refuses
+to forward (``!N``), and it takes such a refusal for the answer of the probed hop.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ from node.plugins.contracts import Command, Output, PartContext, Privilege, Requ
 from node.plugins.hops import Probe, address_in, assembled, port_of, probes_of, wait_of
 from node.plugins.reading import failure
 from node.plugins.resolving import ADDRESS, resolved, resolving
-from node.plugins.single_participant import LoneTool
+from node.plugins.single_participant import SingleParticipantTool
 from node.plugins.tests.trace import TraceSpec
 
 _SET_UP = 300 * MILLISECOND
 _WRAP_UP = SECOND // 2
 _LOOK_UP = SECOND
 _ROUND = SECOND
-"""The shortest time for a round that mtr allows users other than root."""
+"""The shortest time per round that mtr allows users other than root."""
 _FIRST_HOPS = 10
-"""Of the round's time each packet gets a tenth, until it is known how many hops there are."""
+"""Each packet gets a tenth of the round's time until the number of hops is known."""
 
 _LINE = re.compile(
     r"(?P<kind>[xhdp]) (?P<hop>\d{1,3}) (?P<word>\S{1,253})(?: (?P<sequence>\d{1,9}))?"
@@ -36,13 +36,13 @@ _KNOWN = re.compile(r"[xhdp] ")
 _TIME = re.compile(r"\d{1,12}", re.ASCII)
 
 
-class MtrTool(LoneTool):
-    """The mtr of Roger Wolff."""
+class MtrTool(SingleParticipantTool):
+    """The mtr by Roger Wolff."""
 
     name = "mtr"
     tests: tuple[str, ...] = ("trace",)
     preference = 1
-    binds = frozenset({"address"})  # its -I takes the address of an interface, not its way
+    binds = frozenset({"address"})  # its -I uses the address of an interface, but not its route
     requirement: Requirement | None = Requirement(
         "mtr",
         "mtr-tiny",
@@ -53,16 +53,16 @@ class MtrTool(LoneTool):
     tried: tuple[str, ...] = ("0.95",)
 
     def can(self, spec: TraceSpec) -> str | None:
-        """No numbers of autonomous systems, as it does not tell them packet by packet."""
-        return "mtr tells no AS numbers" if spec.as_numbers else None
+        """Refuse AS numbers, which it does not report packet by packet."""
+        return "mtr does not report AS numbers" if spec.as_numbers else None
 
     def duration(self, spec: TraceSpec) -> int:
-        """All rounds, the last packet's wait and the look-ups, in microseconds."""
+        """Return all rounds, the last packet's wait and the look-ups, in microseconds."""
         rounds = probes_of(spec) * max(_ROUND, spec.hops_max * _ROUND // _FIRST_HOPS)
         return _SET_UP + _LOOK_UP * (1 + spec.names) + rounds + wait_of(spec) + _WRAP_UP
 
     def command(self, part: PartContext) -> Command:
-        """``mtr --raw -n -c 3 -i 1 -G 2 -Z 2 -m 30 -U 30 -- ADDRESS``."""
+        """Return ``mtr --raw -n -c 3 -i 1 -G 2 -Z 2 -m 30 -U 30 -- ADDRESS``."""
         spec: TraceSpec = part.spec
         wait_s = -(-wait_of(spec) // SECOND)
         argv = ["mtr", "--raw", *([] if spec.names else ["-n"]), "-c", str(probes_of(spec))]
@@ -78,9 +78,9 @@ class MtrTool(LoneTool):
         return resolving(part, [*argv, "--", ADDRESS])
 
     def read(self, part: PartContext, output: Output) -> Result:
-        """The path; that it ends early is a result as well.
+        """Read the path; a path that ends early is a result as well.
 
-        :raises ToolOutputError: it could not even ask, was ended early, or says what cannot be.
+        :raises ToolOutputError: it could not send, was ended early, or contradicts itself.
         """
         dest, lines = resolved(output, "mtr")
         probes = _probes(lines)
@@ -90,9 +90,9 @@ class MtrTool(LoneTool):
 
 
 def _probes(lines: Iterable[str]) -> list[Probe]:
-    """The packets: ``x HOP NUMBER`` is sent, ``p HOP MICROSECONDS NUMBER`` answered.
+    """Parse the packets: ``x HOP NUMBER`` is sent, ``p HOP MICROSECONDS NUMBER`` answered.
 
-    ``h HOP ADDRESS`` stands before the first answer from there, ``d HOP NAME`` before one after it.
+    ``h HOP ADDRESS`` precedes the first answer from there, ``d HOP NAME`` a later one.
     """
     sent: dict[str, Probe] = {}
     addresses: dict[int, str] = {}
@@ -107,9 +107,9 @@ def _probes(lines: Iterable[str]) -> list[Probe]:
         elif line["kind"] == "d":
             names[ttl] = word
         elif sequence not in sent or sent[sequence].ttl != ttl or ttl not in addresses:
-            raise ToolOutputError(f"mtr tells of an answer to what it has not sent: {line[0]}")
+            raise ToolOutputError(f"mtr reports an answer to a packet it did not send: {line[0]}")
         elif not _TIME.fullmatch(word):
-            raise ToolOutputError(f"mtr tells of an answer after {word} microseconds")
+            raise ToolOutputError(f"mtr reports an answer after {word} microseconds")
         else:
             sent[sequence] = Probe(ttl, addresses[ttl], int(word) / MILLISECOND)
     return [replace(probe, name=names.get(probe.ttl)) for probe in sent.values()]
@@ -117,16 +117,16 @@ def _probes(lines: Iterable[str]) -> list[Probe]:
 
 def _matched(lines: Iterable[str]) -> Iterator[re.Match[str]]:
     for line in filter(_KNOWN.match, lines):
-        found = _LINE.fullmatch(line)
-        if found is None:
-            raise ToolOutputError(f"mtr tells what cannot be: {line[:60]}")
-        yield found
+        match = _LINE.fullmatch(line)
+        if match is None:
+            raise ToolOutputError(f"mtr prints an unknown line: {line[:60]}")
+        yield match
 
 
 def _without_refusals(dest: str, probes: list[Probe]) -> list[Probe]:
-    """Without the answers of a router to all that lies behind it: it says that there is no way.
+    """Drop a router's refusals, which answer the probes of all hops behind it.
 
-    Such are the hops at the end that the same single address answers as the hop before.
+    They are the hops at the end whose single address is the same as that of the hop before.
     """
     heard: dict[int, set[str]] = {}
     for probe in probes:

@@ -1,14 +1,14 @@
 """Throughput by nuttcp, for hosts that have no iperf3. Pure.
 
-It cannot choose TCP's congestion control, so it measures only with the host's own; which that was
-is read from the kernel while the connection is there (``programs/attended.py``). It cannot leave
-the beginning out either, but tells of each second: these are subtracted. A client that finds no
-server turns to a mode of old in which no server is needed, and refuses then because it was asked
-for intervals, which that mode has not. Its ``retrans=0`` is not believed: version 6.1.2 said
-so of a path that lost one packet in a hundred. Its streams take turns, write by write, so they all
-send as much as the slowest (bytes within 0.5 % were measured where iperf3's differed by 25 %); the
-receiver takes turns as well, and a lost datagram has it wait for a stream in vain: with a loss of
-5 % it counted 11 % in one second, and gave up another time. So several streams are for TCP only.
+It cannot choose TCP's congestion control, so it measures only with the host's own; which one that
+was is read from the kernel while the connection exists (``programs/attended.py``). It cannot omit
+the beginning either, but reports each second: the omitted ones are subtracted. A client that finds
+no server falls back to an obsolete mode without one; because that mode has no intervals, requesting
+them makes the client fail instead. Its ``retrans=0`` is not trusted: version 6.1.2 printed it for
+a path that lost one packet in a hundred. Its streams take turns, write by write, so they all send
+as much as the slowest (bytes within 0.5 % were measured where iperf3's differed by 25 %). The
+receiver takes turns as well, and a lost datagram makes it wait for a stream in vain: with a loss
+of 5 % it counted 11 % in one second, and gave up another time. So several streams are for TCP only.
 """
 
 from __future__ import annotations
@@ -39,18 +39,18 @@ _CLIENT, _SERVER = 0, 1
 _CLIENT_DELAY = SECOND
 """The client starts this much later than the server: it tries only once to connect."""
 _EXCHANGE = 3 * SECOND
-"""For its exchange with the server at 200 ms each way, and one packet of it lost."""
+"""Time for its exchange with the server at 200 ms each way, with one packet of it lost."""
 _ROUND_TRIP = 400 * MILLISECOND
-"""For each further stream, which is opened after the one before it."""
+"""Time for each further stream, which is opened after the one before it."""
 _WRAP_UP = 750 * MILLISECOND
 _MARGIN = 400 * MILLISECOND
-"""The server is ended this long before the booked end, so that it is not the launcher's doing."""
+"""The server is ended this long before the booked end, before the launcher does it."""
 _DATAGRAM_BYTES = 1400
-"""Passes every usual path whole, IPv6 and tunnels included."""
+"""Fits every usual path unfragmented, IPv6 and tunnels included."""
 _BLOCK_BYTES = 8192
-"""What TCP's receiver reads at once. The bytes of a second are told in whole blocks; with the usual
-64 KiB, half a block that was missing in the second left out made 1 Mb/s look 7 % faster. At 10 Gb/s
-over loopback the shorter blocks made no difference that could be measured."""
+"""The bytes that TCP's receiver reads at once. The bytes of a second are reported in whole blocks;
+with the usual 64 KiB, half a block missing in the omitted second made 1 Mb/s look 7 % faster. At
+10 Gb/s over loopback the shorter blocks made no measurable difference."""
 _MEGABYTE = 1 << 20
 _UNIT_BPS = 1000
 _UNIT_BYTES = 1024
@@ -60,7 +60,7 @@ _ERROR = re.compile(r"(?:Error: |error: ).{1,300}", re.ASCII)
 
 
 class NuttcpTool:
-    """The nuttcp of Bill Fink."""
+    """The nuttcp by Bill Fink."""
 
     name = "nuttcp"
     tests: tuple[str, ...] = ("throughput",)
@@ -69,38 +69,38 @@ class NuttcpTool:
     tried: tuple[str, ...] = ("6.1.2",)
 
     def can(self, spec: ThroughputSpec) -> str | None:
-        """With the host's own congestion control only, and in its own units."""
+        """Refuse a choice of congestion control, UDP with several streams, and odd units."""
         if spec.control is not None:
             return f"nuttcp cannot choose {spec.control}, only the host's own congestion control"
         if spec.streams > 1 and spec.protocol == "udp":
-            return "nuttcp counts the datagrams of one stream only"
+            return "nuttcp counts the datagrams of a single stream only"
         if (spec.rate_bps or 0) % _UNIT_BPS:
-            return "nuttcp knows rates in whole kb/s only"
+            return "nuttcp supports rates in whole kb/s only"
         if (spec.window_bytes or 0) % _UNIT_BYTES:
-            return "nuttcp knows windows in whole KiB only"
+            return "nuttcp supports windows in whole KiB only"
         return None
 
     def duration(self, spec: ThroughputSpec) -> int:
-        """The client's delay, its exchange with the server and all it sends, in microseconds."""
+        """Return the client's delay, exchange with the server and sending time, in microseconds."""
         exchange = _EXCHANGE + (spec.streams - 1) * _ROUND_TRIP
         return _CLIENT_DELAY + exchange + spec.omitted + spec.duration + _WRAP_UP
 
     def needs_port(self, spec: ThroughputSpec, participant: int) -> int:
-        """The server has one, and one for each stream after it, to which the data goes.
+        """Return the ports of the server: its own, and one per stream for the data.
 
-        UDP in reverse goes to one of the client.
+        UDP in reverse needs a port of the client.
         """
         if participant == _SERVER:
             return 1 + spec.streams
         return spec.reverse and spec.protocol == "udp"
 
     def command(self, part: PartContext) -> Command:
-        """``nuttcp … HOST``, a second later than ``nuttcp -1`` at the other participant."""
+        """Return ``nuttcp … HOST``, one second later than ``nuttcp -1`` at dest."""
         spec: ThroughputSpec = part.spec
         server = part.parties[_SERVER]
         port = int(server.data["port"])
         sends = part.participant == (_SERVER if spec.reverse else _CLIENT)
-        # Who listens has the port for its own, whoever sends.
+        # The listening end owns the port, whichever end sends.
         watched = (port + 1, part.participant == _SERVER)
         flow = watched if sends and spec.protocol == "tcp" else None
         shared = [f"-{_version(spec, server.address)}", "-P", str(port)]
@@ -114,28 +114,28 @@ class NuttcpTool:
         return attended_command(argv, part.starts + _CLIENT_DELAY, None, flow)
 
     def read(self, part: PartContext, output: Output) -> Result:
-        """What the client tells; of the server only the congestion control, if it sent.
+        """Read the client's figures; of the server only the congestion control, if it sent.
 
         :raises ToolOutputError: nuttcp failed, or printed something else; its own reason first.
         """
         spec: ThroughputSpec = part.spec
-        printed, known = split_attendance(output, "nuttcp")
+        printed, report = split_attendance(output, "nuttcp")
         if part.participant == _SERVER:
-            return _server_part(printed, known.congestion).model_dump(mode="json")
+            return _server_part(printed, report.congestion).model_dump(mode="json")
         lines = [_line(line) for line in text_of(printed, "nuttcp").splitlines()]
         intervals = [line for line in lines if "real_sec" in line]
         total = next((line for line in lines if "real_seconds" in line), None)
         if total is None or printed.exit_code != 0:
             raise failure(printed, "nuttcp", "it printed no figures")
         sends = not spec.reverse
-        if spec.protocol == "tcp" and sends and known.congestion is None:
+        if spec.protocol == "tcp" and sends and report.congestion is None:
             raise ToolOutputError("nuttcp: its connection was not seen, nor its congestion control")
         measured = _Measured.of(spec, intervals, total)
-        return _client_part(spec, measured, known.congestion).model_dump(mode="json")
+        return _client_part(spec, measured, report.congestion).model_dump(mode="json")
 
 
 def _version(spec: ThroughputSpec, address: str) -> int:
-    """The server listens on one version only, and so must be told."""
+    """Return the IP version for the server, which listens on one version only."""
     if spec.ip_version is not None:
         return spec.ip_version
     try:
@@ -146,7 +146,7 @@ def _version(spec: ThroughputSpec, address: str) -> int:
 
 def _options(spec: ThroughputSpec) -> list[str]:
     seconds = (spec.omitted + spec.duration) // SECOND
-    # Intervals as long as the whole are not told, and the mode of old would not be refused.
+    # Intervals as long as the whole run are not reported, and would allow the obsolete mode.
     options = ["-T", str(seconds), "-i", "1" if seconds > 1 else "0.5"]
     options += ["-N", str(spec.streams)] if spec.streams > 1 else []
     if spec.protocol == "udp":
@@ -154,12 +154,12 @@ def _options(spec: ThroughputSpec) -> list[str]:
     else:
         options += ["-l", str(_BLOCK_BYTES)]
     rate_bps = spec.rate_bps or (UDP_RATE_BPS if spec.protocol == "udp" else None)
-    # It takes the rate of all streams together.
+    # Its option is the rate of all streams together.
     options += ["-R", f"{spec.streams * rate_bps // _UNIT_BPS}k"] if rate_bps else []
     if spec.window_bytes:
         window = str(spec.window_bytes // _UNIT_BYTES)
         options += [f"-w{window}", f"-ws{window}"]
-    # The client opens the connection for the data as well, also where the server sends.
+    # The client also opens the data connection if the server sends.
     opened = ["-F"] if spec.protocol == "tcp" else []
     return [*options, "-r", *opened] if spec.reverse else options
 
@@ -176,17 +176,17 @@ def _bytes(line: _Line) -> int:
 
 
 def _seconds(line: _Line) -> float:
-    """From the rate, which has more digits; the time itself is told in hundredths."""
+    """Return the time computed from the rate, which has more digits than the printed time."""
     rate_mbps = line.get("rate_Mbps", 0)
     rough = line.get("real_sec", line.get("real_seconds", 0))
     exact = _bytes(line) * 8 / (rate_mbps * 1e6) if rate_mbps else rough
-    # What was rounded to nothing has a rate that says nothing.
+    # A value that was rounded to 0 has a meaningless rate.
     return exact if abs(exact - rough) <= 0.01 * max(1.0, rough) else rough
 
 
 @dataclass(frozen=True)
 class _Measured:
-    """What is left without the beginning."""
+    """The figures without the omitted beginning."""
 
     octets: int
     seconds: float
@@ -197,20 +197,20 @@ class _Measured:
 
     @classmethod
     def of(cls, spec: ThroughputSpec, lines: Sequence[_Line], total: _Line) -> _Measured:
-        """The whole, less the seconds that were to be omitted."""
+        """Subtract the omitted seconds from the whole."""
         if not _bytes(total) and any(map(_bytes, lines)):
-            raise ToolOutputError("nuttcp: its server did not come to tell the sums")
-        left_out = lines[: spec.omitted // SECOND]
-        if len(left_out) < spec.omitted // SECOND:
-            raise ToolOutputError(f"nuttcp tells of {len(lines)} seconds, fewer than are omitted")
-        octets = _bytes(total) - sum(map(_bytes, left_out))
-        seconds = _seconds(total) - sum(map(_seconds, left_out))
+            raise ToolOutputError("nuttcp: its server did not report the sums")
+        omitted = lines[: spec.omitted // SECOND]
+        if len(omitted) < spec.omitted // SECOND:
+            raise ToolOutputError(f"nuttcp reports {len(lines)} seconds, fewer than are omitted")
+        octets = _bytes(total) - sum(map(_bytes, omitted))
+        seconds = _seconds(total) - sum(map(_seconds, omitted))
         counted = {
-            name: int(total.get(name, 0) - sum(line.get(name, 0) for line in left_out))
+            name: int(total.get(name, 0) - sum(line.get(name, 0) for line in omitted))
             for name in ("pkt", "drop")
         }
         if octets < 0 or seconds <= 0 or min(counted.values()) < 0:
-            raise ToolOutputError("nuttcp's seconds are more than the whole")
+            raise ToolOutputError("nuttcp's seconds exceed the whole")
         return cls(
             octets=octets,
             seconds=seconds,
@@ -227,12 +227,12 @@ class _Measured:
 
 
 def _course(lines: Sequence[_Line], omitted: int) -> tuple[ThroughputInterval, ...]:
-    found, at_ms = [], 0.0
+    intervals, at_ms = [], 0.0
     for number, line in enumerate(lines):
         if number == omitted:
             at_ms = 0.0
         end_ms = at_ms + _seconds(line) * 1000
-        found.append(
+        intervals.append(
             ThroughputInterval(
                 start_ms=round(at_ms, 3),
                 end_ms=round(end_ms, 3),
@@ -242,7 +242,7 @@ def _course(lines: Sequence[_Line], omitted: int) -> tuple[ThroughputInterval, .
             )
         )
         at_ms = end_ms
-    return tuple(found)
+    return tuple(intervals)
 
 
 def _client_part(
@@ -250,21 +250,21 @@ def _client_part(
 ) -> ThroughputPart:
     duration_ms = round(measured.seconds * 1000, 3)
     udp = spec.protocol == "udp"
-    # All that TCP sent has come out; UDP's receiver counts what went in by its numbers.
-    put_in = measured.packets * _DATAGRAM_BYTES if udp else measured.octets
+    # All that TCP sent has arrived; UDP's receiver counts what was sent by its numbers.
+    sent_bytes = measured.packets * _DATAGRAM_BYTES if udp else measured.octets
     cpu = measured.total.get("rx_cpu" if spec.reverse else "tx_cpu")
     return ThroughputPart(
         sent=Sent(
-            bytes=put_in,
+            bytes=sent_bytes,
             duration_ms=duration_ms,
-            rate_bps=round(put_in * 8 / measured.seconds),
+            rate_bps=round(sent_bytes * 8 / measured.seconds),
             retransmits=None,  # see above
         ),
         received=Received(
             bytes=measured.octets, duration_ms=duration_ms, rate_bps=measured.rate_bps
         ),
         datagrams=_datagrams(measured) if udp else None,
-        rtt_ms=None,  # it tells only of the connection's first
+        rtt_ms=None,  # it reports only that of the connection's first packets
         congestion=congestion,
         cpu=None if cpu is None else share(round(cpu), 100),
         intervals=measured.intervals,
@@ -282,10 +282,10 @@ def _datagrams(measured: _Measured) -> Datagrams:
 
 
 def _server_part(output: Output, congestion: str | None) -> ThroughputPart:
-    said = _ERROR.search(output.stderr[:10_000].decode(errors="replace"))
+    error = _ERROR.search(output.stderr[:10_000].decode(errors="replace"))
     if output.exit_code < 0:
-        raise ToolOutputError("nuttcp: no client came")
-    if output.exit_code != 0 or said:
+        raise ToolOutputError("nuttcp: no client connected")
+    if output.exit_code != 0 or error:
         raise failure(output, "nuttcp", "it did not start: its port may be taken")
     return ThroughputPart(
         sent=None,

@@ -1,14 +1,14 @@
-"""Delay each way by the owping and owampd of perfSONAR, where they are installed. Pure.
+"""One-way delay by perfSONAR's owping and owampd, where they are installed. Pure.
 
 Never run here: neither Debian nor another registry has them. It is written after their manual pages
 (``owping(1)``: ``-R`` prints ``SEQNO SENDTIME SSYNC SERR RECVTIME RSYNC RERR TTL`` of each packet,
 times as numbers of 64 bits whose upper half are seconds; a packet that was lost has been received
-at 0), so it comes after all other tools, and is used by who names it.
+at 0), so all other tools rank before it, and it is used only if a task names it.
 
 OWAMP (RFC 4656) sends two streams, one each way, and nothing is sent back. Both have the same pace
-here and begin within some milliseconds; packet n back stands for the answer to packet n, and the
-round trip is their sum, from which the difference of the clocks falls out. Packets out of order,
-doubled ones and strangers' are not told apart.
+here and begin within some milliseconds; packet n back counts as the answer to packet n, and the
+round trip is their sum, in which the difference of the clocks cancels out. Reordered packets,
+duplicates and strangers' packets are not distinguished.
 """
 
 from __future__ import annotations
@@ -34,20 +34,20 @@ _MICROSECOND_NS = 1000
 _SECOND_NS = 1_000_000_000
 
 _CLIENT_DELAY = SECOND
-"""The server must listen by then: its node's clock may be late, and its start slow."""
+"""Time for the server to start listening: its clock may be late, and its start slow."""
 _OPENING = 6 * SECOND
-"""For connecting and agreeing at 400 ms, and the second and more that owping then waits."""
+"""Time for connecting and negotiating at 400 ms, and the second and more that owping then waits."""
 _FETCHING = 4 * SECOND
-"""For ending both sessions, and for what dest has received."""
+"""Time for ending both sessions, and for fetching what dest has received."""
 _WRAP_UP = SECOND
 _MARGIN = 400 * MILLISECOND
-"""The server is ended this long before the booked end, so that it is not the launcher's doing."""
+"""The server is ended this long before the booked end, before the launcher does it."""
 _PACKETS_MAX = 10_000
-"""Some 90 bytes are printed for each packet and way."""
+"""Maximum packets: some 90 bytes are printed for each packet and way."""
 _HEADER_BYTES = 14
-"""Of a packet in open mode; the rest of the length is padding."""
+"""Header of a packet in open mode; the rest of the length is padding."""
 _PORTS = 4
-"""At either end: the server's own and a range for packets, or a range for each of two clients."""
+"""Ports per end: the server's own and a range for packets, or a range for each of two clients."""
 _TTL_SENT = 255
 _FRACTION_BITS = 32
 
@@ -81,7 +81,7 @@ class _ServerOutput(Document):
 
 
 class OwpingTool:
-    """owping, with an owampd of its own at the other end."""
+    """The owping of perfSONAR, with an owampd of its own at the other end."""
 
     name = "owping"
     tests: tuple[str, ...] = ("latency",)
@@ -96,28 +96,28 @@ class OwpingTool:
     tried: tuple[str, ...] = ()
 
     def can(self, spec: LatencySpec) -> str | None:
-        """On the ports that nodes give out, and not so many packets that they could not be read."""
+        """Refuse a port in the spec, and more packets than can be read."""
         if spec.port is not None:
-            return "owping needs several ports in a row, and takes those that nodes give out"
+            return "owping needs several consecutive ports; leave out port to have them assigned"
         if spec.count > _PACKETS_MAX:
             return f"owping prints more than can be read for more than {_PACKETS_MAX} packets"
         return None
 
     def duration(self, spec: LatencySpec) -> int:
-        """Opening, all packets, the last one's timeout, fetching and wrap-up, in microseconds."""
+        """Return opening, all packets, last timeout, fetching and wrap-up, in microseconds."""
         packets = spec.count * spec.interval + spec.timeout
         return _CLIENT_DELAY + _OPENING + packets + _FETCHING + _WRAP_UP
 
     def needs_port(self, spec: LatencySpec, participant: int) -> int:  # noqa: ARG002 - contract
-        """Some in a row at both ends, so that a firewall need let no others pass."""
+        """Return some consecutive ports at both ends, so that a firewall can stay closed else."""
         return _PORTS
 
     def command(self, part: PartContext) -> Command:
-        """``owping -t … HOST`` and ``owping -f … HOST`` at source, ``owampd -Z …`` at dest."""
+        """Return both ``owping … HOST`` (``-t`` and ``-f``) at source, ``owampd -Z …`` at dest."""
         source, dest = part.parties
         own, port = int(source.data["port"]), int(dest.data["port"])
         if part.participant == _DEST:
-            asked: dict[str, object] = {
+            arguments: dict[str, object] = {
                 "at_ns": part.starts * _MICROSECOND_NS,
                 "until_ns": (part.ends - _MARGIN) * _MICROSECOND_NS,
                 "address": dest.address,
@@ -125,8 +125,8 @@ class OwpingTool:
                 "client": source.address,
                 "ports": [port + 1, port + _PORTS - 1],
             }
-            return own_program("owamp_server.py", asked)
-        asked = {
+            return own_program("owamp_server.py", arguments)
+        arguments = {
             "at_ns": (part.starts + _CLIENT_DELAY) * _MICROSECOND_NS,
             "options": _options(part.spec),
             "forward": ["-t", "-P", f"{own}-{own + 1}"],
@@ -135,10 +135,10 @@ class OwpingTool:
             "dest": dest.address,
             "port": port,
         }
-        return own_program("owamp_client.py", asked)
+        return own_program("owamp_client.py", arguments)
 
     def read(self, part: PartContext, output: Output) -> Result:
-        """Delays and counts from the client, from the server only that it was there.
+        """Read the client's delays and counts; of the server, only that it ran.
 
         :raises ToolOutputError: owping or owampd failed, or say what cannot be.
         """
@@ -154,7 +154,7 @@ class OwpingTool:
 
 
 def _options(spec: LatencySpec) -> list[str]:
-    """In open mode, at a fixed pace."""
+    """Return the options for open mode at a fixed pace."""
     options = ["-R", "-A", "O", "-c", str(spec.count), "-i", f"{_seconds(spec.interval)}f"]
     options += ["-L", _seconds(spec.timeout), "-s", str(spec.length - _HEADER_BYTES)]
     return options + ([f"-{spec.ip_version}"] if spec.ip_version else [])
@@ -170,31 +170,31 @@ def _refused(program: str, exit_code: int, said: str) -> ToolOutputError:
 
 
 _Arrival = tuple[int, int] | None
-"""Nanoseconds that it took by both clocks, and the TTL; None: it was lost."""
+"""The nanoseconds that it took by both clocks, and the TTL; None: it was lost."""
 
 
 def _packets(way: _Way, count: int) -> dict[int, _Arrival]:
-    """The packets of one way by their numbers; of one that came twice the first.
+    """Return the packets of one way by their numbers; of duplicates the first.
 
-    :raises ToolOutputError: owping failed, or tells of packets that were not asked for.
+    :raises ToolOutputError: owping failed, or reports packets that were not sent.
     """
     if way.exit_code != 0:
         raise _refused("owping", way.exit_code, way.said)
-    found: dict[int, _Arrival] = {}
+    arrivals: dict[int, _Arrival] = {}
     for line in filter(None, map(_PACKET.fullmatch, way.printed.splitlines())):
         number, sent, received = (int(line[name]) for name in ("number", "sent", "received"))
         if number >= count:
-            raise ToolOutputError(f"owping tells of packet {number} of {count}")
+            raise ToolOutputError(f"owping reports packet {number} of {count}")
         if received:
             took_ns = (received - sent) * _SECOND_NS >> _FRACTION_BITS
-            # The lines of a packet that came twice need not be in their order.
-            first = found.get(number) or (took_ns, int(line["ttl"]))
-            found[number] = min(first, (took_ns, int(line["ttl"])))
+            # The lines of a duplicated packet need not be in order.
+            first = arrivals.get(number) or (took_ns, int(line["ttl"]))
+            arrivals[number] = min(first, (took_ns, int(line["ttl"])))
         else:
-            found.setdefault(number, None)
-    if not found:
+            arrivals.setdefault(number, None)
+    if not arrivals:
         raise _refused("owping", way.exit_code, way.said or "it printed no packet")
-    return found
+    return arrivals
 
 
 def _source_part(spec: LatencySpec, client: _ClientOutput) -> SourcePart:
@@ -206,7 +206,9 @@ def _source_part(spec: LatencySpec, client: _ClientOutput) -> SourcePart:
         if arrived is not None and (answer := back.get(number)) is not None
     }
     if any(sum(ways) < 0 for ways in both.values()):
-        raise ToolOutputError("a round trip took less than no time: a clock was set during the run")
+        raise ToolOutputError(
+            "a round trip took less than zero time: a clock was set during the run"
+        )
     timeout_ns = spec.timeout * _MICROSECOND_NS
     in_time = {number: ways for number, ways in both.items() if sum(ways) <= timeout_ns}
     delays, jitters = delays_and_jitter(in_time)
@@ -229,7 +231,7 @@ def _source_part(spec: LatencySpec, client: _ClientOutput) -> SourcePart:
 
 
 def _hops(packets: Mapping[int, _Arrival]) -> int | None:
-    """Routers passed by the first packet; a host that cannot tell says 255, so 0 is not known."""
+    """Return the first packet's number of routers; 255, printed for unknown, counts as unknown."""
     first = next(filter(None, packets.values()), None)
     return (_TTL_SENT - first[1] or None) if first and first[1] <= _TTL_SENT else None
 

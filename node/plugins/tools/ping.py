@@ -17,13 +17,13 @@ from node.plugins.binding import EITHER, binding_arguments, version_of
 from node.plugins.contracts import Command, Output, PartContext, Requirement, Result
 from node.plugins.figures import DelayFigures, delay_figures, jitter, share
 from node.plugins.reading import complaint, failure, text_of
-from node.plugins.single_participant import LoneTool
+from node.plugins.single_participant import SingleParticipantTool
 from node.plugins.tests.rtt import RttResult, RttSpec
 
 _SET_UP = 200 * MILLISECOND
 _WRAP_UP = SECOND // 2  # the launcher ends what still runs 250 ms before the booked end
 _LOOK_UP = SECOND
-"""For the name service, should dest be a name; the program does not tell us beforehand."""
+"""Time for the name service, in case dest is a name, which is not known beforehand."""
 _TICK = 10 * MILLISECOND
 _LATE_SHARE = 4
 """ping waits by the kernel's timer wheel, which rounds up to a tick (10 ms at 100 Hz) and long
@@ -46,7 +46,7 @@ _ERRORS_MAX = 10
 
 @dataclass
 class _Answers:
-    """What the lines say, in the order in which they were printed."""
+    """The answers, in the order in which they were printed."""
 
     rtt_ms: dict[int, float] = field(default_factory=dict)
     """Sequence number → time of its first answer."""
@@ -68,8 +68,8 @@ class _Answers:
         self.rtt_ms[sequence] = rtt_ms
 
 
-class PingTool(LoneTool):
-    """The ping of iputils."""
+class PingTool(SingleParticipantTool):
+    """The ping by iputils."""
 
     name = "ping"
     tests: tuple[str, ...] = ("rtt",)
@@ -79,12 +79,12 @@ class PingTool(LoneTool):
     binds = EITHER
 
     def duration(self, spec: RttSpec) -> int:
-        """Set-up, all packets, the last one's timeout and wrap-up, in microseconds."""
+        """Return set-up, all packets, the last one's timeout and wrap-up, in microseconds."""
         packets = spec.count * (spec.interval + _lateness(spec.interval))
         return _SET_UP + _LOOK_UP + packets + spec.timeout + _WRAP_UP
 
     def command(self, part: PartContext) -> Command:
-        """``ping -n -c 10 -i 0.2 -W 1 -s 56 -- ADDRESS``."""
+        """Return ``ping -n -c 10 -i 0.2 -W 1 -s 56 -- ADDRESS``."""
         spec: RttSpec = part.spec
         options = ["-n", "-c", str(spec.count), "-i", _seconds(spec.interval)]
         options += ["-W", _seconds(spec.timeout), "-s", str(spec.length)]
@@ -96,9 +96,9 @@ class PingTool(LoneTool):
         return Command(argv=("ping", *options, "--", part.addresses.get(spec.dest, spec.dest)))
 
     def read(self, part: PartContext, output: Output) -> Result:
-        """Times and loss; that nobody answered (exit code 1) is a result as well.
+        """Read times and loss; a silent target (exit code 1) is a result as well.
 
-        :raises ToolOutputError: ping could not even ask, was ended early, or contradicts itself.
+        :raises ToolOutputError: ping could not send, was ended early, or contradicts itself.
         """
         lines = text_of(output, "ping").splitlines()
         header = next(filter(None, map(_HEADER.match, lines)), None)
@@ -125,7 +125,7 @@ class PingTool(LoneTool):
 
 
 def _lateness(interval: int) -> int:
-    """How much later than asked ping may send each packet, in microseconds."""
+    """Return how late ping may send each packet, in microseconds."""
     return max(_TICK, interval // _LATE_SHARE)
 
 
@@ -142,26 +142,26 @@ def _answers(lines: Iterable[str]) -> _Answers:
 
 def _check(spec: RttSpec, answers: _Answers, sent: int, received: int) -> None:
     if received != answers.count:
-        told = f"{answers.count} answers, its summary {received}"
-        raise ToolOutputError(f"ping contradicts itself: its lines tell of {told}")
+        counts = f"{answers.count} answers, its summary {received}"
+        raise ToolOutputError(f"ping contradicts itself: its lines report {counts}")
     if not (received <= sent <= spec.count and sent > 0 and answers.highest <= spec.count):
-        raise ToolOutputError(f"ping says {sent} sent, {received} received of {spec.count} asked")
+        raise ToolOutputError(f"ping reports {sent} sent, {received} received of {spec.count}")
 
 
-def _errors(lines: Iterable[str], complained: str) -> tuple[str, ...]:
-    """What was said instead of an answer, each once, routers' words before the host's own."""
+def _errors(lines: Iterable[str], complaint_line: str) -> tuple[str, ...]:
+    """Return the error messages, each once, routers' before the host's own."""
     refusals = filter(None, map(_REFUSAL.match, lines))
-    said = [f"{refusal['said'].strip()} (from {refusal['router']})" for refusal in refusals]
-    said += [complained] if complained else []
-    return tuple(error[:300] for error in dict.fromkeys(said))[:_ERRORS_MAX]
+    errors = [f"{refusal['said'].strip()} (from {refusal['router']})" for refusal in refusals]
+    errors += [complaint_line] if complaint_line else []
+    return tuple(error[:300] for error in dict.fromkeys(errors))[:_ERRORS_MAX]
 
 
 def _in_time(
     spec: RttSpec, answers: _Answers, lines: Iterable[str]
 ) -> tuple[dict[int, float], DelayFigures | None]:
-    """The answers within the timeout (sequence number → ms), and their figures.
+    """Return the answers within the timeout (sequence number → ms), and their figures.
 
-    The summary has more decimals, but counts duplicates and late answers in.
+    The summary has more decimals, but also counts duplicates and late answers.
     """
     timeout_ms = spec.timeout / MILLISECOND
     in_time = {at: rtt_ms for at, rtt_ms in answers.rtt_ms.items() if rtt_ms <= timeout_ms}
@@ -173,14 +173,14 @@ def _in_time(
 
 
 def _times(lines: Iterable[str]) -> re.Match[str] | None:
-    """The last line, with minimum, mean, maximum and deviation; None if nobody answered.
+    """Return the last line, with minimum, mean, maximum and deviation; None without answers.
 
-    :raises ToolOutputError: it is there, and is not to be read.
+    :raises ToolOutputError: it is there, but malformed.
     """
     line = next((line for line in lines if line.startswith("rtt ")), None)
     summary = line and _RTT.match(line)
     if line and not summary:
-        raise ToolOutputError(f"ping tells of times that cannot be: {line[:100]}")
+        raise ToolOutputError(f"ping prints malformed times: {line[:100]}")
     return summary or None
 
 

@@ -1,9 +1,9 @@
-"""The largest packet on a path by pings that no router may cut (the DF bit). Pure.
+"""The largest packet on a path, found by pings that must not be fragmented (the DF bit). Pure.
 
-Our own program, ``programs/mtu_search.py``, starts them and halves the range. Dest itself answers
-each size, as long a packet, so what is found holds for both ways; and sizes of which nobody says
-anything are found as well. That what the kernel remembers of the path (ten minutes) is not tried
-again, ping of this version cannot help.
+Our own program, ``programs/mtu_search.py``, starts them and bisects the range. Dest itself answers
+each size with a packet of the same size, so the result holds for both ways; sizes that vanish
+without a report are found as well. Limits that the kernel has cached for the path (for ten minutes)
+are not tried again; this version of ping cannot prevent that.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from node.plugins.contracts import Command, Output, PartContext, Requirement, Re
 from node.plugins.hops import address_in
 from node.plugins.ownprograms import own_program
 from node.plugins.reading import document_of
-from node.plugins.single_participant import LoneTool
+from node.plugins.single_participant import SingleParticipantTool
 from node.plugins.tests.mtu import (
     MTU_LEAST_BYTES,
     MTU_MOST_BYTES,
@@ -37,7 +37,7 @@ _LOOK_UP = SECOND
 _START = 50 * MILLISECOND  # of each ping
 _INTERVAL = 200 * MILLISECOND
 _TRIES = 5
-"""For each size: where one packet in ten is lost each way, one size in 4,000 is taken for lost."""
+"""Tries per size: with a loss of 10 % each way, one size in 4,000 is wrongly considered lost."""
 
 _Bytes = Annotated[int, Field(ge=1, le=MTU_MOST_BYTES)]
 _Told = tuple[Annotated[str, Field(max_length=100)] | None, Annotated[int, Field(ge=0, le=999_999)]]
@@ -54,7 +54,7 @@ class _Failed(Document):
     error: str
 
 
-class PingDfTool(LoneTool):
+class PingDfTool(SingleParticipantTool):
     """Pings with the DF bit, by our own program."""
 
     name = "ping-df"
@@ -65,14 +65,14 @@ class PingDfTool(LoneTool):
     tried: tuple[str, ...] = iputils.TRIED
 
     def duration(self, spec: MtuSpec) -> int:
-        """Every size vanishing, each tried as often, in microseconds; the least one as well."""
+        """Return the time if every size vanishes, the smallest included, in microseconds."""
         sizes = 1 + (_most(spec) - MTU_LEAST_BYTES).bit_length()
-        # One packet, and if it is lost, all others in a row.
+        # One packet, and if it is lost, all others back to back.
         each = 2 * (_START + spec.wait) + (_TRIES - 2) * _INTERVAL
         return _SET_UP + _LOOK_UP + sizes * each + _WRAP_UP
 
     def command(self, part: PartContext) -> Command:
-        """Our own program."""
+        """Return our own program."""
         spec: MtuSpec = part.spec
         arguments = {
             "host": part.addresses.get(spec.dest, spec.dest),
@@ -85,25 +85,25 @@ class PingDfTool(LoneTool):
         return own_program("mtu_search.py", arguments)
 
     def read(self, part: PartContext, output: Output) -> Result:
-        """The largest packet that dest answered, and who said that longer ones do not fit.
+        """Read the largest packet that dest answered, and the reported limits.
 
         :raises ToolOutputError: the program says that it could not measure, or the output is wrong.
         """
         if output.exit_code != 0:
             raise ToolOutputError(f"ping-df: {document_of(output, 'ping-df', _Failed).error}")
-        found = document_of(output, "ping-df", _Output)
-        vanished = found.vanished
-        if found.mtu > _most(part.spec) or (vanished is not None and vanished <= found.mtu):
-            raise ToolOutputError(f"ping-df contradicts itself: {found.mtu} bytes pass")
-        address = address_in(found.address, "ping-df")
+        document = document_of(output, "ping-df", _Output)
+        vanished = document.vanished
+        if document.mtu > _most(part.spec) or (vanished is not None and vanished <= document.mtu):
+            raise ToolOutputError(f"ping-df contradicts itself: {document.mtu} bytes pass")
+        address = address_in(document.address, "ping-df")
         limits = tuple(
             MtuLimit(address=who and address_in(who, "ping-df"), mtu_bytes=mtu)
-            for who, mtu in found.limits
+            for who, mtu in document.limits
             if 0 < mtu <= MTU_MOST_BYTES
         )
         return MtuResult(
             address=address,
-            mtu_bytes=found.mtu,
+            mtu_bytes=document.mtu,
             reached=True,
             confirmed_to=address,
             limits=limits,

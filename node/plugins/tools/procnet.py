@@ -1,4 +1,4 @@
-"""The kernel's counters of an interface, from ``/proc/net/dev``. Pure; a bare Python will do."""
+"""The kernel's counters of an interface, from ``/proc/net/dev``, by a program of ours. Pure."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from node.plugins.figures import milliseconds
 from node.plugins.ownprograms import own_program
 from node.plugins.participation import first_fault
 from node.plugins.reading import document_of, failure, record_of
-from node.plugins.single_participant import LoneTool
+from node.plugins.single_participant import SingleParticipantTool
 from node.plugins.streaming import StreamEnd
 from node.plugins.tests.interface import (
     InterfaceInterval,
@@ -29,7 +29,7 @@ from node.plugins.tests.interface import (
 _MICROSECOND_NS = 1000
 
 _OVERTIME = 2 * SECOND
-"""The last reading is at the booked end: so long may its record take."""
+"""The last reading is at the booked end; its record may take this long."""
 
 _Nanoseconds = Annotated[int, Field(ge=1, le=10**18)]
 
@@ -61,7 +61,7 @@ class _Failed(Document):
     error: str
 
 
-class ProcNetTool(LoneTool):
+class ProcNetTool(SingleParticipantTool):
     """``/proc/net/dev``."""
 
     name = "procnet"
@@ -72,11 +72,11 @@ class ProcNetTool(LoneTool):
     tried: tuple[str, ...] = ()
 
     def duration(self, spec: InterfaceSpec) -> int:
-        """Exactly what the spec says, in microseconds: the next run begins when this one ends."""
+        """Return the spec's duration in microseconds: the next run begins when this one ends."""
         return spec.duration
 
     def command(self, part: PartContext) -> Command:
-        """Our program."""
+        """Return our program."""
         spec: InterfaceSpec = part.spec
         arguments: dict[str, Any] = {
             "interface": spec.interface or part.parties[part.participant].device,
@@ -88,20 +88,20 @@ class ProcNetTool(LoneTool):
         return replace(program, streams=True, overtime=_OVERTIME)
 
     def read_interval(self, part: PartContext, record: bytes) -> Interval:
-        """What was counted in one interval.
+        """Read the counts of one interval.
 
         :raises ToolOutputError: it is not a record, or of another interface.
         """
-        found = record_of(record, "the reader of counters", _Record)
-        told = found.told
-        if isinstance(told, _Gap):
-            return Interval(found.interval, None, told.reason)
-        if part.spec.interface not in (None, told.interface):
-            raise ToolOutputError(f"counters of {told.interface}, not of {part.spec.interface}")
-        return Interval(found.interval, _counted(told))
+        interval = record_of(record, "the reader of counters", _Record)
+        reading = interval.told
+        if isinstance(reading, _Gap):
+            return Interval(interval.interval, None, reading.reason)
+        if part.spec.interface not in (None, reading.interface):
+            raise ToolOutputError(f"counters of {reading.interface}, not of {part.spec.interface}")
+        return Interval(interval.interval, _figures(reading))
 
     def read(self, part: PartContext, output: Output) -> Result:  # noqa: ARG002 - contract
-        """How many intervals it told of.
+        """Return how many intervals it reported.
 
         :raises ToolOutputError: the program says that it cannot, or the output is wrong.
         """
@@ -112,17 +112,17 @@ class ProcNetTool(LoneTool):
         return document_of(output, "the reader of counters", StreamEnd).model_dump(mode="json")
 
 
-def _counted(told: _Reading) -> Result:
-    took_ms = milliseconds(told.took_ns)
+def _figures(reading: _Reading) -> Result:
+    took_ms = milliseconds(reading.took_ns)
     try:
         result = InterfaceInterval(
-            interface=told.interface,
+            interface=reading.interface,
             duration_ms=round(took_ms, 3),
-            received=traffic_of(told.received.model_dump(), took_ms),
-            sent=traffic_of(told.sent.model_dump(), took_ms),
+            received=traffic_of(reading.received.model_dump(), took_ms),
+            sent=traffic_of(reading.sent.model_dump(), took_ms),
         )
     except ValidationError as fault:
-        raise ToolOutputError(f"more was counted than can be: {first_fault(fault)}") from None
+        raise ToolOutputError(f"the counts are impossible: {first_fault(fault)}") from None
     return result.model_dump(mode="json")
 
 

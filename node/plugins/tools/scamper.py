@@ -1,10 +1,10 @@
-"""The path by scamper, whose packets all look alike to routers that share load (Paris). Pure.
+"""The path by scamper, whose packets look alike to routers that balance load (Paris). Pure.
 
-Augustin et al., "Avoiding traceroute anomalies with Paris traceroute", IMC 2006. It asks
-one packet after the other.
+Augustin et al., "Avoiding traceroute anomalies with Paris traceroute", IMC 2006. It probes one
+packet after the other.
 
-That it could send nothing it tells on standard error, or by the reason why it stopped alone: TCP it
-sends as whole frames, with no word where the interface has none (TUN, some tunnels).
+If it could not send, it says so on standard error, or only by its stop reason: it sends TCP as
+whole frames, and prints no error if the interface has none (TUN, some tunnels).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from node.plugins.hops import Probe, address_in, assembled, port_of, probes_of, 
 from node.plugins.participation import first_fault
 from node.plugins.reading import failure
 from node.plugins.resolving import ADDRESS, resolved, resolving
-from node.plugins.single_participant import LoneTool
+from node.plugins.single_participant import SingleParticipantTool
 from node.plugins.tests.trace import TraceSpec
 
 _SET_UP = 300 * MILLISECOND
@@ -33,12 +33,12 @@ _WRAP_UP = SECOND // 2
 _LOOK_UP = SECOND
 _PER_SECOND = 50
 _SILENT_HOPS = 5
-"""It stops after so many silent hops: asking on, one by one, takes minutes where nobody answers."""
+"""It stops after this many silent hops: probing on takes minutes where nothing answers."""
 
 _METHODS = {
-    "udp": ("udp-paris", "udp"),  # in version 20211212 nobody answers udp-paris over IPv6
+    "udp": ("udp-paris", "udp"),  # in version 20211212, udp-paris over IPv6 gets no answers
     "icmp": ("icmp-paris", "icmp-paris"),
-    "tcp": ("tcp", "tcp"),  # a SYN is told from another by its IP header: the flow stays
+    "tcp": ("tcp", "tcp"),  # SYNs are matched by their IP header, so that the flow is the same
 }
 _PARIS = frozenset({"udp-paris", "icmp-echo-paris", "tcp"})
 _UNREACHABLE = {4: 3, 6: 1}
@@ -49,9 +49,9 @@ _SAID = {
 _PORT_UNREACHABLE = {4: 3, 6: 4}
 _TRACE = re.compile(r'\{"type":"trace"')
 _MADE = frozenset({"COMPLETED", "UNREACH", "ICMP", "LOOP", "GAPLIMIT", "HOPLIMIT"})
-"""Why a path that was measured ends; the other reasons are scamper's own."""
+"""Stop reasons of measured paths; the other reasons are scamper's own failures."""
 _WHERE = re.compile(rb"^\[[\d:]+\] \w+: (?:connect to dst failed for )?", re.MULTILINE)
-"""When and in which of its functions: before what it tells on standard error."""
+"""The time and function name before a message on standard error."""
 
 
 class _Hop(BaseModel):
@@ -71,8 +71,8 @@ class _Trace(BaseModel):
     hops: Annotated[tuple[_Hop, ...], Field(max_length=10_000)] = ()
 
 
-class ScamperTool(LoneTool):
-    """The scamper of CAIDA and Matthew Luckie."""
+class ScamperTool(SingleParticipantTool):
+    """The scamper by CAIDA and Matthew Luckie."""
 
     name = "scamper"
     tests: tuple[str, ...] = ("trace",)
@@ -88,22 +88,22 @@ class ScamperTool(LoneTool):
     tried: tuple[str, ...] = ("20211212",)
 
     def can(self, spec: TraceSpec) -> str | None:
-        """Neither names nor numbers of autonomous systems nor a length."""
+        """Refuse names, AS numbers, and lengths."""
         if spec.names:
-            return "scamper tells no names of hops"
+            return "scamper does not report names of hops"
         if spec.as_numbers:
-            return "scamper tells no AS numbers"
-        return None if spec.length is None else "scamper sets no length"
+            return "scamper does not report AS numbers"
+        return None if spec.length is None else "scamper cannot set the length"
 
     def duration(self, spec: TraceSpec) -> int:
-        """All packets lost, one after the other, in microseconds."""
+        """Return the time if all packets are lost, one after the other, in microseconds."""
         packets = spec.hops_max * probes_of(spec)
         return _SET_UP + _LOOK_UP + packets * (wait_of(spec) + SECOND // _PER_SECOND) + _WRAP_UP
 
     def command(self, part: PartContext) -> Command:
-        """``scamper -O json -p 50 -c "trace -P udp-paris -Q -q 3 -w 2 -m 30 -g 5" -i ADDRESS``.
+        """Return ``scamper -O json -p 50 -c "trace -P udp-paris -Q -q 3 -w 2 …" -i ADDRESS``.
 
-        What stands after ``-c`` it reads itself; there are only our own words and numbers in it.
+        Scamper itself parses the text after ``-c``; it contains only our own words and numbers.
         """
         spec: TraceSpec = part.spec
         options = f"-Q -q {probes_of(spec)} -w {-(-wait_of(spec) // SECOND)}"
@@ -118,16 +118,16 @@ class ScamperTool(LoneTool):
         return resolving(part, [*four, "-i", ADDRESS], [*six, "-i", ADDRESS])
 
     def read(self, part: PartContext, output: Output) -> Result:
-        """The path; that it ends early is a result as well.
+        """Read the path; a path that ends early is a result as well.
 
-        :raises ToolOutputError: it could not even ask, was ended early, or says what cannot be.
+        :raises ToolOutputError: it could not send, was ended early, or contradicts itself.
         """
         dest, lines = resolved(output, "scamper")
-        written = next((line for line in lines if _TRACE.match(line)), None)
-        if written is None:
+        document = next((line for line in lines if _TRACE.match(line)), None)
+        if document is None:
             raise _fault(output, "it printed no path")
         try:
-            trace = _Trace.model_validate_json(written, strict=True)
+            trace = _Trace.model_validate_json(document, strict=True)
         except ValidationError as fault:
             raise _fault(output, first_fault(fault)) from None
         if trace.stop_reason not in _MADE:
@@ -143,14 +143,14 @@ def _fault(output: Output, otherwise: str) -> ToolOutputError:
 
 
 def _unsent(spec: TraceSpec, trace: _Trace) -> str:
-    said = f"it stopped with {trace.stop_reason} after hop {trace.hop_count}"
+    reason = f"it stopped with {trace.stop_reason} after hop {trace.hop_count}"
     if spec.protocol == "tcp" and not trace.hop_count:
-        said += "; without Ethernet it sends no TCP, as others do (traceroute)"
-    return said
+        reason += "; it cannot send TCP without Ethernet, as others can (traceroute)"
+    return reason
 
 
 def _probes(trace: _Trace, per_hop: int) -> Iterator[Probe]:
-    """The packets that were answered, and those of each hop that were not."""
+    """Yield the answered packets, and each hop's unanswered ones."""
     answered = {(hop.probe_ttl, hop.probe_id) for hop in trace.hops}
     for hop in trace.hops:
         yield Probe(hop.probe_ttl, address_in(hop.addr, "scamper"), hop.rtt, _said(hop))
@@ -161,7 +161,7 @@ def _probes(trace: _Trace, per_hop: int) -> Iterator[Probe]:
 
 
 def _said(hop: _Hop) -> str | None:
-    """``!N`` and the like, as traceroute writes it; None where it forwards, or is dest itself."""
+    """Return ``!N`` and the like, as traceroute prints it; None from routers and from dest."""
     version = 6 if ":" in hop.addr else 4
     code = hop.icmp_code
     if hop.icmp_type != _UNREACHABLE[version] or code == _PORT_UNREACHABLE[version]:

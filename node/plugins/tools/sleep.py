@@ -5,16 +5,16 @@ from __future__ import annotations
 from node.model.times import MILLISECOND, SECOND
 from node.plugins.contracts import Command, Output, PartContext, Requirement, Result
 from node.plugins.reading import failure
-from node.plugins.single_participant import LoneTool
+from node.plugins.single_participant import SingleParticipantTool
 from node.plugins.tests.idle import IdlePart, IdleSpec
 
 _WRAP_UP = SECOND // 2
-"""The booked time is the spec's to the microsecond, so the sleep is this much shorter: it has ended
-by itself, also after a late start, when the launcher ends what still runs before the booked end."""
+"""The booked time is the spec's to the microsecond, so the sleep is this much shorter: even after a
+late start it has ended by itself when the launcher ends what still runs before the booked end."""
 
 
-class SleepTool(LoneTool):
-    """The system's ``sleep``."""
+class SleepTool(SingleParticipantTool):
+    """The system's own ``sleep``."""
 
     name = "sleep"
     tests: tuple[str, ...] = ("idle",)
@@ -24,15 +24,15 @@ class SleepTool(LoneTool):
     binds = frozenset({"interface", "address"})  # it sends nothing anywhere
 
     def duration(self, spec: IdleSpec) -> int:
-        """Exactly the time asked for, in microseconds."""
+        """Return the spec's duration, in microseconds."""
         return spec.duration
 
     def command(self, part: PartContext) -> Command:
-        """``sleep 179.5``."""
+        """Return ``sleep 179.5``."""
         return Command(argv=("sleep", f"{_slept(part) / SECOND:.6f}"))
 
     def read(self, part: PartContext, output: Output) -> Result:
-        """How long it was to sleep, in milliseconds.
+        """Return how long it was to sleep, in milliseconds.
 
         A sleep that started late and was ended at the booked end has idled as long as it could.
 

@@ -1,7 +1,7 @@
-"""Delay each way with our own STAMP sender and reflector (RFC 8762); a bare Python will do. Pure.
+"""One-way delay with our own STAMP sender and reflector (RFC 8762). Pure.
 
 The programs are in ``programs/``; they are started ahead of time and wait for their instant. Each
-answer has the four timestamps of an exchange of NTP, so they compare two clocks as well.
+answer has the four timestamps of an NTP exchange, so that they also compare two clocks.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ _TTL_SENT = 255
 _LEAD_IN = 200 * MILLISECOND
 """The first packet leaves this long after the start: the reflector's clock may be that late."""
 _WRAP_UP = SECOND // 2
-"""For the output, before the launcher ends what still runs 250 ms before the booked end."""
+"""Time for the output; the launcher ends what still runs 250 ms before the booked end."""
 _MARGIN = 400 * MILLISECOND
-"""The reflector stops by itself this long before the booked end, so as not to be ended then."""
+"""The reflector stops by itself this long before the booked end, before the launcher ends it."""
 
 _Nanoseconds = Annotated[int, Field(ge=-(10**18), le=10**18)]
 _Octet = Annotated[int, Field(ge=0, le=255)]
@@ -64,7 +64,7 @@ class _Failed(Document):
 
 
 class StampTool:
-    """Our own STAMP."""
+    """Our own STAMP programs."""
 
     name = "stamp"
     tests: tuple[str, ...] = ("clock", "latency")
@@ -74,25 +74,25 @@ class StampTool:
     binds = frozenset({"interface", "address"})
 
     def can(self, spec: LatencySpec | ClockSpec) -> str | None:  # noqa: ARG002 - contract
-        """Whatever the spec asks."""
+        """Return None: every spec can be measured."""
         return None
 
     def duration(self, spec: LatencySpec | ClockSpec) -> int:
-        """Lead-in, all packets, the last one's timeout and wrap-up, in microseconds."""
+        """Return lead-in, all packets, the last one's timeout and wrap-up, in microseconds."""
         return _LEAD_IN + spec.count * spec.interval + spec.timeout + _WRAP_UP
 
     def needs_port(self, spec: LatencySpec | ClockSpec, participant: int) -> bool:
-        """The reflector's node gives out a port, unless the spec names one."""
+        """Return whether the reflector's node must assign a port: if the spec names none."""
         return participant == _DEST and spec.port is None
 
     def command(self, part: PartContext) -> Command:
-        """Our sender at source, our reflector at dest."""
+        """Return our sender at source, our reflector at dest."""
         if part.participant == _SOURCE:
             return own_program("stamp_sender.py", _shared(part) | _for_sender(part))
         return own_program("stamp_reflector.py", _shared(part) | _for_reflector(part))
 
     def read(self, part: PartContext, output: Output) -> Result:
-        """What this end saw: figures from the sender, counts from the reflector.
+        """Read what this end saw: figures from the sender, counts from the reflector.
 
         :raises ToolOutputError: the program says that it could not measure, or the output is wrong.
         """
@@ -122,7 +122,7 @@ def _shared(part: PartContext) -> dict[str, object]:
         "count": spec.count,
         "interval_ns": spec.interval * _MICROSECOND_NS,
         "timeout_ns": spec.timeout * _MICROSECOND_NS,
-        # Both ends derive the same id, so packets of an earlier run on this port are not mistaken.
+        # Both ends derive the same id, so that packets of an earlier run on this port are rejected.
         "session": 1 + part.starts // MILLISECOND % 0xFFFF,
     }
 
@@ -156,7 +156,7 @@ def _dest_part(output: _ReflectorOutput) -> DestPart:
 
 
 class _Tally:
-    """The answers sorted: in time and first of their packet, late, duplicate, out of order."""
+    """The answers, sorted into those in time, late, duplicate and out of order."""
 
     def __init__(self, answers: Sequence[_Answer], timeout_ns: int) -> None:
         self.in_time: dict[int, _Answer] = {}
@@ -172,7 +172,7 @@ class _Tally:
             if number in reflected:
                 self.duplicates_backward += 1
                 continue
-            # RFC 4737: out of order is what has a smaller number than one that came before.
+            # RFC 4737: a packet is out of order if its number is smaller than an earlier one.
             self.reordered += number < highest
             highest = max(highest, number)
             reflected.add(number)
@@ -188,17 +188,17 @@ class _Tally:
 
 def _tallied(spec: LatencySpec | ClockSpec, output: _SenderOutput) -> _Tally:
     if output.sent + output.unsent != spec.count:
-        raise ToolOutputError(f"STAMP sender tells of {output.sent} packets of {spec.count}")
+        raise ToolOutputError(f"STAMP sender reports {output.sent} packets of {spec.count}")
     tally = _Tally(output.answers, spec.timeout * _MICROSECOND_NS)
     _check(tally, output)
     return tally
 
 
 def _compared(spec: ClockSpec, output: _SenderOutput) -> ComparingPart:
-    """The clocks' difference by each answer, as RFC 5905 section 8 reckons it; the best of them.
+    """Return the clocks' offset by the best answer, computed as in RFC 5905 section 8.
 
-    With the same delay both ways it is half of what the way there seems to take longer; at worst
-    all of the round trip went one way, so it is off by at most half a round trip.
+    With equal delays both ways it is half of what the way there seems to take longer; at worst the
+    whole round trip was spent in one direction, so it is wrong by at most half a round trip.
     """
     in_time = _tallied(spec, output).in_time.values()
     best = min(in_time, key=lambda answer: answer[1] + answer[3], default=None)
@@ -237,15 +237,15 @@ def _source_part(spec: LatencySpec, output: _SenderOutput) -> SourcePart:
 
 
 def _check(tally: _Tally, output: _SenderOutput) -> None:
-    """Refuse what cannot be: round trips below zero, more answers than packets."""
+    """Refuse impossible figures: round trips below zero, more answers than packets."""
     if any(answer[1] + answer[3] < 0 or answer[2] < 0 for answer in tally.in_time.values()):
         stepped_ms = milliseconds(round(output.clock.stepped_ns))
         raise ToolOutputError(
-            "a round trip took less than no time: a clock was set during the run"
+            "a round trip took less than zero time: a clock was set during the run"
             f" (the sender's by {stepped_ms:.3f} ms)"
         )
     if len(tally.in_time) + tally.late > output.sent:
-        raise ToolOutputError("STAMP sender tells of more answers than packets")
+        raise ToolOutputError("STAMP sender reports more answers than packets")
 
 
 TOOL = StampTool()

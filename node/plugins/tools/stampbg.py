@@ -1,8 +1,8 @@
-"""A stream of our own STAMP packets (RFC 8762), with figures each interval. Pure.
+"""A stream of our own STAMP packets (RFC 8762), with figures per interval. Pure.
 
 The programs are in ``programs/``. A run's packets are sent for exactly as long as it is booked,
 0.2 s later: when the first packet of the next run is due, the last one of this run has just been
-sent. What is under way then is waited for after the booked end; the class allows it.
+sent. Packets under way then are awaited after the booked end, which the scheduling class allows.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ LEAD_IN = 200 * MILLISECOND
 SLACK = SECOND
 """An interval is closed this long after the last packet's timeout: clocks may be that far apart."""
 _WRAP_UP = SECOND
-"""For the output, before the launcher ends what still runs."""
+"""Time for the output, before the launcher ends what still runs."""
 _MARGIN = 500 * MILLISECOND
 """The reflector stops by itself this long before, whatever the sender does."""
 
@@ -65,7 +65,7 @@ class _ReflectorRecord(Document):
 
 
 class StampBgTool:
-    """Our own STAMP, as a stream."""
+    """Our own STAMP programs, as a stream."""
 
     name = "stampbg"
     tests: tuple[str, ...] = ("latencybg",)
@@ -75,27 +75,27 @@ class StampBgTool:
     binds = frozenset({"interface", "address"})
 
     def can(self, spec: LatencyBgSpec) -> str | None:  # noqa: ARG002 - contract
-        """Whatever the spec asks."""
+        """Return None: every spec can be measured."""
         return None
 
     def duration(self, spec: LatencyBgSpec) -> int:
-        """Exactly what the spec says, in microseconds: the next run begins when this one ends."""
+        """Return the spec's duration in microseconds: the next run begins when this one ends."""
         return spec.duration
 
     def needs_port(self, spec: LatencyBgSpec, participant: int) -> bool:
-        """The reflector's node gives out a port, unless the spec names one."""
+        """Return whether the reflector's node must assign a port: if the spec names none."""
         return participant == _DEST and spec.port is None
 
     def command(self, part: PartContext) -> Command:
-        """Our sender at source, our reflector at dest."""
+        """Return our sender at source, our reflector at dest."""
         if part.participant == _SOURCE:
             return _program("stampbg_sender.py", part, _for_sender(part))
         return _program("stampbg_reflector.py", part, _for_reflector(part))
 
     def read_interval(self, part: PartContext, record: bytes) -> Interval:
-        """What this end saw in one interval.
+        """Read what this end saw in one interval.
 
-        :raises ToolOutputError: it is not a record of this end, or tells what cannot be.
+        :raises ToolOutputError: it is not a record of this end, or is impossible.
         """
         packets = part.spec.each // part.spec.interval
         if part.participant == _SOURCE:
@@ -103,7 +103,7 @@ class StampBgTool:
         return _dest(record_of(record, "STAMP reflector", _ReflectorRecord), packets)
 
     def read(self, part: PartContext, output: Output) -> Result:  # noqa: ARG002 - contract
-        """How many intervals it told of.
+        """Return how many intervals it reported.
 
         :raises ToolOutputError: the program says that it could not measure, or the output is wrong.
         """
@@ -111,7 +111,7 @@ class StampBgTool:
 
 
 def overtime(spec: LatencyBgSpec) -> int:
-    """How long after the booked end it waits for what is under way, in microseconds."""
+    """Return how long after the booked end it waits for what is under way, in microseconds."""
     return LEAD_IN + spec.timeout + SLACK + _WRAP_UP
 
 
@@ -132,7 +132,7 @@ def _shared(part: PartContext) -> dict[str, object]:
         "timeout_ns": spec.timeout * _MICROSECOND_NS,
         "slack_ns": SLACK * _MICROSECOND_NS,
         "first_ns": (part.starts + LEAD_IN) * _MICROSECOND_NS,
-        # Both ends derive the same id, so packets of an earlier run on this port are not mistaken.
+        # Both ends derive the same id, so that packets of an earlier run on this port are rejected.
         "session": 1 + part.starts // MILLISECOND % 0xFFFF,
     }
 
@@ -154,32 +154,32 @@ def _for_reflector(part: PartContext) -> dict[str, object]:
     }
 
 
-def _source(told: _SenderRecord, packets: int) -> Interval:
-    check(told, packets, "STAMP sender")
-    if not told.sent:
-        return Interval(told.interval, None, explain_unsent(told))
+def _source(record: _SenderRecord, packets: int) -> Interval:
+    check(record, packets, "STAMP sender")
+    if not record.sent:
+        return Interval(record.interval, None, explain_unsent(record))
     counts = {
-        "unreachable": told.unreachable,
-        "duplicates_forward": told.duplicates_forward,
-        "duplicates_backward": told.duplicates_backward,
-        "hops_forward": _TTL_SENT - told.ttls[0] if told.ttls else None,
-        "hops_backward": _TTL_SENT - told.ttls[1] if told.ttls else None,
+        "unreachable": record.unreachable,
+        "duplicates_forward": record.duplicates_forward,
+        "duplicates_backward": record.duplicates_backward,
+        "hops_forward": _TTL_SENT - record.ttls[0] if record.ttls else None,
+        "hops_backward": _TTL_SENT - record.ttls[1] if record.ttls else None,
     }
-    return Interval(told.interval, source_interval(told, counts).model_dump(mode="json"))
+    return Interval(record.interval, source_interval(record, counts).model_dump(mode="json"))
 
 
-def _dest(told: _ReflectorRecord, packets: int) -> Interval:
-    if told.received > packets:
-        raise ToolOutputError(f"STAMP reflector counts {told.received} packets, too many")
+def _dest(record: _ReflectorRecord, packets: int) -> Interval:
+    if record.received > packets:
+        raise ToolOutputError(f"STAMP reflector counts {record.received} packets, too many")
     result = DestPart(
-        received=told.received,
-        duplicates=told.duplicates,
-        reordered=told.reordered,
-        strays=told.strays,
-        unsent=told.unsent,
-        clock=told.clock.clock,
+        received=record.received,
+        duplicates=record.duplicates,
+        reordered=record.reordered,
+        strays=record.strays,
+        unsent=record.unsent,
+        clock=record.clock.clock,
     )
-    return Interval(told.interval, result.model_dump(mode="json"))
+    return Interval(record.interval, result.model_dump(mode="json"))
 
 
 TOOL = StampBgTool()

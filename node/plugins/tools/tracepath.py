@@ -1,7 +1,7 @@
-"""The path, and the largest packet that it takes, by the tracepath of iputils: UDP only. Pure.
+"""The path, and its largest packet, by the tracepath of iputils: UDP only. Pure.
 
-Hop by hop it sends the largest packet that is known to fit, until somebody answers, three times at
-most and a second each; so it finds where the limit is, too.
+Hop by hop it sends the largest packet that is known to fit, until there is an answer, at most three
+times and a second each; so it also finds where the limit is.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from node.plugins.contracts import Command, Output, PartContext, Requirement, Re
 from node.plugins.hops import Probe, address_in, assembled
 from node.plugins.reading import failure
 from node.plugins.resolving import ADDRESS, resolved, resolving
-from node.plugins.single_participant import LoneTool
+from node.plugins.single_participant import SingleParticipantTool
 from node.plugins.tests.mtu import MtuLimit, MtuResult, MtuSpec
 from node.plugins.tests.trace import TraceSpec
 
@@ -41,10 +41,10 @@ _PMTU = re.compile(r"(?:asymm +\d{1,3} +)?pmtu (\d{1,6})", re.ASCII)
 _RESUME = re.compile(r" +Resume: pmtu (?P<mtu>\d{1,6}).{0,60}", re.ASCII)
 _SAID = re.compile(r"(?:asymm +\d{1,3} +)?(?P<said>![NHPA])", re.ASCII)
 _MEANT = {"!A": "!X"}
-"""What traceroute writes for the same."""
+"""Traceroute's codes for the same errors."""
 
 
-class TracepathTool(LoneTool):
+class TracepathTool(SingleParticipantTool):
     """The tracepath of iputils."""
 
     name = "tracepath"
@@ -56,18 +56,18 @@ class TracepathTool(LoneTool):
     tried: tuple[str, ...] = iputils.TRIED
 
     def can(self, spec: TraceSpec | MtuSpec) -> str | None:
-        """UDP only, one answer for each hop, its own wait and its own lengths."""
+        """Refuse all but UDP with one answer per hop, its own wait and its own lengths."""
         if spec.wait not in {None, _ITS_WAIT}:
-            return "tracepath waits one second, no other time"
+            return "tracepath always waits one second"
         return _cannot_trace(spec) if isinstance(spec, TraceSpec) else None
 
     def duration(self, spec: TraceSpec | MtuSpec) -> int:
-        """All hops silent, and the look-ups, in microseconds."""
+        """Return the time if all hops are silent, with the look-ups, in microseconds."""
         look_ups = 1 + (spec.hops_max if isinstance(spec, TraceSpec) and spec.names else 0)
         return _SET_UP + look_ups * _LOOK_UP + spec.hops_max * _SILENT_HOP + _WRAP_UP
 
     def command(self, part: PartContext) -> Command:
-        """``tracepath -n -m 30 -- ADDRESS``."""
+        """Return ``tracepath -n -m 30 -- ADDRESS``."""
         named = isinstance(part.spec, TraceSpec) and part.spec.names
         options = ["-b" if named else "-n", "-m", str(part.spec.hops_max)]
         if isinstance(part.spec, MtuSpec) and part.spec.mtu_max_bytes is not None:
@@ -75,9 +75,9 @@ class TracepathTool(LoneTool):
         return resolving(part, ["tracepath", *options, "--", ADDRESS])
 
     def read(self, part: PartContext, output: Output) -> Result:
-        """The path, or the largest packet it takes; that it ends early is a result as well.
+        """Read the path, or its largest packet; a path that ends early is a result as well.
 
-        :raises ToolOutputError: it could not even ask, was ended early, or says what cannot be.
+        :raises ToolOutputError: it could not send, was ended early, or contradicts itself.
         """
         dest, lines = resolved(output, "tracepath")
         _check(lines)
@@ -91,35 +91,35 @@ class TracepathTool(LoneTool):
 
 def _cannot_trace(spec: TraceSpec) -> str | None:
     if spec.protocol != "udp":
-        return f"tracepath sends no {spec.protocol.upper()}"
+        return f"tracepath cannot send {spec.protocol.upper()}"
     if spec.as_numbers:
-        return "tracepath tells no AS numbers"
+        return "tracepath does not report AS numbers"
     if spec.length is not None:
-        return "tracepath sends packets as long as the path takes"
+        return "tracepath chooses the length of its packets itself"
     if spec.probes not in {None, 1}:
-        return f"tracepath asks each hop until it answers once, not {spec.probes} times"
+        return f"tracepath probes each hop until it answers once, not {spec.probes} times"
     return None
 
 
 def _check(lines: Iterable[str]) -> None:
-    """Refuse what is told of a hop in other words than known: what is left out would be a lie."""
-    known = (_ANSWER, _OWN, _SILENT)
+    """Refuse unknown lines about a hop: skipping one would make the result wrong."""
+    forms = (_ANSWER, _OWN, _SILENT)
     for line in lines:
-        if _LINE.match(line) and not any(words.fullmatch(line) for words in known):
-            raise ToolOutputError(f"tracepath tells of a hop what cannot be: {line.strip()[:60]}")
+        if _LINE.match(line) and not any(form.fullmatch(line) for form in forms):
+            raise ToolOutputError(f"tracepath reports an unknown hop: {line.strip()[:60]}")
 
 
 def _probes(lines: Iterable[str]) -> Iterator[Probe]:
-    """The answers of hops; what only tells of lengths is none."""
+    """Yield the answers of hops, without those that only report a length."""
     for line in lines:
         if silent := _SILENT.fullmatch(line):
             yield Probe(int(silent["ttl"]))
         elif (answer := _ANSWER.fullmatch(line)) and not _PMTU.fullmatch(answer["told"]):
-            said = _SAID.match(answer["told"])
-            told = said and _MEANT.get(said["said"], said["said"])
+            error = _SAID.match(answer["told"])
+            said = error and _MEANT.get(error["said"], error["said"])
             address = address_in(answer["address"] or answer["who"], "tracepath")
             name = answer["who"] if answer["address"] else None
-            yield Probe(int(answer["ttl"]), address, float(answer["rtt_ms"]), told, name)
+            yield Probe(int(answer["ttl"]), address, float(answer["rtt_ms"]), said, name)
 
 
 def _mtu(dest: str, lines: list[str], mtu: int) -> Result:
@@ -129,14 +129,14 @@ def _mtu(dest: str, lines: list[str], mtu: int) -> Result:
         answer = _ANSWER.fullmatch(line)
         if own := _OWN.fullmatch(line):
             limits.append(MtuLimit(address=None, mtu_bytes=_bytes(own["mtu"])))
-        elif answer and (told := _PMTU.fullmatch(answer["told"])):
+        elif answer and (limit := _PMTU.fullmatch(answer["told"])):
             address = address_in(answer["who"], "tracepath")
-            limits.append(MtuLimit(address=address, mtu_bytes=_bytes(told[1])))
+            limits.append(MtuLimit(address=address, mtu_bytes=_bytes(limit[1])))
         elif answer:
             last = address_in(answer["who"], "tracepath")
     reached = last == dest
     if mtu > min((limit.mtu_bytes for limit in limits), default=mtu):
-        raise ToolOutputError(f"tracepath contradicts itself: {mtu} bytes pass, and less was told")
+        raise ToolOutputError(f"tracepath contradicts itself: {mtu} bytes pass a smaller limit")
     return MtuResult(
         address=dest,
         mtu_bytes=mtu,
@@ -148,12 +148,12 @@ def _mtu(dest: str, lines: list[str], mtu: int) -> Result:
 
 
 def _bytes(text: str) -> int:
-    """A length that a packet can have.
+    """Parse the length of a packet.
 
-    :raises ToolOutputError: none has it.
+    :raises ToolOutputError: no packet can have this length.
     """
     if not 1 <= int(text) <= _MTU_MAX:
-        raise ToolOutputError(f"tracepath tells of packets of {text} bytes")
+        raise ToolOutputError(f"tracepath reports packets of {text} bytes")
     return int(text)
 
 

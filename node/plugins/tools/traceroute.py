@@ -1,4 +1,4 @@
-"""The path by the traceroute of Debian: UDP, ICMP or TCP, many packets at once. Pure."""
+"""The path by Debian's traceroute: UDP, ICMP or TCP, with many packets at once. Pure."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from node.plugins.binding import EITHER, binding_arguments, version_of
 from node.plugins.contracts import Command, Output, PartContext, Privilege, Requirement, Result
 from node.plugins.hops import Probe, address_in, assembled, port_of, probes_of, wait_of
 from node.plugins.reading import failure, text_of
-from node.plugins.single_participant import LoneTool
+from node.plugins.single_participant import SingleParticipantTool
 from node.plugins.tests.trace import TraceSpec
 
 _AT_ONCE = 16
 _SET_UP = 200 * MILLISECOND
 _WRAP_UP = SECOND // 2
 _LOOK_UP = SECOND
-"""For the name service: once for dest, and for each hop if its name or its number is wanted. A name
-server that takes longer than this on average costs the run."""
+"""Time for the name service: once for dest, and per hop if names or AS numbers are requested. If
+name servers take longer than this on average, the run fails."""
 
 _HEADER = re.compile(r"traceroute to \S{1,253} \((?P<address>[^)\s]{1,100})\), \d{1,3} hops max")
 _HOP = re.compile(r" ?(?P<ttl>\d{1,3}) {1,2}(?P<rest>\S.*)")
@@ -34,7 +34,7 @@ _AS_NUMBERS_MAX = 20
 _AS_NUMBER = re.compile(r"AS(\d{1,10})", re.ASCII)
 
 
-class TracerouteTool(LoneTool):
+class TracerouteTool(SingleParticipantTool):
     """The traceroute by Dmitry Butskoy."""
 
     name = "traceroute"
@@ -50,15 +50,15 @@ class TracerouteTool(LoneTool):
     tried: tuple[str, ...] = ("2.1.2",)
 
     def duration(self, spec: TraceSpec) -> int:
-        """All packets lost, so many at once, and the look-ups, in microseconds."""
+        """Return the time if all packets are lost, with the look-ups, in microseconds."""
         rounds = -(-spec.hops_max * probes_of(spec) // _AT_ONCE)
         look_ups = 1 + spec.hops_max * (spec.names + spec.as_numbers)
         return _SET_UP + look_ups * _LOOK_UP + rounds * wait_of(spec) + _WRAP_UP
 
     def command(self, part: PartContext) -> Command:
-        """``traceroute -n -q 3 -m 30 -N 16 -w 2,0,0 -- ADDRESS``.
+        """Return ``traceroute -n -q 3 -m 30 -N 16 -w 2,0,0 -- ADDRESS``.
 
-        The two zeros make it wait for each packet as long as was asked, not as long as others took.
+        The two zeros make it wait the full time for each packet, not as long as others took.
         """
         spec: TraceSpec = part.spec
         options = [] if spec.names else ["-n"]
@@ -78,9 +78,9 @@ class TracerouteTool(LoneTool):
         return Command(argv=("traceroute", *options, "--", dest, *length))
 
     def read(self, part: PartContext, output: Output) -> Result:
-        """The path; that it ends early is a result as well.
+        """Read the path; a path that ends early is a result as well.
 
-        :raises ToolOutputError: it could not even ask, was ended early, or says what cannot be.
+        :raises ToolOutputError: it could not send, was ended early, or contradicts itself.
         """
         lines = text_of(output, "traceroute").splitlines()
         header = next(filter(None, map(_HEADER.match, lines)), None)
@@ -95,17 +95,19 @@ class TracerouteTool(LoneTool):
 
 
 def _complete(spec: TraceSpec, hops: list[re.Match[str]]) -> bool:
-    """Whether the last hop that was asked for is there; a path that ended earlier has ended."""
+    """Return whether the last hop to probe is there, or the path ended before it."""
     return int(hops[-1]["ttl"]) == spec.hops_max
 
 
 def _probes(ttl: int, text: str) -> Iterator[Probe]:
-    """The packets of one line: ``* name (192.0.2.1) [AS64500]  1.2 ms !N  1.3 ms``.
+    """Parse the packets of one line: ``* name (192.0.2.1) [AS64500]  1.2 ms !N  1.3 ms``.
 
     :raises ToolOutputError: it is not such a line.
     """
     if strange := _WORDS.sub("", text).split():
-        raise ToolOutputError(f"traceroute tells of hop {ttl} what cannot be: {strange[0][:60]}")
+        raise ToolOutputError(
+            f"traceroute reports an unknown answer of hop {ttl}: {strange[0][:60]}"
+        )
     here = Probe(ttl)
     count = 0
     for word in _WORDS.finditer(text):
@@ -121,7 +123,7 @@ def _probes(ttl: int, text: str) -> Iterator[Probe]:
             count += 1
             yield replace(here, rtt_ms=float(word["rtt_ms"]), said=word["said"])
     if not count:
-        raise ToolOutputError(f"traceroute tells nothing of hop {ttl}: {text[:100]}")
+        raise ToolOutputError(f"traceroute reports nothing of hop {ttl}: {text[:100]}")
 
 
 TOOL = TracerouteTool()

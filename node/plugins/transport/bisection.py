@@ -25,6 +25,6 @@ async def deliver_by_bisection(
         return [outcome] * len(batch)
     half = len(batch) // 2
     first = await deliver_by_bisection(batch[:half], send, held)
-    if held is not None and any(one.fate is DeliveryStatus.AGAIN for one in first):
+    if held is not None and any(one.status is DeliveryStatus.AGAIN for one in first):
         return [*first, *[held] * (len(batch) - half)]
     return [*first, *await deliver_by_bisection(batch[half:], send, held)]

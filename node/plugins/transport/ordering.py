@@ -18,11 +18,11 @@ def in_order(
     kept = []
     for one, outcome in zip(batch, outcomes, strict=True):
         said = outcome
-        if one.series in held and outcome.fate is DeliveryStatus.ACCEPTED:
+        if one.series in held and outcome.status is DeliveryStatus.ACCEPTED:
             said = DeliveryOutcome(
                 DeliveryStatus.AGAIN, "comes after one of its task that was not taken"
             )
-        elif outcome.fate is DeliveryStatus.AGAIN:
+        elif outcome.status is DeliveryStatus.AGAIN:
             held.setdefault(one.series, outcome)
         kept.append(said)
     return kept

@@ -70,7 +70,7 @@ def test_no_banner() -> None:
     """A server that waits for the client to speak has none, which fails the run that wants one."""
     with talking(_listens) as port:
         run = connected(port, banner=True)
-    assert run.reason == f"127.0.0.1 port {port} took the connection and sent nothing by itself"
+    assert run.reason == f"127.0.0.1 port {port} accepted the connection and sent nothing"
     assert (run.result or {})["connected"] == 3
 
 

@@ -125,7 +125,7 @@ async def test_what_syslog_would_cut_is_parked(tmp_path: Path) -> None:
     spec = syslog.SyslogSpec(path=str(tmp_path / "none"), size_max=480)
     destination = syslog.ARCHIVER.open(spec, ArchivingHost("a", (), lambda: START))
     long, short = await destination.deliver([one(1, 1000), one(2)])
-    assert (long.fate, short.fate) == (DeliveryStatus.REFUSED, DeliveryStatus.AGAIN)
+    assert (long.status, short.status) == (DeliveryStatus.REFUSED, DeliveryStatus.AGAIN)
     assert "transform" in (long.reason or "")
 
 
@@ -181,7 +181,7 @@ def test_what_comes_after_one_that_waits_waits_too() -> None:
     refused = DeliveryOutcome(DeliveryStatus.REFUSED, "y")
     batch = [replace(one(number), series=series) for number, series in enumerate("abaa")]
     found = in_order(batch, [again, accepted, accepted, refused])
-    assert [each.fate for each in found] == [
+    assert [each.status for each in found] == [
         DeliveryStatus.AGAIN,
         DeliveryStatus.ACCEPTED,
         DeliveryStatus.AGAIN,
@@ -215,7 +215,7 @@ async def test_the_one_to_blame_is_found_by_halves(
         return DeliveryOutcome(DeliveryStatus.ACCEPTED), False
 
     found = await deliver_by_bisection(range(7), send, held)
-    assert [one.fate for one in found] == fates
+    assert [one.status for one in found] == fates
     assert taken == [number for number in range(7) if fates[number] == "accepted"]
 
 
@@ -296,7 +296,10 @@ async def test_a_batch_is_written_whole_or_not_at_all(
 
     monkeypatch.setattr(file, "_write_all", full)
     [outcome] = await folder.write(one(2))
-    assert (outcome.fate, "No space left" in (outcome.reason or "")) == (DeliveryStatus.AGAIN, True)
+    assert (outcome.status, "No space left" in (outcome.reason or "")) == (
+        DeliveryStatus.AGAIN,
+        True,
+    )
     assert folder.path.read_bytes() == before
 
 
@@ -315,7 +318,7 @@ async def test_files_are_written_only_where_the_owner_says(tmp_path: Path) -> No
         assert "PARLEY_ARCHIVE_DIRECTORIES" in refused[1]
         assert (await file.ARCHIVER.open(spec, host).deliver([one(1)]))[
             0
-        ].fate is DeliveryStatus.REFUSED
+        ].status is DeliveryStatus.REFUSED
     linked = file.ARCHIVER.open(file.FileSpec(path=str(allowed / "link")), host)
     await linked.deliver([one(1)])
     assert list(other.iterdir()) == []

@@ -22,9 +22,9 @@ NO_SCAMPER = {"scamper": "scamper is not installed; apt install scamper"}
             ("mtr", "scamper"),
             {},
             [ToolOffer("c", accepted=True, tools=ALL)],
-            "the first of those asked for",
+            "the first of those requested",
         ),
-        ("mtr", ("mtr",), {}, [ToolOffer("c", accepted=True, tools=("mtr",))], "asked for"),
+        ("mtr", ("mtr",), {}, [ToolOffer("c", accepted=True, tools=("mtr",))], "requested"),
         (
             "traceroute",
             (),
@@ -40,7 +40,7 @@ NO_SCAMPER = {"scamper": "scamper is not installed; apt install scamper"}
             ("tracepath", "mtr"),
             {"protocol": "tcp"},
             [ToolOffer("c", accepted=True, tools=ALL)],
-            "tracepath is asked for before it, but tracepath sends no TCP",
+            "tracepath is requested before it, but tracepath cannot send TCP",
         ),
         (
             "traceroute",
@@ -61,9 +61,9 @@ NO_SCAMPER = {"scamper": "scamper is not installed; apt install scamper"}
             (),
             {},
             [ToolOffer("c", accepted=True, tools=ALL)],
-            "scamper is better, but all have it now; the task takes it when it is edited",
+            "scamper is better, but all participants have it now; edit the task to use it",
         ),
-        ("scamper", ("mtr",), {}, [], "was chosen when other tools were known or asked for"),
+        ("scamper", ("mtr",), {}, [], "was chosen when other tools were known or requested"),
     ],
 )
 def test_a_choice_is_explained(

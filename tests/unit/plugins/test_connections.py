@@ -123,7 +123,7 @@ def test_connections() -> None:
         (
             {"banner": True},
             CONNECTED,
-            "192.0.2.2 port 22 took the connection and sent nothing by itself",
+            "192.0.2.2 port 22 accepted the connection and sent nothing",
         ),
         ({"banner": True}, CONNECTED | {"banner": "SSH-2.0", "banner_ns": MS}, None),
     ],
@@ -164,7 +164,7 @@ DISTRUST = {"verified": False, "distrust": "self-signed certificate"}
             DISTRUST | {"chain": [ENDED], "ends_s": 1_798_761_600},
             (
                 "the certificate is not trusted: self-signed certificate"
-                " (it ended 2027-01-01T00:00:00Z)"
+                " (it expired 2027-01-01T00:00:00Z)"
             ),
         ),
         ({"verify": False}, DISTRUST, None),
@@ -173,7 +173,7 @@ DISTRUST = {"verified": False, "distrust": "self-signed certificate"}
         (
             {"days_min": 1},
             {"chain": [{"sha256": "00"}], "ends_s": None},
-            "the certificate does not tell whether it has 1 days left",
+            "the certificate's expiry is unknown; 1 days are required",
         ),
         ({}, {"handshake_ns": None, "verified": None, "failure": "no TLS"}, "no TLS"),
         (

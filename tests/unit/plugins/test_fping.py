@@ -113,7 +113,7 @@ def test_failures_say_their_cause(case: str, sentence: str) -> None:
 )
 def test_contradictions_are_refused(lines: list[str]) -> None:
     """Each packet is told of once, and none that was not asked for."""
-    with pytest.raises(ToolOutputError, match="fping tells of"):
+    with pytest.raises(ToolOutputError, match="fping reports"):
         TOOL.read(context("rtt", count=2), printed(*lines))
 
 

@@ -252,7 +252,7 @@ def _told(**changes: Any) -> Output:
         (_told(time_connect=-1), "time_connect"),
         (_told(time_total=0.00001), "contradicts itself"),
         (_told(exitcode=27, errormsg="Out of memory"), "curl: Out of memory"),
-        (_told(http_code=0), "neither of an answer nor of a failure"),
+        (_told(http_code=0), "neither an answer nor a failure"),
         (_told(http_code="200"), "http_code"),
     ],
 )

@@ -186,7 +186,7 @@ def test_a_client_that_heard_nothing_is_no_result() -> None:
     deaf = read("tcp-client", CLIENT) | {"received": None}
     silent = read("tcp-server", SERVER) | {"received": None}
     outcome = TEST.merge(spec("throughput"), [Part(0, "a", deaf), Part(1, "b", silent)])
-    assert outcome == Merged(None, "no end says what was received")
+    assert outcome == Merged(None, "neither end reports what was received")
 
 
 @pytest.mark.parametrize(
@@ -236,7 +236,7 @@ def test_failures_say_their_cause(case: str, participant: int, sentence: str) ->
     ("case", "participant", "sentence"),
     [
         ("udp-hello-lost-client", CLIENT, "sent only once, was not answered"),
-        ("udp-hello-lost-server", SERVER, "sent only once, did not come"),
+        ("udp-hello-lost-server", SERVER, "sent only once, did not arrive"),
         ("terminated-client", CLIENT, "iperf3 had not finished at the end of the run"),
         ("terminated-without-client-server", SERVER, "iperf3 had seen no client"),
     ],

@@ -138,10 +138,10 @@ def test_unknown_where_lost() -> None:
 @pytest.mark.parametrize(
     ("changes", "sentence"),
     [
-        ({"params": {"interval": 20_000_000}}, "irtt sent 44 bytes each 20000000 ns, not as"),
-        ({"stats": {"packets_sent": 3}}, "irtt tells of 63 packets and of 3 sent"),
-        ({"delay": {}}, "irtt tells no delay of packet"),
-        ({"delay": {"send": -9, "receive": 1, "rtt": 1}}, "a round trip took less than no time"),
+        ({"params": {"interval": 20_000_000}}, "irtt sent 44 bytes each 20000000 ns instead of"),
+        ({"stats": {"packets_sent": 3}}, "irtt reports 63 packets, but 3 as sent"),
+        ({"delay": {}}, "irtt reports no delay of packet"),
+        ({"delay": {"send": -9, "receive": 1, "rtt": 1}}, "a round trip took less than zero time"),
     ],
 )
 def test_lies_are_refused(changes: dict[str, Any], sentence: str) -> None:

@@ -105,10 +105,10 @@ def test_what_is_under_way_at_the_end_is_waited_for(interval: str) -> None:
     ("fields", "words"),
     [
         ({"each": "PT2M", "interval": "PT0.01S"}, "more than 9000 packets in each"),
-        ({"interval": "PT3S"}, "a packet each PT2S at least"),
-        ({"each": "PT4S", "duration": "PT20S"}, "each is PT5S at least"),
+        ({"interval": "PT3S"}, "at least one packet each PT2S"),
+        ({"each": "PT4S", "duration": "PT20S"}, "each is at least PT5S"),
         ({"each": "PT5S", "duration": "PT5S"}, "duration PT10S"),
-        ({"port": 65_535}, "the port after the one given"),
+        ({"port": 65_535}, "the port after the one in the spec"),
     ],
 )
 def test_what_it_cannot(fields: dict[str, Any], words: str) -> None:
@@ -122,7 +122,7 @@ def test_what_it_cannot(fields: dict[str, Any], words: str) -> None:
     )
     assert told == "the best tool for latencybg"
     told = explain_choice("latencybg", "stampbg", ("irtt", "stampbg"), given, [])
-    assert told == f"irtt is asked for before it, but {refusal}"
+    assert told == f"irtt is requested before it, but {refusal}"
 
 
 def test_why_it_is_irtt() -> None:
@@ -199,7 +199,7 @@ def test_a_server_that_is_killed() -> None:
         (clients_record(late=-1), "late"),
         (clients_record(late=float("nan")), "late"),
         (clients_record(unreachable=0), "unreachable"),
-        (silence(), "a record is not one"),
+        (silence(), "a record is not valid"),
     ],
 )
 def test_records_that_cannot_be(record: dict[str, Any], words: str) -> None:

@@ -47,10 +47,10 @@ def test_answers_out_of_order_are_counted() -> None:
 @pytest.mark.parametrize(
     ("changes", "sentence"),
     [
-        ({"round_trips": {}}, "what it tells of round_trips is not as irtt tells it"),
-        ({"round_trips": [5]}, "what it tells of seqno"),
-        ({"round_trips": [{"seqno": 1}]}, "not numbered one after another"),
-        ({"round_trips": []}, "of 0 packets and of 63 sent"),
+        ({"round_trips": {}}, "irtt: round_trips in its output is not as expected"),
+        ({"round_trips": [5]}, "irtt: seqno in its output"),
+        ({"round_trips": [{"seqno": 1}]}, "not numbered consecutively"),
+        ({"round_trips": []}, "reports 0 packets, but 63 as sent"),
         ({"stats": {"packets_sent": 63.0}}, "packets_sent"),
         ({"stats": {"packets_sent": 63, "duplicates": -1}}, "duplicates"),
         ({"stats": []}, "stats"),
@@ -73,7 +73,7 @@ def test_what_is_no_document_of_irtt(changes: dict[str, Any], sentence: str) -> 
         ({"delay": {"send": 1, "receive": 1, "rtt": True}}, "rtt"),
         ({"delay": {"send": 1, "receive": 10**19, "rtt": 1}}, "receive"),
         ({"delay": {"send": 1, "receive": float("nan"), "rtt": 1}}, "receive"),
-        ({"delay": {"send": -5, "receive": 4, "rtt": 1}}, "less than no time"),
+        ({"delay": {"send": -5, "receive": 4, "rtt": 1}}, "less than zero time"),
         ({"lost": "false", "delay": {}}, "no delay of packet 0"),
     ],
 )

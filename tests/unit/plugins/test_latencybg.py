@@ -153,7 +153,7 @@ def test_nothing_sent_is_a_gap() -> None:
         (sender_record(sent=float("nan")), "sent"),
         (sender_record(interval=-1), "interval"),
         (sender_record(extra=1), "extra"),
-        ({"error": "x"}, "a record is not one"),
+        ({"error": "x"}, "a record is not valid"),
     ],
 )
 def test_records_that_cannot_be(document: dict[str, Any], words: str) -> None:

@@ -187,7 +187,7 @@ def test_the_commands() -> None:
     words = json.loads(tracepath.command(context("mtu", mtu_max_bytes=9000)).argv[-1])
     assert " ".join(words["argv"]["6"]) == "tracepath -n -m 30 -l 9000 -- ADDRESS"
     assert tracepath.can(spec("mtu")) is None
-    assert tracepath.can(spec("mtu", wait="PT2S")) == "tracepath waits one second, no other time"
+    assert tracepath.can(spec("mtu", wait="PT2S")) == "tracepath always waits one second"
 
 
 def test_the_booked_time_holds_a_search_in_the_dark() -> None:

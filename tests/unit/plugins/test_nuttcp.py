@@ -90,9 +90,9 @@ def test_udp_in_reverse_goes_to_a_port_of_the_client() -> None:
     ("fields", "reason"),
     [
         ({}, "nuttcp cannot choose cubic, only the host's own congestion control"),
-        (UDP | {"streams": 2}, "nuttcp counts the datagrams of one stream only"),
-        ({"rate_bps": 1500}, "nuttcp knows rates in whole kb/s only"),
-        ({"window_bytes": 1500}, "nuttcp knows windows in whole KiB only"),
+        (UDP | {"streams": 2}, "nuttcp counts the datagrams of a single stream only"),
+        ({"rate_bps": 1500}, "nuttcp supports rates in whole kb/s only"),
+        ({"window_bytes": 1500}, "nuttcp supports windows in whole KiB only"),
     ],
 )
 def test_what_it_cannot(fields: dict[str, Any], reason: str) -> None:
@@ -190,7 +190,7 @@ def test_what_a_server_moved_is_not_known() -> None:
 def test_sums_that_did_not_come_are_missed() -> None:
     """A server that did not hear of the end is ended; its client then tells of nothing at all."""
     part = context("throughput", CLIENT, protocol="udp", duration="PT3S", omit="PT1S")
-    with pytest.raises(ToolOutputError, match=r"^nuttcp: its server did not come to tell the sums"):
+    with pytest.raises(ToolOutputError, match=r"^nuttcp: its server did not report the sums"):
         TOOL.read(part, output("nuttcp", "udp-sums-lost-client"))
 
 
@@ -204,10 +204,10 @@ def changed(old: str, new: str) -> Output:
     ("old", "new", "sentence"),
     [
         ("real_seconds", "x", "nuttcp: it printed no figures"),
-        ("megabytes=2.", "megabytes=92.", "nuttcp's seconds are more than the whole"),
-        ("real_sec=", "x=", "nuttcp tells of 0 seconds, fewer than are omitted"),
+        ("megabytes=2.", "megabytes=92.", "nuttcp's seconds exceed the whole"),
+        ("real_sec=", "x=", "nuttcp reports 0 seconds, fewer than are omitted"),
         ('"bbr"', "null", "nuttcp: its connection was not seen"),
-        ("\x1e", "", "nuttcp: nothing is known of how it ended"),
+        ("\x1e", "", "nuttcp: there is no report of how it ended"),
     ],
 )
 def test_lies_are_refused(old: str, new: str, sentence: str) -> None:
@@ -223,7 +223,7 @@ def test_lies_are_refused(old: str, new: str, sentence: str) -> None:
         ("refused-client", CLIENT, "nuttcp: connect failed: Connection refused"),
         ("no-network-client", CLIENT, "nuttcp: connect failed: Network is unreachable"),
         ("terminated-client", CLIENT, "nuttcp had not finished at the end of the run"),
-        ("no-client-server", SERVER, "nuttcp: no client came"),
+        ("no-client-server", SERVER, "nuttcp: no client connected"),
         (
             "port-taken-server",
             SERVER,

@@ -219,7 +219,7 @@ def test_counts_must_agree() -> None:
 @pytest.mark.parametrize(
     ("document", "sentence"),
     [
-        (sender([], sent=4), "tells of 4 packets of 5"),
+        (sender([], sent=4), "reports 4 packets of 5"),
         (sender([answer(0, 0, -30, 1)], clock=CLOCK | {"stepped_ns": -30 * MS}), "by -30.000 ms"),
         (sender([answer(at, at) for at in range(6)]), "more answers than packets"),
         (sender([[0, 1, 2]]), "answers.0.3: Field required"),

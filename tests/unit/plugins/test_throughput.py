@@ -85,6 +85,6 @@ def test_what_was_left_out_and_sent_again_is_its_own(part: Result, own_bytes: in
 
 def test_udp_has_no_congestion_control() -> None:
     """One that was chosen would be passed over: it is refused."""
-    with pytest.raises(ValidationError, match="UDP has no congestion control, bbr or other"):
+    with pytest.raises(ValidationError, match="UDP has no congestion control, neither bbr nor any"):
         spec("throughput", protocol="udp", congestion="bbr")
     assert spec("throughput", protocol="udp", congestion="host").control is None
