@@ -14,8 +14,12 @@ LOCKER := build/lock
 CHECK_PYTHON := $(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 	{ echo "Parley needs Python 3.11 or later as $(PYTHON); name another one with make PYTHON=python3.12" >&2; exit 1; }
 
-# Tests of one file share servers and worlds, so one process has them all.
-PARALLEL := --numprocesses 2 --dist loadfile --no-loadscope-reorder
+# Tests of one file share servers and worlds, so one process has them all. Many tests wait for
+# processes and networks: three processes keep two cores busy.
+PARALLEL := --numprocesses 3 --dist loadfile --no-loadscope-reorder
+
+# The tests start hundreds of processes of the same code: without cached bytecode each compiles it anew.
+unexport PYTHONDONTWRITEBYTECODE
 
 # Programs of the system that an ordinary user's shell does not look for.
 export PATH := $(PATH):/usr/local/sbin:/usr/sbin:/sbin
@@ -49,8 +53,9 @@ lint: $(DEVELOPMENT) ## lint, format, types, layers, spelling
 	$(BIN)/lint-imports
 	$(BIN)/codespell
 
-soak: $(DEVELOPMENT) ## simulate many worlds with faults, seed by seed; SEEDS=10000 FIRST=1
-	$(BIN)/python -m tests.soak --seeds $(or $(SEEDS),10000) --first $(or $(FIRST),1)
+soak: $(DEVELOPMENT) ## simulate many worlds with faults, seed by seed; SEEDS=10000 FIRST=1 SCENARIO=pools
+	$(BIN)/python -m tests.soak --seeds $(or $(SEEDS),10000) --first $(or $(FIRST),1) \
+		$(if $(SCENARIO),--scenario $(SCENARIO))
 
 bench: $(DEVELOPMENT) ## benchmarks of real nodes, also into bench.json (20 min); ARGS="single claim" chooses
 	$(BIN)/python -m tests.bench $(ARGS)

@@ -12,7 +12,7 @@ import signal
 import sys
 import time
 
-from tests.soak.seeds import Outcome, played
+from tests.soak.seeds import BRIEF, Outcome, played
 
 
 def main() -> int:
@@ -20,7 +20,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.soak", description=__doc__)
     parser.add_argument("--seeds", type=int, default=10_000, help="how many worlds")
     parser.add_argument("--first", type=int, default=1, help="the first seed")
-    parser.add_argument("--scenario", default="small", help="a name or a file")
+    parser.add_argument("--scenario", default=BRIEF, help="a name or a file")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="processes")
     parser.add_argument("--failures", type=int, default=5, help="stop after so many")
     given = parser.parse_args()

@@ -27,7 +27,7 @@ from node.model import times
 class Document(BaseModel):
     """Base of what travels: frozen, unknown fields refused."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
 
 class Patch(Document):
