@@ -25,9 +25,14 @@ def _arguments() -> Plan:
     parser.add_argument("--operations", type=int, default=default.operations)
     parser.add_argument("--seed", type=int, default=time.time_ns() % 1_000_000)
     parser.add_argument("--minutes", type=float, default=default.minutes, help="at most")
+    parser.add_argument("--nodes", type=int, default=default.nodes, help="3 or more")
     parser.add_argument("--clients", type=int, default=default.clients)
-    given = parser.parse_args()
-    return Plan(given.operations, given.seed, given.minutes, clients=given.clients)
+    words = parser.parse_args()
+    if words.nodes < 3:
+        parser.error(f"--nodes {words.nodes}: tasks have up to three participants; use 3 or more")
+    return Plan(
+        words.operations, words.seed, words.minutes, nodes=words.nodes, clients=words.clients
+    )
 
 
 def _tell(line: str) -> None:

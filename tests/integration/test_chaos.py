@@ -20,6 +20,7 @@ from tests.integration.host_leftovers import nothing_left
 SMALL = Plan(
     operations=1500,
     minutes=0.4,
+    nodes=3,
     clients=12,
     hold_life_s=4.0,
     lease_s=4.0,
@@ -58,7 +59,7 @@ async def test_the_invariants_hold_under_fire() -> None:
 async def test_an_interrupted_round_leaves_nothing() -> None:
     """Ctrl-C under fire ends every process, removes every file and says so by the exit code."""
     with nothing_left():
-        argv = [sys.executable, "-m", "tests.chaos", "--seed", "1"]
+        argv = [sys.executable, "-m", "tests.chaos", "--seed", "1", "--nodes", "3"]
         running = await process.start(argv, env=module_environment())
         await running.printed(b" faults\n")
         assert _left_of(running.pid) != []
