@@ -17,7 +17,7 @@ from tests.soak.seeds import BRIEF
 from tests.soak.variants import VARIANTS, Variant
 
 SEEDS_FOR_A_VARIANT = 60
-_WORLDS = 200
+_WORLDS = 100
 _POOL_WORLDS = 10
 _GIVING_WAY = ("setpriv", "--pdeathsig", "KILL", "nice", "-n", "19")
 """What measures time runs beside it."""
