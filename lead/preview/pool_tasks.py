@@ -20,8 +20,8 @@ from lead.pool.assignment import CaseResult, SeatTaskPlan, search_account_of
 from lead.pool.episode_driver import EpisodeDriver
 from lead.pool.episodes import CASES_MAX, EpisodeLimits, SeatDependencies, due_terms
 from lead.pool.membership import Membership
-from lead.pool.node_search import TentativeBookings
 from lead.pool.snapshot import EpisodeInputReader
+from lead.pool.tentative_bookings import TentativeBookings
 from lead.preview.tasks import (
     ConcurrentPlanning,
     ConsideredTask,

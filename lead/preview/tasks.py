@@ -34,7 +34,7 @@ from lead.planning.forecast import ForecastPlacement, fresh_agenda
 from lead.planning.placement import ChosenStart, Offer, choose
 from lead.planning.reasons import unplaced_reasons
 from lead.planning.reserved import ReservedTime
-from lead.pool.node_search import TentativeBookings
+from lead.pool.tentative_bookings import TentativeBookings
 from node.clock import Clock
 from node.model.errors import ParleyError, RequestError, ToolUnavailable
 from node.model.wire.impacts import Impact, ImpactRequest

@@ -220,7 +220,7 @@ async def test_runs_that_are_not_seen_are_told(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Where more is booked than an episode looks at, its pool says from when on, and no task."""
-    monkeypatch.setattr("lead.pool.snapshot.RUNS_MAX", 5)
+    monkeypatch.setattr("lead.pool.snapshot_queries.RUNS_MAX", 5)
     pool = await pooled(world, ALIKE)
     first, second = await pool.create(1), await pool.create(1)
     note = "of the booked runs the policies saw 5, not all from 20"
@@ -234,7 +234,7 @@ async def test_runs_to_come_that_are_not_seen_are_told(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Where a seat that was just given has more than an episode looks at, its pool says so."""
-    monkeypatch.setattr("lead.pool.snapshot.UNBOOKED_RUNS_MAX", 5)
+    monkeypatch.setattr("lead.pool.snapshot_queries.UNBOOKED_RUNS_MAX", 5)
     pool = await pooled(world, ALIKE)
     note = "of the runs of a seat that are still to be booked the policies saw 5, not all from 20"
     for many in (0, 1):

@@ -32,7 +32,7 @@ from lead.policy.view import (
     View,
 )
 from lead.pool.assignment import PAUSE_FIRST, PAUSE_MAX
-from lead.pool.snapshot import LEDGER_LOOKBACK, TRIED_MAX
+from lead.pool.snapshot_queries import LEDGER_LOOKBACK, TRIED_MAX
 from lead.simulation.clock import START
 from lead.simulation.fleet.ledger import WEIGHT, Ledger
 from node.model import times

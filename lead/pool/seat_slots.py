@@ -1,0 +1,205 @@
+"""The slots of one case, and the time that nodes offer for them, as a node search learns of it."""
+
+from __future__ import annotations
+
+import random
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cached_property
+from itertools import islice
+from uuid import UUID
+
+from lead.exchange.negotiation import offer_of
+from lead.planning.placement import ChosenStart, Offer, choose
+from lead.planning.pool_view import SeatCase
+from lead.planning.seat_selection import SpreadLimit
+from lead.policy.placement_requests import Ask
+from lead.policy.view import PostedRun
+from node.model.classes import SchedulingClass
+from node.model.spans import intersect, normalise
+from node.model.wire.participants import BATCH_MAX, Proposal, ProposalRequest
+from node.model.wire.tasks import PRIORITY_MAX
+
+FIRST_EPOCH = 1
+
+
+class SeatSlots:
+    """What is known so far of the nodes for one case; they are known by their names.
+
+    ``proposals`` and ``offers`` are of the nodes that answered, ``failures`` the reasons of those
+    that did not (or whose time must not be used). ``covered`` is the number of slots for which each
+    node has time, ``full`` are nodes that were not asked because they have none. ``reserved`` is
+    the pool's own reserved time, as an offer.
+    """
+
+    def __init__(
+        self,
+        request: Ask,
+        case: SeatCase,
+        fixed: Sequence[str],
+        spread: SpreadLimit,
+        may_yield: Sequence[PostedRun] | None,
+    ) -> None:
+        """``fixed`` are nodes that take part in every run.
+
+        ``may_yield`` are the runs that may give way; None is any run of lower priority.
+        """
+        self.placement = request
+        self.may_yield = may_yield
+        self.case = case
+        self.fixed = fixed
+        self.spread = spread
+        self.kind = SchedulingClass(case.whole.scheduling_class)
+        self.windows = case.windows
+        self.slots = self.windows[:BATCH_MAX]
+        self.offers: dict[str, Offer] = {}
+        self.proposals: dict[str, Proposal] = {}
+        self.failures: dict[str, str] = {}
+        self.covered: dict[str, int] = {}
+        self.full: dict[str, Offer] = {}
+        self.reserved: list[Offer] = []
+
+    def close_reserved_time(self, now: int) -> None:
+        """Leave out the pool's time that is reserved for others."""
+        reserved = self.case.closed
+        if self.slots and reserved.spans:
+            offer, proposal = reserved.offer(self.slots, self.case.whole.duration, now)
+            self.proposals[reserved.name] = proposal
+            self.reserved.append(offer)
+
+    @cached_property
+    def request(self) -> ProposalRequest:
+        """The question that nodes are asked."""
+        displacing, named = self.placement.displacing, self.may_yield
+        own = self.case.whole.priority
+        return ProposalRequest(
+            task=self.case.whole.id,
+            lease_epoch=FIRST_EPOCH,
+            scheduling_class=self.kind,
+            duration=self.case.whole.duration,
+            priority=own if displacing is None else min(displacing.priority, PRIORITY_MAX),
+            yielding=None if named is None else tuple(UUID(run.run) for run in named),
+            windows=tuple((slot.start, slot.end) for slot in self.slots),
+            test=self.case.whole.test,
+            campaign=self.case.whole.campaign,
+        )
+
+    def add(self, name: str, proposal: Proposal) -> None:
+        """Add what a node answered."""
+        self.proposals[name] = proposal
+        self.offers[name] = offer_of(name, proposal)
+
+    def has_failed(self, names: Iterable[str]) -> bool:
+        """Return whether one of these nodes did not answer."""
+        return any(name in self.failures for name in names)
+
+    def next_nodes(self, order: Sequence[str], is_full: Callable[[str], bool]) -> list[str]:
+        """Return the nodes to ask next: as many as are missing, and a quarter more.
+
+        Nodes that fit together by their spread come first. Nodes that are full are left out.
+        """
+        known = self.offers.keys() | self.failures.keys() | self.full.keys()
+        unknown = [name for name in order if name not in known]
+        able = sum(count > 0 for count in self.covered.values())
+        missing = max(1, len(self.case.empty) - able)
+        most = missing + 1 + missing // 4
+        not_full = (name for name in unknown if not is_full(name))
+        chosen = self.spread.kept(not_full, self.case.sitting.values(), most)
+        if len(chosen) < most:
+            chosen += islice(
+                (name for name in unknown if name not in (*chosen, *self.full)), most - len(chosen)
+            )
+        return chosen
+
+    def slip(self, names: Iterable[str]) -> int:
+        """Return how far runs on these nodes may slip (µs) to end before protected time there.
+
+        A negative value means that a run cannot even start at its slot.
+        """
+        case, duration = self.case, self.case.whole.duration
+        slip = case.recurrence.slip
+        for start, end in (span for name in names for span in self.placement.avoid.get(name, ())):
+            # Windows do not overlap, and the last one that reaches into it leaves the least.
+            last = bisect_left(case.slots, end) - 1
+            if last >= 0 and self.windows[last].end > start:
+                slip = min(slip, start - duration - case.slots[last])
+        return slip
+
+    def within_protected_slip(self, offer: Offer) -> Offer:
+        """Return what a node's protected time leaves of its offer; see :meth:`slip`."""
+        slip = self.slip([offer.name])
+        if slip == self.case.recurrence.slip:
+            return offer
+        longest = self.case.whole.duration + slip
+        ends = [(slot.start, min(slot.end, slot.start + longest)) for slot in self.slots]
+        allowed = normalise(ends) if slip >= 0 else []
+        return Offer(
+            offer.name,
+            intersect(normalise(offer.free), allowed),
+            intersect(normalise(offer.free_displacing), allowed),
+        )
+
+    def beyond(self, horizon: int) -> int:
+        """Return how many slots lie beyond a node's horizon, of which its offer says nothing."""
+        duration = self.case.whole.duration
+        return sum(slot.start + duration > horizon for slot in self.slots)
+
+    def reaches_beyond(self, names: Sequence[str]) -> bool:
+        """Return whether slots lie beyond the horizon of one of these nodes."""
+        return any(self.beyond(self.proposals[name].horizon) for name in names)
+
+    def choices(
+        self, offers: Sequence[Offer], rng: random.Random | None = None
+    ) -> list[ChosenStart]:
+        """Choose the starts of runs on all nodes with these offers, outside reserved time."""
+        return choose(self.slots, [*offers, *self.reserved], self.case.whole.duration, rng)
+
+    def random_slip(self, group: Sequence[str]) -> random.Random | None:
+        """Return the generator that draws random slips; None if starts are not random.
+
+        It is seeded by the term and the nodes, so that a plan can be repeated.
+        """
+        if not self.case.whole.schedule.get("slip_random"):
+            return None
+        return random.Random(f"{self.case.name} {' '.join(group)}")
+
+    def displaced_runs(
+        self, names: Sequence[str], choices: Sequence[ChosenStart]
+    ) -> list[PostedRun]:
+        """Return the named runs that these choices would displace on these nodes."""
+        duration = self.case.whole.duration
+        spans = [(it.starts_at, it.starts_at + duration) for it in choices if it.displacing]
+        return [
+            run
+            for run in self.may_yield or ()
+            if not set(run.nodes).isdisjoint(names)
+            and any(start < run.end and run.start < end for start, end in spans)
+        ]
+
+    def displacement_refusal(
+        self,
+        group: Sequence[str],
+        displaced: Sequence[PostedRun],
+        earlier: Mapping[str, Sequence[PostedRun]],
+    ) -> str | None:
+        """Return why the seats of this group may not displace these runs, or None if they may.
+
+        ``earlier`` are the runs displaced so far, by node. The policies limit how many seats may
+        displace; a seat counts once, however many runs it has, and however many these displace.
+        """
+        displacing = self.placement.displacing
+        if not displaced or displacing is None or displacing.most is None:
+            return None
+        before, most = sum(map(bool, earlier.values())), displacing.most
+        if before + len(group) <= most:
+            return None
+        runs = "1 run" if len(displaced) == 1 else f"{len(displaced)} runs"
+        had = f", and {before} have it" if before else ""
+        allowed = f"that is allowed for {most} of its seats at most{had}"
+        return f"{runs} would have to give way to it; {allowed}"
+
+    def count_placeable(self, name: str, offers: Sequence[Offer], horizon: int) -> int:
+        """Return for how many slots a node has time; those beyond its horizon count as free."""
+        if self.slip([name, *self.fixed]) < 0:
+            return 0
+        return min(len(self.slots), len(self.choices(offers)) + self.beyond(horizon))

@@ -1,0 +1,283 @@
+"""What an episode reads of the database: its terms, the runs that matter to it, and the ledger."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID
+
+from lead.model import BookedRun, Key, OpenTerm, PoolTask
+from lead.planning.pool_view import SeatCase, runs_to_come
+from lead.policy.ahead_sharing import NEAR_TIME
+from lead.policy.view import BUCKET, Needs, PostedRun
+from lead.pool.membership import NeedsOf
+from lead.store import episodes
+from node.model import times
+from node.model.classes import SchedulingClass
+from node.model.errors import ParleyError
+from node.model.reservations import ReservationSpan
+from node.model.spans import Span
+from node.store import campaigns, reservations
+from node.store.campaigns import CampaignSettings, StoredCampaign
+from node.store.database import Connection
+
+TRIED_MAX = 50
+"""Maximum number of terms for which an episode asks nodes; only then are its results written."""
+TERMS_MAX = 10_000
+"""Maximum number of terms in an episode; an hour with more is not shared as a whole."""
+LEDGER_LOOKBACK = 8 * times.DAY
+"""How much of the ledger is read; no policy weighs more of it by default."""
+RUNS_MAX = 20_000
+"""Maximum number of booked runs that the policies see in one episode.
+
+Those of the hours on which it decides come first. The pool reports when there are more."""
+UNBOOKED_RUNS_MAX = 1000
+"""Maximum number of runs that the policies see of a seat of which nothing is booked yet.
+
+The pool reports when there are more."""
+_TESTS_MAX = 10_000
+_FAILURES_COUNT = times.DAY
+
+
+@dataclass(frozen=True)
+class Scope:
+    """The nodes of a pool (identities) and the time up to which they are planned (``horizon``, µs).
+
+    ``names`` are those of all known nodes, by identity.
+    """
+
+    now: int
+    horizon: int
+    identities: Sequence[str]
+    names: Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class StoredTerms:
+    """The terms that are due, and what is stored of them.
+
+    By term and seat number: the nodes that have its seats (``taken``), and up to when these have
+    measured. By task: the nodes that had its seats last (``before``), and the start of the last
+    term in which each node had one (``used_at``). ``left`` is the number of terms left for later.
+    """
+
+    terms: Sequence[OpenTerm]
+    taken: Mapping[Key, Mapping[int, str]]
+    measured_to: Mapping[Key, Mapping[int, int]]
+    before: Mapping[UUID, Mapping[int, str]]
+    used_at: Mapping[UUID, Mapping[str, int]]
+    reserved: Sequence[ReservationSpan]
+    left: int
+
+
+@dataclass(frozen=True)
+class RelevantRuns:
+    """The campaigns, and the runs that matter to the cases of an episode.
+
+    ``to_come`` are runs of seats that are given and not booked yet. ``note`` says what is missing.
+    """
+
+    campaigns: Sequence[StoredCampaign]
+    booked: Sequence[PostedRun]
+    to_come: Sequence[PostedRun]
+    note: str | None = None
+
+
+@dataclass(frozen=True)
+class PoolHistory:
+    """The ledger by hour (campaign, hour, amount), and recent failures by node and campaign."""
+
+    used: Sequence[tuple[str, int, int]]
+    failed: Mapping[tuple[str, str], int]
+
+
+class NeedsByTest:
+    """The counted resources that runs need, computed once for equal tests."""
+
+    def __init__(self, needs_of: NeedsOf) -> None:
+        """``needs_of(test, spec)`` computes them."""
+        self._needs_of = needs_of
+        self._needs: dict[str, Needs] = {}
+
+    def of(self, test: str, spec: dict[str, Any]) -> Needs:
+        """Return what runs of a test need; nothing if the test is not installed here any more."""
+        key = json.dumps([test, spec])
+        needs = self._needs.get(key)
+        if needs is None:
+            try:
+                needs = self._needs_of(test, spec)
+            except ParleyError:
+                return {}
+            if len(self._needs) >= _TESTS_MAX:
+                self._needs.clear()
+            self._needs[key] = needs
+        return needs
+
+
+async def read_terms(
+    connection: Connection,
+    pool: str,
+    tasks: Sequence[PoolTask],
+    imagined: Sequence[OpenTerm],
+    now: int,
+) -> StoredTerms:
+    """Read the terms of these tasks that are due; ``imagined`` terms are treated as if stored.
+
+    With imagined terms, only stored terms that begin in the same hour are read.
+    """
+    ids = [task.id for task in tasks]
+    # A term that cannot be tried in this episode must not displace one that could be.
+    limit = TERMS_MAX if imagined else TRIED_MAX
+    terms, left = await episodes.terms_due(connection, ids, now, limit, TERMS_MAX)
+    if imagined:
+        hour = imagined[0].term.starts_at // BUCKET
+        terms = [*(it for it in terms if it.term.starts_at // BUCKET == hour), *imagined]
+    longest = max((task.duration for task in tasks), default=0)
+    until = longest + max((term.over_at for term in terms), default=now)
+    reserved = await reservations.for_pools(connection, [pool], now, max(now, until))
+    keys = [term.key for term in terms]
+    return StoredTerms(
+        terms,
+        await episodes.taken(connection, keys),
+        await episodes.measured_to(connection, keys),
+        await episodes.last_holders(connection, ids),
+        await episodes.used_at(connection, ids),
+        reserved[pool],
+        left,
+    )
+
+
+async def read_runs(
+    connection: Connection, scope: Scope, cases: Sequence[SeatCase], needs: NeedsByTest
+) -> RelevantRuns:
+    """Read the runs that matter to these cases.
+
+    These are the runs in the hours of the cases, and on the nodes in the next hour. A limit of a
+    campaign is about all of its runs at an instant, wherever the cases lie; so if any campaign has
+    limits, all runs up to the horizon are read.
+    """
+    now = scope.now
+    stored = await campaigns.listed(connection)
+    firsts = [case.slots[0] if case.begins is None else case.begins for case in cases]
+    first, last = min(firsts, default=now), max(firsts, default=now) + BUCKET
+    end = max((case.slots[-1] + BUCKET for case in cases), default=last)
+    limited = any(_is_limited(campaign.settings) for campaign in stored)
+    end = max(last, end, now + scope.horizon) if limited else max(last, end)
+    spans = _spans_by_importance(first, last, now, end if limited else None)
+    booked, first_left_out = await _read_booked(connection, spans, scope.identities)
+    seats = await episodes.to_come(connection, scope.identities)
+    needs_by_task: dict[UUID, Needs] = {}
+    # What other runs need matters only if the runs of a case need something themselves.
+    if any(needs.of(case.whole.test, case.whole.spec) for case in cases):
+        tasks = {run.task_id for run in booked} | {seat.task for seat in seats}
+        tests = await episodes.tests_of(connection, tasks)
+        needs_by_task = {task: needs.of(*test) for task, test in tests.items()}
+    # One more than is shown, so that it is noticed when there are more.
+    runs_by_seat = [
+        runs_to_come(
+            seat, scope.names, end, needs_by_task.get(seat.task, {}), UNBOOKED_RUNS_MAX + 1
+        )
+        for seat in seats
+    ]
+    return RelevantRuns(
+        stored,
+        [_posted(run, scope.names, needs_by_task.get(run.task_id, {})) for run in booked],
+        [run for runs in runs_by_seat for run in runs[:UNBOOKED_RUNS_MAX]],
+        _note_of_missing_runs(first_left_out, runs_by_seat),
+    )
+
+
+async def read_history(connection: Connection, scope: Scope) -> PoolHistory:
+    """Read what was charged on the nodes of a pool, and which campaigns failed on them."""
+    until = scope.now + scope.horizon + BUCKET
+    return PoolHistory(
+        await episodes.used_by_hour(
+            connection, scope.now - LEDGER_LOOKBACK, until, scope.identities
+        ),
+        await episodes.failed(connection, scope.now - _FAILURES_COUNT, scope.identities),
+    )
+
+
+async def read_returnable(
+    connection: Connection, pool: str, cases: Sequence[SeatCase], now: int
+) -> list[str]:
+    """Return the tasks of seats that hold time these cases want, without those that begin soon."""
+    begins = [case.begins for case in cases if case.begins is not None]
+    since, until = now + NEAR_TIME, max(begins, default=0) + BUCKET
+    if not begins or max(begins) < since:
+        return []
+    seats = await episodes.seats_ahead(connection, pool, since, until, RUNS_MAX)
+    return [str(task) for task in seats]
+
+
+def _posted(run: BookedRun, names: Mapping[str, str], needs: Needs) -> PostedRun:
+    return PostedRun(
+        run=str(run.id),
+        task=str(run.task_id),
+        campaign=run.campaign,
+        nodes=tuple(names[node] for node in run.nodes if node in names),
+        start=run.starts_at,
+        end=run.ends_at,
+        scheduling_class=SchedulingClass(run.scheduling_class),
+        priority=run.priority,
+        running=run.running,
+        needs=needs,
+    )
+
+
+def _is_limited(campaign: CampaignSettings) -> bool:
+    """Return whether a campaign has limits on what it may have at an instant."""
+    return bool(campaign.limits or campaign.quotas) or campaign.seats_max is not None
+
+
+def _spans_by_importance(first: int, last: int, now: int, ahead: int | None) -> list[Span]:
+    """Return the time whose runs matter, the most important first: too many runs are cut off.
+
+    Cases begin from ``first`` to ``last``. Their hours come first, then the time before them (the
+    next hour, or all of it with ``ahead``), then the time up to ``ahead``.
+    """
+    begin = min(first, max(now, first - first % BUCKET))
+    before = now, begin if ahead is not None else min(begin, now + BUCKET)
+    spans = [(begin, last), before, (last, ahead or last)]
+    return [(start, end) for start, end in spans if start < end]
+
+
+async def _read_booked(
+    connection: Connection, spans: Sequence[Span], nodes: Sequence[str]
+) -> tuple[list[BookedRun], int | None]:
+    """Return the runs of these spans by start; if too many, also the start of the first left out.
+
+    A run that reaches into two spans is counted once.
+    """
+    runs: dict[UUID, BookedRun] = {}
+    for since, until in spans:
+        for run in await episodes.booked(connection, since, until, nodes, RUNS_MAX + 1):
+            if len(runs) == RUNS_MAX and run.id not in runs:
+                return sorted(runs.values(), key=_BY_START), run.starts_at
+            runs[run.id] = run
+    return sorted(runs.values(), key=_BY_START), None
+
+
+_BY_START: Callable[[BookedRun], tuple[int, UUID]] = lambda run: (run.starts_at, run.id)  # noqa: E731
+
+
+def _note_of_missing_runs(
+    first_left_out: int | None, runs_by_seat: Sequence[Sequence[PostedRun]]
+) -> str | None:
+    """Return what the policies do not see of these runs, for people; None if they see all."""
+    first_unbooked = min(
+        (runs[UNBOOKED_RUNS_MAX].start for runs in runs_by_seat if len(runs) > UNBOOKED_RUNS_MAX),
+        default=None,
+    )
+    notes = [
+        f"of {of} the policies saw {most:,}, not all from {times.to_the_second(since)} on: "
+        "limits of campaigns may not hold then; measure less often, or from fewer nodes"
+        for of, most, since in (
+            ("the booked runs", RUNS_MAX, first_left_out),
+            ("the runs of a seat that are still to be booked", UNBOOKED_RUNS_MAX, first_unbooked),
+        )
+        if since is not None
+    ]
+    return "; ".join(notes) or None

@@ -1,0 +1,89 @@
+"""Builds the view of a pool on which its policies decide, from what was read for an episode."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from lead.model import PolicyMemory
+from lead.planning.node_views import NodeLoad, NodeViewContext, node_loads, node_view_of
+from lead.planning.policy_state import decode_state
+from lead.planning.pool_view import (
+    SeatCase,
+    campaign_of,
+    candidate_of,
+    charges_of,
+    charges_to_come,
+    remembered_state,
+    reservations_of,
+)
+from lead.planning.reserved import applicant
+from lead.policy.view import PoolView, RememberedState, ReservationView, View
+from lead.pool.membership import MemberCandidate
+from lead.pool.snapshot_queries import TRIED_MAX, NeedsByTest, PoolHistory, RelevantRuns, Scope
+from node.model.reservations import ReservationSpan
+
+
+@dataclass(frozen=True)
+class ViewSources:
+    """What was read for an episode; ``members`` are the nodes of the pool."""
+
+    pool: str
+    scope: Scope
+    members: Sequence[MemberCandidate]
+    remembered: PolicyMemory
+    cases: Sequence[SeatCase]
+    runs: RelevantRuns
+    history: PoolHistory
+    reserved: Sequence[ReservationSpan]
+    returnable: Sequence[str]
+
+
+def view_of(sources: ViewSources, needs: NeedsByTest, resources: Collection[str]) -> View:
+    """Build the view; ``resources`` are those that tests may need, beside those with quotas."""
+    scope, runs, cases = sources.scope, sources.runs, sources.cases
+    state = remembered_state(decode_state(sources.remembered.state), cases)
+    used_at = {name: at for case in cases for name, at in case.used_at.items()}
+    lanes_of = {node.name: node.lanes for node in sources.members}
+    loads = node_loads([*runs.booked, *runs.to_come], lanes_of, scope.now)
+    counted = frozenset(resources).union(*(each.settings.quotas for each in runs.campaigns))
+    context = NodeViewContext(scope.now, scope.horizon, counted)
+    lanes = min((node.lanes for node in sources.members), default=1)
+    return View(
+        now=scope.now,
+        horizon=scope.horizon,
+        pool=PoolView(sources.pool, [node.name for node in sources.members]),
+        nodes={
+            node.name: node_view_of(
+                node, loads.get(node.name, NodeLoad()), used_at.get(node.name, 0), context
+            )
+            for node in sources.members
+        },
+        campaigns={
+            each.settings.name: campaign_of(vars(each.settings), each.created_at)
+            for each in runs.campaigns
+        },
+        candidates=[
+            candidate_of(case, scope.horizon, needs.of(case.whole.test, case.whole.spec))
+            for case in cases
+        ],
+        runs=[*runs.booked, *runs.to_come],
+        ledger=[*charges_of(sources.history.used), *charges_to_come(runs.to_come, lanes)],
+        state=_with_failures(state, sources.history.failed, scope.names),
+        workers=TRIED_MAX,
+        reservations=_reservations(sources),
+        returnable=list(sources.returnable),
+    )
+
+
+def _reservations(sources: ViewSources) -> list[ReservationView]:
+    applicants = {case.name: applicant(case.whole, case.whole.id) for case in sources.cases}
+    nodes = [node.name for node in sources.members]
+    return reservations_of(sources.reserved, nodes, applicants)
+
+
+def _with_failures(
+    state: RememberedState, failed: Mapping[tuple[str, str], int], names: Mapping[str, str]
+) -> RememberedState:
+    failures = {(names[node], campaign): n for (node, campaign), n in failed.items()}
+    return replace(state, failures=failures)

@@ -1,0 +1,75 @@
+"""Time that was found for runs and is not booked yet, so that it is not given away twice."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+
+from lead.planning.placement import ChosenStart, Offer
+from lead.policy.view import PostedRun
+from node.model import times
+from node.model.classes import SchedulingClass, blockers
+from node.model.spans import Span, normalise, subtract
+
+_BOOKING_DELAY_MAX = 10 * times.SECOND
+"""Upper bound on the delay between granting a seat and booking its runs."""
+
+
+class TentativeBookings:
+    """The runs of an episode that are not booked yet, node by node (by name).
+
+    What was given last is provisional: it counts until :meth:`drop`, unless :meth:`keep` is called
+    before.
+    """
+
+    def __init__(self, coming: Iterable[PostedRun], now: int) -> None:
+        """Begin with the runs ``coming``, which were found in earlier episodes."""
+        self._soon = now + _BOOKING_DELAY_MAX
+        self._kept: dict[str, list[tuple[SchedulingClass, Span]]] = defaultdict(list)
+        for run in coming:
+            for name in run.nodes:
+                self._kept[name].append((run.scheduling_class, self._span(run.start, run.end)))
+        self._provisional: list[tuple[str, SchedulingClass, Span]] = []
+
+    def give(
+        self,
+        names: Iterable[str],
+        kind: SchedulingClass,
+        choices: Sequence[ChosenStart],
+        duration: int,
+    ) -> None:
+        """Take the time of runs with these starts on each of these nodes, provisionally."""
+        spans = [self._span(it.starts_at, it.starts_at + duration) for it in choices]
+        self._provisional += [(name, kind, span) for name in names for span in spans]
+
+    def keep(self) -> None:
+        """Make final what was given."""
+        for name, kind, span in self._provisional:
+            self._kept[name].append((kind, span))
+        self._provisional = []
+
+    def drop(self) -> None:
+        """Free what was given and not kept."""
+        self._provisional = []
+
+    def _span(self, start: int, end: int) -> Span:
+        """Extend a run that is to start at once: it starts later by the time booking takes."""
+        return start, end + _BOOKING_DELAY_MAX if start < self._soon else end
+
+    def left(self, offer: Offer, kind: SchedulingClass) -> Offer:
+        """Return what a node's tentative bookings leave of its offer for a run of this class."""
+        against = blockers(kind)
+        occupied = [span for other, span in self._kept[offer.name] if other in against]
+        occupied += [
+            span
+            for name, other, span in self._provisional
+            if name == offer.name and other in against
+        ]
+        if not occupied:
+            return offer
+        without = normalise(occupied)
+        return Offer(
+            offer.name,
+            subtract(normalise(offer.free), without),
+            subtract(normalise(offer.free_displacing), without),
+        )
