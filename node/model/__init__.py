@@ -1,1 +1,1 @@
-"""What everything else speaks of: pure values and rules; no I/O, no clock, no randomness."""
+"""The domain: pure values and rules for every other module; no I/O, no clock, no randomness."""

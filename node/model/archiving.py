@@ -1,4 +1,4 @@
-"""Deliveries of results: when they are tried again, the document, and what is secret. Pure.
+"""Archived results: the document, the retry schedule, and the redaction of secrets. Pure.
 
 Instants and durations are microseconds.
 """
@@ -19,48 +19,48 @@ from node.model.wire.fields import Document
 
 SCHEMA = "parley-result"
 VERSION = 1
-"""Of the document. Fields may be added under the same version; readers pass over unknown ones."""
+"""Version of the document. New fields may appear under the same version; readers ignore them."""
 
 REDACTED = "(secret)"
-"""Stands for what is kept and shown to nobody; sent back in an edit it keeps what is there."""
+"""Replaces a secret value wherever it is shown; in an edit it keeps the stored value."""
 
 PAUSES = (times.MINUTE, 5 * times.MINUTE, 30 * times.MINUTE)
 HOURLY = times.HOUR
 GIVE_UP_AGE = times.DAY
 DESTINATION_PAUSE = times.MINUTE
-"""Where not one of a batch was taken, the destination is left alone for so long."""
+"""Pause for a destination that refused every result of a batch."""
 
 
-def next_try(attempts: int, first_tried_at: int, now: int, asked: int = 0) -> int | None:
-    """When to try again after so many attempts in vain, this one included; None: not any more.
+def next_try(attempts: int, first_tried_at: int, now: int, requested_pause: int = 0) -> int | None:
+    """Return when to retry after ``attempts`` failures, or None to give up.
 
-    The pauses are 1 m, 5 m and 30 m, then an hour each, until a day after the first attempt.
-    ``asked`` is the pause that the destination wants; it may be longer than ours, by an hour at
-    most.
+    The pauses are 1 min, 5 min, and 30 min, then one hour each, until a day after the first
+    attempt. ``requested_pause`` comes from the destination; it counts if it is longer than our own
+    pause, up to an hour.
     """
     if now - first_tried_at >= GIVE_UP_AGE:
         return None
     pause = PAUSES[attempts - 1] if attempts <= len(PAUSES) else HOURLY
-    return now + max(pause, min(asked, HOURLY))
+    return now + max(pause, min(requested_pause, HOURLY))
 
 
 def key_of(run: UUID, archive: UUID, edition: int, interval: int | None = None) -> str:
-    """The idempotency key: the same however often this outcome is delivered to this archive."""
-    which = "" if interval is None else f"/i{interval}"
-    return f"{run}/{archive}{which}" + (f"/{edition}" if edition > 1 else "")
+    """Return the idempotency key, equal for every delivery of this outcome to this archive."""
+    interval_part = "" if interval is None else f"/i{interval}"
+    return f"{run}/{archive}{interval_part}" + (f"/{edition}" if edition > 1 else "")
 
 
 def document_of(
     row: Mapping[str, Any], metrics: Sequence[Mapping[str, Any]], parts: Sequence[Mapping[str, Any]]
 ) -> dict[str, Any]:
-    """The archived document: all that is known of a run that is over, at its lead.
+    """Return the archived document: everything that the lead knows about a run that ended.
 
-    ``row`` has the columns of the query ``documents``; ``parts`` are those of its participants. Of
-    an interval (``row["interval"]`` is its number) the document has the same fields: its own times,
-    state, result and figures, and no verdict, which only the whole run has.
+    ``row`` has the columns of the query ``documents``; ``parts`` are the participants' parts. The
+    document of an interval (``row["interval"]`` is its number) has the same fields: the interval's
+    own times, state, result, and metrics, but no verdict, which only the whole run has.
     """
-    by_place = {part["participant"]: part for part in parts}
-    told = [part["circumstances"] for part in parts if part["circumstances"] is not None]
+    part_by_place = {part["participant"]: part for part in parts}
+    circumstances = [part["circumstances"] for part in parts if part["circumstances"] is not None]
     number, finished = row["interval"], row["state"] == "finished"
     return {
         "schema": SCHEMA,
@@ -76,11 +76,12 @@ def document_of(
         "reference": row["reference"],
         "test": {"type": row["test"], "spec": row["spec"]},
         "tool": row["tool"],
-        "tool_version": _only({one.get("tool_version") for one in told}),
+        "tool_version": _only({each.get("tool_version") for each in circumstances}),
         "scheduling_class": row["scheduling_class"],
         "priority": row["priority"],
         "participants": [
-            _participant(one, by_place.get(place)) for place, one in enumerate(row["participants"])
+            _participant(each, part_by_place.get(place))
+            for place, each in enumerate(row["participants"])
         ],
         "nominal_start": times.format_instant(row["slot"]),
         "starts_at": times.format_instant(row["starts_at"]),
@@ -95,46 +96,46 @@ def document_of(
         "metrics": list(metrics),
         "verdict": row["verdict"],
         "verdict_reasons": row["verdict_reasons"],
-        "clock_error_ms": _clock_error_ms(told, len(row["participants"])),
+        "clock_error_ms": _clock_error_ms(circumstances, len(row["participants"])),
     }
 
 
 def _only(values: set[Any]) -> Any:
-    """The one value that there is; None if there are several, or none."""
+    """Return the only element; None if there are several or none."""
     return next(iter(values)) if len(values) == 1 else None
 
 
-def _clock_error_ms(told: Sequence[Mapping[str, Any]], participants: int) -> float | None:
-    """The combined bound of the participants' clocks, of the two that are worst; None if unknown.
+def _clock_error_ms(circumstances: Sequence[Mapping[str, Any]], participants: int) -> float | None:
+    """Return the largest combined error bound of any two participants' clocks; None if unknown.
 
-    With one participant there are no two clocks, and nothing to bound.
+    With one participant there are no two clocks to compare.
     """
-    clocks = [clock for one in told if (clock := _clock(one)) is not None]
+    clocks = [clock for each in circumstances if (clock := _clock(each)) is not None]
     if participants < 2 or len(clocks) < participants:  # noqa: PLR2004 - it takes two
         return None
     bounds = [combined_bound_ms(one, other) for one, other in combinations(clocks, 2)]
-    known = [bound for bound in bounds if bound is not None]
-    return max(known) if len(known) == len(bounds) else None
+    finite = [bound for bound in bounds if bound is not None]
+    return max(finite) if len(finite) == len(bounds) else None
 
 
 def _clock(circumstances: Mapping[str, Any]) -> ClockCondition | None:
     try:
         return ClockCondition.model_validate(circumstances.get("clock"))
     except ValidationError:
-        return None  # another version's
+        return None  # written by another version of the program
 
 
 def _participant(listed: Mapping[str, Any], part: Mapping[str, Any] | None) -> dict[str, Any]:
-    found = part or {}
-    circumstances = found.get("circumstances")
+    fields = part or {}
+    circumstances = fields.get("circumstances")
     return {
         "name": listed["name"],
         "node": listed["node"],
         "address": listed["address"],
-        "started_at": _instant(found.get("started_at")),
-        "finished_at": _instant(found.get("finished_at")),
-        "command": found.get("command"),
-        "reason": found.get("reason"),
+        "started_at": _instant(fields.get("started_at")),
+        "finished_at": _instant(fields.get("finished_at")),
+        "command": fields.get("command"),
+        "reason": fields.get("reason"),
         "tool_version": (circumstances or {}).get("tool_version"),
         "circumstances": circumstances,
     }
@@ -145,7 +146,7 @@ def _instant(instant: int | None) -> str | None:
 
 
 def secret_fields(model: type[Document]) -> frozenset[str]:
-    """Names of the fields that are shown to nobody."""
+    """Return the names of the fields that are never shown."""
     return frozenset(
         name
         for name, field in model.model_fields.items()
@@ -154,7 +155,7 @@ def secret_fields(model: type[Document]) -> frozenset[str]:
 
 
 def redacted(model: type[Document], spec: Mapping[str, Any]) -> dict[str, Any]:
-    """The spec as it may be shown: of secret maps the names, of secret texts nothing."""
+    """Return the spec without secrets: keep the keys of secret maps, hide all secret values."""
     secret = secret_fields(model)
     return {name: _hidden(value) if name in secret else value for name, value in spec.items()}
 
@@ -168,16 +169,15 @@ def _hidden(value: Any) -> Any:
 def restored(
     model: type[Document], spec: Mapping[str, Any], before: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """The spec with what it leaves hidden taken from the one before."""
-    found = dict(spec)
+    """Return the spec with each redacted value replaced by the one in ``before``."""
+    restored_spec = dict(spec)
     for name in secret_fields(model):
         value, old = spec.get(name), before.get(name)
         if value == REDACTED:
-            found[name] = old
+            restored_spec[name] = old
         elif isinstance(value, Mapping):
-            known = old if isinstance(old, Mapping) else {}
-            found[name] = {
-                each: known.get(each) if given == REDACTED else given
-                for each, given in value.items()
+            old_values = old if isinstance(old, Mapping) else {}
+            restored_spec[name] = {
+                key: old_values.get(key) if new == REDACTED else new for key, new in value.items()
             }
-    return found
+    return restored_spec

@@ -1,4 +1,4 @@
-"""Pauses that grow while nothing comes of asking, drawn so that many do not come in step. Pure."""
+"""Retry pauses: exponential backoff with jitter, so that clients do not retry in step. Pure."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ _LEAST, _MOST = 0.5, 1.5
 
 
 def pause(failures: int, first: int, most: int) -> int:
-    """The pause (µs) after so many failures in a row: doubled with each, none after a success."""
+    """Return the pause (µs) after ``failures`` in a row: doubled with each, 0 after a success."""
     if failures == 0:
         return 0
     return min(most, first << min(failures - 1, _DOUBLINGS_MAX))
 
 
 def drawn(failures: int, first: int, most: int, rng: random.Random) -> int:
-    """The same, drawn between half of it and one and a half."""
+    """Return :func:`pause` with jitter: a random value between 0.5 and 1.5 times the pause."""
     return round(pause(failures, first, most) * rng.uniform(_LEAST, _MOST))

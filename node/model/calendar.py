@@ -1,14 +1,13 @@
-"""What occupies a node's time, kept in memory so that it is not read anew for each question. Pure.
+"""A cache of what occupies a node's time, so that not every question reads the database. Pure.
 
-It is kept in pieces of five minutes. What is asked about for the first time is read from the
-database; what is booked is then added, which does no harm however often it is done; where time is
-given back the pieces are forgotten, and read again when somebody asks. Whoever keeps a calendar
-must hear of every change, or :meth:`Calendar.clear` it; what was heard while the database was being
-read counts for what comes of it, too. Nothing is kept for longer than
-``CACHE_LIFETIME``.
+The cache consists of pieces of five minutes. A piece is read from the database when it is first
+needed. New bookings are then added, which may safely happen twice; where time is given back, the
+pieces are dropped and read again on demand. The owner of a calendar must report every change to it,
+or :meth:`Calendar.clear` it. Changes that are reported while the database is being read apply to
+the result of that read as well. No piece is kept for longer than ``CACHE_LIFETIME``.
 
-Runs of one class and priority block alike, so only the time they occupy together is kept: it stays
-small however many runs there are.
+Runs of one class and priority block the same other runs, so only the union of their times is kept:
+it stays small however many runs there are.
 """
 
 from __future__ import annotations
@@ -23,29 +22,30 @@ from node.model.timeline import OccupiedSpan
 
 CACHE_CHUNK = 5 * times.MINUTE
 CACHE_LIFETIME = 10 * times.MINUTE
-"""What was read so long ago is read again: a change that was never heard of does harm no longer."""
+"""Maximum age of a piece, which bounds the harm of a change that was never reported."""
 
 OccupancyKey = tuple[SchedulingClass, int]
-"""Class and priority: what decides whom a run is in the way of."""
+"""Class and priority, which together decide whom a run blocks."""
 
 _NOTHING: tuple[int, dict[OccupancyKey, list[Span]]] = 0, {}
 
 
 class Calendar:
-    """The time line as it was read, and changed by what was heard since."""
+    """The time line as read from the database, plus the changes reported since."""
 
     def __init__(self) -> None:
-        """Nothing is known."""
-        # When each was read, and by kind what is taken; in the order in which they were read.
+        """Start with no pieces."""
+        # By piece number: when it was read, and what occupies it. In the order of reading.
         self._pieces: dict[int, tuple[int, dict[OccupancyKey, list[Span]]]] = {}
         self._reading = False
         self._taken: list[tuple[OccupancyKey, Span]] = []
         self._given_back: list[Span] = []
 
     def missing(self, spans: Iterable[Span], now: int) -> list[Span]:
-        """A span set: what must be read to know these spans; then :meth:`caught_up` must follow.
+        """Return the span set that must be read before these spans can be answered.
 
-        What was read too long ago is forgotten.
+        Drop the pieces that are too old. After this call, call :meth:`read` with the spans
+        returned, and then :meth:`caught_up`.
         """
         self._forget_old(now)
         self._reading = True
@@ -68,29 +68,30 @@ class Calendar:
             self.clear()  # the clock has gone back
 
     def read(self, spans: Sequence[Span], occupied: Iterable[OccupiedSpan], now: int) -> None:
-        """These spans, :meth:`missing` until now, were read; so much is occupied in them."""
+        """Store what was read for ``spans``, which :meth:`missing` returned."""
         for number in _pieces(spans):
             self._pieces[number] = now, {}
-        found: dict[OccupancyKey, list[Span]] = defaultdict(list)
+        spans_by_kind: dict[OccupancyKey, list[Span]] = defaultdict(list)
         for each in occupied:
-            found[each.scheduling_class, each.priority] += each.spans
-        for kind, together in found.items():
+            spans_by_kind[each.scheduling_class, each.priority] += each.spans
+        for kind, together in spans_by_kind.items():
             for span in normalise(together):
                 self._add(kind, span)
         for kind, span in self._taken:
             self._add(kind, span)
 
     def caught_up(self) -> None:
-        """Nothing is being read any more, and the question has been answered.
+        """End the read that :meth:`missing` started; call it once the question is answered.
 
-        What was given back meanwhile may have been read as taken or as free: it is forgotten.
+        Time given back during the read may have been read as occupied or as free, so the pieces
+        that it touches are dropped.
         """
         for span in self._given_back:
             self._forget_span(span)
         self._taken, self._given_back, self._reading = [], [], False
 
     def take(self, scheduling_class: SchedulingClass, priority: int, spans: Iterable[Span]) -> None:
-        """Runs of this kind were booked."""
+        """Add runs of this class and priority that were booked."""
         kind = scheduling_class, priority
         for span in spans:
             self._add(kind, span)
@@ -98,23 +99,25 @@ class Calendar:
                 self._taken.append((kind, span))
 
     def give_back(self, span: Span) -> None:
-        """What was in this span may have changed in any way."""
+        """Drop the pieces of this span, in which anything may have changed."""
         self._forget_span(span)
         if self._reading:
             self._given_back.append(span)
 
     def clear(self) -> None:
-        """Anything may have changed."""
+        """Drop all pieces."""
         self.give_back((times.EARLIEST, times.LATEST))
 
     def occupied(self, spans: Iterable[Span]) -> list[OccupiedSpan]:
-        """What occupies time in these spans, and perhaps near them. All of it could give way."""
-        found: dict[OccupancyKey, list[Span]] = defaultdict(list)
+        """Return what occupies these spans, and possibly time near them; nothing is ``fixed``."""
+        spans_by_kind: dict[OccupancyKey, list[Span]] = defaultdict(list)
         for number in _pieces(spans):
             _, kinds = self._pieces.get(number, _NOTHING)
-            for kind, taken in kinds.items():
-                found[kind] += taken
-        return [OccupiedSpan(*kind, fixed=False, spans=taken) for kind, taken in found.items()]
+            for kind, piece_spans in kinds.items():
+                spans_by_kind[kind] += piece_spans
+        return [
+            OccupiedSpan(*kind, fixed=False, spans=each) for kind, each in spans_by_kind.items()
+        ]
 
     def _add(self, kind: OccupancyKey, span: Span) -> None:
         for number in range(span[0] // CACHE_CHUNK, -(-span[1] // CACHE_CHUNK)):
@@ -122,11 +125,11 @@ class Calendar:
             if piece is None:
                 continue
             spans = piece[1].setdefault(kind, [])
-            # Cut at the piece's ends: what is given back in the next piece must not linger here.
+            # Cut at the piece's ends, so that time given back in the next piece does not stay here.
             spans.append(
                 (max(span[0], number * CACHE_CHUNK), min(span[1], (number + 1) * CACHE_CHUNK))
             )
-            if len(spans) & (len(spans) - 1) == 0:  # at each doubling: they must not pile up
+            if len(spans) & (len(spans) - 1) == 0:  # merge at each doubling, to bound the list
                 spans[:] = normalise(spans)
 
     def _forget_span(self, span: Span) -> None:
@@ -140,8 +143,8 @@ class Calendar:
 
 
 def _pieces(spans: Iterable[Span]) -> list[int]:
-    """The numbers of the pieces that these spans touch, in order."""
-    touched = normalise(
+    """Return the numbers of the pieces that these spans touch, in order."""
+    ranges = normalise(
         (start // CACHE_CHUNK, -(-end // CACHE_CHUNK)) for start, end in spans if start < end
     )
-    return [number for first, last in touched for number in range(first, last)]
+    return [number for first, last in ranges for number in range(first, last)]

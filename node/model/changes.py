@@ -1,7 +1,7 @@
-"""What an edit of a task changes, which of its runs it gives up, and where planning goes on. Pure.
+"""Edits of a task: what changes, which runs are given up, and where planning goes on. Pure.
 
-Documents here are the JSON forms of a task (``node.model.wire.tasks``); a *slot* is a nominal start
-of the task; instants and durations are microseconds.
+Documents are the JSON forms of a task (``node.model.wire.tasks``); a *slot* is a nominal start of
+the task; instants and durations are microseconds.
 """
 
 from __future__ import annotations
@@ -16,27 +16,30 @@ from node.model.scheduling import first_slot
 
 EVERY_SLOT = 0
 NO_SLOT = times.LATEST - 1
-"""Bounds of the slots given up: from the first one on, and from one on that no task has."""
+"""Values for "give up the slots from here on": every slot, or none, since no task has this one."""
 
 _SHOWN_CHARACTERS = 60
 _WHOLE = frozenset({"reference"})
 
 
 def merged(document: Any, patch: Any) -> Any:
-    """The document with a JSON merge patch applied (RFC 7396): null removes, a list replaces."""
+    """Return the document with a JSON merge patch applied (RFC 7396).
+
+    A null removes a member, and a list replaces the old one.
+    """
     if not isinstance(patch, Mapping):
         return patch
-    kept = dict(document) if isinstance(document, Mapping) else {}
+    result = dict(document) if isinstance(document, Mapping) else {}
     for name, value in patch.items():
         if value is None:
-            kept.pop(name, None)
+            result.pop(name, None)
         else:
-            kept[name] = merged(kept.get(name), value)
-    return kept
+            result[name] = merged(result.get(name), value)
+    return result
 
 
 def differences(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[str]:
-    """What differs, field by field, in the order of the documents: ``repeat PT1H → PT30M``."""
+    """Describe each field that differs, in document order: ``repeat PT1H → PT30M``."""
     old, new = dict(_leaves(before)), dict(_leaves(after))
     names = [*old, *(name for name in new if name not in old)]
     return [
@@ -47,7 +50,7 @@ def differences(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[str
 
 
 def _leaves(document: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
-    """Each field under its own name, without the objects around it; the reference is one field."""
+    """Yield each field under its own name, without its parents; the reference is one field."""
     for name, value in document.items():
         if isinstance(value, Mapping) and name not in _WHOLE:
             yield from _leaves(value)
@@ -65,20 +68,20 @@ def _word(document: Mapping[str, Any], name: str) -> str:
 
 @dataclass(frozen=True)
 class PlacementTerms:
-    """What decides where a task's runs may lie and what they measure."""
+    """The terms that decide where a task's runs may lie and what they measure."""
 
     measured: tuple[Any, ...]
-    """Spec, tool, class and duration: a run of other ones is another run."""
+    """Spec, tool, class, and duration. If one of them changes, all runs are given up."""
     recurrence: Recurrence
     slip_random: bool
 
 
 def given_up_from(old: PlacementTerms, new: PlacementTerms, surplus: int | None) -> int:
-    """The slot from which on the runs to come are given up for new terms.
+    """Return the first slot whose runs are given up because of the new terms.
 
-    All of them (:data:`EVERY_SLOT`) if other things are measured, or at other times; else those
-    behind an earlier end, and from the first slot in ``surplus`` of the task's number of runs; or
-    none (:data:`NO_SLOT`).
+    It is :data:`EVERY_SLOT` if the measurement or its times change. Otherwise it is the first slot
+    after an earlier end, or ``surplus``, the first slot beyond the task's number of runs. It is
+    :data:`NO_SLOT` if nothing is given up.
     """
     if old.measured != new.measured or _grid(old) != _grid(new):
         return EVERY_SLOT
@@ -92,7 +95,7 @@ def _grid(terms: PlacementTerms) -> tuple[Recurrence, bool]:
 
 @dataclass(frozen=True)
 class PlanningPosition:
-    """Where planning goes on: all slots up to ``planned_to`` are done, ``next_slot`` is next."""
+    """The position of planning: slots up to ``planned_to`` are planned, ``next_slot`` is next."""
 
     planned_to: int | None
     next_slot: int | None
@@ -100,28 +103,28 @@ class PlanningPosition:
 
 def position_after_edit(
     recurrence: Recurrence,
-    standing: PlanningPosition,
+    current: PlanningPosition,
     freed: Sequence[int],
     now: int,
     *,
     anew: bool,
 ) -> PlanningPosition:
-    """Where to plan on after an edit that gave these slots up (ascending).
+    """Return where planning goes on after an edit that gave up the slots ``freed`` (ascending).
 
-    ``anew``: the nominal starts are others now; then those to come are planned, and of the slots
-    that were given up those whose nominal start has passed but is one still.
+    With ``anew`` the nominal starts have changed: planning goes on with the future ones, and with
+    those of the freed slots whose nominal start has passed but still is one.
     """
     if anew:
         coming = first_slot(recurrence, now)
         passed = [slot for slot in freed if slot <= now and _is_nominal(recurrence, slot)]
         start = min([*passed[:1], *([] if coming is None else [coming])], default=None)
-        return PlanningPosition(standing.planned_to if start is None else start - 1, start)
-    planned_to = standing.planned_to
+        return PlanningPosition(current.planned_to if start is None else start - 1, start)
+    planned_to = current.planned_to
     if planned_to is not None and freed:
         planned_to = min(planned_to, freed[0] - 1)
     following = None if planned_to is None else next_nominal(recurrence, planned_to)
-    known = [slot for slot in (standing.next_slot, following) if slot is not None]
-    return PlanningPosition(planned_to, min(known, default=None))
+    candidates = [slot for slot in (current.next_slot, following) if slot is not None]
+    return PlanningPosition(planned_to, min(candidates, default=None))
 
 
 def _is_nominal(recurrence: Recurrence, slot: int) -> bool:
@@ -129,7 +132,7 @@ def _is_nominal(recurrence: Recurrence, slot: int) -> bool:
 
 
 def first_open(recurrence: Recurrence, duration: int, soonest: int) -> int | None:
-    """The first slot that still has a start left at or after ``soonest``."""
+    """Return the first slot whose run may still start at or after ``soonest``."""
     before = max(recurrence.anchor, soonest - recurrence.slip) - 1
     while (slot := next_nominal(recurrence, before)) is not None:
         if slot + slip_of(recurrence, duration, slot) >= soonest:
@@ -141,7 +144,7 @@ def first_open(recurrence: Recurrence, duration: int, soonest: int) -> int | Non
 def passed_slots(
     recurrence: Recurrence, first: int | None, following: int | None, now: int, limit: int
 ) -> list[int]:
-    """The slots from ``first`` on and before ``following`` (or ``now``), ``limit`` at most."""
+    """Return the slots from ``first`` up to ``following`` (or ``now``), at most ``limit``."""
     if first is None:
         return []
     return nominal_starts(recurrence, first - 1, now if following is None else following, limit)

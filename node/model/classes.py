@@ -18,7 +18,7 @@ from enum import StrEnum
 
 
 class SchedulingClass(StrEnum):
-    """What a test needs for itself while it runs; the order is that of the SQL enum."""
+    """The scheduling classes, in the order of the SQL enum."""
 
     EXCLUSIVE = "exclusive"
     NORMAL = "normal"
@@ -35,5 +35,5 @@ _CONFLICTS: dict[SchedulingClass, frozenset[SchedulingClass]] = {
 
 
 def blockers(scheduling_class: SchedulingClass) -> frozenset[SchedulingClass]:
-    """The classes whose runs a run of this class must not overlap."""
+    """Return the classes whose runs a run of this class must not overlap."""
     return _CONFLICTS[scheduling_class]

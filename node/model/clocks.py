@@ -1,4 +1,4 @@
-"""How far two clocks can be apart. Pure."""
+"""Bounds on the difference between two clocks. Pure."""
 
 from __future__ import annotations
 
@@ -6,28 +6,28 @@ from typing import Protocol
 
 
 class HostClockState(Protocol):
-    """What a host tells of its clock."""
+    """The state of a host's clock, as the host reports it."""
 
     @property
     def synchronised(self) -> bool | None:
-        """Whether its kernel holds it for synchronised; None if it does not tell."""
+        """True if the kernel considers the clock synchronised; None if unknown."""
         ...
 
     @property
     def error_bound_ms(self) -> float | None:
-        """The kernel's bound of its error in milliseconds."""
+        """The kernel's bound on its error, in milliseconds."""
         ...
 
     @property
     def identity(self) -> str:
-        """Equal on two hosts that share one clock; empty where that cannot be told."""
+        """A text that is equal on two hosts with the same clock; empty if unknown."""
         ...
 
 
 def combined_bound_ms(one: HostClockState, other: HostClockState) -> float | None:
-    """The bound of a one-way value's error: the sum of both bounds, in milliseconds.
+    """Return the error bound of a one-way value: the sum of both bounds, in milliseconds.
 
-    It is 0 on one and the same clock, and None if one of the two is not synchronised.
+    It is 0 if both hosts share one clock, and None if either clock is not synchronised.
     """
     if one.identity and one.identity == other.identity:
         return 0.0

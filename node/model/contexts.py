@@ -1,7 +1,7 @@
-"""From where on its host a participant measures: a namespace, an interface, an address. Pure.
+"""Measurement contexts: the namespace, interface, or address a participant measures from. Pure.
 
-Written ``namespace:wa``, ``interface:eth1``, ``address:192.0.2.7``. Which of them others may ask
-for is the owner's to say (``PARLEY_CONTEXTS``); the node's card tells each with the address by
+They are written ``namespace:wa``, ``interface:eth1``, ``address:192.0.2.7``. The owner of a node
+allows contexts to others with ``PARLEY_CONTEXTS``; the node's card lists each with the address by
 which others reach a measurement there, as the attribute ``context:namespace:wa``.
 """
 
@@ -17,14 +17,14 @@ from typing import Annotated, Any
 from pydantic import AfterValidator, Field
 
 ATTRIBUTE = "context:"
-"""``context:namespace:wa`` of a card is the address of that context."""
+"""Prefix of card attributes; the value of ``context:namespace:wa`` is that context's address."""
 
 CONTEXTS_MAX = 32
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,30}", re.ASCII)
 
 
 class ContextKind(StrEnum):
-    """What a context is."""
+    """The kinds of contexts."""
 
     NAMESPACE = "namespace"
     INTERFACE = "interface"
@@ -33,52 +33,52 @@ class ContextKind(StrEnum):
 
 @dataclass(frozen=True)
 class Context:
-    """One of them; ``str()`` is how it is written."""
+    """A context; ``str()`` returns its written form."""
 
     kind: ContextKind
     name: str
 
     def __str__(self) -> str:
-        """``interface:eth1``."""
+        """Return the written form, such as ``interface:eth1``."""
         return f"{self.kind}:{self.name}"
 
     @property
     def namespace(self) -> str | None:
-        """The name of the namespace to enter, if it is one."""
+        """The network namespace to enter; None for other kinds."""
         return self.name if self.kind is ContextKind.NAMESPACE else None
 
     @property
     def device(self) -> str | None:
-        """The interface to be bound to, if it is one."""
+        """The interface to bind to; None for other kinds."""
         return self.name if self.kind is ContextKind.INTERFACE else None
 
     @property
     def bound(self) -> bool:
-        """Whether the tool itself must do something for it; a namespace is entered before it."""
+        """True if the tool must bind to it; a namespace is entered before the tool starts."""
         return self.kind is not ContextKind.NAMESPACE
 
 
 def parse(text: str) -> Context:
-    """A context as it is written.
+    """Parse the written form of a context.
 
-    :raises ValueError: it is none; says how one is written.
+    :raises ValueError: the text is not a context; the message shows the syntax.
     """
     word, colon, name = text.partition(":")
     if not colon or word not in set(ContextKind):
-        msg = f"{text[:80]!r} is no context; write namespace:NAME, interface:NAME or address:IP"
+        msg = f"{text[:80]!r} is not a context; write namespace:NAME, interface:NAME or address:IP"
         raise ValueError(msg)
     kind = ContextKind(word)
     if kind is ContextKind.ADDRESS:
         try:
-            address = ipaddress.ip_address(name.replace("%", "/"))  # none with a scope
+            address = ipaddress.ip_address(name.replace("%", "/"))  # refuse scopes (fe80::1%eth0)
         except ValueError:
             msg = f"{name[:80]!r} is not an IP address"
             raise ValueError(msg) from None
         return Context(kind, str(address))
     if _NAME.fullmatch(name) is None:
         msg = (
-            f"{name[:80]!r} cannot be the name of a context: letters, digits, '.', '_' and '-', "
-            "31 at most, and a letter or digit first"
+            f"{name[:80]!r} is not a valid context name; use letters, digits, '.', '_' and '-', "
+            "at most 31, starting with a letter or digit"
         )
         raise ValueError(msg)
     return Context(kind, name)
@@ -89,11 +89,11 @@ ContextWord = Annotated[
     AfterValidator(lambda text: str(parse(text))),
     Field(max_length=100, examples=["namespace:wa", "interface:eth1", "address:192.0.2.7"]),
 ]
-"""A context as it is written, in documents."""
+"""The written form of a context, for fields of documents."""
 
 
 def offered(attributes: Mapping[str, Any]) -> dict[str, str]:
-    """The contexts that a node's card offers, each with its address."""
+    """Return the contexts that a node's card offers, with the address of each."""
     return {
         name.removeprefix(ATTRIBUTE): str(address)
         for name, address in attributes.items()

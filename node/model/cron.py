@@ -1,23 +1,23 @@
-"""Cron expressions in a time zone: when they fire, right on the days when clocks change.
+"""Cron expressions in a time zone: when they fire, correct on days when clocks change.
 
 Five fields (minute, hour, day of month, month, day of week), names and ``L``, ``LW``, ``#`` as in
-Debian's cron and cronsim. cronsim reads the expression and knows the calendar; the walk over the
-days is here, because cronsim 2.8, stepping by whole hours, loses up to an hour of runs where clocks
-change by half an hour (Australia/Lord_Howe), and in the repeated hour of autumn can answer with an
-instant before the one it was asked about.
+Debian's cron and cronsim. cronsim parses the expression and knows the calendar. The walk over the
+days is implemented here: cronsim 2.8 steps by whole hours, so it loses up to an hour of runs where
+clocks change by half an hour (Australia/Lord_Howe), and in the repeated hour of autumn it can
+return an instant before the one that it was given.
 
-Two rules say what happens when clocks change; they are those of Debian's cron:
+Two rules, those of Debian's cron, say what happens when clocks change:
 
 - An expression of *set times* (neither minute nor hour begins with ``*``) fires once for each time
   it names. A time that the clock skips fires at the first instant after the gap; a time that the
   clock shows twice fires at the first.
-- An expression of *steps* (``*/20 * * * *``) fires in every minute that really happens and matches:
-  not in the skipped ones, and in both passes of the repeated ones.
+- An expression of *steps* (``*/20 * * * *``) fires in every matching minute that really happens:
+  not in skipped ones, and in both passes of repeated ones.
 
-The walk takes one local day at a time. Nearly every day is 24 hours long, and so is the one before
-it: there the clock did not change, and instants are plain sums. The few others are worked out time
-by time. (No zone changes its offset twice within two days; the 599 zones of the tz database were
-checked from 2000 on.)
+The walk takes one local day at a time. Nearly every day is 24 hours long, as is the day before it:
+the clock did not change, and instants are plain sums. The few other days are computed time by time.
+(No zone changes its offset twice within two days; this was checked for the 599 zones of the tz
+database from 2000 on.)
 """
 
 from __future__ import annotations
@@ -43,16 +43,16 @@ _LAST_DAY = times.to_datetime(times.LATEST).date()
 _EXPRESSION = re.compile(r"[0-9A-Za-z*,/#-]{1,200}(?: [0-9A-Za-z*,/#-]{1,200})*", re.ASCII)
 _ZONE = re.compile(r"[A-Za-z][A-Za-z0-9_+-]*(?:/[A-Za-z0-9_+-]+){0,2}", re.ASCII)
 _LONGEST_ZONE = 64
-# Files beside the zones: with leap seconds, or meaning something else on every host.
+# Files beside the zones: with leap seconds, or with a different meaning on every host.
 _NOT_ZONES = re.compile(r"(?:right|posix)/.*|localtime|posixrules|Factory", re.ASCII)
 
 
 @dataclass(frozen=True, eq=False)
 class Cron:
-    """A parsed expression.
+    """A parsed cron expression.
 
     ``minutes`` are minutes of the day, ascending; ``set_times`` chooses between the two rules
-    above; ``calendar`` knows the days.
+    above; ``calendar`` matches days.
     """
 
     minutes: tuple[int, ...]
@@ -60,13 +60,13 @@ class Cron:
     calendar: CronSim
 
     def matches(self, day: date) -> bool:
-        """Whether the expression names times on this day."""
+        """Return whether the expression names times on this day."""
         return day.month in self.calendar.months and self.calendar.match_day(day)
 
 
 @lru_cache(maxsize=1024)
 def parse_cron(expression: str) -> Cron:
-    """Five fields as a :class:`Cron`; :class:`ValueError` says what is wrong and what to write."""
+    """Parse five fields; raise :class:`ValueError`, saying what to write, if they are invalid."""
     fields = expression.split()
     if len(fields) != FIELDS:
         msg = (
@@ -75,10 +75,10 @@ def parse_cron(expression: str) -> Cron:
         )
         raise ValueError(msg)
     if not _EXPRESSION.fullmatch(" ".join(fields)):
-        msg = "holds characters that no cron expression has"
+        msg = "contains characters that are not allowed in a cron expression"
         raise ValueError(msg)
     try:
-        # Without a zone cronsim does no clock arithmetic of its own; the start does not matter.
+        # Without a zone cronsim does no clock arithmetic; its start does not matter.
         calendar = CronSim(" ".join(fields), times.EPOCH.replace(tzinfo=None))
     except CronSimError as error:
         field = str(error).removeprefix("Bad ")
@@ -93,14 +93,14 @@ def parse_cron(expression: str) -> Cron:
 
 
 def zone_of(name: str | None) -> tzinfo:
-    """The zone of this name, UTC for none; :class:`ValueError` if this host knows no such zone."""
+    """Return the zone of this name, UTC for None; raise :class:`ValueError` if it is unknown."""
     if name is None or name == "UTC":
         return UTC
     zone_like = len(name) <= _LONGEST_ZONE and _ZONE.fullmatch(name)
     try:
         zone = ZoneInfo(name) if zone_like and not _NOT_ZONES.fullmatch(name) else None
     except (ZoneInfoNotFoundError, ValueError, IsADirectoryError):
-        # No such file; a file without a zone; "America" where the package tzdata is installed.
+        # No such file; a file that is not a zone; "America" where the package tzdata is installed.
         zone = None
     if zone is None:
         msg = "no such time zone; write a name of the tz database such as Europe/Berlin"
@@ -109,37 +109,37 @@ def zone_of(name: str | None) -> tzinfo:
 
 
 def firings(cron: Cron, zone: tzinfo, after: int) -> Iterator[int]:
-    """Instants strictly later than ``after``, ascending without repeats, up to the year 2100."""
+    """Yield instants strictly later than ``after``, ascending, distinct, up to the year 2100."""
     day = times.to_datetime(after).astimezone(zone).date()
     while day <= _LAST_DAY:
         of_day = _firings_of(cron, zone, day)
         yield from of_day[bisect_right(of_day, after) :]
         day += _ONE_DAY
-        # The first of a month stays in: a time skipped at the end of the last one may move there.
+        # Visit the first of each month: a time skipped at the end of the last month may move there.
         if day.day > 1 and day.month not in cron.calendar.months:
             day = (day.replace(day=1) + 31 * _ONE_DAY).replace(day=1)
 
 
-@lru_cache(maxsize=128)  # the lead asks about the runs of a day one after another
+@lru_cache(maxsize=128)  # the lead asks for the runs of a day one after another
 def _firings_of(cron: Cron, zone: tzinfo, day: date) -> tuple[int, ...]:
-    """The instants from the start of this local day to the start of the next, ascending.
+    """Return the firings from the start of this local day to the start of the next, ascending.
 
-    These stretches share out the line of time: none overlaps and none is missing.
+    These stretches partition the time line: no firing is counted twice or missed.
     """
-    named = [near for near in (day - _ONE_DAY, day) if cron.matches(near)]
-    if not named:
+    matching = [near for near in (day - _ONE_DAY, day) if cron.matches(near)]
+    if not matching:
         return ()
     before, start, end = (_midnight(zone, day + shift * _ONE_DAY) for shift in (-1, 0, 1))
     if end - start == start - before == times.DAY:
-        minutes = cron.minutes if day in named else ()
+        minutes = cron.minutes if day in matching else ()
         return tuple(start + minute * times.MINUTE for minute in minutes)
     # Clocks change: times of the day before, skipped or shown again, may fall into this stretch.
-    found = {instant for each in named for instant in _slowly(cron, zone, each)}
-    return tuple(sorted(instant for instant in found if start <= instant < end))
+    instants = {instant for each in matching for instant in _slowly(cron, zone, each)}
+    return tuple(sorted(instant for instant in instants if start <= instant < end))
 
 
 def _slowly(cron: Cron, zone: tzinfo, day: date) -> Iterator[int]:
-    """The instants at which the times named for this local day fire, in any order."""
+    """Yield the firings of the times named for this local day, in any order."""
     midnight = datetime.combine(day, time(), tzinfo=zone)
     for minute in cron.minutes:
         shown = midnight + minute * _ONE_MINUTE
@@ -153,12 +153,15 @@ def _slowly(cron: Cron, zone: tzinfo, day: date) -> Iterator[int]:
 
 
 def _readings(shown: datetime) -> tuple[int, int]:
-    """What a clock's face may mean: equal; ascending if shown twice; descending if skipped."""
+    """Return both readings of a clock's face.
+
+    They are equal in general, ascending if the time is shown twice, and descending if skipped.
+    """
     return times.from_datetime(shown.replace(fold=0)), times.from_datetime(shown.replace(fold=1))
 
 
 def _after_gap(shown: datetime) -> int:
-    """The first instant at which the clock shows this time or a later one."""
+    """Return the first instant at which the clock shows this time or a later one."""
     first, second = _readings(shown)
     while first > second:
         shown += _ONE_MINUTE
@@ -168,5 +171,5 @@ def _after_gap(shown: datetime) -> int:
 
 @lru_cache(maxsize=1024)
 def _midnight(zone: tzinfo, day: date) -> int:
-    """The first instant that belongs to the local day."""
+    """Return the first instant of the local day."""
     return _after_gap(datetime.combine(day, time(), tzinfo=zone))

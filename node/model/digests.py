@@ -1,4 +1,4 @@
-"""Digests of sets of runs: two sides compare a few bytes instead of lists."""
+"""Digests of sets of runs, so that two nodes compare a few bytes instead of lists."""
 
 from __future__ import annotations
 
@@ -8,5 +8,5 @@ from uuid import UUID
 
 
 def fingerprint(runs: Iterable[UUID]) -> str:
-    """SHA-256 over the sorted ids: equal exactly if both sides have the same runs."""
+    """Return the SHA-256 over the sorted ids, which is equal exactly for equal sets."""
     return hashlib.sha256(b"".join(run.bytes for run in sorted(runs))).hexdigest()

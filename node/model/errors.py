@@ -1,22 +1,22 @@
-"""The one tree of exceptions, split by whose fault it is.
+"""The exception hierarchy, divided by who is at fault.
 
 ::
 
     ParleyError
-    ├── RequestError              the caller can mend it
-    │   ├── InvalidDocument       422  a field is wrong; carries pointers
-    │   ├── MalformedRequest      400  not a document at all
+    ├── RequestError              the caller can correct it
+    │   ├── InvalidDocument       422  a field is wrong; has pointers to the faults
+    │   ├── MalformedRequest      400  the body cannot be parsed
     │   ├── NotAuthenticated      401  no valid token or signature
-    │   ├── NotAllowed            403  known, but not allowed
+    │   ├── NotAllowed            403  authenticated, but not allowed
     │   ├── NotFound              404
     │   ├── MethodNotAllowed      405
-    │   ├── Conflict              409  clashes with what is already there
+    │   ├── Conflict              409  conflicts with the current state
     │   ├── TooLarge              413
     │   └── RefusedByParticipant  422  a participant will not take part
     ├── PeerError                 another node is at fault
     │   ├── PeerUnreachable       502
-    │   │   └── AnswerLost        502  it was asked, and may have done it
-    │   └── PeerAnswered          502  an answer that makes no sense, or a 5xx
+    │   │   └── AnswerLost        502  the request arrived and may have been carried out
+    │   └── PeerAnswered          502  an invalid answer, or a 5xx
     └── HostError                 this host cannot do it
         ├── DatabaseUnavailable   503
         ├── SchemaMismatch        500  program and database differ in version
@@ -43,7 +43,7 @@ class FieldFault:
 
 
 class ParleyError(Exception):
-    """Something Parley can explain."""
+    """Base of all errors that Parley can explain."""
 
     code: ClassVar[str] = "server-fault"
     title: ClassVar[str] = "Parley could not do this"
@@ -52,12 +52,12 @@ class ParleyError(Exception):
 
     @property
     def detail(self) -> str:
-        """The sentence for a person."""
+        """The message for a person."""
         return str(self.args[0]) if self.args else self.title
 
 
 class RequestError(ParleyError):
-    """The request cannot be served as it is; the caller can mend it."""
+    """The request cannot be served as it is; the caller can correct it."""
 
     code = "bad-request"
     title = "The request cannot be served"
@@ -66,21 +66,21 @@ class RequestError(ParleyError):
 
 
 class MalformedRequest(RequestError):
-    """The body is not a JSON document, or not one we are ready to read."""
+    """The body is not a JSON document, or is in a form that a node does not accept."""
 
     code = "malformed"
     title = "The request is malformed"
 
 
 class InvalidDocument(RequestError):
-    """Well-formed, but a field is wrong."""
+    """The document is well-formed, but a field is wrong."""
 
     code = "invalid-document"
     title = "The document is not valid"
     status = 422
 
     def __init__(self, faults: list[FieldFault]) -> None:
-        """Keep the faults; the first one is the message."""
+        """Keep the faults, and use the first one as the message."""
         self.faults = faults
         first = faults[0]
         more = f" (and {len(faults) - 1} more)" if len(faults) > 1 else ""
@@ -88,16 +88,16 @@ class InvalidDocument(RequestError):
 
 
 class NotAuthenticated(RequestError):
-    """Nobody we know signed or sent this."""
+    """No token or signature of a known user or node."""
 
     code = "not-authenticated"
-    title = "Who is asking is not known"
+    title = "Not authenticated"
     status = 401
     exit_code = 3
 
 
 class NotAllowed(RequestError):
-    """Known, but not allowed to do this."""
+    """The caller is authenticated, but not allowed to do this."""
 
     code = "not-allowed"
     title = "Not allowed"
@@ -106,7 +106,7 @@ class NotAllowed(RequestError):
 
 
 class NotFound(RequestError):
-    """No such thing here."""
+    """The resource does not exist on this node."""
 
     code = "not-found"
     title = "Not found"
@@ -115,24 +115,24 @@ class NotFound(RequestError):
 
 
 class MethodNotAllowed(RequestError):
-    """There is something at this path, but it cannot be asked for in this way."""
+    """The path exists, but not with this method."""
 
     code = "method-not-allowed"
-    title = "This method is not possible here"
+    title = "This method is not allowed here"
     status = 405
 
 
 class Conflict(RequestError):
-    """It clashes with what is already there."""
+    """The request conflicts with the current state."""
 
     code = "conflict"
-    title = "It conflicts with what is there"
+    title = "The request conflicts with the current state"
     status = 409
     exit_code = 3
 
 
 class TooLarge(RequestError):
-    """More bytes than a node reads, in a request or in the answer to it."""
+    """A request, or its answer, has more bytes than a node accepts."""
 
     code = "too-large"
     title = "The request or its answer is too large"
@@ -140,7 +140,7 @@ class TooLarge(RequestError):
 
 
 class RefusedByParticipant(RequestError):
-    """A participant will not take part in this task."""
+    """A participant refuses to take part in the task."""
 
     code = "refused-by-participant"
     title = "A participant refuses the task"
@@ -158,35 +158,35 @@ class PeerError(ParleyError):
 
 
 class PeerUnreachable(PeerError):
-    """No answer from the other node."""
+    """The other node does not answer."""
 
     code = "peer-unreachable"
     title = "A node cannot be reached"
 
 
 class AnswerLost(PeerUnreachable):
-    """The other node was asked, and may have done it; its answer did not come."""
+    """The other node got the request and may have carried it out, but its answer did not arrive."""
 
     code = "answer-lost"
-    title = "An answer did not come"
+    title = "An answer did not arrive"
 
 
 class PeerAnswered(PeerError):
-    """The other node answered, but not with what was asked for."""
+    """The other node's answer is an error of its own, or not a valid answer to the request."""
 
     code = "peer-answer"
-    title = "A node gave an answer that makes no sense"
+    title = "A node gave an invalid answer"
 
 
 class HostError(ParleyError):
-    """This host cannot do it."""
+    """This host cannot do what was requested."""
 
     code = "host-fault"
     title = "This host cannot do it"
 
 
 class DatabaseUnavailable(HostError):
-    """No Postgres to keep the run table in."""
+    """No Postgres server holds the run table."""
 
     code = "database-unavailable"
     title = "The database cannot be reached"
@@ -194,7 +194,7 @@ class DatabaseUnavailable(HostError):
 
 
 class SchemaMismatch(HostError):
-    """The database was made by another version of the program."""
+    """The database was created by another version of the program."""
 
     code = "schema-mismatch"
     title = "Program and database differ in version"
@@ -210,14 +210,14 @@ class ToolUnavailable(HostError):
 
 
 class ToolOutputError(HostError):
-    """A tool printed something that is not a result."""
+    """The output of a tool is not a result."""
 
     code = "tool-output"
     title = "The tool's output is not a result"
 
 
 class ArchiverFailed(HostError):
-    """Results cannot be delivered there."""
+    """Results cannot be delivered to this archive."""
 
     code = "archiver-failed"
     title = "Results cannot be delivered there"

@@ -1,4 +1,4 @@
-"""Identifiers: new types for what must not be mixed up, and the ids that are derived.
+"""Identifiers: distinct types for ids that must not be confused, and derivation of ids.
 
 A run's id is derived from its task, its slot and its attempt, so that a repeated request names the
 same run and the same slot is never two runs (promise 3).
@@ -13,14 +13,14 @@ TaskId = NewType("TaskId", UUID)
 RunId = NewType("RunId", UUID)
 ExchangeId = NewType("ExchangeId", UUID)
 Identity = NewType("Identity", str)
-"""A node's public key in writing: ``ed25519:…``."""
+"""A node's public key in its written form, ``ed25519:…``."""
 
 
 def run_id(task: TaskId, slot: int, attempt: int) -> RunId:
-    """The id of the ``attempt``-th run (from 1) of the slot with this nominal start."""
+    """Return the id of the ``attempt``-th run (from 1) of the slot with this nominal start."""
     return RunId(uuid5(task, f"run {slot} {attempt}"))
 
 
 def exchange_id(task: TaskId, lease_epoch: int, number: int) -> ExchangeId:
-    """The id of the ``number``-th exchange that a claim of this epoch opens for the task."""
+    """Return the id of the ``number``-th exchange that a claim of this epoch opens for the task."""
     return ExchangeId(uuid5(task, f"exchange {lease_epoch} {number}"))

@@ -1,4 +1,4 @@
-"""The intervals of a run that lasts long, as its participants measure and report them. Pure."""
+"""The intervals of a long run, as its participants measure and report them. Pure."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Interval:
-    """One interval of a run, as one participant saw it or as it was merged; counted from 0.
+    """One interval of a run, as one participant saw it or after merging; ``number`` counts from 0.
 
-    Without a ``result`` it is a gap, and ``reason`` says why; with both, it is not the whole.
+    Without a ``result`` it is a gap, and ``reason`` says why; with both, the result is incomplete.
     """
 
     number: int

@@ -1,7 +1,7 @@
-"""What campaigns can be limited in: the words that people use, and the kinds that policies know.
+"""The quantities that can be limited: their words in the API, and their kinds in policies.
 
-People count seconds; policies reckon in microseconds. A limit is kept in the form of the policies,
-so that whoever applies it need not translate. Pure.
+The API counts seconds; policies compute in microseconds. Limits are stored in the form of the
+policies, so that code which applies them need not convert. Pure.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ Limited = Literal[
     "delivered_seat_seconds",
     "delivered_percent",
 ]
-"""Of runs under way at once: how many, on how many nodes, with how many seats, and the time that is
-left of them; of runs that are due, so many are considered at all; of all that was delivered within
-the windows of fairshare, so much, or so many percent."""
+"""Limits on running work: how many runs, on how many nodes, with how many seats, and their
+remaining time. Limits on due runs: how many of them are considered at all. Limits on what was
+delivered within the windows of fairshare: an amount, or a percentage of all that was delivered."""
 
 _KINDS: Final[Mapping[str, tuple[str, int]]] = {
     "seat_seconds": ("seat_time", times.SECOND),
@@ -39,26 +39,26 @@ _KINDS: Final[Mapping[str, tuple[str, int]]] = {
 _WORDS: Final = {kind: (word, unit) for word, (kind, unit) in _KINDS.items()}
 
 Bounds = Mapping[str, int | None]
-"""``{"soft": 10, "hard": 50}``; None is no limit."""
+"""``{"soft": 10, "hard": 50}``; None means no limit."""
 
 
 def to_stored_limits(limits: Mapping[str, Bounds]) -> dict[str, dict[str, int | None]]:
-    """Limits by word as they are kept: by kind, in microseconds where they are times."""
-    found = {}
+    """Convert limits from the API's words to the stored kinds, times in microseconds."""
+    stored = {}
     for word, bounds in limits.items():
         kind, unit = _KINDS.get(word, (word, 1))
-        found[kind] = {
+        stored[kind] = {
             name: None if amount is None else amount * unit for name, amount in bounds.items()
         }
-    return found
+    return stored
 
 
 def to_worded_limits(limits: Mapping[str, Bounds]) -> dict[str, dict[str, int | None]]:
-    """The inverse of :func:`to_stored_limits`."""
-    found = {}
+    """Convert stored limits to the API's words; the inverse of :func:`to_stored_limits`."""
+    worded = {}
     for kind, bounds in limits.items():
         word, unit = _WORDS.get(kind, (kind, 1))
-        found[word] = {
+        worded[word] = {
             name: None if amount is None else amount // unit for name, amount in bounds.items()
         }
-    return found
+    return worded

@@ -1,20 +1,20 @@
-"""Predicates over node attributes: what a pool is, and what a task asks of the nodes of a pool.
+"""Predicates over node attributes: they define pools, and what a task requires of a pool's nodes.
 
 A predicate is a JSON object; a node meets it if it meets every member of it::
 
     {"country": "DE"}                    equal
     {"site": ["a", "b"]}                 one of these
     {"cpu_mbps": {">=": 1000, "<": 10000}}
-    {"country": {"!=": "DE"}}            there, and something else
+    {"country": {"!=": "DE"}}            present, and different
     {"rack": {"exists": false}}
     {"tool:iperf3": true}
     {"not": {…}}, {"all": [{…}, …]}, {"any": [{…}, …]}
 
-Attributes are text, numbers or true and false; values of different kinds are never equal, and only
-numbers have an order. An attribute that a node does not have meets nothing but
-``{"exists": false}``. The empty predicate is met by every node.
+Attributes are text, numbers, or true and false; values of different kinds are never equal, and only
+numbers have an order. An attribute that a node does not have meets only ``{"exists": false}``.
+Every node meets the empty predicate.
 
-Everything here is pure: attributes come in as mappings, verdicts and sentences go out.
+Everything here is pure: functions take attributes as mappings and return verdicts and sentences.
 """
 
 from __future__ import annotations
@@ -29,19 +29,19 @@ from typing import Any, Final
 from node.model.errors import FieldFault, InvalidDocument
 
 Value = str | int | float | bool
-"""What an attribute may be."""
+"""The type of an attribute's value."""
 
 Attributes = Mapping[str, Value]
 
 NAME: Final = re.compile(r"[a-z][a-z0-9_.:-]{0,62}|context:[A-Za-z0-9_.:-]{1,54}", re.ASCII)
-"""The name of an attribute."""
+"""The syntax of an attribute's name."""
 
 WORDS: Final = frozenset({"not", "all", "any"})
-"""What cannot be the name of an attribute."""
+"""Words that cannot be names of attributes."""
 
 DEPTH_MAX: Final = 8
 SIZE_MAX: Final = 200
-"""Most conditions in one predicate."""
+"""Maximum number of conditions in one predicate."""
 
 _SHOWN: Final = 8
 _ORDERS: Final[Mapping[str, Callable[[Any, Any], bool]]] = {
@@ -55,7 +55,7 @@ _OPERATORS: Final = ("=", "!=", *_ORDERS, "in", "exists")
 
 @dataclass(frozen=True)
 class Condition:
-    """One attribute compared; ``pointer`` says where it stands in the document."""
+    """A comparison of one attribute; ``pointer`` is its place in the document."""
 
     pointer: str
     attribute: str
@@ -63,7 +63,7 @@ class Condition:
     operand: Any
 
     def met_by(self, attributes: Attributes) -> bool:
-        """Whether these attributes meet it."""
+        """Return whether these attributes meet the condition."""
         if self.operator == "exists":
             return (self.attribute in attributes) is self.operand
         if self.attribute not in attributes:
@@ -80,7 +80,7 @@ class Condition:
                 return _is_number(value) and _ORDERS[self.operator](value, self.operand)
 
     def in_words(self) -> str:
-        """``cpu_mbps >= 1000``."""
+        """Describe the condition: ``cpu_mbps >= 1000``."""
         if self.operator == "exists":
             return f"{self.attribute} {'exists' if self.operand else 'does not exist'}"
         if self.operator == "in":
@@ -88,7 +88,7 @@ class Condition:
         return f"{self.attribute} {self.operator} {format_value(self.operand)}"
 
     def faults(self, attributes: Attributes) -> list[UnmetCondition]:
-        """Why these attributes do not meet it; nothing if they do."""
+        """Return why these attributes do not meet the condition; an empty list if they do."""
         if self.met_by(attributes):
             return []
         if self.attribute not in attributes:
@@ -99,40 +99,40 @@ class Condition:
 
 @dataclass(frozen=True)
 class AllOf:
-    """All of these; none of them is met by every node."""
+    """A conjunction; without parts every node meets it."""
 
     parts: tuple[Predicate, ...]
 
     def met_by(self, attributes: Attributes) -> bool:
-        """Whether these attributes meet it."""
+        """Return whether these attributes meet all parts."""
         return all(part.met_by(attributes) for part in self.parts)
 
     def in_words(self) -> str:
-        """``a = 1 and b = 2``."""
+        """Describe the conjunction: ``a = 1 and b = 2``."""
         return " and ".join(_enclosed(part) for part in self.parts) or "anything"
 
     def faults(self, attributes: Attributes) -> list[UnmetCondition]:
-        """Why these attributes do not meet it; nothing if they do."""
+        """Return the conditions that these attributes do not meet."""
         return [failure for part in self.parts for failure in part.faults(attributes)]
 
 
 @dataclass(frozen=True)
 class AnyOf:
-    """At least one of these."""
+    """A disjunction: at least one part must be met."""
 
     pointer: str
     parts: tuple[Predicate, ...]
 
     def met_by(self, attributes: Attributes) -> bool:
-        """Whether these attributes meet it."""
+        """Return whether these attributes meet at least one part."""
         return any(part.met_by(attributes) for part in self.parts)
 
     def in_words(self) -> str:
-        """``a = 1 or b = 2``."""
+        """Describe the disjunction: ``a = 1 or b = 2``."""
         return " or ".join(_enclosed(part) for part in self.parts)
 
     def faults(self, attributes: Attributes) -> list[UnmetCondition]:
-        """Why these attributes do not meet it; nothing if they do."""
+        """Return why these attributes meet no part; an empty list if they meet one."""
         if self.met_by(attributes):
             return []
         reasons = dict.fromkeys(
@@ -143,21 +143,21 @@ class AnyOf:
 
 @dataclass(frozen=True)
 class Not:
-    """The opposite."""
+    """A negation."""
 
     pointer: str
     part: Predicate
 
     def met_by(self, attributes: Attributes) -> bool:
-        """Whether these attributes meet it."""
+        """Return whether these attributes do not meet the part."""
         return not self.part.met_by(attributes)
 
     def in_words(self) -> str:
-        """``not (a = 1 and b = 2)``."""
+        """Describe the negation: ``not (a = 1 and b = 2)``."""
         return f"not ({self.part.in_words()})"
 
     def faults(self, attributes: Attributes) -> list[UnmetCondition]:
-        """Why these attributes do not meet it; nothing if they do."""
+        """Return why these attributes meet the part; an empty list if they do not."""
         if self.met_by(attributes):
             return []
         return [UnmetCondition(self.pointer, self.in_words(), f"it has {self.part.in_words()}")]
@@ -168,7 +168,7 @@ Predicate = Condition | AllOf | AnyOf | Not
 
 @dataclass(frozen=True)
 class UnmetCondition:
-    """A condition that is not met: where it stands, what it says, and what is there instead."""
+    """A condition that is not met: its place, its text, and what the node has instead."""
 
     pointer: str
     condition: str
@@ -176,21 +176,21 @@ class UnmetCondition:
 
 
 def parse(document: object, pointer: str = "") -> Predicate:
-    """A document as a predicate; ``pointer`` is where it stands in a larger one.
+    """Parse a document into a predicate; ``pointer`` is its place in a larger document.
 
     :raises InvalidDocument: with a pointer to each fault.
     """
     faults: list[FieldFault] = []
-    found = _every(document, pointer, 0, faults)
-    if not faults and sum(1 for _ in conditions(found)) > SIZE_MAX:
+    predicate = _every(document, pointer, 0, faults)
+    if not faults and sum(1 for _ in conditions(predicate)) > SIZE_MAX:
         faults.append(FieldFault(pointer, f"has more than {SIZE_MAX} conditions"))
     if faults:
         raise InvalidDocument(faults)
-    return found
+    return predicate
 
 
 def conditions(predicate: Predicate) -> Iterator[Condition]:
-    """Everything it compares."""
+    """Yield all comparisons of a predicate."""
     match predicate:
         case Condition():
             yield predicate
@@ -216,8 +216,8 @@ def _every(document: object, pointer: str, depth: int, faults: list[FieldFault])
         elif name in WORDS:
             parts.append(_several(name, wanted, at, depth, faults))
         elif NAME.fullmatch(name) is None:
-            said = "is no name of an attribute: small letters, digits, '_', '.', ':' and '-'"
-            faults.append(FieldFault(at, said))
+            fault = "is not a valid attribute name; use small letters, digits, '_', '.', ':', '-'"
+            faults.append(FieldFault(at, fault))
         else:
             parts += _compared(name, wanted, at, faults)
     return parts[0] if len(parts) == 1 else AllOf(tuple(parts))
@@ -227,7 +227,7 @@ def _several(
     word: str, document: object, pointer: str, depth: int, faults: list[FieldFault]
 ) -> Predicate:
     if not isinstance(document, list) or not document:
-        faults.append(FieldFault(pointer, "must be a list of predicates, with one at least"))
+        faults.append(FieldFault(pointer, "must be a list of at least one predicate"))
         return AllOf(())
     parts = tuple(
         _every(each, f"{pointer}/{index}", depth + 1, faults) for index, each in enumerate(document)
@@ -242,30 +242,30 @@ def _compared(name: str, wanted: object, pointer: str, faults: list[FieldFault])
     else:
         single = not isinstance(wanted, Mapping)
         wanted = {"=": wanted} if single else wanted
-    assert isinstance(wanted, Mapping)  # noqa: S101 - for the type checker: it was just made one
+    assert isinstance(wanted, Mapping)  # noqa: S101 - for the type checker: both branches make one
     if not wanted:
         faults.append(FieldFault(pointer, f"must compare with one of {' '.join(_OPERATORS)}"))
-    made = []
+    comparisons = []
     for word, operand in wanted.items():
         at = pointer if single else f"{pointer}/{_escaped(word)}"
         fault = _fault(word, operand)
         if fault is not None:
             faults.append(FieldFault(at, fault))
-        made.append(
+        comparisons.append(
             Condition(at, name, word, tuple(operand) if word == "in" and not fault else operand)
         )
-    return made
+    return comparisons
 
 
 def _fault(word: str, operand: object) -> str | None:
     if word not in _OPERATORS:
-        return f"is no comparison; there are: {' '.join(_OPERATORS)}"
+        return f"is not a comparison; use one of: {' '.join(_OPERATORS)}"
     if word == "exists":
         return None if isinstance(operand, bool) else "must be true or false"
     if word == "in":
         if isinstance(operand, list) and operand and all(_is_value(each) for each in operand):
             return None
-        return "must be a list of texts, numbers, true or false, with one at least"
+        return "must be a list of at least one text, number, true or false"
     if word in _ORDERS:
         return None if _is_number(operand) else "must be a number: only numbers have an order"
     return None if _is_value(operand) else "must be a text, a number, true or false"
@@ -280,7 +280,7 @@ def _is_value(value: object) -> bool:
 
 
 def equal_values(one: Value, other: Value) -> bool:
-    """Equal, and of one kind: 1 is 1.0 but neither ``true`` nor ``"1"``."""
+    """Return whether values are equal and of one kind: 1 is 1.0, but not ``true`` or ``"1"``."""
     kinds = (bool, str)
     return one == other and all(isinstance(one, k) is isinstance(other, k) for k in kinds)
 
@@ -296,29 +296,31 @@ def _escaped(name: object) -> str:
 
 
 def format_value(value: Value) -> str:
-    """A value as JSON has it: ``"DE"``, ``1000``, ``true``."""
+    """Return a value as JSON: ``"DE"``, ``1000``, ``true``."""
     return json.dumps(value, ensure_ascii=False)
 
 
 def explain_no_match(
     predicate: Predicate, nodes: Mapping[str, Attributes], pointer: str = ""
 ) -> FieldFault:
-    """Why none of these nodes (by name) meets a predicate: what most fail, and what is there.
+    """Explain why none of these nodes (by name) meets a predicate.
 
-    To be asked only if none does.
+    The fault names the condition that most nodes fail, and the values that exist. The caller must
+    have checked that no node meets the predicate.
     """
-    failed: dict[tuple[str, str], list[str]] = {}
+    nodes_by_condition: dict[tuple[str, str], list[str]] = {}
     for name, attributes in nodes.items():
         for failure in predicate.faults(attributes):
-            failed.setdefault((failure.pointer, failure.condition), []).append(name)
+            key = (failure.pointer, failure.condition)
+            nodes_by_condition.setdefault(key, []).append(name)
     count = f"{len(nodes)} node{'' if len(nodes) == 1 else 's'} known here"
-    if not failed:
-        return FieldFault(pointer, f"matches nobody: {count}")
-    (where, condition), names = max(failed.items(), key=lambda item: len(item[1]))
-    told = f"matches none of the {count}: {condition} fails {_listed(names)}"
+    if not nodes_by_condition:
+        return FieldFault(pointer, f"matches no node: {count}")
+    (where, condition), names = max(nodes_by_condition.items(), key=lambda item: len(item[1]))
+    reason = f"matches none of the {count}: {condition} fails {_listed(names)}"
     compared = dict.fromkeys(c.attribute for c in conditions(predicate))
     there = "; ".join(_known(each, nodes) for each in compared)
-    return FieldFault(where, f"{told}; {there}" if there else told)
+    return FieldFault(where, f"{reason}; {there}" if there else reason)
 
 
 def _listed(names: Sequence[str]) -> str:
@@ -327,7 +329,7 @@ def _listed(names: Sequence[str]) -> str:
 
 
 def _known(attribute: str, nodes: Mapping[str, Attributes]) -> str:
-    """Which values of an attribute there are."""
+    """Describe which values of an attribute exist."""
     values = sorted({format_value(each[attribute]) for each in nodes.values() if attribute in each})
     if values:
         return f"{attribute} is {_listed(values)}"

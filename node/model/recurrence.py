@@ -1,16 +1,16 @@
-"""When a task is due: its nominal starts, and how far each run may slip.
+"""The nominal starts of a task, and how far each run may slip.
 
-A *nominal start* is the instant at which a run should start if nothing stands in its way; the run
-itself may start up to its slip later. Nominal starts depend on the schedule alone, never on what
-became of earlier runs, so a run that slipped does not shift the ones after it.
+A *nominal start* is the instant at which a run should start if nothing is in its way; the run
+itself may start up to its slip later. Nominal starts depend on the schedule alone, never on the
+outcome of earlier runs, so a run that slipped does not shift the ones after it.
 
 - **Once** (neither ``repeat`` nor ``cron``): one nominal start, the anchor.
 - **Interval** (``repeat``): the anchor and every whole number of intervals after it.
 - **Cron**: the firings of the expression in its zone (:mod:`node.model.cron`), none before the
   anchor. The anchor bounds them; it is a nominal start only if the expression fires there.
 
-Instants and durations are microseconds (:mod:`node.model.times`); nothing lies at or after
-``until``, nor after the year 2099.
+Instants and durations are microseconds (:mod:`node.model.times`); there is no nominal start at or
+after ``until``, nor after the year 2099.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ from node.model.errors import FieldFault
 class Recurrence:
     """The schedule of a task.
 
-    ``anchor`` is the task's start, or where it has none, an instant fixed at its creation. At most
-    one of ``repeat`` (a duration) and ``cron`` is set; ``timezone`` belongs to ``cron`` and is UTC
-    if absent. ``until`` is an instant, ``slip`` a duration. :func:`validate` checks all this; the
-    other functions rely on it, and raise :class:`ValueError` for an expression or a zone that
-    cannot be read.
+    ``anchor`` is the task's start, or, for a task without a start, an instant fixed at its
+    creation. At most one of ``repeat`` (a duration) and ``cron`` is set; ``timezone`` belongs to
+    ``cron`` and is UTC if absent. ``until`` is an instant, ``slip`` a duration. :func:`validate`
+    checks all this; the other functions rely on it, and raise :class:`ValueError` for an
+    expression or a zone that cannot be parsed.
     """
 
     anchor: int
@@ -43,10 +43,10 @@ class Recurrence:
 
 
 def nominal_starts(recurrence: Recurrence, after: int, before: int, limit: int) -> list[int]:
-    """The nominal starts ``n`` with ``after < n < before``, ascending, at most ``limit`` of them.
+    """Return the nominal starts ``n`` with ``after < n < before``, ascending, at most ``limit``.
 
     Both bounds are excluded, so that the last nominal start planned is the next ``after``. The cost
-    depends on how many are asked for, not on how far away the anchor or ``before`` are.
+    depends on ``limit``, not on the distance of the anchor or of ``before``.
     """
     before = min(before, times.LATEST)
     if recurrence.until is not None:
@@ -65,16 +65,16 @@ def nominal_starts(recurrence: Recurrence, after: int, before: int, limit: int) 
 
 
 def next_nominal(recurrence: Recurrence, after: int) -> int | None:
-    """The first nominal start strictly later than ``after``, or none."""
+    """Return the first nominal start strictly later than ``after``, or None."""
     return next(iter(nominal_starts(recurrence, after, times.LATEST, 1)), None)
 
 
 def slip_of(recurrence: Recurrence, duration: int, nominal: int) -> int:
-    """How much later than ``nominal`` a run of ``duration`` may start.
+    """Return how much later than ``nominal`` a run of ``duration`` may start (µs).
 
     The slip is cut so that the run never reaches into the next interval, however late it starts.
-    The next interval counts even if ``until`` lets nothing happen there: the window of a run does
-    not change when somebody moves the end of the task.
+    The next interval counts even if ``until`` excludes it: the window of a run does not change
+    when somebody moves the end of the task.
     """
     interval = recurrence.repeat
     if recurrence.cron is not None:
@@ -86,11 +86,11 @@ def slip_of(recurrence: Recurrence, duration: int, nominal: int) -> int:
 
 
 def validate(recurrence: Recurrence, duration: int, what: str = "run") -> list[FieldFault]:
-    """What is wrong with a schedule each ``what`` of which takes ``duration``; empty if nothing.
+    """Return the faults of a schedule whose ``what`` (run, reservation) takes ``duration``.
 
-    Pointers are those of the task document (``/schedule/…``). Two things are refused that could be
-    ignored, because ignoring them gives a schedule that nobody asked for: ``until`` without
-    repetition (whoever writes it has forgotten ``repeat``, and would get a single run), and
+    Pointers are those of the task document (``/schedule/…``). Two combinations are refused that
+    could be ignored, because the resulting schedule is hardly intended: ``until`` without
+    repetition (probably ``repeat`` was forgotten, and there would be a single run), and
     ``timezone`` without ``cron``.
     """
     faults = _combination_faults(recurrence)
@@ -108,12 +108,12 @@ def validate(recurrence: Recurrence, duration: int, what: str = "run") -> list[F
 
 
 def _combination_faults(recurrence: Recurrence) -> list[FieldFault]:
-    """Fields that do not go together."""
+    """Return faults for fields that exclude or require each other."""
     faults = []
     if recurrence.cron is not None and recurrence.repeat is not None:
         faults.append(FieldFault("/schedule/cron", "excludes repeat; keep one of the two"))
     if recurrence.cron is None and recurrence.timezone is not None:
-        detail = "goes with cron only; start and until carry their own offset from UTC"
+        detail = "is valid with cron only; start and until carry their own offset from UTC"
         faults.append(FieldFault("/schedule/timezone", detail))
     if recurrence.cron is None and recurrence.repeat is None and recurrence.until is not None:
         detail = (
@@ -137,7 +137,7 @@ def _repeat_faults(repeat: int, duration: int, what: str) -> list[FieldFault]:
 
 
 def _cron_faults(recurrence: Recurrence) -> list[FieldFault]:
-    """Whether the expression and the zone can be read at all."""
+    """Return faults for an expression or a zone that cannot be parsed."""
     faults = []
     try:
         zone_of(recurrence.timezone)
@@ -152,7 +152,7 @@ def _cron_faults(recurrence: Recurrence) -> list[FieldFault]:
 
 
 def _firing_faults(recurrence: Recurrence, duration: int, what: str) -> list[FieldFault]:
-    """Whether a readable expression fires, in time, and leaves room for the run."""
+    """Return faults for a valid expression that never fires or leaves no room for the run."""
     first = next_nominal(replace(recurrence, until=None), recurrence.anchor - 1)
     if first is None:
         return [FieldFault("/schedule/cron", "never fires: no day matches it before 2100")]
@@ -170,9 +170,10 @@ def _firing_faults(recurrence: Recurrence, duration: int, what: str) -> list[Fie
 
 
 def _shortest_gap(recurrence: Recurrence) -> int | None:
-    """The shortest time between two firings, clock changes left aside: they do not repeat.
+    """Return the shortest time between two firings (µs), ignoring clock changes.
 
-    One more firing than a day has shows every gap within a day; a few more show those between days.
+    One more firing than a day has covers every gap within a day; a few more cover those between
+    days.
     """
     every_day = replace(recurrence, timezone=None, until=None)
     count = len(parse_cron(recurrence.cron or "").minutes) + 8

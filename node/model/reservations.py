@@ -1,11 +1,11 @@
-"""Time that is set apart on a node: for whom, when, and how it says so. Pure.
+"""Reserved time on a node: for whom, when, and how it is described. Pure.
 
-A reservation admits a run that meets one criterion of its access list; where several overlap, each
-must admit it. Campaign and priority are what a lead says of itself, so they count only where this
-node is the lead; another lead is named. A pool task is named for all its seats, with its lead if
-that is another node: whose a seat is says who gives it, and not who comes first. The rule is said
-once more in SQL (``schema.sql``, ``admits``), where it has the last word; a test compares the two.
-Instants and durations are microseconds, spans half-open.
+A reservation admits a run that meets one criterion of its access list; where several reservations
+overlap, each must admit it. A lead states campaign and priority itself, so they count only where
+this node is the lead; other leads are listed by name. A pool task is listed for all its seats, with
+its lead if that is another node: what counts is who assigned a seat, not who asked first.
+``schema.sql`` (``admits``) implements the rule again, and is authoritative; a test compares the
+two. Instants and durations are microseconds, spans half-open.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ from node.model.spans import Span, normalise
 from node.model.times import to_the_second
 
 NO_CAMPAIGN = "default"
-"""What an access list calls tasks that name no campaign."""
+"""The name in access lists for tasks without a campaign."""
 
 _TITLES = {"maintenance": "maintenance", "demo": "demo", "quiet": "quiet period"}
 
 
 @dataclass(frozen=True)
 class AccessList:
-    """Who may use reserved time. ``leads`` are identities of nodes; a ``priority`` is the least.
+    """The access list of a reservation: ``leads`` are identities; ``priority`` is the minimum.
 
-    ``led`` are tasks and pool tasks with the identity of the node that leads them.
+    ``led`` are tasks and pool tasks, each with the identity of the node that leads it.
     """
 
     campaigns: frozenset[str] = frozenset()
@@ -44,10 +44,10 @@ class AccessList:
 
 @dataclass(frozen=True)
 class Applicant:
-    """Whose run it is that wants the time: its task, the node that leads it, and what it is.
+    """The run that wants the time, by its task, the node that leads it, and its kind.
 
-    ``own``: it is led by the very node whose reservations are asked. ``pool_task`` is that in which
-    its task has seats, if it has any.
+    ``own``: the node whose reservations are checked leads it. ``pool_task`` is the pool task whose
+    seats the task has, if any.
     """
 
     task: UUID
@@ -74,7 +74,7 @@ class ReservationSpan:
 
 
 def access_of(document: dict[str, Any]) -> AccessList:
-    """An access list as it is kept, in the words of the API but for identities of leads."""
+    """Parse an access list as stored: the API's form, but with leads as identities."""
     named = [split_task(task) for task in document.get("tasks", ())]
     return AccessList(
         campaigns=frozenset(document.get("campaigns", ())),
@@ -88,24 +88,24 @@ def access_of(document: dict[str, Any]) -> AccessList:
 
 
 def split_task(written: str) -> tuple[UUID, str | None]:
-    """``ID`` or ``ID@NODE``, for a task as an access list names it.
+    """Split ``ID`` or ``ID@NODE``, the forms in which an access list names a task.
 
-    :raises ValueError: it is neither.
+    :raises ValueError: the text has neither form.
     """
     task, at, lead = written.partition("@")
     if at and not lead:
-        msg = "no node is named after the @"
+        msg = "no node is given after the @"
         raise ValueError(msg)
     return UUID(task), lead or None
 
 
 def joined(task: UUID, lead: str | None) -> str:
-    """The inverse of :func:`split_task`."""
+    """Return the written form of a task; the inverse of :func:`split_task`."""
     return str(task) if lead is None else f"{task}@{lead}"
 
 
 def admits(access: AccessList, applicant: Applicant) -> bool:
-    """Whether it meets one criterion."""
+    """Return whether the applicant meets at least one criterion."""
     return (
         applicant.task in access.tasks
         or (applicant.own and applicant.pool_task in access.tasks)
@@ -119,13 +119,13 @@ def admits(access: AccessList, applicant: Applicant) -> bool:
 
 
 def _word_counts(access: AccessList, applicant: Applicant) -> bool:
-    """What of the access list a lead could claim of any run."""
-    named = (applicant.campaign or NO_CAMPAIGN) in access.campaigns
-    return named or (access.priority is not None and applicant.priority >= access.priority)
+    """Return whether it meets a criterion that a lead could claim for any run."""
+    in_campaign = (applicant.campaign or NO_CAMPAIGN) in access.campaigns
+    return in_campaign or (access.priority is not None and applicant.priority >= access.priority)
 
 
 def is_particular(access: AccessList) -> bool:
-    """Whether it may admit one run of a lead and class and not another one."""
+    """Return whether the list may admit one run of a lead and class, but not another."""
     one_of = access.tasks or access.led or access.campaigns or access.tests
     return bool(one_of) or access.priority is not None
 
@@ -133,19 +133,19 @@ def is_particular(access: AccessList) -> bool:
 def inadmissible_spans(
     applicant: Applicant, reserved: Sequence[ReservationSpan]
 ) -> list[ReservationSpan]:
-    """The spans that are not for it."""
+    """Return the spans that do not admit the applicant."""
     lists = {each.reservation: each.access for each in reserved}
-    closed = {of for of, access in lists.items() if not admits(access, applicant)}
+    closed = {reservation for reservation, access in lists.items() if not admits(access, applicant)}
     return [each for each in reserved if each.reservation in closed]
 
 
 def spans_of(reserved: Iterable[ReservationSpan]) -> list[Span]:
-    """A span set: the time of these."""
+    """Return the time of these spans as a span set."""
     return normalise((each.starts_at, each.ends_at) for each in reserved)
 
 
 def in_words(kind: str, name: str, owner: str, reservation: UUID, ends_at: int) -> str:
-    """``reserved for demo 'SC26' by alice until 2026-…Z, reservation 0b5e…``."""
+    """Describe: ``reserved for demo 'SC26' by alice until 2026-…Z, reservation 0b5e…``."""
     title = f"{_TITLES.get(kind, kind)} '{name}' by {owner}"
     return f"reserved for {title} until {to_the_second(ends_at)}, reservation {reservation}"
 
@@ -153,6 +153,6 @@ def in_words(kind: str, name: str, owner: str, reservation: UUID, ends_at: int) 
 def occurrences(
     recurrence: Recurrence, duration: int, since: int, until: int, limit: int
 ) -> Sequence[Span]:
-    """The spans that end after ``since`` and start before ``until``: the first, up to ``limit``."""
+    """Return the spans that end after ``since`` and start before ``until``, at most ``limit``."""
     starts = nominal_starts(recurrence, since - duration, until, limit)
     return [(start, start + duration) for start in starts]

@@ -1,9 +1,9 @@
-"""The states of a run and the moves between them.
+"""The states of a run and the transitions between them.
 
-Everything that says which state may follow which is in this file; the store asks
-:func:`predecessors` and writes ``WHERE state = ANY(…)``, so that a state is checked again in the
-statement that changes it. The names are those of the SQL enum ``run_state``; a booked run whose
-exchange is only held is shown as ``held``, one whose exchange is committed as ``scheduled``.
+This module alone says which state may follow which. The store calls :func:`predecessors` and writes
+``WHERE state = ANY(…)``, so the statement that changes a state also checks it. The names are those
+of the SQL enum ``run_state``; a booked run is shown as ``held`` while its exchange is held, and as
+``scheduled`` once the exchange is committed.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from enum import StrEnum
 
 
 class RunState(StrEnum):
-    """Where a run is, as one node sees it."""
+    """The state of a run, as one node sees it."""
 
     WAITING = "waiting"
     BOOKED = "booked"
@@ -46,7 +46,7 @@ _NEXT: dict[RunState, frozenset[RunState]] = {
     ),
     RunState.MERGING: frozenset({RunState.FINISHED, RunState.FAILED, RunState.CANCELLED}),
     # A part that was cut off may arrive after the lead gave the run up. A participant may notice
-    # that the other end was cancelled before it is told so.
+    # that the other end was cancelled before the lead notifies it.
     RunState.FAILED: frozenset({RunState.FINISHED, RunState.CANCELLED}),
     RunState.MISSED: frozenset(),
     RunState.FINISHED: frozenset(),
@@ -68,14 +68,14 @@ OVER = frozenset(
         RunState.UNPLACED,
     }
 )
-"""States in which nothing more is going to happen, but for a late part."""
+"""States in which nothing more happens, except that a part may arrive late."""
 
 NOT_COUNTED = frozenset(
     {RunState.CANCELLED, RunState.DISPLACED, RunState.UNPLACED, RunState.WAITING}
 )
-"""States that do not use up a task's ``max_runs``."""
+"""States that do not count towards a task's ``max_runs``."""
 
 
 def predecessors(state: RunState) -> list[str]:
-    """The states from which a run may enter this one, for ``WHERE state = ANY(…)``."""
+    """Return the states from which a run may enter this one, for ``WHERE state = ANY(…)``."""
     return sorted(before for before, after in _NEXT.items() if state in after)

@@ -1,8 +1,8 @@
 """Results as samples of time series, for Prometheus and OpenTelemetry. Pure.
 
-A figure's series is told by its name, ``parley_result_<metric>``, and by labels: ``test``,
-``task``, ``participants`` (their names, with commas), ``target`` (the spec's ``dest``, if it has
-one), and the metric's own. Each outcome also has ``parley_result_succeeded``, 1 or 0.
+A series is identified by its name, ``parley_result_<metric>``, and by labels: ``test``, ``task``,
+``participants`` (their names, with commas), ``target`` (the spec's ``dest``, if it has one), and
+the metric's own. Each outcome also has ``parley_result_succeeded``, 1 or 0.
 """
 
 from __future__ import annotations
@@ -28,17 +28,19 @@ class Sample:
 
 
 def samples_of(document: object) -> list[Sample]:
-    """The samples of an archived document; none if it is not one, or not any more."""
+    """Return the samples of an archived document; none if it is not a valid one."""
     if not isinstance(document, Mapping) or not isinstance(document.get("succeeded"), bool):
         return []
     common = _common(document)
-    found = [Sample("parley_result_succeeded", _sorted(common), float(document["succeeded"]), "1")]
+    samples = [
+        Sample("parley_result_succeeded", _sorted(common), float(document["succeeded"]), "1")
+    ]
     metrics = document.get("metrics")
     for metric in metrics if isinstance(metrics, list) else ():
         sample = _sample(metric, common)
         if sample is not None:
-            found.append(sample)
-    return _first_of_each(found)
+            samples.append(sample)
+    return _first_of_each(samples)
 
 
 def _common(document: Mapping[str, Any]) -> dict[str, str]:
@@ -67,7 +69,7 @@ def _sample(metric: object, common: Mapping[str, str]) -> Sample | None:
     if not isinstance(name, str) or not number or not math.isfinite(value or 0):
         return None
     own = labels if isinstance(labels, Mapping) else {}
-    # What a metric calls its label must not take the place of what tells whose figure it is.
+    # A metric's own label must not replace one of the labels that identify the series.
     named = {name_of(key) if key not in common else f"metric_{key}": str(own[key]) for key in own}
     unit = str(metric.get("unit") or "1")
     return Sample(
@@ -76,19 +78,19 @@ def _sample(metric: object, common: Mapping[str, str]) -> Sample | None:
 
 
 def name_of(text: str) -> str:
-    """A name as Prometheus takes it for a metric or a label."""
-    found = _FOREIGN.sub("_", text) or "_"
-    return f"_{found}" if found[0].isdecimal() or found.startswith("__") else found
+    """Return a valid Prometheus name for a metric or a label."""
+    name = _FOREIGN.sub("_", text) or "_"
+    return f"_{name}" if name[0].isdecimal() or name.startswith("__") else name
 
 
 def _sorted(labels: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
-    """By name; a label without a value is as good as none, and is left out."""
+    """Return the labels by name; one without a value equals an absent one, and is left out."""
     return tuple(sorted((name, value[:_VALUE_MAX]) for name, value in labels.items() if value))
 
 
 def _first_of_each(samples: Iterable[Sample]) -> list[Sample]:
-    """A series has one value at one instant."""
-    found: dict[tuple[str, tuple[tuple[str, str], ...]], Sample] = {}
+    """Return one sample per series, since a series has one value at one instant."""
+    by_series: dict[tuple[str, tuple[tuple[str, str], ...]], Sample] = {}
     for sample in samples:
-        found.setdefault((sample.name, sample.labels), sample)
-    return list(found.values())
+        by_series.setdefault((sample.name, sample.labels), sample)
+    return list(by_series.values())

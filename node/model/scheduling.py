@@ -1,4 +1,4 @@
-"""From a task's schedule as posted to its recurrence: the defaults, and what they hang on."""
+"""Conversion of a task's posted schedule to its recurrence, with the defaults."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from node.model.recurrence import Recurrence, next_nominal
 from node.model.wire.tasks import Schedule
 
 IMMEDIATE_START_DELAY = 2 * times.SECOND
-"""A task without a start has its first nominal start so long after its creation: time to agree."""
+"""Delay from a task's creation to its first nominal start, if it has no start: time to agree."""
 
 _SLIP_LEAST = 30 * times.SECOND
 _SLIP_MOST = 5 * times.MINUTE
 
 
 def default_slip(schedule: Schedule) -> int:
-    """A tenth of the interval, at least PT30S and at most PT5M; PT5M for a single run and cron."""
+    """Return a tenth of the interval, PT30S to PT5M; PT5M for a single run and for cron."""
     if schedule.slip is not None:
         return schedule.slip
     if schedule.repeat is None:
@@ -23,7 +23,7 @@ def default_slip(schedule: Schedule) -> int:
 
 
 def recurrence_of(schedule: Schedule, created_at: int) -> Recurrence:
-    """The nominal starts of a task created then."""
+    """Return the nominal starts of a task created at ``created_at``."""
     return Recurrence(
         anchor=schedule.start if schedule.start is not None else created_at + IMMEDIATE_START_DELAY,
         repeat=schedule.repeat,
@@ -35,7 +35,7 @@ def recurrence_of(schedule: Schedule, created_at: int) -> Recurrence:
 
 
 def first_slot(recurrence: Recurrence, now: int) -> int | None:
-    """The first nominal start worth planning: a single one even if past, else the next to come."""
+    """Return the first nominal start to plan: a single one even if past, else the next one."""
     if recurrence.repeat is None and recurrence.cron is None:
         return recurrence.anchor
     return next_nominal(recurrence, max(now, recurrence.anchor - 1))

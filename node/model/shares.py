@@ -1,8 +1,8 @@
-"""What campaigns are promised by their weights, and what they and those below them have used. Pure.
+"""The shares that campaigns are promised by weight, and the usage of their descendants. Pure.
 
-A campaign's weight counts among its siblings: of what their parent is promised each gets its part.
-Only those take part that want something: that have tasks or were charged, themselves or below.
-Suspended ones get nothing, and urgent ones no part: they are served before all others.
+A campaign's weight counts among its siblings, which divide what their parent is promised. Only
+campaigns with demand take part: those that have tasks or were charged, themselves or below them.
+Suspended campaigns get nothing, and urgent ones have no share: they are served before all others.
 """
 
 from __future__ import annotations
@@ -25,26 +25,26 @@ class Member:
 
 
 def promised_shares(members: Sequence[Member]) -> dict[int, Fraction | None]:
-    """By campaign, its part of the whole by weight; None for urgent ones and all below them."""
-    found: dict[int, Fraction | None] = {member.id: Fraction(0) for member in members}
+    """Return each campaign's part of the whole; None for urgent ones and their descendants."""
+    shares: dict[int, Fraction | None] = {member.id: Fraction(0) for member in members}
     below = _below(members)
     wanting = {member.id for member in members if _wants(member, below)}
-    open_: list[tuple[int | None, Fraction | None]] = [(None, Fraction(1))]
-    while open_:
-        parent, whole = open_.pop()
+    pending: list[tuple[int | None, Fraction | None]] = [(None, Fraction(1))]
+    while pending:
+        parent, whole = pending.pop()
         siblings = [member for member in below.get(parent, ()) if member.id in wanting]
         total = sum((m.weight for m in siblings if not m.urgent), Fraction(0))
         for member in siblings:
             part = None
             if whole is not None and not member.urgent:
                 part = whole * member.weight / total if total else Fraction(0)
-            found[member.id] = part
-            open_.append((member.id, part))
-    return found
+            shares[member.id] = part
+            pending.append((member.id, part))
+    return shares
 
 
 def with_descendants(members: Sequence[Member], used: Mapping[int, int]) -> dict[int, int]:
-    """By campaign, what it and all below it have used."""
+    """Return by campaign what it and all its descendants have used."""
     parents = {member.id: member.parent for member in members}
     sums = dict.fromkeys(parents, 0)
     for campaign, amount in used.items():

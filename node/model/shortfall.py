@@ -1,7 +1,7 @@
-"""What a node's own run table says of the work it could still take. Pure.
+"""The work that a node could still take, computed from its own run table. Pure.
 
-A node counts as one seat here: it is busy while a run has it that an exclusive one must avoid.
-Instants and durations in µs, spans half-open.
+A node counts as one seat: it is busy during runs that an exclusive run must avoid. Instants and
+durations in µs, spans half-open.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from node.model.spare_capacity import Stretch, outlook
 
 @dataclass(frozen=True, slots=True)
 class Shortfall:
-    """``missing`` (µs) is idle within what was looked at; nothing new begins before an instant.
+    """``missing`` is the idle time (µs) in the period; nothing new begins before ``busy_until``.
 
-    ``busy_until`` ends the first stretch of bookings without a gap; it is now if the node is idle.
-    What is booked later can be displaced or planned around, so only the first stretch counts.
+    ``busy_until`` is the end of the first stretch of bookings without a gap; now if the node is
+    idle. Later bookings can be displaced or planned around, so only the first stretch counts.
     """
 
     missing: int
@@ -26,7 +26,7 @@ class Shortfall:
 
 
 def shortfall(busy: Sequence[Span], now: int, until: int) -> Shortfall:
-    """The shortfall over ``[now, until)``; ``busy`` is sorted and disjoint, as merged."""
+    """Return the shortfall over ``[now, until)``; ``busy`` is a span set."""
     stretches: list[Stretch] = []
     for start, end in busy:
         before = stretches[-1][1] if stretches else now

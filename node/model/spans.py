@@ -2,10 +2,10 @@
 
 A *span* is ``(start, end)``: it holds every instant from ``start`` up to, not including, ``end``.
 A *span set* is a sequence of spans that is sorted, disjoint and coalesced: each span is non-empty
-and starts later than the one before it ends. :func:`normalise` and :func:`union` make span sets of
-anything; every other function here takes span sets and returns a new one.
+and starts later than the one before it ends. :func:`normalise` and :func:`union` turn any spans
+into span sets; every other function here takes span sets and returns a new one.
 
-Half-open spans that only touch hold no instant in common: they become one span in a union, and
+Half-open spans that only touch have no instant in common: they become one span in a union, and
 nothing in an intersection.
 
 Each function is one sweep, linear in its input (:func:`normalise` and :func:`union` sort first).
@@ -25,7 +25,7 @@ Span = tuple[int, int]
 
 
 def normalise(spans: Iterable[Span]) -> list[Span]:
-    """Any spans as a span set: sorted, coalesced; those that end before they start are empty."""
+    """Return any spans as a span set; those that end before they start count as empty."""
     merged: list[Span] = []
     first = last = 0
     for span in sorted(spans):
@@ -42,19 +42,19 @@ def normalise(spans: Iterable[Span]) -> list[Span]:
 
 
 def union(sets: Iterable[Iterable[Span]]) -> list[Span]:
-    """What lies in at least one of the sets; give all sets at once, since each call sorts."""
+    """Return what lies in at least one set; pass all sets at once, since each call sorts."""
     return normalise(chain.from_iterable(sets))
 
 
 def intersect(left: Sequence[Span], right: Sequence[Span]) -> list[Span]:
-    """What lies in both span sets."""
+    """Return what lies in both span sets."""
     common: list[Span] = []
     i = j = 0
     lefts, rights = len(left), len(right)
     while i < lefts and j < rights:
         start, end = left[i]
         other_start, other_end = right[j]
-        if start < other_start:  # noqa: PLR1730 - every proposal comes by here; a call costs more
+        if start < other_start:  # noqa: PLR1730 - this loop is hot in proposals; max() is slower
             start = other_start
         if end <= other_end:
             i += 1
@@ -67,7 +67,7 @@ def intersect(left: Sequence[Span], right: Sequence[Span]) -> list[Span]:
 
 
 def subtract(left: Sequence[Span], right: Sequence[Span]) -> list[Span]:
-    """What lies in the span set ``left`` and not in the span set ``right``."""
+    """Return what lies in the span set ``left`` and not in the span set ``right``."""
     remaining: list[Span] = []
     j = 0
     for span_start, end in left:
@@ -82,28 +82,28 @@ def subtract(left: Sequence[Span], right: Sequence[Span]) -> list[Span]:
             ahead += 1
         if start < end:
             remaining.append((start, end))
-        # The last span taken away may reach into the next span of ``left``: look at it again.
+        # The last subtracted span may reach into the next span of ``left``: look at it again.
         j = max(j, ahead - 1)
     return remaining
 
 
 def clip(spans: Sequence[Span], earliest: int, latest: int) -> list[Span]:
-    """What of a span set lies in ``[earliest, latest)``."""
+    """Return the part of a span set that lies in ``[earliest, latest)``."""
     return intersect(spans, [(earliest, latest)])
 
 
 def at_least(spans: Iterable[Span], duration: int) -> list[Span]:
-    """The spans of a span set in which ``duration`` microseconds fit."""
+    """Return the spans in which ``duration`` microseconds fit."""
     return [(start, end) for start, end in spans if end - start >= duration]
 
 
 def to_portion(spans: Iterable[Span]) -> portion.Interval:
-    """Any spans as an interval of portion, built in one go: adding one by one is quadratic."""
+    """Convert spans to an interval of portion in one go: adding one by one is quadratic."""
     return portion.Interval(*(portion.closedopen(start, end) for start, end in spans))
 
 
 def from_portion(interval: portion.Interval) -> list[Span]:
-    """An interval of portion as a span set; :class:`ValueError` if it is not half-open, finite."""
+    """Convert an interval of portion; raise :class:`ValueError` if not half-open and finite."""
     spans: list[Span] = []
     for atom in interval:
         half_open = atom.left is portion.CLOSED and atom.right is portion.OPEN

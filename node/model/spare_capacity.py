@@ -1,4 +1,4 @@
-"""How full a number of seats will be, from when each part of them is in use. Pure.
+"""The spare capacity of a number of seats, computed from the stretches of their use. Pure.
 
 Stretches ``(start, end, used)`` follow each other without gaps; after the last one nothing is in
 use. Instants in µs, seats in whole seats, amounts in seat-µs.
@@ -14,10 +14,10 @@ Stretch = tuple[int, int, float]
 
 @dataclass(frozen=True, slots=True)
 class SpareCapacity:
-    """What a node or a pool can still take.
+    """The work that a node or a pool can still take.
 
-    ``shortfall`` is what is missing (seat-µs) to keep all seats busy for as long as is looked
-    ahead, ``saturated`` how long from now on all are busy (µs), ``idle_now`` how many are not.
+    ``shortfall`` is the work (seat-µs) missing to keep all seats busy over the period looked at,
+    ``saturated`` how long from now on all seats are busy (µs), ``idle_now`` how many are idle now.
     """
 
     shortfall: float
@@ -26,7 +26,7 @@ class SpareCapacity:
 
 
 def outlook(stretches: Sequence[Stretch], seats: int, now: int, until: int) -> SpareCapacity:
-    """The outlook from ``now`` over ``[now, until)``; the saturated time may be longer than that.
+    """Compute the spare capacity over ``[now, until)``; the saturated time may be longer.
 
     Only the first stretch of full seats counts as saturated: what starts later can be moved.
     """

@@ -1,8 +1,8 @@
-"""Pool tasks: how their schedule is cut into terms, and how many seats can be taken at all. Pure.
+"""Pool tasks: division of their schedule into terms, and how many seats are possible. Pure.
 
-A *pool task* wants ``k`` nodes of a pool and has no runs of its own. Its nodes are chosen for a
-*term* at a time: some slots in a row. For each term it has ``k`` *seats*, numbered from 1; who
-takes one runs all slots of the term, as an ordinary task.
+A *pool task* wants ``k`` nodes of a pool and has no runs of its own. Its nodes are chosen for one
+*term* at a time: some consecutive slots. Each term has ``k`` *seats*, numbered from 1; the node
+that takes a seat runs all slots of the term, as an ordinary task.
 
 Instants and durations are microseconds; a *slot* is a nominal start.
 """
@@ -20,14 +20,14 @@ from node.model.wire.tasks import Schedule
 
 _SLOTS_MAX = 1_000_000
 _SHORTLY = 8
-"""Part of the horizon."""
+"""Nodes are chosen for a long term when it begins within this fraction (1/8) of the horizon."""
 _AN_HOUR_AHEAD = 2 * times.HOUR
-"""A horizon from which on whole hours can be given away well before they begin."""
+"""Minimum horizon for giving whole hours away well before they begin."""
 
 
 @dataclass(frozen=True)
 class Term:
-    """Some slots in a row: the first one, and when it is over (half-open)."""
+    """Some consecutive slots: the first one, and the (excluded) end."""
 
     starts_at: int
     ends_at: int
@@ -36,10 +36,10 @@ class Term:
 def next_term(
     recurrence: Recurrence, length: int, after: int, rounds: int | None = None
 ) -> Term | None:
-    """The term that begins with the first slot later than ``after``; none if there is no such slot.
+    """Return the term that begins with the first slot after ``after``; None if there is no slot.
 
-    It lasts ``length`` and has at most ``rounds`` slots, if that is given; a single one where the
-    next slot is not nearer than that.
+    It lasts ``length`` (µs) and has at most ``rounds`` slots, if given. It has a single slot if the
+    next one is further away than ``length``.
     """
     first = next_nominal(recurrence, after)
     if first is None or rounds == 0:
@@ -54,19 +54,19 @@ def next_term(
 
 
 def term_length(choice: str, term: int) -> int:
-    """How long the terms of a task are; nodes that take turns change with every slot."""
+    """Return the length of a task's terms (µs); with rotating nodes each slot is a term."""
     return 0 if choice == "rotating" else term
 
 
 def due_at(term: Term, horizon: int) -> int:
-    """When nodes are chosen for a term: once all of it lies within the horizon.
+    """Return when nodes are chosen for a term: once all of it lies within the horizon.
 
-    Before, they could not say when they have time. For a term longer than that they are chosen
-    shortly before it begins.
+    Earlier, nodes could not say when they have time. For a term longer than the horizon, nodes are
+    chosen shortly before it begins.
 
     Pools are shared hour by hour: terms of one length that begin in the same hour are due at the
-    same instant, so that who wants a part of the hour is known before any of it is given away. A
-    horizon that is too short for that has each due by itself.
+    same instant, so that all who want a part of the hour are known before any of it is given away.
+    If the horizon is too short for that, each term is due by itself.
     """
     first = last = term.starts_at
     if horizon >= _AN_HOUR_AHEAD:
@@ -77,12 +77,12 @@ def due_at(term: Term, horizon: int) -> int:
 
 
 def slots_in(recurrence: Recurrence, term: Term) -> list[int]:
-    """The slots of a term."""
+    """Return the slots of a term."""
     return nominal_starts(recurrence, term.starts_at - 1, term.ends_at, _SLOTS_MAX)
 
 
 def open_slots(recurrence: Recurrence, duration: int, term: Term, soonest: int) -> list[int]:
-    """The slots of a term in which a run may still start at or after ``soonest``."""
+    """Return the slots of a term in which a run may still start at or after ``soonest``."""
     late = max(term.starts_at, soonest - recurrence.slip)
     return [
         slot
@@ -94,7 +94,7 @@ def open_slots(recurrence: Recurrence, duration: int, term: Term, soonest: int) 
 def schedule_for(
     schedule: Schedule, recurrence: Recurrence, duration: int, slots: Sequence[int]
 ) -> Schedule:
-    """The schedule of an ordinary task that has just these slots of a pool task, in a row."""
+    """Return the schedule of an ordinary task with just these consecutive slots of a pool task."""
     first, last = slots[0], slots[-1]
     if len(slots) == 1:
         slip = slip_of(recurrence, duration, first)
@@ -103,11 +103,11 @@ def schedule_for(
 
 
 def seats_possible(values: Iterable[Mapping[str, Hashable]], spread: Mapping[str, int]) -> int:
-    """How many of these nodes may have a seat at the same time, at most.
+    """Return an upper bound on how many of these nodes can have a seat at the same time.
 
-    ``values`` are the attributes of each; ``spread`` is how many may be alike in an attribute. A
-    node without it is like no other. More than this number can never be had; where several
-    attributes are spread over, it may be fewer.
+    ``values`` are the attributes of each node; ``spread`` is how many nodes may be alike in an
+    attribute. A node without the attribute is like no other. If several attributes are spread over,
+    fewer may be possible.
     """
     nodes = list(values)
     most = len(nodes)
@@ -120,10 +120,10 @@ def seats_possible(values: Iterable[Mapping[str, Hashable]], spread: Mapping[str
 
 @dataclass(frozen=True)
 class NodeRequirements:
-    """What a node must be to have a seat: in the pool, as the task asks, able, and not in it yet.
+    """The conditions for a seat: in the pool, matching the task, able, and not in it already.
 
-    ``taking_part`` are the names of nodes that the task names itself; ``tools`` are those for its
-    test, of which a node must have one as far as it says which it has.
+    ``taking_part`` are the names of nodes that the task itself names; ``tools`` are those for its
+    test, of which a node must have one, unless its attributes list no tools at all.
     """
 
     pool: str
@@ -133,7 +133,7 @@ class NodeRequirements:
     tools: tuple[str, ...] = ()
 
     def why_not(self, name: str, facts: Attributes) -> str | None:
-        """Why this node can have no seat, in one sentence; None if it can."""
+        """Return why this node cannot have a seat, in one sentence; None if it can."""
         for predicate, whose in (
             (self.pool_match, f"pool {self.pool}"),
             (self.match, "the task"),
@@ -142,8 +142,8 @@ class NodeRequirements:
                 return f"{failure.reason}, and {whose} asks for {failure.condition}"
         if name in self.taking_part:
             return "takes part in it already"
-        said = [word for word in facts if word.startswith(_TOOL)]
-        if said and not any(facts.get(f"{_TOOL}{tool}") is True for tool in self.tools):
+        tool_attributes = [name for name in facts if name.startswith(_TOOL)]
+        if tool_attributes and not any(facts.get(f"{_TOOL}{t}") is True for t in self.tools):
             return f"has none of the tools for it: {', '.join(self.tools)}"
         return None
 

@@ -1,17 +1,17 @@
-"""A node's time line: the free ranges inside many windows, and what stands in the way.
+"""A node's time line: the free ranges inside many windows, and the obstacles.
 
 All instants are microseconds; spans are half-open ``(start, end)`` tuples. One sweep over the
 sorted bookings serves all windows and both passes:
 
 * pass 1 displaces nothing: every booking of a conflicting class blocks;
-* pass 2 lets bookings of strictly lower priority give way, but never one that is running or starts
-  within the start margin (:attr:`Booking.fixed`), and where the runs that may give way are named
-  (:attr:`TimelineQuestion.yielding`), none but these.
+* pass 2 lets bookings of strictly lower priority give way, except those that are running or start
+  within the start margin (:attr:`Booking.fixed`); where the runs that may give way are listed
+  (:attr:`TimelineQuestion.yielding`), only these.
 
 Reserved time blocks in both passes, whatever the classes, unless the reservation admits the run.
 
-Normal runs overlap each other, so what blocks is merged first: the end of a long run must not be
-forgotten because a short one inside it ends earlier.
+Normal runs overlap each other, so blocking spans are merged first: the end of a long run must not
+be lost because a short run inside it ends earlier.
 """
 
 from __future__ import annotations
@@ -55,11 +55,11 @@ class OccupiedSpan:
 
 @dataclass(frozen=True)
 class TimelineQuestion:
-    """What is asked of a time line: where a run of this class and duration could go.
+    """A question to a time line: the ranges in which a run of this class and duration could go.
 
     ``earliest`` and ``latest`` bound every range: no run starts before the one or ends after the
-    other. ``yielding`` are the runs that may give way if their priority is lower; None is any.
-    ``closed`` are the reservations that do not admit it.
+    other. ``yielding`` are the runs that may give way if their priority is lower; None means any.
+    ``closed`` are the reservations that do not admit the run.
     """
 
     windows: Sequence[Span]
@@ -74,7 +74,7 @@ class TimelineQuestion:
 
 @dataclass(frozen=True)
 class TimelineAnswer:
-    """Free ranges of both passes, and for each window without any, what is in its way."""
+    """Free ranges of both passes, and for each window without any, the longest obstacle."""
 
     free: list[Span]
     free_displacing: list[Span]
@@ -82,41 +82,43 @@ class TimelineAnswer:
 
 
 class Occupation:
-    """What occupies time, for any number of questions: what blocks alike is merged once."""
+    """The occupied time, for any number of questions: spans that block alike are merged once."""
 
     def __init__(self, occupied: Sequence[OccupiedSpan]) -> None:
-        """In any order, overlapping or not."""
+        """Take the spans in any order, overlapping or not."""
         self._occupied = occupied
         self._merged: dict[frozenset[int], list[Span]] = {}
 
     def blocking(self, scheduling_class: SchedulingClass, priority: int | None) -> list[Span]:
-        """A span set: what a run of this class must avoid; with ``priority``, what stays."""
+        """Return what a run of this class must avoid; with ``priority``, only what stays."""
         conflicting = blockers(scheduling_class)
-        which = frozenset(
+        indices = frozenset(
             index
             for index, each in enumerate(self._occupied)
             if each.scheduling_class in conflicting
             and (priority is None or each.fixed or each.priority >= priority)
         )
-        if which not in self._merged:
-            spans = chain.from_iterable(self._occupied[index].spans for index in which)
-            self._merged[which] = normalise(spans)
-        return self._merged[which]
+        if indices not in self._merged:
+            spans = chain.from_iterable(self._occupied[index].spans for index in indices)
+            self._merged[indices] = normalise(spans)
+        return self._merged[indices]
 
 
 def answer_question(question: TimelineQuestion, bookings: Sequence[Booking]) -> TimelineAnswer:
-    """The free ranges, given the bookings that touch any window (in any order)."""
-    found = free_among(question, bookings)
+    """Answer a question, given the bookings that touch any window (in any order)."""
+    ranges = free_among(question, bookings)
     return TimelineAnswer(
-        found.free, found.free_displacing, obstacles(question, found.without, bookings)
+        ranges.free, ranges.free_displacing, obstacles(question, ranges.without, bookings)
     )
 
 
 def occupation_of(bookings: Sequence[Booking]) -> Occupation:
-    """What these occupy."""
+    """Return what these bookings occupy."""
     grouped: dict[tuple[SchedulingClass, int, bool], list[Span]] = defaultdict(list)
-    for b in bookings:
-        grouped[b.scheduling_class, b.priority, b.fixed].append((b.starts_at, b.ends_at))
+    for each in bookings:
+        grouped[each.scheduling_class, each.priority, each.fixed].append(
+            (each.starts_at, each.ends_at)
+        )
     return Occupation([OccupiedSpan(*kind, spans) for kind, spans in grouped.items()])
 
 
@@ -130,14 +132,14 @@ class FreeRanges:
 
 
 def free_ranges(question: TimelineQuestion, occupation: Occupation) -> FreeRanges:
-    """The free ranges, given what occupies time in any window; no run that is named gives way."""
+    """Return the free ranges, given what occupies time; no run in ``yielding`` gives way."""
     priority = question.priority if question.yielding is None else None
     every = occupation.blocking(question.scheduling_class, None)
     return _ranges(question, every, occupation.blocking(question.scheduling_class, priority))
 
 
 def free_among(question: TimelineQuestion, bookings: Sequence[Booking]) -> FreeRanges:
-    """The free ranges, given the bookings that touch any window."""
+    """Return the free ranges, given the bookings that touch any window."""
     if not question.yielding:
         return free_ranges(question, occupation_of(bookings))
     staying = [booking for booking in bookings if not _gives_way(booking, question)]
@@ -168,7 +170,7 @@ def _ranges(question: TimelineQuestion, every: list[Span], lasting: list[Span]) 
 def displaced_bookings(
     question: TimelineQuestion, start: int, bookings: Sequence[Booking]
 ) -> list[Booking]:
-    """What gives way to a run that starts then; the query ``set_aside`` takes the same runs."""
+    """Return the bookings that a run at ``start`` displaces, the same as query ``set_aside``."""
     conflicting = blockers(question.scheduling_class)
     return [
         booking
@@ -180,42 +182,42 @@ def displaced_bookings(
 
 
 def _gives_way(booking: Booking, question: TimelineQuestion) -> bool:
-    named = question.yielding is None or booking.run in question.yielding
-    return named and not booking.fixed and booking.priority < question.priority
+    listed = question.yielding is None or booking.run in question.yielding
+    return listed and not booking.fixed and booking.priority < question.priority
 
 
 def trim_window(question: TimelineQuestion, window: Span) -> Span:
-    """The window within what the node allows; empty (start ≥ end) if nothing is left."""
+    """Return the window within what the node allows; empty (start ≥ end) if nothing is left."""
     return max(window[0], question.earliest), min(window[1], question.latest)
 
 
 def _free(question: TimelineQuestion, busy: list[Span]) -> list[list[Span]]:
-    """By window, all gaps at least ``duration`` long; ``busy`` is sorted and disjoint."""
+    """Return by window all gaps of at least ``duration``; ``busy`` is sorted and disjoint."""
     duration = question.duration
     starts = [span[0] for span in busy]
     by_window: list[list[Span]] = []
     for window in question.windows:
         cursor, end = trim_window(question, window)
-        found: list[Span] = []
+        gaps: list[Span] = []
         at = bisect_right(starts, cursor) - 1
         if at >= 0:
             cursor = max(cursor, busy[at][1])
         at += 1
         while at < len(busy) and busy[at][0] < end:
             if busy[at][0] - cursor >= duration:
-                found.append((cursor, busy[at][0]))
+                gaps.append((cursor, busy[at][0]))
             cursor = max(cursor, busy[at][1])
             at += 1
         if end - cursor >= duration:
-            found.append((cursor, end))
-        by_window.append(found)
+            gaps.append((cursor, end))
+        by_window.append(gaps)
     return by_window
 
 
 def obstacles(
     question: TimelineQuestion, without: Sequence[int], bookings: Sequence[Booking]
 ) -> list[tuple[int, Booking | ReservationSpan]]:
-    """For each of these windows, what blocks longest: a reservation, or a booking that stays."""
+    """Return for each window the longest obstacle: a reservation, or a booking that stays."""
     conflicting = blockers(question.scheduling_class)
     lasting = [
         booking
@@ -226,13 +228,13 @@ def obstacles(
     ordered = sorted(blocking, key=_in_order)
     starts = [each.starts_at for each in ordered]
     reach = list(accumulate((each.ends_at for each in ordered), max))
-    found = []
+    longest = []
     for index in without:
         start, end = trim_window(question, question.windows[index])
         nearby = ordered[bisect_right(reach, start) : bisect_left(starts, end)]
         if nearby:
-            found.append((index, max(nearby, key=partial(_overlap, start, end))))
-    return found
+            longest.append((index, max(nearby, key=partial(_overlap, start, end))))
+    return longest
 
 
 def _in_order(each: Booking | ReservationSpan) -> tuple[int, bool, UUID]:

@@ -35,7 +35,7 @@ _INSTANT = re.compile(
 
 
 def parse_duration(text: str) -> int:
-    """``PT1H30M`` as microseconds; :class:`ValueError` says what is wrong and what to write."""
+    """Parse ``PT1H30M``; raise :class:`ValueError`, which says what to write, if it is invalid."""
     match = _DURATION.fullmatch(text)
     if match is None:
         if _CALENDAR.fullmatch(text):
@@ -54,7 +54,7 @@ def parse_duration(text: str) -> int:
 
 
 def format_duration(duration: int) -> str:
-    """Microseconds as ISO 8601: ``PT5M``, ``P1DT2H``, ``PT0.25S``; zero is ``PT0S``."""
+    """Format microseconds as ISO 8601: ``PT5M``, ``P1DT2H``, ``PT0.25S``; zero is ``PT0S``."""
     days, rest = divmod(duration, DAY)
     hours, rest = divmod(rest, HOUR)
     minutes, rest = divmod(rest, MINUTE)
@@ -70,10 +70,10 @@ def format_duration(duration: int) -> str:
 
 
 def parse_instant(text: str) -> int:
-    """RFC 3339 with an offset as microseconds; :class:`ValueError` says what to write.
+    """Parse RFC 3339 with an offset; raise :class:`ValueError`, which says what to write.
 
-    Seconds may be left out. Decimals below a microsecond are cut, so that clients which write
-    nanoseconds are understood.
+    Seconds may be omitted. Decimals below a microsecond are cut, so that clients that write
+    nanoseconds are accepted.
     """
     match = _INSTANT.fullmatch(text)
     try:
@@ -88,42 +88,44 @@ def parse_instant(text: str) -> int:
         raise ValueError(msg)
     instant = from_datetime(moment)
     if not EARLIEST <= instant < LATEST:
-        msg = "lies outside 2000 to 2100"
+        msg = "is outside 2000 to 2100"
         raise ValueError(msg)
     return instant
 
 
 def format_instant(instant: int) -> str:
-    """Microseconds as RFC 3339 in UTC: ``2026-12-01T00:00:00Z``, with decimals only if needed."""
+    """Format an instant as RFC 3339 in UTC: ``2026-12-01T00:00:00Z``, decimals only if needed."""
     moment = to_datetime(instant)
     text = moment.isoformat().removesuffix("+00:00")
     return f"{text.rstrip('0') if moment.microsecond else text}Z"
 
 
 def moment_after(text: str, now: int) -> int:
-    """``PT10M``: so long after now. ``@PT1H``: the next whole multiple since 1970, later than now.
+    """Return the instant for ``PT10M``, that long after now, or for ``@PT1H``.
 
-    :class:`ValueError` says what is wrong and what to write.
+    The latter is the next whole multiple since 1970 that is later than now.
+
+    :raises ValueError: the text is invalid; the message says what to write.
     """
     step = parse_duration(text.removeprefix("@"))
     if not text.startswith("@"):
         return now + step
     if step == 0:
-        msg = "there are no multiples of nothing; write @PT1H for the next full hour"
+        msg = "zero has no multiples; write @PT1H for the next full hour"
         raise ValueError(msg)
     return (now // step + 1) * step
 
 
 def to_the_second(instant: int) -> str:
-    """For sentences: an instant as RFC 3339, cut to whole seconds."""
+    """Format an instant for sentences: RFC 3339, cut to whole seconds."""
     return format_instant(instant - instant % SECOND)
 
 
 def to_datetime(instant: int) -> datetime:
-    """The same instant as an aware datetime in UTC."""
+    """Convert an instant to an aware datetime in UTC."""
     return EPOCH + timedelta(microseconds=instant)
 
 
 def from_datetime(moment: datetime) -> int:
-    """An aware datetime as microseconds, exactly."""
+    """Convert an aware datetime to microseconds, exactly."""
     return (moment - EPOCH) // timedelta(microseconds=1)

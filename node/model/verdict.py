@@ -1,34 +1,34 @@
-"""Whether a result can be trusted: clean, suspicious or contaminated, and why. Pure.
+"""The verdict on a result: clean, suspicious or contaminated, and why. Pure.
 
 *Suspicious*: something happened that may have changed the figures. *Contaminated*: something
-happened that did change them, or by which they measure something else. The thresholds:
+happened that did change them, or that makes them measure something else. The thresholds:
 
 Clock. CLOCK_REALTIME and CLOCK_MONOTONIC are slewed alike, so their difference moves only when
-somebody sets the clock; reading both is good for 0.1 ms here. A step of :data:`STEP_MS` shifts
-one-way values by as much: such a test is contaminated. Others only measure spans with it:
-suspicious. One-way values need clocks that are synchronised, or one and the same.
+the clock is set; reading both is accurate to 0.1 ms here. A step of :data:`STEP_MS` shifts one-way
+values by the same amount: such a test is contaminated. Other tests only measure spans with it:
+suspicious. One-way values need clocks that are synchronised, or one and the same clock.
 
-Start. The tools allow for a participant that is late by 200 ms (STAMP's lead-in); by a second the
-others have gone on without it (iperf3's client starts then). A test with one participant is
-disturbed by neither.
+Start. The tools tolerate a participant that is 200 ms late (STAMP's lead-in); when it is a second
+late, the others have gone on without it (iperf3's client starts then). A test with one participant
+is disturbed by neither.
 
 Processors. With a share ``p`` of them busy, a program that becomes ready finds on average
-``p / (1 - p)`` others before it (M/M/1): one at 50 %, nine at 90 %, each for a time slice of 3 ms
-or so, beyond any delay that is measured. From 90 % on it is suspicious whoever took them, because
-the processor may have been the bottleneck; contaminated if others than this run's program did.
-Ticks are 10 ms, so nothing is said of less than 200 ms.
+``p / (1 - p)`` others before it (M/M/1): one at 50 %, nine at 90 %, each for a time slice of about
+3 ms, which exceeds any delay that is measured. From 90 % on a result is suspicious whatever the
+cause, because the processor may have been the bottleneck; it is contaminated if programs other than
+this run's took that much. Ticks are 10 ms, so no judgement is made below 200 ms.
 
-Foreign traffic on the interface measured over. What the run itself moved is taken off: its payload
-and 5 % more (retransmissions, TCP options), with the headers of all packets, which are reckoned at
-the least (54 octets: Ethernet, IPv4, TCP). A test that fills the path shares it: with a foreign
-part ``f`` of what it moved in that direction, its rate is wrong by up to ``f``: suspicious from 5 %
-on, contaminated from 20 %. For all others the queue counts, as with processors: suspicious from
-half of the interface's speed on, contaminated from four fifths (four packets wait on average).
-Where the speed is not known a gigabit is assumed, and it is never called contaminated.
+Foreign traffic on the measured interface. The run's own traffic is subtracted: its payload plus 5 %
+(retransmissions, TCP options), and the headers of all packets, counted at their minimum (54 octets:
+Ethernet, IPv4, TCP). A test that fills the path shares it: with a foreign part ``f`` of what it
+moved in that direction, its rate is wrong by up to ``f``: suspicious from 5 % on, contaminated from
+20 %. For all other tests the queue matters, as with processors: suspicious from half of the
+interface's speed on, contaminated from four fifths (four packets wait on average). If the speed is
+unknown, a gigabit is assumed, and the result is never called contaminated.
 
 Other runs of this node. Classes that may not overlap contaminate each other, should it happen
-(clocks, a late end). A background run overlaps all by design: an exclusive one, which fills the
-path, makes it suspicious, and no other does.
+(clocks, a late end). A background run overlaps all others by design: an exclusive run, which fills
+the path, makes it suspicious; no other does.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ UTILISATION = 0.5
 UTILISATION_MOST = 0.8
 SPEED_ASSUMED_MBPS = 1000
 FOREIGN_LEAST_BPS = 50_000
-"""What the nodes say to each other, and a shell session, are not worth a word."""
+"""Below this rate (bit/s) foreign traffic is ignored: nodes' own messages, or a shell session."""
 
 OWN_ALLOWANCE = 1.05
 HEADER_BYTES = 54
@@ -62,7 +62,7 @@ _BACKGROUND = frozenset({SchedulingClass.BACKGROUND, SchedulingClass.BACKGROUND_
 
 
 class Level(StrEnum):
-    """How far a result can be trusted, best first."""
+    """The levels of trust in a result, best first."""
 
     CLEAN = "clean"
     SUSPICIOUS = "suspicious"
@@ -70,13 +70,13 @@ class Level(StrEnum):
 
     @property
     def rank(self) -> int:
-        """0 is the best."""
+        """The position among the levels; 0 is the best."""
         return list(Level).index(self)
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """What to think of a result; ``reasons`` are sentences, the worst first, none if clean."""
+    """The verdict on a result; ``reasons`` are sentences, the worst first, none if clean."""
 
     level: Level
     reasons: tuple[str, ...] = ()
@@ -86,7 +86,7 @@ class Verdict:
 class PartEvidence:
     """One participant's part: ``late_ms`` is actual minus agreed start, None if it did not start.
 
-    ``circumstances`` is None if the node told of none.
+    ``circumstances`` is None if the node did not report any.
     """
 
     name: str
@@ -96,7 +96,7 @@ class PartEvidence:
 
 @dataclass(frozen=True)
 class MeasurementTraits:
-    """What was measured: its class, and whether there are one-way values in the result."""
+    """Traits of a measurement: its class, and whether its result has one-way values."""
 
     scheduling_class: SchedulingClass
     one_way: bool
@@ -106,46 +106,47 @@ Finding = tuple[Level, str]
 
 
 def judge(
-    measured: MeasurementTraits, witnesses: Sequence[PartEvidence], doubts: Sequence[str] = ()
+    measured: MeasurementTraits, parts: Sequence[PartEvidence], doubts: Sequence[str] = ()
 ) -> Verdict:
-    """The verdict on a result. ``doubts`` are the test's own, each one sentence: suspicious."""
+    """Judge a result. ``doubts`` are the test's own, one sentence each; they make it suspicious."""
     findings: list[Finding] = [(Level.SUSPICIOUS, doubt) for doubt in doubts]
-    for witness in witnesses:
-        findings += _start(witness, alone=len(witnesses) == 1)
-        if witness.circumstances is None:
-            findings.append((Level.SUSPICIOUS, f"{witness.name} told nothing of its circumstances"))
+    for part in parts:
+        findings += _start(part, alone=len(parts) == 1)
+        if part.circumstances is None:
+            findings.append((Level.SUSPICIOUS, f"{part.name} did not report its circumstances"))
             continue
-        told = witness.circumstances
-        findings += _clock(witness.name, told, measured)
-        findings += _processors(witness.name, told)
-        findings += _traffic(witness.name, told, measured.scheduling_class)
-        findings += _neighbours(witness.name, told, measured.scheduling_class)
+        findings += _clock(part.name, part.circumstances, measured)
+        findings += _processors(part.name, part.circumstances)
+        findings += _traffic(part.name, part.circumstances, measured.scheduling_class)
+        findings += _neighbours(part.name, part.circumstances, measured.scheduling_class)
     if measured.one_way:
-        findings += _clocks(witnesses)
+        findings += _clocks(parts)
     worst = sorted(dict.fromkeys(findings), key=lambda finding: -finding[0].rank)
     level = worst[0][0] if worst else Level.CLEAN
     return Verdict(level, tuple(sentence for _, sentence in worst[:REASONS_MAX]))
 
 
-def _start(witness: PartEvidence, *, alone: bool) -> Iterator[Finding]:
-    late_ms = witness.late_ms
+def _start(part: PartEvidence, *, alone: bool) -> Iterator[Finding]:
+    late_ms = part.late_ms
     if alone or late_ms is None or late_ms < LATE_MS:
         return
     level = Level.SUSPICIOUS if late_ms < TOO_LATE_MS else Level.CONTAMINATED
-    yield level, f"started {late_ms:.0f} ms late at {witness.name}"
+    yield level, f"started {late_ms:.0f} ms late at {part.name}"
 
 
-def _clock(name: str, told: Circumstances, measured: MeasurementTraits) -> Iterator[Finding]:
-    stepped_ms = told.clock.stepped_ms
+def _clock(
+    name: str, circumstances: Circumstances, measured: MeasurementTraits
+) -> Iterator[Finding]:
+    stepped_ms = circumstances.clock.stepped_ms
     if abs(stepped_ms) >= STEP_MS:
         level = Level.CONTAMINATED if measured.one_way else Level.SUSPICIOUS
         yield level, f"clock of {name} stepped by {stepped_ms:.3g} ms"
 
 
-def _clocks(witnesses: Sequence[PartEvidence]) -> Iterator[Finding]:
-    """Pairs of clocks between which one-way values mean nothing."""
-    told = [(it.name, it.circumstances.clock) for it in witnesses if it.circumstances is not None]
-    for (name, clock), (other_name, other) in combinations(told, 2):
+def _clocks(parts: Sequence[PartEvidence]) -> Iterator[Finding]:
+    """Yield a finding for each pair of clocks between which one-way values are meaningless."""
+    clocks = [(it.name, it.circumstances.clock) for it in parts if it.circumstances is not None]
+    for (name, clock), (other_name, other) in combinations(clocks, 2):
         if combined_bound_ms(clock, other) is None:
             loose = [n for n, c in ((name, clock), (other_name, other)) if not c.synchronised]
             verb = "clock is" if len(loose) == 1 else "clocks are"
@@ -153,9 +154,9 @@ def _clocks(witnesses: Sequence[PartEvidence]) -> Iterator[Finding]:
             yield Level.SUSPICIOUS, f"{whose} {verb} not synchronised"
 
 
-def _processors(name: str, told: Circumstances) -> Iterator[Finding]:
-    load = told.processors
-    if load.busy is None or load.busy < BUSY or told.observed_ms < PROCESSORS_OBSERVED_MS:
+def _processors(name: str, circumstances: Circumstances) -> Iterator[Finding]:
+    load = circumstances.processors
+    if load.busy is None or load.busy < BUSY or circumstances.observed_ms < PROCESSORS_OBSERVED_MS:
         return
     own = load.own or 0.0
     level = Level.CONTAMINATED if load.busy - own >= BUSY else Level.SUSPICIOUS
@@ -165,17 +166,19 @@ def _processors(name: str, told: Circumstances) -> Iterator[Finding]:
     yield level, sentence
 
 
-def _traffic(name: str, told: Circumstances, of_class: SchedulingClass) -> Iterator[Finding]:
-    load = told.interface
-    if load is None or told.own_traffic is None or told.observed_ms < 1:
-        return  # no rate can be told, or not whose
-    own_sent, own_received = _own(told.own_traffic, load)
+def _traffic(
+    name: str, circumstances: Circumstances, of_class: SchedulingClass
+) -> Iterator[Finding]:
+    load, own_traffic = circumstances.interface, circumstances.own_traffic
+    if load is None or own_traffic is None or circumstances.observed_ms < 1:
+        return  # no rate can be computed, or the run's own part of it is unknown
+    own_sent, own_received = _own(own_traffic, load)
     ways = [("sent", load.sent_bytes, load.sent_packets, own_sent)]
-    if not load.loopback:  # where what is sent is what is received
+    if not load.loopback:  # on loopback, every packet sent is also received
         ways.append(("received", load.received_bytes, load.received_packets, own_received))
     for verb, octets, packets, own in ways:
         foreign = max(0.0, octets - HEADER_BYTES * packets - OWN_ALLOWANCE * own)
-        bps = foreign * 8 / (told.observed_ms / 1000)
+        bps = foreign * 8 / (circumstances.observed_ms / 1000)
         if bps < FOREIGN_LEAST_BPS:
             continue
         if of_class is SchedulingClass.EXCLUSIVE and own > 0:
@@ -207,8 +210,10 @@ def _crowded(bps: float, speed_mbps: int | None) -> Level:
     return level
 
 
-def _neighbours(name: str, told: Circumstances, of_class: SchedulingClass) -> Iterator[Finding]:
-    for neighbour in told.neighbours:
+def _neighbours(
+    name: str, circumstances: Circumstances, of_class: SchedulingClass
+) -> Iterator[Finding]:
+    for neighbour in circumstances.neighbours:
         level = _beside(of_class, neighbour)
         if level is not Level.CLEAN:
             what = f"run {str(neighbour.run)[:8]} ({neighbour.test}) of {name}"

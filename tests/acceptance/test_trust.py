@@ -95,8 +95,8 @@ async def test_a_namespace_is_entered_to_ask_any_host(a: Outsider, b: Outsider) 
         ({"b": "namespace:parley-nowhere"}, "b: there is no network namespace parley-nowhere"),
         ({"c": "interface:lo"}, "takes no part; those who do are a, b"),
         ({"b": "bridge:x"}, "write namespace:NAME, interface:NAME or address:IP"),
-        ({"b": "namespace:../../etc"}, "cannot be the name of a context"),
-        ({"b": "interface:-I"}, "cannot be the name of a context"),
+        ({"b": "namespace:../../etc"}, "is not a valid context name"),
+        ({"b": "interface:-I"}, "is not a valid context name"),
     ],
 )
 async def test_what_is_not_offered_is_refused_at_once(

@@ -19,7 +19,7 @@ PEERS: web.AppKey[list[str]] = web.AppKey("peers", list)
 async def add_node(request: web.Request) -> web.Response:
     """Remember a peer, from those who have the token."""
     if request.headers.get("Authorization") != f"Bearer {request.app[TOKEN]}":
-        return web.json_response({"title": "Who is asking is not known"}, status=401)
+        return web.json_response({"title": "Not authenticated"}, status=401)
     request.app[PEERS].append((await request.json())["url"])
     return web.json_response({}, status=201)
 

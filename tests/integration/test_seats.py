@@ -202,7 +202,7 @@ async def test_too_few_nodes_are_said_on_the_task(world: World) -> None:
         ({"prefer": {"sight": 1}}, "/participants/prefer/sight", "they have"),
         ({"field": "dest"}, "/participants/field", "idle has no field dest"),
         ({"field": "duration"}, "/test/spec/duration", "leave it out"),
-        ({"match": {"site": {"~": 1}}}, "/participants/match/site/~0", "is no comparison"),
+        ({"match": {"site": {"~": 1}}}, "/participants/match/site/~0", "is not a comparison"),
     ],
 )
 async def test_what_cannot_be_met_is_refused_at_once(

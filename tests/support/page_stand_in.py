@@ -128,7 +128,7 @@ class StandIn:
         known = request.headers.get("Authorization") == f"Bearer {self.token}"
         if request.path.startswith("/v1/"):
             if self.token and not known:
-                return _problem(401, "Who is asking is not known", "send a token")
+                return _problem(401, "Not authenticated", "send a token")
             if self.fault:
                 return _problem(self.fault.status, self.fault.title, self.fault.detail)
         return await handler(request)

@@ -37,7 +37,7 @@ def test_a_host_reaches_its_own_api(listen: str, local: str) -> None:
 def test_a_wrong_setting_is_told_by_the_name_it_was_given(monkeypatch: pytest.MonkeyPatch) -> None:
     """An option by its name; a variable of the environment by its own, there is no such option."""
     monkeypatch.setenv("PARLEY_CONTEXTS", "foo")
-    with pytest.raises(click.UsageError, match=r"^PARLEY_CONTEXTS: 'foo' is no context"):
+    with pytest.raises(click.UsageError, match=r"^PARLEY_CONTEXTS: 'foo' is not a context"):
         settings_of({"name": None, "pull": False})
     monkeypatch.delenv("PARLEY_CONTEXTS")
     with pytest.raises(click.UsageError, match=r"^--listen: must be HOST:PORT"):

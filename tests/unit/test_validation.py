@@ -114,7 +114,7 @@ def told(kind: type[BaseModel], document: Any) -> dict[str, str]:
             "/access/campaigns",
             "has more than 100 entries; leave some out",
         ),
-        (NodePatch, {"attributes": {"In": 1}}, "/attributes/In", "is no name of an attribute; wri"),
+        (NodePatch, {"attributes": {"In": 1}}, "/attributes/In", "is not a valid attribute name; use"),
         (NodePatch, {"attributes": {"in": []}}, "/attributes/in", "must be true, false, a number"),
         (NodeAddition, {"identity": "me"}, "/identity", 'is "me"; write ed25519: and 43 '),
         (NodeAddition, {"identity": f"ed25519:{'A' * 42}B"}, "/identity", 'is "ed25519:AAA'),

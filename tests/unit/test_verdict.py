@@ -249,7 +249,7 @@ def test_runs_beside_it_are_judged_by_class(
 
 def test_who_tells_nothing_is_suspicious() -> None:
     """Silence is no proof of quiet."""
-    assert of(None) == Verdict(Level.SUSPICIOUS, ("b told nothing of its circumstances",))
+    assert of(None) == Verdict(Level.SUSPICIOUS, ("b did not report its circumstances",))
 
 
 def test_a_tests_own_doubts_count() -> None:
