@@ -126,7 +126,7 @@ class Conflict(RequestError):
     """The request conflicts with the current state."""
 
     code = "conflict"
-    title = "The request conflicts with the current state"
+    title = "Conflict with the current state"
     status = 409
     exit_code = 3
 

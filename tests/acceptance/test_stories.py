@@ -313,7 +313,7 @@ async def test_a_repeated_post(a: Outsider, b: Outsider, free_hour: datetime) ->
     assert {answer.status for answer in answers} == {201}
     (made,) = {answer.body["id"] for answer in answers}
     other = await a.ask("POST", "/v1/tasks", {**body, "priority": 3}, key)
-    assert (other.status, other.body["title"]) == (409, "The request conflicts with the current state")
+    assert (other.status, other.body["title"]) == (409, "Conflict with the current state")
     page = await b.get("/v1/tasks", limit=500)
     newer = itertools.takewhile(lambda task: task["id"] != made, page["items"])
     assert all(task["created_at"] > answers[0].body["created_at"] for task in newer)

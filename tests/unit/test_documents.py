@@ -284,10 +284,10 @@ def test_options_and_shell_lines_are_no_hosts(host: object) -> None:
     ("host", "told"),
     [
         ("", "is empty"),
-        ("ünïcode.example", "it is there as xn--ncode-cta3g.example"),
-        ("ü..example", "DNS has not \\[type"),
-        ("x" * 300, "has 300 characters; a name has 253 at most"),
-        (f"{'x' * 64}.example", "has 64 characters between two dots; 63 are possible"),
+        ("ünïcode.example", "write it as xn--ncode-cta3g.example"),
+        ("ü..example", "not allowed in DNS names \\[type"),
+        ("x" * 300, "has 300 characters; use at most 253"),
+        (f"{'x' * 64}.example", "has 64 characters between two dots; use at most 63"),
         ("-x.example", "letters, digits, '-' within words"),
     ],
 )

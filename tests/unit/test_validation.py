@@ -40,7 +40,7 @@ def told(kind: type[BaseModel], document: Any) -> dict[str, str]:
     ("kind", "document", "pointer", "sentence"),
     [
         (CampaignDocument, {"name": "Ops!"}, "/name", 'is "Ops!"; write a small letter, then'),
-        (CampaignDocument, {}, "/name", "is required: What it is called, such as ops."),
+        (CampaignDocument, {}, "/name", "is required: Its name, such as ops."),
         (CampaignDocument, CAMPAIGN | {"weight": -1}, "/weight", "is -1; give 0 or more"),
         (
             CampaignDocument,
@@ -77,7 +77,7 @@ def told(kind: type[BaseModel], document: Any) -> dict[str, str]:
             CampaignDocument,
             CAMPAIGN | {"target": {}},
             "/target",
-            "is either seats or share; give one of them",
+            "needs either seats or share; give exactly one",
         ),
         (CampaignDocument, CAMPAIGN | {"weights": 1}, "/weights", "no such field; near: weight"),
         (
@@ -114,7 +114,7 @@ def told(kind: type[BaseModel], document: Any) -> dict[str, str]:
             "/access/campaigns",
             "has more than 100 entries; leave some out",
         ),
-        (NodePatch, {"attributes": {"In": 1}}, "/attributes/In", "is not a valid attribute name; use"),
+        (NodePatch, {"attributes": {"In": 1}}, "/attributes/In", "is not a valid attribute name;"),
         (NodePatch, {"attributes": {"in": []}}, "/attributes/in", "must be true, false, a number"),
         (NodeAddition, {"identity": "me"}, "/identity", 'is "me"; write ed25519: and 43 '),
         (NodeAddition, {"identity": f"ed25519:{'A' * 42}B"}, "/identity", 'is "ed25519:AAA'),

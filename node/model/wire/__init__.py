@@ -1,1 +1,1 @@
-"""What travels between programs: frozen models that forbid unknown fields."""
+"""The documents that programs exchange: frozen models that forbid unknown fields."""

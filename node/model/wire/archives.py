@@ -1,4 +1,4 @@
-"""Where results go: archivers, archives, and what is delivered or waits, as the API shows it."""
+"""Archives: the archivers, where results go, and the deliveries, as the API shows them."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ _Expression = Annotated[str, StringConstraints(min_length=1, max_length=4000)]
 
 
 class Transform(Document):
-    """What is delivered instead of the whole document; nothing where it gives none."""
+    """A transformation of the document before delivery; no output means nothing is delivered."""
 
     jmespath: _Expression | None = Field(
-        None, description="An expression of JMESPath; null gives nothing to deliver."
+        None, description="A JMESPath expression; nothing is delivered if its result is null."
     )
     jq: _Expression | None = Field(
-        None, description="A program of jq; it must give one document, or none to deliver nothing."
+        None, description="A jq program that outputs one document, or none to deliver nothing."
     )
 
     @model_validator(mode="after")
@@ -34,7 +34,7 @@ class Transform(Document):
 
 
 class ArchiveChoice(Document):
-    """Where results go."""
+    """The destination of results: an archiver with its spec."""
 
     archiver: Name
     spec: dict[str, Any] = Field(
@@ -42,41 +42,41 @@ class ArchiveChoice(Document):
     )
     runs: RunsKept = Field(
         "succeeded",
-        description="Which runs: succeeded have a result, failed have none (those that never took "
-        "place included, cancelled ones not), all are both. Intervals of runs that last long: "
-        "those with a result succeeded, gaps failed.",
+        description="Which runs to deliver. succeeded: runs with a result; failed: runs without "
+        "one, including those that never took place, but not cancelled ones; all: both. Of a long "
+        "run, intervals with a result count as succeeded and gaps as failed.",
     )
     transform: Transform | None = None
 
 
 class ArchiveDocument(ArchiveChoice):
-    """An archive of the node's own: there go the results of all tasks that it leads."""
+    """An archive of the node; it gets the results of all tasks that the node leads."""
 
     name: Name
 
 
 class ArchivePatch(Patch):
-    """Changes of a node's own archive; what waits for it goes to where it is then."""
+    """Changes of a node's archive; pending deliveries go to the new destination."""
 
-    spec: dict[str, Any] | None = Field(None, description="Fields of the spec.")
+    spec: dict[str, Any] | None = Field(None, description="Fields of the spec to change.")
     runs: RunsKept | None = None
     transform: dict[str, Any] | None = None
 
 
 class Archive(ArchiveChoice):
-    """A node's own archive as the API shows it: what is secret is replaced."""
+    """A node's archive as the API shows it: secrets are replaced."""
 
     id: UUID
     name: Name
-    destination: int = Field(description="What it shares with archives of the same spec.")
-    label: str = Field(description="Where it is, in a few words.")
-    revision: int = Field(description="Counts its changes.")
+    destination: int = Field(description="A number shared by archives with the same spec.")
+    label: str = Field(description="The destination in a few words.")
+    revision: int = Field(description="Counts the changes of the archive.")
     created_at: Instant
     changed_at: Instant
 
 
 class ArchiveTested(Document):
-    """What came of trying an archive, without a result."""
+    """The outcome of trying an archive without delivering a result."""
 
     label: str
     detail: str
@@ -87,66 +87,66 @@ class ArchiverKind(Document):
 
     name: str
     title: str
-    ordered: bool = Field(description="Whether the results of a task keep their order.")
-    missing: str | None = Field(None, description="What to install before it can be used here.")
+    ordered: bool = Field(description="Whether the results of a task are delivered in order.")
+    missing: str | None = Field(None, description="What to install before this node can use it.")
     spec: dict[str, Any]
 
 
 class Archiving(Document):
-    """One outcome of a run, or one interval of it, on its way to an archive."""
+    """The delivery of one outcome of a run, or of one of its intervals, to an archive."""
 
     number: int
     run: UUID
-    interval: int | None = Field(description="Which interval of the run; null is the run itself.")
+    interval: int | None = Field(description="The number of the interval; null for the whole run.")
     task: UUID
-    edition: int = Field(description="Counts the outcomes of the same, if it has several.")
-    archive: str | None = Field(description="The name of the node's own archive; else the task's.")
+    edition: int = Field(description="Counts the outcomes of the same run, if it has several.")
+    archive: str | None = Field(description="The name of the node's archive; null for a task's.")
     archiver: str
     destination: int
     label: str
     state: ArchivingState
-    attempts: int = Field(description="How often it was tried in vain.")
+    attempts: int = Field(description="Number of failed attempts.")
     created_at: Instant
-    next_at: Instant | None = Field(description="When it is tried, or tried again.")
-    tried_at: Instant | None = Field(description="When it was tried last; delivered, if it is.")
+    next_at: Instant | None = Field(description="When the next attempt takes place.")
+    tried_at: Instant | None = Field(description="When the last attempt, or the delivery, was.")
     last_error: str | None
 
 
 class Backlog(Document):
-    """What waits for one destination."""
+    """The deliveries that wait for one destination."""
 
     destination: int
     archiver: str
     label: str
-    archives: tuple[str, ...] = Field(description="Names of the node's own archives there.")
-    tasks: int = Field(description="How many tasks have it among their archives.")
+    archives: tuple[str, ...] = Field(description="Names of the node's archives there.")
+    tasks: int = Field(description="Number of tasks that have it among their archives.")
     waiting: int
     parked: int
-    oldest_at: Instant | None = Field(description="When the oldest of these came about.")
-    next_at: Instant | None = Field(description="When the next one is tried.")
+    oldest_at: Instant | None = Field(description="When the oldest waiting delivery was created.")
+    next_at: Instant | None = Field(description="When the next attempt takes place.")
     last_error: str | None
     last_error_at: Instant | None
 
 
 class RetryRequest(Document):
-    """Which deliveries are tried again at once: parked ones, and those that wait for their time."""
+    """The deliveries to retry at once, parked or waiting."""
 
-    archive: Name | None = Field(None, description="Those to this archive of the node's own.")
+    archive: Name | None = Field(None, description="Those to this archive of the node.")
     destination: int | None = Field(None, ge=1, le=2**31 - 1, strict=True)
     run: UUID | None = None
     number: int | None = Field(None, ge=1, le=2**63 - 1, strict=True)
-    all: bool = Field(default=False, strict=True, description="All of this node.")
+    all: bool = Field(default=False, strict=True, description="All deliveries of this node.")
 
     @model_validator(mode="after")
     def _says_which(self) -> Self:
-        said = (self.archive, self.destination, self.run, self.number)
-        if all(one is None for one in said) != self.all:
-            msg = "say which: archive, destination, run or number; or all"
+        filters = (self.archive, self.destination, self.run, self.number)
+        if all(each is None for each in filters) != self.all:
+            msg = "choose deliveries by archive, destination, run or number; or give all"
             raise ValueError(msg)
         return self
 
 
 class Retried(Document):
-    """How many deliveries are tried again."""
+    """The number of deliveries that will be retried."""
 
     retried: int

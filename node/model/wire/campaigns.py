@@ -1,4 +1,4 @@
-"""Campaigns: whom tasks are for. They share by weight, and have levels, limits and promises."""
+"""Campaigns, for whom tasks measure: they share by weight, and have levels, limits, promises."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from node.model.wire.fields import FROM_OUTSIDE, Count, Document, Instant, Name,
 from node.model.wire.tasks import PRIORITY_MAX
 
 DEFAULT: Final = "default"
-"""The campaign of tasks that name none; it is always there."""
+"""The campaign of tasks that name none; it always exists."""
 
 DEPTH_MAX: Final = 8
 URGENT: Final = "urgent"
@@ -38,7 +38,7 @@ def _number(value: Decimal) -> int | float:
 def _no_text(value: object) -> object:
     if isinstance(value, str):
         msg = "is text; give a number, without quotes"
-        raise ValueError(msg)  # noqa: TRY004 - pydantic tells of these
+        raise ValueError(msg)  # noqa: TRY004 - pydantic reports only ValueError
     return value
 
 
@@ -48,7 +48,7 @@ Exact = Annotated[
     Field(ge=0, max_digits=12, decimal_places=6, allow_inf_nan=False),
     PlainSerializer(_number, return_type=float, when_used="json"),
 ]
-"""A decimal number, taken literally."""
+"""A decimal number that is kept exactly."""
 
 Share = Annotated[
     Decimal,
@@ -72,7 +72,7 @@ Level = Annotated[
     PlainValidator(_level),
     WithJsonSchema({"enum": [*range(10), "urgent"], "default": 5}),
 ]
-"""0 to 9, or urgent."""
+"""The level of a campaign: 0 to 9, or urgent."""
 
 Amount = Annotated[int, Field(ge=0, le=2**40, strict=True)]
 Text = Annotated[str, StringConstraints(max_length=500)]
@@ -80,7 +80,7 @@ Resource = Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9_]{0,62}$")]
 
 
 class Limit(Document):
-    """At most so much; ``soft`` while others want the pool, ``hard`` in any case."""
+    """A limit: ``soft`` applies while others want the pool, ``hard`` always."""
 
     soft: Amount | None = None
     hard: Amount | None = None
@@ -88,16 +88,16 @@ class Limit(Document):
     @model_validator(mode="after")
     def _is_one(self) -> Self:
         if self.soft is None and self.hard is None:
-            msg = "limits nothing; give soft, hard, or both"
+            msg = "has no effect; give soft, hard, or both"
             raise ValueError(msg)
         if self.soft is not None and self.hard is not None and self.soft > self.hard:
-            msg = "soft is more than hard, so that it would never hold; exchange them"
+            msg = "the soft limit exceeds the hard limit and would never apply; swap them"
             raise ValueError(msg)
         return self
 
 
 class Target(Document):
-    """What is promised: so many seats of a pool, or a part of its seats."""
+    """A promise: a number of seats of a pool, or a share of its seats."""
 
     seats: Count | None = None
     share: Share | None = None
@@ -105,38 +105,39 @@ class Target(Document):
     @model_validator(mode="after")
     def _is_one(self) -> Self:
         if (self.seats is None) == (self.share is None):
-            msg = "is either seats or share; give one of them"
+            msg = "needs either seats or share; give exactly one of them"
             raise ValueError(msg)
         return self
 
 
 class Fairshare(Document):
-    """The part of all that is delivered that it should get."""
+    """The part of everything delivered that a campaign should get."""
 
     part: Share
     kind: Literal["target", "floor", "ceiling"] = Field(
-        "target", description="To be met, not to be undercut, or not to be exceeded."
+        "target", description="A target to meet, a floor to stay above, or a ceiling."
     )
 
 
 class Queue(Document):
-    """How its priority moves with each start, where seats are shared by counting starts."""
+    """Settings for sharing by counted starts: how a campaign's priority moves with each start."""
 
     floor: Exact = Decimal(0)
     ceiling: Exact = Decimal(100)
     gap: Exact = Field(
-        Decimal(100), description="Campaigns so far below are held while this one is stuck."
+        Decimal(100),
+        description="Campaigns this far below it are held back while this one is stuck.",
     )
-    gain: Exact = Field(Decimal(1), description="It rises by this whenever a run is started.")
-    price: Exact = Field(Decimal(1), description="It falls by this when the run is its own.")
+    gain: Exact = Field(Decimal(1), description="Increase of its priority with every start.")
+    price: Exact = Field(Decimal(1), description="Decrease of its priority with its own start.")
     passes: Count | None = Field(
-        None, description="Later tasks of it may overtake one that waits so often."
+        None, description="Its later tasks may overtake one that has waited this many times."
     )
 
     @model_validator(mode="after")
     def _is_ordered(self) -> Self:
         if self.floor > self.ceiling:
-            msg = "floor is above ceiling; exchange them"
+            msg = "floor is above ceiling; swap them"
             raise ValueError(msg)
         return self
 
@@ -144,69 +145,69 @@ class Queue(Document):
 class CampaignDocument(Document):
     """A campaign as posted."""
 
-    name: Name = Field(description="What it is called, such as ops.")
+    name: Name = Field(description="Its name, such as ops.")
     parent: Name | None = Field(
-        None, description="It takes its share out of this one's; weights compare children of one."
+        None, description="The campaign whose share it divides; siblings compare their weights."
     )
     weight: Exact = Field(
-        Decimal(1), description="Its share is in proportion to it.", examples=[1, 2.5]
+        Decimal(1), description="Its share is proportional to its weight.", examples=[1, 2.5]
     )
     level: Level = Field(
         5,
-        description="Higher ones go first where levels count; urgent is above 9. 0 suspends it: "
-        "nothing new is booked for it, what is booked takes place.",
+        description="Higher levels go first where policies use levels; urgent is above 9. 0 "
+        "suspends the campaign: it books nothing new, but runs already booked take place.",
     )
     priority: int = Field(
         0,
         ge=-PRIORITY_MAX - 1,
         le=PRIORITY_MAX,
         strict=True,
-        description="Added to that of its tasks where policies reckon priorities.",
+        description="Added to the priority of its tasks where policies compute priorities.",
     )
     preemptor: bool = Field(
-        default=False, strict=True, description="May displace runs of those that are preemptee."
+        default=False, strict=True, description="May displace runs of preemptee campaigns."
     )
     preemptee: bool = Field(default=False, strict=True)
-    seats_max: Count | None = Field(None, description="Most seats it may hold at once.")
-    target: Target | None = Field(None, description="What it is promised.")
+    seats_max: Count | None = Field(None, description="Maximum seats that it may hold at once.")
+    target: Target | None = Field(None, description="What the campaign is promised.")
     fairshare: Fairshare | None = None
     limits: dict[Limited, Limit] = Field(
         default_factory=dict,
-        description="Of runs under way at once (runs, nodes, seats, seat_seconds, seconds), of "
-        "those considered at all (due_…), or of what is delivered (delivered_…).",
+        description="Limits on running work (runs, nodes, seats, seat_seconds, seconds), on the "
+        "due runs that are considered (due_…), or on what is delivered (delivered_…).",
         examples=[{"runs": {"soft": 10, "hard": 50}}],
     )
     quotas: dict[Resource, Amount] = Field(
         default_factory=dict,
         max_length=50,
-        description="Most of a counted resource that its runs may use at once.",
+        description="Maximum of a counted resource that its runs may use at once.",
         examples=[{"mbps": 1000}],
     )
     queue: Queue | None = None
-    owner: Text | None = Field(None, description="Whose it is.")
-    contact: Text | None = Field(None, description="How to reach them.")
+    owner: Text | None = Field(None, description="The owner of the campaign.")
+    contact: Text | None = Field(None, description="How to reach the owner.")
     description: Text | None = None
     state: Literal["active", "closed"] = Field(
-        "active", description="closed: takes no new tasks; those it has go on."
+        "active", description="closed: it takes no new tasks; its existing tasks continue."
     )
 
     @field_validator("limits")
     @classmethod
     def _is_part(cls, limits: dict[Limited, Limit], info: ValidationInfo) -> dict[Limited, Limit]:
-        """More than all would limit nothing; what is kept already may stay."""
+        """Refuse percentages above 100, which would not limit anything; keep stored ones."""
         limit = limits.get("delivered_percent")
         if (
             info.context == FROM_OUTSIDE
             and limit
             and max(limit.soft or 0, limit.hard or 0) > _WHOLE
         ):
-            msg = "delivered_percent is a part of all that is delivered: at most 100"
+            msg = "delivered_percent is a percentage of all that is delivered; give at most 100"
             raise ValueError(msg)
         return limits
 
 
 class CampaignPatch(Patch):
-    """Changes of a campaign, as a JSON merge patch (RFC 7396): null gives back the default."""
+    """Changes of a campaign, as a JSON merge patch (RFC 7396): null restores the default."""
 
     name: Name | None = Field(None, description="Cannot be changed.")
     parent: Name | None = None
@@ -228,35 +229,35 @@ class CampaignPatch(Patch):
 
 
 class Waiting(Document):
-    """Runs that have found no time yet, and seats of pool tasks that have found no node."""
+    """Runs without a time so far, and seats of pool tasks without a node."""
 
     runs: int
     seats: int = Field(
-        0, description="Of each pool task what the term lacks that lacks most, added up."
+        0, description="The missing seats, summed over pool tasks; of each its worst term counts."
     )
     tasks: int
-    reason: str | None = Field(description="What stands in the way of most of them.")
+    reason: str | None = Field(description="The most frequent obstacle.")
 
 
 class Used(Document):
-    """What a campaign, with those below it, has used and has booked.
+    """The usage and the bookings of a campaign and its descendants.
 
-    ``promised`` and the shares are parts of what all campaigns use in the same time.
+    ``promised`` and the shares are parts of what all campaigns use in the same period.
     """
 
     promised: float | None = Field(
-        description="Its part by weight of those that want something; null for urgent ones, "
-        "which are served first."
+        description="Its share by weight among the campaigns with demand; null for urgent "
+        "campaigns, which are served first."
     )
     by_weight: float | None = Field(
         None,
-        description="Its part if all wanted something; null for urgent ones. A part includes "
-        "those below, which divide it.",
+        description="Its share if all campaigns had demand; null for urgent campaigns. A share "
+        "includes the descendants, which divide it.",
     )
     delivered: float | None = Field(
-        description="Its part of the seat-seconds of the last 24 hours; null where nobody had any."
+        description="Its part of the seat-seconds of the last 24 hours; null if nobody had any."
     )
-    booked: float | None = Field(description="The same of the hours to come.")
+    booked: float | None = Field(description="Its part of the seat-seconds booked ahead.")
     delivered_seat_seconds: float
     booked_seat_seconds: float
 
@@ -267,23 +268,23 @@ class Campaign(CampaignDocument):
     revision: int
     created_at: Instant
     changed_at: Instant
-    tasks: dict[str, int] = Field(description="How many tasks it has, by state.")
+    tasks: dict[str, int] = Field(description="Number of tasks by state.")
     waiting: Waiting
     used: Used
     warnings: tuple[str, ...] = Field(
         (),
-        description="What is allowed as it stands and hardly meant: a promise that no pool can "
-        "keep.",
+        description="Settings that are allowed but probably unintended, such as a promise that no "
+        "pool can keep.",
     )
 
 
 class UsageHour(Document):
-    """What a campaign was charged for within one hour, itself without those below it."""
+    """The charge of a campaign for one hour, without its descendants."""
 
     campaign: Name
     starts_at: Instant
     nodes: int
     seat_seconds: float = Field(
-        description="3600 are one exclusive run on one node over the whole hour."
+        description="3600 are one exclusive run on one node for the whole hour."
     )
-    share: float = Field(description="Its part of all that was charged in this hour.")
+    share: float = Field(description="Its part of everything charged in this hour.")

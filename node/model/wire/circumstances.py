@@ -1,8 +1,8 @@
-"""Under which circumstances a participant measured its part: what its host was doing meanwhile.
+"""The circumstances under which a participant measured its part: what its host did meanwhile.
 
-Taken by the node itself right before and right after the program, sent to the lead with the part
-and kept with it. What could not be found out is null; nothing here says what to think of it, that
-is :mod:`node.model.verdict`.
+The node records them right before and right after the program runs and sends them to the lead with
+the part; the lead keeps them. What could not be determined is null. :mod:`node.model.verdict`
+judges them.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from node.model.classes import SchedulingClass
 from node.model.wire.fields import Document
 
 NEIGHBOURS_MAX = 20
-"""Most runs that are named because they overlapped; the others are only counted."""
+"""Maximum number of overlapping runs listed by id; all others are only counted."""
 
 _Name = Annotated[str, Field(max_length=64)]
 _Count = Annotated[int, Field(ge=0, lt=2**63)]
@@ -29,40 +29,40 @@ class ClockCondition(Document):
     """The host's clock."""
 
     synchronised: bool | None = Field(
-        description="Whether the kernel holds its clock for synchronised; null if it does not tell."
+        description="Whether the kernel considers it synchronised; null if unknown."
     )
     source: _Name | None = Field(
-        description="What synchronises it, as far as this host shows: chrony, ntpd, …"
+        description="The program that synchronises it, if this host shows it: chrony, ntpd, …"
     )
     error_bound_ms: _Milliseconds | None = Field(
-        description="The kernel's bound of its error in milliseconds, if synchronised."
+        description="The kernel's bound on its error in milliseconds, if synchronised."
     )
     stepped_ms: _Moved = Field(
-        description="By how much it was set during the run, in milliseconds; being slewed is none."
+        description="How far it was set during the run, in milliseconds; slewing does not count."
     )
     identity: _Name = Field(
-        description="Equal on two participants that share one and the same clock."
+        description="A text that is equal on two participants that share one clock."
     )
 
 
 class ProcessorLoad(Document):
-    """The host's processors, all together."""
+    """The load of the host's processors, all together."""
 
     count: Annotated[int, Field(ge=0, le=1_000_000)]
-    busy: _Share | None = Field(description="Which part of their time they were busy.")
-    own: _Share | None = Field(description="Which part of their time this part's program took.")
+    busy: _Share | None = Field(description="The fraction of time that they were busy.")
+    own: _Share | None = Field(description="The fraction of time that this part's program used.")
     waiting: _Share | None = Field(
-        description="In which part of the time somebody waited for one (pressure), if known."
+        description="The fraction of time that a task waited for one (pressure), if known."
     )
 
 
 class InterfaceLoad(Document):
-    """What passed the interface that was measured over, this run's own packets included."""
+    """The traffic of the measured interface, this run's own packets included."""
 
     name: _Name
-    loopback: bool = Field(description="Whether both directions are one and the same packets.")
+    loopback: bool = Field(description="Whether both directions count the same packets.")
     speed_mbps: Annotated[int, Field(gt=0, lt=2**31)] | None = Field(
-        description="What the interface says of its speed, Mb/s; null where it says nothing true."
+        description="The speed that the interface reports, Mb/s; null if it reports none."
     )
     sent_bytes: _Count
     received_bytes: _Count
@@ -73,14 +73,14 @@ class InterfaceLoad(Document):
 
 
 class Traffic(Document):
-    """Payload that the run itself moved, as the participant saw it."""
+    """The payload that the run itself moved, as the participant saw it."""
 
     sent_bytes: _Count
     received_bytes: _Count
 
 
 class Neighbour(Document):
-    """Another run of the same node whose part was being measured meanwhile."""
+    """Another run of the same node that was being measured at the same time."""
 
     run: UUID
     task: UUID
@@ -90,19 +90,17 @@ class Neighbour(Document):
 
 
 class Circumstances(Document):
-    """All of it, for one participant's part."""
+    """All circumstances of one participant's part."""
 
     tool: Annotated[str, Field(max_length=100)]
-    tool_version: _Name | None = Field(description="As its program tells it; null if it does not.")
+    tool_version: _Name | None = Field(description="As its program prints it; null if unknown.")
     context: Annotated[str, Field(max_length=100)] | None = Field(
-        description="The namespace, interface or address it was measured from, if one was asked."
+        description="The namespace, interface, or address it was measured from, if one was given."
     )
-    observed_ms: _Milliseconds = Field(description="How long the host was observed.")
+    observed_ms: _Milliseconds = Field(description="Duration of the observation.")
     clock: ClockCondition
     processors: ProcessorLoad
-    interface: InterfaceLoad | None = Field(
-        description="The one measured over; null if it is not known."
-    )
-    own_traffic: Traffic | None = Field(description="Null if the test cannot tell.")
+    interface: InterfaceLoad | None = Field(description="The measured interface; null if unknown.")
+    own_traffic: Traffic | None = Field(description="Null if the test does not report it.")
     neighbours: Annotated[tuple[Neighbour, ...], Field(max_length=NEIGHBOURS_MAX)] = ()
-    neighbours_count: _Count = Field(0, description="How many there were; not all are named.")
+    neighbours_count: _Count = Field(0, description="Number of overlapping runs, listed or not.")

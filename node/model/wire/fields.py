@@ -1,7 +1,7 @@
 """Field types and the base of every document: instants, durations, host names.
 
 In memory an instant or a duration is an ``int`` of microseconds (``node.model.times``); in JSON it
-is a string. A :data:`Host` is a name or an address and can never be taken for an option.
+is a string. A :data:`Host` is a name or an address that can never be taken for an option.
 """
 
 from __future__ import annotations
@@ -25,33 +25,33 @@ from node.model import times
 
 
 class Document(BaseModel):
-    """Base of what travels: frozen, unknown fields refused."""
+    """Base of all documents: frozen, with unknown fields refused."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
 
 class Patch(Document):
-    """Changes of a resource, as a JSON merge patch (RFC 7396): what is absent stays."""
+    """Base of changes to a resource, as a JSON merge patch (RFC 7396): absent fields stay."""
 
     revision: int | None = Field(
         None,
         ge=1,
         strict=True,
-        description="The revision that was read. If it has been changed since, nothing is "
-        "changed and the answer is 409; without it the newest is changed.",
+        description="The revision that was read. If the resource has changed since, nothing is "
+        "changed and the answer is 409. Without it, the newest revision is changed.",
     )
 
     def changes(self) -> dict[str, Any]:
-        """The patch itself, as it was sent."""
+        """Return the fields of the patch that were sent."""
         return self.model_dump(mode="json", exclude_unset=True, exclude={"revision"})
 
 
 FROM_OUTSIDE = {"from_outside": True}
-"""Validation context of what users and other programs send: there, times are strings only."""
+"""Validation context for documents from users and other programs, whose times must be strings."""
 
 
 KIND = "\0"
-"""Begins the names of kinds in a union: no part of a document, and of no pointer into it."""
+"""Prefix of union tags; it cannot occur in a document, so not in a pointer into one either."""
 
 
 def _is_inside(info: ValidationInfo) -> bool:
@@ -87,20 +87,20 @@ _LONGEST_LABEL = 63
 
 
 def fault_of_name(name: str) -> str | None:
-    """What is wrong with the length or the alphabet of a name in DNS; None if neither is."""
+    """Return what is wrong with the length or alphabet of a DNS name; None if nothing is."""
     if not name:
         return "is empty; write a name or an address"
     if len(name) > _LONGEST_NAME:
-        return f"has {len(name)} characters; a name has {_LONGEST_NAME} at most"
+        return f"has {len(name)} characters; use at most {_LONGEST_NAME}"
     if not name.isascii():
         try:
             written = name.encode("idna").decode()
         except UnicodeError:
-            return "has letters that DNS has not"
-        return f"has letters that DNS has not; it is there as {written}"
+            return "has characters that are not allowed in DNS names"
+        return f"has characters that are not allowed in DNS names; write it as {written}"
     longest = max(map(len, name.split(".")))
     if longest > _LONGEST_LABEL:
-        return f"has {longest} characters between two dots; {_LONGEST_LABEL} are possible"
+        return f"has {longest} characters between two dots; use at most {_LONGEST_LABEL}"
     return None
 
 
@@ -112,19 +112,20 @@ def _host(value: object) -> object:
         labels = value.removesuffix(".").split(".")
         if len(value) > _LONGEST_NAME or not all(_LABEL.fullmatch(label) for label in labels):
             msg = (
-                "not a host name or an address: letters, digits, '-' within words, and dots between"
+                "not a host name or an address: use letters, digits, '-' within words, and dots "
+                "between them"
             )
             raise ValueError(fault_of_name(value) or msg)
     elif "%" in value:
-        msg = "an address with a zone is not accepted"
+        msg = "an address with a zone is not accepted; leave the zone out"
         raise ValueError(msg)
     return value
 
 
 def is_address(text: str) -> bool:
-    """Whether it is written as an address, not as a name."""
+    """Return whether the text has the form of an IP address."""
     if ":" not in text and not text[:1].isdigit():
-        return False  # to try costs more than all the rest of a document
+        return False  # parsing costs more than validating the rest of a document
     try:
         ipaddress.ip_address(text)
     except ValueError:
@@ -149,7 +150,7 @@ Moment = Annotated[
     ),
     WithJsonSchema({"type": "string", "examples": ["2026-12-01T00:00:00Z", "PT10M", "@PT1H"]}),
 ]
-"""An :data:`Instant`, or one that hangs on when it is read: see ``times.moment_after``."""
+"""An :data:`Instant`, or a text relative to the time of reading: see ``times.moment_after``."""
 
 Duration = Annotated[
     int,
@@ -164,9 +165,9 @@ Host = Annotated[
     BeforeValidator(_host),
     WithJsonSchema({"type": "string", "examples": ["a.example", "192.0.2.7"]}),
 ]
-"""A node's name, a host name or an address."""
+"""A node's name, a host name, or an address."""
 
 Name = Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9-]{0,62}$")]
-"""The name of a test, tool, archiver or campaign."""
+"""The name of a test, tool, archiver, or campaign."""
 
 Count = Annotated[int, Field(ge=1, le=1_000_000, strict=True)]

@@ -1,6 +1,6 @@
-"""What nodes ask each other when nothing is booked: what runs would displace, how full it would be.
+"""Questions between nodes about the impact of runs: what they displace, how full a node gets.
 
-Instants and durations are microseconds, as in all that nodes say to each other.
+Instants and durations are microseconds, as in all messages between nodes.
 """
 
 from __future__ import annotations
@@ -14,40 +14,40 @@ from node.model.wire.fields import Document
 from node.model.wire.participants import BATCH_MAX, Micros, Obstacle, Priority, Span
 
 HOURS = 24
-"""So many hours from the instant asked for."""
+"""Number of hours in an answer, from ``since`` on."""
 
 DISPLACED_MAX = 1000
-"""Most displaced runs that are named."""
+"""Maximum number of displaced runs that are listed."""
 
 
 class ImpactRequest(Document):
-    """If these runs were booked here: ``displacing`` are the indices of those of pass 2."""
+    """A question about booking these runs here; ``displacing`` are the indices of pass-2 runs."""
 
-    since: Micros = Field(description="Where the first hour begins.")
+    since: Micros = Field(description="Start of the first hour.")
     scheduling_class: SchedulingClass
     priority: Priority
     runs: Annotated[tuple[Span, ...], Field(min_length=1, max_length=BATCH_MAX)]
     displacing: Annotated[tuple[int, ...], Field(max_length=BATCH_MAX)] = ()
-    mesh: str | None = Field(None, description="Whose runs are no others; see Hour.")
+    mesh: str | None = Field(None, description="The mesh to leave out of `others`; see Hour.")
 
 
 class Hour(Document):
-    """How long in one hour any run has the time, in microseconds: as it is, and as it would be."""
+    """The time (µs) for which any run occupies the node in one hour: now, and with the runs."""
 
     before: Micros
     after: Micros
     others: Micros = Field(
-        0, description="As it is, without background runs and those of the mesh that was named."
+        0, description="As `before`, without background runs and without the mesh of the request."
     )
 
 
 class Impact(Document):
-    """What they would mean here."""
+    """The impact of the runs on this node."""
 
     displaced: tuple[Obstacle, ...] = Field(
         max_length=DISPLACED_MAX,
-        description="Runs that would give way, by start; each names the index of the run it would "
-        "give way to.",
+        description="Runs that would give way, by start; each has the index of the run that it "
+        "would give way to.",
     )
-    displaced_count: int = Field(ge=0, description="How many would, named or not.")
+    displaced_count: int = Field(ge=0, description="Number of such runs, listed or not.")
     hours: Annotated[tuple[Hour, ...], Field(min_length=HOURS, max_length=HOURS)]

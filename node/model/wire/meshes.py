@@ -1,4 +1,4 @@
-"""Meshes: tasks of one name, found by their reference, and what came of their runs."""
+"""Meshes: tasks of one name, identified by their reference, and the outcome of their runs."""
 
 from __future__ import annotations
 
@@ -13,44 +13,44 @@ from node.model.wire.fields import Document, Duration, Instant
 from node.model.wire.tasks import Schedule
 
 CAUSES_MAX = 20
-"""Most causes that are told, the most frequent ones."""
+"""Maximum number of causes listed, most frequent first."""
 
 
 class Cause(Document):
-    """Why measurements are missing."""
+    """A reason for missing measurements."""
 
-    state: str = Field(description="The state of the run that was not delivered.")
-    cause: str = Field(description="Its reason without times, lengths and ids: to be counted by.")
+    state: str = Field(description="The state of the runs without a result.")
+    cause: str = Field(description="The reason without times, lengths, and ids, for counting.")
     count: int
-    example: str = Field(description="The reason of the latest of them.")
+    example: str = Field(description="The full reason of the latest of them.")
 
 
 class Delivery(Document):
-    """What came of the slots of a stretch of time."""
+    """The outcome of the slots of a period."""
 
     due: int = Field(
-        description="Slots whose run is over. What was taken back before its time, because the "
-        "task was edited, paused or cancelled, was not due."
+        description="Slots whose run is over. Runs that were taken back before their time, "
+        "because the task was edited, paused, or cancelled, do not count."
     )
-    delivered: int = Field(description="Those of them that have a result.")
-    open: int = Field(description="Slots of the same time whose run is still to come or running.")
+    delivered: int = Field(description="Those among them with a result.")
+    open: int = Field(description="Slots of the period whose run is pending or in progress.")
     causes: tuple[Cause, ...] = Field(
-        description="What is missing and why, the most frequent first."
+        description="Why results are missing, the most frequent cause first."
     )
 
 
 class Mesh(Document):
-    """The tasks of one mesh, led here."""
+    """The tasks of one mesh that this node leads."""
 
     name: str
-    tasks: dict[str, int] = Field(description="How many tasks, by state.")
+    tasks: dict[str, int] = Field(description="Number of tasks by state.")
     campaigns: tuple[str, ...]
-    created_at: Instant = Field(description="When its oldest task was made.")
-    changed_at: Instant = Field(description="When the newest one was made.")
+    created_at: Instant = Field(description="Creation of its oldest task.")
+    changed_at: Instant = Field(description="Creation of its newest task.")
 
 
 class MeshDelivery(Mesh):
-    """A mesh, and what came of its runs."""
+    """A mesh with the outcome of its runs."""
 
     since: Instant
     until: Instant
@@ -58,17 +58,17 @@ class MeshDelivery(Mesh):
 
 
 class MeshPair(Delivery):
-    """What came of the runs of one task of a mesh, and of those it had before of the same key."""
+    """The outcome of the runs of a mesh's task and of its predecessors with the same key."""
 
     key: str
     test: str
     source: str
     dest: str
-    state: str = Field(description="Of the newest task of this key.")
+    state: str = Field(description="The state of the newest task with this key.")
 
 
 class MeshTask(Document):
-    """A task of a mesh: the newest of its key, or another one that is not over."""
+    """A task of a mesh: the newest of its key, or an older one that is not over."""
 
     id: UUID
     key: str
@@ -84,9 +84,9 @@ class MeshTask(Document):
     scheduling_class: SchedulingClass
     duration: Duration
     created_at: Instant
-    participants: tuple[str, ...] = Field(description="Their names.")
+    participants: tuple[str, ...] = Field(description="Names of the participants.")
 
     @cached_property
     def schedule_kept(self) -> dict[str, Any]:
-        """The schedule as JSON has it."""
+        """The schedule in its JSON form."""
         return self.schedule.model_dump(mode="json")

@@ -1,7 +1,7 @@
-"""What nodes say to each other under ``/v1/participant/``, all of it signed.
+"""The messages between nodes under ``/v1/participant/``, all of them signed.
 
-Here instants and durations are plain integers of microseconds and spans are ``[start, end]``:
-batches of hundreds of windows travel in each message and nobody reads them by eye.
+Instants and durations are plain integers of microseconds here, and spans are ``[start, end]``:
+each message has batches of hundreds of windows, which nobody reads by eye.
 """
 
 from __future__ import annotations
@@ -21,28 +21,28 @@ from node.model.wire.seats import PARTICIPANTS_MAX
 from node.model.wire.tasks import PRIORITY_MAX, Participant, Schedule
 
 BATCH_MAX = 512
-"""Most runs in one exchange."""
+"""Maximum number of runs in one exchange."""
 
 YIELDING_MAX = 1000
-"""Most runs that are named because they may give way."""
+"""Maximum length of the list of runs that may give way."""
 
 FREED_MAX = 500
-"""Most tasks in one message that time became free."""
+"""Maximum number of tasks in one notification of freed time."""
 
 DIGESTS_MAX = 1000
-"""Most tasks in one comparison."""
+"""Maximum number of tasks in one comparison."""
 
 DIFFERENCES_MAX = 100_000
-"""Most runs in the answer to a comparison: what differs beyond that is told the next time."""
+"""Maximum number of runs in the answer to a comparison; the next comparison has the rest."""
 
 OUTPUT_LENGTH_MAX = 20_000
-"""Most characters of what a program printed that are kept and sent: its beginning and its end."""
+"""Maximum characters of a program's output that are kept and sent: its beginning and its end."""
 
 BATCH_ITEMS_MAX = 64
-"""Most questions of one kind in one message."""
+"""Maximum number of questions of one kind in one message."""
 
 INTERVALS_PER_MESSAGE_MAX = 64
-"""Most intervals in one message."""
+"""Maximum number of intervals in one message."""
 
 Micros = Annotated[int, Field(ge=0, lt=times.LATEST, strict=True)]
 Span = tuple[Micros, Micros]
@@ -56,11 +56,11 @@ Attempt = Annotated[int, Field(ge=1, lt=2**15, strict=True)]
 
 
 class FreedRuns(Document):
-    """Which of its runs a task has given up.
+    """The runs that a task has given up.
 
-    Those of a slot from ``slots_from`` on that start at or after ``starting`` and were booked under
-    a lease epoch before ``before_epoch``. The epoch makes it safe to hear of it twice or late: what
-    was booked since is not meant.
+    They are those of slots from ``slots_from`` on that start at or after ``starting`` and were
+    booked under a lease epoch before ``before_epoch``. Because of the epoch, the message may arrive
+    twice or late: runs that were booked since are not affected.
     """
 
     before_epoch: Epoch
@@ -70,7 +70,7 @@ class FreedRuns(Document):
 
 
 class Introduction(Document):
-    """A task made known to a participant before anything is planned, and again at each change."""
+    """A task as introduced to a participant before planning, and again after each change."""
 
     task: UUID
     test: str
@@ -88,19 +88,19 @@ class Introduction(Document):
     reference: Any
     created_at: Micros
     revision: Revision = 1
-    pool_task: UUID | None = Field(None, description="In which it has seats, if it has any.")
-    paused_at: Micros | None = Field(None, description="Since when it is paused, if it is.")
+    pool_task: UUID | None = Field(None, description="The pool task that it has seats of, if any.")
+    paused_at: Micros | None = Field(None, description="When it was paused, if it is paused.")
     freeing: FreedRuns | None = None
 
 
 class IntroductionAnswer(Document):
-    """Whether it takes part, and with which tools."""
+    """The answer of a participant: whether it takes part, and with which tools."""
 
     accepted: bool
     reason: Sentence | None = None
     tools: tuple[str, ...] = ()
     lacks: dict[str, Sentence] = Field(
-        default_factory=dict, description="Why it has not the other tools that could measure this."
+        default_factory=dict, description="By tool, why this node lacks it."
     )
 
 
@@ -108,13 +108,13 @@ Yielding = Annotated[
     tuple[UUID, ...] | None,
     Field(
         max_length=YIELDING_MAX,
-        description="The runs that may give way if their priority is lower; null is any.",
+        description="The runs that may give way if their priority is lower; null means any.",
     ),
 ]
 
 
 class ProposalRequest(Document):
-    """When could you? Windows are sorted by start; each must hold one run of ``duration``."""
+    """A request for free ranges; windows are sorted by start and at least ``duration`` long."""
 
     task: UUID
     lease_epoch: Epoch
@@ -129,9 +129,9 @@ class ProposalRequest(Document):
 
 
 class Obstacle(Document):
-    """A run that stands in a window's way."""
+    """A run that blocks a window."""
 
-    window: int = Field(description="Index into the windows asked.")
+    window: int = Field(description="Index of the requested window.")
     run: UUID
     task: UUID
     test: str
@@ -141,21 +141,21 @@ class Obstacle(Document):
     ends_at: Micros
 
     def in_words(self) -> str:
-        """``an exclusive throughput run of priority 5, 2026-…Z to 2026-…Z``."""
+        """Describe: ``an exclusive throughput run of priority 5, 2026-…Z to 2026-…Z``."""
         article = "an" if self.scheduling_class is SchedulingClass.EXCLUSIVE else "a"
         start, end = times.to_the_second(self.starts_at), times.to_the_second(self.ends_at)
         kind = f"{self.scheduling_class} {self.test} run of priority {self.priority}"
         return f"{article} {kind}, {start} to {end}"
 
     def why(self) -> str:
-        """``busy with an exclusive throughput run …``."""
+        """Return the reason: ``busy with an exclusive throughput run …``."""
         return f"busy with {self.in_words()}"
 
 
 class Closure(Document):
-    """Reserved time that stands in a window's way, because the reservation does not admit it."""
+    """Reserved time that blocks a window, because the reservation does not admit the task."""
 
-    window: int = Field(description="Index into the windows asked.")
+    window: int = Field(description="Index of the requested window.")
     reservation: UUID
     kind: str
     name: str
@@ -165,7 +165,7 @@ class Closure(Document):
 
     @classmethod
     def of(cls, window: int, each: ReservationSpan) -> Self:
-        """This span, in the way of that window."""
+        """Return the closure of that window by this span."""
         return cls(
             window=window,
             reservation=each.reservation,
@@ -177,7 +177,7 @@ class Closure(Document):
         )
 
     def why(self) -> str:
-        """``reserved for demo 'SC26' by alice until 2026-…Z, reservation 0b5e…``."""
+        """Return the reason: ``reserved for demo 'SC26' by alice until 2026-…Z, reservation …``."""
         return in_words(self.kind, self.name, self.owner, self.reservation, self.ends_at)
 
 
@@ -185,7 +185,7 @@ class Proposal(Document):
     """The ranges inside the windows in which this node could run.
 
     ``free`` displaces nothing (pass 1). ``free_displacing`` is what would be free if runs of lower
-    priority gave way (pass 2); null where it is the same. Each range lies inside one window.
+    priority gave way (pass 2); null if it is the same. Each range lies inside one window.
     """
 
     now: Micros
@@ -193,15 +193,16 @@ class Proposal(Document):
     free: tuple[Span, ...]
     free_displacing: tuple[Span, ...] | None = None
     obstacles: tuple[Obstacle | Closure, ...] = ()
-    reason: Sentence | None = Field(None, description="Why nothing is offered, if nothing is.")
+    reason: Sentence | None = Field(None, description="Why nothing is offered, if so.")
     particular: bool = Field(
         default=False,
-        description="Whether time is reserved here for some: another task may hear otherwise.",
+        description="Whether reservations for particular tasks exist; other tasks may get another "
+        "answer.",
     )
 
 
 class RunRequest(Document):
-    """One run to book."""
+    """A run to book."""
 
     run: UUID
     slot: Micros
@@ -221,7 +222,7 @@ class RunRequest(Document):
 
 
 class HoldRequest(Document):
-    """Book these runs, for now."""
+    """A request to hold runs until the lead decides."""
 
     task: UUID
     lease_epoch: Epoch
@@ -229,12 +230,12 @@ class HoldRequest(Document):
     tool: Annotated[str, Field(pattern=r"^[!-~]{0,100}$")]
     priority: Priority
     yielding: Yielding = None
-    life: Micros = Field(description="How long the hold lasts without a word from the lead.")
+    life: Micros = Field(description="How long the hold lasts if the lead stays silent.")
     runs: Annotated[tuple[RunRequest, ...], Field(min_length=1, max_length=BATCH_MAX)]
 
 
 class Refusal(Document):
-    """A run that could not be held, and by what."""
+    """A run that could not be held, and why."""
 
     run: UUID
     reason: Sentence
@@ -242,7 +243,7 @@ class Refusal(Document):
 
 
 class HoldAnswer(Document):
-    """What is held; ``data`` is what this participant adds, such as its port."""
+    """The runs held; ``data`` is what this participant adds, such as its port."""
 
     held: tuple[UUID, ...]
     refused: tuple[Refusal, ...] = ()
@@ -251,20 +252,20 @@ class HoldAnswer(Document):
 
 
 class CommitRequest(Document):
-    """The decision: keep these runs of the exchange, drop the rest."""
+    """The decision on an exchange: keep these runs and drop the others."""
 
     runs: tuple[UUID, ...]
-    data: dict[str, dict[str, Any]] = Field(description="Participant data by place, as text.")
+    data: dict[str, dict[str, Any]] = Field(description="Participant data by place (as text).")
 
 
 class CommitAnswer(Document):
-    """``late``: the hold had already been dropped and nothing is booked."""
+    """The answer to a commit; ``late``: the hold had already expired and nothing is booked."""
 
     late: bool = False
 
 
 class ExchangeHold(Document):
-    """One exchange to hold."""
+    """A hold request with the id of its exchange."""
 
     exchange: UUID
     hold: HoldRequest
@@ -273,7 +274,7 @@ class ExchangeHold(Document):
 class Ruling(Document):
     """The lead's decision on one exchange: commit these runs, or release all of them.
 
-    A release names its task: it may come before the hold, and is remembered.
+    A release names its task: it may arrive before the hold, and is remembered.
     """
 
     exchange: UUID
@@ -283,7 +284,7 @@ class Ruling(Document):
     @model_validator(mode="after")
     def _is_one(self) -> Self:
         if (self.commit is None) == (self.release is None):
-            msg = "is either a commit or a release"
+            msg = "needs either a commit or a release; give exactly one of them"
             raise ValueError(msg)
         return self
 
@@ -292,39 +293,39 @@ One = TypeVar("One", bound=Document)
 
 
 class Batch(Document, Generic[One]):
-    """Several questions of one kind in one message; each is answered for itself, in order."""
+    """Several questions of one kind in one message, each answered independently, in order."""
 
     items: Annotated[tuple[One, ...], Field(min_length=1, max_length=BATCH_ITEMS_MAX)]
 
 
 class BatchReply(Document, Generic[One]):
-    """The answer to one of them, or why there is none."""
+    """The answer to one question of a batch, or the problem that prevented it."""
 
     answer: One | None = None
     problem: Problem | None = None
 
 
 class BatchReplies(Document, Generic[One]):
-    """The answers to several questions, in their order."""
+    """The answers to the questions of a batch, in their order."""
 
     items: tuple[BatchReply[One], ...]
 
 
 class DecisionAnswer(Document):
-    """The lead's word on an exchange; unknown exchanges are aborted."""
+    """The lead's decision on an exchange; exchanges it does not know count as aborted."""
 
     state: str = Field(pattern="^(open|committed|aborted)$")
     commit: CommitRequest | None = None
 
 
 class FreedTime(Document):
-    """Time that was refused to these tasks has become free: their lead may plan them now."""
+    """A notification that time refused to these tasks has become free; their lead may plan them."""
 
     tasks: Annotated[tuple[UUID, ...], Field(min_length=1, max_length=FREED_MAX)]
 
 
 class RunEnd(Document):
-    """A run is over before or instead of being measured."""
+    """The end of a run without, or in the middle of, its measurement."""
 
     run: UUID
     state: str = Field(pattern="^(cancelled|displaced)$")
@@ -333,7 +334,7 @@ class RunEnd(Document):
 
 
 class TaskEnd(Document):
-    """A task is over: for everybody if its lead says so, for itself if a participant does."""
+    """The end of a task: for all nodes if sent by its lead, else for the sender only."""
 
     task: UUID
     state: str = Field(pattern="^(cancelled|refused|finished)$")
@@ -341,7 +342,7 @@ class TaskEnd(Document):
 
 
 class PartMessage(Document):
-    """One participant's part, sent to the lead, with what its program printed, size-limited."""
+    """One participant's part for the lead, with the output of its program, limited in size."""
 
     run: UUID
     result: dict[str, Any] | None
@@ -354,7 +355,7 @@ class PartMessage(Document):
 
 
 class IntervalShare(Document):
-    """What one participant saw in one interval of a run, or why it saw nothing."""
+    """One participant's part of one interval, or why it has none."""
 
     number: Annotated[int, Field(ge=0, lt=2**31, strict=True)]
     result: dict[str, Any] | None
@@ -362,7 +363,7 @@ class IntervalShare(Document):
 
 
 class IntervalsMessage(Document):
-    """One participant's share of some intervals of a run that goes on, sent to the lead."""
+    """One participant's parts of some intervals of a run in progress, for the lead."""
 
     run: UUID
     intervals: Annotated[
@@ -373,22 +374,22 @@ class IntervalsMessage(Document):
     def _are_in_order(self) -> Self:
         numbers = [each.number for each in self.intervals]
         if sorted(set(numbers)) != numbers:
-            msg = "the intervals are not in their order, or one of them comes twice"
+            msg = "the intervals are out of order, or one of them is repeated"
             raise ValueError(msg)
         return self
 
 
 class Digest(Document):
-    """The runs to come of one task as one side has them, for comparison."""
+    """A digest of the future runs of one task as one node has them, for comparison."""
 
     task: UUID
     state: str
     count: int
-    fingerprint: str = Field(description="SHA-256 over the sorted ids of its runs to come.")
+    fingerprint: str = Field(description="SHA-256 over the sorted ids of the runs.")
 
 
 class DigestRequest(Document):
-    """Compare these tasks; the answer lists those that differ."""
+    """A request to compare these tasks; the answer lists those that differ."""
 
     now: Micros
     until: Micros
@@ -396,7 +397,7 @@ class DigestRequest(Document):
 
 
 class Differences(Document):
-    """What the other side has of each differing task: its state, and its runs to come."""
+    """The other node's view of each differing task: its state, and its future runs."""
 
     tasks: dict[UUID, tuple[UUID, ...]] = {}
     ended: dict[UUID, str] = {}

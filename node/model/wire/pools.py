@@ -1,4 +1,4 @@
-"""Pools: named sets of nodes that campaigns share, with the policies by which they do."""
+"""Pools: named sets of nodes that campaigns share, with the policies for sharing them."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from node.model.wire.nodes import NodeName
 Match = Annotated[
     dict[str, Any],
     Field(
-        description="A predicate over the attributes of nodes: values to be equal to, lists to be "
-        "one of, comparisons ({'>=': 1000}; also <, <=, >, =, !=, in, exists), not, all, any.",
+        description="A predicate over the attributes of nodes: values to equal, lists of allowed "
+        "values, comparisons ({'>=': 1000}; also <, <=, >, =, !=, in, exists), not, all, any.",
         examples=[{"country": "DE", "cpu_mbps": {">=": 1000}}],
     ),
 ]
@@ -35,12 +35,12 @@ Length = Annotated[Duration, AfterValidator(_length)]
 
 
 class PolicyChoice(Document):
-    """A named set of policies, and where it is departed from."""
+    """A named set of policies, with overrides."""
 
     set: Annotated[str, StringConstraints(max_length=63)] = DEFAULT
     overrides: dict[Axis, dict[str, Any]] = Field(
         default_factory=dict,
-        description="By axis: another rule to answer that question, and parameters.",
+        description="By axis: another rule, and its parameters.",
         examples=[{"order": {"rule": "next-run"}, "share": {"window": "PT30M"}}],
     )
 
@@ -48,24 +48,24 @@ class PolicyChoice(Document):
 class PoolDocument(Document):
     """A pool as posted."""
 
-    name: Name = Field(description="What it is called, such as europe.")
+    name: Name = Field(description="Its name, such as europe.")
     match: Match
     policy: PolicyChoice = PolicyChoice()
     choice: Literal["sticky", "rotating"] = Field(
         "sticky",
-        description="sticky: the node that measured a target before measures it again; rotating: "
-        "others take their turn.",
+        description="sticky: a node that measured a target measures it again; rotating: the nodes "
+        "take turns.",
     )
     term: Length = Field(
         6 * times.HOUR,
-        description="For so long nodes are chosen at a time; one slot at a time where the next is "
-        "further away, and where they rotate.",
+        description="How long nodes are chosen for at a time. It is a single slot if the next slot "
+        "is further away, or if the nodes rotate.",
     )
     patience: Length = Field(
-        10 * times.MINUTE, description="A node that has not answered for so long loses its seats."
+        10 * times.MINUTE, description="A node that does not answer for this long loses its seats."
     )
     lead: NodeName | None = Field(
-        None, description="The node that plans it: the one that is asked, no other."
+        None, description="The node that plans the pool: the one that gets this request, no other."
     )
     description: Text | None = None
 
@@ -105,11 +105,11 @@ class Pool(PoolDocument):
     revision: int
     created_at: Instant
     changed_at: Instant
-    nodes: tuple[str, ...] = Field(description="Who belongs to it now, by name.")
-    others: tuple[Outside, ...] = Field(description="Who does not, and why.")
+    nodes: tuple[str, ...] = Field(description="Names of the nodes that belong to it now.")
+    others: tuple[Outside, ...] = Field(description="The other nodes, and why they do not belong.")
     warnings: tuple[str, ...] = Field(
         (),
-        description="What is allowed as it stands and hardly meant: nobody belongs to it, "
-        "a node of it does not answer, it serves promises and there are none, more of its seats "
-        "are promised than there are, or its policies do not see all its runs.",
+        description="Settings that are allowed but probably unintended: no node belongs to it, "
+        "a node does not answer, it serves promises and there are none, more of its seats "
+        "are promised than exist, or its policies do not see all its runs.",
     )

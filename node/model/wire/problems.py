@@ -1,4 +1,4 @@
-"""Problem documents (RFC 9457): what went wrong, why, and what to do."""
+"""Problem documents (RFC 9457): what happened, why, and what to do."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _TYPE_PREFIX = "https://parley.invalid/problems/"
 
 
 class Fault(Document):
-    """One wrong field."""
+    """A wrong field of a document."""
 
     pointer: str
     detail: str
@@ -33,7 +33,7 @@ class Problem(Document):
 
 
 def problem_of(error: ParleyError, instance: str | None = None) -> Problem:
-    """The problem document of an error."""
+    """Return the problem document of an error."""
     faults = error.faults if isinstance(error, InvalidDocument) else []
     return Problem(
         type=_TYPE_PREFIX + error.code,
@@ -46,18 +46,18 @@ def problem_of(error: ParleyError, instance: str | None = None) -> Problem:
 
 
 def error_of(problem: Problem) -> ParleyError:
-    """The error that a problem document was made of, for the client's side."""
+    """Return the error that a problem document was created from, on the client's side."""
     if problem.errors:
         return InvalidDocument([FieldFault(f.pointer, f.detail) for f in problem.errors])
     for kind in _concrete(ParleyError):
         if kind.code == problem.code:
             return kind(problem.detail)
-    known = RequestError if problem.status < 500 else PeerError  # noqa: PLR2004 - HTTP's own border
-    return known(problem.detail)
+    base = RequestError if problem.status < 500 else PeerError  # noqa: PLR2004 - HTTP's own border
+    return base(problem.detail)
 
 
 def _concrete(kind: type[ParleyError]) -> list[type[ParleyError]]:
-    found = [kind] if kind is not InvalidDocument else []
+    kinds = [kind] if kind is not InvalidDocument else []
     for child in kind.__subclasses__():
-        found.extend(_concrete(child))
-    return found
+        kinds.extend(_concrete(child))
+    return kinds

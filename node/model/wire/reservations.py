@@ -1,4 +1,4 @@
-"""Reservations: time of a node that is set apart, as users ask for it and see it."""
+"""Reservations: reserved time of a node or pool, as users request and see it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from node.model.wire.tasks import PRIORITY_MAX
 CRITERIA_MAX = 100
 
 Line = Annotated[str, StringConstraints(pattern=r"^[^\x00-\x1f\x7f]{1,100}$")]
-"""Text of one line, for a person."""
+"""One line of text for a person."""
 
 
 def _length(value: int) -> int:
@@ -28,11 +28,11 @@ def _length(value: int) -> int:
 
 
 Length = Annotated[Duration, AfterValidator(_length)]
-"""How long a reservation may take."""
+"""The duration of a reservation, at least a minute."""
 
 
 class Purpose(StrEnum):
-    """What time is set apart for; it only makes the sentences readable."""
+    """The purpose of a reservation, which only affects the wording."""
 
     MAINTENANCE = "maintenance"
     DEMO = "demo"
@@ -40,24 +40,24 @@ class Purpose(StrEnum):
 
 
 class OccasionsDocument(Document):
-    """When it takes place, in the words of a task's schedule. Nothing at all means once, now."""
+    """The times of a reservation, in the words of a task's schedule; empty means once, now."""
 
     start: Moment | None = Field(
         None,
-        description="When it begins for the first time, and the anchor of the interval: an "
-        "instant, PT10M for in ten minutes, @PT1H for the next full hour; now unless said.",
+        description="First start, and the anchor of the interval: an instant, PT10M for in ten "
+        "minutes, or @PT1H for the next full hour; now by default.",
     )
-    repeat: Duration | None = Field(None, description="Interval from beginning to beginning.")
+    repeat: Duration | None = Field(None, description="Interval from start to start.")
     cron: Annotated[str, StringConstraints(max_length=200)] | None = Field(
         None, description="Five cron fields, instead of repeat.", examples=["0 22 * * 6"]
     )
     timezone: Annotated[str, StringConstraints(max_length=64)] | None = Field(
-        None, description="Zone of the cron fields; UTC unless said.", examples=["Europe/Berlin"]
+        None, description="Zone of the cron fields; UTC by default.", examples=["Europe/Berlin"]
     )
-    until: Moment | None = Field(None, description="It does not begin again then or later.")
+    until: Moment | None = Field(None, description="It does not start again then or later.")
 
     def at(self, now: int) -> Occasions:
-        """The same for a reservation that is made now."""
+        """Return the times of a reservation created at ``now``, with relative ones fixed."""
         start = now if self.start is None else self.start
         moments = {"start": start, "until": self.until}
         fixed = {
@@ -68,10 +68,10 @@ class OccasionsDocument(Document):
 
 
 class Occasions(OccasionsDocument):
-    """When, as kept."""
+    """The times of a reservation as stored."""
 
-    start: Instant = Field(description="When it begins for the first time.")
-    until: Instant | None = Field(None, description="It does not begin again then or later.")
+    start: Instant = Field(description="First start.")
+    until: Instant | None = Field(None, description="It does not start again then or later.")
 
 
 def _named(value: str) -> str:
@@ -86,28 +86,28 @@ def _named(value: str) -> str:
 Named = Annotated[
     str, StringConstraints(pattern=r"^[^\x00-\x1f\x7f]{1,200}$"), AfterValidator(_named)
 ]
-"""A task, by its id or by that and who leads it."""
+"""A task by its id, optionally with the node that leads it."""
 
 
 class AccessDocument(Document):
-    """Whom it admits: a run that meets one criterion. Nobody, unless something is said."""
+    """An access list: it admits runs that meet one criterion; an empty one admits none."""
 
     campaigns: tuple[Name, ...] = Field(
         (),
         max_length=CRITERIA_MAX,
-        description="Of tasks that this node leads; default are those that name none. Of other "
-        "nodes' tasks their leads say it, so it does not count: name these in leads.",
+        description="Campaigns of tasks that this node leads; 'default' for tasks without one. "
+        "The campaign of another lead's task is not trusted; list the node in leads instead.",
     )
     tasks: tuple[Named, ...] = Field(
         (),
         max_length=CRITERIA_MAX,
-        description="Ids of tasks; that of a pool task admits the runs of all its seats. A pool "
-        "task that another node leads is named together with that: ID@NODE.",
+        description="Ids of tasks; the id of a pool task admits the runs of all its seats. For a "
+        "pool task that another node leads, write ID@NODE.",
     )
     leads: tuple[Line, ...] = Field(
         (),
         max_length=CRITERIA_MAX,
-        description="Names of nodes: all tasks that were created there, by their users.",
+        description="Names of nodes: admits all tasks that users created there.",
     )
     tests: tuple[Name, ...] = Field((), max_length=CRITERIA_MAX)
     classes: tuple[SchedulingClass, ...] = Field((), max_length=CRITERIA_MAX)
@@ -116,53 +116,53 @@ class AccessDocument(Document):
         ge=-PRIORITY_MAX - 1,
         le=PRIORITY_MAX,
         strict=True,
-        description="Runs of this priority or a higher one, of tasks that this node leads.",
+        description="Minimum priority of a run, for tasks that this node leads.",
     )
 
 
 class ReservationDocument(Document):
-    """A reservation as posted. It holds on the node that it is posted to, or on a pool of it."""
+    """A reservation as posted, of the node that it is posted to, or of one of its pools."""
 
     kind: Purpose = Field(description="maintenance, demo or quiet.")
-    name: Line = Field(description="What it is called, for people.")
+    name: Line = Field(description="A name for people.")
     pool: Name | None = Field(
         None,
-        description="A pool that this node plans: its seats get no runs in that time. The time of "
-        "this node itself unless said.",
+        description="A pool that this node plans, whose seats get no runs in that time; by "
+        "default the time of this node itself is reserved.",
     )
-    owner: Line | None = Field(None, description="By whom; the node's owner unless said.")
+    owner: Line | None = Field(None, description="The owner; by default the node's owner.")
     description: Annotated[str, StringConstraints(max_length=1000)] | None = None
     schedule: OccasionsDocument = OccasionsDocument()
-    duration: Length = Field(description="How long it takes, PT1M or longer.")
+    duration: Length = Field(description="How long it lasts, PT1M or longer.")
     access: AccessDocument = AccessDocument()
     displace: bool = Field(
         default=False,
         strict=True,
-        description="Whether runs that are booked already give way, as to a higher priority: "
-        "their leads plan them again. Runs that have begun or are about to are kept in any case.",
+        description="Whether runs that are already booked give way, as to a higher priority; "
+        "their leads plan them again. Runs that have begun or are about to begin always stay.",
     )
 
 
 class ReservationPatch(Patch):
     """Changes of a reservation, as a JSON merge patch (RFC 7396): null removes, absent stays.
 
-    The whole of it is then checked like a new one.
+    The result is then validated like a new reservation.
     """
 
     kind: Purpose | None = None
     name: Line | None = None
     owner: Line | None = None
     description: Annotated[str, StringConstraints(max_length=1000)] | None = None
-    schedule: dict[str, Any] | None = Field(None, description="Fields of the schedule.")
+    schedule: dict[str, Any] | None = Field(None, description="Fields of the schedule to change.")
     duration: Duration | None = None
-    access: dict[str, Any] | None = Field(None, description="Fields of the access list.")
+    access: dict[str, Any] | None = Field(None, description="Fields of the access list to change.")
     displace: bool = Field(
-        default=False, strict=True, description="As in a new reservation, for this time only."
+        default=False, strict=True, description="As in a new reservation, for this change only."
     )
 
 
 class RunInside(Document):
-    """A run that is booked in reserved time and is not for it."""
+    """A run that is booked in reserved time and that the reservation does not admit."""
 
     run: UUID
     task: UUID
@@ -172,7 +172,7 @@ class RunInside(Document):
     starts_at: Instant
     ends_at: Instant
     displaced: bool = Field(
-        description="Whether it has just given way; else it stays, and takes place."
+        description="Whether it has just given way; otherwise it stays and takes place."
     )
 
 
@@ -186,7 +186,7 @@ class Reservation(Document):
     owner: str
     description: str | None
     state: str = Field(description="upcoming, now, or over.")
-    next_starts_at: Instant | None = Field(description="Beginning of the span now or next.")
+    next_starts_at: Instant | None = Field(description="Start of the current or next span.")
     next_ends_at: Instant | None
     schedule: Occasions
     duration: Duration
@@ -194,21 +194,21 @@ class Reservation(Document):
     revision: int = Field(description="Counts its changes.")
     inside: tuple[RunInside, ...] | None = Field(
         None,
-        description="Runs to come that were booked in its time before, at most 1000; only where "
-        "one reservation is asked for, made or changed.",
+        description="Future runs that had been booked in its time before, at most 1000; present "
+        "only for a single reservation that is shown, created or changed.",
     )
     inside_count: int | None = Field(
-        None, description="How many these are in all; inside names 1000 of them at most."
+        None, description="Number of these runs; `inside` lists at most 1000 of them."
     )
     displaced_count: int | None = Field(
-        None, description="How many of these have just given way; all others stay."
+        None, description="Number of these runs that have just given way; all others stay."
     )
     created_at: Instant
     changed_at: Instant
 
 
 class ReservedSpan(Document):
-    """One span of reserved time on the node's time line."""
+    """A span of reserved time on the node's time line."""
 
     reservation: UUID
     kind: Purpose

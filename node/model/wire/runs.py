@@ -1,4 +1,4 @@
-"""Runs, and why they are where they are, as the API shows them."""
+"""Runs, and the reasons for their state, as the API shows them."""
 
 from __future__ import annotations
 
@@ -25,24 +25,24 @@ class PartView(Document):
     finished_at: Instant | None
     command: tuple[str, ...] | None
     output: str | None = Field(
-        None, description="What the program printed; of long output the beginning and the end."
+        None, description="Output of the program; of long output the beginning and the end."
     )
     circumstances: Circumstances | None = Field(
-        None, description="What its host was doing meanwhile; null if its node told nothing."
+        None, description="What its host did meanwhile; null if its node did not report it."
     )
 
 
 class MetricView(Document):
-    """One figure of a result, of which series are made."""
+    """One figure of a result; time series are made of these."""
 
     name: str = Field(description="The same in all results of a test.")
     value: float
     unit: str = Field(description="ms, bit/s, 1 (a fraction or plain number), or what is counted.")
-    labels: dict[str, str] = Field(description="What tells figures of one name apart.")
+    labels: dict[str, str] = Field(description="Labels that distinguish figures of one name.")
 
 
 class Run(Document):
-    """A run as this node knows it; the lead knows it whole, a participant its own part."""
+    """A run as this node knows it: the lead knows all of it, a participant its own part."""
 
     id: UUID
     task: UUID
@@ -52,7 +52,7 @@ class Run(Document):
         description="waiting, held, scheduled, set-aside, running, merging, finished, failed, "
         "missed, cancelled, displaced or unplaced."
     )
-    reason: str | None = Field(description="Why it did not happen, in one sentence.")
+    reason: str | None = Field(description="Why it did not take place, in one sentence.")
     scheduling_class: SchedulingClass
     priority: int
     starts_at: Instant
@@ -60,12 +60,12 @@ class Run(Document):
     slot: Instant = Field(description="Nominal start.")
     attempt: int
     participants: tuple[str, ...]
-    participant: int | None = Field(description="This node's place among them.")
+    participant: int | None = Field(description="This node's index among them.")
     lead: str
     started_at: Instant | None
     finished_at: Instant | None
     start_error_ms: float | None = Field(
-        description="How late this node's part started, in milliseconds."
+        description="Delay of the start of this node's part, in milliseconds."
     )
     displaced_by: UUID | None
     summary: str | None
@@ -74,27 +74,27 @@ class Run(Document):
         None, description="How far the result can be trusted (at the lead); null without a result."
     )
     verdict_reasons: tuple[str, ...] = Field(
-        (), description="Why it is not clean: sentences, the worst first."
+        (), description="Why the verdict is not clean: sentences, the worst first."
     )
     metrics: tuple[MetricView, ...] = Field(
-        (), description="The figures of a finished run's result; what a chart shows first is first."
+        (), description="The figures of a finished run's result, in the order for charts."
     )
     parts: tuple[PartView, ...] | None = Field(
-        None, description="Each participant's part; only where one run is asked for."
+        None, description="The parts of all participants; present only for a single run."
     )
 
 
 class RunInterval(Document):
-    """One interval of a run that lasts long; the lead knows them while the run lasts."""
+    """One interval of a long run; the lead knows the intervals while the run lasts."""
 
     number: int = Field(description="Counted from 0.")
     starts_at: Instant
     ends_at: Instant
-    result: dict[str, Any] | None = Field(description="What was measured; null is a gap.")
+    result: dict[str, Any] | None = Field(description="The measurement; null for a gap.")
     summary: str | None
-    reason: str | None = Field(description="Why it is a gap, or what the result lacks.")
+    reason: str | None = Field(description="Why it is a gap, or why the result is incomplete.")
     metrics: tuple[MetricView, ...] = Field(
-        (), description="The figures of its result, named as those of a run are."
+        (), description="The figures of its result, named like those of a run."
     )
 
 
@@ -103,9 +103,9 @@ class Decision(Document):
 
     id: int
     task: UUID
-    decided_at: Instant = Field(description="The last time.")
-    first_at: Instant = Field(description="The first time; differs if it was more than once.")
-    times: int = Field(description="How often in a row; the trace is that of the last time.")
+    decided_at: Instant = Field(description="Time of the last attempt.")
+    first_at: Instant = Field(description="Time of the first attempt of the row.")
+    times: int = Field(description="Number of attempts in the row; the trace is of the last one.")
     outcome: str
     sentence: str
     asked: int
@@ -116,22 +116,22 @@ class Decision(Document):
 
 
 class Explanation(Document):
-    """Why a task or a run is as it is: one sentence first, then every decision, newest first."""
+    """The explanation of a task's or run's state: a sentence, then all decisions, newest first."""
 
     task: UUID
     run: UUID | None
     state: str
     sentence: str
-    tool: str | None = Field(None, description="With what it measures.")
-    tool_reason: str | None = Field(None, description="Why with that.")
+    tool: str | None = Field(None, description="The tool that it measures with.")
+    tool_reason: str | None = Field(None, description="Why this tool was chosen.")
     decisions: tuple[Decision, ...]
     archivings: tuple[Archiving, ...] = Field(
-        (), description="Of a run that is over: where its outcome went, or why not yet."
+        (), description="For a run that is over: where its outcome was delivered, or why not yet."
     )
 
 
 class ScheduleEntry(Document):
-    """One span on this node's time line."""
+    """A run on this node's time line."""
 
     run: UUID
     task: UUID

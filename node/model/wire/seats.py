@@ -1,4 +1,4 @@
-"""Pool tasks: what they ask for instead of naming their nodes, and who has their seats."""
+"""Pool tasks: their request for nodes of a pool instead of named nodes, and their seats."""
 
 from __future__ import annotations
 
@@ -17,23 +17,23 @@ from pydantic import (
 from node.model.wire.fields import Document, Instant, Name
 
 SEATS_MAX = 500
-"""Most nodes of one pool task."""
+"""Maximum number of nodes of one pool task."""
 
 PARTICIPANTS_MAX = 32
-"""Most nodes in one run."""
+"""Maximum number of nodes in one run."""
 
 WORTH = 10
-"""What it is worth that a node has a preferred value, unless said."""
+"""Default weight of a preferred value of an attribute."""
 
 _Attribute = Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9_.:-]{0,62}$")]
 
 
 def _preferred(value: object) -> tuple[str | int | float | bool, ...]:
-    listed = tuple(value) if isinstance(value, list | tuple) else (value,)
-    if not listed or not all(isinstance(one, str | int | float | bool) for one in listed):
+    values = tuple(value) if isinstance(value, list | tuple) else (value,)
+    if not values or not all(isinstance(each, str | int | float | bool) for each in values):
         msg = "must be a text, a number, true or false, or a list of these"
         raise ValueError(msg)
-    return listed
+    return values
 
 
 _Preferred = Annotated[
@@ -47,58 +47,57 @@ Choice = Literal["sticky", "rotating"]
 
 
 class SeatRequest(Document):
-    """So many nodes of a pool, chosen by its lead, instead of nodes by name."""
+    """A request for a number of nodes of a pool, chosen by its lead, instead of named nodes."""
 
     pool: Name
-    k: int = Field(ge=1, le=SEATS_MAX, strict=True, description="So many nodes.")
+    k: int = Field(ge=1, le=SEATS_MAX, strict=True, description="Number of nodes.")
     min_k: int | None = Field(
         None,
         ge=1,
         le=SEATS_MAX,
         strict=True,
-        description="So many suffice: for fewer no node is chosen, and what is missing beyond is "
-        "tried again. Where seats are lost later, the others measure on. Unless said 1, with "
-        "together k.",
+        description="Minimum number of nodes: if fewer are found, none is chosen; if more are "
+        "missing, they are tried again later. When seats are lost later, the other nodes "
+        "continue. The default is 1, or k with together.",
     )
     match: dict[str, Any] = Field(
         default_factory=dict,
-        description="What a node must be like beside belonging to the pool; a predicate as a "
-        "pool's own.",
+        description="A predicate that a node must meet in addition to the pool's own, in the "
+        "same form.",
         examples=[{"cpu_mbps": {">=": 1000}}],
     )
     prefer: dict[_Attribute, _Preferred] = Field(
         default_factory=dict,
         max_length=20,
-        description="What a node should be like: by attribute the value, or values, that are "
-        "preferred.",
+        description="Preferred values by attribute: one value, or a list.",
         examples=[{"country": ["DE", "FR"]}],
     )
     spread: dict[_Attribute, _Alike] = Field(
         default_factory=dict,
         max_length=20,
-        description="At most so many nodes that are alike in an attribute.",
+        description="Maximum number of nodes with the same value, by attribute.",
         examples=[{"site": 1}],
     )
     together: bool = Field(
         default=False,
         strict=True,
-        description="All in one interval and each run on all k or on none; else each node "
-        "anywhere in the slip.",
+        description="All nodes measure in one interval, and each run takes place on all k or on "
+        "none. Otherwise each node measures anywhere in the slip.",
     )
     choice: Choice | None = Field(
         None,
-        description="sticky: who had a seat keeps it; rotating: others take their turn. "
-        "The pool's unless said.",
+        description="sticky: a node with a seat keeps it; rotating: the nodes take turns. "
+        "By default as the pool.",
     )
     field: Annotated[str, StringConstraints(max_length=64)] | None = Field(
         None,
         description="The field of the test's spec that names the chosen node (with together: "
-        "nodes); source or participants, whichever the test has, unless said.",
+        "nodes). By default source or participants, whichever the test has.",
     )
 
     @property
     def suffices(self) -> int:
-        """For fewer nodes than this, together with those that have seats, none is chosen."""
+        """The minimum number of nodes, including those with seats, below which none is chosen."""
         return self.min_k or (self.k if self.together else 1)
 
     @field_validator("min_k")
@@ -115,22 +114,22 @@ class SeatRequest(Document):
     def _is_all_or_nothing(cls, value: bool, info: ValidationInfo) -> bool:  # noqa: FBT001 - a value
         k = info.data.get("k", 1)
         if value and (info.data.get("min_k") or k) < k:
-            msg = "means all k nodes or none: leave out min_k, or this"
+            msg = "requires all k nodes; leave out min_k, or together"
             raise ValueError(msg)
         if value and k > PARTICIPANTS_MAX:
-            msg = f"is possible for at most {PARTICIPANTS_MAX} nodes, and k is {k}"
+            msg = f"allows at most {PARTICIPANTS_MAX} nodes, and k is {k}; lower k"
             raise ValueError(msg)
         return value
 
 
 class SeatCount(Document):
-    """How the seats of a pool task stand, in the term that is on, or else in the next one."""
+    """The seats of a pool task in the current term, or else in the next one."""
 
     wanted: int
     taken: int
-    reason: str | None = Field(description="Why some are empty.")
+    reason: str | None = Field(description="Why some seats are empty.")
     term: Instant = Field(description="The first slot of the term.")
-    until: Instant = Field(description="No slot of the term lies then or later.")
+    until: Instant = Field(description="End of the term, excluded.")
 
 
 SeatState = Literal["taken", "empty", "lost", "over"]
@@ -140,12 +139,12 @@ class Seat(Document):
     """One seat of a pool task in one term."""
 
     term: Instant = Field(description="The first slot of the term.")
-    until: Instant = Field(description="No slot of the term lies then or later.")
+    until: Instant = Field(description="End of the term, excluded.")
     number: int = Field(description="From 1 to k.")
     state: SeatState = Field(
-        description="lost: another node was chosen in its place, or is about to be."
+        description="lost: another node was chosen instead, or is about to be."
     )
-    node: str | None = Field(description="Who has it, or had it, by name.")
+    node: str | None = Field(description="Name of the node that has or had it.")
     task: UUID | None = Field(description="The ordinary task that books and measures its runs.")
     reason: str | None = Field(description="Why it is empty, or was lost.")
-    runs: dict[str, int] = Field(description="How many runs it has, by state.")
+    runs: dict[str, int] = Field(description="Number of its runs by state.")

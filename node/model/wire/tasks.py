@@ -1,4 +1,4 @@
-"""The task: what a user posts, and what the API shows of it."""
+"""Tasks: the document that a user posts, and what the API shows."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ ARCHIVES_MAX = 16
 
 
 class TestChoice(Document):
-    """What is measured."""
+    """The test to run, with its parameters."""
 
     type: Name
     spec: dict[str, Any] = Field(
@@ -38,12 +38,12 @@ class TestChoice(Document):
 
 
 class ScheduleDocument(Document):
-    """When, as posted. Nothing at all means once, as soon as possible."""
+    """The times of a task as posted; empty means once, as soon as possible."""
 
     start: Moment | None = Field(
         None,
         description="Nominal start of the first run, and the anchor of the interval: an instant, "
-        "PT10M for so long after the task is created, @PT1H for the next full hour.",
+        "PT10M for ten minutes after the task is created, or @PT1H for the next full hour.",
     )
     repeat: Duration | None = Field(
         None, description="Interval from nominal start to nominal start."
@@ -52,19 +52,19 @@ class ScheduleDocument(Document):
         None, description="Five cron fields, instead of repeat.", examples=["*/10 8-18 * * 1-5"]
     )
     timezone: Annotated[str, StringConstraints(max_length=64)] | None = Field(
-        None, description="Zone of the cron fields; UTC unless said.", examples=["Europe/Berlin"]
+        None, description="Zone of the cron fields; UTC by default.", examples=["Europe/Berlin"]
     )
     until: Moment | None = Field(
-        None, description="No run has its nominal start then or later; written as start is."
+        None, description="No run has its nominal start then or later; same forms as start."
     )
     max_runs: Count | None = Field(
-        None, description="So many runs; displaced, cancelled and unplaced ones do not count."
+        None, description="Number of runs; displaced, cancelled and unplaced ones do not count."
     )
     slip: Duration | None = Field(
         None,
-        description="How much later than its nominal start a run may start. Unless said: a tenth "
-        "of the interval, at least PT30S and at most PT5M; PT5M for a single run. Cut so that a "
-        "run never reaches into its next interval.",
+        description="How much later than its nominal start a run may start. The default is a tenth "
+        "of the interval, at least PT30S and at most PT5M; PT5M for a single run. It is cut so "
+        "that a run never reaches into its next interval.",
     )
     slip_random: bool = Field(
         default=False,
@@ -73,7 +73,7 @@ class ScheduleDocument(Document):
     )
 
     def at(self, now: int) -> Schedule:
-        """The schedule of a task that is created now: nothing in it hangs on the time any more."""
+        """Return the schedule of a task that is created at ``now``, with relative times fixed."""
         moments = {"start": self.start, "until": self.until}
         fixed = {
             name: times.moment_after(moment, now) if isinstance(moment, str) else moment
@@ -83,7 +83,7 @@ class ScheduleDocument(Document):
 
 
 class Schedule(ScheduleDocument):
-    """When, as kept: start and until are instants."""
+    """The times of a task as stored: start and until are instants."""
 
     start: Instant | None = Field(
         None, description="Nominal start of the first run, and the anchor of the interval."
@@ -101,7 +101,7 @@ Participants = Annotated[
     | Annotated[SeatRequest, Tag(_SEATS)],
     Discriminator(_kind),
 ]
-"""Nodes by name, or so many of a pool."""
+"""Nodes by name, or a number of nodes of a pool."""
 
 
 class TaskDocument(Document):
@@ -109,44 +109,46 @@ class TaskDocument(Document):
 
     test: TestChoice
     tools: tuple[Name, ...] = Field(
-        (), max_length=16, description="Tools in order of preference; none: the best all have."
+        (),
+        max_length=16,
+        description="Tools in order of preference; empty for the best common one.",
     )
     schedule: ScheduleDocument = ScheduleDocument()
     priority: int = Field(0, ge=-PRIORITY_MAX - 1, le=PRIORITY_MAX, strict=True)
     participants: Participants = Field(
         (),
         description="Names or addresses of nodes, in the order the test wants them "
-        "(source, dest), instead of naming them in the spec. Or nodes of a pool: so many.",
+        "(source, dest), instead of naming them in the spec. Or a request for nodes of a pool.",
     )
     contexts: dict[Host, ContextWord] = Field(
         default_factory=dict,
         max_length=PARTICIPANTS_MAX,
-        description="From where on its host a participant measures, by the participant's name: "
-        "namespace:NAME, interface:NAME or address:IP, if its owner allows it. Not edited.",
+        description="Where on its host a participant measures, by the participant's name: "
+        "namespace:NAME, interface:NAME or address:IP, if its owner allows it. Cannot be edited.",
         examples=[{"b": "interface:eth1"}],
     )
-    campaign: Name | None = Field(None, description="A label to group tasks by.")
-    reference: Any = Field(None, description="Anything of yours; kept and shown, never read.")
+    campaign: Name | None = Field(None, description="The campaign that the task measures for.")
+    reference: Any = Field(None, description="Any JSON value; stored and shown, never interpreted.")
     archives: tuple[ArchiveChoice, ...] = Field(
         (),
         max_length=ARCHIVES_MAX,
-        description="Where results go, beside the node's own archives.",
+        description="Destinations of its results, in addition to the node's own archives.",
     )
 
     @property
     def seats(self) -> SeatRequest | None:
-        """What is asked of a pool; None where nodes are named."""
+        """The request to a pool; None if nodes are named."""
         return self.participants if isinstance(self.participants, SeatRequest) else None
 
     @property
     def named(self) -> tuple[str, ...]:
-        """The participants that are named beside the spec."""
+        """The participants that are named outside the spec."""
         return () if isinstance(self.participants, SeatRequest) else self.participants
 
     @model_validator(mode="after")
     def _contexts_are_of_somebody(self) -> Self:
         if self.contexts and self.seats is not None:
-            msg = "contexts are of participants that are named; a pool's are chosen"
+            msg = "contexts are for named participants; nodes of a pool are chosen later"
             raise ValueError(msg)
         return self
 
@@ -154,43 +156,43 @@ class TaskDocument(Document):
 class TaskPatch(Patch):
     """Changes of a task, as a JSON merge patch (RFC 7396): null removes, what is absent stays.
 
-    The whole of it is then checked like a new task. Not even null can change what is measured by
-    whom: the test's type and the participants; that would be another task.
+    The result is then validated like a new task. The test's type and the participants cannot be
+    changed, not even with null: that would be another task.
     """
 
     test: dict[str, Any] | None = Field(None, description="Fields of the test, that is its spec.")
     tools: tuple[Name, ...] | None = Field(None, max_length=16)
-    schedule: dict[str, Any] | None = Field(None, description="Fields of the schedule.")
+    schedule: dict[str, Any] | None = Field(None, description="Fields of the schedule to change.")
     priority: int | None = Field(None, ge=-PRIORITY_MAX - 1, le=PRIORITY_MAX, strict=True)
     campaign: Name | None = None
     reference: Any = None
     archives: tuple[ArchiveChoice, ...] | None = Field(
         None,
         max_length=ARCHIVES_MAX,
-        description="All of them; what is '(secret)' stays as it is at the same place.",
+        description="All of them; '(secret)' keeps the stored value at the same place.",
     )
     participants: tuple[Host, ...] | dict[str, Any] | None = Field(
         None,
-        description="Refused if others would take part. Of a pool task: fields of what it asks "
-        "of its pool.",
+        description="Refused if it names other nodes. For a pool task: fields of its request to "
+        "change.",
     )
 
 
 class Participant(Document):
-    """A node that takes part in a task, as the task's participants see it."""
+    """A node that takes part in a task, as the participants see it."""
 
     node: str = Field(description="Identity: its public key.")
     name: str
     url: str | None
     address: str
     context: ContextWord | None = Field(
-        None, description="From where on its host it measures; the address is then of that."
+        None, description="Where on its host it measures; the address is then the context's."
     )
     accepted: bool | None = Field(None, description="Null until it has answered.")
     reason: str | None = Field(None, description="Why it refused, or has not answered yet.")
     tools: tuple[str, ...] = Field((), description="Tools it has for this test.")
     lacks: dict[str, str] = Field(
-        default_factory=dict, description="Why it has not the other tools that could measure this."
+        default_factory=dict, description="By tool, why this node lacks it."
     )
 
 
@@ -205,11 +207,11 @@ class Task(Document):
     state: str
     reason: str | None
     revision: int = Field(1, description="Counts its changes: edits, pauses, resumptions.")
-    paused_at: Instant | None = Field(None, description="Since when it is paused, if it is.")
+    paused_at: Instant | None = Field(None, description="When it was paused, if it is paused.")
     test: TestChoice
     tool: str | None
     tool_reason: str | None = Field(
-        None, description="Why it has that tool; told of a single task, by the node that leads it."
+        None, description="Why this tool was chosen; only for a single task, at its lead."
     )
     tools: tuple[str, ...]
     schedule: Schedule
@@ -230,19 +232,19 @@ class Task(Document):
         description="When it is planned next (at its lead); null when nothing is left to plan.",
     )
     runs: dict[str, int] = Field(
-        description="How many runs it has, by state; of a pool task those of its seats."
+        description="Number of its runs by state; for a pool task, those of its seats."
     )
     pool: SeatRequest | None = Field(
-        None, description="What it asks of a pool; null where its participants are named."
+        None, description="The request to a pool; null if its participants are named."
     )
     seats: SeatCount | None = Field(
-        None, description="How the seats of a pool task stand, once nodes were chosen."
+        None, description="The seats of a pool task, once nodes have been chosen."
     )
     archives: tuple[ArchiveChoice, ...] | None = Field(
         None,
-        description="Where its results go, beside the node's own archives (at its lead); what is "
-        "secret is replaced. Only where one task is asked for.",
+        description="Destinations of its results in addition to the node's own archives (at its "
+        "lead), with secrets replaced. Only for a single task.",
     )
     parent: UUID | None = Field(
-        None, description="The pool task in which this ordinary task has seats, if it has."
+        None, description="The pool task whose seats this ordinary task has, if any."
     )

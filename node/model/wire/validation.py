@@ -1,7 +1,7 @@
-"""What validation finds, said for people: what is wrong, what is allowed, and what to do. Pure.
+"""Validation errors in words: what is wrong, what is allowed, and what to do. Pure.
 
-Every document that comes in is checked by its model; here, in one place, what pydantic has found
-becomes a pointer (RFC 6901) and a sentence.
+Every document that comes in is validated by its model. This module turns pydantic's errors into
+pointers (RFC 6901) and sentences.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ PATTERNS: Final[Mapping[str, str]] = {
     r"^[^\x00-\x1f\x7f]{1,100}$": "one line of 1 to 100 characters",
     r"^[^\x00-\x1f\x7f]{1,200}$": "ID, or ID@NODE with the node that leads the task",
 }
-"""What the patterns of fields that people write ask for, in words."""
+"""Descriptions of the patterns of fields that people write."""
 
 _SHOWN = 40
 _KEY: Final = "[key]"
@@ -41,63 +41,63 @@ _OPTION: Final = re.compile(r"'([^']*)'|(-?\d+)")
 
 
 def faults_of(error: ValidationError, kind: type[BaseModel], prefix: str = "") -> list[FieldFault]:
-    """Pydantic's findings as pointers and sentences.
+    """Convert pydantic's errors to pointers and sentences.
 
-    ``kind`` is the model of the document, by which is said what fields there are; ``prefix`` is
-    where the document stands in a larger one.
+    ``kind`` is the model of the document, which defines its fields; ``prefix`` is the place of the
+    document in a larger one.
     """
     return [
-        FieldFault(prefix + _pointer(_place(found)), _sentence(found, kind))
-        for found in map(dict, error.errors(include_url=False, include_context=True))
+        FieldFault(prefix + _pointer(_place(each)), _sentence(each, kind))
+        for each in map(dict, error.errors(include_url=False, include_context=True))
     ]
 
 
-def _place(found: Mapping[str, Any]) -> list[int | str]:
-    """Where it stands, without what only the model knows: kinds of unions, and marks of keys."""
-    place = [part for part in found["loc"] if not str(part).startswith(KIND)]
-    return place[:-1] if _is_key(found) else place
+def _place(error: Mapping[str, Any]) -> list[int | str]:
+    """Return the place of an error without union tags and key marks, which only the model has."""
+    place = [part for part in error["loc"] if not str(part).startswith(KIND)]
+    return place[:-1] if _is_key(error) else place
 
 
-def _is_key(found: Mapping[str, Any]) -> bool:
-    """Whether it is about the name of an entry, not about its value."""
-    place = found["loc"]
-    return len(place) > 1 and place[-1] == _KEY and place[-2] == found["input"]
+def _is_key(error: Mapping[str, Any]) -> bool:
+    """Return whether an error is about the name of an entry, not about its value."""
+    place = error["loc"]
+    return len(place) > 1 and place[-1] == _KEY and place[-2] == error["input"]
 
 
 def _pointer(place: Sequence[int | str]) -> str:
-    written = (str(part) for part in place)
-    return "".join(f"/{part.replace('~', '~0').replace('/', '~1')}" for part in written)
+    parts = (str(part) for part in place)
+    return "".join(f"/{part.replace('~', '~0').replace('/', '~1')}" for part in parts)
 
 
 # -- sentences -------------------------------------------------------------------------------------
 
 
-def _sentence(found: Mapping[str, Any], kind: type[BaseModel]) -> str:
-    what, given, context = str(found["type"]), found["input"], found.get("ctx", {})
-    place = _place(found)
+def _sentence(error: Mapping[str, Any], kind: type[BaseModel]) -> str:
+    code, value, context = str(error["type"]), error["input"], error.get("ctx", {})
+    place = _place(error)
     if _is_secret(kind, place):
-        given = _SECRET
-    match what:
+        value = _SECRET
+    match code:
         case "missing" | "extra_forbidden":
             fields = _fields(kind, place[:-1])
-            return _absent(fields, place) if what == "missing" else _unknown_field(fields, place)
+            return _absent(fields, place) if code == "missing" else _unknown_field(fields, place)
         case "model_type" | "model_attributes_type" | "dict_type":
             return _object(_fields(kind, place))
         case "literal_error" | "enum":
             options = _OPTION.findall(str(context["expected"]))
-            return _unknown(given, [word or number for word, number in options])
+            return _unknown(value, [word or number for word, number in options])
         case "string_pattern_mismatch" if context["pattern"] in PATTERNS:
-            return f"is {_shown(given)}; write {PATTERNS[context['pattern']]}"
-    if what in _KINDS:
-        return f"must be {_KINDS[what]}, not {_shown(given)}"
-    limit = _LIMITS.get(what)
-    own = str(found["msg"]).removeprefix("Value error, ")
-    return own if limit is None else limit(context).replace(_GIVEN, _shown(given))
+            return f"is {_shown(value)}; write {PATTERNS[context['pattern']]}"
+    if code in _KINDS:
+        return f"must be {_KINDS[code]}, not {_shown(value)}"
+    limit = _LIMITS.get(code)
+    own = str(error["msg"]).removeprefix("Value error, ")
+    return own if limit is None else limit(context).replace(_VALUE, _shown(value))
 
 
-_GIVEN = "\0"
+_VALUE = "\0"
 _SECRET = object()
-"""Stands for a value that nobody is shown, not even who gave it: others see screens and logs."""
+"""Replaces a value that is never shown, even to its sender, since others see screens and logs."""
 _KINDS: Final = {
     "tuple_type": "a list, […]",
     "list_type": "a list, […]",
@@ -117,26 +117,26 @@ _KINDS: Final = {
     "uuid_parsing": "an id (a whole UUID, as -o ids prints it)",
 }
 _LIMITS: Final[Mapping[str, Callable[[Mapping[str, Any]], str]]] = {
-    "greater_than_equal": lambda it: f"is {_GIVEN}; give {it['ge']} or more",
-    "greater_than": lambda it: f"is {_GIVEN}; give more than {it['gt']}",
-    "less_than_equal": lambda it: f"is {_GIVEN}; give {it['le']} or less",
-    "less_than": lambda it: f"is {_GIVEN}; give less than {it['lt']}",
+    "greater_than_equal": lambda it: f"is {_VALUE}; give {it['ge']} or more",
+    "greater_than": lambda it: f"is {_VALUE}; give more than {it['gt']}",
+    "less_than_equal": lambda it: f"is {_VALUE}; give {it['le']} or less",
+    "less_than": lambda it: f"is {_VALUE}; give less than {it['lt']}",
     "string_too_long": lambda it: f"is longer than {it['max_length']} characters; shorten it",
-    "string_too_short": lambda it: f"is {_GIVEN}; write {it['min_length']} characters or more",
+    "string_too_short": lambda it: f"is {_VALUE}; write {it['min_length']} characters or more",
     "too_long": lambda it: f"has more than {it['max_length']} entries; leave some out",
     "too_short": lambda it: f"has fewer than {it['min_length']} entries; add some",
-    "decimal_max_digits": lambda it: f"is {_GIVEN}; write at most {it['max_digits']} digits",
+    "decimal_max_digits": lambda it: f"is {_VALUE}; write at most {it['max_digits']} digits",
     "decimal_whole_digits": lambda it: (
-        f"is {_GIVEN}; write at most {it['whole_digits']} digits before the point"
+        f"is {_VALUE}; write at most {it['whole_digits']} digits before the point"
     ),
     "decimal_max_places": lambda it: (
-        f"is {_GIVEN}; write at most {it['decimal_places']} digits behind the point"
+        f"is {_VALUE}; write at most {it['decimal_places']} digits behind the point"
     ),
 }
 
 
 def _shown(value: object) -> str:
-    """A value as JSON has it, shortened; of large ones only what they are."""
+    """Return a value as JSON, shortened; for objects and lists only their kind."""
     if value is _SECRET:
         return "(secret)"
     if isinstance(value, Mapping):
@@ -147,10 +147,10 @@ def _shown(value: object) -> str:
     return text if len(text) <= _SHOWN else f"{text[: _SHOWN - 1]}…"
 
 
-def _unknown(given: object, options: Sequence[str]) -> str:
-    """That this is none of the words there are: those alike, or else all."""
-    near = get_close_matches(str(given), options, n=3, cutoff=0.6)
-    return f"{_shown(given)} is not known; {_choice(near or options)}"
+def _unknown(value: object, options: Sequence[str]) -> str:
+    """Describe an unknown word, with the most similar options, or all of them."""
+    near = get_close_matches(str(value), options, n=3, cutoff=0.6)
+    return f"{_shown(value)} is not known; {_choice(near or options)}"
 
 
 def _choice(words: Sequence[str]) -> str:
@@ -158,16 +158,18 @@ def _choice(words: Sequence[str]) -> str:
 
 
 def _unknown_field(fields: Mapping[str, str | None], place: Sequence[int | str]) -> str:
-    said = "no such field"
+    fault = "no such field"
     if not fields:
-        return said
+        return fault
     near = get_close_matches(str(place[-1]), fields, n=3, cutoff=0.6)
-    return f"{said}; near: {', '.join(near)}" if near else f"{said}; there are: {', '.join(fields)}"
+    return (
+        f"{fault}; near: {', '.join(near)}" if near else f"{fault}; there are: {', '.join(fields)}"
+    )
 
 
 def _absent(fields: Mapping[str, str | None], place: Sequence[int | str]) -> str:
-    meant = fields.get(str(place[-1]))
-    return "is required" if meant is None else f"is required: {meant}"
+    meaning = fields.get(str(place[-1]))
+    return "is required" if meaning is None else f"is required: {meaning}"
 
 
 def _object(fields: Mapping[str, str | None]) -> str:
@@ -178,7 +180,7 @@ def _object(fields: Mapping[str, str | None]) -> str:
 
 
 def _fields(kind: type[BaseModel], place: Sequence[int | str]) -> dict[str, str | None]:
-    """The fields of the part of a document that stands there, with what they mean, if known."""
+    """Return the fields of the document at this place, with their descriptions, if known."""
     kinds: list[Any] = [kind]
     for part in place:
         kinds = [inner for each in kinds for inner in _inside(each, part)]
@@ -191,7 +193,7 @@ def _fields(kind: type[BaseModel], place: Sequence[int | str]) -> dict[str, str 
 
 
 def _is_secret(kind: type[BaseModel], place: Sequence[int | str]) -> bool:
-    """Whether what stands there is in a field that is marked so (``plugins/fields.py``)."""
+    """Return whether the place is in a field that is marked secret (``plugins/fields.py``)."""
     kinds: list[Any] = [kind]
     for part in place:
         models = [each for outer in kinds for each in _members(outer) if _is_model(each)]
@@ -204,7 +206,7 @@ def _is_secret(kind: type[BaseModel], place: Sequence[int | str]) -> bool:
 
 
 def _members(annotation: Any) -> Iterator[Any]:
-    """What something annotated so can be: unions and marks are taken apart."""
+    """Yield the alternatives of an annotation, without unions and ``Annotated``."""
     if get_origin(annotation) is Annotated:
         yield from _members(get_args(annotation)[0])
     elif get_origin(annotation) in (Union, UnionType):
@@ -215,7 +217,7 @@ def _members(annotation: Any) -> Iterator[Any]:
 
 
 def _inside(annotation: Any, part: int | str) -> Iterator[Any]:
-    """What can stand at this field, place or name in it."""
+    """Yield the annotations of what may be at this field, index, or key."""
     for member in _members(annotation):
         if _is_model(member):
             for name, field in member.model_fields.items():

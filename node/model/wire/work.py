@@ -1,7 +1,7 @@
-"""How a node that nobody can reach is asked all the same: it fetches the questions itself.
+"""Pull mode: messages by which a node that nobody can reach fetches its questions itself.
 
-A question is a request under ``/v1/participant/`` exactly as it would have been sent: its
-signature comes with it, so whoever hands it over can neither make one up nor alter one.
+A question is a request under ``/v1/participant/`` exactly as it would have been sent, including its
+signature, so the node that hands it over can neither forge nor alter one.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ from node.model.wire.nodes import Identity, NodeCard
 from node.model.wire.participants import Micros
 
 QUESTIONS_MAX = 64
-"""Most questions handed over at once, and most that a node works on for one lead."""
+"""Maximum questions handed over at once, and maximum that a node works on for one lead."""
 
 WAIT_MAX = 60 * times.SECOND
-"""A node is not kept waiting longer for a question: proxies end what is silent for long."""
+"""Maximum time that a node waits for a question (µs): proxies close silent connections."""
 
 _HeaderName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z-]{1,40}$")]
 _HeaderValue = Annotated[str, StringConstraints(pattern=r"^[ -~]{0,500}$")]
 
 
 class Question(Document):
-    """One request; ``headers`` are those of its signature."""
+    """A request; ``headers`` are those of its signature."""
 
     method: Literal["GET", "POST", "PUT"]
     path: Annotated[str, StringConstraints(pattern=r"^/v1/participant/[a-z0-9/-]{1,200}$")]
@@ -36,14 +36,14 @@ class Question(Document):
 
 
 class AssignedQuestion(Document):
-    """A question that is handed over, with the name by which it is answered."""
+    """A question that is handed over, with an id for its answer."""
 
     id: UUID
     question: Question
 
 
 class Reply(Document):
-    """What the request was answered with."""
+    """The response to a request."""
 
     status: Annotated[int, Field(ge=200, le=599, strict=True)]
     body: str = ""
@@ -57,10 +57,10 @@ class AnsweredQuestion(Document):
 
 
 class WorkRequest(Document):
-    """Give me what waits for me; ``wait`` (µs) is how long I wait where nothing does.
+    """A node's request for its questions; ``wait`` (µs) is how long to wait if there are none.
 
-    ``shortfall`` and ``busy_until`` are ``node/model/shortfall.py``'s. ``working`` are questions
-    that I have and shall answer: whatever else was given to me before never came here.
+    ``shortfall`` and ``busy_until`` are those of ``node/model/shortfall.py``. ``working`` lists the
+    questions that the node has and will answer; any other question handed over before was lost.
     """
 
     card: NodeCard
@@ -73,13 +73,13 @@ class WorkRequest(Document):
 
 
 class WorkResponse(Document):
-    """The questions that wait."""
+    """The questions that wait for a node."""
 
     questions: Annotated[tuple[AssignedQuestion, ...], Field(max_length=QUESTIONS_MAX)] = ()
 
 
 class ForwardedQuestion(Document):
-    """From a lead in a process of its own to its node, which has the questions to hand over."""
+    """A question from a lead in a separate process to its node, which hands questions over."""
 
     node: Identity
     name: str
