@@ -8,6 +8,9 @@ from typing import Any
 from uuid import UUID
 
 from node.model.classes import SchedulingClass
+from node.model.outcomes import PlanningOutcome
+from node.model.runstate import RunState
+from node.model.taskstate import TaskState
 from node.model.terms import Term
 from node.model.wire.tasks import Participant
 
@@ -46,7 +49,7 @@ class Claim:
     planned_to: int | None
     failures: int
     lease_epoch: int
-    state: str
+    state: TaskState
     test: str
     spec: dict[str, Any]
     tool: str | None
@@ -80,7 +83,7 @@ class UnplacedSlot:
     run: UUID
     slot: int
     attempt: int
-    state: str
+    state: RunState
     reason: str
 
 
@@ -97,7 +100,7 @@ class WaitingSlot:
 class PlanningDecision:
     """One planning attempt, to be stored: the sentence for people and the trace behind it."""
 
-    outcome: str
+    outcome: PlanningOutcome
     sentence: str
     asked: int
     placed: int

@@ -27,7 +27,9 @@ from lead.store import ledger, planning
 from node.batching import Batcher
 from node.clock import Clock
 from node.model.ids import TaskId, run_id
+from node.model.outcomes import PlanningOutcome
 from node.model.recurrence import Recurrence
+from node.model.runstate import RunState
 from node.store.database import Connection, Database
 
 BEYOND_HORIZON = "its window does not lie within the horizon of all participants yet"
@@ -141,7 +143,7 @@ class AttemptRecorder:
                 continue
             if exchange.id not in decided:
                 too_late = "the decision came too late: the task ended or its lease was lost"
-                exchange.fail(too_late, "too late")
+                exchange.fail(too_late, PlanningOutcome.TOO_LATE)
                 exchange.commit = None
             elif claimed.participant is None:
                 await planning.keep_led(
@@ -247,7 +249,7 @@ def _waiting(attempt: PlanningAttempt, unplaced: Sequence[Slot]) -> list[Unplace
     known = {(slot.slot, slot.attempt): slot.reason for slot in attempt.waiting}
     not_asked = not attempt.exchange.proposals
 
-    def made(slot: Slot, state: str, reason: str) -> UnplacedSlot:
+    def made(slot: Slot, state: RunState, reason: str) -> UnplacedSlot:
         run = run_id(task, slot.nominal, slot.attempt)
         return UnplacedSlot(run, slot.nominal, slot.attempt, state, reason)
 
@@ -257,16 +259,16 @@ def _waiting(attempt: PlanningAttempt, unplaced: Sequence[Slot]) -> list[Unplace
     over = "its window was over before it could be planned"
     return [
         *(
-            made(slot, "waiting", reasons[slot.nominal])
+            made(slot, RunState.WAITING, reasons[slot.nominal])
             for slot in unplaced
             if not not_asked or changed(slot, reasons[slot.nominal])
         ),
         *(
-            made(slot, "waiting", BEYOND_HORIZON)
+            made(slot, RunState.WAITING, BEYOND_HORIZON)
             for slot in attempt.asked.beyond
             if changed(slot, BEYOND_HORIZON)
         ),
-        *(made(slot, "unplaced", over) for slot in attempt.asked.too_late),
+        *(made(slot, RunState.UNPLACED, over) for slot in attempt.asked.too_late),
     ]
 
 
@@ -280,7 +282,7 @@ def _decision(attempt: PlanningAttempt) -> PlanningDecision:
     if asked.too_late:
         given_up = f"{len(asked.too_late)} given up: the window is over"
         sentence = f"{sentence}; {given_up}" if asked.slots else given_up
-        outcome = outcome if asked.slots else "given up"
+        outcome = outcome if asked.slots else PlanningOutcome.GIVEN_UP
     return PlanningDecision(
         outcome=outcome,
         sentence=sentence,

@@ -29,6 +29,7 @@ from node.clock import Clock
 from node.model import times
 from node.model.errors import NotFound, ParleyError
 from node.model.ids import TaskId, exchange_id, run_id
+from node.model.outcomes import PlanningOutcome
 from node.model.times import format_instant
 from node.model.wire.participants import (
     CommitRequest,
@@ -67,7 +68,7 @@ class Exchange:
     runs: list[RunRequest] = field(default_factory=list)
     unknown_to: set[str] = field(default_factory=set)
     beyond: bool = False
-    outcome: str = "no time"
+    outcome: PlanningOutcome = PlanningOutcome.NO_TIME
 
     @property
     def placed(self) -> list[ChosenStart]:
@@ -85,7 +86,7 @@ class Exchange:
         """All that it was made of."""
         return trace(self.slots, self.offers, self.proposals, self.placed, self.refusals)
 
-    def fail(self, reason: str, outcome: str) -> None:
+    def fail(self, reason: str, outcome: PlanningOutcome) -> None:
         """None of the slots is placed, all for one reason."""
         self.outcome = outcome
         self.reasons = {slot.nominal: reason for slot in self.slots}
@@ -101,7 +102,7 @@ class Exchange:
         }
         self.reasons |= taken
         self.runs = [run for run in self.runs if run.run not in ended]
-        self.outcome = "partly booked" if self.runs else "taken back"
+        self.outcome = PlanningOutcome.PARTLY_BOOKED if self.runs else PlanningOutcome.TAKEN_BACK
         kept = tuple(run.run for run in self.runs)
         self.commit = CommitRequest(runs=kept, data=self.commit.data) if kept else None
 
@@ -111,7 +112,7 @@ class ParticipantFailure:
     """Why a participant's answer is of no use: it is ``unreachable``, or its ``clock`` is off."""
 
     reason: str
-    outcome: str
+    outcome: PlanningOutcome
 
 
 @dataclass(frozen=True)
@@ -136,12 +137,14 @@ async def ask(
     asked = CollectedOffers()
     for participant, answered in zip(participants, answers, strict=True):
         if isinstance(answered, ParleyError):
-            asked.failures[participant.name] = ParticipantFailure(answered.detail, "unreachable")
+            asked.failures[participant.name] = ParticipantFailure(
+                answered.detail, PlanningOutcome.UNREACHABLE
+            )
             continue
         off = _clock_offset(answered.now, asked_at, answered_at)
         if abs(off) > clock_limit:
             reason = _clocks(participant.name, answered.now, answered_at, off)
-            asked.failures[participant.name] = ParticipantFailure(reason, "clock")
+            asked.failures[participant.name] = ParticipantFailure(reason, PlanningOutcome.CLOCK)
             continue
         asked.proposals[participant.name] = answered
         asked.offers.append(offer_of(participant.name, answered))
@@ -259,7 +262,7 @@ class Negotiator:
         requests = {choice.slot.nominal: _run_request(claimed, choice) for choice in done.choices}
         opening = ExchangeOpening(done.id, claimed, [request.run for request in requests.values()])
         if not await self._openings.ask(opening):
-            done.fail("another worker has taken the task over", "lease lost")
+            done.fail("another worker has taken the task over", PlanningOutcome.LEASE_LOST)
             done.id = None
             return
         request = HoldRequest(
@@ -299,7 +302,7 @@ def _agree(
         if request.run in agreed.refused
     }
     done.runs = [request for request in requests.values() if request.run not in agreed.refused]
-    done.outcome = "partly booked" if done.runs and done.reasons else agreed.outcome
+    done.outcome = PlanningOutcome.PARTLY_BOOKED if done.runs and done.reasons else agreed.outcome
     if done.runs:
         data = {
             str(place): answered.data

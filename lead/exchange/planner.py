@@ -29,8 +29,10 @@ from node.batching import Batcher
 from node.clock import Clock
 from node.model import times
 from node.model.errors import NotFound, ParleyError, ToolUnavailable
+from node.model.outcomes import UNANSWERED, PlanningOutcome
 from node.model.recurrence import nominal_starts
 from node.model.scheduling import recurrence_of
+from node.model.taskstate import TaskState
 from node.model.wire.participants import FreedRuns, Introduction, IntroductionAnswer
 from node.model.wire.tasks import Schedule
 from node.store.database import Database
@@ -93,7 +95,7 @@ class Planner:
 
     async def plan(self, claimed: Claim) -> None:
         """Plan a task up to the horizon; nothing is left undone without a stored reason."""
-        if claimed.state != "active":
+        if claimed.state is not TaskState.ACTIVE:
             await self._nothing_more(claimed)
             return
         try:
@@ -119,7 +121,7 @@ class Planner:
         attempt = await self._attempt(claimed, watched, missing)
         silence = self._reach.unreachable_among(others)
         outcome = attempt.exchange.outcome
-        if silence is not None and outcome in {"unreachable", "no answer"}:
+        if silence is not None and outcome in UNANSWERED:
             attempt.exchange.fail(silence[1].in_words(), outcome)
         await self._conclusions.conclude(replace(attempt, silence=silence), participants)
         if silence is not None:
@@ -147,9 +149,9 @@ class Planner:
             asked = agenda(recurrence, claimed.duration, standing, limits, now)
             exchange = Exchange(asked.slots)
             if missing is not None:
-                exchange.fail(missing, "unreachable")
+                exchange.fail(missing, PlanningOutcome.UNREACHABLE)
             elif claimed.suspended is not None:
-                exchange.fail(suspended(claimed.suspended), "suspended")
+                exchange.fail(suspended(claimed.suspended), PlanningOutcome.SUSPENDED)
             elif asked.slots:
                 exchange = await self._negotiator.exchange(
                     claimed, participants, asked.slots, now + ahead if within_all else None
@@ -181,7 +183,7 @@ class Planner:
         participants, _ = self._participants(claimed)
         pause = jittered_pause(PAUSE_FIRST, PAUSE_MAX, claimed.failures, self._rng)
         sentence = f"planning broke off: {why}"
-        decision = PlanningDecision("broken off", sentence, 0, 0, None, None)
+        decision = PlanningDecision(PlanningOutcome.BROKEN_OFF, sentence, 0, 0, None, None)
         async with self._database.transaction() as connection:
             if not await planning.break_off(connection, claimed, now + pause):
                 return
@@ -297,7 +299,7 @@ def out_of_time(attempt: PlanningAttempt) -> str | None:
     """
     claimed, asked, exchange = attempt.claimed, attempt.asked, attempt.exchange
     slots = asked.slots
-    if claimed.parent is None or exchange.outcome != "no time":
+    if claimed.parent is None or exchange.outcome is not PlanningOutcome.NO_TIME:
         return None
     if asked.next_slot is not None or asked.too_late or asked.beyond or not exchange.proposals:
         return None

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from uuid import UUID
 
 from node.model.errors import ParleyError
+from node.model.outcomes import PlanningOutcome
 from node.model.wire.participants import HoldAnswer
 
 
@@ -26,13 +27,13 @@ class Agreement:
     failed: dict[str, str]
 
     @property
-    def outcome(self) -> str:
+    def outcome(self) -> PlanningOutcome:
         """In two words: a conflict is another run in the way, no answer is a fault of a node."""
         if not self.refused:
-            return "booked"
+            return PlanningOutcome.BOOKED
         if self.held:
-            return "partly booked"
-        return "no answer" if self.failed else "conflict"
+            return PlanningOutcome.PARTLY_BOOKED
+        return PlanningOutcome.NO_ANSWER if self.failed else PlanningOutcome.CONFLICT
 
 
 def agree(

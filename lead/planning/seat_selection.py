@@ -11,6 +11,7 @@ from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, S
 from dataclasses import dataclass, field
 from typing import Any
 
+from node.model.outcomes import PlanningOutcome
 from node.model.times import to_the_second
 
 Attributes = Mapping[str, Hashable]
@@ -117,11 +118,13 @@ class SeatSearchAccount:
     held: int = 0
 
     @property
-    def outcome(self) -> str:
+    def outcome(self) -> PlanningOutcome:
         """``seated``, ``partly seated`` or ``not seated``."""
         if not self.taken:
-            return "not seated"
-        return "seated" if len(self.taken) == self.wanted else "partly seated"
+            return PlanningOutcome.NOT_SEATED
+        if len(self.taken) == self.wanted:
+            return PlanningOutcome.SEATED
+        return PlanningOutcome.PARTLY_SEATED
 
     def sentence(self) -> str:
         """``2 of 3 seats, 2026-…Z to 2026-…Z: a, b; 1 is empty: c: has no time``."""

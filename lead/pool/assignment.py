@@ -20,6 +20,7 @@ from lead.policy.verdict import PolicyRefusal
 from lead.store import episodes, planning
 from node.clock import Clock
 from node.model import times
+from node.model.outcomes import PlanningOutcome
 from node.model.wire.tasks import Schedule
 from node.store import tasks
 from node.store.database import Connection, Database
@@ -135,7 +136,7 @@ class RulingWriter:
         self, connection: Connection, result: CaseResult, account: SeatSearchAccount, now: int
     ) -> None:
         """When the seats that are still empty are tried again, and why they are empty."""
-        opened, full = result.case.open, account.outcome == "seated"
+        opened, full = result.case.open, account.outcome is PlanningOutcome.SEATED
         tries = 0 if account.taken else opened.tries + 1
         left = result.case.slots[0] - now
         first = max(PAUSE_FIRST, min(left // _OF_WHAT_IS_LEFT, _UNHURRIED))
@@ -167,7 +168,9 @@ class RulingWriter:
                     continue
                 sentence = f"{empty} of {opened.seats} seats stayed empty: {why}"
                 slot, last = opened.term.starts_at, opened.term.ends_at - 1
-                decision = PlanningDecision("given up", sentence, opened.seats, 0, slot, last)
+                decision = PlanningDecision(
+                    PlanningOutcome.GIVEN_UP, sentence, opened.seats, 0, slot, last
+                )
                 await planning.keep_decisions(connection, [(opened.task, decision)], now)
 
 

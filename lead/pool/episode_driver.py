@@ -23,6 +23,7 @@ from lead.pool.membership import Membership
 from lead.pool.node_search import NodeSearch, SeatSearchResult
 from lead.pool.snapshot import EpisodeInput
 from node.clock import Clock
+from node.model.taskstate import TaskState
 from node.model.terms import schedule_for
 from node.model.wire.seats import SeatRequest
 from node.model.wire.tasks import Schedule
@@ -213,7 +214,7 @@ def _stored(whole: PoolTask) -> StoredTask:
     return StoredTask(
         id=whole.id,
         lead="",
-        state="active",
+        state=TaskState.ACTIVE,
         reason=None,
         test=whole.test,
         spec=whole.spec,

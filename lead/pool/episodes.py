@@ -42,6 +42,7 @@ from lead.store import episodes, planning
 from node.clock import Clock
 from node.model import times
 from node.model.errors import ParleyError
+from node.model.outcomes import PlanningOutcome
 from node.model.scheduling import recurrence_of
 from node.model.terms import due_at, next_term, slots_in, term_length
 from node.model.wire.seats import SeatRequest
@@ -237,7 +238,7 @@ class EpisodeLoop:
                 said = "; ".join(f"seat {it.number} ({it.name}): {it.reason}" for it in listed)
                 slots = [it.term for it in listed]
                 decision = PlanningDecision(
-                    "seat lost", said, len(listed), 0, min(slots), max(slots)
+                    PlanningOutcome.SEAT_LOST, said, len(listed), 0, min(slots), max(slots)
                 )
                 await planning.keep_decisions(connection, [(task, decision)], now)
 
@@ -321,7 +322,7 @@ class EpisodeLoop:
         pause = jittered_pause(PAUSE_FIRST, PAUSE_MAX, self._faults[what], self._rng)
         self._faults[what] += 1
         decision = PlanningDecision(
-            "broken off", f"giving seats broke off: {why}", 0, 0, None, None
+            PlanningOutcome.BROKEN_OFF, f"giving seats broke off: {why}", 0, 0, None, None
         )
         async with self._database.transaction() as connection:
             await later(connection, now + pause)
@@ -388,8 +389,9 @@ def _lack(membership: Membership, asking: PoolTaskCriteria) -> str | None:
 
 
 def _about(lack: str | None) -> PlanningDecision:
-    outcome, sentence = ("goes on", _ENOUGH) if lack is None else ("lacks nodes", lack)
-    return PlanningDecision(outcome, sentence, 0, 0, None, None)
+    if lack is None:
+        return PlanningDecision(PlanningOutcome.GOES_ON, _ENOUGH, 0, 0, None, None)
+    return PlanningDecision(PlanningOutcome.LACKS_NODES, lack, 0, 0, None, None)
 
 
 def phase_of(lead: str, horizon: int) -> int:

@@ -31,6 +31,7 @@ from lead.preview.tasks import (
 )
 from lead.store import episodes
 from node.clock import Clock
+from node.model.outcomes import PlanningOutcome
 from node.model.terms import term_length
 from node.model.times import to_the_second
 from node.model.wire.campaigns import DEFAULT
@@ -291,7 +292,8 @@ def _outcome(foreseen: PoolTaskPreview, asked: int, placed: int) -> Outcome:
         return Outcome.NO_TIME
     accounts = [account for _, account in foreseen.terms]
     all_seated = all(
-        isinstance(it, SeatSearchAccount) and it.outcome == "seated" for it in accounts
+        isinstance(it, SeatSearchAccount) and it.outcome is PlanningOutcome.SEATED
+        for it in accounts
     )
     return Outcome.FOUND if all_seated and placed == asked else Outcome.PARTLY
 

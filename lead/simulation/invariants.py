@@ -20,6 +20,7 @@ from node.model.ids import TaskId, run_id
 from node.model.recurrence import Recurrence, nominal_starts, slip_of
 from node.model.runstate import LIVE, OVER, RunState
 from node.model.scheduling import first_slot, recurrence_of
+from node.model.taskstate import TaskState
 from node.model.wire.campaigns import DEFAULT
 from node.model.wire.tasks import Schedule
 from node.tasks.termination import TOO_LATE
@@ -92,7 +93,7 @@ def harvest(world: World, host: Host, before: int = times.LATEST) -> None:
     if before < times.LATEST:
         # The tasks of seats may be forgotten next.
         parts = [task for task in tables.tasks.rows.values() if task.parent is not None]
-        ended = [task for task in parts if task.state == "finished"]
+        ended = [task for task in parts if task.state == TaskState.FINISHED]
         for sentence in _missing(world, host, ended):
             world.history.violated(sentence)
         world.history.parties.update((task.id, task.nodes) for task in parts)
@@ -159,7 +160,11 @@ def _missing(world: World, host: Host, tasks: Iterable[TaskRow]) -> Iterator[str
     tables = host.database.tables
     for task in tasks:
         limited = unpack(task.schedule).get("max_runs") is not None
-        if task.lead != host.identity or limited or task.state not in {"active", "finished"}:
+        if (
+            task.lead != host.identity
+            or limited
+            or task.state not in {TaskState.ACTIVE, TaskState.FINISHED}
+        ):
             continue
         if task.id in tables.pool_tasks.rows:
             continue
@@ -226,7 +231,7 @@ def _old_letters(host: Host) -> Iterator[str]:
 def _lost_displaced(world: World, host: Host) -> Iterator[str]:
     tables = host.database.tables
     for task in tables.tasks.rows.values():
-        if task.lead != host.identity or task.state != "active":
+        if task.lead != host.identity or task.state != TaskState.ACTIVE:
             continue
         known = world.history.slots.get(task.id, {})
         for run in tables.runs.by_task.of(task.id):

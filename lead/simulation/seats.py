@@ -12,6 +12,7 @@ from node.model import times
 from node.model.recurrence import nominal_starts
 from node.model.runstate import RunState
 from node.model.scheduling import first_slot, recurrence_of
+from node.model.taskstate import TaskState
 from node.model.wire.tasks import Schedule
 
 if TYPE_CHECKING:
@@ -44,9 +45,9 @@ def find_seat_faults(world: World, host: Host) -> Iterator[str]:
         task = tables.tasks.rows[asked.task_id]
         terms = tables.terms.of_task.of(task.id)
         yield from _measured_too_often(host, task, terms)
-        if task.state in {"active", "finished", "unplaced"}:
+        if task.state in {TaskState.ACTIVE, TaskState.FINISHED, TaskState.UNPLACED}:
             yield from _empty(host, task, terms)
-        if task.state == "active" and unpack(task.schedule).get("max_runs") is None:
+        if task.state == TaskState.ACTIVE and unpack(task.schedule).get("max_runs") is None:
             yield from _without_term(world, host, task, terms)
 
 

@@ -10,6 +10,7 @@ from uuid import UUID
 from lead.model import AgendaUpdate, Claim, PlanningDecision, UnplacedSlot, WaitingSlot
 from node.model import runstate
 from node.model.classes import SchedulingClass
+from node.model.taskstate import TaskState
 from node.model.wire.participants import CommitRequest, HoldRequest, RunRequest
 from node.model.wire.tasks import PARTICIPANTS, Participant
 from node.store.database import Connection, Queries
@@ -50,6 +51,7 @@ async def claim(
 def _claim(row: dict[str, Any]) -> Claim:
     return Claim(
         task=row.pop("task_id"),
+        state=TaskState(row.pop("state")),
         scheduling_class=SchedulingClass(row.pop("scheduling_class")),
         participants=PARTICIPANTS.validate_python(row.pop("participants")),
         **row,

@@ -11,6 +11,7 @@ from node.api import requests, responses
 from node.api.routing import CURSOR, INSTANT, LIMIT, NODE, Query, Route
 from node.model import times
 from node.model.errors import FieldFault, InvalidDocument, NotFound
+from node.model.taskstate import OPEN, TaskState
 from node.model.wire.meshes import (
     CAUSES_MAX,
     Cause,
@@ -34,7 +35,7 @@ async def list_(request: web.Request) -> web.StreamResponse:
         every = [
             _document(found)
             for found in await meshes.listed(connection)
-            if removed or set(found.tasks) != {"cancelled"}
+            if removed or set(found.tasks) != {TaskState.CANCELLED}
         ]
     return responses.many(*requests.page_of_names(request, every))
 
@@ -114,11 +115,8 @@ async def pairs(request: web.Request) -> web.StreamResponse:
             span = keys[0].key, keys[-1].key
             found = await meshes.outcomes_of(connection, name, since, until, *span)
     every = [MeshPair(**vars(each), **dict(_delivery(found.get(each.key, ())))) for each in keys]
-    shown = [pair for pair in every if pair.state in _STANDING or pair.due or pair.open]
+    shown = [pair for pair in every if pair.state in OPEN or pair.due or pair.open]
     return responses.many(shown, keys[-1].key if len(keys) == size else None)
-
-
-_STANDING = frozenset({"active", "paused"})
 
 
 async def tasks(request: web.Request) -> web.StreamResponse:

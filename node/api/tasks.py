@@ -23,6 +23,8 @@ from node.api.routing import (
 )
 from node.model import times
 from node.model.errors import FieldFault, InvalidDocument, NotFound
+from node.model.outcomes import UNANSWERED
+from node.model.taskstate import TaskState
 from node.model.wire.runs import Explanation, Run
 from node.model.wire.seats import Seat, SeatCount, SeatRequest, SeatState
 from node.model.wire.tasks import (
@@ -40,7 +42,7 @@ from node.store import seats, tasks
 from node.store.database import Record
 from node.store.tasks import StoredTask
 
-STATES = frozenset({"active", "paused", "finished", "cancelled", "refused", "unplaced"})
+STATES = frozenset(TaskState)
 _KEY_MAX = 200
 _SOON = 5_000_000
 _REASONS = 3
@@ -162,7 +164,7 @@ async def show(request: web.Request) -> web.StreamResponse:
         # are given are planned next.
         seated = found.seats is not None and found.seats.taken > 0
         settled = found.planned and not found.runs.get("held") and not (seated and not found.runs)
-        return found, settled or later or found.state != "active" or not found.led_here
+        return found, settled or later or found.state != TaskState.ACTIVE or not found.led_here
 
     return responses.one(await until(node, planned, requests.seconds(request)))
 
@@ -271,7 +273,7 @@ def _again(task: Task, plan_at: int, outcome: str) -> str:
     end = task.schedule.until
     if end is not None and plan_at > end + (task.schedule.slip or 0):
         return f"not planned again: it ends before, at {times.to_the_second(end)}"
-    verb = "asked" if outcome in {"unreachable", "no answer"} else "planned"
+    verb = "asked" if outcome in UNANSWERED else "planned"
     return f"{verb} again at {times.to_the_second(plan_at)}"
 
 
@@ -290,7 +292,7 @@ async def explain(request: web.Request) -> web.StreamResponse:
         # The newest decision may be of a term that is far away.
         newest, lacks = seats_in_words(task.seats), task.seats.taken < task.seats.wanted
     sentence = task.reason or newest
-    if before is not None and task.state == "active":
+    if before is not None and task.state == TaskState.ACTIVE:
         sentence += f"; in pool {before[0]} {before[1]:,} terms are due before it, or beside it"
     elif not task.reason and lacks and task.plan_at is not None:
         sentence += f"; {_again(task, task.plan_at, decisions[0].outcome)}"

@@ -14,6 +14,7 @@ from node.cli.references import short
 from node.cli.times import clock_time, duration_in_words, local
 from node.model import times
 from node.model.errors import NotFound, RefusedByParticipant
+from node.model.taskstate import TaskState
 
 if TYPE_CHECKING:
     from node.cli.session import Session
@@ -95,7 +96,7 @@ async def follow_task(session: Session, task: Task) -> Run:
     session.followed = f"task {short(task.id)}"
     session.progress.status(f"{task.test.type}: asking the participants for a time", "planning")
     task = await session.client.until_planned(task.id)
-    if task.state == "active" and not task.planned:
+    if task.state == TaskState.ACTIVE and not task.planned:
         far = f"its first run is planned from {local(task.plan_at)} on, when it comes closer"
         session.progress.status(f"{task.test.type}: {far}", "far")
     run = await session.client.until_run(task.id, OPEN)
@@ -110,7 +111,7 @@ async def _last_run(session: Session, task: Task) -> Run:
         return newest.items[0]
     task = await session.client.task(task.id)
     reason = task.reason or "it has no reason on record"
-    if task.state == "refused":
+    if task.state == TaskState.REFUSED:
         raise RefusedByParticipant(reason)
     msg = f"task {short(task.id)} is {task.state} and has no run: {reason}"
     raise NotFound(msg)

@@ -20,6 +20,7 @@ from node.cli.session import Session, asks_node
 from node.cli.times import DURATION, local
 from node.mesh.terms import idempotency_key
 from node.model.errors import Conflict, InvalidDocument, NotFound
+from node.model.taskstate import OPEN
 
 if TYPE_CHECKING:
     from node.client.responses import Page
@@ -240,7 +241,7 @@ async def remove(session: Session, name: str, dry_run: bool, jobs: int) -> int:
     if not found:
         msg = f"there is no mesh {name} led by this node; see: parley mesh list"
         raise NotFound(msg)
-    standing = [task for task in found if task.state in {"active", "paused"}]
+    standing = [task for task in found if task.state in OPEN]
     work = MeshWorker(session.progress, session.clock, jobs)
     if dry_run:
         session.progress.note(f"would cancel {len(standing)} tasks")

@@ -32,6 +32,7 @@ from node.mesh.lint import lint
 from node.mesh.sampling import first_keys
 from node.mesh.terms import MeshEntryTerms, terms_of
 from node.model.errors import FieldFault, InvalidDocument, NotFound
+from node.model.taskstate import OPEN
 from node.model.wire.tasks import ScheduleDocument
 
 if TYPE_CHECKING:
@@ -260,7 +261,7 @@ def _shapes_of(study: MeshAnalysis) -> dict[int, RunDemand]:
     found: dict[int, RunDemand] = {}
     for task in study.existing:
         pair = study.expansion.pairs.get(task.key)
-        if pair is not None and task.id not in changed and task.state in {"active", "paused"}:
+        if pair is not None and task.id not in changed and task.state in OPEN:
             found.setdefault(pair.measure, _shape_of(task, pair))
     return found
 

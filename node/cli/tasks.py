@@ -17,6 +17,7 @@ from node.cli.seats import request_rows, request_text, seats_view
 from node.cli.session import Session, asks_node
 from node.cli.times import local
 from node.model.errors import RefusedByParticipant
+from node.model.taskstate import TaskState
 
 if TYPE_CHECKING:
     from node.client.users import Page
@@ -120,7 +121,7 @@ async def create(session: Session, /, wait: bool | None, **given: Any) -> int:
         task = await session.client.until_planned(task.id)
         session.progress.clear()
     session.output.one(task.model_dump(mode="json"), TASK, task_view)
-    if task.state == "refused":
+    if task.state == TaskState.REFUSED:
         print_error_lines(f"✗ {task.reason}")
         return RefusedByParticipant.exit_code
     if task.planned and task.next_run_at is None:

@@ -28,6 +28,7 @@ from node.model.errors import (
     PeerUnreachable,
     TooLarge,
 )
+from node.model.exchangestate import NegotiationState
 from node.model.wire.fields import Document
 from node.model.wire.impacts import Impact, ImpactRequest
 from node.model.wire.nodes import NodeCard
@@ -311,7 +312,7 @@ class Peer:
         try:
             return await self._ask(DecisionAnswer, "GET", f"exchanges/{exchange}")
         except NotFound:
-            return DecisionAnswer(state="aborted")
+            return DecisionAnswer(state=NegotiationState.ABORTED)
 
     async def end_run(self, end: RunEnd) -> None:
         """Tell that a run is over."""

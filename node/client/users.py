@@ -31,6 +31,7 @@ from node.model.errors import (
     PeerAnswered,
     PeerUnreachable,
 )
+from node.model.taskstate import TaskState
 from node.model.wire.nodes import (
     ClockState,
     Node,
@@ -348,7 +349,7 @@ class UserClient(MeshesApi, ArchivesApi):
         return found
 
     def _is_about_to_be_planned(self, task: Task) -> bool:
-        if task.planned or task.state != "active" or not task.led_here:
+        if task.planned or task.state != TaskState.ACTIVE or not task.led_here:
             return False
         return task.plan_at is not None and task.plan_at <= self._clock.now() + _SOON
 
@@ -361,7 +362,7 @@ class UserClient(MeshesApi, ArchivesApi):
             )
             if page.items:
                 return page.items[0]
-            if (await self.task(task)).state != "active":
+            if (await self.task(task)).state != TaskState.ACTIVE:
                 return None
             await self._clock.sleep(_PAUSE_S)
             wait_s = _POLL_S

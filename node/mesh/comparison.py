@@ -10,12 +10,12 @@ from uuid import UUID
 from node.mesh.expansion import MeasurementPair
 from node.mesh.terms import MeshEntryTerms
 from node.model.changes import differences
+from node.model.taskstate import OPEN, TaskState
 from node.model.wire.meshes import MeshTask
 
 _GONE = "the mesh does not have it any more"
 _OTHER = "it measures something else"
 _DOUBLE = "there is another one for the same pair"
-_STANDING = frozenset({"active", "paused"})
 
 
 class Creation(NamedTuple):
@@ -74,14 +74,14 @@ def compare(
     there: set[str] = set()
     over: dict[str, UUID] = {}
     unchanged = paused = 0
-    for task in sorted(existing, key=lambda task: task.state not in _STANDING):
+    for task in sorted(existing, key=lambda task: task.state not in OPEN):
         pair = pairs.get(task.key)
         wanted = None if pair is None else terms[pair.measure]
         why = _why_not(task, wanted, taken=task.key in there)
         same = pair is not None and wanted is not None and not why and _same(task, pair, wanted)
-        if task.state not in _STANDING:
+        if task.state not in OPEN:
             # What is over because its schedule is counts as done, if it is still what is wanted.
-            if task.state == "finished" and same:
+            if task.state == TaskState.FINISHED and same:
                 there.add(task.key)
                 unchanged += 1
             else:
@@ -91,7 +91,7 @@ def compare(
             over[task.key] = task.id
         else:
             there.add(task.key)
-            paused += task.state == "paused"
+            paused += task.state == TaskState.PAUSED
             unchanged += same
             if not same:
                 edit.append(_edit(task, pair, wanted))

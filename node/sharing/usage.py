@@ -11,6 +11,7 @@ from typing import Final
 from node.clock import Clock
 from node.model import times
 from node.model.shares import Member, promised_shares, with_descendants
+from node.model.taskstate import OPEN
 from node.model.wire.campaigns import SUSPENDED, Campaign, UsageHour, Used, Waiting
 from node.sharing.campaigns import document_of
 from node.store import campaigns
@@ -19,7 +20,6 @@ from node.store.database import Database
 
 _HOURS: Final = 24
 _SEAT_SECOND: Final = 1000 * times.SECOND
-_OPEN: Final = ("active", "paused")
 
 
 @dataclass(frozen=True)
@@ -104,7 +104,7 @@ def _shown(there: Sequence[StoredCampaign], figures: _Figures) -> list[Campaign]
 
 
 def _member(each: StoredCampaign, figures: _Figures) -> Member:
-    open_tasks = any(figures.tasks.get(each.id, {}).get(state) for state in _OPEN)
+    open_tasks = any(figures.tasks.get(each.id, {}).get(state) for state in OPEN)
     charged = figures.delivered.get(each.id) or figures.booked.get(each.id)
     return Member(
         each.id,

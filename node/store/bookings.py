@@ -15,7 +15,9 @@ from uuid import UUID
 
 from node.model import times
 from node.model.classes import SchedulingClass
+from node.model.exchangestate import ExchangeState
 from node.model.spans import Span
+from node.model.taskstate import TaskState
 from node.model.timeline import Booking, OccupiedSpan
 from node.model.wire.participants import CommitRequest, HoldRequest, RunRequest
 from node.store import outbox
@@ -77,7 +79,7 @@ class ExchangeRuling:
 class ExchangeStatus:
     """How an exchange stands."""
 
-    state: str
+    state: ExchangeState
     answer: dict[str, Any]
     task: UUID
     lead: str
@@ -171,10 +173,10 @@ async def accept_epochs(connection: Connection, holds: Sequence[Hold]) -> dict[U
 
 async def task_standings(
     connection: Connection, tasks: Sequence[UUID]
-) -> dict[UUID, tuple[str, str, int, int]]:
+) -> dict[UUID, tuple[TaskState, str, int, int]]:
     """State, lead, highest epoch and revision of those of these tasks that are known."""
     rows = await connection.fetch(_SQL["task_standings"], list(tasks))
-    return {row[0]: (row[1], row[2], row[3], row[4]) for row in rows}
+    return {row[0]: (TaskState(row[1]), row[2], row[3], row[4]) for row in rows}
 
 
 async def exchange_standings(
@@ -182,7 +184,7 @@ async def exchange_standings(
 ) -> dict[UUID, ExchangeStatus]:
     """How those of these exchanges stand that are known."""
     rows = await connection.fetch(_SQL["exchange_standings"], list(exchanges))
-    return {row[0]: ExchangeStatus(row[1], row[2], row[3], row[4]) for row in rows}
+    return {row[0]: ExchangeStatus(ExchangeState(row[1]), row[2], row[3], row[4]) for row in rows}
 
 
 async def open_exchanges(connection: Connection, holds: Sequence[Hold], now: int) -> set[UUID]:

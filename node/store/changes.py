@@ -13,6 +13,7 @@ from uuid import UUID
 
 from node.model import runstate
 from node.model.changes import PlanningPosition
+from node.model.outcomes import PlanningOutcome
 from node.model.wire.participants import FreedRuns
 from node.store.database import Connection, Queries
 from node.store.outbox import MessageKind
@@ -24,7 +25,7 @@ _SQL = Queries("node.store", "changes")
 class TaskChange:
     """A change as the trace tells of it, and the slots that it touched."""
 
-    outcome: str
+    outcome: PlanningOutcome
     sentence: str
     slots: Sequence[int]
     trace: dict[str, Any] = field(default_factory=dict)

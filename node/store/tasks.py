@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
+from node.model.taskstate import TaskState
 from node.model.wire.tasks import PARTICIPANTS, Participant
 from node.store.database import Connection, Queries, Record
 
@@ -19,7 +20,7 @@ class StoredTask:
 
     id: UUID
     lead: str
-    state: str
+    state: TaskState
     reason: str | None
     test: str
     spec: dict[str, Any]
@@ -126,8 +127,11 @@ async def fetch_all(connection: Connection, tasks: Sequence[UUID]) -> list[Store
 
 
 def _stored(row: dict[str, Any]) -> StoredTask:
-    participants = PARTICIPANTS.validate_python(row.pop("participants"))
-    return StoredTask(participants=participants, **row)
+    return StoredTask(
+        state=TaskState(row.pop("state")),
+        participants=PARTICIPANTS.validate_python(row.pop("participants")),
+        **row,
+    )
 
 
 async def listed(connection: Connection, wanted: TaskFilter, now: int) -> list[Record]:
@@ -149,7 +153,7 @@ async def listed(connection: Connection, wanted: TaskFilter, now: int) -> list[R
 
 
 async def end(
-    connection: Connection, tasks: Sequence[UUID], state: str, reason: str, now: int
+    connection: Connection, tasks: Sequence[UUID], state: TaskState, reason: str, now: int
 ) -> set[UUID]:
     """End these tasks; those that had not ended already."""
     rows = await connection.fetch(_SQL["end_tasks"], list(tasks), state, reason, now)

@@ -9,6 +9,7 @@ from node.core import Core
 from node.model.classes import SchedulingClass
 from node.model.contexts import Context, parse
 from node.model.errors import Conflict, InvalidDocument
+from node.model.taskstate import OPEN, TaskState
 from node.model.wire.participants import FreedRuns, Introduction, IntroductionAnswer
 from node.model.wire.tasks import Schedule
 from node.store import bookings, changes, tasks
@@ -144,8 +145,8 @@ def _context(introduction: Introduction) -> Context | None:
     return None if written is None else parse(written)
 
 
-def _word(introduction: Introduction) -> str:
-    return "active" if introduction.paused_at is None else "paused"
+def _word(introduction: Introduction) -> TaskState:
+    return TaskState.ACTIVE if introduction.paused_at is None else TaskState.PAUSED
 
 
 def _not_open(lead: str, known: StoredTask | None) -> str | None:
@@ -154,7 +155,7 @@ def _not_open(lead: str, known: StoredTask | None) -> str | None:
         return None
     if known.lead != lead:
         return f"a task with the id {known.id} is led by another node"
-    if known.state not in {"active", "paused"}:
+    if known.state not in OPEN:
         return f"the task is {known.state} here: {known.reason or 'its schedule is over'}"
     return None
 
@@ -175,7 +176,7 @@ def stored_task(introduction: Introduction, lead: str) -> StoredTask:
     return StoredTask(
         id=introduction.task,
         lead=lead,
-        state="active",
+        state=TaskState.ACTIVE,
         reason=None,
         test=introduction.test,
         spec=introduction.spec,

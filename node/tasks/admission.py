@@ -29,6 +29,7 @@ from node.model.errors import (
 )
 from node.model.recurrence import Recurrence, validate
 from node.model.scheduling import default_slip, first_slot, recurrence_of
+from node.model.taskstate import TaskState
 from node.model.times import format_instant
 from node.model.wire.archives import ArchiveChoice
 from node.model.wire.campaigns import DEFAULT
@@ -392,7 +393,7 @@ class Admission:
         own = self._directory.self.identity
         told = [p.node for p in introduction.participants if p.accepted is not False]
         others = [identity for identity in told if identity != own]
-        end = TaskEnd(task=introduction.task, state="refused", reason=reason[:1000])
+        end = TaskEnd(task=introduction.task, state=TaskState.REFUSED, reason=reason[:1000])
         async with self._database.connection() as connection:
             await outbox.post(
                 connection,
@@ -401,7 +402,7 @@ class Admission:
                 end.model_dump(mode="json"),
                 self._clock.now(),
             )
-            await bookings.notify(connection, "task", introduction.task, "refused")
+            await bookings.notify(connection, "task", introduction.task, TaskState.REFUSED)
 
     def _with_tool(self, introduction: Introduction) -> Introduction:
         tool, duration = self._capabilities.agree(
@@ -446,7 +447,7 @@ class Admission:
             if sought is not None:
                 await self._seating.keep(connection, task, sought, slot, now)
                 await bookings.notify(connection, "seats", task.id, "wanted")
-            await bookings.notify(connection, "task", task.id, "active")
+            await bookings.notify(connection, "task", task.id, TaskState.ACTIVE)
         return True
 
 

@@ -21,8 +21,10 @@ from node.model import changes as changed
 from node.model import times
 from node.model.changes import PlacementTerms, PlanningPosition
 from node.model.errors import Conflict, FieldFault, InvalidDocument, NotAllowed, NotFound
+from node.model.outcomes import PlanningOutcome
 from node.model.recurrence import Recurrence
 from node.model.scheduling import default_slip, recurrence_of
+from node.model.taskstate import OPEN, TaskState
 from node.model.wire.archives import ArchiveChoice
 from node.model.wire.fields import FROM_OUTSIDE
 from node.model.wire.participants import FreedRuns, Introduction
@@ -81,12 +83,12 @@ class TaskEditor:
 
     async def _pause_whole(self, connection: Connection, task: UUID) -> None:
         found = self._changeable(task, await tasks.lock(connection, task))
-        if found.state == "paused":
+        if found.state is TaskState.PAUSED:
             return
         now = self._clock.now()
         await self._pause(connection, [found], now)
         for parts in await self._parts(connection, task):
-            await self._pause(connection, [p for p in parts if p.state == "active"], now)
+            await self._pause(connection, [p for p in parts if p.state is TaskState.ACTIVE], now)
 
     async def _parts(self, connection: Connection, whole: UUID) -> list[list[StoredTask]]:
         """The ordinary tasks of a pool task's seats that are not over, locked; in batches."""
@@ -104,12 +106,12 @@ class TaskEditor:
         await changes.stand(connection, {found.id: found.revision + 1 for found in founds}, now)
         await tasks.stop_planning(connection, ids)
         told = {
-            task: TaskChange("paused", f"{said}; {_runs(len(slots))} freed", slots)
+            task: TaskChange(PlanningOutcome.PAUSED, f"{said}; {_runs(len(slots))} freed", slots)
             for task, slots in freed.items()
         }
         await changes.keep_changes(connection, told, now)
         await self._tell(connection, ids, now)
-        await bookings.notify_all(connection, [("task", task, "paused") for task in ids])
+        await bookings.notify_all(connection, [("task", task, TaskState.PAUSED) for task in ids])
 
     async def resume(self, task: UUID) -> None:
         """Plan again, from now on; what passed during the pause is not made up for.
@@ -150,14 +152,14 @@ class TaskEditor:
         told = {task: self._resumed(passed.get(task, [])) for task in ids}
         await changes.keep_changes(connection, told, now)
         await self._tell(connection, ids, now)
-        await bookings.notify_all(connection, [("task", task, "active") for task in ids])
+        await bookings.notify_all(connection, [("task", task, TaskState.ACTIVE) for task in ids])
 
     def _resumed(self, passed: Sequence[int]) -> TaskChange:
         sentence = f"resumed on {self._name}"
         if passed:
             count = f"{len(passed)} slot{'' if len(passed) == 1 else 's'}"
             sentence += f"; {count} whose time passed meanwhile will not be made up for"
-        return TaskChange("resumed", sentence, passed)
+        return TaskChange(PlanningOutcome.RESUMED, sentence, passed)
 
     async def _passed(
         self,
@@ -243,7 +245,7 @@ class TaskEditor:
         await self._reseating.apply(connection, edited, now, self._edit_parts)
         sentence = f"edited on {self._name}: {'; '.join(differences)[:_SAID_MAX]}"
         trace = _trace(before, after, archived)
-        told = {task: TaskChange("edited", sentence, [], trace)}
+        told = {task: TaskChange(PlanningOutcome.EDITED, sentence, [], trace)}
         await changes.keep_changes(connection, told, now)
         await bookings.notify(connection, "task", task, "edited")
         await bookings.notify(connection, "seats", task, "wanted")
@@ -306,7 +308,9 @@ class TaskEditor:
         for found, new in edits:
             sentence = f"edited on {self._name}: {said[found.id]}; {_runs(len(freed[found.id]))}"
             trace = _trace(document_of(found), document_of(new), archived)
-            told[found.id] = TaskChange("edited", f"{sentence} freed", freed[found.id], trace)
+            told[found.id] = TaskChange(
+                PlanningOutcome.EDITED, f"{sentence} freed", freed[found.id], trace
+            )
         await changes.keep_changes(connection, told, now)
         await self._tell(connection, list(told), now)
         await bookings.notify_all(connection, [("task", task, "edited") for task in told])
@@ -320,7 +324,7 @@ class TaskEditor:
         now: int,
     ) -> None:
         """Where planning goes on for those of the edited tasks that are not paused."""
-        active = {found.id: new for found, new in edits if found.state == "active"}
+        active = {found.id: new for found, new in edits if found.state is TaskState.ACTIVE}
         standings = await changes.standings(connection, list(active))
         on: dict[UUID, PlanningPosition] = {}
         for task, new in active.items():
@@ -397,7 +401,7 @@ class TaskEditor:
                 "its seats are given to others"
             )
             raise Conflict(msg)
-        if found.state not in {"active", "paused"}:
+        if found.state not in OPEN:
             msg = f"task {task} is {found.state} and cannot be changed any more; create another one"
             raise Conflict(msg)
         return found

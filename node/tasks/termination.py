@@ -17,6 +17,7 @@ from node.model import times
 from node.model.errors import HostError, NotAllowed, NotFound
 from node.model.ids import TaskId, run_id
 from node.model.runstate import OVER, RunState
+from node.model.taskstate import TaskState
 from node.model.wire.participants import RunEnd, TaskEnd
 from node.model.wire.tasks import Participant
 from node.store import bookings, outbox, runs, seats, tasks
@@ -58,7 +59,9 @@ class TaskTerminator:
             raise NotFound(msg)
         if locked.state not in OVER:
             reason = f"cancelled on {self._name}"
-            await self._end(connection, locked, RunEnd(run=run, state="cancelled", reason=reason))
+            await self._end(
+                connection, locked, RunEnd(run=run, state=RunState.CANCELLED, reason=reason)
+            )
 
     async def heard(self, sender: str, end: RunEnd) -> None:
         """Another node says that a run is over: its lead, or to its lead a participant.
@@ -160,9 +163,13 @@ class TaskTerminator:
             msg = f"there is no task {task} on this node"
             raise NotFound(msg)
         if found.lead == self._identity:
-            await self._end_task(connection, found, "cancelled", f"cancelled on {self._name}")
+            await self._end_task(
+                connection, found, TaskState.CANCELLED, f"cancelled on {self._name}"
+            )
         else:
-            await self._end_task(connection, found, "refused", f"{self._name} withdrew from it")
+            await self._end_task(
+                connection, found, TaskState.REFUSED, f"{self._name} withdrew from it"
+            )
 
     async def heard_task(self, sender: str, end: TaskEnd) -> None:
         """Another node says that a task is over."""
@@ -175,7 +182,7 @@ class TaskTerminator:
         if sender != found.lead and sender not in _identities(found.participants):
             msg = f"{sender} takes no part in task {end.task}"
             raise NotAllowed(msg)
-        await self._end_task(connection, found, end.state, end.reason, sender)
+        await self._end_task(connection, found, TaskState(end.state), end.reason, sender)
 
     async def refuse_task(self, task: UUID, reason: str) -> None:
         """A task led here cannot be planned: a participant will not take part."""
@@ -184,7 +191,7 @@ class TaskTerminator:
     async def _refuse_task(self, connection: Connection, task: UUID, reason: str) -> None:
         found = await tasks.fetch(connection, task)
         if found is not None:
-            await self._end_task(connection, found, "refused", reason)
+            await self._end_task(connection, found, TaskState.REFUSED, reason)
 
     async def take_back(self, task: UUID, reason: str) -> None:
         """A task led here is not to go on: the node whose seat it is has lost it, say."""
@@ -194,7 +201,7 @@ class TaskTerminator:
         """The same, as part of a transaction."""
         found = await tasks.fetch(connection, task)
         if found is not None:
-            await self._end_task(connection, found, "cancelled", reason)
+            await self._end_task(connection, found, TaskState.CANCELLED, reason)
 
     async def lose_run(self, run: UUID, reason: str) -> None:
         """A run led here has lost its time somewhere: free it everywhere, place it again."""
@@ -224,7 +231,7 @@ class TaskTerminator:
         for run in locked:
             if run.id not in gone:
                 # It has begun, or begins at this moment: that is a case of its own.
-                end = RunEnd(run=run.id, state="displaced", reason=why[run.id])
+                end = RunEnd(run=run.id, state=RunState.DISPLACED, reason=why[run.id])
                 await self._end(connection, run, end)
         lost = await bookings.restore(connection, [run.id for run in moved], now)
         await bookings.tell_leads(connection, lost, now)
@@ -240,7 +247,9 @@ class TaskTerminator:
         """The letters that tell of runs displaced here: to the lead, or from it to all others."""
         posts = []
         for run in moved:
-            end = RunEnd(run=run.id, state="displaced", reason=why[run.id]).model_dump(mode="json")
+            end = RunEnd(run=run.id, state=RunState.DISPLACED, reason=why[run.id]).model_dump(
+                mode="json"
+            )
             led = run.lead == self._identity
             told = (_identities(run.participants) if led else {run.lead}) - {self._identity}
             posts += [
@@ -250,7 +259,7 @@ class TaskTerminator:
 
     async def drop_run(self, node: str, run: UUID, reason: str) -> None:
         """Have one participant end a run that this lead does not know."""
-        body = RunEnd(run=run, state="cancelled", reason=reason).model_dump(mode="json")
+        body = RunEnd(run=run, state=RunState.CANCELLED, reason=reason).model_dump(mode="json")
         async with self._database.connection() as connection:
             await outbox.post(
                 connection, [node], outbox.MessageKind.RUN_END, body, self._clock.now()
@@ -263,9 +272,9 @@ class TaskTerminator:
             for whole, state in await seats.finish(connection, now):
                 await bookings.notify(connection, "task", whole, state)
             for task, participants in await tasks.finish(connection, now):
-                await bookings.notify(connection, "task", task, "finished")
+                await bookings.notify(connection, "task", task, TaskState.FINISHED)
                 others = _identities(participants) - {self._identity}
-                end = TaskEnd(task=task, state="finished", reason="its schedule is over")
+                end = TaskEnd(task=task, state=TaskState.FINISHED, reason="its schedule is over")
                 body = end.model_dump(mode="json")
                 await outbox.post(
                     connection, sorted(others), outbox.MessageKind.TASK_END, body, now
@@ -275,7 +284,7 @@ class TaskTerminator:
         self,
         connection: Connection,
         task: StoredTask,
-        state: str,
+        state: TaskState,
         reason: str,
         sender: str | None = None,
     ) -> None:
@@ -286,13 +295,13 @@ class TaskTerminator:
         every = await seats.lock_tasks_of(connection, task.id)
         for first in range(0, len(every), _AT_ONCE):
             parts = await tasks.fetch_all(connection, every[first : first + _AT_ONCE])
-            await self._end_tasks(connection, parts, "cancelled", why, None)
+            await self._end_tasks(connection, parts, TaskState.CANCELLED, why, None)
 
     async def _end_tasks(
         self,
         connection: Connection,
         founds: Sequence[StoredTask],
-        state: str,
+        state: TaskState,
         reason: str,
         sender: str | None,
     ) -> bool:
@@ -306,7 +315,7 @@ class TaskTerminator:
         if not over:
             return False
         ids = [task.id for task in over]
-        if state != "finished":
+        if state is not TaskState.FINISHED:
             open_runs = await runs.open_runs_of_tasks(connection, ids)
             if over[0].lead != self._identity:
                 open_runs += await runs.cut_runs_of_task(connection, ids[0], now)
@@ -329,7 +338,7 @@ class TaskTerminator:
         return True
 
     def _ended(
-        self, task: StoredTask, state: str, reason: str, sender: str | None
+        self, task: StoredTask, state: TaskState, reason: str, sender: str | None
     ) -> list[OutgoingMessage]:
         """The letters that tell of its end: from its lead to all others, or to the lead."""
         led = task.lead == self._identity

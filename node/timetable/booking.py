@@ -15,6 +15,7 @@ from node.batching import Batcher
 from node.core import Core
 from node.model.digests import fingerprint
 from node.model.errors import ParleyError
+from node.model.taskstate import OPEN
 from node.model.wire.participants import (
     DIFFERENCES_MAX,
     CommitAnswer,
@@ -130,7 +131,7 @@ class TimeLine:
         run_count = 0
         for task, digest in digests.items():
             state, runs = known.get(task, ("unknown", []))
-            if state not in {"active", "paused"}:
+            if state not in OPEN:
                 ended[task] = state
             elif fingerprint(runs) != digest.fingerprint:
                 run_count += len(runs)

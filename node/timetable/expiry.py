@@ -10,6 +10,7 @@ import structlog
 
 from node.core import Core
 from node.model.errors import ParleyError
+from node.model.exchangestate import NegotiationState
 from node.model.wire.participants import CommitRequest
 from node.store import bookings
 from node.store.bookings import ExpiredHold
@@ -72,7 +73,10 @@ class HoldExpirer:
         life = hold.expires_at - hold.held_at
         if isinstance(decision, CommitRequest):
             await self._time_line.commit(hold.exchange, decision)
-        elif decision == "aborted" or self._clock.now() >= hold.expires_at + life * 3 // 4:
+        elif (
+            decision == NegotiationState.ABORTED
+            or self._clock.now() >= hold.expires_at + life * 3 // 4
+        ):
             await self._time_line.release(hold.exchange, hold.task)
         else:
             return False

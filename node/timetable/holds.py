@@ -15,7 +15,9 @@ from uuid import UUID
 from node.core import Core
 from node.model import ports
 from node.model.errors import Conflict, NotFound, ParleyError
+from node.model.exchangestate import ExchangeState
 from node.model.reservations import Applicant, ReservationSpan, inadmissible_spans
+from node.model.taskstate import OPEN, TaskState
 from node.model.timeline import Booking, TimelineQuestion, answer_question
 from node.model.times import to_the_second
 from node.model.wire.participants import Closure, HoldAnswer, HoldRequest, Refusal, RunRequest
@@ -298,13 +300,13 @@ async def _earlier_answers(
 def _earlier_answer(hold: Hold, exchange: ExchangeStatus | None) -> HoldAnswer | ParleyError:
     if exchange is not None and exchange.task != hold.request.task:
         return Conflict("this exchange belongs to another task; open a new exchange")
-    if exchange is None or exchange.state == "released":
+    if exchange is None or exchange.state is ExchangeState.RELEASED:
         return Conflict("this exchange has been released; open a new exchange")
     return HoldAnswer.model_validate(exchange.answer)
 
 
 def _not_bookable(
-    request: HoldRequest, lead: str, standing: tuple[str, str, int, int] | None
+    request: HoldRequest, lead: str, standing: tuple[TaskState, str, int, int] | None
 ) -> Conflict | NotFound:
     """Return the error for a hold whose task, lead, epoch, or revision does not match."""
     if standing is None:
@@ -312,12 +314,12 @@ def _not_bookable(
     state, known_lead, epoch, revision = standing
     if known_lead != lead:
         return Conflict(f"task {request.task} is led by another node")
-    if state in {"active", "paused"} and revision < request.revision:
+    if state in OPEN and revision < request.revision:
         return NotFound(
             f"this node knows revision {revision} of task {request.task}, which is older than "
             f"{request.revision}; introduce the task again"
         )
-    if state != "active":
+    if state is not TaskState.ACTIVE:
         return Conflict(f"task {request.task} is {state} here")
     if revision > request.revision:
         return Conflict(

@@ -7,6 +7,7 @@ from uuid import UUID
 
 from node.core import Core
 from node.model.errors import NotAllowed, ParleyError
+from node.model.exchangestate import ExchangeState, NegotiationState
 from node.model.wire.participants import CommitAnswer, CommitRequest, DecisionAnswer
 from node.store import bookings
 from node.store.bookings import ExchangeRuling
@@ -58,7 +59,7 @@ class RulingApplier:
         async with self._database.connection() as connection:
             row = await bookings.decision(connection, exchange, self._clock.now())
         if row is None:
-            return DecisionAnswer(state="aborted")
+            return DecisionAnswer(state=NegotiationState.ABORTED)
         state, message = row
         commit = None if message is None else CommitRequest.model_validate(message)
         return DecisionAnswer(state=state, commit=commit)
@@ -84,6 +85,6 @@ async def _answers_to_undecided(
             msg = f"exchange {ruling.exchange} is led by another node"
             answers[ruling.exchange] = NotAllowed(msg)
         else:
-            late = exchange is None or exchange.state != "committed"
+            late = exchange is None or exchange.state is not ExchangeState.COMMITTED
             answers[ruling.exchange] = CommitAnswer(late=late)
     return answers

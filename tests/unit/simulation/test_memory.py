@@ -11,6 +11,7 @@ import pytest
 from lead.simulation.memory import MemoryDatabase
 from lead.store import planning
 from node.model.errors import DatabaseUnavailable
+from node.model.taskstate import TaskState
 from node.model.wire.nodes import NodeCard
 from node.model.wire.tasks import Participant
 from node.store import bookings, nodes, outbox, tasks
@@ -37,7 +38,7 @@ async def keep_task(connection: Connection, priority: int = 0) -> None:
     made = StoredTask(
         id=TASK,
         lead="a",
-        state="active",
+        state=TaskState.ACTIVE,
         reason=None,
         test="idle",
         spec={"list": [1]},
