@@ -10,9 +10,10 @@ from uuid import UUID
 from node.model.classes import SchedulingClass
 from node.model.outcomes import PlanningOutcome
 from node.model.runstate import RunState
+from node.model.task_terms import TaskTerms
 from node.model.taskstate import TaskState
 from node.model.terms import Term
-from node.model.wire.tasks import Participant
+from node.model.wire.campaigns import DEFAULT
 
 
 @dataclass(frozen=True)
@@ -50,21 +51,8 @@ class Claim:
     failures: int
     lease_epoch: int
     state: TaskState
-    test: str
-    spec: dict[str, Any]
-    tool: str | None
-    tools: list[str]
-    scheduling_class: SchedulingClass
-    duration: int
-    priority: int
-    participants: tuple[Participant, ...]
+    terms: TaskTerms
     participant: int | None
-    addresses: dict[str, str]
-    schedule: dict[str, Any]
-    campaign: str | None
-    reference: Any
-    created_at: int
-    revision: int = 1
     freeing: dict[str, Any] | None = None
     parent: UUID | None = None
     pool: str | None = None
@@ -135,22 +123,25 @@ class PoolTask:
     """A pool task with something to do for it."""
 
     id: UUID
-    test: str
-    spec: dict[str, Any]
-    tools: list[str]
-    scheduling_class: str
-    duration: int
-    priority: int
-    schedule: dict[str, Any]
-    campaign: str
-    reference: Any
-    created_at: int
-    revision: int
+    terms: TaskTerms
     pool: str
     request: dict[str, Any]
     next_slot: int | None
     due_at: int | None
     rounds_left: int | None
+
+    @property
+    def campaign(self) -> str:
+        """The campaign that pays for its seats."""
+        return self.terms.campaign or DEFAULT
+
+    @property
+    def criteria(self) -> PoolTaskCriteria:
+        """What it asks of the nodes that could have its seats."""
+        terms = self.terms
+        return PoolTaskCriteria(
+            self.id, terms.test, terms.spec, terms.tools, self.pool, self.request
+        )
 
 
 @dataclass(frozen=True)
@@ -207,10 +198,10 @@ class PoolTaskCriteria:
     task: UUID
     test: str
     spec: dict[str, Any]
-    tools: list[str]
+    tools: Sequence[str]
     pool: str
     request: dict[str, Any]
-    reason: str | None
+    reason: str | None = None
 
 
 @dataclass(frozen=True)

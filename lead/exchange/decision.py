@@ -156,7 +156,7 @@ class AttemptRecorder:
         runs = {
             attempt.claimed.task: attempt.exchange.runs
             for attempt in attempts
-            if self._weights.charges(attempt.claimed.scheduling_class)
+            if self._weights.charges(attempt.claimed.terms.scheduling_class)
         }
         if runs:
             await ledger.charge(connection, runs, self._weights, now)
@@ -197,7 +197,7 @@ async def _forget_acceptance(connection: Connection, claimed: Claim, unknown_to:
     """A participant has lost the task (a new database, say): it is introduced again."""
     listed = [
         p.model_copy(update={"accepted": None}) if p.node in unknown_to else p
-        for p in claimed.participants
+        for p in claimed.terms.participants
     ]
     await planning.set_participants(connection, claimed, listed)
 
@@ -207,7 +207,7 @@ def _following(
 ) -> AgendaUpdate:
     claimed, asked = attempt.claimed, attempt.asked
     regular = plan_next_at(
-        attempt.recurrence, claimed.duration, asked, attempt.limits, len(unplaced), now
+        attempt.recurrence, claimed.terms.duration, asked, attempt.limits, len(unplaced), now
     )
     done = {slot.nominal for slot in (*asked.slots, *asked.too_late)}
     nominals = [slot.nominal for slot in unplaced]
@@ -223,10 +223,10 @@ def _following(
     if not unplaced:
         return following
     if attempt.silence is None:
-        again = try_again_at(unplaced, claimed.duration, claimed.failures, now, rng)
+        again = try_again_at(unplaced, claimed.terms.duration, claimed.failures, now, rng)
         return replace(following, plan_at=_sooner(again, regular))
     identity, silence = attempt.silence
-    until = _sooner(earliest_deadline(unplaced, claimed.duration), regular)
+    until = _sooner(earliest_deadline(unplaced, claimed.terms.duration), regular)
     return replace(
         following,
         plan_at=_sooner(silence.ask_at, until),

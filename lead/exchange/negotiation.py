@@ -12,7 +12,7 @@ import random
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, TypeVar
+from typing import TypeVar
 from uuid import UUID
 
 from lead.model import Claim
@@ -39,6 +39,7 @@ from node.model.wire.participants import (
     ProposalRequest,
     RunRequest,
 )
+from node.model.wire.tasks import Schedule
 from node.store import reservations
 from node.store.database import Database
 
@@ -201,10 +202,10 @@ class Negotiator:
         )
         if done.beyond:
             return done
-        rng = slip_random_generator(claimed.task, claimed.lease_epoch, claimed.schedule)
-        done.choices = choose(slots, done.offers, claimed.duration, rng, claimed.starts or ())
+        rng = slip_random_generator(claimed.task, claimed.lease_epoch, claimed.terms.schedule)
+        done.choices = choose(slots, done.offers, claimed.terms.duration, rng, claimed.starts or ())
         done.reasons = unplaced_reasons(
-            slots, done.choices, claimed.duration, done.offers, done.proposals
+            slots, done.choices, claimed.terms.duration, done.offers, done.proposals
         )
         if done.choices:
             await self._hold(claimed, participants, done)
@@ -224,13 +225,13 @@ class Negotiator:
         request = ProposalRequest(
             task=claimed.task,
             lease_epoch=claimed.lease_epoch,
-            scheduling_class=claimed.scheduling_class,
-            duration=claimed.duration,
-            priority=claimed.priority,
+            scheduling_class=claimed.terms.scheduling_class,
+            duration=claimed.terms.duration,
+            priority=claimed.terms.priority,
             yielding=_yielding(claimed),
             windows=tuple((slot.start, slot.end) for slot in done.slots),
-            test=claimed.test,
-            campaign=claimed.campaign,
+            test=claimed.terms.test,
+            campaign=claimed.terms.campaign,
             pool_task=claimed.parent,
         )
         asked = await ask(participants, request, self._clock, self._terms.clock_limit)
@@ -248,11 +249,11 @@ class Negotiator:
         until = max(slot.end for slot in done.slots)
         async with self._database.connection() as connection:
             reserved = await reservations.for_pools(connection, [pool], since, until)
-        whose = applicant(claimed, claimed.parent or claimed.task)
+        whose = applicant(claimed.terms, claimed.parent or claimed.task)
         left = reserved_for_others(pool, reserved[pool], whose)
         if left.spans:
             now = self._clock.now()
-            offer, done.proposals[left.name] = left.offer(done.slots, claimed.duration, now)
+            offer, done.proposals[left.name] = left.offer(done.slots, claimed.terms.duration, now)
             done.offers.append(offer)
 
     async def _hold(
@@ -268,10 +269,10 @@ class Negotiator:
         request = HoldRequest(
             task=claimed.task,
             lease_epoch=claimed.lease_epoch,
-            tool=claimed.tool or "",
-            priority=claimed.priority,
+            tool=claimed.terms.tool or "",
+            priority=claimed.terms.priority,
             yielding=_yielding(claimed),
-            revision=claimed.revision,
+            revision=claimed.terms.revision,
             life=self._terms.hold_life,
             runs=tuple(requests.values()),
         )
@@ -323,16 +324,14 @@ def _run_request(claimed: Claim, choice: ChosenStart) -> RunRequest:
         slot=slot.nominal,
         attempt=slot.attempt,
         starts_at=choice.starts_at,
-        ends_at=choice.starts_at + claimed.duration,
+        ends_at=choice.starts_at + claimed.terms.duration,
         displacing=choice.displacing,
     )
 
 
-def slip_random_generator(
-    task: UUID, lease_epoch: int, schedule: Mapping[str, Any]
-) -> random.Random | None:
+def slip_random_generator(task: UUID, lease_epoch: int, schedule: Schedule) -> random.Random | None:
     """For a random slip: seeded by task and attempt, so that the same state plans the same."""
-    if not schedule.get("slip_random"):
+    if not schedule.slip_random:
         return None
     return random.Random(f"{task} {lease_epoch}")
 

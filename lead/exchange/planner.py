@@ -31,10 +31,9 @@ from node.model import times
 from node.model.errors import NotFound, ParleyError, ToolUnavailable
 from node.model.outcomes import UNANSWERED, PlanningOutcome
 from node.model.recurrence import nominal_starts
-from node.model.scheduling import recurrence_of
+from node.model.task_terms import introduction_with
 from node.model.taskstate import TaskState
-from node.model.wire.participants import FreedRuns, Introduction, IntroductionAnswer
-from node.model.wire.tasks import Schedule
+from node.model.wire.participants import Introduction, IntroductionAnswer
 from node.store.database import Database
 
 WAITING_MAX = 10_000
@@ -141,12 +140,12 @@ class Planner:
     ) -> PlanningAttempt:
         """Ask for what is due; for less if a participant books less far ahead than was known."""
         waiting, standing = await self._standings.ask(claimed)
-        recurrence = recurrence_of(Schedule.model_validate(claimed.schedule), claimed.created_at)
+        recurrence = claimed.terms.recurrence
 
         async def ask(*, within_all: bool) -> PlanningAttempt:
             ahead = self._reach.horizon(_others(claimed), self._limits.horizon)
             limits, now = replace(self._limits, horizon=ahead), self._clock.now()
-            asked = agenda(recurrence, claimed.duration, standing, limits, now)
+            asked = agenda(recurrence, claimed.terms.duration, standing, limits, now)
             exchange = Exchange(asked.slots)
             if missing is not None:
                 exchange.fail(missing, PlanningOutcome.UNREACHABLE)
@@ -197,7 +196,7 @@ class Planner:
     def _participants(self, claimed: Claim) -> tuple[list[ParticipantClient], str | None]:
         """The participants in order, or why one of them cannot be asked."""
         found = []
-        for listed in claimed.participants:
+        for listed in claimed.terms.participants:
             try:
                 found.append(self._participant_of(listed.node))
             except NotFound as error:
@@ -208,11 +207,11 @@ class Planner:
         self, claims: Sequence[Claim]
     ) -> list[tuple[list[WaitingSlot], PlanningProgress]]:
         """Where each of these tasks is: its waiting slots, and how many more runs it may have."""
-        limited = [claimed.task for claimed in claims if claimed.schedule.get("max_runs")]
+        limited = [claimed.task for claimed in claims if claimed.terms.schedule.max_runs]
         async with self._database.connection() as connection:
             waiting = await planning.waiting(connection, [c.task for c in claims], WAITING_MAX)
             counted = await planning.counted_runs(connection, limited) if limited else {}
-            changed = {c.task: _planned_to(c) for c in claims if c.revision > 1}
+            changed = {c.task: _planned_to(c) for c in claims if c.terms.revision > 1}
             touched = await planning.touched(connection, changed) if changed else {}
         return [
             _standing(
@@ -231,23 +230,26 @@ class Planner:
 
         No task where there is nothing left to plan: it was refused, or another worker has it.
         """
-        open_places = [place for place, p in enumerate(claimed.participants) if p.accepted is None]
+        open_places = [
+            place for place, p in enumerate(claimed.terms.participants) if p.accepted is None
+        ]
         if not open_places:
             return claimed, None
         answers = await asyncio.gather(
             *(self._introduce_one(claimed, participants[place], place) for place in open_places)
         )
-        listed = list(claimed.participants)
+        terms = claimed.terms
+        listed = list(terms.participants)
         for place, answered in zip(open_places, answers, strict=True):
             listed[place] = listed[place].model_copy(update=answered)
-        claimed = replace(claimed, participants=tuple(listed))
+        claimed = replace(claimed, terms=replace(terms, participants=tuple(listed)))
         refusals = [f"{p.name}: {p.reason}" for p in listed if p.accepted is False]
         try:
             claimed = self._with_tool(claimed)
         except ToolUnavailable as error:
             refusals.append(error.detail)
         async with self._database.transaction() as connection:
-            if not await planning.set_participants(connection, claimed, claimed.participants):
+            if not await planning.set_participants(connection, claimed, claimed.terms.participants):
                 return None, None
         if refusals:
             await self._refuse_task(claimed.task, "; ".join(refusals))
@@ -256,9 +258,10 @@ class Planner:
         return claimed, silent[0] if silent else None
 
     def _with_tool(self, claimed: Claim) -> Claim:
-        offers = [p.tools for p in claimed.participants if p.accepted]
-        tool, duration = self._choose_tool(claimed.test, tuple(claimed.tools), offers, claimed.spec)
-        return replace(claimed, tool=tool, duration=duration)
+        terms = claimed.terms
+        offers = [p.tools for p in terms.participants if p.accepted]
+        tool, duration = self._choose_tool(terms.test, terms.tools, offers, terms.spec)
+        return replace(claimed, terms=replace(terms, tool=tool, duration=duration))
 
     async def _introduce_one(
         self, claimed: Claim, participant: ParticipantClient, place: int
@@ -281,8 +284,8 @@ def _standing(
     counted: int,
     touched: Mapping[int, int | None],
 ) -> tuple[list[WaitingSlot], PlanningProgress]:
-    max_runs = claimed.schedule.get("max_runs")
-    remaining = None if max_runs is None else max(0, int(max_runs) - counted - len(waiting))
+    max_runs = claimed.terms.schedule.max_runs
+    remaining = None if max_runs is None else max(0, max_runs - counted - len(waiting))
     pairs = [(slot.slot, slot.attempt) for slot in waiting]
     found = claimed.starts or ()
     standing = PlanningProgress(
@@ -308,7 +311,7 @@ def out_of_time(attempt: PlanningAttempt) -> str | None:
     # Asked for early, for the sake of a start that was found: nobody has seen the rest of it.
     if is_beyond_booking_horizon(slots, exchange.proposals, times.LATEST):
         return None
-    first = Schedule.model_validate(claimed.schedule).start or claimed.created_at
+    first = claimed.terms.schedule.start or claimed.terms.created_at
     every = nominal_starts(attempt.recurrence, first - 1, times.LATEST, len(slots) + 1)
     if [slot.nominal for slot in slots] != every:
         return None
@@ -322,25 +325,12 @@ def _planned_to(claimed: Claim) -> int:
 
 
 def _introduction(claimed: Claim, place: int) -> Introduction:
-    return Introduction(
-        task=claimed.task,
-        test=claimed.test,
-        spec=claimed.spec,
-        tools=tuple(claimed.tools),
-        tool=claimed.tool,
-        scheduling_class=claimed.scheduling_class,
-        duration=claimed.duration,
-        priority=claimed.priority,
-        participants=claimed.participants,
-        participant=place,
-        addresses=claimed.addresses,
-        schedule=Schedule.model_validate(claimed.schedule),
-        campaign=claimed.campaign,
-        reference=claimed.reference,
-        created_at=claimed.created_at,
-        revision=claimed.revision,
+    return introduction_with(
+        claimed.task,
+        claimed.terms,
+        place,
         pool_task=claimed.parent,
-        freeing=None if claimed.freeing is None else FreedRuns.model_validate(claimed.freeing),
+        freeing=claimed.freeing,
     )
 
 
@@ -355,4 +345,6 @@ def _kept(answered: IntroductionAnswer) -> dict[str, Any]:
 
 def _others(claimed: Claim) -> list[str]:
     """The participants but for this node itself."""
-    return [p.node for place, p in enumerate(claimed.participants) if place != claimed.participant]
+    return [
+        p.node for place, p in enumerate(claimed.terms.participants) if place != claimed.participant
+    ]

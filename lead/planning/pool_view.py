@@ -79,7 +79,7 @@ class SeatCase:
     @property
     def windows(self) -> list[Slot]:
         """The slots, as nodes are asked for them."""
-        return windows_of(self.slots, self.recurrence, self.whole.duration)
+        return windows_of(self.slots, self.recurrence, self.whole.terms.duration)
 
     @property
     def least(self) -> int:
@@ -115,17 +115,19 @@ def candidate_of(case: SeatCase, horizon: int, needs: Needs | None = None) -> Ca
     hour = first // BUCKET * BUCKET
     coming = [slot for slot in case.slots if slot >= first]
     in_hour = sum(slot < hour + BUCKET for slot in coming)
-    slip = slip_of(case.recurrence, whole.duration, first)
+    slip = slip_of(case.recurrence, whole.terms.duration, first)
     return Candidate(
         task=case.name,
         campaign=whole.campaign,
         next_run_at=first,
-        duration=whole.duration if in_hour == 1 else min(BUCKET, in_hour * whole.duration),
+        duration=whole.terms.duration
+        if in_hour == 1
+        else min(BUCKET, in_hour * whole.terms.duration),
         nodes=tuple(case.able),
         slip=slip,
-        added_at=whole.created_at,
-        scheduling_class=SchedulingClass(whole.scheduling_class),
-        priority=whole.priority,
+        added_at=whole.terms.created_at,
+        scheduling_class=whole.terms.scheduling_class,
+        priority=whole.terms.priority,
         k=len(case.empty),
         k_min=min(case.least, len(case.empty)),
         spare=len(case.able),
@@ -138,8 +140,8 @@ def candidate_of(case: SeatCase, horizon: int, needs: Needs | None = None) -> Ca
         needs=needs or {},
         target=str(whole.id) if case.sticky else "",
         affinity_wait=slip if case.sticky else 0,
-        waits_since=max(whole.created_at, due_at(case.open.term, horizon)),
-        runs=tuple((slot, slot + whole.duration) for slot in coming),
+        waits_since=max(whole.terms.created_at, due_at(case.open.term, horizon)),
+        runs=tuple((slot, slot + whole.terms.duration) for slot in coming),
     )
 
 
@@ -243,7 +245,7 @@ def charges_to_come(runs: Iterable[PostedRun], lanes: int) -> list[Charge]:
 def remembered_state(state: RememberedState, cases: Sequence[SeatCase]) -> RememberedState:
     """What policies remember, with who measured what before: that is said by the seats."""
     measured = {
-        (case.whole.campaign, name, str(case.whole.id)): case.whole.created_at
+        (case.whole.campaign, name, str(case.whole.id)): case.whole.terms.created_at
         for case in cases
         for name in case.usual
     }

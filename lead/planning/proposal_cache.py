@@ -169,9 +169,9 @@ def _whole(cases: Iterable[SeatCase]) -> dict[SchedulingClass, Span]:
     """By class, the time in which the runs of these cases may take place."""
     found: dict[SchedulingClass, Span] = {}
     for case in cases:
-        kind = SchedulingClass(case.whole.scheduling_class)
+        kind = case.whole.terms.scheduling_class
         slots = case.slots[:BATCH_MAX]
-        ends = windows_of(slots[-1:], case.recurrence, case.whole.duration)
+        ends = windows_of(slots[-1:], case.recurrence, case.whole.terms.duration)
         start, end = found.get(kind, (slots[0], ends[0].end))
         found[kind] = min(start, slots[0]), max(end, ends[0].end)
     return found

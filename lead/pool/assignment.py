@@ -21,7 +21,6 @@ from lead.store import episodes, planning
 from node.clock import Clock
 from node.model import times
 from node.model.outcomes import PlanningOutcome
-from node.model.wire.tasks import Schedule
 from node.store import tasks
 from node.store.database import Connection, Database
 from node.store.tasks import StoredTask
@@ -103,7 +102,7 @@ class RulingWriter:
         decided: list[UUID] = []
         for result in sorted(ruling.results, key=lambda it: it.case.whole.id):
             whole = result.case.whole
-            if await episodes.revision_of(connection, whole.id) != whole.revision:
+            if await episodes.revision_of(connection, whole.id) != whole.terms.revision:
                 continue
             made += await self._give(connection, result, now)
             account = search_account_of(ruling, result)
@@ -119,8 +118,8 @@ class RulingWriter:
         given: list[SeatGrant] = []
         for part in result.parts:
             await tasks.keep(connection, part.task)
-            first = Schedule.model_validate(part.task.schedule).start or now
-            plan_at = max(now, first - self._horizon + part.task.duration)
+            first = part.task.terms.schedule.start or now
+            plan_at = max(now, first - self._horizon + part.task.terms.duration)
             await tasks.open_planning(connection, part.task.id, first, plan_at)
             given += [
                 SeatGrant(number, node, part.task.id, part.yielding, part.starts)

@@ -80,7 +80,7 @@ class EpisodeDriver:
             else:
                 episode.placed(asked, run, refused)
         for case in found.closed:
-            why = case.closed.why(case.windows, case.whole.duration)
+            why = case.closed.why(case.windows, case.whole.terms.duration)
             results[case.name] = CaseResult(case, heard={case.closed.name: why})
         outcome = episode.outcome()
         for name, noes in outcome.refused.items():
@@ -108,7 +108,7 @@ class EpisodeDriver:
             parts = self._parts(case, scouted, membership)
         except Exception as error:  # noqa: BLE001 - it stops this case and no other one
             why = describe_failure(error, "giving seats failed")
-            return CaseResult(case, heard={case.whole.test: why}), None, ()
+            return CaseResult(case, heard={case.whole.terms.test: why}), None, ()
         crowded = _crowded_out(case, scouted)
         if len(scouted.seats) < asked.least:
             return CaseResult(case, heard=scouted.heard, verdicts=crowded), None, scouted.refused
@@ -119,9 +119,9 @@ class EpisodeDriver:
             campaign=case.whole.campaign,
             nodes=tuple(scouted.seats.values()),
             start=scouted.starts_at,
-            end=scouted.starts_at + case.whole.duration,
+            end=scouted.starts_at + case.whole.terms.duration,
             scheduling_class=asked.candidate.scheduling_class,
-            priority=case.whole.priority,
+            priority=case.whole.terms.priority,
             needs=asked.candidate.needs,
         )
         result = CaseResult(case, scouted.seats, parts, scouted.heard, crowded)
@@ -131,7 +131,7 @@ class EpisodeDriver:
         """The nodes that take part in every run, whoever has the seats."""
         chosen = case.able[: len(case.empty) if case.request.together else 1]
         made = self._made(case, chosen, case.slots)
-        names = [participant.name for participant in made.participants]
+        names = [participant.name for participant in made.terms.participants]
         return [name for name in names if name not in chosen and name in membership.by_name]
 
     def _parts(
@@ -160,16 +160,16 @@ class EpisodeDriver:
         if yielding is None:
             return SeatTaskPlan(made, seats, None, starts)
         going = {run.run: run for name in group.values() for run in yielding.get(name, ())}
-        priority = max([made.priority, *(run.priority + 1 for run in going.values())])
+        priority = max([made.terms.priority, *(run.priority + 1 for run in going.values())])
         named = sorted(UUID(run) for run in going)
-        return SeatTaskPlan(replace(made, priority=priority), seats, named, starts)
+        made = replace(made, terms=replace(made.terms, priority=priority))
+        return SeatTaskPlan(made, seats, named, starts)
 
     def _made(
         self, case: SeatCase, names: Sequence[str], slots: Sequence[int], slip: int | None = None
     ) -> StoredTask:
         whole = case.whole
-        schedule = Schedule.model_validate(whole.schedule)
-        own = schedule_for(schedule, case.recurrence, whole.duration, slots)
+        own = schedule_for(whole.terms.schedule, case.recurrence, whole.terms.duration, slots)
         if slip is not None and slip < case.recurrence.slip:
             own = own.model_copy(update={"slip": min(slip, own.slip or 0)})
         return self._seat_task(_stored(whole), case.request, names, own)
@@ -211,24 +211,4 @@ def _crowded_out(case: SeatCase, scouted: SeatSearchResult) -> tuple[PolicyRefus
 
 
 def _stored(whole: PoolTask) -> StoredTask:
-    return StoredTask(
-        id=whole.id,
-        lead="",
-        state=TaskState.ACTIVE,
-        reason=None,
-        test=whole.test,
-        spec=whole.spec,
-        tool=None,
-        tools=whole.tools,
-        scheduling_class=whole.scheduling_class,
-        duration=whole.duration,
-        priority=whole.priority,
-        participants=(),
-        participant=None,
-        addresses={},
-        schedule=whole.schedule,
-        campaign=whole.campaign,
-        reference=whole.reference,
-        created_at=whole.created_at,
-        revision=whole.revision,
-    )
+    return StoredTask(id=whole.id, lead="", state=TaskState.ACTIVE, terms=whole.terms)

@@ -43,10 +43,8 @@ from node.clock import Clock
 from node.model import times
 from node.model.errors import ParleyError
 from node.model.outcomes import PlanningOutcome
-from node.model.scheduling import recurrence_of
 from node.model.terms import due_at, next_term, slots_in, term_length
 from node.model.wire.seats import SeatRequest
-from node.model.wire.tasks import Schedule
 from node.store import pools
 from node.store.database import Connection, Database, Notice
 from node.store.pools import StoredPool
@@ -407,7 +405,7 @@ def due_terms(
     whole: PoolTask, request: SeatRequest, length: int, horizon: int, now: int, phase: int = 0
 ) -> tuple[list[OpenTerm], NextTerm]:
     """The terms of a task that are due, and where it goes on behind them."""
-    recurrence = recurrence_of(Schedule.model_validate(whole.schedule), whole.created_at)
+    recurrence = whole.terms.recurrence
     after, rounds = (whole.next_slot or 0) - 1, whole.rounds_left
     found: list[OpenTerm] = []
     while (term := next_term(recurrence, length, after, rounds)) is not None:

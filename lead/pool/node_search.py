@@ -234,7 +234,7 @@ class NodeSearch:
                 slots.failures |= dict.fromkeys(group, refusal)
             if not choices and not slots.reaches_beyond(group):
                 continue
-            self._tentative.give(participants, slots.kind, choices, slots.case.whole.duration)
+            self._tentative.give(participants, slots.kind, choices, slots.case.whole.terms.duration)
             starts |= {name: [choice.starts_at for choice in choices] for name in group}
             taken += group
             slips |= dict.fromkeys(group, slots.slip(participants))
@@ -283,7 +283,7 @@ class NodeSearch:
             return _PROTECTED
         offers = [self._left(slots, each) for each in participants]
         offers += slots.reserved
-        duration = slots.case.whole.duration
+        duration = slots.case.whole.terms.duration
         reason = unplaced_reason(0, slots.slots[0], duration, offers, slots.proposals)
         return reason.removeprefix(f"{name}: ")
 
@@ -294,6 +294,6 @@ class NodeSearch:
             return _PROTECTED
         others = [self._left(slots, each) for each in slots.fixed]
         if (others or slots.reserved) and not slots.choices(others):
-            slot, duration = slots.slots[0], slots.case.whole.duration
+            slot, duration = slots.slots[0], slots.case.whole.terms.duration
             return unplaced_reason(0, slot, duration, [*others, *slots.reserved], slots.proposals)
         return self._cache.why(name, slots.request)

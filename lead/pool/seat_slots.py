@@ -15,7 +15,6 @@ from lead.planning.pool_view import SeatCase
 from lead.planning.seat_selection import SpreadLimit
 from lead.policy.placement_requests import Ask
 from lead.policy.view import PostedRun
-from node.model.classes import SchedulingClass
 from node.model.spans import intersect, normalise
 from node.model.wire.participants import BATCH_MAX, Proposal, ProposalRequest
 from node.model.wire.tasks import PRIORITY_MAX
@@ -49,7 +48,7 @@ class SeatSlots:
         self.case = case
         self.fixed = fixed
         self.spread = spread
-        self.kind = SchedulingClass(case.whole.scheduling_class)
+        self.kind = case.whole.terms.scheduling_class
         self.windows = case.windows
         self.slots = self.windows[:BATCH_MAX]
         self.offers: dict[str, Offer] = {}
@@ -63,7 +62,7 @@ class SeatSlots:
         """Leave out the pool's time that is reserved for others."""
         reserved = self.case.closed
         if self.slots and reserved.spans:
-            offer, proposal = reserved.offer(self.slots, self.case.whole.duration, now)
+            offer, proposal = reserved.offer(self.slots, self.case.whole.terms.duration, now)
             self.proposals[reserved.name] = proposal
             self.reserved.append(offer)
 
@@ -71,16 +70,16 @@ class SeatSlots:
     def request(self) -> ProposalRequest:
         """The question that nodes are asked."""
         displacing, named = self.placement.displacing, self.may_yield
-        own = self.case.whole.priority
+        own = self.case.whole.terms.priority
         return ProposalRequest(
             task=self.case.whole.id,
             lease_epoch=FIRST_EPOCH,
             scheduling_class=self.kind,
-            duration=self.case.whole.duration,
+            duration=self.case.whole.terms.duration,
             priority=own if displacing is None else min(displacing.priority, PRIORITY_MAX),
             yielding=None if named is None else tuple(UUID(run.run) for run in named),
             windows=tuple((slot.start, slot.end) for slot in self.slots),
-            test=self.case.whole.test,
+            test=self.case.whole.terms.test,
             campaign=self.case.whole.campaign,
         )
 
@@ -116,7 +115,7 @@ class SeatSlots:
 
         A negative value means that a run cannot even start at its slot.
         """
-        case, duration = self.case, self.case.whole.duration
+        case, duration = self.case, self.case.whole.terms.duration
         slip = case.recurrence.slip
         for start, end in (span for name in names for span in self.placement.avoid.get(name, ())):
             # Windows do not overlap, and the last one that reaches into it leaves the least.
@@ -130,7 +129,7 @@ class SeatSlots:
         slip = self.slip([offer.name])
         if slip == self.case.recurrence.slip:
             return offer
-        longest = self.case.whole.duration + slip
+        longest = self.case.whole.terms.duration + slip
         ends = [(slot.start, min(slot.end, slot.start + longest)) for slot in self.slots]
         allowed = normalise(ends) if slip >= 0 else []
         return Offer(
@@ -141,7 +140,7 @@ class SeatSlots:
 
     def beyond(self, horizon: int) -> int:
         """Return how many slots lie beyond a node's horizon, of which its offer says nothing."""
-        duration = self.case.whole.duration
+        duration = self.case.whole.terms.duration
         return sum(slot.start + duration > horizon for slot in self.slots)
 
     def reaches_beyond(self, names: Sequence[str]) -> bool:
@@ -152,14 +151,14 @@ class SeatSlots:
         self, offers: Sequence[Offer], rng: random.Random | None = None
     ) -> list[ChosenStart]:
         """Choose the starts of runs on all nodes with these offers, outside reserved time."""
-        return choose(self.slots, [*offers, *self.reserved], self.case.whole.duration, rng)
+        return choose(self.slots, [*offers, *self.reserved], self.case.whole.terms.duration, rng)
 
     def random_slip(self, group: Sequence[str]) -> random.Random | None:
         """Return the generator that draws random slips; None if starts are not random.
 
         It is seeded by the term and the nodes, so that a plan can be repeated.
         """
-        if not self.case.whole.schedule.get("slip_random"):
+        if not self.case.whole.terms.schedule.slip_random:
             return None
         return random.Random(f"{self.case.name} {' '.join(group)}")
 
@@ -167,7 +166,7 @@ class SeatSlots:
         self, names: Sequence[str], choices: Sequence[ChosenStart]
     ) -> list[PostedRun]:
         """Return the named runs that these choices would displace on these nodes."""
-        duration = self.case.whole.duration
+        duration = self.case.whole.terms.duration
         spans = [(it.starts_at, it.starts_at + duration) for it in choices if it.displacing]
         return [
             run

@@ -28,10 +28,8 @@ from lead.store import episodes
 from node.clock import Clock
 from node.model import predicates
 from node.model.errors import ParleyError
-from node.model.scheduling import recurrence_of
 from node.model.terms import open_slots
 from node.model.wire.seats import SeatRequest
-from node.model.wire.tasks import Schedule
 from node.store.database import Database
 from node.store.pools import StoredPool
 
@@ -158,7 +156,9 @@ class EpisodeInputReader:
                 if case.slots and case.empty:
                     cases.due.append(_with_able_nodes(membership, case))
                 else:
-                    cases.over.append(FinishedTerm(term, task.revision, len(case.empty), case.held))
+                    cases.over.append(
+                        FinishedTerm(term, task.terms.revision, len(case.empty), case.held)
+                    )
             except Exception as error:  # noqa: BLE001 - the caller reports it with the task
                 cases.broken[task.id] = error
         return _Cases(
@@ -177,9 +177,9 @@ class EpisodeInputReader:
         now: int,
     ) -> SeatCase:
         request = SeatRequest.model_validate(task.request)
-        recurrence = recurrence_of(Schedule.model_validate(task.schedule), task.created_at)
+        recurrence = task.terms.recurrence
         soonest = now + self._limits.margin
-        slots = open_slots(recurrence, task.duration, term.term, soonest)
+        slots = open_slots(recurrence, task.terms.duration, term.term, soonest)
         measured_to = stored.measured_to[term.key]
         last = slots[-1] if slots else 0
         taken = stored.taken[term.key]
@@ -190,11 +190,11 @@ class EpisodeInputReader:
         def named(held: Mapping[int, str]) -> dict[int, str]:
             return {n: known[node].name for n, node in held.items() if node in known}
 
-        reserved = reserved_for_others(pool.name, stored.reserved, applicant(task, task.id))
+        reserved = reserved_for_others(pool.name, stored.reserved, applicant(task.terms, task.id))
         begins = slots[0] if slots else None
         if slots and reserved.spans:
-            windows = windows_of(slots, recurrence, task.duration)
-            begins = reserved.first_open(windows, task.duration)
+            windows = windows_of(slots, recurrence, task.terms.duration)
+            begins = reserved.first_open(windows, task.terms.duration)
         used_at = stored.used_at[task.id].items()
         return SeatCase(
             whole=task,
@@ -218,9 +218,9 @@ class EpisodeInputReader:
 def _with_able_nodes(membership: Membership, case: SeatCase) -> SeatCase:
     """Add the nodes that could have a seat; none if the test of the task is not known here."""
     try:
-        able, unable = membership.judged(case.whole)
+        able, unable = membership.judged(case.whole.criteria)
     except ParleyError as error:
-        return replace(case, unable={case.whole.test: error.detail})
+        return replace(case, unable={case.whole.terms.test: error.detail})
     sitting = frozenset(case.sitting.values())
     free = tuple(name for name in able if name not in sitting)
     return replace(case, able=free, unable=unable)

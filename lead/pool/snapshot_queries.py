@@ -134,7 +134,7 @@ async def read_terms(
     if imagined:
         hour = imagined[0].term.starts_at // BUCKET
         terms = [*(it for it in terms if it.term.starts_at // BUCKET == hour), *imagined]
-    longest = max((task.duration for task in tasks), default=0)
+    longest = max((task.terms.duration for task in tasks), default=0)
     until = longest + max((term.over_at for term in terms), default=now)
     reserved = await reservations.for_pools(connection, [pool], now, max(now, until))
     keys = [term.key for term in terms]
@@ -170,7 +170,7 @@ async def read_runs(
     seats = await episodes.to_come(connection, scope.identities)
     needs_by_task: dict[UUID, Needs] = {}
     # What other runs need matters only if the runs of a case need something themselves.
-    if any(needs.of(case.whole.test, case.whole.spec) for case in cases):
+    if any(needs.of(case.whole.terms.test, case.whole.terms.spec) for case in cases):
         tasks = {run.task_id for run in booked} | {seat.task for seat in seats}
         tests = await episodes.tests_of(connection, tasks)
         needs_by_task = {task: needs.of(*test) for task, test in tests.items()}

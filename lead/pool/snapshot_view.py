@@ -64,7 +64,9 @@ def view_of(sources: ViewSources, needs: NeedsByTest, resources: Collection[str]
             for each in runs.campaigns
         },
         candidates=[
-            candidate_of(case, scope.horizon, needs.of(case.whole.test, case.whole.spec))
+            candidate_of(
+                case, scope.horizon, needs.of(case.whole.terms.test, case.whole.terms.spec)
+            )
             for case in cases
         ],
         runs=[*runs.booked, *runs.to_come],
@@ -77,7 +79,7 @@ def view_of(sources: ViewSources, needs: NeedsByTest, resources: Collection[str]
 
 
 def _reservations(sources: ViewSources) -> list[ReservationView]:
-    applicants = {case.name: applicant(case.whole, case.whole.id) for case in sources.cases}
+    applicants = {case.name: applicant(case.whole.terms, case.whole.id) for case in sources.cases}
     nodes = [node.name for node in sources.members]
     return reservations_of(sources.reserved, nodes, applicants)
 

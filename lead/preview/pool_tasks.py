@@ -32,9 +32,9 @@ from lead.preview.tasks import (
 from lead.store import episodes
 from node.clock import Clock
 from node.model.outcomes import PlanningOutcome
+from node.model.task_terms import terms_of
 from node.model.terms import term_length
 from node.model.times import to_the_second
-from node.model.wire.campaigns import DEFAULT
 from node.model.wire.impacts import Impact
 from node.model.wire.participants import Introduction
 from node.model.wire.plans import (
@@ -211,17 +211,7 @@ def _whole(introduction: Introduction, request: SeatRequest, slot: int, now: int
     """A drafted pool task as it would be stored."""
     return PoolTask(
         id=introduction.task,
-        test=introduction.test,
-        spec=introduction.spec,
-        tools=list(introduction.tools),
-        scheduling_class=introduction.scheduling_class,
-        duration=introduction.duration,
-        priority=introduction.priority,
-        schedule=introduction.schedule.model_dump(mode="json"),
-        campaign=introduction.campaign or DEFAULT,
-        reference=introduction.reference,
-        created_at=introduction.created_at,
-        revision=introduction.revision,
+        terms=terms_of(introduction),
         pool=request.pool,
         request=request.model_dump(mode="json"),
         next_slot=slot,

@@ -391,8 +391,7 @@ def _chosen(
     if not asked.offers:
         return ForecastPlacement(agenda, reasons=over)
     slots, duration = agenda.slots, introduction.duration
-    schedule = introduction.schedule.model_dump(mode="json")
-    rng = slip_random_generator(introduction.task, FIRST_EPOCH, schedule)
+    rng = slip_random_generator(introduction.task, FIRST_EPOCH, introduction.schedule)
     kind = introduction.scheduling_class
     taken = beside.promises
     offers = [taken.left(offer, kind) if taken else offer for offer in asked.offers]

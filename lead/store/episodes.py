@@ -23,6 +23,7 @@ from lead.model import (
     UnplannedSeatTask,
 )
 from node.model import times
+from node.model.task_terms import take_terms
 from node.model.terms import Term
 from node.store.database import Connection, Queries
 
@@ -34,13 +35,17 @@ _NEAR = times.HOUR
 async def terms_to_open(connection: Connection, now: int, limit: int) -> list[PoolTask]:
     """The pool tasks whose next term is due."""
     rows = await connection.fetch(_SQL["terms_to_open"], now, limit)
-    return [PoolTask(**dict(row)) for row in rows]
+    return [_pool_task(dict(row)) for row in rows]
+
+
+def _pool_task(row: dict[str, Any]) -> PoolTask:
+    return PoolTask(terms=take_terms(row), **row)
 
 
 async def due(connection: Connection, now: int, limit: int) -> list[PoolTask]:
     """The pool tasks with empty seats that are to be tried now, at most so many of each pool."""
     rows = await connection.fetch(_SQL["due"], now, limit, now + _NEAR)
-    return [PoolTask(**dict(row)) for row in rows]
+    return [_pool_task(dict(row)) for row in rows]
 
 
 async def next_due(connection: Connection) -> int | None:

@@ -9,7 +9,7 @@ from uuid import UUID
 
 from lead.model import AgendaUpdate, Claim, PlanningDecision, UnplacedSlot, WaitingSlot
 from node.model import runstate
-from node.model.classes import SchedulingClass
+from node.model.task_terms import take_terms
 from node.model.taskstate import TaskState
 from node.model.wire.participants import CommitRequest, HoldRequest, RunRequest
 from node.model.wire.tasks import PARTICIPANTS, Participant
@@ -45,15 +45,14 @@ async def claim(
         _SQL["claim"], lease.now, before, limit, lease.owner, lease.until, list(shut), only
     )
     claims = [_claim(dict(row)) for row in rows]
-    return sorted(claims, key=lambda claimed: (claimed.next_run_at, claimed.created_at))
+    return sorted(claims, key=lambda claimed: (claimed.next_run_at, claimed.terms.created_at))
 
 
 def _claim(row: dict[str, Any]) -> Claim:
     return Claim(
         task=row.pop("task_id"),
         state=TaskState(row.pop("state")),
-        scheduling_class=SchedulingClass(row.pop("scheduling_class")),
-        participants=PARTICIPANTS.validate_python(row.pop("participants")),
+        terms=take_terms(row),
         **row,
     )
 
@@ -202,8 +201,8 @@ async def keep_led(
         _SQL["keep_led_runs"],
         claimed.task,
         exchange,
-        claimed.scheduling_class,
-        claimed.priority,
+        claimed.terms.scheduling_class,
+        claimed.terms.priority,
         now,
         [run.run for run in runs],
         [run.slot for run in runs],
@@ -223,9 +222,9 @@ async def keep_unplaced(
         _SQL["keep_waiting"],
         claimed.task,
         claimed.participant,
-        claimed.scheduling_class,
-        claimed.priority,
-        claimed.duration,
+        claimed.terms.scheduling_class,
+        claimed.terms.priority,
+        claimed.terms.duration,
         now,
         [slot.run for slot in slots],
         [slot.slot for slot in slots],
@@ -325,8 +324,8 @@ async def set_participants(
         _SQL["set_participants"],
         claimed.task,
         PARTICIPANTS.dump_python(tuple(participants), mode="json"),
-        claimed.tool or "",
-        claimed.duration,
+        claimed.terms.tool or "",
+        claimed.terms.duration,
         claimed.lease_epoch,
     )
     return kept is not None

@@ -208,16 +208,16 @@ def _as_if(found: Task, would_be: StoredTask) -> Task:
     """A task as it would be after an edit."""
     return found.model_copy(
         update={
-            "revision": would_be.revision,
-            "test": TestChoice(type=would_be.test, spec=would_be.spec),
-            "tool": would_be.tool,
-            "tools": tuple(would_be.tools),
-            "schedule": Schedule.model_validate(would_be.schedule),
-            "priority": would_be.priority,
-            "scheduling_class": would_be.scheduling_class,
-            "duration": would_be.duration,
-            "campaign": would_be.campaign,
-            "reference": would_be.reference,
+            "revision": would_be.terms.revision,
+            "test": TestChoice(type=would_be.terms.test, spec=would_be.terms.spec),
+            "tool": would_be.terms.tool,
+            "tools": would_be.terms.tools,
+            "schedule": would_be.terms.schedule,
+            "priority": would_be.terms.priority,
+            "scheduling_class": would_be.terms.scheduling_class,
+            "duration": would_be.terms.duration,
+            "campaign": would_be.terms.campaign,
+            "reference": would_be.terms.reference,
         }
     )
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
+from node.model.task_terms import TaskTerms, take_terms
 from node.model.taskstate import TaskState
 from node.model.wire.tasks import PARTICIPANTS, Participant
 from node.store.database import Connection, Queries, Record
@@ -16,33 +17,24 @@ _SQL = Queries("node.store", "tasks")
 
 @dataclass(frozen=True)
 class StoredTask:
-    """A task as kept; durations and instants in microseconds."""
+    """A task as this node stores it; instants in microseconds.
+
+    ``participant`` is this node's place among the participants, None if it only leads the task.
+    ``parent`` is the pool task in which this node gave it seats. For a task that another node
+    leads, that node's pool task is ``pool_task``.
+    """
 
     id: UUID
     lead: str
     state: TaskState
-    reason: str | None
-    test: str
-    spec: dict[str, Any]
-    tool: str | None
-    tools: list[str]
-    scheduling_class: str
-    duration: int
-    priority: int
-    participants: tuple[Participant, ...]
-    participant: int | None
-    addresses: dict[str, str]
-    schedule: dict[str, Any]
-    campaign: str | None
-    reference: Any
-    created_at: int
-    revision: int = 1
+    terms: TaskTerms
+    reason: str | None = None
+    participant: int | None = None
     freeing: dict[str, Any] | None = None
     paused_at: int | None = None
     ended_at: int | None = None
     parent: UUID | None = None
     pool_task: UUID | None = None
-    """Of one that another node leads: what ``parent`` is there."""
 
 
 @dataclass(frozen=True)
@@ -65,25 +57,26 @@ class TaskFilter:
 
 async def keep(connection: Connection, task: StoredTask) -> bool:
     """Write a task, or bring it up to date; False if another node leads it, or it is older."""
+    terms = task.terms
     kept = await connection.fetchval(
         _SQL["upsert_task"],
         task.id,
         task.lead,
-        task.test,
-        task.spec,
-        task.tool,
-        task.tools,
-        task.scheduling_class,
-        task.duration,
-        task.priority,
-        PARTICIPANTS.dump_python(task.participants, mode="json"),
+        terms.test,
+        terms.spec,
+        terms.tool,
+        list(terms.tools),
+        terms.scheduling_class,
+        terms.duration,
+        terms.priority,
+        PARTICIPANTS.dump_python(terms.participants, mode="json"),
         task.participant,
-        task.addresses,
-        task.schedule,
-        task.campaign,
-        task.reference,
-        task.created_at,
-        task.revision,
+        terms.addresses,
+        terms.schedule.model_dump(mode="json"),
+        terms.campaign,
+        terms.reference,
+        terms.created_at,
+        terms.revision,
         task.pool_task,
     )
     return kept is not None
@@ -129,7 +122,7 @@ async def fetch_all(connection: Connection, tasks: Sequence[UUID]) -> list[Store
 def _stored(row: dict[str, Any]) -> StoredTask:
     return StoredTask(
         state=TaskState(row.pop("state")),
-        participants=PARTICIPANTS.validate_python(row.pop("participants")),
+        terms=take_terms(row),
         **row,
     )
 

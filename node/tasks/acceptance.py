@@ -6,12 +6,11 @@ from collections.abc import Callable
 
 from node.capability.catalog import Capabilities
 from node.core import Core
-from node.model.classes import SchedulingClass
 from node.model.contexts import Context, parse
 from node.model.errors import Conflict, InvalidDocument
+from node.model.task_terms import introduction_with, terms_of
 from node.model.taskstate import OPEN, TaskState
 from node.model.wire.participants import FreedRuns, Introduction, IntroductionAnswer
-from node.model.wire.tasks import Schedule
 from node.store import bookings, changes, tasks
 from node.store.database import Connection
 from node.store.tasks import StoredTask
@@ -46,10 +45,14 @@ class Acceptance:
             known = await self._database.settle(
                 lambda connection: self._hear(connection, lead, introduction, kept=reason is None)
             )
-        if known is not None and known.lead == lead and known.revision > introduction.revision:
+        if (
+            known is not None
+            and known.lead == lead
+            and known.terms.revision > introduction.revision
+        ):
             msg = (
                 f"task {introduction.task} has been changed since revision "
-                f"{introduction.revision}: {known.revision} is known here"
+                f"{introduction.revision}: {known.terms.revision} is known here"
             )
             raise Conflict(msg)
         return _answer(reason or _not_open(lead, known), tools, lacks)
@@ -64,12 +67,12 @@ class Acceptance:
             return known
         if known is not None and introduction.freeing is not None:
             await self._free(connection, known, introduction.freeing, now)
-        if known is not None and known.revision > introduction.revision:
+        if known is not None and known.terms.revision > introduction.revision:
             return known
         if kept:
             await store_task(connection, stored_task(introduction, lead), known, now)
         # Who refuses the new terms has the old ones: a hold under the new revision must not fit.
-        revision = introduction.revision if kept or known is None else known.revision
+        revision = introduction.revision if kept or known is None else known.terms.revision
         stands = await changes.stand(connection, {task: revision}, introduction.paused_at)
         if stands and known is not None:
             await bookings.notify(connection, "task", task, _word(introduction))
@@ -164,59 +167,35 @@ async def store_task(
     connection: Connection, task: StoredTask, known: StoredTask | None, now: int
 ) -> None:
     """Write a task as it is from now on; the runs that stay are what they were booked as."""
-    if known is not None and (task.spec, task.tool) != (known.spec, known.tool):
+    if known is not None and (task.terms.spec, task.terms.tool) != (
+        known.terms.spec,
+        known.terms.tool,
+    ):
         await changes.keep_measured(connection, task.id)
     await tasks.keep(connection, task)
-    if known is not None and task.priority != known.priority:
-        await changes.reprioritise(connection, task.id, task.priority, now)
+    if known is not None and task.terms.priority != known.terms.priority:
+        await changes.reprioritise(connection, task.id, task.terms.priority, now)
 
 
 def stored_task(introduction: Introduction, lead: str) -> StoredTask:
-    """The task as it is kept."""
+    """Return the introduced task as this node stores it."""
     return StoredTask(
         id=introduction.task,
         lead=lead,
         state=TaskState.ACTIVE,
-        reason=None,
-        test=introduction.test,
-        spec=introduction.spec,
-        tool=introduction.tool,
-        tools=list(introduction.tools),
-        scheduling_class=introduction.scheduling_class,
-        duration=introduction.duration,
-        priority=introduction.priority,
-        participants=introduction.participants,
+        terms=terms_of(introduction),
         participant=introduction.participant,
-        addresses=introduction.addresses,
-        schedule=introduction.schedule.model_dump(mode="json"),
-        campaign=introduction.campaign,
-        reference=introduction.reference,
-        created_at=introduction.created_at,
-        revision=introduction.revision,
         pool_task=introduction.pool_task,
     )
 
 
 def introduction_of(task: StoredTask, place: int) -> Introduction:
-    """Return a kept task as its participant learns of it; the inverse of :func:`stored_task`."""
-    return Introduction(
-        task=task.id,
-        test=task.test,
-        spec=task.spec,
-        tools=tuple(task.tools),
-        tool=task.tool,
-        scheduling_class=SchedulingClass(task.scheduling_class),
-        duration=task.duration,
-        priority=task.priority,
-        participants=task.participants,
-        participant=place,
-        addresses=task.addresses,
-        schedule=Schedule.model_validate(task.schedule),
-        campaign=task.campaign,
-        reference=task.reference,
-        created_at=task.created_at,
-        revision=task.revision,
+    """Return the introduction of a stored task to its participant at this place (from 0)."""
+    return introduction_with(
+        task.id,
+        task.terms,
+        place,
         pool_task=task.parent,
         paused_at=task.paused_at,
-        freeing=None if task.freeing is None else FreedRuns.model_validate(task.freeing),
+        freeing=task.freeing,
     )

@@ -164,7 +164,7 @@ class Admission:
         """
         await self._campaigns.look_up(document.campaign)
         introduction = self.draft(document, known).introduction
-        before = {p.node: p for p in known.participants}
+        before = {p.node: p for p in known.terms.participants}
         listed = tuple(
             p.model_copy(update={"tools": there.tools, "lacks": there.lacks})
             if (there := before.get(p.node))
@@ -223,7 +223,7 @@ class Admission:
         self, document: TaskDocument, known: StoredTask | None, whole: StoredTask | None = None
     ) -> Draft:
         now = self._clock.now()
-        created_at = now if known is None else known.created_at
+        created_at = now if known is None else known.terms.created_at
         test = self._capabilities.test(document.test.type)
         campaign = self._campaign(document, known or whole)
         spec = self._spec(test, document)
@@ -238,7 +238,7 @@ class Admission:
         if faults := validate(recurrence, duration):
             raise InvalidDocument(faults)
         slot = first_slot(recurrence, now)
-        if known is None or schedule != Schedule.model_validate(known.schedule):
+        if known is None or schedule != known.terms.schedule:
             _check_to_come(recurrence, slot, now)
         introduction = Introduction(
             task=self._new_id() if known is None else known.id,
@@ -256,14 +256,14 @@ class Admission:
             campaign=campaign,
             reference=document.reference,
             created_at=created_at,
-            revision=1 if known is None else known.revision + 1,
+            revision=1 if known is None else known.terms.revision + 1,
         )
         return Draft(test, tool, introduction, now if slot is None else slot)
 
     def _campaign(self, document: TaskDocument, known: StoredTask | None) -> str:
         """Whom it is for; a task keeps a campaign that takes no new ones."""
         campaign = document.campaign or DEFAULT
-        if known is None or campaign != (known.campaign or DEFAULT):
+        if known is None or campaign != (known.terms.campaign or DEFAULT):
             self._campaigns.check(campaign)
         return campaign
 
@@ -442,7 +442,9 @@ class Admission:
                 await self._archives.keep_of_task(connection, task.id, archived)
             plan_at = max(now, slot - self._horizon + introduction.duration)
             if not await tasks.open_planning(connection, task.id, slot, plan_at):
-                msg = f"the campaign {task.campaign} was removed a moment ago; name another one"
+                msg = (
+                    f"the campaign {task.terms.campaign} was removed a moment ago; name another one"
+                )
                 raise Conflict(msg)
             if sought is not None:
                 await self._seating.keep(connection, task, sought, slot, now)
@@ -464,7 +466,7 @@ def _check_participants(
     document: TaskDocument, introduction: Introduction, known: StoredTask
 ) -> None:
     """Refuse an edit that makes a task another one: other nodes would take part."""
-    for new, old in zip_longest(introduction.participants, known.participants):
+    for new, old in zip_longest(introduction.participants, known.terms.participants):
         if new is None or old is None or new.node != old.node:
             before = "nobody" if old is None else old.name
             sentence = (

@@ -22,14 +22,14 @@ from node.model import times
 from node.model.changes import PlacementTerms, PlanningPosition
 from node.model.errors import Conflict, FieldFault, InvalidDocument, NotAllowed, NotFound
 from node.model.outcomes import PlanningOutcome
-from node.model.recurrence import Recurrence
-from node.model.scheduling import default_slip, recurrence_of
+from node.model.scheduling import default_slip
+from node.model.task_terms import TaskTerms
 from node.model.taskstate import OPEN, TaskState
 from node.model.wire.archives import ArchiveChoice
 from node.model.wire.fields import FROM_OUTSIDE
 from node.model.wire.participants import FreedRuns, Introduction
 from node.model.wire.seats import SeatRequest
-from node.model.wire.tasks import Schedule, TaskDocument, TaskPatch
+from node.model.wire.tasks import TaskDocument, TaskPatch
 from node.model.wire.validation import faults_of
 from node.results.archives import Archives
 from node.results.archives import ArchivesEdit as Archived
@@ -103,7 +103,9 @@ class TaskEditor:
         ids = [found.id for found in founds]
         said = f"paused on {self._name}"
         freed = await self._free(connection, ids, changed.EVERY_SLOT, said, now)
-        await changes.stand(connection, {found.id: found.revision + 1 for found in founds}, now)
+        await changes.stand(
+            connection, {found.id: found.terms.revision + 1 for found in founds}, now
+        )
         await tasks.stop_planning(connection, ids)
         told = {
             task: TaskChange(PlanningOutcome.PAUSED, f"{said}; {_runs(len(slots))} freed", slots)
@@ -135,11 +137,15 @@ class TaskEditor:
         """Resume these, which are locked and paused."""
         ids = [found.id for found in founds]
         following = {
-            found.id: changed.first_open(_recurrence(found), found.duration, now + self._margin)
+            found.id: changed.first_open(
+                found.terms.recurrence, found.terms.duration, now + self._margin
+            )
             for found in founds
         }
         passed = await self._passed(connection, founds, following, now)
-        await changes.stand(connection, {found.id: found.revision + 1 for found in founds}, None)
+        await changes.stand(
+            connection, {found.id: found.terms.revision + 1 for found in founds}, None
+        )
         seated = await seats.go_on(connection, following, now)
         for task in seated:
             await bookings.notify(connection, "seats", task, "wanted")
@@ -171,9 +177,9 @@ class TaskEditor:
         """By task, the slots that had no run because it was paused."""
         passed: dict[UUID, list[int]] = {}
         for found in founds:
-            recurrence = _recurrence(found)
+            recurrence = found.terms.recurrence
             since = (found.paused_at or now) + self._margin
-            first = changed.first_open(recurrence, found.duration, since)
+            first = changed.first_open(recurrence, found.terms.duration, since)
             slots = changed.passed_slots(recurrence, first, following[found.id], now, _PASSED_MAX)
             if slots:
                 passed[found.id] = slots
@@ -208,7 +214,7 @@ class TaskEditor:
             if not dry_run:
                 await self._database.settle(
                     lambda connection: self._edit_whole(
-                        connection, found.revision, edited, archived
+                        connection, found.terms.revision, edited, archived
                     )
                 )
             return edited.task if dry_run else None
@@ -218,7 +224,7 @@ class TaskEditor:
             return new
         if archived or changed.differences(document_of(found), document_of(new)):
             await self._database.settle(
-                lambda connection: self._edit(connection, found.revision, asked, archived)
+                lambda connection: self._edit(connection, found.terms.revision, asked, archived)
             )
         return None
 
@@ -240,7 +246,7 @@ class TaskEditor:
         await tasks.keep(connection, edited.task)
         if archived is not None:
             await self._archives.keep_of_task(connection, task, archived.choices)
-        if edited.task.campaign != found.campaign:
+        if edited.task.terms.campaign != found.terms.campaign:
             await campaigns.assign(connection, task, now)
         await self._reseating.apply(connection, edited, now, self._edit_parts)
         sentence = f"edited on {self._name}: {'; '.join(differences)[:_SAID_MAX]}"
@@ -301,7 +307,7 @@ class TaskEditor:
             given_up |= dict.fromkeys(ids, slots_from)
         for found, new in edits:
             await store_task(connection, new, found, now)
-            if new.campaign != found.campaign:
+            if new.terms.campaign != found.terms.campaign:
                 await campaigns.assign(connection, found.id, now)
         await self._plan_on(connection, edits, given_up, freed, now)
         told = {}
@@ -331,18 +337,20 @@ class TaskEditor:
             standing = standings.get(task, PlanningPosition(None, None))
             anew = given_up[task] == changed.EVERY_SLOT
             then = changed.position_after_edit(
-                _recurrence(new), standing, freed[task], now, anew=anew
+                new.terms.recurrence, standing, freed[task], now, anew=anew
             )
             next_slot = now if then.next_slot is None else then.next_slot
             on[task] = PlanningPosition(then.planned_to, next_slot)
         await changes.plan_on(connection, on, now + CHANGE_ACKNOWLEDGEMENT_TIMEOUT)
 
     async def _given_up_from(self, connection: Connection, old: StoredTask, new: StoredTask) -> int:
-        max_runs = new.schedule.get("max_runs")
+        max_runs = new.terms.schedule.max_runs
         surplus = None
         if max_runs is not None:
-            surplus = await changes.surplus(connection, old.id, int(max_runs))
-        return changed.given_up_from(_terms(old), _terms(new), surplus)
+            surplus = await changes.surplus(connection, old.id, max_runs)
+        return changed.given_up_from(
+            _placement_terms(old.terms), _placement_terms(new.terms), surplus
+        )
 
     async def _free(
         self, connection: Connection, ids: Sequence[UUID], slots_from: int, why: str, now: int
@@ -370,7 +378,7 @@ class TaskEditor:
                 node, MessageKind.TASK_CHANGE, introduction_of(found, place).model_dump(mode="json")
             )
             for found in await tasks.fetch_all(connection, ids)
-            for place, participant in enumerate(found.participants)
+            for place, participant in enumerate(found.terms.participants)
             if (node := participant.node) != self._identity
         ]
         await outbox.post_all(connection, posts, now)
@@ -408,28 +416,28 @@ class TaskEditor:
 
 
 def _check_revision(found: StoredTask, read: int | None) -> None:
-    if read is not None and read != found.revision:
+    if read is not None and read != found.terms.revision:
         msg = (
             f"task {found.id} has been changed since revision {read} was read: it is at revision "
-            f"{found.revision}; read it again"
+            f"{found.terms.revision}; read it again"
         )
         raise Conflict(msg)
 
 
 def document_of(task: StoredTask, request: SeatRequest | None = None) -> dict[str, Any]:
     """A task as it would be posted; a slip that it has by default only is left to the default."""
-    schedule = Schedule.model_validate(task.schedule)
+    schedule = task.terms.schedule
     without = schedule.model_copy(update={"slip": None})
     if schedule.slip == default_slip(without):
         schedule = without
     return {
-        "test": {"type": task.test, "spec": task.spec},
-        "tools": list(task.tools),
+        "test": {"type": task.terms.test, "spec": task.terms.spec},
+        "tools": list(task.terms.tools),
         "schedule": schedule.model_dump(mode="json"),
-        "priority": task.priority,
-        "contexts": {p.name: p.context for p in task.participants if p.context},
-        "campaign": task.campaign,
-        "reference": task.reference,
+        "priority": task.terms.priority,
+        "contexts": {p.name: p.context for p in task.terms.participants if p.context},
+        "campaign": task.terms.campaign,
+        "reference": task.terms.reference,
         **({} if request is None else {"participants": request.model_dump(mode="json")}),
     }
 
@@ -473,21 +481,17 @@ def _edited(task: StoredTask, patch: TaskPatch, request: SeatRequest | None = No
 
 def _check_type(task: StoredTask, wanted: Mapping[str, Any]) -> None:
     test = wanted.get("test", {})
-    if test is None or test.get("type", task.test) != task.test:
-        sentence = f"cannot be edited ({task.test}); cancel this task and create another one"
+    if test is None or test.get("type", task.terms.test) != task.terms.test:
+        sentence = f"cannot be edited ({task.terms.test}); cancel this task and create another one"
         raise InvalidDocument([FieldFault("/test/type", sentence)])
 
 
-def _terms(task: StoredTask) -> PlacementTerms:
+def _placement_terms(terms: TaskTerms) -> PlacementTerms:
     return PlacementTerms(
-        measured=(task.spec, task.tool, task.scheduling_class, task.duration),
-        recurrence=_recurrence(task),
-        slip_random=bool(task.schedule.get("slip_random")),
+        measured=(terms.spec, terms.tool, terms.scheduling_class, terms.duration),
+        recurrence=terms.recurrence,
+        slip_random=terms.schedule.slip_random,
     )
-
-
-def _recurrence(task: StoredTask) -> Recurrence:
-    return recurrence_of(Schedule.model_validate(task.schedule), task.created_at)
 
 
 def _runs(count: int) -> str:

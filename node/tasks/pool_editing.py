@@ -18,7 +18,7 @@ from node.model.scheduling import first_slot, recurrence_of
 from node.model.terms import Term, schedule_for, slots_in
 from node.model.wire.participants import Introduction
 from node.model.wire.seats import SeatRequest
-from node.model.wire.tasks import Schedule, TaskDocument
+from node.model.wire.tasks import TaskDocument
 from node.peers.directory import Directory
 from node.store import seats, tasks
 from node.store.database import Connection, Database
@@ -99,17 +99,17 @@ class PoolTaskEditor:
         """The edit of one ordinary task, or why it cannot go on."""
         if any(number > request.k for number in sitting):
             return f"its pool task wants {request.k} nodes only"
-        schedule = Schedule.model_validate(part.schedule)
+        schedule = part.terms.schedule
         term = Term(schedule.start or 0, schedule.until or (schedule.start or 0) + 1)
-        slots = slots_in(recurrence_of(schedule, part.created_at), term)
-        whole = Schedule.model_validate(new.schedule)
-        recurrence = recurrence_of(whole, new.created_at)
+        slots = slots_in(recurrence_of(schedule, part.terms.created_at), term)
+        whole = new.terms.schedule
+        recurrence = recurrence_of(whole, new.terms.created_at)
         try:
             names = [self._directory.by_identity(node).name for _, node in sorted(sitting.items())]
             document = self._seating.document_for(
-                new, request, names, schedule_for(whole, recurrence, part.duration, slots)
+                new, request, names, schedule_for(whole, recurrence, part.terms.duration, slots)
             )
-            return part.revision, await self._admission.ask(document, part)
+            return part.terms.revision, await self._admission.ask(document, part)
         except (RequestError, ToolUnavailable) as error:
             return error.detail
 
@@ -136,14 +136,14 @@ def _going_on(edited: PoolTaskEdit, now: int) -> TermProgress | None:
     """With which slot its terms go on; None: as before."""
     if not edited.anew:
         return None
-    schedule = Schedule.model_validate(edited.task.schedule)
-    slot = first_slot(recurrence_of(schedule, edited.task.created_at), now)
+    schedule = edited.task.terms.schedule
+    slot = first_slot(recurrence_of(schedule, edited.task.terms.created_at), now)
     return TermProgress(slot, None if slot is None else now, schedule.max_runs)
 
 
 def _grid(task: StoredTask) -> tuple[Recurrence, int | None]:
-    schedule = Schedule.model_validate(task.schedule)
-    return replace(recurrence_of(schedule, task.created_at), slip=0), schedule.max_runs
+    schedule = task.terms.schedule
+    return replace(recurrence_of(schedule, task.terms.created_at), slip=0), schedule.max_runs
 
 
 def _chosen_by(request: SeatRequest) -> dict[str, object]:

@@ -114,7 +114,7 @@ class PoolTaskChecker:
         :raises Conflict: the pool was removed meanwhile.
         """
         await tasks.stop_planning(connection, [task.id])
-        on = TermProgress(slot, now, task.schedule.get("max_runs"))
+        on = TermProgress(slot, now, task.terms.schedule.max_runs)
         await self.change(connection, task.id, sought.request, on)
 
     async def change(
@@ -160,12 +160,12 @@ class PoolTaskChecker:
         :raises InvalidDocument: the test has no field for them.
         """
         document = TaskDocument(
-            test=TestChoice(type=whole.test, spec=whole.spec),
-            tools=tuple(whole.tools),
+            test=TestChoice(type=whole.terms.test, spec=whole.terms.spec),
+            tools=whole.terms.tools,
             schedule=schedule,
-            priority=whole.priority,
-            campaign=whole.campaign,
-            reference=whole.reference,
+            priority=whole.terms.priority,
+            campaign=whole.terms.campaign,
+            reference=whole.terms.reference,
         )
         return self.filled(document, request, names)
 

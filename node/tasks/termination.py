@@ -179,7 +179,7 @@ class TaskTerminator:
         found = await tasks.fetch(connection, end.task)
         if found is None:
             return
-        if sender != found.lead and sender not in _identities(found.participants):
+        if sender != found.lead and sender not in _identities(found.terms.participants):
             msg = f"{sender} takes no part in task {end.task}"
             raise NotAllowed(msg)
         await self._end_task(connection, found, TaskState(end.state), end.reason, sender)
@@ -342,7 +342,10 @@ class TaskTerminator:
     ) -> list[OutgoingMessage]:
         """The letters that tell of its end: from its lead to all others, or to the lead."""
         led = task.lead == self._identity
-        told = (_identities(task.participants) if led else {task.lead}) - {self._identity, sender}
+        told = (_identities(task.terms.participants) if led else {task.lead}) - {
+            self._identity,
+            sender,
+        }
         body = TaskEnd(task=task.id, state=state, reason=reason[:1000]).model_dump(mode="json")
         return [OutgoingMessage(node, outbox.MessageKind.TASK_END, body) for node in sorted(told)]
 

@@ -17,9 +17,11 @@ from lead.pool.episode_driver import EpisodeDriver
 from lead.pool.membership import Membership
 from lead.pool.snapshot import EpisodeInput
 from node.model import times
+from node.model.classes import SchedulingClass
 from node.model.predicates import Attributes
 from node.model.recurrence import Recurrence
 from node.model.scheduling import recurrence_of
+from node.model.task_terms import TaskTerms
 from node.model.terms import NodeRequirements, Term, slots_in
 from node.model.timeline import Booking, TimelineQuestion, answer_question
 from node.model.wire.participants import Proposal, ProposalRequest
@@ -83,25 +85,31 @@ def case_of(
     name: str, campaign: str, able: Sequence[str], k: int = 1, *, hours: int = 1, **task: Any
 ) -> SeatCase:
     """A term of so many hourly slots of ten minutes, that begins at once."""
-    schedule = {"start": times.format_instant(START), "repeat": "PT1H", "slip": "PT10M"}
-    recurrence = recurrence_of(Schedule.model_validate(schedule), START)
-    usual: dict[str, Any] = {"scheduling_class": "exclusive", "priority": 0, "created_at": START}
-    whole = PoolTask(
-        id=uuid5(_NAMES, name),
+    schedule = Schedule(start=START, repeat=times.HOUR, slip=10 * times.MINUTE)
+    recurrence = recurrence_of(schedule, START)
+    usual: dict[str, Any] = {
+        "scheduling_class": SchedulingClass.EXCLUSIVE,
+        "priority": 0,
+        "created_at": START,
+    }
+    terms = TaskTerms(
         test="idle",
         spec={},
-        tools=[],
+        tools=(),
         duration=10 * times.MINUTE,
         schedule=schedule,
         campaign=campaign,
         reference=None,
-        revision=1,
+        **{**usual, **task},
+    )
+    whole = PoolTask(
+        id=uuid5(_NAMES, name),
+        terms=terms,
         pool="europe",
         request={},
         next_slot=None,
         due_at=None,
         rounds_left=None,
-        **{**usual, **task},
     )
     return _case(whole, recurrence, Term(START, START + hours * times.HOUR), able, k)
 
@@ -199,11 +207,8 @@ def _seat_task(
     whole: StoredTask, request: SeatRequest, names: Sequence[str], schedule: Schedule
 ) -> StoredTask:
     del request
-    return replace(
-        whole,
-        id=uuid5(whole.id, ",".join(names)),
-        participants=tuple(
-            Participant(node=name, name=name, url=None, address=name) for name in names
-        ),
-        schedule=schedule.model_dump(mode="json"),
+    participants = tuple(
+        Participant(node=name, name=name, url=None, address=name) for name in names
     )
+    terms = replace(whole.terms, participants=participants, schedule=schedule)
+    return replace(whole, id=uuid5(whole.id, ",".join(names)), terms=terms)

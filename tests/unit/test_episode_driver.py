@@ -7,6 +7,7 @@ from uuid import UUID
 
 import pytest
 
+from lead.model import PoolTask
 from lead.planning.pool_view import SeatCase
 from lead.policy.view import URGENT, CampaignView
 from lead.pool.assignment import EpisodeRuling, SeatTaskPlan, search_account_of
@@ -52,7 +53,7 @@ async def test_only_runs_that_the_policy_names_give_way() -> None:
     )
     assert given(ruling) == {"hot": {"n1"}}
     [part] = _parts(ruling)
-    assert (part.yielding, part.task.priority) == ([UUID(runs[0].run)], 3)
+    assert (part.yielding, part.task.terms.priority) == ([UUID(runs[0].run)], 3)
     [result] = ruling.results
     assert result.heard["n2"].startswith("no PT10M free")
 
@@ -127,7 +128,7 @@ async def test_no_more_gives_way_than_the_budget_allows() -> None:
     ruling = await hold(hosts, campaigns, [case], {"policy_set": "gridserver-urgent"}, runs)
     [part] = _parts(ruling)
     assert part.yielding is not None
-    assert (len(part.yielding), part.task.priority) == (1, 8)
+    assert (len(part.yielding), part.task.terms.priority) == (1, 8)
     [result] = ruling.results
     said = (
         "1 run would have to give way to it; "
@@ -186,15 +187,15 @@ async def test_seats_that_are_given_have_their_time() -> None:
     assert [part.starts for part in _parts(ruling)] == [[START], [after]]
 
 
+def _slipping_at_random(whole: PoolTask) -> PoolTask:
+    schedule = whole.terms.schedule.model_copy(update={"slip_random": True})
+    return replace(whole, terms=replace(whole.terms, schedule=schedule))
+
+
 async def test_where_the_slip_is_random_what_is_promised_is_drawn() -> None:
     """Not the earliest start, nor the same for all; and the same again in the same state."""
     cases = [case_of(f"t{number}", "ops", ["n1"]) for number in range(2)]
-    drawn = [
-        replace(
-            case, whole=replace(case.whole, schedule={**case.whole.schedule, "slip_random": True})
-        )
-        for case in cases
-    ]
+    drawn = [replace(case, whole=_slipping_at_random(case.whole)) for case in cases]
     pool = {"policy_set": "pscheduler"}
     both = [await hold([Host("n1")], [CampaignView("ops")], [case], pool) for case in drawn]
     starts = [part.starts[0] for ruling in both for part in _parts(ruling)]

@@ -7,6 +7,7 @@ from uuid import UUID
 
 import pytest
 
+from lead.model import PoolTask
 from lead.planning.pool_view import SeatCase
 from lead.policy.view import CampaignView
 from lead.pool.assignment import CaseResult
@@ -17,7 +18,6 @@ from node.model.scheduling import recurrence_of
 from node.model.terms import Term
 from node.model.timeline import Booking
 from node.model.wire.seats import SeatRequest
-from node.model.wire.tasks import Schedule
 from tests.support.clocks import START
 from tests.support.episodes import Host, booked, case_of, hold
 
@@ -27,10 +27,14 @@ KEPT_FROM = START + 5 * times.MINUTE
 """When the run that the lead knows of is over, and all twenty nodes seem to be free."""
 
 
+def _lasting(whole: PoolTask, duration: int) -> PoolTask:
+    return replace(whole, terms=replace(whole.terms, duration=duration))
+
+
 def _blocked(after: int) -> SeatCase:
     """A task of twenty nodes together for two minutes, so late; it has waited longest."""
     case = case_of("all", "ops", NAMES, 20, created_at=START - times.DAY)
-    whole = replace(case.whole, duration=2 * times.MINUTE)
+    whole = _lasting(case.whole, 2 * times.MINUTE)
     at = START + after
     return replace(
         case,
@@ -45,7 +49,7 @@ def _blocked(after: int) -> SeatCase:
 def _single(node: str, duration: int, *, hours: int) -> SeatCase:
     """Runs on one node that may slip by ten minutes: into what is kept for the other task."""
     case = case_of(f"on {node}", "ops", [node], hours=hours)
-    return replace(case, whole=replace(case.whole, duration=duration))
+    return replace(case, whole=_lasting(case.whole, duration))
 
 
 async def _held(single: SeatCase, after: int = 0) -> CaseResult:
@@ -71,10 +75,10 @@ async def test_runs_beside_a_protected_slot_slip_no_further(hours: int) -> None:
     result = await _held(_single("n2", 3 * times.MINUTE, hours=hours))
     assert dict(result.taken) == {1: "n2"}
     [part] = result.parts
-    recurrence = recurrence_of(Schedule.model_validate(part.task.schedule), START)
+    recurrence = recurrence_of(part.task.terms.schedule, START)
     assert recurrence.anchor == START
-    slip = slip_of(recurrence, part.task.duration, START)
-    assert START + slip + part.task.duration == KEPT_FROM
+    slip = slip_of(recurrence, part.task.terms.duration, START)
+    assert START + slip + part.task.terms.duration == KEPT_FROM
 
 
 @pytest.mark.parametrize(("hours", "slip"), [(3, 2 * times.MINUTE), (2, 10 * times.MINUTE)])
@@ -83,8 +87,8 @@ async def test_a_slot_beside_later_runs_of_a_term_is_kept_too(hours: int, slip: 
     result = await _held(_single("n2", 3 * times.MINUTE, hours=hours), 2 * times.HOUR)
     assert dict(result.taken) == {1: "n2"}
     [part] = result.parts
-    recurrence = recurrence_of(Schedule.model_validate(part.task.schedule), START)
-    assert slip_of(recurrence, part.task.duration, START) == slip
+    recurrence = recurrence_of(part.task.terms.schedule, START)
+    assert slip_of(recurrence, part.task.terms.duration, START) == slip
 
 
 async def test_no_seat_where_runs_cannot_end_before_it() -> None:

@@ -10,10 +10,12 @@ import pytest
 
 from lead.simulation.memory import MemoryDatabase
 from lead.store import planning
+from node.model.classes import SchedulingClass
 from node.model.errors import DatabaseUnavailable
+from node.model.task_terms import TaskTerms
 from node.model.taskstate import TaskState
 from node.model.wire.nodes import NodeCard
-from node.model.wire.tasks import Participant
+from node.model.wire.tasks import Participant, Schedule
 from node.store import bookings, nodes, outbox, tasks
 from node.store.database import BrokenKey, Connection, Notice
 from node.store.outbox import MessageKind
@@ -39,21 +41,20 @@ async def keep_task(connection: Connection, priority: int = 0) -> None:
         id=TASK,
         lead="a",
         state=TaskState.ACTIVE,
-        reason=None,
-        test="idle",
-        spec={"list": [1]},
-        tool=None,
-        tools=[],
-        scheduling_class="normal",
-        duration=1,
-        priority=priority,
-        participants=(Participant(node="a", name="a", url=None, address="192.0.2.1"),),
+        terms=TaskTerms(
+            test="idle",
+            spec={"list": [1]},
+            tools=(),
+            scheduling_class=SchedulingClass.NORMAL,
+            duration=1,
+            priority=priority,
+            schedule=Schedule(),
+            campaign=None,
+            reference=None,
+            created_at=START,
+            participants=(Participant(node="a", name="a", url=None, address="192.0.2.1"),),
+        ),
         participant=0,
-        addresses={},
-        schedule={},
-        campaign=None,
-        reference=None,
-        created_at=START,
     )
     assert await tasks.keep(connection, made)
 
@@ -166,7 +167,7 @@ async def test_after_a_broken_constraint_nothing_more_is_done(database: MemoryDa
             await tasks.fetch(connection, TASK)
     found = await kept(database)
     assert found is not None
-    assert found.priority == 0
+    assert found.terms.priority == 0
 
 
 async def test_notifications_come_with_the_commit(database: MemoryDatabase) -> None:
@@ -193,10 +194,10 @@ async def test_a_document_is_its_readers_own(database: MemoryDatabase) -> None:
         await keep_task(connection)
     found = await kept(database)
     assert found is not None
-    found.spec["list"].append(2)
+    found.terms.spec["list"].append(2)
     again = await kept(database)
     assert again is not None
-    assert again.spec == {"list": [1]}
+    assert again.terms.spec == {"list": [1]}
 
 
 async def test_a_closed_database_does_not_answer(database: MemoryDatabase) -> None:
