@@ -11,17 +11,13 @@ import random
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import combinations
-from typing import TYPE_CHECKING
 from uuid import UUID
 
 from lead.simulation.memory.rows import RunRow
-from lead.simulation.node import Host
+from lead.simulation.node import Host, SimulatedWorld
 from lead.simulation.scenario import Scenario
 from node.model import times
 from node.model.runstate import RunState
-
-if TYPE_CHECKING:
-    from lead.simulation.world import World
 
 _FUSE_MAX = 120
 """A crash comes within so many steps of the process."""
@@ -74,7 +70,7 @@ def instants(per_hour: float, duration: int, rng: random.Random) -> list[int]:
 class FaultInjector:
     """Does what was drawn."""
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: SimulatedWorld) -> None:
         """Nothing has happened yet."""
         self._world = world
         self._undo: dict[int, Callable[[], None]] = {}

@@ -8,12 +8,11 @@ rely on none of the constraints that are to be shown to hold.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING
 
 from lead.simulation import seats
 from lead.simulation.clock import pause
 from lead.simulation.memory.rows import RunRow, TaskRow, unpack
-from lead.simulation.node import Host
+from lead.simulation.node import Host, SimulatedWorld
 from node.model import times
 from node.model.classes import SchedulingClass, blockers
 from node.model.ids import TaskId, run_id
@@ -24,9 +23,6 @@ from node.model.taskstate import TaskState
 from node.model.wire.campaigns import DEFAULT
 from node.model.wire.tasks import Schedule
 from node.tasks.termination import TOO_LATE
-
-if TYPE_CHECKING:
-    from lead.simulation.world import World
 
 NAMES = (
     "no forbidden overlap on any node",
@@ -50,7 +46,7 @@ _UNDER_WAY = 2 * times.MINUTE
 _SLOTS_MAX = 100_000
 
 
-def watch(world: World) -> None:
+def watch(world: SimulatedWorld) -> None:
     """What holds at every instant."""
     for host in world.hosts:
         for sentence in (
@@ -61,7 +57,7 @@ def watch(world: World) -> None:
             world.history.violated(sentence)
 
 
-async def check(world: World) -> None:
+async def check(world: SimulatedWorld) -> None:
     """What holds when the dust has settled."""
     for host in world.hosts:
         harvest(world, host)
@@ -83,7 +79,7 @@ async def check(world: World) -> None:
         world.history.violated(f"nobody caught: {sentence}")
 
 
-def harvest(world: World, host: Host, before: int = times.LATEST) -> None:
+def harvest(world: SimulatedWorld, host: Host, before: int = times.LATEST) -> None:
     """Take down what became of the runs led by a host that ended before then."""
     tables = host.database.tables
     for run in tables.runs.ended_before(before):
@@ -99,7 +95,7 @@ def harvest(world: World, host: Host, before: int = times.LATEST) -> None:
         world.history.parties.update((task.id, task.nodes) for task in parts)
 
 
-def _unsettled(world: World) -> Iterator[str]:
+def _unsettled(world: SimulatedWorld) -> Iterator[str]:
     """What may be under way now, and must not be for long."""
     for host in world.hosts:
         yield from _differences(world, host)
@@ -155,7 +151,7 @@ def _stuck(host: Host) -> Iterator[str]:
             yield f"{host.name}: run {run.id} is over since long and still {run.state}"
 
 
-def _missing(world: World, host: Host, tasks: Iterable[TaskRow]) -> Iterator[str]:
+def _missing(world: SimulatedWorld, host: Host, tasks: Iterable[TaskRow]) -> Iterator[str]:
     """Slots of which the lead knows nothing at all."""
     tables = host.database.tables
     for task in tasks:
@@ -192,7 +188,7 @@ def _recurrence(task: TaskRow) -> Recurrence:
     return recurrence_of(schedule, task.created_at)
 
 
-def _differences(world: World, lead: Host) -> Iterator[str]:
+def _differences(world: SimulatedWorld, lead: Host) -> Iterator[str]:
     """Runs to come that only some of their participants have."""
     tables = lead.database.tables
     soon = lead.clock.now() + _UNDER_WAY
@@ -228,7 +224,7 @@ def _old_letters(host: Host) -> Iterator[str]:
             yield f"{host.name} could not deliver message {letter.id} ({letter.kind})"
 
 
-def _lost_displaced(world: World, host: Host) -> Iterator[str]:
+def _lost_displaced(world: SimulatedWorld, host: Host) -> Iterator[str]:
     tables = host.database.tables
     for task in tables.tasks.rows.values():
         if task.lead != host.identity or task.state != TaskState.ACTIVE:

@@ -12,7 +12,7 @@ import hashlib
 import random
 from collections.abc import Awaitable, Callable
 from functools import lru_cache, partial
-from typing import Any
+from typing import Any, Protocol
 from uuid import UUID
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -236,6 +236,29 @@ class Host:
         except asyncio.CancelledError:
             return ParleyError("the node went down")
         return None
+
+
+class SimulatedWorld(Protocol):
+    """What faults, checks, and the report use of the world that holds the hosts."""
+
+    scenario: Scenario
+    loop: VirtualLoop
+    history: History
+    network: Network
+    hosts: list[Host]
+    created: int
+    """Number of tasks created so far."""
+    refused: int
+    """Number of tasks refused so far."""
+
+    @property
+    def end(self) -> int:
+        """The end of the simulated days, in true time (microseconds)."""
+        ...
+
+    def boot(self, host: Host) -> None:
+        """Start a host's services again."""
+        ...
 
 
 async def _awaited(action: Awaitable[Any]) -> Any:

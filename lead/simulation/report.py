@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
 from uuid import UUID
 
 from lead.simulation import invariants
 from lead.simulation.fleet.report import FleetTrial
 from lead.simulation.history import normalised_reason
+from lead.simulation.node import SimulatedWorld
 from lead.simulation.series import (
     NodeShare,
     OccupancySeries,
@@ -28,9 +28,6 @@ from lead.simulation.series import (
 )
 from lead.simulation.shares import promised_and_delivered
 from node.model.wire.fields import Document
-
-if TYPE_CHECKING:
-    from lead.simulation.world import World
 
 _FULLEST = 5
 _REASONS_MAX = 30
@@ -81,7 +78,7 @@ class Report(Document):
     violations: tuple[str, ...]
 
 
-def report_of(world: World) -> Report:
+def report_of(world: SimulatedWorld) -> Report:
     """Count what the history and the tables of a world have."""
     history = world.history
     reasons: Counter[tuple[str, str]] = Counter()
@@ -148,7 +145,7 @@ def _fullest(nodes: Sequence[NodeShare]) -> tuple[BusiestNode, ...]:
     return tuple(BusiestNode(node=name, share=round(s, 4)) for s, _, name in shares[:_FULLEST])
 
 
-def _parties(world: World) -> Iterator[tuple[UUID, list[int]]]:
+def _parties(world: SimulatedWorld) -> Iterator[tuple[UUID, list[int]]]:
     """The participants of each task, by the places of their hosts, as its lead knows them."""
     places = {host.identity: place for place, host in enumerate(world.hosts)}
     led = {

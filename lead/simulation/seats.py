@@ -4,19 +4,15 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 from lead.simulation.memory.rows import SeatRow, TaskRow, TermRow, unpack
-from lead.simulation.node import Host
+from lead.simulation.node import Host, SimulatedWorld
 from node.model import times
 from node.model.recurrence import nominal_starts
 from node.model.runstate import RunState
 from node.model.scheduling import first_slot, recurrence_of
 from node.model.taskstate import TaskState
 from node.model.wire.tasks import Schedule
-
-if TYPE_CHECKING:
-    from lead.simulation.world import World
 
 _SLOTS_MAX = 100_000
 _PATIENCE = 10 * times.MINUTE
@@ -38,7 +34,7 @@ def find_overfull_terms(host: Host) -> Iterator[str]:
             yield f"{host.name}: {_named(term)} has more seats than {term.seats}"
 
 
-def find_seat_faults(world: World, host: Host) -> Iterator[str]:
+def find_seat_faults(world: SimulatedWorld, host: Host) -> Iterator[str]:
     """What is wrong with the seats when the dust has settled."""
     tables = host.database.tables
     for asked in tables.pool_tasks.rows.values():
@@ -87,7 +83,9 @@ def _empty(host: Host, task: TaskRow, terms: list[TermRow]) -> Iterator[str]:
             yield f"{host.name}: a seat of {_named(term)} is empty for no reason"
 
 
-def _without_term(world: World, host: Host, task: TaskRow, terms: list[TermRow]) -> Iterator[str]:
+def _without_term(
+    world: SimulatedWorld, host: Host, task: TaskRow, terms: list[TermRow]
+) -> Iterator[str]:
     """Slots that are over and lie in no term."""
     recurrence = recurrence_of(Schedule.model_validate(unpack(task.schedule)), task.created_at)
     first = first_slot(recurrence, task.created_at)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import graphlib
 import shutil
 import subprocess
 import sys
@@ -106,6 +107,15 @@ def test_a_module_without_a_place_fails(tmp_path: Path, package: str) -> None:
 def test_every_file_is_seen(graph: grimp.ImportGraph) -> None:
     """No file escapes the fence because its folder lacks an ``__init__.py``."""
     assert {module_name(path) for path in files(*PRODUCT)} - graph.modules == set()
+
+
+def test_no_modules_import_each_other_in_a_circle(graph: grimp.ImportGraph) -> None:
+    """Every module can be read after those that it imports, imports for types included."""
+    imported: dict[str, set[str]] = {}
+    for importer, other in imports(graph):
+        if within(other, *PRODUCT):
+            imported.setdefault(importer, set()).add(other)
+    graphlib.TopologicalSorter(imported).prepare()
 
 
 def test_each_dangerous_library_has_its_importers(graph: grimp.ImportGraph) -> None:
