@@ -1,8 +1,8 @@
-"""Work done for many at once, without waiting for them.
+"""Request coalescing: combines requests that arrive at the same time, without delaying any.
 
-Whoever asks first is served at once; what is asked while that is under way is served together
-next. An idle node answers as fast as it can, a busy one in ever larger batches: one transaction, or
-one request to another node, then serves dozens.
+The first request is served at once. Those that arrive meanwhile are served together next. So an
+idle node answers as fast as it can, and a busy one in growing batches: one transaction, or one
+request to another node, then serves dozens.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ BatchItem = TypeVar("BatchItem")
 BatchAnswer = TypeVar("BatchAnswer")
 
 BatchCall = Callable[[Sequence[BatchItem]], Awaitable[Sequence[BatchAnswer | ParleyError]]]
-"""Serves a batch: an answer, or the error, for each in the same order."""
+"""Serves a batch; returns an answer or an error for each item, in the same order."""
 
 
 def _one(_: object) -> int:
@@ -29,7 +29,7 @@ def _nothing(_: object) -> Sequence[Hashable]:
 
 
 class Batcher(Generic[BatchItem, BatchAnswer]):
-    """Gathers what is asked into batches. Small: a node has three for every other one."""
+    """Combines items into batches. It has slots because a node has three for every other node."""
 
     __slots__ = (
         "_apart",
@@ -52,10 +52,11 @@ class Batcher(Generic[BatchItem, BatchAnswer]):
         apart: Callable[[BatchItem], Sequence[Hashable]] = _nothing,
         at_once: int = 1,
     ) -> None:
-        """No batch of several has more than ``items_max`` or weighs more than ``weight_max``.
+        """Serve batches with ``work``.
 
-        Two that have something of ``apart`` in common do not come into one batch. ``at_once``
-        batches may be under way at the same time.
+        A batch of several items has at most ``items_max``, with a total weight of ``weight_max`` at
+        most. Two items that share a key of ``apart`` are never in one batch. Up to ``at_once``
+        batches are served at the same time.
         """
         self._work = work
         self._weight = weight
@@ -66,10 +67,10 @@ class Batcher(Generic[BatchItem, BatchAnswer]):
         self._waiting: list[tuple[BatchItem, asyncio.Future[BatchAnswer]]] = []
         self._under_way: list[asyncio.Task[None]] = []
 
-    async def ask(self, asked: BatchItem) -> BatchAnswer:
-        """The answer; whatever error the work gives for it is raised here."""
+    async def ask(self, item: BatchItem) -> BatchAnswer:
+        """Return the answer to an item, or raise the error that the work returned for it."""
         answered: asyncio.Future[BatchAnswer] = asyncio.get_running_loop().create_future()
-        self._waiting.append((asked, answered))
+        self._waiting.append((item, answered))
         if len(self._under_way) < self._at_once:
             self._begin()
         return await answered
@@ -92,17 +93,17 @@ class Batcher(Generic[BatchItem, BatchAnswer]):
             await self._serve_batch(batch)
         finally:
             for _, answered in batch:
-                answered.cancel()  # no-op for those that have their answer
+                answered.cancel()  # no effect on items that have their answer
 
     async def _serve_batch(
         self, batch: list[tuple[BatchItem, asyncio.Future[BatchAnswer]]]
     ) -> None:
         try:
-            answers = await self._work([asked for asked, _ in batch])
-        except Exception as error:  # noqa: BLE001 - it is raised where it was asked
-            if len(batch) > 1 and _is_of_one(error):
-                for one in batch:
-                    await self._serve_batch([one])
+            answers = await self._work([item for item, _ in batch])
+        except Exception as error:  # noqa: BLE001 - it is raised in ask()
+            if len(batch) > 1 and _may_be_due_to_one_item(error):
+                for entry in batch:
+                    await self._serve_batch([entry])
                 return
             _settle(batch, [error] * len(batch))
         else:
@@ -114,28 +115,29 @@ class Batcher(Generic[BatchItem, BatchAnswer]):
         weight = 0
         seen: set[Hashable] = set()
         taken = 0
-        for one in self._waiting:
+        for entry in self._waiting:
             if len(batch) == self._items_max:
                 break
             taken += 1
-            if one[1].done():
-                continue  # whoever asked has gone
-            keys = set(self._apart(one[0]))
+            item, answered = entry
+            if answered.done():
+                continue  # the caller was cancelled
+            keys = set(self._apart(item))
             if keys & seen:
-                left.append(one)
+                left.append(entry)
                 continue
-            weight += self._weight(one[0])
+            weight += self._weight(item)
             if batch and weight > self._weight_max:
-                left.append(one)
+                left.append(entry)
                 break
             seen |= keys
-            batch.append(one)
+            batch.append(entry)
         self._waiting[:taken] = left
         return batch
 
 
-def _is_of_one(error: Exception) -> bool:
-    """Whether one of the batch may be at fault: the others are not to suffer for it."""
+def _may_be_due_to_one_item(error: Exception) -> bool:
+    """Return whether a single item may be at fault, so that the others should be tried alone."""
     return isinstance(error, RequestError | PeerAnswered) or not isinstance(error, ParleyError)
 
 
@@ -145,7 +147,7 @@ def _settle(
 ) -> None:
     for (_, answered), answer in zip(batch, answers, strict=True):
         if answered.done():
-            continue  # whoever asked has gone
+            continue  # the caller was cancelled
         if isinstance(answer, Exception):
             answered.set_exception(answer)
         else:

@@ -1,7 +1,7 @@
-"""What happens on this node, as it happens: for the event stream and for long polls.
+"""Events on this node, for the event stream and for long polls.
 
-Fed by the database's notifications, so it hears of what any process of this node did. A short
-history lets a client that lost its connection go on where it was (``Last-Event-ID``).
+They come from the notifications of the database, so they include what other processes of this node
+did. A short history lets a client resume after a lost connection (``Last-Event-ID``).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _QUEUE_MAX = 500
 
 @dataclass(frozen=True)
 class Event:
-    """One change; ``number`` grows, also over restarts."""
+    """One change; ``number`` increases, across restarts too."""
 
     number: int
     kind: str
@@ -28,17 +28,17 @@ class Event:
 
 
 class EventHub:
-    """Hands events to whoever listens."""
+    """Passes events to its subscribers."""
 
     def __init__(self, clock: Clock) -> None:
-        """Nobody listens yet."""
+        """Number events from the current time, so that numbers increase across restarts."""
         self._last = clock.now() // times.MILLISECOND
         self._history: deque[Event] = deque(maxlen=_HISTORY)
         self._queues: set[asyncio.Queue[Event | None]] = set()
         self._changed = asyncio.Event()
 
     def heard(self, notice: Notice) -> None:
-        """Make an event of a notification."""
+        """Publish a notification as an event."""
         self._changed.set()
         self._changed = asyncio.Event()
         body = _body(notice)
@@ -49,7 +49,7 @@ class EventHub:
         self._history.append(event)
         for queue in list(self._queues):
             if queue.full():
-                # Too slow a reader: it is cut off and comes back with its Last-Event-ID.
+                # The reader is too slow: end its stream. It resumes with its Last-Event-ID.
                 self._queues.discard(queue)
                 queue.get_nowait()
                 queue.put_nowait(None)
@@ -58,11 +58,11 @@ class EventHub:
 
     @property
     def listeners(self) -> int:
-        """How many streams are open."""
+        """Number of open streams."""
         return len(self._queues)
 
     def subscribe(self, after: int | None) -> asyncio.Queue[Event | None]:
-        """A queue of the events to come, preceded by those after a number; None ends it."""
+        """Return a queue of future events, after the stored ones since ``after``; None ends it."""
         queue: asyncio.Queue[Event | None] = asyncio.Queue(_QUEUE_MAX)
         if after is not None:
             for event in [e for e in self._history if e.number > after][-_QUEUE_MAX + 1 :]:
@@ -71,7 +71,7 @@ class EventHub:
         return queue
 
     def unsubscribe(self, queue: asyncio.Queue[Event | None]) -> None:
-        """Listen no more."""
+        """Close a queue from :meth:`subscribe`."""
         self._queues.discard(queue)
 
     def close(self) -> None:
@@ -83,7 +83,7 @@ class EventHub:
         self._changed.set()
 
     async def change(self, timeout_s: float) -> None:
-        """Return at the next change, or when the time is over."""
+        """Wait for the next change, or for the timeout."""
         changed = self._changed
         try:
             await asyncio.wait_for(changed.wait(), timeout_s)

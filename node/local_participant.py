@@ -1,4 +1,4 @@
-"""This node as a participant of the tasks it leads itself: the same port, without HTTP."""
+"""This node as a participant of its own tasks: the same interface as a peer, without HTTP."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from node.timetable.what_if import ImpactEstimator
 
 
 class LocalParticipant:
-    """Calls the time line directly."""
+    """A participant client that calls this node's own services."""
 
     def __init__(
         self,
@@ -42,29 +42,29 @@ class LocalParticipant:
         self._impacts = impacts
 
     async def introduce(self, introduction: Introduction) -> IntroductionAnswer:
-        """Whether this host does its own part."""
+        """Make a task known; return whether this host takes part."""
         return await self._acceptance.consider(self.identity, introduction)
 
     async def consider(self, introduction: Introduction) -> IntroductionAnswer:
-        """Whether this host would do its own part."""
+        """Return whether this host would take part; nothing is stored."""
         return await self._acceptance.judge(self.identity, introduction)
 
     async def outlook(self, request: ImpactRequest) -> Impact:
-        """What these runs would mean for this node."""
+        """Return what these runs would displace here, and how full the hours would be."""
         return await self._impacts.outlook(request)
 
     async def propose(self, request: ProposalRequest) -> Proposal:
-        """Free ranges in the windows."""
+        """Return the free ranges in the windows."""
         return await self._freed_time.propose(self.identity, request)
 
     async def hold(self, exchange: UUID, request: HoldRequest) -> HoldAnswer:
-        """Book for now."""
+        """Book these runs until the lead decides."""
         return await self._time_line.hold(exchange, self.identity, request)
 
     async def commit(self, exchange: UUID, request: CommitRequest) -> CommitAnswer:
-        """Keep these runs."""
+        """Keep these runs and drop the others of the exchange."""
         return await self._time_line.commit(exchange, request)
 
     async def release(self, exchange: UUID, task: UUID) -> None:
-        """Drop the hold."""
+        """Drop the hold and free its time."""
         await self._time_line.release(exchange, task)

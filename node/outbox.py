@@ -1,7 +1,7 @@
-"""Delivers the outbox: each message until it is acknowledged, with growing pauses.
+"""Delivers the outbox: retries each message until it is acknowledged, with growing pauses.
 
-Messages to this node itself take the same road without HTTP. Whoever refuses a message for good
-(a 4xx answer) will not take it later either: it is dropped and logged.
+Messages to this node itself take the same path, without HTTP. A message that its receiver refuses
+(a 4xx answer) would be refused again: it is dropped and logged.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from node.store.outbox import Message, MessageKind
 
 _TAKEN_FOR = 30 * times.SECOND
 POLL_S = 5.0
-"""A look into the table now and then is the safety net of lost notifications."""
+"""Period of reading the table in case a notification was lost."""
 SHUTDOWN_DELIVERY_S = 2.0
 _PAUSE_FIRST = 1 * times.SECOND
 _PAUSE_MAX = 5 * times.MINUTE
@@ -45,7 +45,7 @@ class Outbox:
         *,
         poll_s: float = POLL_S,
     ) -> None:
-        """``deliver`` returns when the message is acknowledged, and raises when it is not."""
+        """``deliver`` returns when the message is acknowledged, and raises otherwise."""
         self._database = database
         self._clock = clock
         self._kinds = kinds
@@ -55,7 +55,7 @@ class Outbox:
         self._busy: dict[str, asyncio.Task[None]] = {}
 
     def heard(self, notice: Notice) -> None:
-        """A message was written, or a node answers again for which some may wait."""
+        """Wake up for a new message, or for a node that answers again."""
         letter = notice.kind == "letter" and notice.id in self._kinds
         if letter or notice.kind in {"wake", "node"}:
             self._woken.set()
@@ -83,23 +83,24 @@ class Outbox:
             self._woken.clear()
 
     async def run_once(self) -> None:
-        """Deliver what is due and wait until that is done."""
+        """Deliver the due messages and wait until all are delivered or have failed."""
         await self.start_due()
         await asyncio.gather(*self._busy.values())
 
     async def deliver_before_shutdown(self) -> None:
-        """Deliver what is due while this node stops, as far as that goes in a moment.
+        """Deliver the due messages for up to two seconds while this node stops.
 
-        Others may be stopping, too, and would be waited for in vain. What is left comes again.
+        Other nodes may be stopping too, so it does not wait longer. The rest is delivered after the
+        next start.
         """
         with contextlib.suppress(ParleyError, TimeoutError):
             await asyncio.wait_for(self.run_once(), SHUTDOWN_DELIVERY_S)
 
     async def start_due(self) -> float:
-        """Start to deliver what is due, to all nodes at once, in order for each.
+        """Start delivering the due messages: to all nodes at once, in order for each node.
 
-        A node that keeps us waiting holds up nobody else: it gets more when it is done. Returns the
-        seconds until the next message for another one.
+        A slow node delays no other; it gets more messages when it has acknowledged these. Returns
+        the seconds until the next message for a node that is not busy.
         """
         now = self._clock.now()
         busy = list(self._busy)
@@ -132,12 +133,12 @@ class Outbox:
                 await self._failed(message, error)
                 break
             except RequestError as error:
-                log.warning("message refused for good", kind=message.kind, error=error.detail)
+                log.warning("message refused, dropped", kind=message.kind, error=error.detail)
             except ParleyError as error:
                 await self._failed(message, error)
                 break
             except Exception as error:
-                # A fault of ours: it must hold up neither the other messages nor the other nodes.
+                # A bug of ours must delay neither the other messages nor the other nodes.
                 log.exception("message not delivered", kind=message.kind, node=message.node)
                 await self._failed(message, ParleyError(f"cannot be delivered: {error!r}"))
                 continue

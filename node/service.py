@@ -1,4 +1,4 @@
-"""One node, put together: everything its API serves and the loops that work beside it."""
+"""One node, put together: the services behind its API, and its background loops."""
 
 from __future__ import annotations
 
@@ -90,18 +90,18 @@ _OWNER = "owner"
 
 log = structlog.get_logger()
 
-# What is late is done once, as soon as possible, and not dropped.
+# A job that is late runs once, as soon as possible; it is not dropped.
 _JOBS = {"coalesce": True, "max_instances": 1, "misfire_grace_time": None}
 
 Preview = Callable[[PlanRequest], Awaitable[Plan]]
-"""Answers what would happen if a task were posted; nothing is booked or kept by asking."""
+"""Previews a task document; nothing is booked or stored by it."""
 
 
 @dataclass(frozen=True)
 class LeadPart:
-    """What the API of a node needs of its lead.
+    """The functions of the lead that the API of a node needs.
 
-    ``preview_of`` makes the preview of a node that is otherwise complete.
+    ``preview_of(node)`` returns the preview; the node is complete but for it.
     """
 
     preview_of: Callable[[NodeService], Preview]
@@ -110,7 +110,7 @@ class LeadPart:
 
 @dataclass(frozen=True)
 class NodeDependencies:
-    """The parts of a node that are made elsewhere: its lead, and what simulations replace."""
+    """The parts of a node that are built elsewhere: its lead, and what simulations replace."""
 
     peers: Peers
     lead: LeadPart
@@ -122,7 +122,7 @@ class NodeDependencies:
 
 
 class NodeService:
-    """This host's node. Made by :func:`assemble`."""
+    """This host's node, built by :func:`assemble`."""
 
     stopping = False
 
@@ -260,17 +260,20 @@ class NodeService:
 
     @property
     def card(self) -> NodeCard:
-        """What this node says of itself."""
+        """The description of this node that others read."""
         return self.own_card.current
 
     def _needs_port(self, task: HeldTask, tool: str) -> int:
         return self.capabilities.needs_port(task.test, tool, task.spec, task.participant)
 
     async def start(self) -> None:
-        """Write this node's card and token, mark what was missed, start the loops.
+        """Write this node's card and token, mark missed runs, and start the loops.
 
-        Signatures are dated in whole seconds and those from before the start are refused, so it
-        first lets the second of its start pass: a peer's first request must not fail by that.
+        Signatures are dated in whole seconds, and those from before the start are refused. So this
+        waits until the second of the start has passed: otherwise the first request of a peer,
+        dated within that second, would be refused.
+
+        :raises HostError: the database belongs to another key.
         """
         await self.clock.sleep_until((self.started // times.SECOND + 1) * times.SECOND)
         async with self.database.transaction() as connection:
@@ -299,7 +302,7 @@ class NodeService:
         self._house_keeping()
 
     def start_delivery(self) -> None:
-        """Once the API answers: deliver results; where nobody reaches it, fetch what they ask."""
+        """Start delivering results, and polling in pull mode; call this once the API answers."""
         self._loops.append(asyncio.create_task(self.result_delivery.run(), name="archiving"))
         if self.settings.pull:
             self._loops.append(asyncio.create_task(self.work_puller.run(), name="fetching"))
@@ -323,13 +326,13 @@ class NodeService:
         self._scheduler.start()
 
     def _quietly(self, action: Callable[[], Any]) -> Callable[[], Coroutine[Any, Any, None]]:
-        """A job whose failure is logged and does not end its repetition."""
+        """Return a job that logs its failures, so that the scheduler repeats it."""
 
         async def job() -> None:
             try:
                 await action()
             except ParleyError as error:
-                log.warning("house-keeping failed", error=error.detail)
+                log.warning("housekeeping failed", error=error.detail)
 
         return job
 
@@ -347,7 +350,7 @@ class NodeService:
             pass
 
     async def _forget(self, terms_before: int, tasks_before: int) -> bool:
-        """Terms that are over, and tasks of others, a batch of each; whether there may be more."""
+        """Delete a batch of ended terms and of foreign tasks; return whether more may follow."""
         async with self.database.transaction() as connection:
             terms = await seats.purge(connection, terms_before, PURGED_MAX)
             ended = await tasks.purge(connection, tasks_before, PURGED_MAX)
@@ -359,7 +362,7 @@ class NodeService:
             listener(notice)
 
     def _refresh_directory(self, notice: Notice) -> None:
-        """Read it again when it has changed, or may have while notifications were lost."""
+        """Read nodes and campaigns again if they changed, or if notifications were lost."""
         if notice.kind in {"node", "wake"}:
             self._read(self.directory.refresh)
         if notice.kind in {"campaign", "wake"}:
@@ -371,7 +374,7 @@ class NodeService:
         reading.add_done_callback(self._readings.discard)
 
     async def listen(self, listener: Callable[[Notice], None]) -> None:
-        """Where the node's own loops run in another process: hear notifications until cancelled."""
+        """Pass notifications on until cancelled, where the loops run in another process."""
 
         def heard(notice: Notice) -> None:
             self._refresh_directory(notice)
@@ -386,11 +389,11 @@ class NodeService:
             interested.cancel()
 
     def add_notification_listener(self, listener: Callable[[Notice], None]) -> None:
-        """Let another part of this process hear the notifications."""
+        """Pass all notifications to another part of this process, too."""
         self._listeners.append(listener)
 
     async def stop(self) -> None:
-        """Stop the loops; running parts are ended and marked."""
+        """Stop the loops, and end and mark the running parts."""
         self.stopping = True
         self.hub.close()
         self.mailboxes.close()
@@ -403,15 +406,15 @@ class NodeService:
         await self.outbox.deliver_before_shutdown()
 
     async def check(self) -> None:
-        """Whether it can work now.
+        """Check that the database answers.
 
-        :raises DatabaseUnavailable: the database does not answer.
+        :raises DatabaseUnavailable: it does not.
         """
         async with self.database.connection() as connection:
             await nodes.own_identity(connection)
 
     async def knows_token(self, token_digest: str) -> bool:
-        """Whether a user's token was given out here; those seen before are not looked up again."""
+        """Return whether a user's token was issued here; known tokens are cached."""
         if token_digest not in self._tokens:
             async with self.database.connection() as connection:
                 if not await nodes.has_token(connection, token_digest):
@@ -420,7 +423,7 @@ class NodeService:
         return True
 
     def peer(self, identity: str) -> Peer:
-        """Another node, to speak to.
+        """Return the client of another node.
 
         :raises NotFound: it is not known here.
         """
@@ -428,7 +431,7 @@ class NodeService:
         return self.peers.to(known.identity, known.name, known.url)
 
     def participant(self, identity: str) -> LocalParticipant | Peer:
-        """A participant of a task: this node directly, or another one over HTTP."""
+        """Return the client of a participant: this node itself, or another one over HTTP."""
         return self.local_participant if identity == self.card.identity else self.peer(identity)
 
     async def _introduce(self, known: KnownNode, introduction: Introduction) -> IntroductionAnswer:
@@ -448,7 +451,7 @@ class NodeService:
         return answered.commit if answered.commit is not None else answered.state
 
     async def _deliver(self, message: Message) -> None:
-        """Hand one message of the outbox to its node, this one included."""
+        """Deliver one message of the outbox to its node, which may be this one."""
         if message.node == self.card.identity:
             await self._deliver_here(message)
             return
@@ -467,7 +470,7 @@ class NodeService:
                 await peer.introduce(introduction)
                 await self.editing.acknowledged(message.id, introduction.task)
             case MessageKind.COMMIT | MessageKind.RELEASE:
-                pass  # the lead's own outbox delivers these
+                pass  # the outbox of the lead delivers these
 
     async def _deliver_here(self, message: Message) -> None:
         if message.kind is MessageKind.PART:
@@ -489,8 +492,8 @@ async def assemble(
 ) -> NodeService:
     """Open the database and the key, and put a node together.
 
-    The process that is ``serving`` the API has the questions for nodes that fetch them; one beside
-    it hands its own over there.
+    The process that is ``serving`` the API keeps the mailboxes of nodes in pull mode; a process
+    beside it hands its questions to that one.
     """
     prepare_directory(settings.state_dir)
     key = NodeKey.load_or_create(settings.state_dir / "node.pem")
@@ -505,7 +508,7 @@ async def assemble(
 
 
 def signer(key: NodeKey, clock: Clock) -> Sign:
-    """Signs requests with this key, each with a nonce of its own."""
+    """Return a function that signs requests with this key, each with a new nonce."""
 
     def signed(method: str, url: str, body: bytes, receiver: str) -> dict[str, str]:
         created = clock.now() // times.SECOND

@@ -1,1 +1,1 @@
-"""The other nodes: their registration, whether they are up, what they say of themselves."""
+"""The other nodes: registration, health, attributes, and pull mode."""

@@ -1,8 +1,8 @@
-"""What this node says of itself: its card, with the attributes by which pools choose nodes.
+"""This node's card: its name, address, and the attributes by which pools choose nodes.
 
-Three sources, the later ones before the earlier: what the owner has in the settings, what was set
-with ``parley node set``, and what the host itself shows (``tool:iperf3`` and the like). Other nodes
-fetch the card now and then (``lookout.py``); nobody is told of a change.
+Attributes have three sources; a later one overrides the earlier ones: the settings, ``parley node
+set``, and the host itself (``tool:iperf3`` and the like). Other nodes fetch the card periodically
+(``monitor.py``); they are not notified of changes.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from node.store import nodes
 from node.store.database import Connection
 
 TOOL = "tool:"
-"""``tool:NAME`` says whether that tool is installed."""
+"""Prefix of the attributes that say whether a tool is installed."""
 
 _SHOWN = (TOOL, ATTRIBUTE)
 
@@ -49,7 +49,7 @@ class OwnCard:
         )
 
     async def write(self, connection: Connection) -> bool:
-        """Write it as it is now; whether it says something else than before."""
+        """Write the current card to the database; return whether it changed."""
         by_hand = await nodes.set_attributes(connection)
         attributes = {**self._settings.attributes, **by_hand, **self._shown()}
         card = self.current.model_copy(update={"attributes": attributes})
@@ -58,7 +58,7 @@ class OwnCard:
         return changed
 
     def _shown(self) -> dict[str, bool | str]:
-        """What the host shows by itself."""
+        """Return the attributes that follow from the host itself."""
         tools = self._capabilities.tools
         there = {name: self._capabilities.missing(tools[name]) is None for name in sorted(tools)}
         return {
@@ -67,16 +67,16 @@ class OwnCard:
         }
 
     async def look_again(self) -> None:
-        """A tool may have been installed since, or removed; a namespace or address likewise."""
+        """Rewrite the card if tools, contexts, or addresses of the host have changed."""
         attributes = self.current.attributes.items()
         if {name: value for name, value in attributes if name.startswith(_SHOWN)} != self._shown():
             async with self._database.transaction() as connection:
                 await self._rewrite(connection)
 
     async def set(self, attributes: Mapping[str, Any]) -> None:
-        """Set these attributes by hand; None takes back what was set.
+        """Set these attributes; None removes one that was set.
 
-        :raises InvalidDocument: one of them is not anybody's to set, or there would be too many.
+        :raises InvalidDocument: an attribute cannot be set, or there would be too many.
         """
         faults = [
             FieldFault(f"/attributes/{name}", f"is what the host is, not set by hand; {_WHERE}")

@@ -1,6 +1,6 @@
-"""The directory of known nodes, kept in memory and read again when it changes.
+"""The directory of known nodes, cached in memory and read again when it changes.
 
-Whoever signs with a key that is not in it is refused; whoever is named in a task must be in it.
+A request signed with a key that is not in it is refused. A node named in a task must be in it.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from node.store.nodes import KnownNode
 
 
 class Directory:
-    """Known nodes by identity, name and address; one of them is this node."""
+    """The known nodes by identity, name, and address; one of them is this node."""
 
     def __init__(self, database: Database) -> None:
         """Empty until :meth:`refresh`."""
@@ -23,17 +23,17 @@ class Directory:
         self._by_word: dict[str, KnownNode] = {}
 
     async def refresh(self) -> None:
-        """Read the table again."""
+        """Read the table."""
         async with self._database.connection() as connection:
             self.fill(await nodes.listed(connection))
 
     async def known(self) -> Sequence[KnownNode]:
-        """Everybody, as of now."""
+        """Read the table and return all nodes."""
         await self.refresh()
         return self.all
 
     def fill(self, known: Sequence[KnownNode]) -> None:
-        """Replace what is known."""
+        """Replace the cached nodes."""
         self._nodes = {node.identity: node for node in known}
         self._by_word = {}
         for node in reversed(known):
@@ -49,15 +49,15 @@ class Directory:
 
     @property
     def all(self) -> list[KnownNode]:
-        """Every known node, this one included."""
+        """Every known node, including this one."""
         return list(self._nodes.values())
 
     def knows(self, identity: str) -> bool:
-        """Whether this key is pinned."""
+        """Return whether this key is pinned."""
         return identity in self._nodes
 
     def by_identity(self, identity: str) -> KnownNode:
-        """The node with this key.
+        """Return the node with this key.
 
         :raises NotFound: it is not known here.
         """
@@ -68,5 +68,5 @@ class Directory:
             raise NotFound(msg) from None
 
     def find(self, word: str) -> KnownNode | None:
-        """The node of this name, address, or URL's host; None if there is none."""
+        """Return the node with this name, address, or URL host; None if there is none."""
         return self._by_word.get(word.lower())

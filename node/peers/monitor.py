@@ -1,9 +1,9 @@
-"""Looks after the other nodes now and then: who answers, and with the key that is pinned.
+"""Health checks of the other nodes: which ones answer, and with the key that is pinned.
 
-What it finds is shown to people (the page, ``/v1/nodes``, ``/metrics``), and letters to a node that
-answers do not wait out their pauses. What a node says of itself may be something else than before:
-then it belongs to other pools. Nothing else is decided here: whether a node can take part is found
-out by asking it. A node that fetches its work is not looked for: it comes, or it is away.
+The results are shown to people (the page, ``/v1/nodes``, ``/metrics``), and messages to a node that
+answers again are sent at once. The check also learns a node's attributes, which decide to which
+pools it belongs. It decides nothing else: a node is asked whether it can take part. A node in pull
+mode is not asked: it is up as long as it polls.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from node.store.nodes import KnownNode
 
 
 class PeerMonitor:
-    """Keeps up to date which of the known nodes answer."""
+    """Records which of the known nodes answer."""
 
     def __init__(
         self,
@@ -35,7 +35,7 @@ class PeerMonitor:
         mailboxes: Mailboxes,
         fetch_fault: Callable[[str], str | None],
     ) -> None:
-        """Looks when it is told to; ``fetch_fault(identity)``: why no work comes from there."""
+        """``fetch_fault(identity)`` returns why no work can be fetched from a node, or None."""
         self._database = core.database
         self._clock = core.clock
         self._directory = directory
@@ -44,7 +44,7 @@ class PeerMonitor:
         self._fetch_fault = fetch_fault
 
     async def run_once(self) -> None:
-        """Ask all at once, and write down who answered and who did not."""
+        """Ask all nodes at once, and store which ones answered."""
         await self._directory.refresh()
         others = [
             known for known in self._directory.all if not known.is_self and not _unseen(known)
@@ -70,9 +70,9 @@ class PeerMonitor:
                 await _learn(connection, known, card)
 
     async def came(self, identity: str, card: NodeCard) -> None:
-        """A node asks for its work: write down that it is back, and at first what it is called.
+        """Record that a node in pull mode polls, and at its first poll its name.
 
-        :raises NotAllowed: it is not known as one that does, or speaks in the name of another.
+        :raises NotAllowed: the node was added with a URL, or the card is of another node.
         :raises Conflict: its name is taken.
         """
         known = self._directory.by_identity(identity)
@@ -82,7 +82,7 @@ class PeerMonitor:
                 f"fetch its work, its key is added without a URL: parley node add {identity}"
             )
             raise NotAllowed(msg)
-        new = _said(card) != (known.attributes, known.lanes)
+        new = _description(card) != (known.attributes, known.lanes)
         if self._mailboxes.of(identity).attended and not _unseen(known) and not new:
             return
         now = self._clock.now()
@@ -105,7 +105,7 @@ class PeerMonitor:
         await nodes.keep(connection, card.model_copy(update={"url": None}), self._clock.now())
 
     async def _look(self, known: KnownNode) -> tuple[str | None, NodeCard | None]:
-        """What is wrong with it, and its card where it can be had."""
+        """Return what is wrong with a node (None if nothing is), and its card if it answered."""
         if known.url is None:
             box = self._mailboxes.of(known.identity)
             return None if box.attended else box.absence_reason(known.name), None
@@ -119,16 +119,16 @@ class PeerMonitor:
 
 
 async def _learn(connection: Connection, known: KnownNode, card: NodeCard | None) -> None:
-    """A node may say something else of itself than before."""
-    if card is not None and _said(card) != (known.attributes, known.lanes):
-        await nodes.learn(connection, known.identity, *_said(card))
+    """Store a node's attributes and lanes if they have changed."""
+    if card is not None and _description(card) != (known.attributes, known.lanes):
+        await nodes.learn(connection, known.identity, *_description(card))
         await notify(connection, "node", known.name, "changed")
 
 
-def _said(card: NodeCard) -> tuple[dict[str, Any], int]:
+def _description(card: NodeCard) -> tuple[dict[str, Any], int]:
     return card.attributes, card.lanes
 
 
 def _unseen(known: KnownNode) -> bool:
-    """Whether it fetches its work and has not come yet: until then nothing but its key is known."""
+    """Return whether a node in pull mode has not polled yet: only its key is known until then."""
     return known.url is None and known.seen_at is None

@@ -1,17 +1,17 @@
-"""A node that no other reaches fetches what is asked of it: one long poll to each node it knows.
+"""Pull mode: a node that no other can reach keeps one long poll open to each node it knows.
 
 ::
 
     this node                                             a lead
         ── POST /v1/participant/work  (shortfall) ──────────▶  waits until there is a question
         ◀── questions: proposals, holds, rulings, … ─────────
-        each is put to this node's own API, signed as it came
+        each is passed to this node's own API, with its original signature
         ── POST /v1/participant/work  (answers) ────────────▶  hands the answers to who asked
 
-Every question that came is answered with the next poll, and an answer is repeated until a poll that
-carried it was answered. What takes longer than a moment is named as being worked on. A node
-that does not answer, or answers with nothing at once, is asked again after a growing pause; it
-holds up no other.
+Each question is answered with the next poll, and an answer is repeated until a poll that carried it
+was answered. A question that takes longer is listed as being worked on. A node that does not
+answer, or answers with no question and without waiting, is polled again after a growing pause; it
+delays no other node.
 """
 
 from __future__ import annotations
@@ -46,12 +46,12 @@ from node.store import bookings
 from node.store.database import Notice
 
 WAIT = 15 * times.SECOND
-"""How long a poll may last: so long it takes to notice that its connection has died silently."""
+"""Maximum duration of a poll, and so the time until a dead connection is noticed."""
 
 PAUSE_FIRST = 2 * times.SECOND
 _FIGURES_FOR = 10 * times.SECOND
 _MOMENT_S = 0.25
-"""So long all that came together is waited for; who takes longer answers later."""
+"""Time to wait for all questions of a poll; slower ones are answered with a later poll."""
 _ANSWER_BYTES_MAX = 6_000_000
 
 log = structlog.get_logger()
@@ -59,14 +59,14 @@ log = structlog.get_logger()
 
 @dataclass
 class PullSession:
-    """What is between this node and one other: questions worked on, answers not yet received."""
+    """The state between this node and one other: open questions, and unacknowledged answers."""
 
     working: dict[UUID, asyncio.Task[None]] = field(default_factory=dict)
     answers: dict[UUID, tuple[AnsweredQuestion, int]] = field(default_factory=dict)
-    """Each with its length in bytes."""
+    """The answers that were not acknowledged yet, each with its length in bytes."""
 
     def next_answers(self) -> tuple[AnsweredQuestion, ...]:
-        """The oldest answers, as many as may go together."""
+        """Return the oldest answers, as many as fit into one poll."""
         chosen: list[AnsweredQuestion] = []
         room = _ANSWER_BYTES_MAX
         for answered, length in self.answers.values():
@@ -77,7 +77,7 @@ class PullSession:
         return tuple(chosen)
 
     def answer(self, number: UUID, reply: Reply) -> None:
-        """Keep the answer to a question; one too long to be sent says so instead."""
+        """Add the answer to a question, or an error if the answer is too long to be sent."""
         answered = AnsweredQuestion(id=number, reply=reply)
         length = len(answered.model_dump_json().encode())
         if length > _ANSWER_BYTES_MAX:
@@ -87,18 +87,18 @@ class PullSession:
             self.answers[number] = answered, length
 
     def received(self, answers: tuple[AnsweredQuestion, ...]) -> None:
-        """These have arrived."""
+        """Remove answers that were acknowledged."""
         for answered in answers:
             self.answers.pop(answered.id, None)
 
 
 def refusal(error: ParleyError) -> Reply:
-    """The reply that raises this error over there."""
+    """Return the reply that raises this error at the other node."""
     return Reply(status=error.status, body=problem_of(error).model_dump_json())
 
 
 class WorkPuller:
-    """Keeps a long poll at every node that has a URL."""
+    """Keeps a long poll open to every node that has a URL."""
 
     def __init__(
         self,
@@ -125,12 +125,12 @@ class WorkPuller:
         self._shortfall = Shortfall(0, 0)
 
     def heard(self, notice: Notice) -> None:
-        """Nodes come and go."""
+        """Look at the known nodes again when they have changed."""
         if notice.kind in {"node", "wake"}:
             self._changed.set()
 
     def fault(self, identity: str) -> str | None:
-        """Why nothing can be fetched from a node; None if it can, as far as is known."""
+        """Return why the last poll of a node failed; None if it did not."""
         return self._faults.get(identity)
 
     async def run(self) -> None:
@@ -144,7 +144,7 @@ class WorkPuller:
             await self._end(list(self._polling))
 
     async def _follow(self) -> None:
-        """Begin with nodes that are new, and leave those that are gone."""
+        """Start polling new nodes, and stop polling removed ones."""
         try:
             await self._directory.refresh()
         except ParleyError as error:
@@ -169,11 +169,11 @@ class WorkPuller:
             self._faults.pop(identity, None)
 
     async def _poll(self, peer: Peer) -> None:
-        """Fetch and answer until cancelled."""
+        """Poll one node until cancelled."""
         failures, well, between = 0, True, PullSession()
         try:
             while True:
-                # After a fault the next poll does not wait: whether all is well shows at once.
+                # After a failure the next poll does not wait, so that recovery is noticed at once.
                 fault = await self._tried(peer, between, WAIT if well else 0)
                 if fault is None:
                     failures = 0 if well else failures
@@ -202,7 +202,10 @@ class WorkPuller:
         return None
 
     async def _fetch(self, peer: Peer, between: PullSession, wait: int) -> None:
-        """One poll: what is answered is told, what comes is worked on for a moment."""
+        """Poll once: send the answers, and work on the questions that come.
+
+        :raises PeerAnswered: the node answered without a question and without waiting.
+        """
         answers = between.next_answers()
         if between.working or len(answers) < len(between.answers):
             wait = 0
@@ -210,7 +213,7 @@ class WorkPuller:
         work = await self._peers.fetch(peer, asked)
         between.received(answers)
         if not work.questions and self._clock.now() - asked.now < wait // 2:
-            msg = f"{peer.name} had nothing to ask and did not wait for it"
+            msg = f"{peer.name} returned no question and did not wait for one"
             raise PeerAnswered(msg)
         for given in work.questions:
             self._begin(given, between)
@@ -232,7 +235,7 @@ class WorkPuller:
         )
 
     async def figures(self) -> Shortfall:
-        """What this node could still take, as it was a few seconds ago at most."""
+        """Return how much of the horizon is not free for exclusive runs; cached for ten seconds."""
         now = self._clock.now()
         if now - self._looked_at >= _FIGURES_FOR:
             until = now + self._horizon
@@ -244,7 +247,7 @@ class WorkPuller:
         return self._shortfall
 
     def _begin(self, given: AssignedQuestion, between: PullSession) -> None:
-        """Work on a question, unless it came before."""
+        """Work on a question, unless it is a repeat."""
         if given.id in between.working or given.id in between.answers:
             return
 

@@ -1,4 +1,4 @@
-"""Other nodes become known here, with their keys pinned, and are forgotten."""
+"""Adds other nodes to the directory, with their keys pinned, and removes them."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from node.trust.keys import fingerprint
 
 
 class PeerRegistrar:
-    """Whom this node knows."""
+    """Adds and removes known nodes."""
 
     def __init__(self, core: Core, directory: Directory, peers: Peers) -> None:
-        """Nothing is registered before :meth:`add`."""
+        """``peers`` fetches the card of a node that is added."""
         self._database = core.database
         self._clock = core.clock
         self._directory = directory
@@ -24,10 +24,11 @@ class PeerRegistrar:
         self._own = core.identity
 
     async def add(self, addition: NodeAddition) -> KnownNode:
-        """Fetch a node's card and pin its key; without a URL, wait for it to ask for its work.
+        """Fetch a node's card and pin its key; without a URL, pin the key and wait for its polls.
 
-        :raises PeerError: nobody answers at the URL.
-        :raises Conflict: its key is not the one expected, or its name is taken.
+        :raises PeerError: the URL does not answer.
+        :raises Conflict: the key is not the expected one, or the name is taken.
+        :raises InvalidDocument: it is this node itself.
         """
         if addition.url is None:
             return await self._add_fetching(addition.identity or "")
@@ -60,7 +61,7 @@ class PeerRegistrar:
         return self._directory.by_identity(identity)
 
     async def remove(self, name: str) -> None:
-        """Forget a node.
+        """Remove a node.
 
         :raises NotFound: there is none of that name.
         """

@@ -1,1 +1,1 @@
-"""Whom measurements are for: campaigns, what they have used, and pools of nodes."""
+"""Sharing of nodes: campaigns, their usage, and pools."""

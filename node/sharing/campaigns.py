@@ -1,7 +1,7 @@
-"""The campaigns of the tasks led here: who may be named, how they are made, changed and removed.
+"""The campaigns of the tasks led here: checks of their names, creation, editing, and removal.
 
-Their names are kept in memory, like the directory of nodes, and read again when they change. What
-can be held by the database is (``campaign`` in ``schema.sql``); it is looked at here first to say
+Their names are cached in memory, like the directory of nodes, and read again when they change. The
+database enforces what it can (``campaign`` in ``schema.sql``); the checks here come first, to say
 which field is wrong and what to do.
 """
 
@@ -41,9 +41,9 @@ class Campaigns:
     """The campaigns of this node."""
 
     def __init__(self, database: Database, clock: Clock, resources: Collection[str]) -> None:
-        """Only the one that is always there is known until :meth:`refresh`.
+        """Know only the default campaign until :meth:`refresh`.
 
-        ``resources`` are those that runs of some test may need.
+        ``resources`` are the counted resources that runs of some test may need.
         """
         self._resources = resources
         self._database = database
@@ -51,47 +51,47 @@ class Campaigns:
         self._states: Mapping[str, str] = {DEFAULT: "active"}
 
     async def refresh(self) -> None:
-        """Read the names again."""
+        """Read the names and states of all campaigns."""
         async with self._database.connection() as connection:
             self._states = await campaigns.names(connection)
 
     async def look_up(self, name: str | None) -> None:
-        """Before a task is refused because of its campaign: it may be a new one."""
+        """Read the names again if a campaign is not known as active: it may be new."""
         if name is not None and self._states.get(name) != "active":
             await self.refresh()
 
     def check(self, name: str) -> None:
-        """Refuse a task of this campaign if there is none, or it takes no tasks.
+        """Check that a campaign exists and takes new tasks.
 
-        :raises InvalidDocument: with what to do.
+        :raises InvalidDocument: it does not; says what to do.
         """
         state = self._states.get(name)
         if state == "active":
             return
         if state is not None:
-            said = f"{name} is closed and takes no new tasks; open it again: parley campaign edit"
-            raise InvalidDocument([FieldFault("/campaign", f"{said} {name} --state active")])
+            msg = f"{name} is closed and takes no new tasks; open it again: parley campaign edit"
+            raise InvalidDocument([FieldFault("/campaign", f"{msg} {name} --state active")])
         raise InvalidDocument([FieldFault("/campaign", no_such(name, self._states))])
 
     async def find(self, name: str) -> None:
-        """Whether there is one of this name.
+        """Check that there is a campaign of this name.
 
-        :raises NotFound: there is none; says what they are called.
+        :raises NotFound: there is none; names similar ones.
         """
         async with self._database.connection() as connection:
             if not await campaigns.exists(connection, name):
                 raise NotFound(no_such(name, await campaigns.names(connection)))
 
     async def all(self) -> list[StoredCampaign]:
-        """Every campaign, by name."""
+        """Return all campaigns, ordered by name."""
         async with self._database.connection() as connection:
             return await campaigns.listed(connection)
 
     async def create(self, document: CampaignDocument) -> bool:
-        """Make a campaign; False if the very same one was made before.
+        """Create a campaign; return False if an equal one exists.
 
-        :raises InvalidDocument: a field is wrong, by itself or beside the others.
-        :raises Conflict: the name is taken by another one.
+        :raises InvalidDocument: a field is wrong, by itself or together with other campaigns.
+        :raises Conflict: a different campaign has the name.
         """
         new = settings_of(document)
         async with self._database.transaction() as connection:
@@ -109,10 +109,10 @@ class Campaigns:
         return True
 
     async def edit(self, name: str, patch: CampaignPatch) -> None:
-        """Change a campaign; it is checked like a new one.
+        """Change a campaign; the result is checked like a new one.
 
-        :raises NotFound: there is none of that name.
-        :raises InvalidDocument: a field is wrong, by itself or beside the other campaigns.
+        :raises NotFound: there is no campaign of that name.
+        :raises InvalidDocument: a field is wrong, by itself or together with other campaigns.
         :raises Conflict: it has been changed since the revision that was read.
         """
         async with self._database.transaction() as connection:
@@ -141,34 +141,36 @@ class Campaigns:
         there: Sequence[StoredCampaign],
         quotas: Collection[str] = (),
     ) -> None:
-        """Refuse what does not go with the other campaigns, the pools, or the tests.
+        """Check a campaign against the other campaigns, the pools, and the tests.
 
-        Of the resources in ``quotas`` it has some already: these may stay.
+        Quotas of resources in ``quotas``, which it has already, may stay.
+
+        :raises InvalidDocument: something does not fit.
         """
         others = [each.settings for each in there if each.settings.name != new.name]
         sets = {pool.name: pool.policy_set for pool in await pools.listed(connection)}
-        found = (
+        possible = (
             _parent_fault(new, others),
             _weight_fault(new.weight, sets),
             _target_fault(new, others),
             _default_fault(new),
             *(_quota_fault(it, self._resources) for it in new.quotas if it not in quotas),
         )
-        faults = [fault for fault in found if fault is not None]
+        faults = [fault for fault in possible if fault is not None]
         if faults:
             raise InvalidDocument(faults)
 
     async def remove(self, name: str) -> None:
-        """Remove a campaign that nothing hangs on.
+        """Remove a campaign that nothing refers to.
 
-        :raises NotFound: there is none of that name.
-        :raises Conflict: something does, and what to do.
+        :raises NotFound: there is no campaign of that name.
+        :raises Conflict: something refers to it; says what, and what to do.
         """
         async with self._database.transaction() as connection:
-            found = await campaigns.uses(connection, name, self._clock.now())
-            if found is None:
+            uses = await campaigns.uses(connection, name, self._clock.now())
+            if uses is None:
                 raise NotFound(no_such(name, await campaigns.names(connection)))
-            if (reason := _why_kept(name, found)) is not None:
+            if (reason := _why_kept(name, uses)) is not None:
                 raise Conflict(reason)
             await campaigns.remove(connection, name)
             await campaigns.notify(connection, name, "removed")
@@ -176,7 +178,7 @@ class Campaigns:
 
 
 def settings_of(document: CampaignDocument) -> CampaignSettings:
-    """A campaign as it is kept."""
+    """Return the stored form of a campaign."""
     target, fairshare, queue = document.target, document.fairshare, document.queue
     return CampaignSettings(
         name=document.name,
@@ -203,7 +205,7 @@ def settings_of(document: CampaignDocument) -> CampaignSettings:
 
 
 def document_of(settings: CampaignSettings) -> dict[str, Any]:
-    """A campaign as it would be posted; the inverse of :func:`settings_of`."""
+    """Return the document of a stored campaign; the inverse of :func:`settings_of`."""
     values = dict(vars(settings))
     seats, share = values.pop("target_seats"), values.pop("target_share")
     target = {"seats": seats} if seats is not None else {"share": share} if share else None
@@ -248,13 +250,17 @@ def _parent_fault(new: CampaignSettings, others: Sequence[CampaignSettings]) -> 
 
 
 def _height(name: str, parents: Mapping[str, str | None]) -> int:
-    """Generations from a campaign down to the last below it."""
+    """Return the number of generations from a campaign down to its last descendant."""
     children = [child for child, parent in parents.items() if parent == name]
     return 1 + max((_height(child, parents) for child in children), default=0)
 
 
 def _weight_fault(weight: Decimal, sets: Mapping[str, str]) -> FieldFault | None:
-    """A weight of 0 is no share at all, but where it means: only what nobody else wants."""
+    """Return what is wrong with a weight.
+
+    A weight of 0 gives no share at all, except with policies of BOINC's kind, where it means "only
+    what no other campaign wants".
+    """
     if weight > 0:
         return None
     kinds = {
@@ -273,7 +279,7 @@ def _weight_fault(weight: Decimal, sets: Mapping[str, str]) -> FieldFault | None
 
 
 def weights_fault(pool: str, policy_set: str, there: Sequence[StoredCampaign]) -> str | None:
-    """Why a pool cannot share by these policies: a campaign has no weight; None if it can."""
+    """Return why a pool cannot share by these policies (a campaign has weight 0), or None."""
     kind = policysets.SETS.get(policy_set, policysets.PolicySetTraits())
     without = [each.settings.name for each in there if not each.settings.weight]
     if not kind.divides or not without:
@@ -303,7 +309,7 @@ def _target_fault(new: CampaignSettings, others: Sequence[CampaignSettings]) -> 
 
 
 def _quota_fault(resource: str, resources: Collection[str]) -> FieldFault | None:
-    """What no run needs would be without effect, and nobody would notice."""
+    """Return what is wrong with a quota: without a test that needs it, it has no effect."""
     if resource in resources:
         return None
     near = get_close_matches(resource, list(resources), n=3, cutoff=0.5) or sorted(resources)
@@ -342,19 +348,19 @@ def _still_admitted(name: str, reservations: Sequence[UUID]) -> str:
     )
 
 
-def _why_kept(name: str, found: CampaignUses) -> str | None:
-    """What keeps a campaign from being removed, and what to do about it."""
+def _why_kept(name: str, uses: CampaignUses) -> str | None:
+    """Return why a campaign cannot be removed, and what to do; None if it can."""
     close = f"close it instead: parley campaign edit {name} --state closed"
     if name == DEFAULT:
         return f"{name} is always there: tasks that name no campaign belong to it"
-    if found.children:
-        return _still_below(name, found.children)
-    if found.admitted_by:
-        return _still_admitted(name, found.admitted_by)
-    if found.tasks:
-        count = f"{found.tasks} task{'' if found.tasks == 1 else 's'}"
+    if uses.children:
+        return _still_below(name, uses.children)
+    if uses.admitted_by:
+        return _still_admitted(name, uses.admitted_by)
+    if uses.tasks:
+        count = f"{uses.tasks} task{'' if uses.tasks == 1 else 's'}"
         return f"{count} of {name} are known here, ended ones among them; {close}"
-    if found.charged:
+    if uses.charged:
         return f"{name} was charged for runs, and the ledger is kept; {close}"
     return None
 
@@ -364,10 +370,12 @@ def _named(there: Sequence[StoredCampaign], name: str) -> StoredCampaign | None:
 
 
 def no_such(name: str, known: Mapping[str, Any] | Sequence[str]) -> str:
-    """That there is no campaign of this name, those called alike, and what to do."""
+    """Say that there is no campaign of this name, which names are similar, and what to do."""
     near = get_close_matches(name, list(known), n=3, cutoff=0.5)
-    told = f"near: {', '.join(near)}" if near else f"there are: {_some(list(known))}"
-    return f"there is no campaign {name} on this node; {told}; make it: parley campaign add {name}"
+    others = f"near: {', '.join(near)}" if near else f"there are: {_some(list(known))}"
+    return (
+        f"there is no campaign {name} on this node; {others}; make it: parley campaign add {name}"
+    )
 
 
 def _some(names: Sequence[str]) -> str:

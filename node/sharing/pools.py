@@ -39,7 +39,7 @@ JudgePolicy = Callable[[PolicyChoice], list[FieldFault]]
 
 @dataclass(frozen=True)
 class PoolMembership:
-    """Who belongs to a pool, by name, and why the others do not."""
+    """The names of the nodes of a pool, and by name why the others do not belong to it."""
 
     nodes: tuple[str, ...]
     others: Mapping[str, str]
@@ -47,7 +47,7 @@ class PoolMembership:
 
 @dataclass(frozen=True)
 class Warnings:
-    """By name of campaigns and of pools, what is to be told of them; nothing of most."""
+    """The warnings about campaigns and pools, by their names."""
 
     campaigns: Mapping[str, tuple[str, ...]]
     pools: Mapping[str, tuple[str, ...]]
@@ -59,26 +59,26 @@ class Pools:
     def __init__(
         self, database: Database, clock: Clock, directory: Directory, judge_policy: JudgePolicy
     ) -> None:
-        """Take the nodes and their attributes from ``directory``."""
+        """``directory`` has the nodes and their attributes."""
         self._judge_policy = judge_policy
         self._database = database
         self._clock = clock
         self._directory = directory
 
     async def all(self) -> list[StoredPool]:
-        """Every pool, by name."""
+        """Return all pools, ordered by name."""
         async with self._database.connection() as connection:
             return await pools.listed(connection)
 
     async def one(self, name: str) -> StoredPool:
-        """One pool.
+        """Return a pool by its name.
 
-        :raises NotFound: there is none of that name.
+        :raises NotFound: there is no pool of that name.
         """
         return _named(await self.all(), name)
 
     def membership(self, match: Mapping[str, Any]) -> PoolMembership:
-        """Who meets the predicate of a pool now."""
+        """Return which nodes meet the predicate of a pool now, and why the others do not."""
         predicate = predicates.parse(match)
         nodes, others = [], {}
         for name, attributes in self._facts().items():
@@ -90,7 +90,7 @@ class Pools:
         return PoolMembership(tuple(nodes), others)
 
     async def warnings(self) -> Warnings:
-        """What is allowed as it stands, and yet hardly meant."""
+        """Return warnings about settings that are allowed but hardly intended."""
         async with self._database.connection() as connection:
             there = await pools.listed(connection)
             listed = await campaigns.listed(connection)
@@ -117,16 +117,16 @@ class Pools:
         )
 
     def _silent(self, match: Mapping[str, Any]) -> list[str]:
-        """Of the nodes that belong to a pool, those that do not answer."""
-        there = self.membership(match).nodes
-        named = ((known.name, known.silence) for known in self._directory.all)
-        return [f"{name} {said}" for name, said in named if said and name in there]
+        """List the nodes of a pool that do not answer."""
+        members = self.membership(match).nodes
+        silences = ((node.name, node.silence) for node in self._directory.all)
+        return [f"{name} {silence}" for name, silence in silences if silence and name in members]
 
     async def create(self, document: PoolDocument) -> bool:
-        """Make a pool; False if the very same one was made before.
+        """Create a pool; return False if an equal one exists.
 
-        :raises InvalidDocument: a field is wrong, or no node known here belongs to it.
-        :raises Conflict: the name is taken by another one.
+        :raises InvalidDocument: a field is wrong, or no known node belongs to it.
+        :raises Conflict: a different pool has the name.
         """
         new = stored_pool(document)
         async with self._database.transaction() as connection:
@@ -143,10 +143,10 @@ class Pools:
         return True
 
     async def edit(self, name: str, patch: PoolPatch) -> None:
-        """Change a pool; it is checked like a new one.
+        """Change a pool; the result is checked like a new one.
 
-        :raises NotFound: there is none of that name.
-        :raises InvalidDocument: a field is wrong, or no node known here belongs to it.
+        :raises NotFound: there is no pool of that name.
+        :raises InvalidDocument: a field is wrong, or no known node belongs to it.
         :raises Conflict: it has been changed since the revision that was read.
         """
         async with self._database.transaction() as connection:
@@ -163,10 +163,10 @@ class Pools:
             await pools.notify(connection, name, "changed")
 
     async def remove(self, name: str) -> None:
-        """Forget a pool.
+        """Remove a pool.
 
-        :raises NotFound: there is none of that name.
-        :raises Conflict: tasks ask for nodes of it that are not over; names them.
+        :raises NotFound: there is no pool of that name.
+        :raises Conflict: tasks that have not ended use it; names them.
         """
         async with self._database.transaction() as connection:
             asking, count = await pools.asking(connection, name, _NAMED)
@@ -182,12 +182,17 @@ class Pools:
     async def _check(
         self, connection: Connection, document: PoolDocument, *, anew: bool = True
     ) -> None:
-        """``anew``: who belongs to it is said anew; nodes may have gone from one that is there."""
+        """Check a document; with ``anew`` also that the pool is not empty.
+
+        An existing pool may have become empty, since nodes can be removed.
+
+        :raises InvalidDocument: a field is wrong.
+        """
         policy = document.policy
         unfit = self._judge_policy(policy)
         nobody = self._nobody(document) if anew else None
-        found = (self._lead_fault(document), *unfit, nobody)
-        faults = [fault for fault in found if fault is not None]
+        possible = (self._lead_fault(document), *unfit, nobody)
+        faults = [fault for fault in possible if fault is not None]
         if faults:
             raise InvalidDocument(faults)
         there = await campaigns.listed(connection)
@@ -199,8 +204,8 @@ class Pools:
         own = self._directory.self.name
         if document.lead in (None, own):
             return None
-        said = f"this is {own}, and a pool is made at the node that plans it; ask {document.lead}"
-        return FieldFault("/lead", said)
+        msg = f"this is {own}, and a pool is made at the node that plans it; ask {document.lead}"
+        return FieldFault("/lead", msg)
 
     def _nobody(self, document: PoolDocument) -> FieldFault | None:
         predicate = predicates.parse(document.match, "/match")
@@ -211,7 +216,7 @@ class Pools:
 
 
 def stored_pool(document: PoolDocument) -> StoredPool:
-    """A pool as it is kept."""
+    """Return the stored form of a pool."""
     return StoredPool(
         name=document.name,
         match=document.match,
@@ -225,7 +230,7 @@ def stored_pool(document: PoolDocument) -> StoredPool:
 
 
 def document_of(pool: StoredPool) -> dict[str, Any]:
-    """A pool as it would be posted; the inverse of :func:`stored_pool`."""
+    """Return the document of a stored pool; the inverse of :func:`stored_pool`."""
     return {
         "name": pool.name,
         "match": pool.match,
@@ -238,7 +243,7 @@ def document_of(pool: StoredPool) -> dict[str, Any]:
 
 
 def _promised(campaign: StoredCampaign) -> CampaignPromise | None:
-    """What a campaign is promised, unless it is suspended."""
+    """Return the promise of a campaign; None if it has none or is suspended."""
     own = campaign.settings
     share = None if own.target_share is None else Fraction(own.target_share)
     if own.level == SUSPENDED or (own.target_seats is None and share is None):
@@ -274,7 +279,7 @@ def _named(there: list[StoredPool], name: str) -> StoredPool:
 
 
 def _why_kept(name: str, asking: Sequence[UUID], count: int) -> str:
-    """Who keeps a pool from being removed, and what to do about it."""
+    """Return which tasks prevent the removal of a pool, and what to do."""
     named = ", ".join(str(task) for task in asking)
     more = f" and {count - len(asking)} more" if count > len(asking) else ""
     which = (

@@ -1,4 +1,4 @@
-"""What the campaigns are promised, have had and will have, and what they wait for."""
+"""Usage: what campaigns are promised, have used, have booked, and wait for."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _SEAT_SECOND: Final = 1000 * times.SECOND
 
 @dataclass(frozen=True)
 class _Figures:
-    """Of all campaigns, by id."""
+    """The figures of all campaigns, by id; seat time in thousandths of a seat times µs."""
 
     tasks: Mapping[int, Mapping[str, int]]
     waiting: Mapping[int, campaigns.WaitingCounts]
@@ -33,15 +33,15 @@ class _Figures:
 
 
 class UsageReader:
-    """Reads the ledger for people."""
+    """Reads the ledger for the API."""
 
     def __init__(self, database: Database, clock: Clock) -> None:
-        """Nothing is kept: everything is read when it is asked for."""
+        """Nothing is cached; every call reads the database."""
         self._database = database
         self._clock = clock
 
     async def all(self) -> list[Campaign]:
-        """Every campaign with its account, by name."""
+        """Return all campaigns with their usage, ordered by name."""
         now = self._clock.now()
         border = _next_hour(now)
         async with self._database.connection() as connection:
@@ -59,19 +59,19 @@ class UsageReader:
         return _shown(there, figures)
 
     async def hours(self, wanted: HourFilter) -> list[UsageHour]:
-        """What was charged, hour by hour and campaign by campaign."""
+        """Return the charges by hour and campaign."""
         async with self._database.connection() as connection:
             rows = await campaigns.hours(connection, wanted)
         return [UsageHour.model_validate(row) for row in rows]
 
     def day_around(self) -> tuple[int, int]:
-        """From the last 24 hours to the end of what can be booked by default."""
+        """Return the last 24 hours and the default horizon as one interval, in whole hours (µs)."""
         border = _next_hour(self._clock.now())
         return border - _HOURS * times.HOUR, border + _HOURS * times.HOUR
 
 
 def _next_hour(now: int) -> int:
-    """The end of the hour in progress."""
+    """Return the end of the current hour."""
     return now - now % times.HOUR + times.HOUR
 
 

@@ -1,8 +1,8 @@
-"""Tells leads when time that was refused to them has become free: by a notification, not a poll.
+"""The waiter list of refused time: notifies leads when time they were refused becomes free.
 
-The database tells of every run that gives its time back (``schema.sql``, ``run_freed``). If that
-leaves room in a window that was refused, the lead who asked gets one small message and plans the
-task at once. A message that is lost costs the pause until the lead would have asked again anyway.
+The database notifies of every run that gives its time back (``schema.sql``, ``run_freed``). If that
+leaves room in a window that was refused, the lead that asked gets one small message and plans the
+task at once. If the message is lost, the lead retries after its usual pause.
 """
 
 from __future__ import annotations
@@ -26,21 +26,21 @@ from node.store.database import Notice
 from node.timetable.booking import TimeLine
 
 FREED_TIME_DEBOUNCE_S = 0.1
-"""A cancelled task gives back many runs at once: they are looked at together."""
+"""Delay in which freed runs are collected: a cancelled task frees many at once."""
 
 log = structlog.get_logger()
 
 
 class FreedTimeListener(Protocol):
-    """A lead that can be told."""
+    """A lead that can be notified."""
 
     async def freed(self, message: FreedTime) -> None:
-        """Time for these tasks has become free."""
+        """Report that time for these tasks became free."""
         ...
 
 
 class FreedTimeNotifier:
-    """Remembers what this node's time line refused, and tells when it has time after all."""
+    """Remembers the windows that were refused here, and notifies their leads of freed time."""
 
     def __init__(
         self,
@@ -60,7 +60,7 @@ class FreedTimeNotifier:
         self._woken = asyncio.Event()
 
     async def propose(self, lead: str, request: ProposalRequest) -> Proposal:
-        """The time line's answer; where other runs leave nothing free, it is remembered."""
+        """Return the time line's proposal, and remember the windows that other runs fill."""
         self._answering += 1
         try:
             answered = await self._time_line.propose(lead, request)
@@ -72,13 +72,13 @@ class FreedTimeNotifier:
         return answered
 
     def heard(self, notice: Notice) -> None:
-        """A run has given back its time; nobody waits for it if nothing is or was just refused."""
+        """Note freed time, unless nothing is refused and no proposal is being computed."""
         if notice.kind == "freed" and (self._answering or self._refusals):
             self._freed.append((int(notice.id), int(notice.words[0])))
             self._woken.set()
 
     async def run(self) -> None:
-        """Tell until cancelled."""
+        """Notify leads until cancelled."""
         while True:
             await self._woken.wait()
             await self._clock.sleep(FREED_TIME_DEBOUNCE_S)
@@ -86,12 +86,12 @@ class FreedTimeNotifier:
             try:
                 await self.run_once()
             except ParleyError as error:
-                log.warning("nobody told of freed time", error=error.detail)
+                log.warning("freed time not reported", error=error.detail)
             except Exception:
-                log.exception("nobody told of freed time")
+                log.exception("freed time not reported")
 
     async def run_once(self) -> None:
-        """Tell those whose refused windows have room by now."""
+        """Notify the leads whose refused windows have room now."""
         now = self._clock.now()
         freed, self._freed = [(max(start, now), end) for start, end in self._freed if end > now], []
         by_lead: dict[str, list[UUID]] = defaultdict(list)
@@ -100,21 +100,21 @@ class FreedTimeNotifier:
             if answered.free or answered.free_displacing:
                 self._refusals.forget(refused.lead, refused.question.task)
                 by_lead[refused.lead].append(refused.question.task)
-        await asyncio.gather(*(self._tell(lead, told) for lead, told in by_lead.items()))
+        await asyncio.gather(*(self._notify(lead, waiting) for lead, waiting in by_lead.items()))
 
-    async def _tell(self, lead: str, told: Sequence[UUID]) -> None:
-        for first in range(0, len(told), FREED_MAX):
-            message = FreedTime(tasks=tuple(told[first : first + FREED_MAX]))
+    async def _notify(self, lead: str, waiting: Sequence[UUID]) -> None:
+        for first in range(0, len(waiting), FREED_MAX):
+            message = FreedTime(tasks=tuple(waiting[first : first + FREED_MAX]))
             if lead == self._identity:
                 await self.freed(lead, message)
                 continue
             try:
                 await self._lead_of(lead).freed(message)
             except ParleyError as error:
-                log.info("not told of freed time", lead=lead, error=error.detail)
+                log.info("freed time not reported", lead=lead, error=error.detail)
 
     async def freed(self, sender: str, message: FreedTime) -> None:
-        """As lead: a participant has time for these tasks; what waits of them is planned now."""
+        """Plan the waiting slots of these tasks, led here, now: ``sender`` has time for them."""
         now = self._clock.now()
         async with self._database.transaction() as connection:
             for task in await tasks.wake_refused(connection, message.tasks, sender, now):

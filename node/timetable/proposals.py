@@ -1,10 +1,10 @@
-"""This node's answers to proposals: where a run could go, and what stands in the way.
+"""Computes proposals: where a run could take place on this node, and what is in the way.
 
-What occupies its time is kept in memory (``model/calendar.py``) while this process hears what
-changes: of the database by notifications (``schema.sql``: ``taken``, ``freed``, ``changed``,
-``reserved``), of what it books itself at once. A notification that comes late or never makes an
-answer old, never a booking wrong: a hold asks the database. What is refused is looked up there in
-any case.
+The occupied time is cached in memory (``model/calendar.py``) while this process learns of changes:
+by notifications of the database (``schema.sql``: ``taken``, ``freed``, ``changed``, ``reserved``),
+and at once of what it books itself. A late or lost notification makes a proposal outdated, but
+never a booking wrong, because a hold asks the database. Before a window is refused, the database is
+asked in any case.
 """
 
 from __future__ import annotations
@@ -44,14 +44,14 @@ from node.store.bookings import HeldTask
 from node.store.database import Connection, Notice
 
 _SOON = 2 * times.SECOND
-"""A run may have begun so long before its start: its command is made before (the launcher)."""
+"""Time before its start when a run may be running already: the launcher prepares it early."""
 
 
 class Proposals:
-    """Answers what is asked of this node's time line."""
+    """Computes proposals for this node's time line."""
 
     def __init__(self, core: Core) -> None:
-        """Keep nothing in memory before a notification has been heard."""
+        """Cache nothing before a notification has been heard."""
         self._identity = core.identity
         self._database = core.database
         self._clock = core.clock
@@ -62,7 +62,7 @@ class Proposals:
         self._reserved_at: int | None = None
 
     def heard(self, notice: Notice) -> None:
-        """Keep the calendar: something has changed, or changes may have been missed."""
+        """Update the cache with a change, or clear it if changes may have been missed."""
         match notice.kind, notice.words:
             case "taken", (priority, packed):
                 spans = bookings.unpack_spans(bytes.fromhex(packed))
@@ -79,7 +79,7 @@ class Proposals:
                 pass
 
     def booked(self, task: HeldTask, request: HoldRequest, answered: HoldAnswer) -> None:
-        """This process has booked what is held: its next answer must not offer it again."""
+        """Add what this process has just booked to the cache, so that it is not offered again."""
         spans = {run.run: (run.starts_at, run.ends_at) for run in request.runs}
         if blockers(task.scheduling_class):
             held = [spans[run] for run in answered.held]
@@ -87,34 +87,35 @@ class Proposals:
         for refusal in answered.refused:
             self._calendar.give_back(spans[refusal.run])
 
-    async def answer(self, asked: Sequence[tuple[str, ProposalRequest]]) -> list[Proposal]:
-        """The free ranges inside the windows, for both passes, and what stands in the way.
+    async def answer(self, requests: Sequence[tuple[str, ProposalRequest]]) -> list[Proposal]:
+        """Return the free ranges in the windows, for both passes, and what is in the way.
 
-        Each with the identity of the lead that asks.
+        Each request comes with the identity of the lead that asks.
         """
         now = self._clock.now()
         if not self._hears:
             self._calendar.clear()
         async with self._database.connection() as connection:
-            reserved = await self._closed(connection, now)
-            questions = self._questions(asked, reserved, now)
-            free, there = await self._look(connection, questions, now)
+            reserved = await self._reserved_spans(connection, now)
+            questions = self._questions(requests, reserved, now)
+            free, runs = await self._free_and_blocking(connection, questions, now)
             if any(each.without for each in free):
+                # The cache may be older than a release: compare with the database before refusing.
                 self._reserved_at = None
-                reserved = await self._closed(connection, now)
-                questions = self._questions(asked, reserved, now)
-                if stale := _stale(questions, free, there):
+                reserved = await self._reserved_spans(connection, now)
+                questions = self._questions(requests, reserved, now)
+                if stale := _stale_windows(questions, free, runs):
                     for window in stale:
                         self._calendar.give_back(window)
-                    free, there = await self._look(connection, questions, now)
+                    free, runs = await self._free_and_blocking(connection, questions, now)
         for_some = any(is_particular(each.access) for each in reserved)
         return [
-            _proposal(question, each, obstacles(question, each.without, there), now, for_some)
+            _proposal(question, each, obstacles(question, each.without, runs), now, for_some)
             for question, each in zip(questions, free, strict=True)
         ]
 
-    async def _closed(self, connection: Connection, now: int) -> list[ReservationSpan]:
-        """What is reserved up to the horizon, and as long after it as this is kept."""
+    async def _reserved_spans(self, connection: Connection, now: int) -> list[ReservationSpan]:
+        """Return the reserved time up to the horizon, and beyond it for the life of the cache."""
         at = self._reserved_at
         if at is None or not self._hears or not now - CACHE_LIFETIME < at <= now:
             self._reserved_at = now  # unless it changes while it is read
@@ -124,11 +125,11 @@ class Proposals:
 
     def _questions(
         self,
-        asked: Iterable[tuple[str, ProposalRequest]],
+        requests: Iterable[tuple[str, ProposalRequest]],
         reserved: Sequence[ReservationSpan],
         now: int,
     ) -> list[TimelineQuestion]:
-        return [self._question(lead, request, reserved, now) for lead, request in asked]
+        return [self._question(lead, request, reserved, now) for lead, request in requests]
 
     def _question(
         self, lead: str, request: ProposalRequest, reserved: Sequence[ReservationSpan], now: int
@@ -154,12 +155,12 @@ class Proposals:
             yielding=None if request.yielding is None else frozenset(request.yielding),
         )
 
-    async def _look(
+    async def _free_and_blocking(
         self, connection: Connection, questions: Sequence[TimelineQuestion], now: int
     ) -> tuple[list[FreeRanges], list[Booking]]:
-        """What is free, and the runs in the windows that have nothing free."""
+        """Return what is free, and the runs in the windows that have nothing free."""
         free = await self._free(connection, questions, now)
-        full = [window for each in zip(questions, free, strict=True) for window in _full(*each)]
+        full = [it for each in zip(questions, free, strict=True) for it in _full_windows(*each)]
         if not full:
             return free, []
         fixed_before = now + self._settings.start_margin
@@ -169,16 +170,16 @@ class Proposals:
         self, connection: Connection, questions: Sequence[TimelineQuestion], now: int
     ) -> list[FreeRanges]:
         fixed_before = now + self._settings.start_margin
-        asked = list(_asked(questions))
+        windows = list(_blockable_windows(questions))
         try:
-            if missing := self._calendar.missing(asked, now):
-                found = await bookings.occupied(connection, missing, fixed_before)
-                self._calendar.read(missing, found, now)
+            if missing := self._calendar.missing(windows, now):
+                occupied = await bookings.occupied(connection, missing, fixed_before)
+                self._calendar.read(missing, occupied, now)
             staying: list[OccupiedSpan] = []
             soon = fixed_before - 1, fixed_before + _SOON
             if _may_stay(questions, self._calendar.occupied([soon]), soon):
                 staying = await bookings.occupied(connection, [soon], fixed_before)
-            occupation = Occupation([*self._calendar.occupied(asked), *staying])
+            occupation = Occupation([*self._calendar.occupied(windows), *staying])
             return [
                 await _free_if_named(connection, question, fixed_before)
                 if question.yielding
@@ -192,18 +193,18 @@ class Proposals:
 async def _free_if_named(
     connection: Connection, question: TimelineQuestion, fixed_before: int
 ) -> FreeRanges:
-    """The calendar does not tell single runs apart: where these are named, the database does."""
+    """Return what is free if only named runs give way; the cache does not know single runs."""
     windows = [window for window in question.windows if window[0] < window[1]]
-    there = await bookings.blocking_runs(connection, windows, fixed_before)
-    return free_among(question, there)
+    runs = await bookings.blocking_runs(connection, windows, fixed_before)
+    return free_among(question, runs)
 
 
 def _may_stay(
     questions: Iterable[TimelineQuestion], occupied: Sequence[OccupiedSpan], soon: Span
 ) -> bool:
-    """Whether a run may stay because it has begun, or is about to, though its priority is low.
+    """Return whether a run of low priority may stay because it has begun or is about to.
 
-    The calendar does not tell which runs these are: the database does.
+    The cache does not know which runs these are, so the database must be asked then.
     """
     return any(
         each.scheduling_class in blockers(question.scheduling_class)
@@ -215,7 +216,8 @@ def _may_stay(
     )
 
 
-def _asked(questions: Iterable[TimelineQuestion]) -> Iterable[Span]:
+def _blockable_windows(questions: Iterable[TimelineQuestion]) -> Iterable[Span]:
+    """Return the windows, cut to the bookable time, of runs that others can block."""
     return (
         cut
         for question in questions
@@ -225,23 +227,23 @@ def _asked(questions: Iterable[TimelineQuestion]) -> Iterable[Span]:
     )
 
 
-def _full(question: TimelineQuestion, free: FreeRanges) -> list[Span]:
+def _full_windows(question: TimelineQuestion, free: FreeRanges) -> list[Span]:
     return [question.windows[index] for index in free.without]
 
 
-def _stale(
-    questions: Sequence[TimelineQuestion], free: Sequence[FreeRanges], there: Sequence[Booking]
+def _stale_windows(
+    questions: Sequence[TimelineQuestion], free: Sequence[FreeRanges], runs: Sequence[Booking]
 ) -> list[Span]:
-    """Windows in which the runs that are there leave something free after all."""
-    occupation = occupation_of(there)
-    found: list[Span] = []
+    """Return the windows that are full by the cache, though the booked runs leave time free."""
+    occupation = occupation_of(runs)
+    stale: list[Span] = []
     for question, each in zip(questions, free, strict=True):
-        windows = _full(question, each)
-        asked = replace(question, windows=windows)
-        left = free_among(asked, there) if question.yielding else free_ranges(asked, occupation)
+        windows = _full_windows(question, each)
+        again = replace(question, windows=windows)
+        left = free_among(again, runs) if question.yielding else free_ranges(again, occupation)
         full = set(left.without)
-        found += [window for index, window in enumerate(windows) if index not in full]
-    return found
+        stale += [window for index, window in enumerate(windows) if index not in full]
+    return stale
 
 
 def _proposal(
@@ -249,7 +251,7 @@ def _proposal(
     free: FreeRanges,
     in_the_way: Sequence[tuple[int, Booking | ReservationSpan]],
     now: int,
-    for_some: bool,  # noqa: FBT001 - whether time is reserved for some
+    for_some: bool,  # noqa: FBT001 - whether time is reserved for particular runs
 ) -> Proposal:
     return Proposal(
         now=now,
@@ -265,7 +267,7 @@ def _proposal(
 
 
 def obstacle(window: int, each: Booking | ReservationSpan) -> Obstacle | Closure:
-    """A run or a reservation as what stands in the way of a window."""
+    """Describe the run or the reservation that is in the way of a window."""
     if isinstance(each, ReservationSpan):
         return Closure.of(window, each)
     return Obstacle(
@@ -283,6 +285,7 @@ def obstacle(window: int, each: Booking | ReservationSpan) -> Obstacle | Closure
 def _nothing_free(
     question: TimelineQuestion, in_the_way: Sequence[tuple[int, Booking | ReservationSpan]]
 ) -> str:
+    """Return why no window has time, in one sentence."""
     needed = f"no {format_duration(question.duration)} free"
     if in_the_way:
         return f"{needed}: {obstacle(*in_the_way[0]).why()}"

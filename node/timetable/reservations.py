@@ -1,13 +1,13 @@
 """Reservations of this node: time that its owner sets apart for maintenance, a demo, or quiet.
 
-A reservation is kept with the spans it sets apart, written well beyond the horizon and extended
-once a day, so that the database itself can refuse what is booked in them (``schema.sql``,
-``refuse_reserved``). What was booked there before is kept and told, or displaced on demand by the
-same way as by a run of higher priority.
+A reservation is stored with its spans, which are written well beyond the horizon and extended once
+a day, so that the database itself can refuse bookings in them (``schema.sql``,
+``refuse_reserved``). Runs that were booked there before are kept and reported, or displaced on
+request, like by a run of higher priority.
 
-One of a pool is made at the pool's lead and holds for what that lead gives: the seats of the pool
-get no runs in its time (``lead/planning/reserved.py``). It closes no node: whose time a node's is,
-its own owner says there, and no lead.
+A reservation of a pool is made at the pool's lead and applies to what that lead gives: the seats of
+the pool get no runs in its time (``lead/planning/reserved.py``). It closes no node, because the
+time of a node belongs to its own owner.
 """
 
 from __future__ import annotations
@@ -48,19 +48,19 @@ from node.tasks.pool_tasks import no_pool
 from node.tasks.termination import TaskTerminator
 
 SPANS_AHEAD = 7 * times.DAY
-"""Spans are written so far beyond the horizon, and extended when a day of that is used up."""
+"""Time beyond the horizon for which spans are written; they are extended daily."""
 
 RUNS_INSIDE_MAX = 1000
-"""Most runs inside that are named; more may be displaced."""
+"""Maximum number of runs inside to list; more may be displaced."""
 
 SPANS_RETENTION = 30 * times.DAY
-"""So long reserved time that is over is remembered."""
+"""Retention of past spans."""
 
 _SPANS_MAX = 20_000
 
 
 class Reservations:
-    """Makes, changes and shows the reservations of this node."""
+    """Creates, changes, and shows the reservations of this node."""
 
     def __init__(
         self,
@@ -70,7 +70,7 @@ class Reservations:
         capabilities: Capabilities,
         new_id: Callable[[], UUID],
     ) -> None:
-        """``new_id`` makes the ids of new ones."""
+        """``new_id`` makes the ids of reservations; ``ending`` displaces runs."""
         self._database = core.database
         self._clock = core.clock
         self._settings = core.settings
@@ -80,13 +80,13 @@ class Reservations:
         self._new_id = new_id
 
     async def create(self, document: ReservationDocument, key: str | None) -> Reservation:
-        """Set time apart; a repeated key gives the reservation it made.
+        """Create a reservation; a repeated key returns the one that it made.
 
         :raises InvalidDocument: a field is wrong.
         :raises Conflict: the key was used for another document.
         """
         digest = hashlib.sha256(document.model_dump_json().encode()).hexdigest()
-        made = self._new_id()
+        new_id = self._new_id()
         now = self._clock.now()
         terms = self._terms(document, now)
         await self._check(document)
@@ -99,21 +99,21 @@ class Reservations:
             if known is not None:
                 return known[1]
             if key is not None:
-                await tasks.keep_idempotency(connection, key, digest, made, now)
+                await tasks.keep_idempotency(connection, key, digest, new_id, now)
             await self._stop_seating(connection, document.pool)
-            await reservations.keep(connection, made, document.pool, terms, now)
-            await self._set_apart(connection, made, terms, now)
-            await self._tell(connection, made, "made", document.pool, now)
-            return made
+            await reservations.keep(connection, new_id, document.pool, terms, now)
+            await self._set_apart(connection, new_id, terms, now)
+            await self._notify(connection, new_id, "made", document.pool, now)
+            return new_id
 
         reservation = await self._database.settle(make)
         return await self._with_inside(reservation, displace=document.displace)
 
     async def edit(self, reservation: UUID, patch: ReservationPatch) -> Reservation:
-        """Change one; what it does not cover any more is free at once.
+        """Change a reservation; time that it no longer covers is free at once.
 
-        :raises NotFound: there is none.
-        :raises InvalidDocument: it would not be a reservation any more.
+        :raises NotFound: there is no such reservation.
+        :raises InvalidDocument: a field is wrong after the change.
         :raises Conflict: it has been changed since it was read.
         """
         known = await self._row(reservation)
@@ -130,7 +130,7 @@ class Reservations:
                 raise Conflict(msg)
             await reservations.drop_spans(connection, reservation, now)
             await self._set_apart(connection, reservation, terms, now)
-            await self._tell(connection, reservation, "changed", known["pool"], now)
+            await self._notify(connection, reservation, "changed", known["pool"], now)
 
         await self._database.settle(change)
         return await self._with_inside(reservation, displace=patch.displace)
@@ -149,7 +149,10 @@ class Reservations:
     async def _check(
         self, document: ReservationDocument, before: AccessDocument | None = None
     ) -> None:
-        """``before``: whom it admits already, whether there still are any such."""
+        """Check the names in a document; those in ``before`` were accepted earlier and may be gone.
+
+        :raises InvalidDocument: a name is not known.
+        """
         known = before or AccessDocument()
         self._check_tests(document.access.tests, known.tests)
         await self._check_campaigns(document.access.campaigns, known.campaigns)
@@ -173,7 +176,7 @@ class Reservations:
             raise InvalidDocument([FieldFault("/pool", no_pool(document.pool, there))])
 
     def _check_tests(self, named: Sequence[str], admitted: Collection[str]) -> None:
-        """A name that is mistyped would admit nothing, and be noticed in that time only."""
+        """Check the tests: a mistyped name would admit nothing, unnoticed until that time."""
         faults = []
         for index, name in enumerate(named):
             if name not in admitted:
@@ -185,7 +188,7 @@ class Reservations:
             raise InvalidDocument(faults)
 
     async def _check_campaigns(self, named: Sequence[str], admitted: Collection[str]) -> None:
-        """A name that is mistyped would admit nobody, and be noticed in that time only."""
+        """Check the campaigns: a mistyped name would admit nobody, unnoticed until that time."""
         async with self._database.connection() as connection:
             there = await campaigns.names(connection)
         faults = [
@@ -200,18 +203,19 @@ class Reservations:
         if pool is not None:
             await seats.stop_seating(connection, pool)
 
-    async def _tell(
+    async def _notify(
         self, connection: Connection, reservation: UUID, what: str, pool: str | None, now: int
     ) -> None:
+        """Notify of a change, and have the seats of its pool planned anew."""
         if pool is not None:
             for task in await seats.plan_anew(connection, pool, now):
                 await bookings.notify(connection, "task", task, "plan")
         await bookings.notify(connection, "reservation", reservation, what)
 
     async def remove(self, reservation: UUID) -> None:
-        """Give its time back.
+        """Remove a reservation and free its time.
 
-        :raises NotFound: there is none.
+        :raises NotFound: there is no such reservation.
         """
         known = await self._row(reservation)
         now = self._clock.now()
@@ -220,25 +224,25 @@ class Reservations:
             await self._stop_seating(connection, known["pool"])
             if not await reservations.remove(connection, reservation):
                 raise NotFound(_none(reservation))
-            await self._tell(connection, reservation, "removed", known["pool"], now)
+            await self._notify(connection, reservation, "removed", known["pool"], now)
 
         await self._database.settle(give_back)
 
     async def one(self, reservation: UUID) -> Reservation:
-        """One of them, with the runs inside.
+        """Return a reservation with the runs inside.
 
-        :raises NotFound: there is none.
+        :raises NotFound: there is no such reservation.
         """
         return await self._with_inside(reservation, displace=False)
 
     async def listed(self, wanted: ReservationFilter) -> list[Reservation]:
-        """A page of them, newest first."""
+        """Return a page of reservations, newest first."""
         async with self._database.connection() as connection:
             rows = await reservations.listed(connection, wanted, self._clock.now())
         return [self._shown(row) for row in rows]
 
     async def extend_spans(self) -> None:
-        """Write spans on before the horizon comes near their end, and forget what is long over."""
+        """Write further spans well before the horizon reaches their end, and delete old ones."""
         now = self._clock.now()
         until = now + self._settings.horizon + SPANS_AHEAD - times.DAY
 
@@ -264,7 +268,7 @@ class Reservations:
         duration: int,
         since: int,
     ) -> None:
-        """Write the spans that end after ``since``; a single one however far away it is."""
+        """Write the spans that end after ``since``; one that does not repeat at any distance."""
         repeats = recurrence.repeat is not None or recurrence.cron is not None
         until = (
             self._clock.now() + self._settings.horizon + SPANS_AHEAD if repeats else times.LATEST
@@ -285,7 +289,7 @@ class Reservations:
         return rows[0]
 
     async def _with_inside(self, reservation: UUID, *, displace: bool) -> Reservation:
-        """As it is now; the runs inside that can still give way do so if they are to."""
+        """Return a reservation with the runs inside; ``displace`` those that can give way."""
         row = await self._row(reservation)
         now = self._clock.now()
         async with self._database.connection() as connection:
@@ -299,12 +303,12 @@ class Reservations:
         displaced = {run: reason for run, reason in reasons if reason is not None}
         await self._ending.lose_runs(displaced)
         inside = (_inside(run, run.run in displaced) for run in runs[:RUNS_INSIDE_MAX])
-        found = {
+        update = {
             "inside": tuple(inside),
             "inside_count": len(runs),
             "displaced_count": len(displaced),
         }
-        return self._shown(row).model_copy(update=found)
+        return self._shown(row).model_copy(update=update)
 
     async def _reserved(
         self, connection: Connection, pool: str | None, since: int, until: int
@@ -314,20 +318,20 @@ class Reservations:
         return (await reservations.for_pools(connection, [pool], since, until))[pool]
 
     def _terms(self, document: ReservationDocument, now: int) -> ReservationTerms:
-        """What is kept of a document.
+        """Return the stored form of a document.
 
         :raises InvalidDocument: a field is wrong.
         """
         occasions = document.schedule.at(now)
         schedule = occasions.model_dump(mode="json")
         faults = _faults(occasions, document.duration, now)
-        asked = document.access
-        leads = [self._lead(f"leads/{index}", word) for index, word in enumerate(asked.leads)]
-        named = [self._task(f"tasks/{index}", word) for index, word in enumerate(asked.tasks)]
+        access = document.access
+        leads = [self._lead(f"leads/{index}", word) for index, word in enumerate(access.leads)]
+        named = [self._task(f"tasks/{index}", word) for index, word in enumerate(access.tasks)]
         faults += [each for each in (*leads, *named) if isinstance(each, FieldFault)]
         if faults:
             raise InvalidDocument(faults)
-        access = asked.model_dump(mode="json") | {"leads": leads, "tasks": named}
+        stored_access = access.model_dump(mode="json") | {"leads": leads, "tasks": named}
         return ReservationTerms(
             kind=document.kind,
             name=document.name,
@@ -335,17 +339,17 @@ class Reservations:
             description=document.description,
             schedule=schedule,
             duration=document.duration,
-            access=access,
+            access=stored_access,
         )
 
     def _task(self, place: str, word: str) -> str | FieldFault:
-        """A task with the identity of its lead, if that is named."""
+        """Return a task in stored form, with the identity of its lead if one is named."""
         task, lead = split_task(word)
         found = None if lead is None else self._lead(place, lead)
         return found if isinstance(found, FieldFault) else joined(task, found)
 
     def _lead(self, place: str, word: str) -> str | FieldFault:
-        """The identity of a node that is named, or is one already."""
+        """Return the identity of a node given by name or identity, or what is wrong with it."""
         found = self._directory.find(word)
         if found is not None:
             return found.identity
@@ -378,7 +382,7 @@ class Reservations:
         )
 
     def _access(self, kept: dict[str, Any]) -> AccessDocument:
-        """An access list with the names of its leads, where these are still known."""
+        """Return an access list with names of leads instead of identities, where known."""
         names = {node.identity: node.name for node in self._directory.all}
         leads = [names.get(lead, lead) for lead in kept["leads"]]
         split = (split_task(written) for written in kept["tasks"])
@@ -402,7 +406,7 @@ def _recurrence(schedule: dict[str, Any]) -> Recurrence:
 
 
 def _faults(occasions: Occasions, duration: int, now: int) -> list[FieldFault]:
-    """What is wrong with when it takes place."""
+    """Return what is wrong with the schedule."""
     once = occasions.repeat is None and occasions.cron is None
     if once and occasions.until is not None:
         detail = "needs repeat or cron; what takes place once ends after its duration"
@@ -415,13 +419,13 @@ def _faults(occasions: Occasions, duration: int, now: int) -> list[FieldFault]:
 
 
 def _why(run: Booking, spans: Sequence[ReservationSpan], pool: str | None) -> str | None:
-    """Why a run has to give way to a reservation; it has not if this was changed meanwhile."""
+    """Return why a run gives way to a reservation; None if this no longer covers it."""
     meeting = (it for it in spans if it.starts_at < run.ends_at and run.starts_at < it.ends_at)
     if (span := next(meeting, None)) is None:
         return None
-    said = in_words(span.kind, span.name, span.owner, span.reservation, span.ends_at)
+    description = in_words(span.kind, span.name, span.owner, span.reservation, span.ends_at)
     whose = "" if pool is None else f" of pool {pool}"
-    return f"displaced by a reservation{whose}: {said}"
+    return f"displaced by a reservation{whose}: {description}"
 
 
 def _inside(run: Booking, displaced: bool) -> RunInside:  # noqa: FBT001 - a column

@@ -18,7 +18,7 @@ class RulingApplier:
     """Applies the rulings of leads to the runs held here."""
 
     def __init__(self, core: Core) -> None:
-        """Nothing is kept between two rulings but what is in the database."""
+        """All state is in the database."""
         self._database = core.database
         self._clock = core.clock
 

@@ -1,9 +1,9 @@
-"""No slot is run twice: what a node does with the earlier attempts of a slot it is asked for again.
+"""Superseding: handles the earlier attempts of a slot, so that no slot is run twice.
 
-A lead asks for another attempt of a slot only when it has given up the ones before: displaced
-elsewhere, or freed by a change of the task. Word of that may still be under way, or lost with a cut
-wire. So whoever is asked gives up an earlier attempt that has not begun, and refuses the new one if
-an earlier one has.
+A lead asks for another attempt of a slot only after it has given up the earlier ones, because they
+were displaced elsewhere or freed by a change of the task. The message about that may be delayed or
+lost. So the participant cancels an earlier attempt that has not begun, and refuses the new attempt
+if an earlier one has begun.
 """
 
 from __future__ import annotations
@@ -20,9 +20,10 @@ from node.store.database import Connection
 async def supersede(
     connection: Connection, wanted: Wanted, now: int
 ) -> tuple[Wanted, dict[UUID, str]]:
-    """Give up earlier attempts; what is left to book, and why the rest of it must not be, by run.
+    """Cancel earlier attempts of these runs, in the transaction of the hold.
 
-    Runs in the transaction of the hold. Instants in microseconds.
+    Returns what is left to book, and by run why the others must not be booked. ``now`` is in
+    microseconds.
     """
     earlier = await bookings.earlier_attempts(connection, wanted)
     if not earlier:

@@ -1,4 +1,4 @@
-"""What runs would mean for this node if they were booked; nothing is, and nothing is written."""
+"""Estimates the impact of runs on this node as if they were booked; nothing is written."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from node.store import impacts
 
 
 class ImpactEstimator:
-    """Looks at this node's bookings as if others were among them."""
+    """Computes what further runs would displace, and how full they would make this node."""
 
     def __init__(self, core: Core) -> None:
-        """Read this node's database; nothing is written."""
+        """Runs that start within the start margin of the settings are never displaced."""
         self._database = core.database
         self._clock = core.clock
         self._start_margin = core.settings.start_margin
 
     async def outlook(self, request: ImpactRequest) -> Impact:
-        """What would be displaced, and how full each of the next hours would be."""
+        """Return what would be displaced, and how full each of the next hours would be."""
         displacing = [index for index in request.displacing if 0 <= index < len(request.runs)]
         async with self._database.connection() as connection:
             displaced = []

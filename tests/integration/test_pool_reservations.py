@@ -215,7 +215,7 @@ async def test_what_is_begun_while_it_is_being_made_comes_after_it(
     if not seated:
         await pool.create(1, seat=False, schedule=LONG)
     held, begun = asyncio.Event(), list[asyncio.Task[None]]()
-    tell = pool.lead.node.reservations._tell
+    tell = pool.lead.node.reservations._notify
 
     async def begin(*told: Any) -> None:
         await tell(*told)
@@ -227,7 +227,7 @@ async def test_what_is_begun_while_it_is_being_made_comes_after_it(
         if (call[2], phase) == ("hold", "answered"):
             held.set()
 
-    monkeypatch.setattr(pool.lead.node.reservations, "_tell", begin)
+    monkeypatch.setattr(pool.lead.node.reservations, "_notify", begin)
     world.watch = watch
     world.clock.advance(12 * times.HOUR)
     made = await reserve(pool.lead, LATE, pool="europe")

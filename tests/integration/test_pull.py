@@ -299,5 +299,5 @@ async def test_a_lead_that_never_waits_is_not_asked_without_end(
                 undrawn = PAUSE_FIRST << failures
                 assert undrawn // 2 <= pause <= undrawn + undrawn // 2
                 fault = pair.far.work_puller.fault(pair.lead.card.identity)
-                assert fault == "a had nothing to ask and did not wait for it"
+                assert fault == "a returned no question and did not wait for one"
                 pair.clock.advance(pause)
