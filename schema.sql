@@ -1,13 +1,13 @@
--- The whole schema of one node: an empty database is set up with this file in one transaction.
+-- The schema of a node's database. An empty database is set up with this file in one transaction.
 -- Core Postgres 15 to 18 only, no extension. Times are UTC; ranges are half-open.
--- Who reads the tables for people, reads the views at the end of this file.
+-- Tools and dashboards should use the views at the end of this file, not the tables.
 
 CREATE TABLE schema_version (
     version integer PRIMARY KEY,
     applied_at timestamptz NOT NULL DEFAULT now()
 );
 COMMENT ON TABLE schema_version IS
-'One row: the version of this file. A program of another version refuses the database.';
+'One row: the version of this file. A program of another version refuses to use the database.';
 INSERT INTO schema_version (version) VALUES (3);
 
 ---------------------------------------------------------------------------------------------------
@@ -19,26 +19,26 @@ COMMENT ON TYPE scheduling_class IS
 'exclusive overlaps neither exclusive nor normal; normal overlaps normal; background* overlap all.';
 
 CREATE TYPE task_state AS ENUM (
-    'active',     -- is being planned, or has runs to come
+    'active',     -- is being planned, or has future runs
     'paused',     -- keeps its schedule but gets no new runs
     'finished',   -- its schedule is over and its last run has ended
     'cancelled',  -- ended by its owner
-    'refused',    -- a participant will not take part; "reason" says why
+    'refused',    -- a participant refuses to take part; "reason" says why
     'unplaced'    -- its time is over and no node ever had a seat of it; "reason" says why
 );
 
 CREATE TYPE run_state AS ENUM (
-    'waiting',    -- (at the lead) found no time yet; is tried again while its window lasts
-    'booked',     -- blocks its time: held while its exchange is held, scheduled once committed
+    'waiting',    -- (at the lead) has no time yet; retried while its window lasts
+    'booked',     -- occupies its time: shown as held while its exchange is held, scheduled once committed
     'set-aside',  -- a hold of higher priority took its time; comes back, or becomes displaced
     'running',    -- this node's part is being prepared or measured
-    'merging',    -- (at the lead) its own part is done; waits for the parts of the others
+    'merging',    -- (at the lead) its own part has ended; waits for the parts of the others
     'finished',   -- measured
-    'failed',     -- started, but gave no result; "reason" says why
-    'missed',     -- was scheduled, but this node was not there at the time
+    'failed',     -- started, but has no result; "reason" says why
+    'missed',     -- was scheduled, but this node was down at the time
     'cancelled',  -- taken back by a person before its end
     'displaced',  -- lost its time to a run of higher priority
-    'unplaced'    -- (at the lead) its window is over and no time was found
+    'unplaced'    -- (at the lead) its window ended before a time was found
 );
 
 CREATE TYPE reservation_kind AS ENUM ('maintenance', 'demo', 'quiet');
@@ -46,14 +46,14 @@ CREATE TYPE exchange_state AS ENUM ('held', 'committed', 'released');
 CREATE TYPE negotiation_state AS ENUM ('open', 'committed', 'aborted');
 
 CREATE TYPE campaign_state AS ENUM (
-    'active',     -- takes tasks
-    'closed'      -- takes no new ones; those it has go on
+    'active',     -- accepts tasks
+    'closed'      -- accepts no new tasks; existing ones continue
 );
 
 CREATE TYPE charge_cause AS ENUM (
     'booked',     -- a run was committed
-    'unused',     -- it ended early, was cancelled, displaced or missed: what was left of its time is given back
-    'moved'       -- its task was given to another campaign: taken from the one, charged to the other
+    'unused',     -- it ended early, was cancelled, displaced or missed: the rest of its time is refunded
+    'moved'       -- its task was moved to another campaign: refunded to the old one, charged to the new one
 );
 
 ---------------------------------------------------------------------------------------------------
@@ -78,13 +78,13 @@ CREATE TABLE node (
 );
 COMMENT ON TABLE node IS 'This node and the nodes it knows, each pinned by its public key.';
 COMMENT ON COLUMN node.identity IS 'ed25519:<public key>, as written in every signature.';
-COMMENT ON COLUMN node.url IS 'Where its API listens; null if nobody reaches it there and it fetches its work itself.';
+COMMENT ON COLUMN node.url IS 'URL of its API; null if no other node can reach it, so that it fetches its work.';
 COMMENT ON COLUMN node.address IS 'The address that measurements to and from it use.';
-COMMENT ON COLUMN node.busy_until IS '(Of one that fetches its work) no exclusive run can begin earlier there, by its own word.';
-COMMENT ON COLUMN node.shortfall IS '(Of the same) how much of its horizon it could still give to exclusive runs.';
-COMMENT ON COLUMN node.attributes IS 'What it says of itself, by name: text, numbers, true or false. Pools are predicates over these.';
-COMMENT ON COLUMN node.set_attributes IS 'Of this node itself: those of them that were set with "parley node set".';
-COMMENT ON COLUMN node.lanes IS 'So many normal runs side by side are charged like one exclusive run.';
+COMMENT ON COLUMN node.busy_until IS '(For a node that fetches work) the earliest start of an exclusive run there, as it reports it.';
+COMMENT ON COLUMN node.shortfall IS '(For a node that fetches work) the free time for exclusive runs in its horizon.';
+COMMENT ON COLUMN node.attributes IS 'Its attributes by name: text, numbers, true or false. Pools are predicates over these.';
+COMMENT ON COLUMN node.set_attributes IS '(For this node only) the attributes that were set with "parley node set".';
+COMMENT ON COLUMN node.lanes IS 'This many concurrent normal runs are charged like one exclusive run.';
 CREATE UNIQUE INDEX node_self ON node (is_self) WHERE is_self;
 
 CREATE TABLE access_token (
@@ -92,7 +92,7 @@ CREATE TABLE access_token (
     label text NOT NULL,
     created_at timestamptz NOT NULL
 );
-COMMENT ON TABLE access_token IS 'Bearer tokens of users, as SHA-256; the token itself is not kept.';
+COMMENT ON TABLE access_token IS 'Bearer tokens of users, as SHA-256; the tokens themselves are not stored.';
 
 CREATE TABLE idempotency (
     key text PRIMARY KEY,
@@ -100,11 +100,11 @@ CREATE TABLE idempotency (
     made uuid NOT NULL,
     created_at timestamptz NOT NULL
 );
-COMMENT ON TABLE idempotency IS 'POSTs already served, by Idempotency-Key; kept for a day.';
-COMMENT ON COLUMN idempotency.made IS 'The task or reservation that was made.';
+COMMENT ON TABLE idempotency IS 'POST requests already served, by Idempotency-Key; kept for a day.';
+COMMENT ON COLUMN idempotency.made IS 'The task or reservation that was created.';
 
 ---------------------------------------------------------------------------------------------------
--- Campaigns and pools: whom the tasks led here are for, and which nodes they share
+-- Campaigns and pools: for whom the tasks led here measure, and which nodes they share
 ---------------------------------------------------------------------------------------------------
 
 CREATE TABLE campaign (
@@ -142,22 +142,22 @@ CREATE TABLE campaign (
     CONSTRAINT campaign_depth CHECK (depth <= 8),
     CONSTRAINT campaign_targets_alike EXCLUDE USING gist (target_kind WITH -|-)
 );
-COMMENT ON TABLE campaign IS 'Whom tasks led here are for; each task belongs to one. They share by weight, and have levels, limits and promises.';
+COMMENT ON TABLE campaign IS 'For whom the tasks led here measure; each task belongs to one campaign. Campaigns share by weight, and have levels, limits and promises.';
 COMMENT ON COLUMN campaign.depth IS 'One more than its parent''s.';
 COMMENT ON COLUMN campaign.level IS '0 is suspended, 9 the highest, 10 urgent: served before all others.';
-COMMENT ON COLUMN campaign.preemptor IS 'Its runs may displace those of campaigns that are preemptee.';
-COMMENT ON COLUMN campaign.seats_max IS 'Most seats it may hold at once.';
-COMMENT ON COLUMN campaign.target_seats IS 'It is promised so many seats.';
-COMMENT ON COLUMN campaign.target_share IS 'It is promised this part of a pool''s seats.';
-COMMENT ON COLUMN campaign.fairshare IS '{part, kind}: which part of what is delivered it should get, as a target, floor or ceiling.';
-COMMENT ON COLUMN campaign.limits IS 'By what is limited: {soft, hard}; the soft one holds while others want the pool.';
-COMMENT ON COLUMN campaign.quotas IS 'By counted resource, such as mbps: the most it may use at once.';
+COMMENT ON COLUMN campaign.preemptor IS 'Whether its runs may displace those of preemptee campaigns.';
+COMMENT ON COLUMN campaign.seats_max IS 'Maximum seats that it may hold at once.';
+COMMENT ON COLUMN campaign.target_seats IS 'The number of seats that it is promised.';
+COMMENT ON COLUMN campaign.target_share IS 'The share of a pool''s seats that it is promised.';
+COMMENT ON COLUMN campaign.fairshare IS '{part, kind}: the part of what is delivered that it should get, as a target, floor or ceiling.';
+COMMENT ON COLUMN campaign.limits IS 'By limited quantity: {soft, hard}; the soft limit applies while others want the pool.';
+COMMENT ON COLUMN campaign.quotas IS 'By counted resource, such as mbps: the maximum that it may use at once.';
 COMMENT ON COLUMN campaign.queue IS '{floor, ceiling, gap, gain, price, passes}: how its priority moves where shares are by starts.';
 COMMENT ON COLUMN campaign.revision IS 'Counts its changes.';
 COMMENT ON CONSTRAINT campaign_depth ON campaign IS
-'A parent''s depth is kept beside its id and follows it: in a circle depths would grow for ever, and stop here.';
+'Prevents cycles: a parent''s depth is stored beside its id and follows it, so the depths in a cycle would grow without bound.';
 COMMENT ON CONSTRAINT campaign_targets_alike ON campaign IS
-'Promises are all in seats or all in parts. The two kinds are neighbouring ranges, and no two rows may be neighbours.';
+'Promises are all in seats or all in shares. The two kinds are adjacent ranges, and no two rows may have adjacent ranges.';
 CREATE INDEX campaign_parent ON campaign (parent_id) WHERE parent_id IS NOT NULL;
 INSERT INTO campaign (name, description, created_at, changed_at)
 VALUES ('default', 'Tasks that name no campaign belong to this one.', '2000-01-01Z', '2000-01-01Z');
@@ -178,11 +178,11 @@ CREATE TABLE pool (
 );
 COMMENT ON TABLE pool IS 'Named sets of nodes that this node plans: a node belongs to a pool while its attributes meet the predicate.';
 COMMENT ON COLUMN pool.match IS 'The predicate over node attributes: {"country": "DE", "cpu_mbps": {">=": 1000}}.';
-COMMENT ON COLUMN pool.policy_set IS 'Name of the policies by which its seats are given out.';
-COMMENT ON COLUMN pool.overrides IS 'By axis: where it differs from the set.';
-COMMENT ON COLUMN pool.term IS 'For so long nodes are chosen at a time.';
-COMMENT ON COLUMN pool.patience IS 'A node that has not answered for so long loses its seats.';
-COMMENT ON COLUMN pool.choice IS 'sticky: who measured a target before measures it again; rotating: others take their turn.';
+COMMENT ON COLUMN pool.policy_set IS 'The policy set by which its seats are assigned.';
+COMMENT ON COLUMN pool.overrides IS 'By axis: the overrides of the policy set.';
+COMMENT ON COLUMN pool.term IS 'How long nodes are chosen for at a time.';
+COMMENT ON COLUMN pool.patience IS 'A node that does not answer for this long loses its seats.';
+COMMENT ON COLUMN pool.choice IS 'sticky: a node that measured a target measures it again; rotating: the nodes take turns.';
 
 CREATE TABLE charge (
     id bigint GENERATED ALWAYS AS IDENTITY,
@@ -199,9 +199,9 @@ CREATE TABLE charge (
     CHECK (starts_at < ends_at)
 );
 COMMENT ON TABLE charge IS
-'The ledger (at the lead): seats that campaigns were charged for. It is only added to: what was charged too much is charged again, negatively.';
+'The ledger (at the lead): the seats charged to campaigns. It is append-only: a refund is a negative charge.';
 COMMENT ON COLUMN charge.node IS 'Identity of the node.';
-COMMENT ON COLUMN charge.weight IS 'Thousandths of a seat: an exclusive run takes 1000, a normal one a lane; those that take nothing are not here.';
+COMMENT ON COLUMN charge.weight IS 'Thousandths of a seat: 1000 for an exclusive run, one lane for a normal one; runs that cost nothing have no row.';
 
 CREATE TABLE charge_hour (
     hour timestamptz NOT NULL,
@@ -210,7 +210,7 @@ CREATE TABLE charge_hour (
     amount bigint NOT NULL,
     PRIMARY KEY (hour, campaign_id, node)
 ) WITH (fillfactor = 50);
-COMMENT ON TABLE charge_hour IS 'The ledger summed up by hours, always: kept by whatever adds to it.';
+COMMENT ON TABLE charge_hour IS 'The ledger summed by hour; a trigger on charge keeps it up to date.';
 COMMENT ON COLUMN charge_hour.amount IS 'Thousandths of a seat times microseconds; 1000 million are a seat-second.';
 
 CREATE FUNCTION sum_up_charges() RETURNS trigger LANGUAGE plpgsql AS $$
@@ -228,12 +228,12 @@ BEGIN
         date_bin('1 hour', made.starts_at, 'epoch'), made.ends_at - interval '1 microsecond', interval '1 hour'
     ) AS begun (hour)
     GROUP BY begun.hour, made.campaign_id, made.node
-    ORDER BY begun.hour, made.campaign_id, made.node -- all lock in one order
+    ORDER BY begun.hour, made.campaign_id, made.node -- all transactions lock in the same order
     ON CONFLICT (hour, campaign_id, node) DO UPDATE SET amount = charge_hour.amount + excluded.amount;
     RETURN NULL;
 END
 $$;
-COMMENT ON FUNCTION sum_up_charges() IS 'Adds what is charged to the sums of the hours it lies in.';
+COMMENT ON FUNCTION sum_up_charges() IS 'Adds new charges to the sums of the hours that they span.';
 CREATE TRIGGER charge_summed_up AFTER INSERT ON charge REFERENCING NEW TABLE AS made
 FOR EACH STATEMENT EXECUTE FUNCTION sum_up_charges();
 
@@ -242,7 +242,7 @@ BEGIN
     RAISE EXCEPTION 'the ledger is only added to' USING ERRCODE = 'integrity_constraint_violation';
 END
 $$;
-COMMENT ON FUNCTION keep_charge() IS 'Nobody changes what was charged.';
+COMMENT ON FUNCTION keep_charge() IS 'Prevents changes of existing charges.';
 CREATE TRIGGER charge_kept BEFORE UPDATE ON charge FOR EACH STATEMENT EXECUTE FUNCTION keep_charge();
 
 ---------------------------------------------------------------------------------------------------
@@ -282,27 +282,27 @@ CREATE TABLE task (
 COMMENT ON TABLE task IS 'Every task this node leads or takes part in.';
 COMMENT ON COLUMN task.lead IS 'Identity of the node that plans it.';
 COMMENT ON COLUMN task.participants IS
-'In order: [{node, name, url, address, accepted, reason, tools}]; accepted is null until it answered.';
-COMMENT ON COLUMN task.participant IS 'This node''s place among them; null where it only leads.';
+'In order: [{node, name, url, address, accepted, reason, tools}]; accepted is null until the node has answered.';
+COMMENT ON COLUMN task.participant IS 'This node''s index among them; null if it only leads.';
 COMMENT ON COLUMN task.addresses IS 'Host as written in the spec -> address that is measured.';
-COMMENT ON COLUMN task.schedule IS 'The schedule as asked for, defaults filled in.';
-COMMENT ON COLUMN task.lease_epoch IS 'Highest lease epoch seen for it; older messages are refused.';
-COMMENT ON COLUMN task.revision IS 'Counts its changes at the lead: edits, pauses, resumptions. Older introductions and holds are refused.';
+COMMENT ON COLUMN task.schedule IS 'The schedule as posted, with defaults filled in.';
+COMMENT ON COLUMN task.lease_epoch IS 'Highest lease epoch seen for it; messages of older epochs are refused.';
+COMMENT ON COLUMN task.revision IS 'Counts its changes at the lead: edits, pauses, resumptions. Introductions and holds of older revisions are refused.';
 COMMENT ON COLUMN task.freeing IS
-'(At the lead) which runs the last change gave up, for participants that have not heard of it: {before_epoch, starting, slots_from}.';
-COMMENT ON COLUMN task.paused_at IS 'Since when it is paused, if it is.';
-COMMENT ON COLUMN task.parent IS '(At the lead) the pool task in which this one has seats; null for tasks that somebody posted.';
+'(At the lead) the runs that the last change gave up, for participants that do not know of it yet: {before_epoch, starting, slots_from}.';
+COMMENT ON COLUMN task.paused_at IS 'When it was paused; null if it is not.';
+COMMENT ON COLUMN task.parent IS '(At the lead) the pool task that this task has seats of; null for tasks that a user posted.';
 COMMENT ON COLUMN task.pool_task IS
-'(At other participants) the pool task in which this one has seats, as its lead says.';
+'(At other participants) the pool task that this task has seats of, as reported by its lead.';
 COMMENT ON COLUMN task.yielding IS
-'(At the lead) the runs that may give way to its own, as the policies of its pool say; null is any of lower priority.';
+'(At the lead) the runs that may give way to its own, by the policies of its pool; null means any of lower priority.';
 COMMENT ON COLUMN task.starts IS
-'(At the lead) when runs of a seat start if that time is still free: it was found when the seat was given.';
+'(At the lead) the start times found for a seat''s runs when it was assigned; used if they are still free.';
 CREATE INDEX task_parent ON task (parent) WHERE parent IS NOT NULL;
 CREATE INDEX task_created ON task (created_at DESC, id);
 CREATE INDEX task_mesh ON task ((reference ->> 'mesh'), (reference ->> 'key'), created_at DESC, id DESC)
 WHERE length(reference ->> 'mesh') <= 63 AND length(reference ->> 'key') <= 400;
-COMMENT ON INDEX task_mesh IS 'What a mesh has made is found by its reference: {mesh, key}.';
+COMMENT ON INDEX task_mesh IS 'Finds the tasks of a mesh by their reference: {mesh, key}.';
 
 CREATE TABLE planning (
     task_id uuid PRIMARY KEY REFERENCES task ON DELETE CASCADE,
@@ -318,23 +318,23 @@ CREATE TABLE planning (
     lease_epoch bigint NOT NULL DEFAULT 0,
     added_at timestamptz NOT NULL
 ) WITH (fillfactor = 70);
-COMMENT ON TABLE planning IS 'The lead''s agenda: one row for each task it leads and still plans.';
+COMMENT ON TABLE planning IS 'The lead''s agenda: one row for each task that it leads and still plans.';
 COMMENT ON COLUMN planning.next_run_at IS 'Nominal start of the first slot without a run.';
 COMMENT ON COLUMN planning.plan_at IS
-'When to plan next; null when there is nothing left to plan. While it is leased: the end of the lease, or earlier if
-somebody wants it planned again.';
-COMMENT ON COLUMN planning.planned_to IS 'Every slot up to and including this one has been asked for.';
-COMMENT ON COLUMN planning.added_at IS 'When the task was created: of tasks due at the same time the older goes first.';
-COMMENT ON COLUMN planning.failures IS 'Attempts in a row that placed nothing; sets the pause.';
+'When to plan next; null when nothing is left to plan. During a lease: the end of the lease, or earlier if planning was
+requested again.';
+COMMENT ON COLUMN planning.planned_to IS 'Every slot up to and including this one has been planned.';
+COMMENT ON COLUMN planning.added_at IS 'Creation of the task: of tasks due at the same time, the oldest goes first.';
+COMMENT ON COLUMN planning.failures IS 'Consecutive attempts that placed nothing; determines the pause.';
 COMMENT ON COLUMN planning.waits_for IS 'Identity of the participant that does not answer, or has too many questions.';
-COMMENT ON COLUMN planning.waits_until IS 'It is planned then even if that participant is still silent.';
+COMMENT ON COLUMN planning.waits_until IS 'The task is planned then even if that participant is still silent.';
 CREATE INDEX planning_campaign ON planning (campaign_id);
 CREATE INDEX planning_next ON planning (next_run_at, added_at, plan_at, lease_until) WHERE plan_at IS NOT NULL;
 CREATE INDEX planning_due ON planning (greatest(plan_at, lease_until)) WHERE plan_at IS NOT NULL;
 CREATE INDEX planning_waits ON planning (waits_for) WHERE waits_for IS NOT NULL;
 
 ---------------------------------------------------------------------------------------------------
--- Pool tasks (at the lead): so many nodes of a pool, chosen for some slots at a time
+-- Pool tasks (at the lead): a number of nodes of a pool, chosen for some slots at a time
 ---------------------------------------------------------------------------------------------------
 
 CREATE TABLE pool_task (
@@ -347,12 +347,12 @@ CREATE TABLE pool_task (
     reason text
 );
 COMMENT ON TABLE pool_task IS
-'What a task asks of a pool instead of naming its nodes. It has no runs of its own: they are those of its seats.';
-COMMENT ON COLUMN pool_task.pool_id IS 'Null only of a task that is over, once its pool has been removed; the request says what it was called.';
+'A task''s request to a pool, instead of named nodes. A pool task has no runs of its own: they are those of its seats.';
+COMMENT ON COLUMN pool_task.pool_id IS 'Null only if the task is over and its pool was removed; the request has the pool''s name.';
 COMMENT ON COLUMN pool_task.request IS '{pool, k, min_k, match, prefer, spread, together, choice, field}.';
 COMMENT ON COLUMN pool_task.next_slot IS 'The first slot that is in no term yet; null when there are no more terms.';
-COMMENT ON COLUMN pool_task.due_at IS 'When the term that begins with it is given to nodes.';
-COMMENT ON COLUMN pool_task.rounds_left IS 'How many slots of its max_runs are in no term yet.';
+COMMENT ON COLUMN pool_task.due_at IS 'When nodes are chosen for the term that begins with next_slot.';
+COMMENT ON COLUMN pool_task.rounds_left IS 'The slots of its max_runs that are in no term yet.';
 COMMENT ON COLUMN pool_task.reason IS 'What the pool lacks for it; null if nothing.';
 CREATE INDEX pool_task_pool ON pool_task (pool_id);
 CREATE INDEX pool_task_due ON pool_task (due_at) WHERE due_at IS NOT NULL;
@@ -369,13 +369,13 @@ CREATE TABLE term (
     PRIMARY KEY (pool_task, starts_at),
     CHECK (starts_at < ends_at)
 );
-COMMENT ON TABLE term IS 'Slots of a pool task in a row for which the same nodes have its seats.';
+COMMENT ON TABLE term IS 'Consecutive slots of a pool task, for which the same nodes have its seats.';
 COMMENT ON COLUMN term.starts_at IS 'Its first slot.';
-COMMENT ON COLUMN term.ends_at IS 'None of its slots lies then or later.';
+COMMENT ON COLUMN term.ends_at IS 'End, excluded: none of its slots is then or later.';
 COMMENT ON COLUMN term.over_at IS 'None of its runs can start then or later.';
-COMMENT ON COLUMN term.tries IS 'How often in a row nobody was found for its empty seats; sets the pause.';
-COMMENT ON COLUMN term.try_at IS 'When nodes are looked for next; null when no seat is empty, or it is over.';
-COMMENT ON COLUMN term.reason IS 'Why there are empty seats.';
+COMMENT ON COLUMN term.tries IS 'Consecutive searches that found no node for its empty seats; determines the pause.';
+COMMENT ON COLUMN term.try_at IS 'When the next search for nodes is; null if no seat is empty, or the term is over.';
+COMMENT ON COLUMN term.reason IS 'Why some seats are empty.';
 CREATE INDEX term_due ON term (try_at) WHERE try_at IS NOT NULL;
 
 CREATE TABLE seat (
@@ -391,16 +391,16 @@ CREATE TABLE seat (
     FOREIGN KEY (pool_task, term) REFERENCES term (pool_task, starts_at) ON DELETE CASCADE,
     CHECK ((lost_at IS NULL) = (reason IS NULL))
 );
-COMMENT ON TABLE seat IS 'Who has, or had, which seat of a pool task in a term.';
+COMMENT ON TABLE seat IS 'Assignments of seats of a pool task in a term to nodes, current and past.';
 COMMENT ON COLUMN seat.task_id IS 'The ordinary task that books and measures its runs; one task for all seats if they are taken together.';
 COMMENT ON COLUMN seat.place IS 'From 1 to the number of seats.';
 COMMENT ON COLUMN seat.node IS 'Identity of the node.';
-COMMENT ON COLUMN seat.lost_at IS 'Since when the node has it no more; another one takes it.';
+COMMENT ON COLUMN seat.lost_at IS 'When the node lost it, so that another node takes it.';
 CREATE UNIQUE INDEX seat_taken ON seat (pool_task, term, place) WHERE lost_at IS NULL;
 CREATE UNIQUE INDEX seat_of_node ON seat (pool_task, term, node) WHERE lost_at IS NULL;
 CREATE INDEX seat_term ON seat (pool_task, term);
-COMMENT ON INDEX seat_taken IS 'A seat is had by one node at a time.';
-COMMENT ON INDEX seat_of_node IS 'A node has one seat of a term.';
+COMMENT ON INDEX seat_taken IS 'A seat belongs to at most one node at a time.';
+COMMENT ON INDEX seat_of_node IS 'A node has at most one seat of a term.';
 
 CREATE TABLE policy_state (
     pool_id integer PRIMARY KEY REFERENCES pool ON DELETE CASCADE,
@@ -409,7 +409,7 @@ CREATE TABLE policy_state (
     changed_at timestamptz NOT NULL
 );
 COMMENT ON TABLE policy_state IS
-'What the policies of a pool remember from one episode to the next; changed with what they decide.';
+'The state that a pool''s policies keep from one episode to the next; updated in the transaction of their decisions.';
 
 ---------------------------------------------------------------------------------------------------
 -- Bookings and runs
@@ -427,7 +427,7 @@ CREATE TABLE negotiation (
     decided_at timestamptz
 );
 COMMENT ON TABLE negotiation IS
-'The lead''s side of an exchange. Written before the first hold goes out; its state is the decision.';
+'The lead''s side of an exchange. Written before the first hold is sent; its state is the decision.';
 CREATE INDEX negotiation_task ON negotiation (task_id);
 CREATE INDEX negotiation_open ON negotiation (expires_at) WHERE state = 'open';
 
@@ -444,13 +444,13 @@ CREATE TABLE exchange (
     decided_at timestamptz
 );
 COMMENT ON TABLE exchange IS 'This node''s side of an exchange: its runs are held, then kept or dropped.';
-COMMENT ON COLUMN exchange.answer IS 'What was answered to the hold; a repeat gets the same.';
-COMMENT ON COLUMN exchange.data IS 'Participant data of all: place -> {port: …}; complete once committed.';
+COMMENT ON COLUMN exchange.answer IS 'The answer to the hold; a repeated hold gets the same answer.';
+COMMENT ON COLUMN exchange.data IS 'Data of all participants: place -> {port: …}; complete once committed.';
 CREATE INDEX exchange_held ON exchange (expires_at) WHERE state = 'held';
 CREATE INDEX exchange_task ON exchange (task_id);
 
 CREATE SEQUENCE lane;
-COMMENT ON SEQUENCE lane IS 'Numbers the lanes of normal runs; each run gets one of its own.';
+COMMENT ON SEQUENCE lane IS 'Numbers for the lanes of normal runs; each run gets a lane of its own.';
 
 CREATE TABLE run (
     id uuid PRIMARY KEY,
@@ -490,21 +490,21 @@ CREATE TABLE run (
 COMMENT ON TABLE run IS
 'The run table: every run this node leads or takes part in, with this node''s view of its state.';
 COMMENT ON COLUMN run.slot IS 'Nominal start: the slot of the task that this run serves.';
-COMMENT ON COLUMN run.attempt IS 'Counts the runs of one slot from 1; another attempt is another run.';
-COMMENT ON COLUMN run.participant IS 'This node''s place in the run; null where it only leads.';
+COMMENT ON COLUMN run.attempt IS 'Counts the runs of one slot from 1; each attempt is a separate run.';
+COMMENT ON COLUMN run.participant IS 'This node''s index in the run; null if it only leads.';
 COMMENT ON COLUMN run.lane IS
-'What it occupies beside its time: everything (exclusive), one number (normal), nothing (background).';
-COMMENT ON COLUMN run.reason IS 'Why it did not happen, or what went wrong: one sentence.';
+'The lanes that it occupies during its time: all (exclusive), one (normal), null for none (background).';
+COMMENT ON COLUMN run.reason IS 'Why it did not take place, or what went wrong: one sentence.';
 COMMENT ON COLUMN run.freed IS 'Given up because the task was changed: its slot may be planned again, as another attempt.';
-COMMENT ON COLUMN run.spec IS 'What it was booked to measure, where the task was edited since; null: what the task says.';
-COMMENT ON COLUMN run.tool IS 'The tool it was booked with, where the task was edited since.';
-COMMENT ON COLUMN run.started_at IS 'When this node''s part really started.';
+COMMENT ON COLUMN run.spec IS 'The spec that it was booked with, if the task was edited since; null means the task''s spec.';
+COMMENT ON COLUMN run.tool IS 'The tool that it was booked with, if the task was edited since.';
+COMMENT ON COLUMN run.started_at IS 'When this node''s part actually started.';
 COMMENT ON COLUMN run.result IS 'The merged result (at the lead).';
 COMMENT ON COLUMN run.verdict IS
-'How far the result can be trusted, by the circumstances of its parts (at the lead); null where there is no result.';
-COMMENT ON COLUMN run.verdict_reasons IS 'Why it is not clean: sentences, the worst first.';
+'How far the result can be trusted, by the circumstances of its parts (at the lead); null without a result.';
+COMMENT ON COLUMN run.verdict_reasons IS 'Why the verdict is not clean: sentences, the worst first.';
 COMMENT ON CONSTRAINT run_no_overlap ON run IS
-'Promise 1: two runs whose classes may not overlap never hold the same time.';
+'Promise 1: two runs whose classes may not overlap never occupy the same time.';
 CREATE INDEX run_exchange ON run (exchange_id);
 CREATE INDEX run_starts ON run (starts_at, id);
 CREATE INDEX run_open ON run (starts_at) WHERE state IN ('booked', 'running', 'merging', 'set-aside');
@@ -521,7 +521,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION tell_freed() IS
-'Notifies of the span, in microseconds since 1970, that a run has given back: those who were refused it may want it.';
+'Notifies of the span, in microseconds since 1970, that a run has freed: leads whose requests were refused may want it.';
 CREATE TRIGGER run_freed AFTER UPDATE ON run FOR EACH ROW
 WHEN (
     old.lane IS NOT NULL AND old.state IN ('booked', 'running')
@@ -542,7 +542,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION tell_changed() IS
-'Notifies of the span of a run that was set aside, came back, or got another priority: who keeps it in memory reads it again.';
+'Notifies of the span of a run that was set aside, came back, or got another priority, so that caches read it again.';
 CREATE TRIGGER run_changed AFTER UPDATE ON run FOR EACH ROW
 WHEN (
     new.lane IS NOT NULL
@@ -577,12 +577,12 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION tell_taken() IS
-'Notifies of the spans that new runs take, by class and priority; each is sixteen bytes, start and end as Postgres sends them.';
+'Notifies of the spans that new runs occupy, by class and priority; each is sixteen bytes, start and end in Postgres'' format.';
 CREATE TRIGGER run_taken AFTER INSERT ON run REFERENCING NEW TABLE AS added FOR EACH STATEMENT
 EXECUTE FUNCTION tell_taken();
 
 ---------------------------------------------------------------------------------------------------
--- Reservations: time of this node that is set apart
+-- Reservations: reserved time of this node
 ---------------------------------------------------------------------------------------------------
 
 CREATE TABLE reservation (
@@ -601,16 +601,15 @@ CREATE TABLE reservation (
     changed_at timestamptz NOT NULL,
     CHECK (duration > interval '0')
 );
-COMMENT ON TABLE reservation IS 'Maintenance, demonstrations, quiet periods: only runs that are admitted are booked meanwhile.';
+COMMENT ON TABLE reservation IS 'Maintenance, demonstrations, quiet periods: during these, only admitted runs are booked.';
 COMMENT ON COLUMN reservation.pool IS
-'(At the lead) whose seats get no runs meanwhile; null if it is the time of this node, in which nobody books.';
-COMMENT ON COLUMN reservation.schedule IS 'When it takes place: {start, repeat, cron, timezone, until}; once if it does not repeat.';
+'(At the lead) the pool whose seats get no runs in that time; null if it reserves the time of this node.';
+COMMENT ON COLUMN reservation.schedule IS 'Its times: {start, repeat, cron, timezone, until}; once if it does not repeat.';
 COMMENT ON COLUMN reservation.access IS
 'Whom it admits: {campaigns, tasks, leads, tests, classes, priority}; one criterion is enough. Leads are identities of nodes,
-tasks are ID or ID@LEAD.
-Campaigns and priority admit only what this node leads itself.';
+tasks are ID or ID@LEAD. Campaigns and priority admit only tasks that this node leads itself.';
 COMMENT ON COLUMN reservation.revision IS 'Counts its changes.';
-COMMENT ON COLUMN reservation.reserved_to IS 'The spans that begin before are in the table reserved.';
+COMMENT ON COLUMN reservation.reserved_to IS 'The table reserved has all spans that begin before this time.';
 CREATE INDEX reservation_pool ON reservation (pool) WHERE pool IS NOT NULL;
 CREATE INDEX reservation_created ON reservation (created_at DESC, id);
 
@@ -622,7 +621,7 @@ CREATE TABLE reserved (
     PRIMARY KEY (reservation_id, starts_at),
     CHECK (starts_at < ends_at)
 );
-COMMENT ON TABLE reserved IS 'Each span of time that a reservation sets apart, far beyond the horizon; more are added every hour.';
+COMMENT ON TABLE reserved IS 'The spans of reserved time, far beyond the horizon; more are added every hour.';
 CREATE INDEX reserved_during ON reserved USING gist (during);
 
 CREATE FUNCTION admits(
@@ -644,9 +643,9 @@ CREATE FUNCTION admits(
     )
 $$;
 COMMENT ON FUNCTION admits(jsonb, uuid, text, boolean, text, text, scheduling_class, integer, uuid) IS
-'Whether a reservation with this access list is for such a run: it meets one criterion. A pool task is named for all its
-seats; one of another lead as ID@LEAD. Campaign and priority are what a lead
-says of itself: they count only where this node is the lead (own).';
+'Whether a reservation with this access list admits such a run: it meets one criterion. A pool task is listed for all its
+seats; a pool task of another lead as ID@LEAD. A lead states campaign and priority itself, so they count only if this node is
+the lead (own).';
 
 CREATE FUNCTION refuse_reserved() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
@@ -670,7 +669,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION refuse_reserved() IS
-'No run is booked in reserved time that is not for it. Runs that were booked before are kept, unless they are displaced.';
+'Refuses runs in reserved time that does not admit them. Runs that were booked before stay, unless they are displaced.';
 CREATE TRIGGER run_not_reserved AFTER INSERT ON run REFERENCING NEW TABLE AS added FOR EACH STATEMENT
 EXECUTE FUNCTION refuse_reserved();
 
@@ -681,7 +680,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION stop_booking() IS
-'While time is being reserved nobody books: else a run could come in beside it, and neither would see the other.';
+'Blocks bookings while time is being reserved: otherwise a run could be inserted concurrently, and neither would see the other.';
 CREATE TRIGGER reserved_alone BEFORE INSERT ON reserved FOR EACH STATEMENT EXECUTE FUNCTION stop_booking();
 
 CREATE FUNCTION tell_reserved() RETURNS trigger LANGUAGE plpgsql AS $$
@@ -697,7 +696,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION tell_reserved() IS
-'Notifies that reserved time has changed, and of spans that were given back: those who were refused them may want them.';
+'Notifies that reserved time has changed, and of freed spans: leads whose requests were refused may want them.';
 CREATE TRIGGER reserved_told AFTER INSERT OR DELETE ON reserved FOR EACH ROW EXECUTE FUNCTION tell_reserved();
 
 CREATE TABLE part (
@@ -715,10 +714,10 @@ CREATE TABLE part (
     CHECK ((result IS NULL) <> (reason IS NULL))
 );
 COMMENT ON TABLE part IS
-'What each participant measured: a result or a reason. The lead has all parts, the others their own.';
-COMMENT ON COLUMN part.output IS 'What the program printed; of long output the beginning and the end.';
+'Each participant''s part of a run: a result or a reason. The lead has all parts, the other nodes their own.';
+COMMENT ON COLUMN part.output IS 'Output of the program; of long output the beginning and the end.';
 COMMENT ON COLUMN part.circumstances IS
-'What the host was doing meanwhile: tool version, clock, processors, interface, own traffic, other runs; null if not told.';
+'What the host did meanwhile: tool version, clock, processors, interface, own traffic, other runs; null if not reported.';
 
 CREATE TABLE run_interval (
     run_id uuid NOT NULL REFERENCES run ON DELETE CASCADE,
@@ -735,11 +734,11 @@ CREATE TABLE run_interval (
     CHECK (merged_at IS NULL OR result IS NOT NULL OR reason IS NOT NULL)
 );
 COMMENT ON TABLE run_interval IS
-'(At the lead) what a run that lasts long has measured so far, interval by interval. One without a result is a gap.';
+'(At the lead) what a long run has measured so far, interval by interval. An interval without a result is a gap.';
 COMMENT ON COLUMN run_interval.parts IS
-'What participants told of it while some are missing: {participant: {result, reason}}; null once all are merged.';
+'The participants'' parts while some are missing: {participant: {result, reason}}; null once all are merged.';
 COMMENT ON COLUMN run_interval.reason IS 'Why it is a gap, or what its result lacks: one sentence.';
-COMMENT ON COLUMN run_interval.merged_at IS 'When its result was made; null while it waits for the shares of others.';
+COMMENT ON COLUMN run_interval.merged_at IS 'When it was merged; null while parts are missing.';
 CREATE INDEX run_interval_open ON run_interval (ends_at) WHERE parts IS NOT NULL AND merged_at IS NULL;
 
 CREATE FUNCTION give_back_unused() RETURNS trigger LANGUAGE plpgsql AS $$
@@ -769,7 +768,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION give_back_unused() IS
-'A run that is over before its booked end, or never was, gives the rest of its time back to its campaign.';
+'Refunds the campaign for the rest of a run''s time if the run ends before its booked end, or never takes place.';
 CREATE TRIGGER run_unused AFTER UPDATE ON run FOR EACH ROW
 WHEN (
     old.state IN ('booked', 'set-aside', 'running', 'merging')
@@ -778,7 +777,7 @@ WHEN (
 EXECUTE FUNCTION give_back_unused();
 
 ---------------------------------------------------------------------------------------------------
--- Why, and what still has to be told
+-- Decisions, and messages to be sent
 ---------------------------------------------------------------------------------------------------
 
 CREATE TABLE decision (
@@ -797,9 +796,9 @@ CREATE TABLE decision (
     trace jsonb NOT NULL
 );
 COMMENT ON TABLE decision IS
-'Every planning attempt: windows asked, what each participant offered, what stood in the way, the choice.';
+'Every planning attempt: the requested windows, each participant''s offer, the obstacles, the choice.';
 COMMENT ON COLUMN decision.times IS
-'How often it came out so in a row: first at first_at, last at decided_at; the trace is that of the last time.';
+'Number of consecutive attempts with this outcome, from first_at to decided_at; the trace is that of the last one.';
 COMMENT ON COLUMN decision.trace IS
 '{windows: [[start, end]], offers: [{node, free, free_displacing, obstacles, reason}], choices, refusals}.';
 CREATE INDEX decision_task ON decision (task_id, id);
@@ -814,19 +813,19 @@ CREATE TABLE outbox (
     next_at timestamptz NOT NULL,
     last_error text
 );
-COMMENT ON TABLE outbox IS 'Messages to other nodes that leave until they are acknowledged.';
+COMMENT ON TABLE outbox IS 'Messages to other nodes, sent until they are acknowledged.';
 CREATE INDEX outbox_due ON outbox (next_at);
 CREATE INDEX outbox_commit ON outbox ((message ->> 'exchange')) WHERE kind = 'commit';
 
 ---------------------------------------------------------------------------------------------------
--- Where results go (at the lead): archives, and what is still to be delivered to them
+-- Archives (at the lead): where results go, and deliveries
 ---------------------------------------------------------------------------------------------------
 
 CREATE TYPE archived_runs AS ENUM ('succeeded', 'failed', 'all');
 CREATE TYPE archiving_state AS ENUM (
     'waiting',    -- to be delivered, for the first time or again
     'delivered',  -- the destination has it
-    'parked'      -- refused for good, or tried in vain for a day: waits for a person
+    'parked'      -- rejected, or retried without success for a day: waits for a person
 );
 
 CREATE TABLE destination (
@@ -839,11 +838,11 @@ CREATE TABLE destination (
     last_error text,
     last_error_at timestamptz
 );
-COMMENT ON TABLE destination IS 'What archivers deliver to: archives of one archiver and one spec share it, its worker and its batches.';
+COMMENT ON TABLE destination IS 'Targets of deliveries: archives with the same archiver and spec share one, with its worker and its batches.';
 COMMENT ON COLUMN destination.digest IS 'SHA-256 of archiver and spec.';
-COMMENT ON COLUMN destination.spec IS 'The archiver''s own fields, secrets included: shown to nobody.';
-COMMENT ON COLUMN destination.label IS 'Where it is, for people: without secrets.';
-COMMENT ON COLUMN destination.ordered IS 'The results of a task are delivered in their order: one that waits keeps those after it.';
+COMMENT ON COLUMN destination.spec IS 'The archiver''s own fields, including secrets: never shown.';
+COMMENT ON COLUMN destination.label IS 'A description for people, without secrets.';
+COMMENT ON COLUMN destination.ordered IS 'Whether the results of a task are delivered in order: a waiting one delays those after it.';
 
 CREATE TABLE archive (
     id uuid PRIMARY KEY,
@@ -859,13 +858,13 @@ CREATE TABLE archive (
     removed_at timestamptz,
     CHECK (num_nonnulls(task_id, name) = 1 AND (task_id IS NULL) = (place IS NULL))
 );
-COMMENT ON TABLE archive IS 'Where results of a task go; those without a task are the node''s own: there go those of all tasks it leads.';
-COMMENT ON COLUMN archive.place IS 'Its place in the task document.';
+COMMENT ON TABLE archive IS 'Where the results of a task go. An archive without a task is the node''s own, for all tasks that it leads.';
+COMMENT ON COLUMN archive.place IS 'Its index in the task document.';
 COMMENT ON COLUMN archive.runs IS
-'Which runs: succeeded are those with a result; failed those without, also those that never took place, but not those that
-were cancelled.';
-COMMENT ON COLUMN archive.transform IS '{jmespath} or {jq}: what is delivered instead of the whole document; nothing if it gives none.';
-COMMENT ON COLUMN archive.removed_at IS 'Since when nothing goes there any more; it stays as long as it tells where results went.';
+'Which runs to deliver: succeeded are those with a result; failed those without, including those that never took place, but not
+cancelled ones.';
+COMMENT ON COLUMN archive.transform IS '{jmespath} or {jq}: produces the document to deliver; nothing is delivered if it has no output.';
+COMMENT ON COLUMN archive.removed_at IS 'When it was removed; the row stays as long as deliveries refer to it.';
 CREATE UNIQUE INDEX archive_name ON archive (name) WHERE removed_at IS NULL;
 CREATE UNIQUE INDEX archive_place ON archive (task_id, place) WHERE removed_at IS NULL;
 CREATE INDEX archive_task ON archive (task_id);
@@ -892,20 +891,20 @@ CREATE TABLE archiving (
     CHECK ((state = 'waiting') = (next_at IS NOT NULL))
 ) WITH (fillfactor = 80);
 COMMENT ON TABLE archiving IS
-'The outbox of results: each outcome of a run, and each interval that was merged, once for each archive it goes to; written
-with it.';
-COMMENT ON COLUMN archiving.interval_number IS 'Which interval of the run it tells of; null if of the run.';
+'The outbox of results: one row per archive for each outcome of a run, and for each merged interval; inserted in the same
+transaction.';
+COMMENT ON COLUMN archiving.interval_number IS 'The interval of the run; null for the whole run.';
 COMMENT ON COLUMN archiving.edition IS
-'Counts the outcomes of the run or interval: one that failed is finished after all when a late part comes.';
-COMMENT ON COLUMN archiving.outcome IS 'The state of the run that it tells of; an interval is finished, or failed if it is a gap.';
-COMMENT ON COLUMN archiving.series IS 'Where the destination is ordered: the task, whose results keep their order.';
-COMMENT ON COLUMN archiving.taken IS 'Is being delivered; comes again at next_at if nobody says what came of it.';
-COMMENT ON COLUMN archiving.attempts IS 'How often it was tried in vain.';
+'Counts the outcomes of the run or interval: a failed one becomes finished when a late part arrives.';
+COMMENT ON COLUMN archiving.outcome IS 'The state of the run at that outcome; for an interval finished, or failed if it is a gap.';
+COMMENT ON COLUMN archiving.series IS 'The task, if the destination is ordered: its results are delivered in order.';
+COMMENT ON COLUMN archiving.taken IS 'Whether it is being delivered; it is retried at next_at if no outcome is recorded.';
+COMMENT ON COLUMN archiving.attempts IS 'Number of failed attempts.';
 CREATE INDEX archiving_due ON archiving (destination_id, next_at, number) WHERE state = 'waiting';
 CREATE INDEX archiving_series ON archiving (destination_id, series, number) WHERE state = 'waiting' AND series IS NOT NULL;
 CREATE INDEX archiving_parked ON archiving (destination_id, number) WHERE state = 'parked';
 CREATE INDEX archiving_archive ON archiving (archive_id, number);
-COMMENT ON INDEX archiving_due IS 'What is parked or delivered is not in it and costs those who look for work nothing.';
+COMMENT ON INDEX archiving_due IS 'Excludes parked and delivered rows, so that they do not slow down the search for work.';
 
 CREATE FUNCTION archive_outcome() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
@@ -936,8 +935,8 @@ CREATE FUNCTION deliver_outcome(ended run) RETURNS SETOF integer LANGUAGE sql AS
         AND archive.runs IN ('all', CASE WHEN ended.state = 'finished' THEN 'succeeded' ELSE 'failed' END::archived_runs)
     RETURNING destination_id
 $$;
-COMMENT ON FUNCTION archive_outcome() IS 'When a run led here is over it is to be delivered, whatever ended it: with the same commit.';
-COMMENT ON FUNCTION deliver_outcome(run) IS 'One row for each archive that wants such a run; their destinations.';
+COMMENT ON FUNCTION archive_outcome() IS 'Queues the delivery of a run led here when it is over, in the transaction that ends it.';
+COMMENT ON FUNCTION deliver_outcome(run) IS 'Inserts a row for each archive that wants such a run; returns their destinations.';
 CREATE TRIGGER run_archived AFTER INSERT OR UPDATE OF state ON run FOR EACH ROW
 WHEN (new.state IN ('finished', 'failed', 'missed', 'displaced', 'unplaced'))
 EXECUTE FUNCTION archive_outcome();
@@ -989,7 +988,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION archive_intervals() IS
-'What came of an interval is to be delivered as soon as it is merged, and again where a late share changed it.';
+'Queues the delivery of an interval as soon as it is merged, and again if a late part changed it.';
 CREATE TRIGGER interval_archived AFTER UPDATE ON run_interval
 REFERENCING OLD TABLE AS before NEW TABLE AS after FOR EACH STATEMENT EXECUTE FUNCTION archive_intervals();
 
@@ -999,8 +998,8 @@ CREATE TABLE parked_count (
     change integer NOT NULL
 );
 COMMENT ON TABLE parked_count IS
-'How many deliveries are parked: the sum for each destination. Whoever changes it adds a line and sums up those that nobody
-else is summing up, so that nobody waits for anybody.';
+'Number of parked deliveries: the sum for each destination. A transaction that changes the number adds a row and combines the
+rows that are not locked, so that no transaction waits for another.';
 CREATE INDEX parked_count_destination ON parked_count (destination_id);
 
 CREATE FUNCTION count_parked() RETURNS trigger LANGUAGE plpgsql AS $$
@@ -1042,15 +1041,15 @@ CREATE FUNCTION add_parked(destinations integer [], changes integer []) RETURNS 
     GROUP BY every.destination_id
     HAVING sum(every.change) <> 0
 $$;
-COMMENT ON FUNCTION count_parked() IS 'Keeps parked_count; of what is not parked it costs a look at the rows that were changed.';
-COMMENT ON FUNCTION add_parked(integer [], integer []) IS 'Adds to the sums of some destinations, and makes one line of many.';
+COMMENT ON FUNCTION count_parked() IS 'Maintains parked_count; if nothing is parked, it only looks at the rows that were changed.';
+COMMENT ON FUNCTION add_parked(integer [], integer []) IS 'Adds to the sums of some destinations, and combines their rows.';
 CREATE TRIGGER parked_counted AFTER UPDATE ON archiving
 REFERENCING OLD TABLE AS before NEW TABLE AS after FOR EACH STATEMENT EXECUTE FUNCTION count_parked();
 CREATE TRIGGER parked_uncounted AFTER DELETE ON archiving
 REFERENCING OLD TABLE AS before FOR EACH STATEMENT EXECUTE FUNCTION count_parked();
 
 ---------------------------------------------------------------------------------------------------
--- Views for people and for dashboards, readable by the role parley_reader
+-- Views for people and dashboards, readable by the role parley_reader
 ---------------------------------------------------------------------------------------------------
 
 CREATE VIEW run_known AS
@@ -1099,7 +1098,7 @@ LEFT JOIN exchange ON run.exchange_id = exchange.id
 LEFT JOIN planning ON run.task_id = planning.task_id AND run.state = 'waiting'
 LEFT JOIN node AS lead ON task.lead = lead.identity;
 COMMENT ON VIEW run_known IS
-'Every run this node knows, with its task and the names of its participants; the others build on it.';
+'Every run that this node knows, with its task and the names of its participants; the other run views are based on it.';
 
 CREATE VIEW run_now AS
 SELECT
@@ -1107,7 +1106,7 @@ SELECT
     greatest(interval '0', ends_at - now()) AS remaining
 FROM run_known
 WHERE state IN ('running', 'merging');
-COMMENT ON VIEW run_now IS 'What is being measured at this moment, and how long it still takes.';
+COMMENT ON VIEW run_now IS 'Runs that are being measured now, with the remaining time.';
 
 CREATE VIEW run_upcoming AS
 SELECT
@@ -1116,12 +1115,12 @@ SELECT
 FROM run_known
 WHERE state IN ('held', 'scheduled', 'waiting', 'set-aside') AND ends_at > now();
 COMMENT ON VIEW run_upcoming IS
-'Runs to come, held ones included; "waiting" ones have found no time yet and say why.';
+'Future runs, including held ones; "waiting" runs have no time yet and say why.';
 
 CREATE VIEW run_missed AS
 SELECT * FROM run_known
 WHERE state IN ('missed', 'failed', 'cancelled', 'displaced', 'unplaced');
-COMMENT ON VIEW run_missed IS 'Runs that did not happen or gave no result, each with its reason.';
+COMMENT ON VIEW run_missed IS 'Runs that did not take place or have no result, each with its reason.';
 
 CREATE VIEW run_history AS
 SELECT
@@ -1130,7 +1129,7 @@ SELECT
 FROM run_known
 WHERE state IN ('finished', 'failed', 'missed', 'cancelled', 'displaced', 'unplaced');
 COMMENT ON VIEW run_history IS
-'Runs that are over: result or reason, and how far the start was off the agreed instant.';
+'Runs that are over: result or reason, and how late the start was.';
 
 CREATE VIEW interval_history AS
 SELECT
@@ -1148,7 +1147,7 @@ FROM run_interval
 INNER JOIN run_known ON run_interval.run_id = run_known.run_id
 WHERE run_interval.merged_at IS NOT NULL;
 COMMENT ON VIEW interval_history IS
-'What runs that last long have measured, interval by interval, while they last and after; gaps have a reason and no result.';
+'The intervals of long runs, while they last and afterwards; gaps have a reason and no result.';
 
 CREATE VIEW node_occupancy AS
 SELECT
@@ -1186,7 +1185,7 @@ SELECT
     reservation.description
 FROM reserved
 INNER JOIN reservation ON reserved.reservation_id = reservation.id;
-COMMENT ON VIEW reserved_time IS 'When this node, or a pool of its lead, is set apart, for what, by whom, and for whom.';
+COMMENT ON VIEW reserved_time IS 'Reserved time of this node and of pools that it leads: what for, by whom, and for whom.';
 
 CREATE VIEW campaign_usage AS
 SELECT
@@ -1207,8 +1206,8 @@ FROM (
 INNER JOIN campaign ON used.campaign_id = campaign.id
 LEFT JOIN campaign AS parent ON campaign.parent_id = parent.id;
 COMMENT ON VIEW campaign_usage IS
-'Who uses the nodes (at the lead): for each hour with runs, past or booked, and each campaign the seats it was charged for,
-and its share of all that were. One exclusive run over the whole hour on one node is 3600 seat-seconds.';
+'Usage of the nodes (at the lead): for each hour with runs, past or booked, and each campaign the charged seats and the share of
+all charges. One exclusive run on one node for a whole hour is 3600 seat-seconds.';
 
 CREATE VIEW decision_trace AS
 SELECT
@@ -1282,11 +1281,11 @@ CROSS JOIN LATERAL (
     ORDER BY run.slot, (run.state = 'finished') DESC, run.attempt DESC
 ) AS served;
 COMMENT ON VIEW mesh_delivery IS
-'What came of each slot of the tasks of meshes (at the lead): delivered, missing with its state, reason and cause (the reason
-without times, lengths and ids, to be counted by), or open. What was taken back before its time, because the task was edited,
-paused or cancelled, was not due and is not here.';
+'The outcome of each slot of a mesh''s tasks (at the lead): delivered, missing with its state, reason and cause (the reason
+without times, lengths and ids, for counting), or open. Slots that were taken back before their time, because the task was
+edited, paused or cancelled, are not included.';
 
--- Roles belong to the whole server: the owner of this database may not be allowed to make one.
+-- Roles belong to the whole server: the owner of this database may not be allowed to create one.
 DO $$
 BEGIN
     IF NOT EXISTS (SELECT FROM pg_roles WHERE rolname = 'parley_reader') THEN
@@ -1294,8 +1293,8 @@ BEGIN
             CREATE ROLE parley_reader NOLOGIN;
         EXCEPTION
             WHEN insufficient_privilege THEN
-                RAISE NOTICE 'no right to create the role parley_reader; an administrator can: createuser --no-login parley_reader';
-            WHEN duplicate_object OR unique_violation THEN NULL; -- another node of this server made it
+                RAISE NOTICE 'not permitted to create the role parley_reader; an administrator can: createuser --no-login parley_reader';
+            WHEN duplicate_object OR unique_violation THEN NULL; -- another node of this server created it
         END;
     END IF;
     IF EXISTS (SELECT FROM pg_roles WHERE rolname = 'parley_reader') THEN

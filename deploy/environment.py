@@ -1,10 +1,10 @@
-"""Makes the Python environment and installs what a lock file lists, and Parley, into it.
+"""Creates the Python environment and installs the packages of a lock file, and Parley, into it.
 
 ``python3 -m deploy.environment .venv deploy/requirements.txt``: ``make`` runs it when the
-environment is missing or older than its lock. It says what it does and how far it is, because the
-first time takes a minute or two.
+environment is missing or older than its lock. It reports its progress, because the first time takes
+a minute or two.
 
-Standard library only, of any Python that Parley runs on.
+It uses the standard library only, of any Python that Parley supports.
 """
 
 from __future__ import annotations
@@ -23,19 +23,19 @@ _PIN = re.compile(r"^[\w.-]+(?=(\[[\w,-]+\])?==)", re.MULTILINE)
 _STEP = re.compile(r"(?:Collecting|Requirement already satisfied:) ([\w.-]+)")
 
 _FORMER_NAME = "parley"
-"""The distribution's name until 0.1; an environment that has it would have our modules twice."""
+"""The distribution's name until 0.1; it must be removed, or the modules would exist twice."""
 _FETCHED = "Installing collected packages"
 
 
 def main(environment: Path, lock: Path) -> str | None:
-    """Bring the environment up to date; returns what is wrong, if something is."""
+    """Bring the environment up to date; return the error message if that fails."""
     began = time.monotonic()
     python = environment / "bin" / "python"
     warm = python.exists()
     pip = [str(python), "-m", "pip", "--disable-pip-version-check", "install"]
     total = len(_PIN.findall(lock.read_text()))
     if not warm:
-        say(f"Making a Python environment in {environment} (Python {sys.version.split()[0]})")
+        say(f"Creating a Python environment in {environment} (Python {sys.version.split()[0]})")
         if fault := _make(environment):
             return fault
     say(f"Installing {total} Python packages into {environment}")
@@ -44,7 +44,7 @@ def main(environment: Path, lock: Path) -> str | None:
         return "the packages could not be installed; the reason is above"
     if warm and not run([*pip[:-1], "uninstall", "--yes", _FORMER_NAME], lambda _: None):
         return f"{_FORMER_NAME} could not be removed; the reason is above"
-    # With the locked hatchling from the environment, not with one that pip fetches.
+    # Use the locked hatchling from the environment instead of one that pip downloads.
     parley = [*pip, "--no-deps", "--no-build-isolation", "--editable", "."]
     if not run(parley, lambda _: None):
         return "Parley could not be installed; the reason is above"
@@ -55,17 +55,17 @@ def main(environment: Path, lock: Path) -> str | None:
 def _make(environment: Path) -> str | None:
     if not packages.VENV.present() and packages.can_install():
         packages.install([packages.VENV.package])
-    made = [sys.executable, "-m", "venv", str(environment)]
-    if subprocess.run(made, check=False, stdout=subprocess.DEVNULL).returncode:
+    argv = [sys.executable, "-m", "venv", str(environment)]
+    if subprocess.run(argv, check=False, stdout=subprocess.DEVNULL).returncode:
         return (
-            f"{sys.executable} cannot make virtual environments; install what is missing: "
+            f"{sys.executable} cannot create virtual environments; install the missing package: "
             f"apt-get install {packages.VENV.package}"
         )
     return None
 
 
 def _counting(total: int) -> Callable[[str], str | None]:
-    """Tells from pip's output how many of the packages it has come to."""
+    """Return a function that derives the number of processed packages from pip's output."""
     seen: set[str] = set()
 
     def stage(line: str) -> str | None:

@@ -1,11 +1,11 @@
-"""The programs that tests need, and the Debian packages that bring them.
+"""The programs that tests need, and the Debian packages that contain them.
 
-``python3 -m deploy.packages`` installs the missing ones if root runs it on a Debian, and otherwise
-says in one line what to install. ``make test`` runs it first. Tests whose programs are missing
-after that are left out (``tests/support/needs.py``). A package that cannot be had is a line of the
-output and no error.
+``python3 -m deploy.packages`` installs the missing ones if root runs it on Debian, and otherwise
+prints one line with what to install. ``make test`` runs it first. Tests whose programs are missing
+after that are skipped (``tests/support/needs.py``). A package that is not available is reported in
+the output, but is not an error.
 
-Standard library only: it runs before the environment is made.
+It uses the standard library only, because it runs before the environment exists.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from deploy.progress import run, say
 
 ATTEMPTS = 3
 POLICY = Path("/usr/sbin/policy-rc.d")
-"""Debian asks this program before a package's own service is started."""
+"""Debian runs this program to decide whether a package's own service may start."""
 
 
 @dataclass(frozen=True)
 class Need:
-    """A program, or something like one; how to look for it, and the package it comes with."""
+    """A program or similar: the package that contains it, and a check whether it is present."""
 
     package: str
     present: Callable[[], bool]
@@ -52,7 +52,7 @@ def _venv() -> bool:
 
 
 NEEDS = {
-    "postgres": Need("postgresql", _postgres),  # the host's own server, beside the wheel's
+    "postgres": Need("postgresql", _postgres),  # the host's own server, in addition to the wheel's
     "iperf3": _program("iperf3", "iperf3"),
     "curl": _program("curl", "curl"),
     "ping": _program("iputils-ping", "ping"),
@@ -63,7 +63,7 @@ NEEDS = {
     "mtr": _program("mtr-tiny", "mtr"),
     "scamper": _program("scamper", "scamper"),
     "tracepath": _program("iputils-tracepath", "tracepath"),
-    "dnsmasq": _program("dnsmasq-base", "dnsmasq"),  # the truth of names in tests/accuracy
+    "dnsmasq": _program("dnsmasq-base", "dnsmasq"),  # the reference for names in tests/accuracy
     "ip": _program("iproute2", "ip"),  # network namespaces
     "sysctl": _program("procps", "sysctl"),  # routers made of namespaces
     "setpriv": _program("util-linux", "setpriv"),  # programs that end with their owner
@@ -74,25 +74,25 @@ NEEDS = {
     "systemd-analyze": _program("systemd", "systemd-analyze"),  # the units in deploy/
     "chromium": _program("chromium", "chromium", "chromium-browser"),  # the page
 }
-"""By the name that tests declare; packages are installed and named in this order."""
+"""Needs by the name that tests declare; packages are installed and listed in this order."""
 
 VENV = Need("python3-venv", _venv)
 
 
 @cache
 def present(name: str) -> bool:
-    """Return whether one of ``NEEDS`` is on this host; looked up once."""
+    """Return whether one of ``NEEDS`` is present on this host; cached."""
     return NEEDS[name].present()
 
 
 def main() -> None:
-    """Install what the tests need and is missing, or say what to install."""
+    """Install the missing packages for the tests, or print what to install."""
     missing = [need.package for need in NEEDS.values() if not need.present()]
     if missing and can_install():
         install(missing)
     elif missing:
         say(
-            "Some tests need programs that are not installed, and are left out. To run them, too: "
+            "Some tests need programs that are not installed, and are skipped. To run them, install: "
             f"sudo apt-get install --no-install-recommends {' '.join(missing)}"
         )
 
@@ -103,19 +103,19 @@ def can_install() -> bool:
 
 
 def install(names: list[str]) -> None:
-    """Install packages, and say which of them cannot be had."""
+    """Install packages, and print which of them are not available."""
     say(f"Installing {len(names)} Debian packages: {', '.join(names)}")
     with _no_services():
         failed = _installed(names)
     if failed:
-        say(f"These packages cannot be had here: {', '.join(failed)}")
+        say(f"These packages are not available here: {', '.join(failed)}")
 
 
 def _installed(packages: list[str]) -> list[str]:
-    """Install packages with one command, or, if that fails, one by one. Returns those that failed.
+    """Install packages with one command, or, if that fails, one by one; return those that failed.
 
-    The lists of packages of a host that was set up a while ago name versions that are gone, and
-    mirrors have bad moments: the first command is tried again, with fresh lists.
+    On a host that was set up a while ago the package lists name versions that no longer exist, and
+    mirrors fail now and then, so the first command is retried with fresh lists.
     """
     fresh = False
     for attempt in range(1, ATTEMPTS + 1):
@@ -142,7 +142,7 @@ def _stage(line: str) -> str | None:
 def _no_services() -> Iterator[None]:
     """Keep packages from starting services, unless the host's owner has a policy already.
 
-    Tests start what they need themselves, with ports and folders of their own.
+    Tests start the servers they need themselves, with their own ports and folders.
     """
     if POLICY.exists():
         yield

@@ -1,4 +1,4 @@
-"""Runs a long command and says in a few lines how far it is; shows its last lines if it fails."""
+"""Runs a long command and reports its progress in a few lines, or its last output if it fails."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 
 PAUSE_S = 5.0
-"""At most one line is printed in this time."""
+"""Minimum time between two lines of progress."""
 LINES = 40
-"""Number of lines shown of what a failed command printed last."""
+"""Number of lines shown from the end of a failed command's output."""
 
 
 def say(line: str) -> None:
-    """Print a line at once, also into a pipe."""
+    """Print a line and flush, so that it appears at once even in a pipe."""
     print(line, flush=True)
 
 
@@ -27,8 +27,8 @@ def run(
 ) -> bool:
     """Run a command and return whether it succeeded.
 
-    ``stage`` turns a line of its output into what is to be said, or into ``None``. What begins with
-    ``landmark`` is said without a pause.
+    ``stage`` turns a line of its output into a line of progress, or into ``None``. A line that begins
+    with ``landmark`` is reported without a pause.
     """
     printed: list[str] = []
     due = time.monotonic() + PAUSE_S

@@ -1,4 +1,4 @@
-"""The only module that reads the time or sleeps. Everything else is given a :class:`Clock`."""
+"""The clock: the only module that reads the time or sleeps. All others take a :class:`Clock`."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from node.model.times import SECOND
 
 
 class Clock(Protocol):
-    """Time as a service sees it."""
+    """The time for a service."""
 
     def now(self) -> int:
-        """This instant, in microseconds since 1970."""
+        """Return the current instant, in microseconds since 1970."""
         ...
 
     async def sleep(self, seconds: float) -> None:
-        """Wait; zero or less only lets others run."""
+        """Wait for ``seconds``; zero or less only yields to other tasks."""
         ...
 
     async def sleep_until(self, instant: int) -> None:
-        """Wait until an instant in microseconds; returns at once if it has passed."""
+        """Wait until an instant (µs since 1970); return at once if it has passed."""
         ...
 
 
@@ -34,11 +34,11 @@ class SystemClock:
     """The host's clock."""
 
     def now(self) -> int:
-        """This instant, in microseconds since 1970."""
+        """Return the current instant, in microseconds since 1970."""
         return time.time_ns() // 1000
 
     async def sleep(self, seconds: float) -> None:
-        """Wait; zero or less only lets others run."""
+        """Wait for ``seconds``; zero or less only yields to other tasks."""
         await asyncio.sleep(max(0.0, seconds))
 
     async def sleep_until(self, instant: int) -> None:
@@ -75,7 +75,7 @@ class LatchedEvent:
     async def wait(self, seconds: float) -> bool:
         """Wait up to ``seconds`` for the event; return whether it was set.
 
-        One future and one timer: every loop of a service does this all the time, for which
+        It uses one future and one timer, because all loops of a service call it constantly, and
         ``asyncio.timeout`` around an ``asyncio.Event`` takes three times as long.
         """
         if self._set:
@@ -98,14 +98,14 @@ def _end(waiting: asyncio.Future[None]) -> None:
 
 
 def steady_ns() -> int:
-    """Nanoseconds on a clock that nobody sets; only differences mean anything."""
+    """Return the nanoseconds of a clock that is never set; only differences are meaningful."""
     return time.monotonic_ns()
 
 
 def set_off_ns() -> int:
-    """How far the host's clock is ahead of its steady one, in nanoseconds: moves when it is set.
+    """Return by how much the host's clock is ahead of its steady one (ns); it moves when it is set.
 
-    Both are slewed alike. Of three readings the one that nobody interrupted counts.
+    Both clocks are slewed alike. Of three readings the least interrupted one counts.
     """
     readings = []
     for _ in range(3):
@@ -116,7 +116,7 @@ def set_off_ns() -> int:
 
 @dataclass(frozen=True)
 class Synchronisation:
-    """What the kernel says of its clock; ``error_bound`` in microseconds, None if unknown."""
+    """The kernel's report on its clock; ``error_bound`` in microseconds, None if unknown."""
 
     synchronised: bool | None
     error_bound: int | None
@@ -136,11 +136,11 @@ class _Timex(ctypes.Structure):
     )
 
 
-_CLOCK_ERROR = 5  # TIME_ERROR: the kernel says that the clock is not synchronised
+_CLOCK_ERROR = 5  # TIME_ERROR: the kernel considers the clock not synchronised
 
 
 def synchronisation() -> Synchronisation:
-    """Ask the kernel (adjtimex with no change) whether the clock is disciplined, and how well."""
+    """Ask the kernel (adjtimex with no change) whether the clock is synchronised, and how well."""
     try:
         adjtimex = ctypes.CDLL(None, use_errno=True).adjtimex
     except (OSError, AttributeError):
@@ -155,7 +155,7 @@ def synchronisation() -> Synchronisation:
 
 @cache
 def identity() -> str:
-    """Equal for all that run under one kernel, and so on one clock; shortened, to tell no more."""
+    """Return a text that is equal for all programs under one kernel, hence one clock; a digest."""
     try:
         booted = Path("/proc/sys/kernel/random/boot_id").read_bytes()
     except OSError:

@@ -1,4 +1,4 @@
-"""Figures for Prometheus, read from the run table when they are asked for."""
+"""Metrics for Prometheus, read from the run table on request."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from node.store.database import Record
 
 
 async def registry_of(node: NodeService) -> CollectorRegistry:
-    """A registry filled with what is true now."""
+    """Return a registry filled with the current values."""
     registry = CollectorRegistry()
     async with node.database.connection() as connection:
         counted = await runs.counts(connection)
@@ -76,28 +76,28 @@ def _add_archives(registry: CollectorRegistry, node: NodeService, backlog: list[
         oldest.labels(*labels).set(age)
     tried = Counter(
         "parley_archive_deliveries",
-        "Results given to archivers since the start, by what came of it",
+        "Results given to archivers since the start, by outcome",
         ["archiver", "fate"],
         registry=registry,
     )
-    for (archiver, fate), count in node.result_delivery.counted.items():
-        tried.labels(archiver, fate).inc(count)
+    for (archiver, outcome), count in node.result_delivery.counted.items():
+        tried.labels(archiver, outcome).inc(count)
 
 
 class _Results(Collector):
-    """The last figures of each task led here, under the names that remote write gives them."""
+    """The latest figures of each task led here, under the names that remote write uses."""
 
     def __init__(self, node: NodeService) -> None:
         self._node = node
 
     def collect(self) -> Iterator[Metric]:
-        """One family for each name; a figure is as old as its run."""
+        """Yield one family per name; a figure is as old as its run."""
         families: dict[str, GaugeMetricFamily] = {}
         ended: dict[str, int] = {}
         for at, sample in self._node.collector.latest.samples(self._node.clock.now()):
             if sample.name not in families:
-                said = "A figure of each task's last result"
-                families[sample.name] = GaugeMetricFamily(sample.name, said)
+                text = "A figure of each task's last result"
+                families[sample.name] = GaugeMetricFamily(sample.name, text)
             families[sample.name].add_sample(sample.name, dict(sample.labels), sample.value)
             ended[dict(sample.labels).get("task", "")] = at
         yield from families.values()

@@ -1,4 +1,4 @@
-"""What a node's owner can set: these defaults, environment (``PARLEY_…``), command line."""
+"""The settings of a node: defaults, environment (``PARLEY_…``), command line."""
 
 from __future__ import annotations
 
@@ -18,50 +18,50 @@ from node.model.wire.participants import BATCH_MAX
 
 
 def default_state_dir() -> Path:
-    """A user's own, or for root the host's: Postgres does not run as root and must get there."""
+    """Return the user's directory; for root the host's, since Postgres runs as another account."""
     if os.geteuid() == 0:
         return Path("/var/lib/parley")
     return Path.home() / ".local/state/parley"
 
 
 class Settings(BaseSettings):
-    """One node's settings; every field can be given as ``PARLEY_<NAME>``."""
+    """One node's settings; every field can be set as ``PARLEY_<NAME>``."""
 
     model_config = SettingsConfigDict(env_prefix="PARLEY_", frozen=True, extra="forbid")
 
-    name: NodeName = Field("localhost", description="What this node calls itself.")
+    name: NodeName = Field("localhost", description="The name of this node.")
     listen: str = Field("127.0.0.1:8642", description="HOST:PORT of the API and the page.")
     url: Url | None = Field(
-        None, description="How other nodes reach the API; http://LISTEN unless said."
+        None, description="The URL by which other nodes reach the API; default http://LISTEN."
     )
     address: str | None = Field(
-        None, description="The address measurements use; LISTEN's unless said."
+        None, description="The address that measurements use; default LISTEN's."
     )
-    dsn: str | None = Field(None, description="Postgres; a private one is made unless said.")
+    dsn: str | None = Field(None, description="Postgres; by default a private server.")
     state_dir: Path = Field(
         default_factory=default_state_dir, description="Key, token, private Postgres."
     )
     allow_remote: bool = Field(default=False, description="Listen beyond loopback.")
     pull: bool = Field(
         default=False,
-        description="No other node reaches this one: it fetches its work from those it knows.",
+        description="No other node can reach this one: it fetches its work from those it knows.",
     )
     pull_pause_max: Duration = Field(
-        times.MINUTE, ge=times.SECOND, description="Longest pause before it asks again in vain."
+        times.MINUTE, ge=times.SECOND, description="Maximum pause between fruitless fetches."
     )
 
     horizon: Duration = Field(times.DAY, description="How far ahead runs are booked.")
     workers: int = Field(50, ge=1, le=500, description="Planning workers of the lead.")
-    batch: int = Field(BATCH_MAX, ge=1, le=BATCH_MAX, description="Most runs in one exchange.")
+    batch: int = Field(BATCH_MAX, ge=1, le=BATCH_MAX, description="Maximum runs in one exchange.")
     hold_life: Duration = Field(
-        30 * times.SECOND, description="Life of a hold without a word of the lead."
+        30 * times.SECOND, description="How long a hold lasts if the lead stays silent."
     )
     lease: Duration = Field(30 * times.SECOND, description="How long a worker may plan a task.")
     start_margin: Duration = Field(
-        1500 * times.MILLISECOND, description="Nothing is booked or displaced closer than this."
+        1500 * times.MILLISECOND, description="Minimum time between a booking and its start."
     )
     clock_limit: Duration = Field(
-        times.SECOND, description="Clocks further apart than this do not plan together."
+        times.SECOND, description="Maximum difference between clocks of nodes that plan together."
     )
     peer_timeout: Duration = Field(
         5 * times.SECOND, description="How long another node may take to answer."
@@ -71,37 +71,37 @@ class Settings(BaseSettings):
     )
     attributes: Attributes = Field(
         default_factory=dict,
-        description='What pools may ask for, as JSON: {"country": "DE", "cpu_mbps": 1000}.',
+        description='For predicates of pools, as JSON: {"country": "DE", "cpu_mbps": 1000}.',
     )
     lanes: Lanes = Field(
-        LANES, description="So many normal runs side by side are charged like an exclusive one."
+        LANES, description="This many concurrent normal runs are charged like an exclusive one."
     )
     weight_exclusive: int = Field(
         1000, ge=0, le=100_000, description="Charge of an exclusive run, thousandths of a seat."
     )
     weight_normal: int | None = Field(
-        None, ge=0, le=100_000, description="The same of a normal run; a lane unless said."
+        None, ge=0, le=100_000, description="Charge of a normal run; by default one lane."
     )
-    weight_background: int = Field(0, ge=0, le=100_000, description="The same of a background run.")
+    weight_background: int = Field(0, ge=0, le=100_000, description="Charge of a background run.")
     archive_directories: str = Field(
-        "", description="Where the file archiver may write, colon-separated; nowhere unless said."
+        "", description="Directories for the file archiver, colon-separated; none by default."
     )
     contexts: str = Field(
         "",
-        description="From where else others may have their parts measured here, apart by blanks: "
-        "namespace:wa interface:eth1 address:192.0.2.7, each with =ADDRESS where others reach it "
-        "by another one than its own.",
+        description="Contexts that others may measure from, separated by blanks: namespace:wa "
+        "interface:eth1 address:192.0.2.7; append =ADDRESS if others reach one by another address "
+        "than its own.",
     )
     port_first: int = Field(
-        8760, ge=1024, le=65000, description="First port given out to tools; every other one is."
+        8760, ge=1024, le=65000, description="First port for tools; every second one is used."
     )
-    port_last: int = Field(9959, ge=1024, le=65535, description="Last port given out to tools.")
+    port_last: int = Field(9959, ge=1024, le=65535, description="Last port for tools.")
 
     @field_validator("archive_directories")
     @classmethod
     def _whole_paths(cls, value: str) -> str:
         if not all(Path(part).is_absolute() for part in value.split(":") if part):
-            msg = "must be whole paths, such as /var/lib/parley/results:/srv/results"
+            msg = "must be absolute paths, such as /var/lib/parley/results:/srv/results"
             raise ValueError(msg)
         return value
 
@@ -118,25 +118,25 @@ class Settings(BaseSettings):
     @classmethod
     def _are_contexts(cls, value: str) -> str:
         if len(_allowed(value)) > contexts.CONTEXTS_MAX:
-            msg = f"are more than {contexts.CONTEXTS_MAX}"
+            msg = f"has more than {contexts.CONTEXTS_MAX} contexts; leave some out"
             raise ValueError(msg)
         return value
 
     @model_validator(mode="after")
     def _is_reached_or_not(self) -> Self:
         if self.pull and self.url is not None:
-            msg = "a node that fetches its work (pull) has no URL; give one or the other"
+            msg = "a node that fetches its work (pull) has no URL; set pull or url, not both"
             raise ValueError(msg)
         return self
 
     @property
     def archive_places(self) -> tuple[Path, ...]:
-        """The directories in which archivers may write."""
+        """The directories that archivers may write to."""
         return tuple(Path(part) for part in self.archive_directories.split(":") if part)
 
     @property
     def allowed_contexts(self) -> dict[Context, str | None]:
-        """``contexts``, each with the address that is given for it."""
+        """``contexts``, each with its configured address; None if it has none."""
         return _allowed(self.contexts)
 
     @property
@@ -151,13 +151,13 @@ class Settings(BaseSettings):
 
     @property
     def public_url(self) -> str:
-        """Where people reach this node, and other nodes unless it fetches its work."""
+        """The URL for people, and for other nodes unless this node fetches its work."""
         return (self.url or f"http://{self.listen}").rstrip("/")
 
     @property
     def local_url(self) -> str:
-        """Where this host itself reaches the API, whatever lies before it."""
-        everywhere = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - what is listened on
+        """The URL by which this host itself reaches the API, bypassing any proxy."""
+        everywhere = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - a listening address
         host = everywhere.get(self.listen_host, self.listen_host)
         return f"http://{f'[{host}]' if ':' in host else host}:{self.listen_port}"
 
@@ -168,13 +168,13 @@ class Settings(BaseSettings):
 
 
 def _allowed(value: str) -> dict[Context, str | None]:
-    """The contexts in a setting.
+    """Parse the contexts in a setting.
 
-    :raises ValueError: one of them is none.
+    :raises ValueError: one of them is not a context.
     """
     allowed: dict[Context, str | None] = {}
-    for written in value.split():
-        word, equals, address = written.partition("=")
-        given = str(ipaddress.ip_address(address)) if equals else None
-        allowed[contexts.parse(word)] = given
+    for entry in value.split():
+        word, equals, address = entry.partition("=")
+        configured = str(ipaddress.ip_address(address)) if equals else None
+        allowed[contexts.parse(word)] = configured
     return allowed

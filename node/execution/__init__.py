@@ -1,1 +1,1 @@
-"""From an agreed instant to a finished program: launching, watching, ending, collecting."""
+"""Execution of runs: preparing, starting, watching, and ending programs, and collecting results."""

@@ -1,6 +1,6 @@
-"""Which runs of this node were being measured at the same time. Pure: it is told the time.
+"""The runs of this node that are measured at the same time. Pure: callers pass the time.
 
-Kept in memory by the launcher, which alone measures here: a restart ends every run anyway.
+The launcher keeps them in memory. It alone measures here, and a restart ends every run anyway.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _ORDER = {each: rank for rank, each in enumerate(SchedulingClass)}
 
 @dataclass(eq=False)
 class ConcurrentRun:
-    """One run while it is measured here, and those it meets."""
+    """A run that is measured here, and the runs that overlap it."""
 
     run: UUID
     task: UUID
@@ -29,39 +29,39 @@ class ConcurrentRun:
     met_count: int = 0
 
     def meet(self, other: ConcurrentRun) -> None:
-        """It is here too; of many the weightiest classes are kept, the first to come first."""
+        """Note an overlapping run; of many, keep the first of the classes that disturb most."""
         self.met_count += 1
         self.met.append(other)
         if len(self.met) > NEIGHBOURS_MAX:
-            self.met.sort(key=lambda stay: _ORDER[stay.scheduling_class])
+            self.met.sort(key=lambda run: _ORDER[run.scheduling_class])
             self.met.pop()
 
 
 class NeighbourTracker:
-    """Who is here now."""
+    """The runs that are being measured now."""
 
     def __init__(self) -> None:
-        """Nobody."""
-        self._here: dict[UUID, ConcurrentRun] = {}
+        """Start with no runs."""
+        self._current: dict[UUID, ConcurrentRun] = {}
 
-    def enter(self, stay: ConcurrentRun) -> None:
-        """A run begins; whoever is here meets it."""
-        for other in self._here.values():
-            other.meet(stay)
-            stay.meet(other)
-        self._here[stay.run] = stay
+    def enter(self, run: ConcurrentRun) -> None:
+        """Add a run that begins; it overlaps all current ones."""
+        for other in self._current.values():
+            other.meet(run)
+            run.meet(other)
+        self._current[run.run] = run
 
-    def leave(self, stay: ConcurrentRun, now: int) -> tuple[Neighbour, ...]:
-        """A run is over: those it met, with how long they were here together. Again, nobody."""
-        self._here.pop(stay.run, None)
-        stay.ended = now
-        # Let go of them: in a row of runs that overlap, each would keep all before it for ever.
-        met, stay.met = stay.met, []
-        return tuple(_neighbour(stay, other, now) for other in met)
+    def leave(self, run: ConcurrentRun, now: int) -> tuple[Neighbour, ...]:
+        """Remove a run and return those it overlapped, with durations; none on a second call."""
+        self._current.pop(run.run, None)
+        run.ended = now
+        # Drop the references: in a chain of overlapping runs each would keep all before it alive.
+        met, run.met = run.met, []
+        return tuple(_neighbour(run, other, now) for other in met)
 
 
-def _neighbour(stay: ConcurrentRun, other: ConcurrentRun, now: int) -> Neighbour:
-    together = (now if other.ended is None else other.ended) - max(stay.began, other.began)
+def _neighbour(run: ConcurrentRun, other: ConcurrentRun, now: int) -> Neighbour:
+    together = (now if other.ended is None else other.ended) - max(run.began, other.began)
     return Neighbour(
         run=other.run,
         task=other.task,

@@ -1,8 +1,7 @@
-"""From where on this host others may have a part measured: what its owner allows, and what works.
+"""The measurement contexts of this host: which ones its owner allows to others, and which work.
 
-Nobody is let into a namespace, or bound to an interface or address, that the owner has not named in
-``PARLEY_CONTEXTS``. That is looked at when a task is introduced and again before its program
-starts.
+A part may enter a namespace, or be bound to an interface or address, only if the owner lists it in
+``PARLEY_CONTEXTS``. This is checked when a task is introduced, and again before its program starts.
 """
 
 from __future__ import annotations
@@ -24,26 +23,26 @@ class Contexts:
     """The contexts of this host."""
 
     def __init__(self, allowed: Mapping[Context, str | None]) -> None:
-        """``allowed``: each with the address by which others reach it, None to look for it."""
+        """``allowed``: contexts with the address by which others reach them; None to detect it."""
         self._allowed = allowed
 
     def why_not(self, context: Context) -> str | None:
-        """Why nobody measures from there, and what the owner can do; None if somebody can."""
+        """Return why a context cannot be used, and what the owner can do; None if it can."""
         if context not in self._allowed:
-            named = ", ".join(map(str, self._allowed)) or "no context"
+            allowed = ", ".join(map(str, self._allowed)) or "no context"
             return (
-                f"measuring from {context} is not allowed here, {named} is; the owner of this "
-                f"host can allow it: {SETTING}={context}"
+                f"measuring from {context} is not allowed here (allowed: {allowed}); the owner of "
+                f"this host can allow it: {SETTING}={context}"
             )
         return self._defect(context) or (
             None
             if self._address(context)
             else f"{context} has no address by which others reach it; the owner of this host can "
-            f"name one: {SETTING}={context}=ADDRESS"
+            f"set one: {SETTING}={context}=ADDRESS"
         )
 
     def addresses(self) -> dict[str, str]:
-        """The address of each context from which one can measure."""
+        """Return the usable contexts, each with its address."""
         return {
             str(context): address
             for context in self._allowed
@@ -58,27 +57,27 @@ class Contexts:
                 with contextlib.suppress(OSError):
                     socket.if_nametoindex(context.name)
                     return None
-                return f"there is no interface {context.name} on this host"
+                return f"this host has no interface {context.name}"
             case ContextKind.ADDRESS:
                 return _address_defect(context.name)
 
     def _address(self, context: Context) -> str | None:
-        given = self._allowed[context]
-        if given is not None:
-            return given
+        configured = self._allowed[context]
+        if configured is not None:
+            return configured
         if context.kind is ContextKind.ADDRESS:
             return context.name
         with contextlib.suppress(HostError):
-            found = host_sampling.in_namespace(
+            addresses = host_sampling.in_namespace(
                 context.namespace, lambda: netlink.addresses(context.device)
             )
-            return str(found[0]) if found else None
+            return str(addresses[0]) if addresses else None
         return None
 
 
 def _namespace_defect(name: str) -> str | None:
     if not (NAMESPACES / name).exists():
-        return f"there is no network namespace {name} on this host (ip netns add {name})"
+        return f"this host has no network namespace {name}; create it: ip netns add {name}"
     if shutil.which("nsenter") is None:
         return "nsenter is not installed; apt install util-linux"
     try:

@@ -1,6 +1,6 @@
-"""File descriptors: how many this process may have, and what to say when there are none left.
+"""File descriptors: the limit of this process, and the error when none are left.
 
-A program that is held takes four: its two streams, what it waits for, and its exit.
+A program that is held ready takes four: its two streams, the pipe it waits on, and its exit.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from collections.abc import Iterator
 from node.model.errors import HostError
 
 DESCRIPTORS_WANTED = 65_536
-"""Enough for every run there can be; programs that close all they may have do so in no time."""
+"""Enough for all runs, and low enough that programs which close every descriptor stay fast."""
 
 
 def allow_many() -> int:
     """Raise this process's soft limit towards :data:`DESCRIPTORS_WANTED`, and return the new limit.
 
-    The programs it starts have it as well.
+    The programs that it starts inherit the limit.
     """
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = DESCRIPTORS_WANTED if hard == resource.RLIM_INFINITY else min(DESCRIPTORS_WANTED, hard)
@@ -31,9 +31,9 @@ def allow_many() -> int:
 
 @contextlib.contextmanager
 def explain_exhaustion(wanted: str) -> Iterator[None]:
-    """Around a system call that needs a descriptor.
+    """Wrap a system call that needs a descriptor; ``wanted`` says what for.
 
-    :raises HostError: there are none left.
+    :raises HostError: no descriptor is left.
     """
     try:
         yield
@@ -41,6 +41,6 @@ def explain_exhaustion(wanted: str) -> Iterator[None]:
         if fault.errno not in {errno.EMFILE, errno.ENFILE}:
             raise
         raise HostError(
-            f"no file descriptor is left for {wanted}: too much runs at the same time. "
-            "Raise the limit (LimitNOFILE of the unit, or ulimit -n)"
+            f"no file descriptor is left for {wanted}: too many programs run at the same time; "
+            "raise the limit (LimitNOFILE of the unit, or ulimit -n)"
         ) from fault

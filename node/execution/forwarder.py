@@ -1,4 +1,4 @@
-"""From a program that runs long to the collector: its records, read one by one, in batches."""
+"""Forwarding of intervals: from the records of a long-running program to the collector."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from node.model.intervals import Interval
 
 BATCH_MAX = 16
 PAUSE_S = 5.0
-"""Between two batches: what comes meanwhile goes out together."""
+"""Pause between two batches, so that records which arrive meanwhile are sent together."""
 RETRY_S = 1.0
 
 _REASON_KEPT = 500
@@ -24,9 +24,9 @@ log = structlog.get_logger()
 
 
 class IntervalForwarder:
-    """Hands on what one program tells of its intervals.
+    """Forwards the intervals that one program reports.
 
-    A record that cannot be read, or tells of another interval than the next one, is a gap there.
+    A record that cannot be parsed, or that is not of the next interval, becomes a gap there.
     """
 
     def __init__(
@@ -38,7 +38,7 @@ class IntervalForwarder:
         *,
         pause_s: float = PAUSE_S,
     ) -> None:
-        """``read`` reads a record; ``keep`` keeps intervals, the first ``count`` of them."""
+        """``read`` parses a record; ``keep`` stores intervals, the first ``count`` of them."""
         self._read = read
         self._keep = keep
         self._count = count
@@ -50,7 +50,7 @@ class IntervalForwarder:
         self._ended = LatchedEvent()
 
     async def run(self, running: RunningProcess) -> None:
-        """Hand on until the program has ended and all is kept; cancelled, what waits is lost."""
+        """Forward until the program has ended and all is stored; if cancelled, drop the rest."""
         reading = asyncio.create_task(self._collect(running))
         try:
             while not self._ended.is_set or self._waiting:
@@ -65,7 +65,7 @@ class IntervalForwarder:
         try:
             async for record in running.records():
                 if self._next == self._count:
-                    continue  # more than there are: read, so that the program does not hang
+                    continue  # surplus records: read them, so that the program does not block
                 self._waiting.append(self._interval(record))
                 self._next += 1
                 self._grew.set()
@@ -82,8 +82,8 @@ class IntervalForwarder:
             log.exception("a plugin failed")
             return Interval(self._next, None, f"the plugin failed: {error!r}"[:_REASON_KEPT])
         if interval.number != self._next:
-            told = f"the program told of interval {interval.number} when it was {self._next}'s turn"
-            return Interval(self._next, None, told)
+            reason = f"the program reported interval {interval.number} instead of {self._next}"
+            return Interval(self._next, None, reason)
         return interval
 
     async def _hand_on(self) -> None:
@@ -92,7 +92,7 @@ class IntervalForwarder:
             try:
                 await self._keep(batch)
             except DatabaseUnavailable as error:
-                # What was measured is not thrown away because Postgres restarts.
+                # Measured intervals are not thrown away because Postgres restarts.
                 log.warning("intervals not kept yet", error=error.detail)
                 await self._clock.sleep(RETRY_S)
                 continue

@@ -1,8 +1,8 @@
-"""What a host does while a part is measured there: read from /proc right before and right after.
+"""Samples of a host's state, read from /proc right before and right after a part is measured.
 
-One look takes 30 microseconds, so that nobody is late because of it. Another network namespace is
-entered once, in the preparation, by a thread that ends there; the file of counters that it has
-opened goes on telling of that namespace.
+One sample takes 30 microseconds, so it delays no start. Another network namespace is entered only
+once, during preparation, by a thread that ends there; the file of counters that the thread opened
+keeps showing that namespace.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ _SOURCES = (
     ("ntpd", ("/run/ntpd.pid", "/run/ntpsec/ntpd.pid", "/run/openntpd.pid")),
     ("systemd-timesyncd", ("/run/systemd/timesync/synchronized",)),
 )
-"""What keeps clocks, and the files by which it is known that it does."""
+"""Programs that keep clocks synchronised, and the files that show that they do."""
 
 _ANYWHERE = "192.0.2.1"
-"""Stands for a target whose address nobody looked up: the way to the rest of the world."""
+"""Stands for a target that is a name: the route to the rest of the Internet."""
 
 _NOWHERE = -1
 
@@ -47,7 +47,7 @@ Counters = tuple[int, ...]
 
 @dataclass(frozen=True)
 class HostSample:
-    """One look. Times are nanoseconds; processors are counted in clock ticks since boot."""
+    """One sample. Times are nanoseconds; processor times are clock ticks since boot."""
 
     steady_ns: int
     set_off_ns: int
@@ -59,12 +59,12 @@ class HostSample:
 
 
 class HostObserver:
-    """A host while one part is measured there."""
+    """Observes the host while one part is measured."""
 
     def __init__(
         self, address: str, namespace: str | None = None, device: str | None = None
     ) -> None:
-        """Find the interface by which ``address`` is reached, unless it is ``device``.
+        """Determine the interface: ``device``, or the one by which ``address`` is reached.
 
         :raises HostError: the namespace cannot be entered.
         """
@@ -73,27 +73,27 @@ class HostObserver:
         self._before: HostSample | None = None
 
     def begin(self) -> None:
-        """The first look."""
-        self._before = self._look()
+        """Take the first sample."""
+        self._before = self._sample()
 
     def end(self) -> HostSamplePair | None:
-        """The last look, and what came of both; None if there was no first one."""
+        """Take the last sample and return both; None if there was no first one."""
         try:
             return (
                 None
                 if self._before is None
-                else HostSamplePair(self._before, self._look(), self._name)
+                else HostSamplePair(self._before, self._sample(), self._name)
             )
         finally:
             self.close()
 
     def close(self) -> None:
-        """No more looks; safe to call twice."""
+        """Close the file of counters; safe to call twice."""
         if self._counters != _NOWHERE:
             os.close(self._counters)
         self._counters = _NOWHERE
 
-    def _look(self) -> HostSample:
+    def _sample(self) -> HostSample:
         processors, busy, total = _processors()
         return HostSample(
             steady_ns=clock.steady_ns(),
@@ -113,7 +113,7 @@ class HostObserver:
 
 @dataclass(frozen=True)
 class HostSamplePair:
-    """Two looks, and the name of the interface measured over."""
+    """The samples before and after a part, and the name of the measured interface."""
 
     before: HostSample
     after: HostSample
@@ -121,11 +121,11 @@ class HostSamplePair:
 
     @property
     def lasted_ms(self) -> float:
-        """How long it was from one to the other, in milliseconds."""
+        """The time between the two samples, in milliseconds."""
         return round(max(0, self.after.steady_ns - self.before.steady_ns) / _NANOSECONDS_PER_MS, 3)
 
     def clock(self) -> ClockCondition:
-        """The clock, and by how much it was set meanwhile."""
+        """Return the state of the clock, and by how much it was set between the samples."""
         state = clock.synchronisation()
         bound = state.error_bound
         stepped_ns = self.after.set_off_ns - self.before.set_off_ns
@@ -138,7 +138,7 @@ class HostSamplePair:
         )
 
     def processors(self, own_ticks: int | None) -> ProcessorLoad:
-        """How busy the processors were; ``own_ticks`` of it by the part's own program."""
+        """Return the load of the processors; ``own_ticks`` is the part of this run's program."""
         before, after = self.before, self.after
         passed = after.all_ticks - before.all_ticks
         waiting = None
@@ -152,7 +152,7 @@ class HostSamplePair:
         )
 
     def interface(self) -> InterfaceLoad | None:
-        """What passed the interface; None if it was not there, or counted anew, meanwhile."""
+        """Return the traffic of the interface; None if it was absent, or its counters restarted."""
         old, new, name = self.before.interface, self.after.interface, self.interface_name
         if name is None or old is None or new is None or any(map(operator.lt, new, old)):
             return None
@@ -173,9 +173,9 @@ class HostSamplePair:
 
 
 def interface_to(address: str, namespace: str | None = None) -> str | None:
-    """The interface by which the kernel reaches an address; None if it says of no way.
+    """Return the interface by which the kernel reaches an address; None if there is no route.
 
-    A name is not looked up: it is taken to be somewhere outside.
+    Names are not resolved; they count as addresses outside.
 
     :raises HostError: the namespace cannot be entered.
     """
@@ -190,30 +190,30 @@ T = TypeVar("T")
 
 
 def in_namespace(namespace: str | None, look: Callable[[], T]) -> T:
-    """What ``look`` finds in a network namespace, by name; in our own if there is none.
+    """Call ``look`` in a network namespace, given by name, and return its result.
 
     :raises HostError: the namespace cannot be entered.
     """
     if namespace is None:
         return look()
-    found: list[T] = []
+    results: list[T] = []
     faults: list[OSError] = []
 
     def enter_and_look() -> None:
         try:
             _enter(NAMESPACES / namespace)
-            found.append(look())
+            results.append(look())
         except OSError as fault:
             faults.append(fault)
 
-    # A thread of its own: namespaces belong to threads, and this one never comes back.
+    # In a thread: a network namespace belongs to a thread, and this one ends without leaving it.
     thread = threading.Thread(target=enter_and_look, name=f"in {namespace}")
     thread.start()
     thread.join()
     if faults:
         msg = f"the network namespace {namespace} cannot be entered: {faults[0].strerror}"
         raise HostError(msg) from faults[0]
-    return found[0]
+    return results[0]
 
 
 def _enter(path: Path) -> None:
@@ -228,12 +228,12 @@ def _enter(path: Path) -> None:
 
 
 def _text(path: str) -> bytes:
-    """A small file of /proc at once; nothing if it is not there."""
+    """Read a small file of /proc; return nothing if it does not exist."""
     return proctable.read_small_file(path, _FILE_BYTES)
 
 
 def _processors() -> tuple[int, int, int]:
-    """How many there are; ticks in which they were busy, and all ticks."""
+    """Return the number of processors, the ticks in which they were busy, and all ticks."""
     head = _text("/proc/stat").partition(b"intr")[0].splitlines()
     if not head:
         return 0, 0, 0
@@ -243,14 +243,14 @@ def _processors() -> tuple[int, int, int]:
 
 
 def _waiting() -> int | None:
-    """Microseconds since boot in which somebody waited for a processor."""
+    """Return the microseconds since boot in which a task waited for a processor."""
     line = _text("/proc/pressure/cpu").partition(b"\n")[0]
     _, equals, total = line.partition(b"total=")
     return int(total) if equals else None
 
 
 def _open_counters() -> int:
-    """A descriptor that tells of the calling thread's namespace, whoever reads it."""
+    """Open the counters of the calling thread's namespace; any thread may read them."""
     try:
         return os.open("/proc/thread-self/net/dev", os.O_RDONLY | os.O_CLOEXEC)
     except OSError:
@@ -258,17 +258,17 @@ def _open_counters() -> int:
 
 
 def _counters(text: bytes, name: str | None) -> Counters | None:
-    """The counters of one interface; None if it is not there."""
+    """Return the counters of one interface; None if it is absent."""
     for line in text.decode(errors="replace").splitlines()[2:]:
-        found, _, counters = line.partition(":")
-        if found.strip() == name:
+        device, _, counters = line.partition(":")
+        if device.strip() == name:
             numbers = [int(word) for word in counters.split()]
             return tuple(numbers[0:4] + numbers[8:12])
     return None
 
 
 def _speed(name: str) -> int | None:
-    """What a device says of its speed; what is made of software says nothing true."""
+    """Return the speed that a device reports (Mb/s); virtual devices do not report a true one."""
     if not Path(f"/sys/class/net/{name}/device").exists():
         return None
     try:
@@ -280,7 +280,7 @@ def _speed(name: str) -> int | None:
 
 def _source() -> str | None:
     return next(
-        (name for name, files in _SOURCES if any(os.path.exists(file) for file in files)),  # noqa: PTH110 - a third of the price
+        (name for name, files in _SOURCES if any(os.path.exists(file) for file in files)),  # noqa: PTH110 - three times faster
         None,
     )
 

@@ -1,7 +1,7 @@
-"""What runs that last long measure while they last, at their lead: interval by interval.
+"""Intervals of long runs at their lead, merged while the run lasts.
 
-The interval is merged as soon as all participants have told of it, or when it is clear that one of
-them will not; what comes later still completes it.
+An interval is merged as soon as all participants have reported it, or when it is clear that one of
+them will not; a part that arrives later still completes it.
 """
 
 from __future__ import annotations
@@ -27,25 +27,25 @@ from node.store.intervals import MergedInterval, OpenInterval
 from node.store.runs import KeptPart, LockedRun
 
 GRACE = times.MINUTE
-"""How long after its end an interval waits for the participants that have not told of it."""
+"""Time after its end that an interval waits for participants that have not reported it (µs)."""
 
-NO_SHARE = "has not told of it in time"
+NO_SHARE = "did not report it in time"
 
 log = structlog.get_logger()
 
 
 class Intervals:
-    """Keeps and merges intervals; all within the transaction of whoever has locked the run."""
+    """Stores and merges intervals, within the transaction of the caller, who has locked the run."""
 
     def __init__(self, core: Core, capabilities: Capabilities) -> None:
-        """Nothing is kept before an interval arrives."""
+        """Take the services of the node."""
         self._database = core.database
         self._clock = core.clock
         self._capabilities = capabilities
         self._identity = core.identity
 
     async def keep_own(self, connection: Connection, run: UUID, given: Sequence[Interval]) -> None:
-        """Keep this node's own share of some intervals, or send it to the lead.
+        """Store this node's own part of some intervals, or send it to the lead.
 
         :raises InvalidDocument: the run has no such intervals.
         """
@@ -64,7 +64,7 @@ class Intervals:
     async def keep(
         self, connection: Connection, run: LockedRun, participant: int, given: Sequence[Interval]
     ) -> None:
-        """At the lead: keep a participant's share of some intervals, and merge those complete.
+        """At the lead: store a participant's part of some intervals, and merge complete ones.
 
         :raises InvalidDocument: the run has no such intervals.
         """
@@ -80,13 +80,13 @@ class Intervals:
     async def is_complete(
         self, connection: Connection, run: LockedRun, kept: Sequence[KeptPart]
     ) -> bool:
-        """Whether each participant's intervals are here, as many as its part says it gave."""
+        """Return whether all intervals have arrived that the participants' parts announce."""
         rhythm = self._rhythm(run)
         if rhythm is None:
             return True
         for part in kept:
-            given = (part.result or {}).get("intervals", 0)
-            count = min(given, rhythm.count) if isinstance(given, int) else 0
+            announced = (part.result or {}).get("intervals", 0)
+            count = min(announced, rhythm.count) if isinstance(announced, int) else 0
             if await intervals.told(connection, run.id, part.participant, count) < count:
                 return False
         return True
@@ -94,9 +94,9 @@ class Intervals:
     async def close(
         self, connection: Connection, run: LockedRun, kept: Sequence[KeptPart]
     ) -> list[Interval]:
-        """Merge what is left, for the run is over; all its intervals, also those nobody told of.
+        """Merge the remaining intervals of a run that is over, including those nobody reported.
 
-        None where its test does not stream.
+        Return all its intervals; none if its test does not stream.
         """
         rhythm = self._rhythm(run)
         if rhythm is None:
@@ -106,7 +106,7 @@ class Intervals:
         return await intervals.measured(connection, run.id)
 
     async def merge_overdue(self) -> None:
-        """Merge those intervals without them whose shares have not come in time."""
+        """Merge the intervals whose missing parts did not arrive in time."""
         async with self._database.connection() as connection:
             overdue = await intervals.overdue(connection, self._clock.now() - GRACE)
         for run, numbers in overdue:
@@ -117,7 +117,7 @@ class Intervals:
                     await self._merge(connection, locked, numbers, kept, over=True)
 
     def _streaming(self, run: LockedRun) -> tuple[StreamingTest, Any] | None:
-        """The test and its spec; None if it does not stream, or is another version's."""
+        """Return the test and its spec; None if it does not stream, or the spec is not valid."""
         test = self._capabilities.tests.get(run.test)
         if not isinstance(test, StreamingTest):
             return None
@@ -127,8 +127,8 @@ class Intervals:
             return None
 
     def _rhythm(self, run: LockedRun) -> Rhythm | None:
-        known = self._streaming(run)
-        return known[0].rhythm(known[1]) if known else None
+        streaming = self._streaming(run)
+        return streaming[0].rhythm(streaming[1]) if streaming else None
 
     async def _merge(
         self,
@@ -139,14 +139,14 @@ class Intervals:
         *,
         over: bool = False,
     ) -> None:
-        """Merge those of the intervals that are complete; if their time is ``over``, all."""
-        known = self._streaming(run)
+        """Merge those of the intervals that are complete, or all of them if they are ``over``."""
+        streaming = self._streaming(run)
         reasons = {part.participant: part.reason for part in kept if part.reason is not None}
         merged = []
-        for found in await intervals.incomplete(connection, run.id, numbers):
-            missing = [at for at, _ in enumerate(run.participants) if str(at) not in found.parts]
-            if over or found.merged or all(at in reasons for at in missing):
-                interval, summary = _merged(known, run, found, reasons)
+        for each in await intervals.incomplete(connection, run.id, numbers):
+            missing = [at for at, _ in enumerate(run.participants) if str(at) not in each.parts]
+            if over or each.merged or all(at in reasons for at in missing):
+                interval, summary = _merged(streaming, run, each, reasons)
                 merged.append(MergedInterval(interval, summary, complete=not missing))
         if not merged:
             return
@@ -156,7 +156,7 @@ class Intervals:
 
 
 def over_all(test: Test, spec: Any, ended: Merged, measured: Sequence[Interval]) -> Merged:
-    """The outcome of a run: how its parts ended, and the result over all its intervals, if any."""
+    """Return the outcome of a run: how its parts ended, and the result over all its intervals."""
     if not isinstance(test, StreamingTest):
         return ended
     if all(each.result is None for each in measured):
@@ -167,17 +167,17 @@ def over_all(test: Test, spec: Any, ended: Merged, measured: Sequence[Interval])
 
 
 def _merged(
-    known: tuple[StreamingTest, Any] | None,
+    streaming: tuple[StreamingTest, Any] | None,
     run: LockedRun,
-    found: OpenInterval,
+    interval: OpenInterval,
     reasons: Mapping[int, str],
 ) -> tuple[Interval, str | None]:
-    """What came of an interval, and its line for lists."""
-    parts = [_share(at, party.name, found, reasons) for at, party in enumerate(run.participants)]
-    if known is None:
-        reason = f"this program's version has no such {run.test}, or it does not measure so"
-        return Interval(found.number, None, reason), None
-    test, spec = known
+    """Merge an interval; return it with its line for lists."""
+    parts = [_part(at, party.name, interval, reasons) for at, party in enumerate(run.participants)]
+    if streaming is None:
+        reason = f"this version has no test {run.test} with intervals, or refuses its spec"
+        return Interval(interval.number, None, reason), None
+    test, spec = streaming
     try:
         merged = test.merge_interval(spec, parts)
         summary = test.interval_summary(merged.result) if merged.result else None
@@ -185,15 +185,15 @@ def _merged(
         if merged.succeeded and (fault := next(series.faults_of(figures), None)):
             merged = replace(merged, reason=f"the {run.test} plugin {fault}")
     except Exception as error:
-        # A plugin that stumbles over one interval must not keep the others from being merged.
+        # A plugin that fails on one interval must not keep the others from being merged.
         log.exception("a plugin failed", run=str(run.id))
         reason = f"the {run.test} plugin failed: {error!r}".replace("\x00", "")
         merged, summary = Merged(None, reason[:1000]), None
-    return Interval(found.number, merged.result, merged.reason), summary
+    return Interval(interval.number, merged.result, merged.reason), summary
 
 
-def _share(at: int, name: str, found: OpenInterval, reasons: Mapping[int, str]) -> Part:
-    told = found.parts.get(str(at))
-    if told is None:
+def _part(at: int, name: str, interval: OpenInterval, reasons: Mapping[int, str]) -> Part:
+    stored = interval.parts.get(str(at))
+    if stored is None:
         return Part(at, name, None, reasons.get(at, NO_SHARE))
-    return Part(at, name, told["result"], told["reason"])
+    return Part(at, name, stored["result"], stored["reason"])

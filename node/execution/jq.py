@@ -1,8 +1,8 @@
-"""jq in a child that has no environment, little memory and little time.
+"""jq in a child process without environment, with limited memory and time.
 
-Its ``env`` and ``$ENV`` would show the service's environment, and its ``include`` reads files: the
-child gets no environment, and a program that is put into brackets can include nothing. Whatever a
-program does, it can only spoil the document it was given.
+jq's ``env`` and ``$ENV`` would show the service's environment, and its ``include`` reads files. The
+child gets no environment, and the program is put into brackets, where ``include`` is not allowed.
+So a program can at most spoil the document it was given.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ MEMORY_MAX = 512 * 2**20
 TIMEOUT_S = 10.0
 OUTPUT_MAX = 32_000_000
 _DOES_NOT_COMPILE = 3
-_SAID_MAX = 300
+_MESSAGE_LENGTH_MAX = 300
 _FAULT = re.compile(
     r"error: (?P<what>.*?)(?: \(Unix shell quoting issues\?\))? at <top-level>, line (?P<line>\d+):"
 )
@@ -31,7 +31,7 @@ _FAULT = re.compile(
 
 @dataclass(frozen=True)
 class TransformResult:
-    """What came of one document: a document, nothing (``found`` is False), or why it failed."""
+    """The result for one document: a document, nothing (``found`` is False), or an error."""
 
     document: Any = None
     found: bool = True
@@ -39,7 +39,7 @@ class TransformResult:
 
 
 async def fault_of(program: str) -> str | None:
-    """Why jq does not take a program; None if it does.
+    """Return why jq rejects a program; None if it accepts it.
 
     :raises HostError: jq is not installed, or hangs.
     """
@@ -50,9 +50,10 @@ async def fault_of(program: str) -> str | None:
 
 
 async def transform(program: str, documents: Sequence[bytes]) -> list[TransformResult]:
-    """What a program makes of each document (JSON, one line each).
+    """Run a program on each document (JSON, one line each) and return the results.
 
-    All go through one child; if it does not answer for each of them, every one gets its own.
+    All documents go through one child. If it does not answer for each of them, every document gets
+    a child of its own.
     """
     try:
         finished = await _run(program, b"\n".join(documents))
@@ -73,7 +74,7 @@ async def _run(program: str, documents: bytes) -> process.FinishedProcess:
     if jq is None or limits is None:
         msg = "jq is not installed; apt install jq, or use jmespath"
         raise HostError(msg)
-    # The line break ends a comment at the program's end.
+    # The line break ends a comment at the end of the program.
     wrapped = f"try {{v: [{program}\n]}} catch {{e: (.|tostring)}}"
     argv = [
         *("env", "-i", limits, f"--as={MEMORY_MAX}", f"--cpu={int(TIMEOUT_S)}", "--core=0"),
@@ -90,22 +91,22 @@ async def _run(program: str, documents: bytes) -> process.FinishedProcess:
 
 
 def _read(answer: bytes) -> TransformResult:
-    said = orjson.loads(answer)
-    if "e" in said:
-        return TransformResult(error=str(said["e"])[:_SAID_MAX])
-    values = said["v"]
+    reply = orjson.loads(answer)
+    if "e" in reply:
+        return TransformResult(error=str(reply["e"])[:_MESSAGE_LENGTH_MAX])
+    values = reply["v"]
     if len(values) > 1:
-        return TransformResult(error=f"it gave {len(values)} documents instead of one")
+        return TransformResult(error=f"the program output {len(values)} documents instead of one")
     return TransformResult(values[0]) if values else TransformResult(found=False)
 
 
 def _first_line(finished: process.FinishedProcess) -> str:
     lines = finished.stderr.decode(errors="replace").strip().splitlines()
-    return lines[0].removeprefix("jq: ")[:_SAID_MAX] if lines else ""
+    return lines[0].removeprefix("jq: ")[:_MESSAGE_LENGTH_MAX] if lines else ""
 
 
 def _in_words(line: str, program: str) -> str:
-    """Why it does not compile, as its writer sees it: without what we have put around it."""
+    """Return the compiler's message as its author would see it, without our wrapping."""
     fault = _FAULT.fullmatch(line)
     if fault is None:
         return line

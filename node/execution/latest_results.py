@@ -1,4 +1,4 @@
-"""The last figures of each task that this node leads, for ``/metrics``; bounded, and in memory."""
+"""The latest figures of each task that this node leads, for ``/metrics``; bounded, in memory."""
 
 from __future__ import annotations
 
@@ -11,26 +11,26 @@ from node.model.samples import Sample
 
 TASKS_MAX = 1_000
 SAMPLES_MAX = 50
-"""Of each task."""
+"""Maximum number of samples per task."""
 RESULTS_RETENTION = times.DAY
 
 
 class LatestResults:
-    """What each task measured last. After a restart nothing is known until it measures again."""
+    """The latest figures of each task; empty after a restart until the task measures again."""
 
     def __init__(self) -> None:
-        """Nothing is known."""
+        """Start with no results."""
         self._kept: OrderedDict[UUID, tuple[int, tuple[Sample, ...]]] = OrderedDict()
 
     def keep(self, task: UUID, at: int, samples: Sequence[Sample]) -> None:
-        """In the place of what the task had; the task that was heard of longest ago may go."""
+        """Replace the samples of a task; with too many tasks, drop the one updated longest ago."""
         self._kept.pop(task, None)
         self._kept[task] = at, tuple(samples[:SAMPLES_MAX])
         while len(self._kept) > TASKS_MAX:
             self._kept.popitem(last=False)
 
     def samples(self, now: int) -> Iterator[tuple[int, Sample]]:
-        """Each with the instant when its run was over, of the last day."""
+        """Yield the samples of the last day, each with the end of its run."""
         for task, (at, samples) in list(self._kept.items()):
             if at < now - RESULTS_RETENTION:
                 del self._kept[task]

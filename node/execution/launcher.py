@@ -1,9 +1,10 @@
 """Launches this node's part of each run at the agreed instant and ends it at the agreed end.
 
-One asyncio task for each run that starts soon: prepare, hold the program ready, release it at the
-instant, watch, end (TERM shortly before the booked end, KILL at it), read the output, hand the part
-to the collector. A start takes 2 ms and a release next to none, which counts when fifty are due.
-Notifications tell of new and cancelled runs; a look at the table now and then is the safety net.
+Each run that starts soon has an asyncio task, which prepares it, holds the program ready, releases
+it at the instant, watches it, ends it (TERM shortly before the booked end, KILL at it), parses the
+output, and gives the part to the collector. Starting a program takes 2 ms and releasing it almost
+nothing, which matters when fifty are due at once. Notifications announce new and cancelled runs;
+a regular look at the table is the safety net.
 """
 
 from __future__ import annotations
@@ -47,23 +48,33 @@ from node.store.database import Notice
 from node.store.runs import DueRun, KeptPart
 
 LAUNCH_HORIZON = 20 * times.SECOND
+"""Time ahead of a run's start at which the launcher creates its task.
+
+At that time it also checks whether a participant has dropped a run that is led here: early enough
+for the others to hear of it before they begin. This is far more than ``PREPARATION_TIME`` needs.
+"""
 REFRESH_S = 5.0
 PREPARATION_TIME = 1200 * times.MILLISECOND
-"""How long before its start a run becomes running, and its program is started, held or waiting.
+"""Time before its start at which a run becomes ``running`` and its program is started and held.
 
-At the latest: each has its own turn (:mod:`.turns`), so of many that are due together some begin
-earlier. Fewer than forty stay within the time in which nothing is displaced any more.
+This is the latest time. Every run has a turn of its own (:mod:`.staggering`), so of many runs that
+are due together some are prepared earlier. With fewer than forty, all turns are within the start
+margin, in which nothing is displaced any more.
 """
 TERM_BEFORE_END = 250 * times.MILLISECOND
-"""How long before the booked end a program that still runs gets TERM; KILL comes at the end."""
+"""Time before the booked end at which a running program gets TERM; KILL follows at the end."""
 START_LATENESS_MAX = 2 * times.SECOND
-"""A part that could not start by then is missed: the other participants have gone on without it."""
+"""A part that could not start by then is missed: the other participants started without it."""
 LOST_RUN_TIMEOUT = 30 * times.SECOND
-"""A run that is still running so long after its end, and that nobody here executes, was lost."""
+"""A run that is ``running`` this long after its end, and has no task here, was lost."""
 HOST_SAMPLE_LEAD_TIME = 50 * times.MILLISECOND
-"""How long before it begins a part's host is looked at: fifty that begin together take 2 ms."""
+"""Time before its start at which a part's host is first sampled.
+
+The sample must not delay the release: for fifty parts that begin together, all samples take 2 ms,
+so 50 ms are ample, and still close enough to the start to leave out what happened before it.
+"""
 OUTPUT_READ_MAX = BYTES_MAX + 1
-"""Of a flood just enough is read for it to be told from the longest output that is a result."""
+"""One byte more than the longest valid output, to tell a flood of output from it."""
 OUTPUT_READ_AT_ONCE = 50_000
 REASON_LENGTH_MAX = 1000
 
@@ -72,7 +83,7 @@ log = structlog.get_logger()
 
 @dataclass(frozen=True)
 class LaunchOutcome:
-    """What came of one part here."""
+    """The outcome of one part on this node."""
 
     result: Result | None
     reason: str | None
@@ -96,10 +107,10 @@ class Launcher:
         context_refusal: Callable[[contexts.Context], str | None],
         poll_s: float = REFRESH_S,
     ) -> None:
-        """Nothing runs before :meth:`run`.
+        """Take the services of the node; :meth:`run` does the work.
 
-        ``lose_run(run, reason)`` takes back a run led here, and has its slot placed again.
-        ``context_refusal(context)``: why nobody measures from there, None if somebody can.
+        ``lose_run(run, reason)`` takes back a run led here, so that its slot is planned again.
+        ``context_refusal(context)`` returns why a context cannot be used, None if it can.
         """
         self._context_refusal = context_refusal
         self._poll_s = poll_s
@@ -114,10 +125,10 @@ class Launcher:
         self._starting = asyncio.Lock()
         self._woken = LatchedEvent()
         self._stopping = False
-        self._witness = PartObserver(core.clock)
+        self._observer = PartObserver(core.clock)
 
     def heard(self, notice: Notice) -> None:
-        """Look again on a commit, or when a run got its time back; stop what was ended."""
+        """Look again after a commit or when a run gets its time back; stop runs that were ended."""
         if notice.kind in {"exchange", "changed", "wake"}:
             self._woken.set()
         elif notice.kind == "run" and notice.words[-1] in {"cancelled", "displaced"}:
@@ -126,15 +137,15 @@ class Launcher:
             self._woken.set()
 
     def _stop(self, run: UUID) -> None:
-        bell = self._cancelled.get(run)
-        if bell is not None:
-            bell.set()
+        cancelled = self._cancelled.get(run)
+        if cancelled is not None:
+            cancelled.set()
 
     async def run(self) -> None:
-        """Launch until cancelled; then end what runs, marked as stopped."""
+        """Launch runs until cancelled; then end those in progress, marked as stopped."""
         try:
             while True:
-                self._woken.clear()  # before the look: what is told during it needs another one
+                self._woken.clear()  # before the look: a notification during it needs another look
                 pause = self._poll_s
                 try:
                     pause = await self.run_once()
@@ -147,15 +158,15 @@ class Launcher:
             await self._stop_all()
 
     async def run_once(self) -> float:
-        """Make a task of every run that starts soon, and mark what can no longer start.
+        """Create a task for each run that starts soon, and mark those that cannot start any more.
 
-        Returns the seconds until the next one starts soon.
+        Return the seconds until the next look is due.
         """
         now = self._clock.now()
         async with self._database.connection() as connection:
             due = await runs.due_runs(connection, now + LAUNCH_HORIZON)
             new = [run for run in due if run.id not in self._tasks]
-            # So early that the others, too, hear of it before they begin.
+            # Checked this early so that the other participants, too, hear of it before they begin.
             dropped = await runs.unconfirmed(connection, [it.id for it in new], now) if new else {}
             for run in new:
                 self._launch(run, dropped.get(run.id, []))
@@ -172,6 +183,7 @@ class Launcher:
         return min(self._poll_s, (following - LAUNCH_HORIZON + 1 - now) / times.SECOND)
 
     def _launch(self, run: DueRun, dropped_by: Sequence[str]) -> None:
+        # Registered before the task exists, so that a notification can already cancel the run.
         self._cancelled[run.id] = LatchedEvent()
         if dropped_by:
             work = self._lose(run, dropped_by)
@@ -183,24 +195,24 @@ class Launcher:
         self._tasks[run.id] = task
         task.add_done_callback(lambda done: self._forget(run.id, done))
 
-    def _forget(self, run: UUID, done: asyncio.Task[None]) -> None:
-        """What a fault has ended is begun again by the next look, if there is time."""
+    def _forget(self, run: UUID, task: asyncio.Task[None]) -> None:
+        """Remove a task that ended; if an error ended it, the next look begins the run again."""
         self._tasks.pop(run, None)
         self._cancelled.pop(run, None)
         self._turns.give_back(run)
-        if not done.cancelled() and (error := done.exception()) is not None:
+        if not task.cancelled() and (error := task.exception()) is not None:
             log.warning("not begun", run=str(run), error=str(error))
 
     async def _stop_all(self) -> None:
         self._stopping = True
         tasks = list(self._tasks.values())
-        for bell in self._cancelled.values():
-            bell.set()
+        for cancelled in self._cancelled.values():
+            cancelled.set()
         if tasks:
             await asyncio.wait(tasks, timeout=10)
 
     async def _await_parts(self, run: DueRun) -> None:
-        """A run led here without a part of this node: from its start on, others' parts may come."""
+        """Serve a run that is led here without a part of this node: open it for others' parts."""
         cancelled = self._cancelled[run.id]
         if not await self._until(run.starts_at - PREPARATION_TIME, cancelled):
             return
@@ -236,10 +248,11 @@ class Launcher:
         await self._keep(run, outcome)
 
     async def _lost(self, run: DueRun) -> bool:
-        """Whether somebody drops a run led here before its start, not having heard of its commit.
+        """Return whether a participant dropped this run before its start; if so, take it back.
 
-        The lead may be unable to say so in time: its process may be the one that is gone. Nobody
-        begins alone, then, and the slot is placed again.
+        A participant that missed the commit drops the run, and the lead may be unable to say so in
+        time, because its process may be the one that is gone. So that nobody begins alone, the run
+        is taken back and its slot is planned again.
         """
         async with self._database.connection() as connection:
             dropped = await runs.unconfirmed(connection, [run.id], run.starts_at)
@@ -252,7 +265,7 @@ class Launcher:
         await self._lose_run(run.id, reason)
 
     async def _until(self, instant: int, cancelled: LatchedEvent) -> bool:
-        """Wait for an instant; False if the run was cancelled before."""
+        """Wait for an instant; return False if the run was cancelled before it."""
         left = (instant - self._clock.now()) / times.SECOND
         if left > 0:
             return not await cancelled.wait(left)
@@ -261,21 +274,23 @@ class Launcher:
     async def _measure(self, run: DueRun, cancelled: LatchedEvent) -> LaunchOutcome:
         tool = self._capabilities.tools[run.tool or ""]
         context = self._context(run)
-        refusal = self._capabilities.refused(tool, context.spec) or self._out_of_place(
+        refusal = self._capabilities.refused(tool, context.spec) or self._context_refused(
             tool, context.context
         )
         if refusal is not None:
             return LaunchOutcome(None, refusal, None)
-        scene = self._witness.scene(run.id, run.task, self._capabilities.tests[run.test], context)
+        test = self._capabilities.tests[run.test]
+        observation = self._observer.observe(run.id, run.task, test, context)
         try:
-            return await self._measured(run, tool, context, scene, cancelled)
+            return await self._measured(run, tool, context, observation, cancelled)
         finally:
-            scene.leave()
+            observation.end()
 
-    def _out_of_place(self, tool: Tool, context: contexts.Context | None) -> str | None:
-        """Why this tool must not measure from there (any more): the owner may have thought better.
+    def _context_refused(self, tool: Tool, context: contexts.Context | None) -> str | None:
+        """Return why this tool must not measure from this context; None if it may.
 
-        The lead has chosen the tool, and may be mistaken about what it can be bound to.
+        The owner may have withdrawn the context since the introduction, and the lead, which chose
+        the tool, may be wrong about what it can be bound to.
         """
         if context is None:
             return None
@@ -287,18 +302,18 @@ class Launcher:
         run: DueRun,
         tool: Tool,
         context: PartContext,
-        scene: PartObservation,
+        observation: PartObservation,
         cancelled: LatchedEvent,
     ) -> LaunchOutcome:
         command = tool.command(context)
         begins = run.starts_at if command.waits_itself else run.starts_at + command.delay
         running = await self._start(command, context)
-        relaying = asyncio.create_task(self._relay(run, tool, context, running))
+        forwarding = asyncio.create_task(self._forward(run, tool, context, running))
         try:
             if not command.waits_itself:
-                unbegun = await self._release(run, running, begins, scene, cancelled)
-                if unbegun is not None:
-                    return unbegun
+                unreleased = await self._release(run, running, begins, observation, cancelled)
+                if unreleased is not None:
+                    return unreleased
             started_at = running.started_at - command.delay
             if command.waits_itself:
                 started_at = max(started_at, run.starts_at)
@@ -306,38 +321,40 @@ class Launcher:
             if command.waits_itself and await self._until(
                 begins - HOST_SAMPLE_LEAD_TIME, cancelled
             ):
-                scene.look()
+                observation.begin()
             ended_by = await self._watch(run.ends_at + command.overtime, running, cancelled)
             finished = await running.wait()
-            await relaying
+            await forwarding
         finally:
             if not running.ended:
                 await running.end(0)
-            relaying.cancel()
-        scene.leave()
+            forwarding.cancel()
+        observation.end()
         if ended_by == "cancel":
             return self._stopped(started_at)
         output = Output(finished.exit_code, finished.stdout, finished.stderr, ended_by)
         outcome = await _read_aside(tool, context, command, output, started_at)
-        test, versions = self._capabilities.tests[run.test], self._witness.versions
-        told = await scene.told(test, tool, outcome.result, versions, finished.worked_ticks)
-        return replace(outcome, circumstances=told)
+        test, versions = self._capabilities.tests[run.test], self._observer.versions
+        circumstances = await observation.circumstances(
+            test, tool, outcome.result, versions, finished.worked_ticks
+        )
+        return replace(outcome, circumstances=circumstances)
 
     async def _release(
         self,
         run: DueRun,
         running: process.RunningProcess,
         begins: int,
-        scene: PartObservation,
+        observation: PartObservation,
         cancelled: LatchedEvent,
     ) -> LaunchOutcome | None:
-        """Let a held program begin at its instant; None, or what came of the part if it does not.
+        """Release a held program at its instant; return None, or the outcome if it is not released.
 
-        Whoever is too late has been waiting for its own preparation, on a host with too much to do.
+        A program is too late if its own preparation took too long, on an overloaded host.
         """
         if not await self._until(begins - HOST_SAMPLE_LEAD_TIME, cancelled):
             return self._stopped(None)
-        scene.look()
+        observation.begin()
         if not await self._until(begins, cancelled):
             return self._stopped(None)
         if (now := self._clock.now()) > begins + START_LATENESS_MAX:
@@ -346,7 +363,7 @@ class Launcher:
         return None
 
     async def _start(self, command: Command, context: PartContext) -> process.RunningProcess:
-        async with self._starting:  # one in each round of the loop, which has others to release
+        async with self._starting:  # one start per loop iteration, so that releases come between
             await self._clock.sleep(0)
         return await process.start(
             command.argv,
@@ -361,7 +378,7 @@ class Launcher:
 
     def _context(self, run: DueRun) -> PartContext:
         test = self._capabilities.tests[run.test]
-        asked = [_context_of(p) for p in run.participants]
+        requested = [_context_of(p) for p in run.participants]
         parties = tuple(
             Party(
                 p.name,
@@ -369,7 +386,7 @@ class Launcher:
                 run.data.get(str(place), {}),
                 None if context is None else context.device,
             )
-            for place, (p, context) in enumerate(zip(run.participants, asked, strict=True))
+            for place, (p, context) in enumerate(zip(run.participants, requested, strict=True))
         )
         return PartContext(
             spec=self._capabilities.spec(test, run.spec),
@@ -378,11 +395,11 @@ class Launcher:
             starts=run.starts_at,
             ends=run.ends_at,
             addresses=run.addresses,
-            context=asked[run.participant or 0],
+            context=requested[run.participant or 0],
         )
 
     async def _record(self, run: DueRun, running: process.RunningProcess, started_at: int) -> None:
-        """Keep who the process is; a database that is away must not end the measurement."""
+        """Record the process of a run; a database outage must not end the measurement."""
         try:
             async with self._database.connection() as connection:
                 await runs.keep_process(
@@ -391,10 +408,10 @@ class Launcher:
         except DatabaseUnavailable as error:
             log.warning("process not recorded", run=str(run.id), error=error.detail)
 
-    async def _relay(
+    async def _forward(
         self, run: DueRun, tool: Tool, context: PartContext, running: process.RunningProcess
     ) -> None:
-        """Hand on what the program tells of intervals while it runs, if it does."""
+        """Forward the intervals that the program reports while it runs, if it reports any."""
         test = self._capabilities.tests[run.test]
         if isinstance(test, StreamingTest) and isinstance(tool, StreamingTool):
             read = partial(tool.read_interval, context)
@@ -405,7 +422,7 @@ class Launcher:
     async def _watch(
         self, ends_at: int, running: process.RunningProcess, cancelled: LatchedEvent
     ) -> str:
-        """Wait for the end, the cancel or the program itself; returns who ended it."""
+        """Wait for the end, a cancellation, or the program's exit; return which of them it was."""
         waiting = asyncio.create_task(running.wait())
         left = (ends_at - TERM_BEFORE_END - self._clock.now()) / times.SECOND
         stopping = asyncio.create_task(cancelled.wait(left))
@@ -423,7 +440,7 @@ class Launcher:
         return LaunchOutcome(None, reason, started_at)
 
     async def _keep(self, run: DueRun, outcome: LaunchOutcome) -> None:
-        told = outcome.circumstances
+        circumstances = outcome.circumstances
         part = KeptPart(
             participant=run.participant or 0,
             name=run.participants[run.participant or 0].name,
@@ -435,30 +452,30 @@ class Launcher:
             finished_at=self._clock.now() if outcome.started_at else None,
             command=outcome.command,
             output=outcome.output,
-            circumstances=None if told is None else told.model_dump(mode="json"),
+            circumstances=None if circumstances is None else circumstances.model_dump(mode="json"),
         )
-        stumbled = False
+        failed_before = False
         while True:
             try:
                 await self._collector.keep_own(run.id, part, outcome.state)
             except DatabaseUnavailable as error:
-                # A result once measured is not thrown away because Postgres restarts.
+                # A measured result is not thrown away because Postgres restarts.
                 log.warning("part not kept yet", run=str(run.id), error=error.detail)
                 if self._stopping:
                     return
                 await self._clock.sleep(1.0)
             except Exception:
                 log.exception("part cannot be kept", run=str(run.id))
-                if stumbled:
+                if failed_before:
                     return
-                stumbled = True
+                failed_before = True
                 reason = "its result could not be kept; the log of the node has the details"
                 part = KeptPart(part.participant, part.name, None, reason, part.started_at, None)
             else:
                 return
 
     async def recover(self) -> None:
-        """After a start: end what a gone process left, mark what was interrupted or missed."""
+        """After a restart, end leftover programs and mark runs that were interrupted or missed."""
         now = self._clock.now()
         async with self._database.connection() as connection:
             interrupted = await runs.interrupted(connection)
@@ -468,7 +485,7 @@ class Launcher:
                 leftovers.kill_recorded(pid, ticks)
             await self._mark(run, "the node was restarted during the run", RunState.FAILED)
         if orphans := leftovers.kill_orphans():
-            log.warning("ended what a gone service had left running", processes=orphans)
+            log.warning("ended programs that a dead service had left running", processes=orphans)
         for run in overslept:
             reason = f"the node was down at its start and came back at {to_the_second(now)}"
             await self._mark(run, reason, RunState.MISSED)
@@ -493,7 +510,7 @@ def _missed(run: DueRun, now: int) -> LaunchOutcome:
 async def _read_aside(
     tool: Tool, context: PartContext, command: Command, output: Output, started_at: int
 ) -> LaunchOutcome:
-    """Read long output in a thread: it takes seconds in which others must be started and served."""
+    """Parse the output, in a thread if it is long: that takes seconds, and others must start."""
     if len(output.stdout) + len(output.stderr) <= OUTPUT_READ_AT_ONCE:
         return _read(tool, context, command, output, started_at)
     return await asyncio.to_thread(_read, tool, context, command, output, started_at)
@@ -502,12 +519,12 @@ async def _read_aside(
 def _read(
     tool: Tool, context: PartContext, command: Command, output: Output, started_at: int
 ) -> LaunchOutcome:
-    kept = output_text(output)
+    text = output_text(output)
     try:
         result = tool.read(context, output)
     except HostError as error:
-        return LaunchOutcome(None, error.detail, started_at, command.argv, kept)
-    return LaunchOutcome(result, None, started_at, command.argv, kept)
+        return LaunchOutcome(None, error.detail, started_at, command.argv, text)
+    return LaunchOutcome(result, None, started_at, command.argv, text)
 
 
 def _context_of(participant: Participant) -> contexts.Context | None:

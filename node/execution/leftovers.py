@@ -1,9 +1,9 @@
-"""What a service that was killed outright has left running, ended after its restart.
+"""Ending, after a restart, the programs that a killed service left running.
 
-Two ways lead to it. The process that was recorded for a run is recognised by its number and start
-tick, and its group goes with it. Where the death signal has ended that one, and only what it forked
-goes on, the mark that all of them have inherited (:mod:`.strays`) tells who started them; whoever
-that was lives no more.
+They are found in two ways. The process recorded for a run is recognised by its number and start
+tick, and is killed with its group. If the death signal has ended that process and only children of
+it remain, they are recognised by the mark that they inherited (:mod:`.process_marks`): it names the
+service that started them, which no longer runs.
 """
 
 from __future__ import annotations
@@ -16,20 +16,20 @@ import signal
 from node.execution import process_marks, proctable
 
 KILL_TIMEOUT_S = 10.0
-"""How long a killed group may take to disappear; longer means it hangs in the kernel."""
+"""Time for a killed group to disappear (s); longer means that it hangs in the kernel."""
 
 
 def kill_recorded(pid: int, started_ticks: int) -> bool:
-    """Kill the process group recorded before a restart, if ``pid`` is still that very process.
+    """Kill the process group recorded before a restart, if ``pid`` is still the same process.
 
-    Returns whether it was there. Blocks until all of it is gone, usually for a few milliseconds.
+    Return whether it was. Blocks until the whole group is gone, usually a few milliseconds.
     """
     try:
         pidfd = os.pidfd_open(pid)
     except ProcessLookupError:
         return False
     try:
-        # The pidfd is taken before the comparison: what is compared is what the pidfd names.
+        # The pidfd is opened before the comparison, so the comparison is about its process.
         if proctable.identity(pid) != started_ticks:
             return False
         kill_group(pid)
@@ -41,9 +41,9 @@ def kill_recorded(pid: int, started_ticks: int) -> bool:
 
 
 def kill_orphans() -> list[int]:
-    """Kill all that were started, on this host and by whatever node, by a service that is gone.
+    """Kill all programs on this host whose service is gone, whichever node it belonged to.
 
-    Returns whom. Blocks until they are gone, usually for a few milliseconds.
+    Return their process ids. Blocks until they are gone, usually a few milliseconds.
     """
     killed = []
     while orphans := [
@@ -52,7 +52,7 @@ def kill_orphans() -> list[int]:
         if not proctable.is_alive(*process_marks.owner(mark))
     ]:
         fresh = [orphan for orphan in orphans if orphan[0] not in killed]
-        if not fresh:  # it does not go away, or may not be killed
+        if not fresh:  # the rest cannot be killed, or hangs
             break
         for pid, mark in fresh:
             process_marks.kill(pid, mark)
@@ -63,7 +63,7 @@ def kill_orphans() -> list[int]:
 
 
 def kill_group(group: int) -> None:
-    """Kill a group whose leader is not reaped yet, and wait until nobody of it runs."""
+    """Kill a group whose leader is not reaped yet, and wait until none of its members runs."""
     os.killpg(group, signal.SIGKILL)
     for member in proctable.living_members(group):
         _await_exit(member)

@@ -1,4 +1,4 @@
-"""Two questions to the kernel's routing, asked over netlink: no program, some ten microseconds."""
+"""Two queries to the kernel's routing over netlink: no program, about ten microseconds."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ _GLOBAL = 0
 
 
 def interface_to(target: IpAddress) -> str | None:
-    """The interface by which the kernel reaches an address; None if it knows no way."""
+    """Return the interface by which the kernel reaches an address; None without a route."""
     family = socket.AF_INET if target.version == 4 else socket.AF_INET6  # noqa: PLR2004
     packed = target.packed
-    asked = _ROUTE.pack(family, 8 * len(packed), 0, 0, 0, 0, 0, 0, 0)
-    asked += _ATTRIBUTE.pack(_ATTRIBUTE.size + len(packed), _ROUTE_DESTINATION) + packed
-    for kind, body in _answers(_GET_ROUTE, _REQUEST, asked):
+    query = _ROUTE.pack(family, 8 * len(packed), 0, 0, 0, 0, 0, 0, 0)
+    query += _ATTRIBUTE.pack(_ATTRIBUTE.size + len(packed), _ROUTE_DESTINATION) + packed
+    for kind, body in _answers(_GET_ROUTE, _REQUEST, query):
         index = dict(_attributes(body[_ROUTE.size :])).get(_ROUTE_INTERFACE)
         if kind == _NEW_ROUTE and index is not None:
             with contextlib.suppress(OSError):
@@ -37,8 +37,8 @@ def interface_to(target: IpAddress) -> str | None:
 
 
 def addresses(interface: str | None = None) -> list[IpAddress]:
-    """The addresses by which others may reach this host, or one interface; IPv4 first."""
-    found: list[IpAddress] = []
+    """Return the global addresses of this host, or of one interface; IPv4 first."""
+    result: list[IpAddress] = []
     wanted = None
     if interface is not None:
         try:
@@ -49,24 +49,24 @@ def addresses(interface: str | None = None) -> list[IpAddress]:
         if kind != _NEW_ADDRESS:
             continue
         _, _, _, scope, index = _ADDRESS.unpack_from(body)
-        told = dict(_attributes(body[_ADDRESS.size :]))
-        packed = told.get(_ADDRESS_LOCAL) or told.get(_ADDRESS_ITSELF)
+        attributes = dict(_attributes(body[_ADDRESS.size :]))
+        packed = attributes.get(_ADDRESS_LOCAL) or attributes.get(_ADDRESS_ITSELF)
         if scope == _GLOBAL and packed and wanted in {None, index}:
-            found.append(ipaddress.ip_address(packed))
-    return sorted(found, key=lambda address: address.version)
+            result.append(ipaddress.ip_address(packed))
+    return sorted(result, key=lambda address: address.version)
 
 
 def _answers(kind: int, flags: int, body: bytes) -> Iterator[tuple[int, bytes]]:
-    """The messages that come back: type and content. None where netlink is closed to us."""
+    """Yield type and content of the kernel's reply messages; none if netlink is not permitted."""
     with contextlib.suppress(OSError), socket.socket(socket.AF_NETLINK, socket.SOCK_RAW) as kernel:
         kernel.send(_HEADER.pack(_HEADER.size + len(body), kind, flags, 1, 0) + body)
         while True:
             packet = kernel.recv(_BYTES)
             while len(packet) >= _HEADER.size:
-                length, answered, _, _, _ = _HEADER.unpack_from(packet)
-                if answered == _DONE or length < _HEADER.size:
+                length, reply_kind, _, _, _ = _HEADER.unpack_from(packet)
+                if reply_kind == _DONE or length < _HEADER.size:
                     return
-                yield answered, packet[_HEADER.size : length]
+                yield reply_kind, packet[_HEADER.size : length]
                 packet = packet[(length + 3) & ~3 :]
             if not flags & _DUMP:
                 return

@@ -1,4 +1,4 @@
-"""Bears witness to the circumstances of each part that is measured on this host."""
+"""Observation of the circumstances under which each part is measured on this host."""
 
 from __future__ import annotations
 
@@ -20,60 +20,62 @@ log = structlog.get_logger()
 
 
 class PartObservation:
-    """One part, from right before its program starts until right after it has ended."""
+    """The observation of one part, from right before its program starts to right after its end."""
 
     def __init__(
-        self, context: PartContext, stay: ConcurrentRun, house: NeighbourTracker, clock: Clock
+        self, context: PartContext, run: ConcurrentRun, tracker: NeighbourTracker, clock: Clock
     ) -> None:
-        """Found out in the preparation: by which interface the others are reached.
+        """Determine the interface by which the others are reached, while there is still time.
 
         :raises node.model.errors.HostError: the namespace of the context cannot be entered.
         """
         where = context.context
         self._context = context
-        self._stay = stay
-        self._house = house
+        self._run = run
+        self._tracker = tracker
         self._clock = clock
-        self._observation = HostObserver(
+        self._host = HostObserver(
             _other_end(context),
             None if where is None else where.namespace,
             None if where is None else where.device,
         )
-        self._observed: HostSamplePair | None = None
+        self._samples: HostSamplePair | None = None
         self._neighbours: tuple[Neighbour, ...] = ()
         self._over = False
 
-    def look(self) -> None:
-        """Right before the program starts."""
-        self._stay.began = self._clock.now()
-        self._house.enter(self._stay)
-        self._observation.begin()
+    def begin(self) -> None:
+        """Begin the observation right before the program starts."""
+        self._run.began = self._clock.now()
+        self._tracker.enter(self._run)
+        self._host.begin()
 
-    def leave(self) -> None:
-        """Right after it has ended; safe to call again."""
+    def end(self) -> None:
+        """End the observation right after the program's end; safe to call again."""
         if not self._over:
             self._over = True
-            self._observed = self._observation.end()
-            self._neighbours = self._house.leave(self._stay, self._clock.now())
+            self._samples = self._host.end()
+            self._neighbours = self._tracker.leave(self._run, self._clock.now())
 
-    async def told(
+    async def circumstances(
         self, test: Test, tool: Tool, result: Result | None, versions: Versions, ticks: int | None
     ) -> Circumstances | None:
-        """All that was seen; None if nobody looked, or looking failed: no result is lost by it."""
+        """Return the circumstances of the part; None if they are unknown.
+
+        ``ticks`` is the processor time of its program. A failure here must not lose a result.
+        """
         try:
             version = await versions.of(tool)
-            return (
-                None
-                if self._observed is None
-                else self._told(self._observed, tool.name, version, self._own(test, result), ticks)
-            )
+            if self._samples is None:
+                return None
+            own = self._own(test, result)
+            return self._circumstances(self._samples, tool.name, version, own, ticks)
         except Exception:
-            log.exception("the circumstances of a part cannot be told", run=str(self._stay.run))
+            log.exception("the circumstances of a part are unknown", run=str(self._run.run))
             return None
 
-    def _told(
+    def _circumstances(
         self,
-        observed: HostSamplePair,
+        samples: HostSamplePair,
         tool: str,
         version: str | None,
         own: Traffic | None,
@@ -84,17 +86,17 @@ class PartObservation:
             tool=tool,
             tool_version=version,
             context=None if where is None else str(where),
-            observed_ms=observed.lasted_ms,
-            clock=observed.clock(),
-            processors=observed.processors(ticks),
-            interface=observed.interface(),
+            observed_ms=samples.lasted_ms,
+            clock=samples.clock(),
+            processors=samples.processors(ticks),
+            interface=samples.interface(),
             own_traffic=own,
             neighbours=self._neighbours,
-            neighbours_count=self._stay.met_count,
+            neighbours_count=self._run.met_count,
         )
 
     def _own(self, test: Test, result: Result | None) -> Traffic | None:
-        """What the run moved: by its result, else what it needs at the most."""
+        """Return the traffic that the run moved: by its result, or at most by its needs."""
         context = self._context
         if isinstance(test, TrafficReporting):
             if result is None:
@@ -109,26 +111,26 @@ class PartObservation:
 
 
 class PartObserver:
-    """Knows all parts that are measured here."""
+    """Observes all parts that are measured on this host."""
 
     def __init__(self, clock: Clock) -> None:
-        """Nothing is measured yet."""
+        """Start with no parts."""
         self._clock = clock
-        self._house = NeighbourTracker()
+        self._tracker = NeighbourTracker()
         self.versions = Versions()
 
-    def scene(self, run: UUID, task: UUID, test: Test, context: PartContext) -> PartObservation:
-        """A part that is about to be measured.
+    def observe(self, run: UUID, task: UUID, test: Test, context: PartContext) -> PartObservation:
+        """Prepare the observation of a part that is about to be measured.
 
         :raises node.model.errors.HostError: the namespace of its context cannot be entered.
         """
         scheduling_class = test.scheduling_class(context.spec)
-        stay = ConcurrentRun(run, task, test.name, scheduling_class, self._clock.now())
-        return PartObservation(context, stay, self._house, self._clock)
+        concurrent = ConcurrentRun(run, task, test.name, scheduling_class, self._clock.now())
+        return PartObservation(context, concurrent, self._tracker, self._clock)
 
 
 def _other_end(context: PartContext) -> str:
-    """Where the packets of this part go: another participant, else a target."""
+    """Return the address that this part's packets go to: another participant, or a target."""
     own = context.parties[context.participant]
     others = [party.address for party in context.parties if party is not own]
     targets = [address for address in context.addresses.values() if address != own.address]

@@ -1,4 +1,4 @@
-"""What is kept of what programs print."""
+"""The stored form of what programs print."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from node.model.wire.participants import OUTPUT_LENGTH_MAX
 from node.plugins.contracts import Output
 
 OUTPUT_END_KEPT = 5_000
-"""Of long output, so much of the end is kept: a program's reason and sums come last."""
+"""Length of the end that is kept of long output: a program's reason and totals come last."""
 
 
 def output_text(output: Output) -> str:
-    """What a program printed, as text that Postgres takes; of long output beginning and end."""
+    """Return a program's output as text for Postgres; of long output the beginning and the end."""
     text = storable_text((output.stdout + output.stderr).decode("utf-8", "replace"))
     if len(text) <= OUTPUT_LENGTH_MAX:
         return text
@@ -20,5 +20,5 @@ def output_text(output: Output) -> str:
 
 
 def storable_text(text: str) -> str:
-    """The text without what Postgres does not take."""
+    """Return the text without the characters that Postgres does not accept."""
     return text.replace("\x00", "\N{REPLACEMENT CHARACTER}")

@@ -1,4 +1,4 @@
-"""Collects the parts of a run and, at its lead, merges them as soon as all are there."""
+"""Collection of the parts of a run, which its lead merges once all of them have arrived."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ log = structlog.get_logger()
 
 
 class PartCollector:
-    """Keeps parts; whoever brings the last one merges."""
+    """Stores parts; the last part of a run triggers the merge."""
 
     def __init__(self, core: Core, capabilities: Capabilities) -> None:
-        """Nothing is kept before a part arrives."""
+        """Take the services of the node."""
         self._database = core.database
         self._clock = core.clock
         self._capabilities = capabilities
@@ -43,7 +43,7 @@ class PartCollector:
         self.latest = LatestResults()
 
     async def keep_own(self, run: UUID, part: KeptPart, state: RunState = RunState.FAILED) -> None:
-        """Keep this node's own part and send it to the lead; ``state`` is that of a failed part."""
+        """Store this node's own part and send it to the lead; ``state`` applies if it failed."""
         await self._database.settle(lambda connection: self._keep_own(connection, run, part, state))
 
     async def _keep_own(
@@ -63,16 +63,16 @@ class PartCollector:
             await self._send(connection, locked, part)
 
     async def receive(self, sender: str, message: PartMessage) -> None:
-        """A participant's part has come; unknown runs are ignored, strangers refused."""
+        """Store a participant's part; unknown runs are ignored, other senders refused."""
         await self._database.settle(lambda connection: self._receive(connection, sender, message))
 
     async def _receive(self, connection: Connection, sender: str, message: PartMessage) -> None:
         locked = await runs.lock(connection, message.run)
         if locked is None or locked.lead != self._identity:
             return
-        place, told = _place_of(locked, sender), None
+        place, circumstances = _place_of(locked, sender), None
         if message.circumstances is not None:
-            told = message.circumstances.model_dump(mode="json")
+            circumstances = message.circumstances.model_dump(mode="json")
         part = KeptPart(
             place,
             locked.participants[place].name,
@@ -82,13 +82,13 @@ class PartCollector:
             message.finished_at,
             message.command,
             message.output,
-            told,
+            circumstances,
         )
         if await runs.keep_part(connection, message.run, part):
             await self._merge_if_complete(connection, locked)
 
     async def keep_own_intervals(self, run: UUID, given: Sequence[Interval]) -> None:
-        """Keep this node's share of some intervals of a run that goes on, or send it to the lead.
+        """Store this node's part of some intervals of a run in progress, or send it to the lead.
 
         :raises InvalidDocument: the run has no such intervals.
         """
@@ -97,7 +97,7 @@ class PartCollector:
         )
 
     async def receive_intervals(self, sender: str, message: IntervalsMessage) -> None:
-        """A participant's share of some intervals has come; it may be all that a run waits for.
+        """Store a participant's part of some intervals; it may be the last that a run waits for.
 
         :raises InvalidDocument: the run has no such intervals.
         """
@@ -117,19 +117,19 @@ class PartCollector:
             await self._merge_if_complete(connection, locked)
 
     async def give_up(self, ended_before: int) -> int:
-        """Merge without them the runs whose parts have not come in time; how many.
+        """Merge runs that ended before this instant without their missing parts; return how many.
 
-        The same with intervals of runs that go on.
+        Do the same with overdue intervals of runs in progress.
         """
         await self._intervals.merge_overdue()
         async with self._database.connection() as connection:
-            found = await runs.without_parts(connection, ended_before)
-        for run in found:
+            overdue = await runs.without_parts(connection, ended_before)
+        for run in overdue:
             async with self._database.transaction() as connection:
                 locked = await runs.lock(connection, run)
                 if locked is not None:
                     await self._merge(connection, locked, await runs.parts(connection, run))
-        return len(found)
+        return len(overdue)
 
     async def _merge_if_complete(self, connection: Connection, run: LockedRun) -> None:
         if run.state in OVER and run.state is not RunState.FAILED:
@@ -155,7 +155,7 @@ class PartCollector:
             reason = f"the spec is not valid for this program's version: {error.detail}"
             outcome = RunConclusion(RunState.FAILED, reason, None, None)
         except Exception as error:
-            # A plugin that stumbles over one run must not keep the others from being concluded.
+            # A plugin that fails on one run must not keep the others from being concluded.
             log.exception("a plugin failed", run=str(run.id))
             reason = f"the {run.test} plugin failed: {error!r}".replace("\x00", "")
             outcome = RunConclusion(RunState.FAILED, reason[:1000], None, None)
@@ -180,34 +180,32 @@ class PartCollector:
     def _merged(
         self, run: LockedRun, kept: Sequence[KeptPart], measured: Sequence[Interval]
     ) -> RunConclusion:
-        by_place = {part.participant: part for part in kept}
+        part_by_place = {part.participant: part for part in kept}
         parts = []
         for place, participant in enumerate(run.participants):
             name = participant.name
-            found = by_place.get(place)
-            result, reason = (
-                (found.result, found.reason) if found else (None, "sent no part in time")
-            )
+            part = part_by_place.get(place)
+            result, reason = (part.result, part.reason) if part else (None, "sent no part in time")
             parts.append(Part(place, name, result, reason))
         test = self._capabilities.test(run.test)
         spec = self._capabilities.spec(test, run.spec)
         merged = over_all(test, spec, test.merge(spec, parts), measured)
         verdict = _verdict(run, test, spec, merged.result, kept)
-        told = (None, ()) if verdict is None else (verdict.level, verdict.reasons)
+        judgement = (None, ()) if verdict is None else (verdict.level, verdict.reasons)
         if not merged.succeeded:
-            return RunConclusion(RunState.FAILED, merged.reason, merged.result, None, *told)
+            return RunConclusion(RunState.FAILED, merged.reason, merged.result, None, *judgement)
         if not merged.result:
-            return RunConclusion(RunState.FINISHED, None, merged.result, None, *told)
+            return RunConclusion(RunState.FINISHED, None, merged.result, None, *judgement)
         summary = test.summary(merged.result)
         if fault := next(series.faults_of(test.metrics(merged.result)), None):
             reason = f"the {run.test} plugin {fault}"
-            return RunConclusion(RunState.FAILED, reason, merged.result, None, *told)
-        return RunConclusion(RunState.FINISHED, None, merged.result, summary, *told)
+            return RunConclusion(RunState.FAILED, reason, merged.result, None, *judgement)
+        return RunConclusion(RunState.FINISHED, None, merged.result, summary, *judgement)
 
     async def _conclude_own(
         self, connection: Connection, run: LockedRun, part: KeptPart, state: RunState
     ) -> None:
-        """At a participant the run is over when its own part is."""
+        """Conclude the run at a participant, where it is over when its own part is."""
         now = self._clock.now()
         if part.reason is None:
             state = RunState.FINISHED
@@ -235,7 +233,7 @@ class PartCollector:
 def _verdict(
     run: LockedRun, test: Test, spec: Any, result: Result | None, kept: Sequence[KeptPart]
 ) -> Verdict | None:
-    """How far a result can be trusted; None if there is none. A fault here loses no result."""
+    """Judge a result; return None if there is none. A failure here must not lose a result."""
     if result is None:
         return None
     measured = MeasurementTraits(
@@ -243,21 +241,21 @@ def _verdict(
     )
     try:
         doubts = test.doubts(spec, result) if isinstance(test, QualityReporting) else ()
-        return judge(measured, [_witness(run, part) for part in kept], doubts)
+        return judge(measured, [_evidence(run, part) for part in kept], doubts)
     except Exception as error:
         log.exception("a result cannot be judged", run=str(run.id))
         return Verdict(Level.SUSPICIOUS, (f"it could not be judged: {error!r}"[:300],))
 
 
-def _witness(run: LockedRun, part: KeptPart) -> PartEvidence:
+def _evidence(run: LockedRun, part: KeptPart) -> PartEvidence:
     late = None if part.started_at is None else part.started_at - run.starts_at
     late_ms = None if late is None else late / times.MILLISECOND
     return PartEvidence(part.name, late_ms, _circumstances(part))
 
 
 def _circumstances(part: KeptPart) -> Circumstances | None:
-    told = part.circumstances
-    return None if told is None else Circumstances.model_validate(told)
+    stored = part.circumstances
+    return None if stored is None else Circumstances.model_validate(stored)
 
 
 def _place_of(run: LockedRun, sender: str) -> int:

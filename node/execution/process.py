@@ -1,28 +1,29 @@
-"""Starting and ending programs. The only module that does; nothing else imports ``subprocess``.
+"""Starting and ending of programs; the only module that imports ``subprocess``.
 
-A program gets an argv that no shell reads, a small environment, and a session of its own. The
-session makes it the leader of a process group, and the group is what is ended: everything it
-forked, unless it left the group on purpose. A program started with ``chased`` has its environment
-marked, and whoever has inherited the mark is killed when it has ended (:mod:`.strays`).
+A program gets an argv that no shell interprets, a small environment, and a session of its own. The
+session makes it the leader of a process group, and ending the program means ending the group:
+everything it forked, unless a child left the group on purpose. A program started with ``chased``
+has a mark in its environment, and every process that inherited the mark is killed when the program
+has ended (:mod:`.process_marks`).
 
-Three things keep a signal from hitting a stranger who was given a freed number:
+Three measures keep a signal from hitting an unrelated process that reuses a freed number:
 
 * The leader is reaped last. Until then it is a zombie that keeps its number, hence the number of
   its group, from being used again.
 * Exits are awaited on pidfds, which name a process and not a number.
-* After a restart of the service a recorded process is recognised by its number *and* the tick of
-  the machine at which it started (:func:`.proctable.identity`).
+* After a restart of the service a recorded process is recognised by its number *and* the clock tick
+  at which it started (:func:`.proctable.identity`).
 
-When this service is killed outright, the kernel kills the program (``setpriv --pdeathsig``). Three
-holes remain. A service that dies within a millisecond of the start, before ``setpriv`` has called
-``prctl``, leaves the program behind. So does one that is not root and started a program with file
-capabilities, because the kernel clears the death signal there (Debian's ``ping`` is such). And the
-signal goes to the leader alone. The systemd unit, which kills the whole cgroup, closes all three;
-without it :mod:`.leftovers` ends after a restart what is still there. Code of ours between ``fork``
-and ``exec`` would close the first, but it costs 7 ms per start instead of 1, and in a program with
-threads it can hang the whole service: a worse bargain.
-The death signal follows the *thread* that forks, so :func:`start` belongs in the event loop's
-thread, never in a worker thread that ends earlier.
+If this service is killed, the kernel kills the program (``setpriv --pdeathsig``). Three gaps
+remain. A service that dies within a millisecond of the start, before ``setpriv`` has called
+``prctl``, leaves the program behind. So does a service without root that started a program with
+file capabilities, because the kernel clears the death signal there (Debian's ``ping`` is such a
+program). And the signal reaches the leader only. The systemd unit, which kills the whole cgroup,
+closes all three; without it :mod:`.leftovers` ends the remaining programs after a restart. Code of
+ours between ``fork`` and ``exec`` would close the first gap, but it costs 7 ms per start instead
+of 1, and in a program with threads it can hang the whole service: a worse bargain.
+The death signal follows the *thread* that forks, so call :func:`start` in the event loop's thread,
+never in a worker thread that ends earlier.
 """
 
 from __future__ import annotations
@@ -50,21 +51,21 @@ OUTPUT_BYTES_MAX = 10_000_000
 PATH_DEFAULT = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 NAMESPACES = Path("/run/netns")
-"""Where ``ip netns`` keeps the network namespaces that have names."""
+"""The directory in which ``ip netns`` keeps named network namespaces."""
 
 DRAIN_S = 1.0
-"""How long a stream may stay open after the leader's exit, held by someone the leader forked."""
+"""Seconds that a child may hold a stream open after the leader's exit."""
 
 _GATE = 'read -r _ && exec "$@" <"$0"'
-"""For a shell: wait for a line, then become the program, with what ``$0`` names as its input."""
+"""Shell code: wait for a line, then become the program, with the file ``$0`` as its input."""
 
 
 @dataclass(frozen=True)
 class FinishedProcess:
-    """What came of a program. ``exit_code`` is negative where a signal ended it: minus its number.
+    """The outcome of a program. A negative ``exit_code`` is minus the number of a signal.
 
-    ``truncated``: at least one stream was longer than what was kept of it. ``worked_ticks``: the
-    processor time that the program has had, in clock ticks; None where nobody looked.
+    ``truncated``: at least one stream was longer than the part that was kept. ``worked_ticks`` is
+    the program's processor time in clock ticks; None if unknown.
     """
 
     exit_code: int
@@ -75,13 +76,13 @@ class FinishedProcess:
 
 
 class RunningProcess:
-    """A started program. Its output is collected and its exit noticed whether or not one waits.
+    """A started program. Its output is collected and its exit noticed even if nobody waits.
 
-    ``pid`` is also the number of its process group; ``started_at`` is what the caller's clock said
-    when the kernel had taken the program, or it was released; 0 when no clock was given.
+    ``pid`` is also the number of its process group. ``started_at`` is the caller's time when the
+    kernel had started or released the program; 0 without a clock.
     """
 
-    def __init__(  # noqa: PLR0913 - what start knows of it
+    def __init__(  # noqa: PLR0913 - the facts that start() knows
         self,
         popen: subprocess.Popen[bytes],
         name: str,
@@ -99,25 +100,25 @@ class RunningProcess:
         self._popen = popen
         self._mark = mark
         self._gate = gate
-        made = RecordStream if streams else OutputStream
-        self._stdout = made(popen.stdout, output_bytes_max) if popen.stdout else None
+        stdout_type = RecordStream if streams else OutputStream
+        self._stdout = stdout_type(popen.stdout, output_bytes_max) if popen.stdout else None
         self._stderr = OutputStream(popen.stderr, output_bytes_max) if popen.stderr else None
         self._streams = [s for s in (self._stdout, self._stderr) if s is not None]
         self._supervision = asyncio.create_task(self._supervise(), name=f"watch {name}")
 
     @functools.cached_property
     def started_ticks(self) -> int:
-        """The start tick (:mod:`.proctable`), which :mod:`.leftovers` needs beside ``pid``.
+        """The start tick (:mod:`.proctable`), by which :mod:`.leftovers` recognises the process.
 
-        Read when first asked for: right after the start the kernel is still loading the program,
-        and the answer would hold up the event loop for a millisecond.
+        It is read on first use: right after the start the kernel is still loading the program, and
+        reading would block the event loop for a millisecond.
         """
         return proctable.identity(self.pid)
 
     def release(self, now: Callable[[], int]) -> None:
-        """Let a program begin that was started ``held``; it is quick, whatever else begins now."""
+        """Let a program begin that was started ``held``; this takes almost no time."""
         if self._gate is not None:
-            with contextlib.suppress(BrokenPipeError):  # it has ended, which the wait will tell
+            with contextlib.suppress(BrokenPipeError):  # it has ended; wait() reports that
                 os.write(self._gate, b"\n")
             self._close_gate()
         self.started_at = now()
@@ -129,16 +130,16 @@ class RunningProcess:
 
     @property
     def ended(self) -> bool:
-        """Whether the program and its group are gone."""
+        """True once the program and its group are gone."""
         return self._supervision.done()
 
     async def wait(self) -> FinishedProcess:
-        """The outcome, once the program has exited; giving up the wait does not end the program.
+        """Wait for the exit and return the outcome; cancelling the wait does not end the program.
 
-        Whoever of its group outlives the leader is killed: at once, or up to ``DRAIN_S`` later
-        while it holds an output stream open. So is whoever left the group, if it is ``chased``.
+        Group members that outlive the leader are killed: at once, or up to ``DRAIN_S`` later while
+        they hold an output stream open. With ``chased``, so are those that left the group.
 
-        :raises HostError: the group did not go away although it was killed.
+        :raises HostError: the group did not disappear although it was killed.
         """
         return await asyncio.shield(self._supervision)
 
@@ -157,13 +158,13 @@ class RunningProcess:
             finished = await self.wait()
             raise HostError(
                 f"{self._name} ended with exit code {finished.exit_code} before it was ready: "
-                f"{tail(finished.stderr) or 'it said nothing'}"
+                f"{tail(finished.stderr) or 'it printed no error'}"
             )
 
     async def records(self) -> AsyncIterator[bytes]:
-        """The records on the standard output as they come, without RS and line end.
+        """Yield the records on the standard output as they come, without RS and line end.
 
-        Ends with the stream. Only of a program that was started with ``streams``.
+        Ends with the stream. Yields only for a program that was started with ``streams``.
         """
         stream = self._stdout
         while isinstance(stream, RecordStream):
@@ -175,17 +176,17 @@ class RunningProcess:
             await stream.grew.wait()
 
     def send(self, number: signal.Signals) -> None:
-        """Send a signal to the leader alone; nothing happens when it is gone."""
+        """Send a signal to the leader alone; do nothing if it is gone."""
         if self._popen.returncode is None:
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.kill(self.pid, number)
 
     async def end(self, grace_s: float) -> None:
-        """TERM to the whole group, KILL after ``grace_s`` seconds; returns when all are gone.
+        """Send TERM to the whole group, and KILL after ``grace_s``; return when all are gone.
 
-        Safe to call twice, and at the same time. A cancelled call kills at once.
+        Safe to call twice, and concurrently. A cancelled call kills at once.
 
-        :raises HostError: the group did not go away although it was killed.
+        :raises HostError: the group did not disappear although it was killed.
         """
         self._signal_group(signal.SIGTERM)
         try:
@@ -195,15 +196,15 @@ class RunningProcess:
         done, _ = await asyncio.wait({self._supervision}, timeout=2 * KILL_TIMEOUT_S)
         if not done:
             raise HostError(
-                f"{self._name} (process {self.pid}) does not go away although it was killed: "
-                "it hangs in the kernel, often in a device or a network file system. "
-                "Look at its state with ps, and restart the host if it stays"
+                f"{self._name} (process {self.pid}) did not end although it was killed: it hangs "
+                "in the kernel, often in a device or a network file system; look at its state "
+                "with ps, and restart the host if it stays"
             )
         await self.wait()
 
     def _signal_group(self, number: signal.Signals) -> None:
-        # Not reaped, so the number is still ours. A group that is another user's as a whole
-        # cannot be signalled; the bound on the wait then tells.
+        # The leader is not reaped, so the number is still ours. A group that belongs to another
+        # user cannot be signalled; the bounded wait in end() reports that.
         if self._popen.returncode is None:
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.killpg(self.pid, number)
@@ -216,7 +217,7 @@ class RunningProcess:
                     for stream in self._streams:
                         await stream.ended.wait()
             self._signal_group(signal.SIGKILL)
-            _ = self.started_ticks  # the last moment at which it can be read
+            _ = self.started_ticks  # the last moment to read it: reaping frees the number
             worked_ticks = proctable.processor_ticks(self.pid)
             exit_code = self._popen.wait()
             await self._group_gone()
@@ -224,7 +225,7 @@ class RunningProcess:
             self._close_gate()
             for stream in self._streams:
                 stream.close()
-            if self._popen.returncode is None:  # the event loop is being closed under us
+            if self._popen.returncode is None:  # cancelled because the event loop is closing
                 self._signal_group(signal.SIGKILL)
                 self._popen.wait()
         return FinishedProcess(
@@ -236,7 +237,7 @@ class RunningProcess:
         )
 
     async def _group_gone(self) -> None:
-        """Return when no living process is left of the group, which has been killed, or strayed."""
+        """Return when no process of the killed group, or with the mark, is left."""
         try:
             async with asyncio.timeout(KILL_TIMEOUT_S):
                 while members := proctable.living_members(self.pid):
@@ -244,15 +245,16 @@ class RunningProcess:
                 if self._mark is not None:
                     await process_marks.kill_marked(self._mark)
         except TimeoutError:
-            left = proctable.living_members(self.pid)
-            left += process_marks.marked_processes(self._mark) if self._mark is not None else []
+            remaining = proctable.living_members(self.pid)
+            if self._mark is not None:
+                remaining += process_marks.marked_processes(self._mark)
             raise HostError(
-                f"{self._name} left processes behind that do not go away although they were "
-                f"killed: {left}. Look at them with ps"
+                f"{self._name} left processes behind that did not end although they were killed: "
+                f"{remaining}; look at them with ps"
             ) from None
 
 
-async def start(  # noqa: PLR0913 - each says one thing about the program, all but argv by name
+async def start(  # noqa: PLR0913 - independent facts about the program, all but argv keyword-only
     argv: Sequence[str],
     *,
     now: Callable[[], int] | None = None,
@@ -270,24 +272,25 @@ async def start(  # noqa: PLR0913 - each says one thing about the program, all b
 ) -> RunningProcess:
     """Start a program in its own session and return while it runs.
 
-    ``env`` comes on top of PATH, LANG and HOME. ``output_bytes_max`` is kept of each stream, or
-    both streams are appended to the file ``log``. ``user`` is the account to run as (from root).
-    ``owner_death`` is what the program gets when this process dies, where ``setpriv`` exists.
+    ``env`` is added to PATH, LANG and HOME. ``output_bytes_max`` is kept of each stream, unless
+    both streams are appended to the file ``log``. ``user`` is the account to run as (as root only).
+    ``owner_death`` is the signal that the program gets when this process dies, if ``setpriv`` is
+    installed.
     ``namespace`` names the network namespace to start it in (needs CAP_SYS_ADMIN).
-    ``streams``: lines that begin with RS are no output but :meth:`RunningProcess.records`.
-    ``chased``: when it has ended, also those it forked that left its group are killed.
-    ``held``: all is made ready, and the program begins with :meth:`RunningProcess.release`.
+    ``streams``: lines that begin with RS are not output but :meth:`RunningProcess.records`.
+    ``chased``: when it has ended, also kill descendants that left its group.
+    ``held``: prepare everything; the program begins with :meth:`RunningProcess.release`.
 
-    :raises HostError: the program is not there, or cannot be started.
+    :raises HostError: the program is not installed, or cannot be started.
     """
     mark = process_marks.new_mark() if chased else None
-    marked = {} if mark is None else {process_marks.VARIABLE: mark}
+    mark_entry = {} if mark is None else {process_marks.VARIABLE: mark}
     gate = None
     with contextlib.ExitStack() as failing, contextlib.ExitStack() as stack:
         output: int | IO[bytes] = subprocess.PIPE
         if log is not None:
             output = stack.enter_context(_open_log(log))
-        options = _options(argv, {**(env or {}), **marked}, cwd, user)
+        options = _options(argv, {**(env or {}), **mark_entry}, cwd, user)
         options |= {"stdin": _input(stdin, stack), "stdout": output, "stderr": output}
         words = [*argv]
         if held:
@@ -312,7 +315,7 @@ async def finish(
 ) -> FinishedProcess:
     """Run a short program to its end and return its output, whatever its exit code.
 
-    :raises HostError: the program is not there, or was killed because it took too long.
+    :raises HostError: the program is not installed, or was killed because it took too long.
     """
     running = await start(argv, cwd=cwd, user=user, chased=chased)
     try:
@@ -332,9 +335,9 @@ def run(
     cwd: Path | None = None,
     user: str | None = None,
 ) -> FinishedProcess:
-    """The same as :func:`finish` where there is no event loop to serve. Blocks.
+    """Run a program like :func:`finish`, but without an event loop. Blocks.
 
-    :raises HostError: the program is not there, or was killed because it took too long.
+    :raises HostError: the program is not installed, or was killed because it took too long.
     """
     options = _options(argv, env, cwd, user)
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
@@ -351,12 +354,12 @@ def run(
 
 
 def tail(output: bytes, lines: int = 5) -> str:
-    """The last few lines of what a program printed, for an error message."""
+    """Return the last lines of a program's output, for an error message."""
     return "\n".join(output.decode(errors="replace").strip().splitlines()[-lines:])
 
 
 def tail_of(log: Path, lines: int = 5) -> str:
-    """The last few lines of a log; nothing if there is none yet."""
+    """Return the last lines of a log; nothing if it does not exist."""
     try:
         with log.open("rb") as file:
             file.seek(max(0, file.seek(0, os.SEEK_END) - CHUNK))
@@ -380,8 +383,8 @@ def _options(
     environment = {"PATH": path, "LANG": "C.UTF-8", "HOME": home, **(env or {})}
     if shutil.which(argv[0], path=environment["PATH"]) is None:
         raise HostError(
-            f"the program {argv[0]} is not there (looked in {environment['PATH']}). "
-            "Install it, or add its directory to PATH"
+            f"the program {argv[0]} was not found (looked in {environment['PATH']}); "
+            "install it, or add its directory to PATH"
         )
     options: dict[str, Any] = {"env": environment, "cwd": cwd, "start_new_session": True}
     if account is not None and _setpriv_path() is None:
@@ -391,9 +394,9 @@ def _options(
 
 
 def _setpriv(user: str | None, death: signal.Signals | None) -> list[str]:
-    """What to put before an argv. setpriv replaces itself by the program: same number, same group.
+    """Return the words to put before an argv; setpriv becomes the program: same number and group.
 
-    It is also quicker than Popen's own ``user=``, which rules out ``vfork``.
+    It is also faster than Popen's own ``user=``, which rules out ``vfork``.
     """
     setpriv = _setpriv_path()
     if setpriv is None or (user is None and death is None):
@@ -408,21 +411,21 @@ def _setpriv(user: str | None, death: signal.Signals | None) -> list[str]:
 
 
 def _nsenter(namespace: str | None) -> list[str]:
-    """What to put before an argv. nsenter, too, replaces itself by the program."""
+    """Return the words to put before an argv; like setpriv, nsenter becomes the program."""
     return [] if namespace is None else ["nsenter", f"--net={NAMESPACES / namespace}", "--"]
 
 
 @functools.cache
 def _setpriv_path() -> str | None:
-    """Where util-linux's setpriv is; other setprivs know no death signal."""
-    found = shutil.which("setpriv", path=PATH_DEFAULT)
-    if found is None:
+    """Return the path of util-linux's setpriv; other implementations lack the death signal."""
+    setpriv = shutil.which("setpriv", path=PATH_DEFAULT)
+    if setpriv is None:
         return None
     answer = _spawn(
-        [found, "--help"],
+        [setpriv, "--help"],
         {"env": {}, "stdout": subprocess.PIPE, "stderr": subprocess.STDOUT},
     ).communicate()[0]
-    return found if b"--pdeathsig" in answer else None
+    return setpriv if b"--pdeathsig" in answer else None
 
 
 def _spawn(argv: Sequence[str], options: Mapping[str, Any]) -> subprocess.Popen[bytes]:
@@ -433,7 +436,7 @@ def _spawn(argv: Sequence[str], options: Mapping[str, Any]) -> subprocess.Popen[
 
 
 def _input(content: bytes, stack: contextlib.ExitStack) -> int:
-    """A descriptor from which the program reads ``content``: a file in memory, so nobody blocks."""
+    """Return a descriptor of an in-memory file with ``content``, so that neither side blocks."""
     if not content:
         return subprocess.DEVNULL
     with explain_exhaustion("a program's input"):
@@ -448,15 +451,15 @@ def _input(content: bytes, stack: contextlib.ExitStack) -> int:
 def _held(
     argv: Sequence[str], options: dict[str, Any], stack: contextlib.ExitStack
 ) -> tuple[list[str], int]:
-    """A shell that waits to become the program, and where the line is written that it waits for.
+    """Return a shell command that waits to become the program, and the pipe end to write to.
 
-    The end of this process ends the shell as well, for the line can then no longer come.
+    When this process ends, the pipe closes and the shell ends as well.
     """
     source = os.devnull
     if options["stdin"] != subprocess.DEVNULL:
         source = f"/dev/fd/{options['stdin']}"
         options["pass_fds"] = (options["stdin"],)
-    with explain_exhaustion("what a program waits for"):
+    with explain_exhaustion("the pipe that holds a program"):
         theirs, ours = os.pipe()
     stack.callback(os.close, theirs)
     options["stdin"] = theirs

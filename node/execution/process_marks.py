@@ -1,8 +1,9 @@
-"""Processes that left the group of the program that forked them, found by what they inherited.
+"""Marks in the environment, by which processes that left their program's group are found.
 
-A program may give a child a session of its own (``setsid``, as daemons do); no signal to its group
-reaches that child. Its environment does say whose it is, until it executes another program without
-it or writes over it. Who hides from that, too, is held by a cgroup only (the systemd unit has one).
+A program may give a child a session of its own (``setsid``, as daemons do), and no signal to the
+group reaches that child. Its environment shows where it comes from, until it executes another
+program with a new environment or overwrites its own. Against processes that hide from that, too,
+only a cgroup helps (the systemd unit has one).
 """
 
 from __future__ import annotations
@@ -23,47 +24,47 @@ _MARKED = re.compile(rb"PARLEY_PART=([0-9]{1,10}\.[0-9]{1,20}\.[0-9]{1,20})")
 
 
 def new_mark() -> str:
-    """A value of :data:`VARIABLE` that no other program on this host has had since it booted."""
+    """Return a value of :data:`VARIABLE` that is unique on this host since it booted."""
     own = os.getpid()
     return f"{own}.{proctable.identity(own)}.{next(_NUMBERS)}"
 
 
 def marked_processes(mark: str) -> list[int]:
-    """The living processes with this mark, of those we may look at; 0.4 ms for 150 processes."""
+    """Return the living processes with this mark that we may inspect; 0.4 ms for 150 processes."""
     entry = f"{VARIABLE}={mark}".encode()
     return [
         int(name)
-        for name in os.listdir("/proc")  # noqa: PTH208 - a third of the price
+        for name in os.listdir("/proc")  # noqa: PTH208 - three times faster
         if name.isdecimal() and entry in _environment(name).split(b"\0")
     ]
 
 
 def owner(mark: str) -> tuple[int, int]:
-    """The number and the start tick of the process that has made this mark."""
+    """Return the number and the start tick of the process that created this mark."""
     pid, ticks, _ = mark.split(".")
     return int(pid), int(ticks)
 
 
 def all_marked() -> Iterator[tuple[int, str]]:
-    """Every living process but this one that has a mark, and the mark.
+    """Yield every other living process that has a mark, with the mark.
 
-    Of those that we may look at, and whose numbers of processes are ours: what runs in a container
-    names its owner by a number of its own.
+    Only processes that we may inspect and that are in our PID namespace: in a container, the mark
+    has the owner's number in the container's own numbering.
     """
-    own = (os.getpid(), _numbering("self"))
-    for name in os.listdir("/proc"):  # noqa: PTH208 - a third of the price
+    own = (os.getpid(), _pid_namespace("self"))
+    for name in os.listdir("/proc"):  # noqa: PTH208 - three times faster
         if not name.isdecimal() or int(name) == own[0]:
             continue
         for entry in _environment(name).split(b"\0"):
-            found = _MARKED.fullmatch(entry)
-            if found and _numbering(name) == own[1]:
-                yield int(name), found[1].decode()
+            match = _MARKED.fullmatch(entry)
+            if match and _pid_namespace(name) == own[1]:
+                yield int(name), match[1].decode()
 
 
 async def kill_marked(mark: str) -> None:
-    """Kill all that have this mark, also those that they fork meanwhile; returns when all are gone.
+    """Kill all processes with this mark, and those they fork meanwhile; return when all are gone.
 
-    Whoever has used the mark last must be gone.
+    The program that was started with the mark must have ended.
     """
     while strays := marked_processes(mark):
         for pid in strays:
@@ -72,7 +73,7 @@ async def kill_marked(mark: str) -> None:
 
 
 def kill(pid: int, mark: str) -> None:
-    """Kill one that has this mark, but not a stranger who was given its number meanwhile."""
+    """Kill a process with this mark, but not another one that has got its number meanwhile."""
     with contextlib.suppress(ProcessLookupError, PermissionError):
         pidfd = os.pidfd_open(pid)
         try:
@@ -82,13 +83,13 @@ def kill(pid: int, mark: str) -> None:
             os.close(pidfd)
 
 
-def _numbering(process: str) -> str | None:
+def _pid_namespace(process: str) -> str | None:
     try:
-        return os.readlink(f"/proc/{process}/ns/pid")  # noqa: PTH115 - no path, but a name
+        return os.readlink(f"/proc/{process}/ns/pid")  # noqa: PTH115 - not a path, but a name
     except OSError:
         return None
 
 
 def _environment(pid: str) -> bytes:
-    """The environment a process was started with; none of one that has exited or is another's."""
+    """Return the environment a process started with; nothing if it has exited or is not ours."""
     return proctable.read_small_file(f"/proc/{pid}/environ", _ENVIRONMENT_BYTES)

@@ -1,6 +1,6 @@
-"""What the kernel's table of processes says: who runs, since when, in which group, and until when.
+"""Queries to the kernel's process table: who runs, since when, in which group, and until when.
 
-Only looks; what starts and ends programs is :mod:`.process`.
+This module only looks; :mod:`.process` starts and ends programs.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from node.execution.descriptors import explain_exhaustion
 
 
 def identity(pid: int) -> int:
-    """The clock tick since boot at which the process started: with its number, who it is.
+    """Return the clock tick since boot at which the process started, which with ``pid`` is unique.
 
     :raises ProcessLookupError: there is no such process.
     """
@@ -23,7 +23,7 @@ def identity(pid: int) -> int:
 
 
 def is_alive(pid: int, ticks: int) -> bool:
-    """Whether the process of that number that started at that tick runs; a zombie does not."""
+    """Return whether the process ``pid`` that started at this tick runs; a zombie does not."""
     try:
         fields = _stat(pid)
     except ProcessLookupError:
@@ -32,19 +32,19 @@ def is_alive(pid: int, ticks: int) -> bool:
 
 
 def processor_ticks(pid: int) -> int:
-    """Clock ticks of processor time that a process and those it has waited for have had.
+    """Return the processor time of a process and its reaped children, in clock ticks.
 
-    :raises ProcessLookupError: there is no such process; one that waits to be reaped is still.
+    :raises ProcessLookupError: there is no such process; a zombie still counts.
     """
     return sum(int(ticks) for ticks in _stat(pid)[11:15])
 
 
 def living_members(group: int) -> list[int]:
-    """The processes of a group that still run; those that only wait to be reaped do not count."""
+    """Return the processes of a group that still run, without zombies."""
     try:
         os.killpg(group, 0)
     except ProcessLookupError:
-        return []  # the usual case, for the price of one system call
+        return []  # the usual case costs one system call
     except PermissionError:
         pass
     members = []
@@ -57,17 +57,17 @@ def living_members(group: int) -> list[int]:
 
 
 def working_in(directory: Path) -> list[int]:
-    """The processes whose working directory this is, of those we may look at."""
-    found = []
+    """Return the processes with this working directory that we may inspect."""
+    pids = []
     for pid in _all():
         with contextlib.suppress(OSError):
             if Path(f"/proc/{pid}/cwd").readlink() == directory:
-                found.append(pid)
-    return found
+                pids.append(pid)
+    return pids
 
 
 def read_small_file(path: str, length: int) -> bytes:
-    """A small file of /proc, read at once; nothing of one that is not there, or not for us."""
+    """Read a small file of /proc in one go; return nothing if it is absent or not permitted."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except OSError:
@@ -83,13 +83,13 @@ def read_small_file(path: str, length: int) -> bytes:
 async def wait_for_exits(pids: Sequence[int]) -> None:
     """Return when none of these processes runs any more; they need not be our children.
 
-    :raises HostError: there are too few file descriptors.
+    :raises HostError: no file descriptor is left.
     """
     await asyncio.gather(*(_exit_of(pid) for pid in pids))
 
 
 async def _exit_of(pid: int) -> None:
-    """Return when the process has exited; it may still wait to be reaped."""
+    """Return when the process has exited; it may be a zombie."""
     try:
         with explain_exhaustion(f"the exit of process {pid}"):
             pidfd = os.pidfd_open(pid)
@@ -110,9 +110,9 @@ def _all() -> Iterator[int]:
 
 
 def _stat(pid: int) -> list[str]:
-    """The fields of ``/proc/PID/stat`` from the third on: state, parent, group, session, and on."""
+    """Return the fields of ``/proc/PID/stat`` from the third on (state, parent, …)."""
     try:
         text = Path(f"/proc/{pid}/stat").read_text(errors="replace")
     except (FileNotFoundError, ProcessLookupError):
         raise ProcessLookupError(pid) from None
-    return text.rpartition(")")[2].split()  # the second field, the name, may hold blanks and )
+    return text.rpartition(")")[2].split()  # the second field, the name, may contain blanks and )

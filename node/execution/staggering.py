@@ -1,7 +1,7 @@
-"""When each run is prepared, so that many that start at one instant do not all come at once; pure.
+"""Staggering of preparations, so that runs with the same start are not prepared at once. Pure.
 
-To prepare one costs a few milliseconds of the event loop. If five hundred were due for it at the
-same instant, none of them, and nobody else, would be released before the last one is ready.
+Preparing a run takes a few milliseconds of the event loop. If five hundred were prepared at the
+same instant, nothing else would happen, not even a release, before the last one is ready.
 """
 
 from __future__ import annotations
@@ -11,30 +11,30 @@ from typing import Generic, TypeVar
 from node.model import times
 
 STAGGER_INTERVAL = 8 * times.MILLISECOND
-"""What one takes to be prepared: a transaction, and the start of its program."""
+"""The time to prepare a run: a transaction, and the start of its program."""
 
-Who = TypeVar("Who")
+Key = TypeVar("Key")
 
 
-class StartStaggerer(Generic[Who]):
-    """Stretches of :data:`STAGGER_INTERVAL`, each of which one has for itself."""
+class StartStaggerer(Generic[Key]):
+    """Gives out turns of :data:`STAGGER_INTERVAL`, each to one owner."""
 
     def __init__(self) -> None:
-        """All are free."""
-        self._taken: dict[int, Who] = {}
-        self._of: dict[Who, int] = {}
+        """Start with all turns free."""
+        self._owners: dict[int, Key] = {}
+        self._turns: dict[Key, int] = {}
 
-    def take(self, who: Who, latest: int) -> int:
-        """The instant at which the last free turn begins that begins not after ``latest``."""
+    def take(self, owner: Key, latest: int) -> int:
+        """Take the last free turn that begins at ``latest`` or earlier; return its start."""
         turn = latest // STAGGER_INTERVAL
-        while turn in self._taken:
+        while turn in self._owners:
             turn -= 1
-        self._taken[turn] = who
-        self._of[who] = turn
+        self._owners[turn] = owner
+        self._turns[owner] = turn
         return turn * STAGGER_INTERVAL
 
-    def give_back(self, who: Who) -> None:
-        """What it had, if anything, is free again."""
-        turn = self._of.pop(who, None)
+    def give_back(self, owner: Key) -> None:
+        """Free the turn of an owner, if it has one."""
+        turn = self._turns.pop(owner, None)
         if turn is not None:
-            del self._taken[turn]
+            del self._owners[turn]

@@ -1,4 +1,4 @@
-"""What a program prints, read as it comes and bounded."""
+"""Streams of program output, read as it comes and bounded."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ _RS = b"\x1e"
 
 
 class OutputStream:
-    """One output stream, read as it comes; what goes beyond ``kept_max`` bytes is discarded."""
+    """An output stream, read as it comes; what exceeds ``kept_max`` bytes is discarded."""
 
     def __init__(self, pipe: IO[bytes], kept_max: int) -> None:
-        """Read as soon as there is anything; there must be a running event loop."""
+        """Read as soon as there is output; needs a running event loop."""
         self.kept = bytearray()
         self.truncated = False
         self.grew = asyncio.Event()
@@ -57,15 +57,16 @@ class OutputStream:
 class RecordStream(OutputStream):
     """A stream whose lines that begin with RS are records (RFC 7464), handed out as they come.
 
-    A record longer than ``RECORD_BYTES_MAX`` is cut, and what comes while ``RECORDS_WAITING_MAX``
-    wait is discarded: a program that floods us is slowed down by nothing, and must cost nothing.
+    A record longer than ``RECORD_BYTES_MAX`` is cut, and records that arrive while
+    ``RECORDS_WAITING_MAX`` wait are discarded: there is no back pressure on a program, so a flood
+    of records must not cost memory.
     """
 
     def __init__(self, pipe: IO[bytes], kept_max: int) -> None:
-        """As any stream."""
+        """Read like any stream."""
         super().__init__(pipe, kept_max)
         self.records: deque[bytes] = deque()
-        self._record: bytearray | None = None  # one that has begun
+        self._record: bytearray | None = None  # the record in progress
         self._line_begins = True
 
     def _take(self, chunk: bytes) -> None:

@@ -1,8 +1,8 @@
-"""One run of a test on this host alone: no node, no booking, nothing kept.
+"""One run of a test on this host alone, for authors of plugins: no node, no booking, no storage.
 
-For who writes a plugin. All participants' parts run here at once, on the loopback address; mere
-targets are asked as they are written, but those of examples, where nobody answers. What a long run
-tells of its intervals is merged when it has ended.
+All participants' parts run here at once, on the loopback address. Mere targets are used as given,
+except for example addresses and names, which do not answer. The intervals of a long run are merged
+when it has ended.
 """
 
 from __future__ import annotations
@@ -41,19 +41,19 @@ _EXAMPLES = tuple(
     ipaddress.ip_network(network)
     for network in ("192.0.2.0/24", "198.51.100.0/24", "203.0.113.0/24", "2001:db8::/32")
 )
-"""Addresses for documentation, RFC 5737 and RFC 3849; names for it end in .example (RFC 2606)."""
+"""Addresses for documentation, RFC 5737 and RFC 3849; example names end in .example (RFC 2606)."""
 _AHEAD = times.SECOND
-_DRAWN = 100
-"""So often a row of free ports is looked for from a port that the kernel says is free."""
+_PORT_TRIES = 100
+"""Maximum number of ports that the kernel calls free to try as the first of consecutive ones."""
 _PAUSE_S = 0.1
-"""Between two looks at what a long run tells."""
+"""Pause between two batches of intervals."""
 _LATE = 2 * times.SECOND
-"""How much longer than booked a program may take before it is ended; a launcher ends it earlier."""
+"""Time beyond the booked end after which a program is ended; a launcher ends it earlier."""
 
 
 @dataclass(frozen=True)
 class PartTrial:
-    """What one participant's part came to."""
+    """The trial of one participant's part."""
 
     participant: str
     argv: Sequence[str]
@@ -64,7 +64,7 @@ class PartTrial:
 
 @dataclass(frozen=True)
 class Trial:
-    """The parts and what they, and their intervals if they have such, were merged to."""
+    """The parts, and the results of merging them and their intervals, if any."""
 
     parts: Sequence[PartTrial]
     merged: Merged
@@ -74,44 +74,44 @@ class Trial:
 async def run_trial(
     test: Test, tool: Tool, spec: Any, clock: Clock, places: Mapping[str, str] | None = None
 ) -> Trial:
-    """Run all parts of one run now; ``places`` are addresses of hosts, before those found here.
+    """Run all parts of one run now; ``places`` are addresses of hosts that override the defaults.
 
-    :raises HostError: a program is not there, or cannot be started.
+    :raises HostError: a program is not installed, or cannot be started.
     """
     names = [name or "this-host" for name in test.participants(spec)]
     addresses = {host: _address(host) for host in test.hosts(spec)}
     addresses |= dict.fromkeys(names, LOOPBACK) | dict(places or {})
     starts = clock.now() + _AHEAD
-    taken: set[int] = set()
+    used_ports: set[int] = set()
     parties = tuple(
-        Party(name, addresses[name], ports_for(tool.needs_port(spec, at), taken))
+        Party(name, addresses[name], ports_for(tool.needs_port(spec, at), used_ports))
         for at, name in enumerate(names)
     )
     ends = starts + tool.duration(spec)
     count = test.rhythm(spec).count if isinstance(test, StreamingTest) else 0
-    tried = await asyncio.gather(
+    trials = await asyncio.gather(
         *(
             _part(tool, PartContext(spec, at, parties, starts, ends, addresses), count, clock)
             for at in range(len(parties))
         )
     )
-    intervals = list(_merged_intervals(test, spec, count, tried))
-    ended = test.merge(spec, [each.part for each in tried])
-    return Trial(tried, over_all(test, spec, ended, intervals), intervals)
+    intervals = list(_merged_intervals(test, spec, count, trials))
+    ended = test.merge(spec, [each.part for each in trials])
+    return Trial(trials, over_all(test, spec, ended, intervals), intervals)
 
 
 def _merged_intervals(
-    test: Test, spec: Any, count: int, tried: Sequence[PartTrial]
+    test: Test, spec: Any, count: int, trials: Sequence[PartTrial]
 ) -> Iterator[Interval]:
     if not isinstance(test, StreamingTest):
         return
     for number in range(count):
         parts = []
-        for each in tried:
-            told = next((it for it in each.intervals if it.number == number), None)
-            told = told or Interval(number, None, each.part.reason or "was not told of")
+        for each in trials:
+            interval = next((it for it in each.intervals if it.number == number), None)
+            interval = interval or Interval(number, None, each.part.reason or "was not reported")
             at, name = each.part.participant, each.participant
-            parts.append(Part(at, name, told.result, told.reason))
+            parts.append(Part(at, name, interval.result, interval.reason))
         merged = test.merge_interval(spec, parts)
         yield Interval(number, merged.result, merged.reason)
 
@@ -127,7 +127,7 @@ async def _part(tool: Tool, context: PartContext, count: int, clock: Clock) -> P
         streams=command.streams,
         chased=True,
     )
-    relaying = asyncio.create_task(_relay(tool, context, running, count, clock))
+    forwarding = asyncio.create_task(_forward(tool, context, running, count, clock))
     left = (context.ends + command.overtime + _LATE - clock.now()) / times.SECOND
     ended_by = "itself"
     try:
@@ -137,7 +137,7 @@ async def _part(tool: Tool, context: PartContext, count: int, clock: Clock) -> P
     finally:
         await running.end(1.0)
     finished = await running.wait()
-    intervals = await relaying
+    intervals = await forwarding
     output = Output(finished.exit_code, finished.stdout, finished.stderr, ended_by)
     name = context.parties[context.participant].name
     result: Mapping[str, Any] | None = None
@@ -150,19 +150,19 @@ async def _part(tool: Tool, context: PartContext, count: int, clock: Clock) -> P
     return PartTrial(name, command.argv, output, part, intervals)
 
 
-async def _relay(
+async def _forward(
     tool: Tool, context: PartContext, running: RunningProcess, count: int, clock: Clock
 ) -> Sequence[Interval]:
-    """What the program has told of its intervals by its end, if it is one that does."""
-    told: list[Interval] = []
+    """Return the intervals that the program reported until its end; none if it has none."""
+    intervals: list[Interval] = []
 
-    async def keep(given: Sequence[Interval]) -> None:
-        told.extend(given)
+    async def keep(batch: Sequence[Interval]) -> None:
+        intervals.extend(batch)
 
     if count and isinstance(tool, StreamingTool):
         read = partial(tool.read_interval, context)
         await IntervalForwarder(read, keep, count, clock, pause_s=_PAUSE_S).run(running)
-    return told
+    return intervals
 
 
 def _address(host: str) -> str:
@@ -173,16 +173,16 @@ def _address(host: str) -> str:
     return LOOPBACK if any(address in network for network in _EXAMPLES) else host
 
 
-def ports_for(count: int, taken: set[int]) -> dict[str, int]:
-    """What a node would add: so many ports in a row, free on loopback; they join ``taken``.
+def ports_for(count: int, used: set[int]) -> dict[str, int]:
+    """Return a node's data for ``count`` consecutive ports, free on loopback; add them to ``used``.
 
-    :raises HostError: no such row was found.
+    :raises HostError: no such ports were found.
     """
-    for _ in range(_DRAWN if count else 0):
+    for _ in range(_PORT_TRIES if count else 0):
         port = _free_port()
-        row = range(port, port + count)
-        if taken.isdisjoint(row) and all(map(_is_free, row)):
-            taken.update(row)
+        ports = range(port, port + count)
+        if used.isdisjoint(ports) and all(map(_is_free, ports)):
+            used.update(ports)
             return {"port": port} | ({"ports": count} if count > 1 else {})
     if count:
         raise HostError(f"no {count} ports in a row are free on {LOOPBACK}")
@@ -190,19 +190,19 @@ def ports_for(count: int, taken: set[int]) -> dict[str, int]:
 
 
 def _free_port() -> int:
-    with socket.socket() as chosen:
-        chosen.bind((LOOPBACK, 0))
-        port: int = chosen.getsockname()[1]
+    with socket.socket() as probe:
+        probe.bind((LOOPBACK, 0))
+        port: int = probe.getsockname()[1]
     return port
 
 
 def _is_free(port: int) -> bool:
-    """For TCP and for UDP."""
+    """Return whether the port is free for TCP and for UDP."""
     with contextlib.ExitStack() as stack:
         for kind in (socket.SOCK_STREAM, socket.SOCK_DGRAM):
-            tried = stack.enter_context(socket.socket(type=kind))
+            probe = stack.enter_context(socket.socket(type=kind))
             try:
-                tried.bind((LOOPBACK, port))
+                probe.bind((LOOPBACK, port))
             except (OSError, OverflowError):
                 return False
     return True

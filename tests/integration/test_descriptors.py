@@ -81,7 +81,7 @@ async def test_where_none_is_left_the_reason_is_told() -> None:
                 reasons.add(error.detail.partition(":")[0])
     assert {
         "no file descriptor is left for a program's input",
-        "no file descriptor is left for what a program waits for",
+        "no file descriptor is left for the pipe that holds a program",
         "setpriv cannot be started",
     } <= {reason.replace("/usr/bin/", "") for reason in reasons}
     assert pids

@@ -26,10 +26,10 @@ HOUR = START + times.HOUR
 
 
 class Unseen:
-    """A scene that is not looked at."""
+    """An observation that does nothing."""
 
-    def look(self) -> None:
-        """Nothing is seen."""
+    def begin(self) -> None:
+        """Do nothing."""
 
 
 async def _due(world: World) -> tuple[Site, DueRun]:
@@ -66,12 +66,12 @@ async def test_they_are_prepared_one_after_the_other(
 async def test_who_was_prepared_too_late_does_not_begin(world: World) -> None:
     """The others have gone on without it: its program is not released, and the part is missed."""
     site, due = await _due(world)
-    launcher, scene = site.node.launcher, cast("PartObservation", Unseen())
+    launcher, observation = site.node.launcher, cast("PartObservation", Unseen())
     for late, state in ((START_LATENESS_MAX, None), (START_LATENESS_MAX + 1, RunState.MISSED)):
         running = await process.start(["echo", "begun"], held=True)
         try:
             world.clock.move_to(HOUR + late)
-            outcome = await launcher._release(due, running, HOUR, scene, LatchedEvent())
+            outcome = await launcher._release(due, running, HOUR, observation, LatchedEvent())
             assert (outcome and outcome.state) == state
         finally:
             if state is not None:

@@ -115,7 +115,7 @@ async def test_an_argument_is_never_read_by_a_shell(start: Start) -> None:
 
 async def test_a_missing_program_is_named(start: Start) -> None:
     """A program that is not there is an error that names it, not an exit code."""
-    with pytest.raises(HostError, match="no-such-program is not there"):
+    with pytest.raises(HostError, match="no-such-program was not found"):
         await start("no-such-program")
 
 
@@ -156,7 +156,7 @@ async def test_one_that_is_held_can_be_ended(start: Start, number: signal.Signal
 
 async def test_one_that_is_held_and_missing_is_named(start: Start) -> None:
     """A program that is not there is told of before the instant comes."""
-    with pytest.raises(HostError, match="no-such-program is not there"):
+    with pytest.raises(HostError, match="no-such-program was not found"):
         await start("no-such-program", held=True)
 
 

@@ -112,7 +112,7 @@ async def test_a_bad_record_is_a_gap_in_its_place() -> None:
         (0, False), (1, True), (2, True), (3, False), (4, True),
     ]  # fmt: skip
     assert found[1].reason == "b'nan' is not a number"
-    assert found[2].reason == "the program told of interval 1 when it was 2's turn"
+    assert found[2].reason == "the program reported interval 1 instead of 2"
 
 
 async def test_more_intervals_than_there_are_go_nowhere() -> None:

@@ -49,7 +49,7 @@ def test_root_gets_what_is_missing(
         ["install", "jq"],
         ["install", "broken"],
     ]
-    assert capsys.readouterr().out.endswith("These packages cannot be had here: broken\n")
+    assert capsys.readouterr().out.endswith("These packages are not available here: broken\n")
     assert not packages.POLICY.exists()
 
 

@@ -14,7 +14,7 @@ from node.settings import Settings
 
 def test_a_node_is_reached_or_fetches() -> None:
     """Where a node is reached and that nobody reaches it cannot both be said."""
-    with pytest.raises(ValidationError, match="give one or the other"):
+    with pytest.raises(ValidationError, match="set pull or url, not both"):
         Settings(pull=True, url="http://a.example:8642")
     assert Settings(pull=True).url is None
 
@@ -49,7 +49,7 @@ def test_contexts_that_are_of_no_use_are_told_at_the_start() -> None:
     allowed = Settings(contexts="interface:nosuch0 namespace:noNs address:127.0.0.1")
     with capture_logs() as logged:
         warn_of_contexts(Contexts(allowed.allowed_contexts), allowed.allowed_contexts)
-    assert [(each["context"], each["why"].partition(" on")[0]) for each in logged] == [
-        ("interface:nosuch0", "there is no interface nosuch0"),
-        ("namespace:noNs", "there is no network namespace noNs"),
+    assert [(each["context"], each["why"].partition(";")[0]) for each in logged] == [
+        ("interface:nosuch0", "this host has no interface nosuch0"),
+        ("namespace:noNs", "this host has no network namespace noNs"),
     ]

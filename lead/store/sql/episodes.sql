@@ -1,6 +1,6 @@
 -- due --
--- Pool tasks with empty seats that are to be tried now, with what they ask for: of each pool those that are urgent, then
--- those with something to begin in the nearest hours, then those that wait longest.
+-- Pool tasks with empty seats that are due for a search, with their requests: per pool first the urgent ones, then those
+-- with something to begin in the nearest hours, then those that have waited longest.
 WITH waiting AS (
     SELECT pool_task, min(starts_at) AS starts_at, min(try_at) AS try_at FROM term WHERE try_at <= $1 GROUP BY pool_task
 ),
@@ -60,7 +60,7 @@ SELECT least(
 );
 
 -- open_terms --
--- One that was given up by an edit may begin anew.
+-- A term that an edit gave up may begin again.
 INSERT INTO term (pool_task, starts_at, ends_at, over_at, seats, try_at)
 SELECT * FROM unnest(
     $1::uuid [], $2::timestamptz [], $3::timestamptz [], $4::timestamptz [], $5::smallint [], $6::timestamptz []
@@ -70,15 +70,15 @@ ON CONFLICT (pool_task, starts_at) DO UPDATE SET
     reason = NULL;
 
 -- go_on --
--- Not if an edit has said otherwise meanwhile.
+-- Unless an edit has changed it meanwhile.
 UPDATE pool_task
 SET next_slot = $3, due_at = $4, rounds_left = $5
 WHERE task_id = $1 AND next_slot = $2
 RETURNING task_id;
 
 -- terms_due --
--- What an episode decides on: what is urgent and near has one to itself. Else it is whole hours: the nearest one, and the
--- next ones as long as there are not too many terms. And how many are due in all.
+-- The terms that an episode decides on: an urgent, near term gets an episode of its own. Otherwise whole hours: the nearest
+-- one, and the next ones while there are not too many terms. Also the number of all due terms.
 WITH waiting AS (
     SELECT
         term.*,
@@ -105,14 +105,14 @@ WHERE (hour = first OR first >= 0 AND through <= $4) AND place <= $5
 ORDER BY starts_at, pool_task;
 
 -- taken --
--- Who sits in these terms.
+-- The current holders of the seats of these terms.
 SELECT seat.pool_task, seat.term, seat.place, seat.node
 FROM unnest($1::uuid [], $2::timestamptz []) AS due (pool_task, term)
 INNER JOIN seat ON due.pool_task = seat.pool_task AND due.term = seat.term AND seat.lost_at IS NULL
 ORDER BY seat.pool_task, seat.term, seat.place;
 
 -- last_holders --
--- Who had each seat last.
+-- The last holder of each seat.
 SELECT DISTINCT ON (pool_task, place) pool_task, place, node
 FROM seat
 WHERE pool_task = ANY($1::uuid []) AND lost_at IS NULL
@@ -125,7 +125,7 @@ WHERE pool_task = ANY($1::uuid [])
 GROUP BY pool_task, node;
 
 -- measured_to --
--- Of lost seats: the last slot that has been measured, or is being measured; who takes over goes on behind it.
+-- For lost seats: the last slot that was or is being measured; the next holder continues after it.
 SELECT seat.pool_task, seat.term, seat.place, max(run.slot) AS slot
 FROM unnest($1::uuid [], $2::timestamptz []) AS due (pool_task, term)
 INNER JOIN seat ON due.pool_task = seat.pool_task AND due.term = seat.term AND seat.lost_at IS NOT NULL
@@ -133,8 +133,8 @@ INNER JOIN run ON seat.task_id = run.task_id AND run.state IN ('running', 'mergi
 GROUP BY seat.pool_task, seat.term, seat.place;
 
 -- revision_of --
--- Nothing is given to a task that is changed meanwhile, or whose pool is being reserved; whoever does so waits, or has
--- come first.
+-- Locks the tasks and the pool: a task that is being changed, or whose pool is being reserved, gets no seats. The change
+-- waits for this transaction, or has come first.
 SELECT task.revision
 FROM task
 INNER JOIN pool_task ON task.id = pool_task.task_id
@@ -143,7 +143,7 @@ WHERE task.id = $1 AND task.state = 'active'
 FOR SHARE OF task, pool;
 
 -- take --
--- One node to a seat, and one seat to a node: what is taken meanwhile is not given again.
+-- One node per seat and one seat per node: what was taken meanwhile is not assigned again.
 INSERT INTO seat (pool_task, term, place, node, task_id, taken_at)
 SELECT $1, $2, given.place, given.node, given.task_id, $3
 FROM unnest($4::smallint [], $5::text [], $6::uuid []) AS given (place, node, task_id)
@@ -151,7 +151,7 @@ ON CONFLICT DO NOTHING
 RETURNING place;
 
 -- adopt --
--- To the runs of these tasks any of lower priority give way, or only those that are named. And when they can start.
+-- The runs that may give way to the runs of these tasks: any of lower priority, or only the listed ones. And their starts.
 UPDATE task
 SET
     parent = $1,
@@ -167,8 +167,8 @@ FROM unnest($2::uuid [], $3::boolean []) AS given (task_id, whichever)
 WHERE task.id = given.task_id;
 
 -- tried --
--- When the empty seats of a term are tried again, and why they are empty. Not if it is another one meanwhile than was
--- read, or fewer seats are held than are to be: then it is tried again as it stands.
+-- When the next search for the empty seats of a term is, and why they are empty. Not if the term has changed since it was
+-- read, or fewer seats are held than there should be: then the search is repeated with the new state.
 UPDATE term SET tries = $3, try_at = $4, reason = $5
 WHERE
     pool_task = $1 AND starts_at = $2
@@ -180,7 +180,7 @@ WHERE
 RETURNING pool_task;
 
 -- lacks --
--- What the pools of these tasks lack, said on each task; null when it lacks nothing. Those for which it is new.
+-- What the pools of these tasks lack, stored with each task; null if nothing. Returns the tasks for which it changed.
 WITH changed AS (
     SELECT pool_task.task_id, said.reason
     FROM unnest($1::uuid [], $2::text []) AS said (task_id, reason)
@@ -197,7 +197,7 @@ WHERE pool_task.task_id = changed.task_id
 RETURNING pool_task.task_id;
 
 -- lost_with_their_tasks --
--- Seats whose task has ended before its time: somebody withdrew, refused or cancelled it. They are to be given anew.
+-- Seats whose task ended early, because it was withdrawn, refused or cancelled. They are assigned again.
 WITH ended AS (
     UPDATE seat
     SET lost_at = $1, reason = coalesce(task.reason, '')
@@ -222,7 +222,7 @@ LEFT JOIN node ON ended.node = node.identity
 ORDER BY ended.pool_task, ended.term, ended.place;
 
 -- times_lost --
--- How often a seat of this task, in the same term, was lost before by whoever had it.
+-- How often each node that had a seat of this task in this term lost it.
 SELECT coalesce(max(counted.times), 0)::integer
 FROM (
     SELECT count(*) AS times
@@ -234,7 +234,7 @@ FROM (
 ) AS counted;
 
 -- asking --
--- Every active pool task, and what it says its pool lacks.
+-- Every active pool task, with what its pool lacks.
 SELECT task.id, task.test, task.spec, task.tools, pool.name AS pool, pool_task.request, pool_task.reason
 FROM pool_task
 INNER JOIN task ON pool_task.task_id = task.id
@@ -243,11 +243,11 @@ WHERE task.state = 'active'
 ORDER BY task.id;
 
 -- try_all --
--- What nodes, pools or campaigns are like has changed: what waits is tried now.
+-- Attributes of nodes, pools or campaigns have changed: search now for all that wait.
 UPDATE term SET try_at = $1 WHERE try_at > $1;
 
 -- put_off --
--- What was to be tried by now is tried later.
+-- Postpones searches that are due.
 UPDATE term SET try_at = $3 WHERE pool_task = ANY($1::uuid []) AND try_at <= $2;
 
 -- sitting --
@@ -260,7 +260,7 @@ WHERE seat.lost_at IS NULL AND term.over_at > $1 AND task.state = 'active'
 ORDER BY seat.pool_task, seat.task_id, seat.node;
 
 -- seats_ahead --
--- The ordinary tasks of seats of a pool in terms that begin in this time, the youngest first.
+-- The ordinary tasks of a pool's seats in terms that begin in this period, the youngest first.
 SELECT seat.task_id
 FROM pool
 INNER JOIN pool_task ON pool.id = pool_task.pool_id
@@ -278,7 +278,7 @@ INNER JOIN pool ON policy_state.pool_id = pool.id
 WHERE pool.name = $1;
 
 -- keep_policy_state --
--- Only as it was read: another episode of the pool has come first.
+-- Only in the revision that was read; otherwise another episode of the pool has come first.
 INSERT INTO policy_state (pool_id, state, revision, changed_at)
 SELECT pool.id, $2, $3::bigint + 1, $4 FROM pool WHERE pool.name = $1
 ON CONFLICT (pool_id) DO UPDATE
@@ -296,7 +296,7 @@ GROUP BY campaign.name, charge_hour.hour
 ORDER BY campaign.name, charge_hour.hour;
 
 -- booked --
--- The runs led here that lie in this time and have one of these nodes.
+-- The runs led here that lie in this period and involve one of these nodes.
 SELECT
     run.id, run.task_id, coalesce(task.campaign, 'default') AS campaign, run.starts_at, run.ends_at,
     run.scheduling_class::text, run.priority, run.state = 'running' AS running,
@@ -312,7 +312,7 @@ ORDER BY run.starts_at, run.id
 LIMIT $4;
 
 -- to_come --
--- Tasks that were made for seats a moment ago: nothing is booked of them, nor charged.
+-- Tasks that were just created for seats: nothing is booked or charged for them yet.
 SELECT
     task.id, coalesce(task.campaign, 'default') AS campaign, task.schedule, task.duration, task.created_at,
     task.scheduling_class::text, task.priority,
@@ -327,11 +327,11 @@ WHERE
 ORDER BY task.created_at, task.id;
 
 -- tests_of --
--- What these tasks measure.
+-- The tests of these tasks.
 SELECT id, test, spec FROM task WHERE id = ANY($1::uuid []) ORDER BY id;
 
 -- failed --
--- By node and campaign, how many runs of seats have failed since then.
+-- By node and campaign, the number of failed runs of seats since then.
 SELECT seat.node, coalesce(task.campaign, 'default') AS campaign, count(*) AS runs
 FROM run
 INNER JOIN seat ON run.task_id = seat.task_id

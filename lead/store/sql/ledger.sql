@@ -1,6 +1,6 @@
 -- charge --
--- What was committed is charged to the campaigns of its tasks, on each participant. Thousandths of a seat: given for an
--- exclusive run ($6), for a normal one ($7; null is the lane of an exclusive run's seat), and for others ($8).
+-- Charges committed runs to the campaigns of their tasks, for each participant. Weights are thousandths of a seat: $6 for
+-- an exclusive run, $7 for a normal one (null means one lane of the node), and $8 for others.
 INSERT INTO charge (campaign_id, run_id, participant, node, starts_at, ends_at, weight, cause, made_at)
 SELECT
     seat.campaign_id, booked.run_id, seat.participant, seat.node, booked.starts_at, booked.ends_at, seat.weight,

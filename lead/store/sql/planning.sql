@@ -1,8 +1,8 @@
 -- claim --
--- The tasks whose next run comes soonest, among those due to be planned; of equal ones those that were added earlier.
--- The lease keeps other workers away; its epoch makes a worker that lost it harmless. While it lasts, plan_at is its end:
--- an earlier one is somebody's who wants the task to be planned again. Those that wait for a
--- participant in the list are left alone, or ($7) only those that wait for this one are taken.
+-- Claims the due tasks whose next run comes soonest; among equals those that were added first.
+-- The lease keeps other workers away; its epoch makes a worker that lost it harmless. During the lease, plan_at is its end;
+-- an earlier plan_at means that planning was requested again. Tasks that wait for a participant in the list are skipped,
+-- or ($7) only those that wait for this participant are taken.
 WITH due AS (
     SELECT task_id
     FROM planning
@@ -38,8 +38,8 @@ RETURNING
     ) AS suspended;
 
 -- next_due --
--- A task that waits for a participant in the list is due when it can wait no longer. Beside it, the first slot beyond
--- those that are near enough to be planned.
+-- A task that waits for a participant in the list is due when it can wait no longer. Also the first slot beyond those that
+-- are near enough to be planned.
 SELECT
     least(
         (
@@ -60,7 +60,7 @@ SELECT
     (SELECT min(next_run_at) FROM planning WHERE plan_at IS NOT NULL AND next_run_at >= $1) AS beyond;
 
 -- waiting --
--- Those that were not asked for longest come first, so that each has its turn where there are many.
+-- Those that were asked longest ago come first, so that each has its turn.
 SELECT task_id, slot, attempt, reason
 FROM (
     SELECT
@@ -73,14 +73,14 @@ WHERE number <= $2
 ORDER BY task_id, number;
 
 -- touched --
--- Slots not asked for that have had runs: the last attempt of each, and whether another may follow it.
+-- Unplanned slots that have had runs: the last attempt of each, and whether another may follow it.
 SELECT DISTINCT ON (run.task_id, run.slot) run.task_id, run.slot, run.attempt, run.freed OR run.state = 'displaced' AS again
 FROM unnest($1::uuid [], $2::timestamptz []) AS changed (task_id, planned_to)
 INNER JOIN run ON changed.task_id = run.task_id AND run.slot > changed.planned_to
 ORDER BY run.task_id, run.slot, run.attempt DESC;
 
 -- counted_runs --
--- Runs that use up the tasks' max_runs.
+-- Runs that count towards the tasks' max_runs.
 SELECT task_id, count(*) FROM run
 WHERE task_id = ANY($1::uuid []) AND NOT (state = ANY($2::run_state []))
 GROUP BY task_id;
@@ -96,7 +96,7 @@ INNER JOIN planning ON opening.task_id = planning.task_id AND opening.lease_epoc
 RETURNING id;
 
 -- decide_commit --
--- The commit point. Refused if the lease was lost, the time is over or the task has ended.
+-- The commit point. Fails if the lease was lost, the time is over, or the task has ended.
 UPDATE negotiation
 SET state = 'committed', commit_message = said.message, decided_at = $2
 FROM unnest($1::uuid [], $3::jsonb []) AS said (id, message), task, planning
@@ -114,7 +114,7 @@ RETURNING negotiation.id;
 SELECT commit_message FROM negotiation WHERE id = $1 AND state = 'committed';
 
 -- held_again --
--- What the lead holds of an exchange, to be held by a participant that has dropped it.
+-- What the lead holds of an exchange, for a participant that dropped it and should hold it again.
 SELECT
     run.id, run.task_id, run.slot, run.attempt, run.starts_at, run.ends_at, run.priority, task.revision,
     negotiation.lease_epoch, coalesce(task.tool, '') AS tool, negotiation.expires_at - negotiation.opened_at AS life
@@ -125,18 +125,18 @@ WHERE negotiation.id = $1 AND run.id = ANY($2::uuid [])
 ORDER BY run.starts_at;
 
 -- lock_tasks --
--- A cancel that is under way comes before or after the decision, never in its middle.
+-- Serialises with cancellation, which comes either before or after the decision.
 SELECT id FROM task WHERE id = ANY($1::uuid []) ORDER BY id FOR SHARE;
 
 -- ended --
--- Of these runs, those that are over at the lead.
+-- Those of these runs that are over at the lead.
 SELECT id FROM run WHERE id = ANY($1::uuid []) AND state = ANY($2::run_state []);
 
 -- decide_abort --
 UPDATE negotiation SET state = 'aborted', decided_at = $2 WHERE id = ANY($1::uuid []) AND state = 'open';
 
 -- keep_led_exchange --
--- Where the lead takes no part itself: its record of the exchange and of the runs.
+-- For a lead that takes no part itself: its record of the exchange and of the runs.
 INSERT INTO exchange (id, task_id, state, lease_epoch, data, held_at, expires_at, decided_at)
 VALUES ($1, $2, 'committed', $3, $4, $5, $5, $5)
 ON CONFLICT (id) DO NOTHING;
@@ -155,8 +155,8 @@ ON CONFLICT (id) DO UPDATE SET
 WHERE run.state = 'waiting';
 
 -- keep_waiting --
--- Slots that found no time, each with what stood in the way. One that is still held here, because others refused
--- it, keeps the reason for when its hold is dropped.
+-- Slots without a time, each with its obstacle. A run that is still held here, because others refused it, stores the reason
+-- for the moment when its hold is dropped.
 INSERT INTO run (
     id, task_id, slot, attempt, participant, scheduling_class, priority, starts_at, ends_at, state, reason,
     created_at, changed_at
@@ -179,7 +179,7 @@ WHERE
     );
 
 -- keep_decisions --
--- The same outcome again, for the same reason, is counted and not stored anew; the trace is that of the last time.
+-- A repeated outcome with the same reason is counted instead of stored; the trace is that of the last attempt.
 WITH made AS (
     SELECT *
     FROM unnest(
@@ -212,8 +212,8 @@ FROM made
 WHERE NOT EXISTS (SELECT FROM counted WHERE counted.task_id = made.task_id);
 
 -- finish_claims --
--- Give tasks back. What changed since the claim stays: an earlier plan_at is a wake-up, another planned_to an edit.
--- A cancel under way is waited for: it must see the slots that are going to wait, or keep them from being written.
+-- Returns tasks. Changes since the claim are kept: an earlier plan_at is a wake-up, another planned_to an edit.
+-- Waits for a concurrent cancellation, which must see the slots that are about to wait, or prevent them.
 UPDATE planning
 SET
     planned_to = CASE WHEN planning.planned_to IS DISTINCT FROM done.was_planned_to THEN planning.planned_to ELSE done.planned_to END,
@@ -245,7 +245,7 @@ WHERE
 RETURNING planning.task_id;
 
 -- break_off --
--- What came of it is not known: nothing is said of its slots, and it is planned again.
+-- The outcome is unknown: nothing is recorded about its slots, and the task is planned again.
 UPDATE planning
 SET plan_at = least(planning.plan_at, $3), failures = failures + 1, lease_owner = NULL, lease_until = NULL
 WHERE task_id = $1 AND lease_epoch = $2 AND lease_until IS NOT NULL
@@ -257,14 +257,14 @@ WHERE task_id = $1 AND lease_epoch = $2 AND state = 'open'
 RETURNING id;
 
 -- turn_away --
--- Its turn comes when the participant has room for it.
+-- The task is planned when the participant has capacity again.
 UPDATE planning
 SET plan_at = least(plan_at, $3), waits_for = $4, waits_until = NULL, lease_owner = NULL, lease_until = NULL
 WHERE task_id = $1 AND lease_epoch = $2 AND lease_until IS NOT NULL;
 
 -- put_off --
--- Those that wait for a participant are planned when it is asked again, or when they can wait no longer; those that
--- were only turned away are planned now, to learn what they wait for.
+-- Tasks that wait for a participant are planned when it is asked again, or when they can wait no longer; tasks that were
+-- only turned away for lack of capacity are planned now, to record what they wait for.
 UPDATE planning
 SET
     plan_at = CASE WHEN waits_until IS NULL THEN plan_at ELSE least($2::timestamptz, waits_until) END,
@@ -272,33 +272,33 @@ SET
 WHERE waits_for = $1 AND plan_at IS NOT NULL AND lease_until IS NULL;
 
 -- wake_all --
--- It has answered: those that wait for it are planned now.
+-- The participant has answered: plan the tasks that wait for it now.
 UPDATE planning SET plan_at = least(plan_at, $2), waits_for = NULL, waits_until = NULL
 WHERE waits_for = $1 AND plan_at IS NOT NULL;
 
 -- give_back --
--- A worker that is stopped lets others have the task at once.
+-- A worker that is stopped makes its task available to others at once.
 UPDATE planning SET plan_at = least(plan_at, $3), lease_owner = NULL, lease_until = NULL
 WHERE task_id = $1 AND lease_epoch = $2;
 
 -- abort_stale --
--- Negotiations of workers that are gone.
+-- Negotiations of workers that no longer exist.
 UPDATE negotiation SET state = 'aborted', decided_at = $1 WHERE state = 'open' AND expires_at <= $1;
 
 -- lock_task --
--- An edit under way comes before what follows, or after it.
+-- Serialises with edits.
 SELECT id FROM task WHERE id = $1 FOR UPDATE;
 
 -- set_participants --
--- Not by a worker that lost its lease.
+-- Not for a worker that lost its lease.
 UPDATE task SET participants = $2, tool = $3, duration = $4
 FROM planning
 WHERE task.id = $1 AND planning.task_id = task.id AND planning.lease_epoch = $5
 RETURNING task.id;
 
 -- digests --
--- Runs to come of the tasks led here, for comparison with one participant. A task whose last decision may still be
--- on its way to the participants is left for the next time. A page at a time, after a task, in order of their ids.
+-- Future runs of the tasks led here, for comparison with one participant. A task whose last decision may still be on its
+-- way to the participants is left for the next time. One page, in order of task ids, after the given task.
 SELECT task.id, task.state::text, array_agg(run.id ORDER BY run.id) FILTER (WHERE run.id IS NOT NULL) AS runs
 FROM task
 LEFT JOIN run

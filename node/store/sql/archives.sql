@@ -1,5 +1,5 @@
 -- destination --
--- Of one archiver and spec there is one.
+-- There is one destination per archiver and spec.
 INSERT INTO destination (digest, archiver, spec, label, ordered) VALUES ($1, $2, $3, $4, $5)
 ON CONFLICT (digest) DO UPDATE SET label = excluded.label, ordered = excluded.ordered
 RETURNING id;
@@ -11,7 +11,7 @@ ON CONFLICT DO NOTHING
 RETURNING id;
 
 -- archives --
--- Those of a task, or the node's own by name.
+-- The archives of a task, or the node's own by name.
 SELECT
     archive.id, archive.name, archive.place, archive.destination_id, destination.archiver, destination.spec,
     destination.label, archive.runs::text, archive.transform, archive.revision, archive.created_at, archive.changed_at
@@ -29,7 +29,7 @@ SET destination_id = $2, runs = $3::archived_runs, transform = $4, revision = re
 WHERE id = $1;
 
 -- move_waiting --
--- What waits or is parked goes where the archive is now.
+-- Waiting and parked deliveries move to the archive's new destination.
 UPDATE archiving
 SET
     destination_id = destination.id,
@@ -43,11 +43,11 @@ WHERE
 UPDATE archive SET removed_at = $2, changed_at = $2 WHERE id = $1;
 
 -- drop_waiting --
--- Nobody wants it there any more.
+-- The archive was removed, so these deliveries are not needed any more.
 DELETE FROM archiving WHERE archive_id = $1 AND state <> 'delivered' RETURNING number;
 
 -- next_due --
--- Where something is to be delivered, and when first.
+-- Destinations with pending deliveries, and when the first of them is due.
 SELECT destination.id, due.next_at
 FROM destination
 CROSS JOIN LATERAL (
@@ -62,11 +62,11 @@ WHERE destination.id <> ALL($1::integer []);
 SELECT archiver, spec, label, ordered FROM destination WHERE id = $1;
 
 -- release --
--- A process of this node that is gone had taken these.
+-- Deliveries that a dead process of this node had taken.
 UPDATE archiving SET taken = false, next_at = $1 WHERE state = 'waiting' AND taken;
 
 -- claim --
--- Taken for a while: after a crash they come again.
+-- Taken for a limited time: after a crash they become due again.
 UPDATE archiving
 SET next_at = $3, taken = true
 WHERE number IN (
@@ -79,7 +79,7 @@ WHERE number IN (
 RETURNING number;
 
 -- claim_in_order --
--- The same where the results of a task keep their order: nothing of a series before what waits of it.
+-- The same for ordered destinations: nothing of a series before its earlier waiting deliveries.
 UPDATE archiving
 SET next_at = $3, taken = true
 WHERE number IN (
@@ -99,8 +99,8 @@ WHERE number IN (
 RETURNING number;
 
 -- documents --
--- All that is told of the runs of these deliveries, or of one interval of them, in their order. It is current unless the run
--- or the interval has had another outcome since.
+-- All facts about the runs of these deliveries, or about one interval of them, in the order of the deliveries. A delivery is
+-- current unless the run or the interval has had another outcome since.
 SELECT
     archiving.number, archiving.archive_id, archiving.edition, archiving.attempts, archiving.first_tried_at,
     archiving.interval_number AS interval, archive.transform,
@@ -140,7 +140,7 @@ SELECT run_id, participant, reason, started_at, finished_at, command, circumstan
 FROM part WHERE run_id = ANY($1::uuid []);
 
 -- settle --
--- What came of deliveries; those that were dropped meanwhile are not here any more.
+-- Records the outcomes of deliveries; those that were dropped meanwhile no longer exist.
 UPDATE archiving
 SET
     state = said.state::archiving_state,
@@ -155,20 +155,20 @@ FROM unnest($1::bigint [], $3::text [], $4::timestamptz [], $5::text [], $6::boo
 WHERE archiving.number = said.number AND archiving.state = 'waiting';
 
 -- unclaim --
--- Taken in excess of what fits into a batch, or stopped before it was tried.
+-- Taken in excess of a batch's size, or stopped before an attempt.
 UPDATE archiving SET taken = false, next_at = $2 WHERE number = ANY($1::bigint []) AND state = 'waiting';
 
 -- supersede --
--- They tell of an outcome that is not the run's any more; another one of it is delivered.
+-- Their outcome is not the run's latest; a delivery of the latest exists.
 DELETE FROM archiving WHERE number = ANY($1::bigint []);
 
 -- hasten --
--- The destination takes results again: what was tried in vain need not wait out its pause.
+-- The destination accepts results again: failed deliveries need not wait out their pause.
 UPDATE archiving SET next_at = $2
 WHERE destination_id = $1 AND state = 'waiting' AND attempts > 0 AND NOT taken AND next_at > $2;
 
 -- archivings --
--- For people: newest first, filters may each be null.
+-- For people: newest first; each filter may be null.
 SELECT
     archiving.number, archiving.run_id AS run, archiving.interval_number AS interval, run.task_id AS task,
     archiving.edition, archive.name AS archive,
@@ -194,7 +194,7 @@ ORDER BY archiving.number DESC
 LIMIT $7;
 
 -- retry --
--- Due now, with a day of attempts before them.
+-- Due now, with a new day of attempts.
 WITH due AS (
     UPDATE archiving
     SET state = 'waiting', taken = false, attempts = 0, first_tried_at = NULL, next_at = $5
@@ -210,7 +210,7 @@ WITH due AS (
 SELECT count(*), array_agg(DISTINCT destination_id) FROM due;
 
 -- backlog --
--- What waits, by destination.
+-- Pending deliveries by destination.
 SELECT
     destination.id AS destination, destination.archiver, destination.label,
     ARRAY(
@@ -245,16 +245,16 @@ ORDER BY destination.id;
 SELECT pg_notify('parley', $2::text || ' ' || destination.id) FROM unnest($1::integer []) AS destination (id);
 
 -- keep_error --
--- What a destination said last when it did not take something.
+-- The last error of a destination.
 UPDATE destination SET last_error = $2, last_error_at = $3 WHERE id = $1;
 
 -- purge_archives --
--- Removed, and no run is left of which they tell where its result went.
+-- Removed archives to which no delivery of a stored run refers.
 DELETE FROM archive
 WHERE removed_at IS NOT NULL AND NOT EXISTS (SELECT FROM archiving WHERE archiving.archive_id = archive.id);
 
 -- purge_destinations --
--- Nothing goes there, nothing went there.
+-- Destinations without archives and without deliveries.
 DELETE FROM destination
 WHERE
     NOT EXISTS (SELECT FROM archive WHERE archive.destination_id = destination.id)

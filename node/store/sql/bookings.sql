@@ -1,14 +1,14 @@
 -- occupied --
--- What occupies time in these windows, as one string of instants for each class and priority: start and end of each
--- span in turn, eight bytes each, as Postgres sends them. Runs of a campaign share their times: each is sent once.
--- Background runs are not in the index and not read.
+-- What occupies time in these windows: per class and priority one string of instants, start and end of each span in turn,
+-- eight bytes each, in Postgres' format. Runs of a campaign often share their times: each span is sent once.
+-- Background runs are not in the index and are not read.
 SELECT
     span.scheduling_class::text,
     span.priority,
     span.fixed,
     string_agg(timestamptz_send(span.starts_at) || timestamptz_send(span.ends_at), ''::bytea) AS spans
 FROM (
-    SELECT DISTINCT -- by what differs most first: it is sorted that way
+    SELECT DISTINCT -- the most selective columns first: it sorts by them in this order
         run.starts_at,
         run.ends_at,
         run.priority,
@@ -47,8 +47,8 @@ WHERE
     AND run.state IN ('booked', 'running');
 
 -- accept_epochs --
--- The tasks must be active, led by who asks and known as they are at their lead; an older epoch than seen belongs to a
--- worker that lost its lease.
+-- The tasks must be active, led by the sender, and known here in the revision of their lead; an epoch older than the
+-- latest one belongs to a worker that lost its lease.
 WITH asked AS (
     SELECT asked.id, asked.lead, asked.epoch, asked.tool, asked.revision
     FROM unnest($1::uuid [], $2::text [], $3::bigint [], $4::text [], $5::integer [])
@@ -70,7 +70,7 @@ RETURNING
     coalesce(task.parent, task.pool_task) AS pool_task;
 
 -- task_standings --
--- Why accept_epochs did not find one.
+-- Why accept_epochs did not find a task.
 SELECT id, state::text, lead, lease_epoch, revision FROM task WHERE id = ANY($1::uuid []);
 
 -- exchange_standings --
@@ -86,7 +86,7 @@ ON CONFLICT (id) DO NOTHING
 RETURNING id;
 
 -- earlier_attempts --
--- Other runs of these slots that have begun here, or are still to come.
+-- Other runs of these slots that have begun here or are still to come.
 SELECT
     wanted.id, earlier.id AS earlier, earlier.task_id,
     CASE
@@ -106,8 +106,8 @@ ORDER BY earlier.id
 FOR UPDATE OF earlier;
 
 -- set_aside --
--- Runs of strictly lower priority give way: never running ones, never those about to start, and only those that are
--- named where not any may. Each remembers for whom.
+-- Sets aside runs of strictly lower priority: never running ones, never those about to start, and only the listed ones
+-- unless any may give way. Each remembers which run displaces it.
 WITH wanted AS (
     SELECT id, starts_at, ends_at, scheduling_class, priority, whichever
     FROM unnest($1::uuid [], $2::timestamptz [], $3::timestamptz [], $4::text [], $5::integer [], $6::boolean [])
@@ -141,8 +141,8 @@ WHERE run.id = victim.id AND run.state = 'booked'
 RETURNING run.displaced_by;
 
 -- book --
--- In start order: concurrent batches then wait for each other in one direction and cannot dead-lock. Nothing in time
--- that is reserved for others.
+-- In start order, so that concurrent batches wait for each other in one direction and cannot deadlock. Fails in time that
+-- is reserved for others.
 INSERT INTO run (
     id, task_id, exchange_id, slot, attempt, participant, scheduling_class, priority,
     starts_at, ends_at, lane, state, created_at, changed_at
@@ -185,8 +185,8 @@ ON CONFLICT DO NOTHING
 RETURNING id;
 
 -- ports_in_use --
--- Ports of exchanges that may still run on this node: looked up from its live runs, which are few beside all exchanges
--- that ever were. OFFSET 0: each is looked up once.
+-- Ports of exchanges that may still run on this node. Looked up from its live runs, which are few compared to all stored
+-- exchanges. OFFSET 0: each exchange is looked up once.
 SELECT DISTINCT generate_series(given.port, given.port + given.ports - 1) AS port
 FROM (
     SELECT
@@ -211,7 +211,7 @@ FROM unnest($1::uuid [], $2::jsonb []) AS answered (id, answer)
 WHERE exchange.id = answered.id;
 
 -- restore_set_aside --
--- Runs set aside for these get their time back where it is still free and still to come.
+-- Runs set aside for these runs get their time back if it is still free and in the future.
 UPDATE run
 SET state = 'booked', displaced_by = NULL, changed_at = $2
 WHERE
@@ -229,7 +229,7 @@ WHERE
 RETURNING run.id;
 
 -- lose_set_aside --
--- The others cannot come back: their time is over, or was booked by somebody else meanwhile.
+-- The other runs cannot come back: their time is over, or was booked meanwhile.
 UPDATE run
 SET
     state = 'displaced',
@@ -239,7 +239,7 @@ WHERE displaced_by = ANY($1::uuid []) AND state = 'set-aside'
 RETURNING run.id, run.task_id, run.reason, run.displaced_by, (SELECT task.lead FROM task WHERE task.id = run.task_id) AS lead;
 
 -- displace --
--- The decision has fallen: what was set aside for the runs this exchange keeps is lost to them.
+-- The exchange is committed: what was set aside for its runs is displaced for good.
 UPDATE run
 SET
     state = 'displaced',
@@ -254,8 +254,8 @@ WHERE run.displaced_by = winner.id AND winner.exchange_id = ANY($1::uuid []) AND
 RETURNING run.id, run.task_id, run.reason, run.displaced_by, (SELECT task.lead FROM task WHERE task.id = run.task_id) AS lead;
 
 -- decide_exchanges --
--- The lead has spoken, or nobody has in time: what is held is committed (with the data of all) or released. Decided
--- only if its task is led by who says so; null is this node itself, for a hold that has run out.
+-- The lead has decided, or the hold has expired: held runs are committed (with the data of all participants) or released.
+-- Only if the sender leads the task; null is this node itself, for an expired hold.
 UPDATE exchange
 SET
     state = CASE WHEN said.commits THEN 'committed' ELSE 'released' END::exchange_state,
@@ -281,8 +281,8 @@ WHERE said.sender IS NULL OR said.sender = task.lead
 ON CONFLICT (id) DO NOTHING;
 
 -- drop_runs --
--- Never committed, so nobody was promised anything: a participant forgets them. One that another hold has
--- set aside goes too: it must not come back when that one is released.
+-- Runs that were never committed were promised to nobody: a participant forgets them. This includes runs that another hold
+-- has set aside: they must not come back when that hold is released.
 DELETE FROM run
 WHERE
     exchange_id = ANY($1::uuid []) AND state IN ('booked', 'set-aside')
@@ -290,7 +290,7 @@ WHERE
 RETURNING id;
 
 -- drop_led_runs --
--- At the lead the slot is not lost with the hold: it waits to be asked for again.
+-- At the lead the slot survives the hold: it waits to be planned again.
 UPDATE run
 SET
     state = 'waiting', exchange_id = NULL, lane = NULL, displaced_by = NULL, changed_at = $4, starts_at = slot,
@@ -302,9 +302,9 @@ WHERE
 RETURNING id;
 
 -- wake_dropped --
--- A hold that outlived the worker who made it is dropped when nobody plans the task any more: it must
--- be planned again, but not at once, so that the pauses between failed attempts stay pauses. After a failed attempt
--- the pause is set already. Whoever plans the task at this moment has not seen that these slots wait.
+-- When a hold outlives the worker that made it and nobody plans the task any more, the task must be planned again; but not
+-- at once, so that the pauses between failed attempts stay in effect. After a failed attempt the pause is already set. A
+-- worker that is planning the task at this moment has not seen that these slots wait.
 UPDATE planning
 SET
     plan_at = CASE
@@ -318,11 +318,11 @@ INNER JOIN task ON dropped.task_id = task.id AND task.state = 'active'
 WHERE planning.task_id = dropped.task_id;
 
 -- take_waiting --
--- At the lead: slots that have waited are booked under the same id.
+-- At the lead: waiting slots are booked under the same run id.
 DELETE FROM run WHERE id = ANY($1::uuid []) AND state = 'waiting' RETURNING id, reason;
 
 -- give_back_waiting --
--- What of them could not be booked waits on.
+-- Those that could not be booked continue to wait.
 INSERT INTO run (
     id, task_id, slot, attempt, participant, scheduling_class, priority, starts_at, ends_at, state, reason,
     created_at, changed_at
@@ -337,7 +337,7 @@ ON CONFLICT (id) DO UPDATE SET reason = excluded.reason, changed_at = excluded.c
 WHERE run.state = 'waiting';
 
 -- wake_waiting --
--- At the lead: a slot that waits again because its hold ran out, with nobody there who negotiated for it.
+-- At the lead: a slot that waits again because its hold expired, while no worker negotiates for it.
 UPDATE planning
 SET plan_at = least(plan_at, $2), next_run_at = least(next_run_at, waiting.slot)
 FROM (SELECT min(slot) AS slot FROM run WHERE task_id = $1 AND state = 'waiting') AS waiting
@@ -345,7 +345,7 @@ WHERE planning.task_id = $1 AND waiting.slot IS NOT NULL
 RETURNING planning.task_id;
 
 -- expired_holds --
--- Not of the leads that have just given no decision.
+-- Except for leads that have just failed to give a decision.
 SELECT exchange.id, exchange.task_id, exchange.expires_at, exchange.held_at, task.lead
 FROM exchange
 INNER JOIN task ON exchange.task_id = task.id
@@ -357,18 +357,18 @@ LIMIT $3;
 SELECT pg_notify('parley', said.words) FROM unnest($1::text []) AS said (words);
 
 -- decision --
--- The lead's word on an exchange. One that has run out while still open is aborted by the question.
+-- The lead's decision on an exchange. If it has expired while open, the question aborts it.
 UPDATE negotiation
 SET state = CASE WHEN state = 'open' AND expires_at <= $2 THEN 'aborted' ELSE state END
 WHERE id = $1
 RETURNING state::text, commit_message;
 
 -- is_being_decided --
--- At the lead: a run that its participants may hold already and that has no row here yet.
+-- At the lead: a run that its participants may already hold, but that has no row here yet.
 SELECT EXISTS (SELECT FROM negotiation WHERE state = 'open' AND $1 = ANY(run_ids));
 
 -- runs_to_come --
--- What this node has booked for the tasks of one lead; compared with what the lead has.
+-- What this node has booked for the tasks of one lead, for comparison with that lead.
 SELECT task.id, task.state::text, array_agg(run.id ORDER BY run.id) FILTER (WHERE run.id IS NOT NULL) AS runs
 FROM task
 LEFT JOIN run

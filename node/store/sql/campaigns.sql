@@ -15,7 +15,7 @@ LEFT JOIN campaign AS parent ON campaign.parent_id = parent.id
 ORDER BY campaign.name;
 
 -- keep_campaign --
--- Under a parent that is not there (any more) nothing is made, nor under a name that is taken.
+-- Inserts nothing if the parent does not exist (any more), or the name is taken.
 INSERT INTO campaign (
     name, parent_id, parent_depth, weight, level, priority, preemptor, preemptee, seats_max, target_seats, target_share,
     fairshare, limits, quotas, queue, owner, contact, description, state, created_at, changed_at
@@ -30,7 +30,7 @@ ON CONFLICT (name) DO NOTHING
 RETURNING id;
 
 -- change_campaign --
--- Only as it was read: another change since has won.
+-- Only in the revision that was read: otherwise another change has come first.
 UPDATE campaign
 SET
     parent_id = parent.id, parent_depth = parent.depth, weight = $3, level = $4, priority = $5, preemptor = $6,
@@ -43,7 +43,7 @@ WHERE campaign.name = $1 AND campaign.revision = $20 AND (wanted.parent IS NULL 
 RETURNING campaign.id;
 
 -- plan_again --
--- A campaign was changed that was suspended: what waited for that is planned now.
+-- A suspended campaign was changed: what waited for that is planned now.
 WITH named AS (
     UPDATE planning SET plan_at = $2
     FROM campaign
@@ -59,7 +59,7 @@ INNER JOIN campaign ON planning.campaign_id = campaign.id
 WHERE term.pool_task = planning.task_id AND campaign.name = $1 AND term.try_at > $2;
 
 -- uses --
--- What keeps a campaign from being removed; of reservations those that admit it and are not over.
+-- What prevents the removal of a campaign; among reservations those that admit it and are not over.
 SELECT
     (SELECT count(*) FROM planning WHERE planning.campaign_id = campaign.id) AS tasks,
     (SELECT array_agg(child.name ORDER BY child.name) FROM campaign AS child WHERE child.parent_id = campaign.id) AS children,
@@ -78,7 +78,7 @@ WHERE campaign.name = $1;
 DELETE FROM campaign WHERE name = $1 RETURNING id;
 
 -- assign --
--- A task that was given to another campaign.
+-- Moves a task to another campaign.
 UPDATE planning
 SET campaign_id = campaign.id
 FROM task
@@ -87,7 +87,7 @@ WHERE planning.task_id = $1 AND task.id = $1 AND planning.campaign_id <> campaig
 RETURNING planning.campaign_id;
 
 -- move_charges --
--- What its runs to come were charged is taken from the one campaign and charged to the other.
+-- Moves the charges of its future runs from the old campaign to the new one.
 INSERT INTO charge (campaign_id, run_id, participant, node, starts_at, ends_at, weight, cause, made_at)
 SELECT
     side.campaign_id, charged.run_id, charged.participant, charged.node, charged.starts_at, charged.ends_at,
@@ -116,8 +116,8 @@ INNER JOIN task ON planning.task_id = task.id
 GROUP BY planning.campaign_id, task.state;
 
 -- waiting_of --
--- Who waits, and for what: runs for time, pool tasks for nodes (of each, what the term lacks that lacks most); the
--- reason that most of them have.
+-- What waits, and for what: runs for time, pool tasks for nodes (for each, the missing seats of its worst term); and the
+-- most frequent reason.
 WITH lacking AS (
     SELECT
         term.pool_task AS task_id, term.reason,
@@ -164,8 +164,8 @@ WHERE hour >= $1 AND hour < $2
 GROUP BY campaign_id;
 
 -- charged_ahead --
--- Of the hour in progress (until $2), what was charged for the time after $1, by runs that are not over: those that are
--- have given the rest of their time back.
+-- For the hour in progress (until $2): charges for the time after $1 of runs that are not over. Runs that are over have
+-- already been refunded for the rest of their time.
 SELECT
     charge.campaign_id,
     sum(
@@ -179,7 +179,7 @@ WHERE run.state IN ('booked', 'running', 'merging', 'set-aside') AND run.starts_
 GROUP BY charge.campaign_id;
 
 -- hours --
--- By hour and campaign, what was charged, and what of it was anybody's in that hour. A page of them, after one.
+-- By hour and campaign, the charges and their share of the hour's total. One page, after the given row.
 SELECT used.starts_at, used.campaign, used.nodes, used.seat_seconds, used.share
 FROM campaign_usage AS used
 WHERE

@@ -1,5 +1,5 @@
 -- fence --
--- At the lead: whoever plans these tasks at this moment has lost its lease; the epoch makes its late messages harmless.
+-- At the lead: workers that plan these tasks now lose their leases; the new epoch makes their late messages harmless.
 UPDATE planning
 SET lease_epoch = lease_epoch + 1, lease_owner = NULL, lease_until = NULL, waits_for = NULL, waits_until = NULL
 WHERE task_id = ANY($1::uuid [])
@@ -15,8 +15,8 @@ WHERE task.id = given.id;
 UPDATE negotiation SET state = 'aborted', decided_at = $2 WHERE task_id = ANY($1::uuid []) AND state = 'open';
 
 -- free_led --
--- At the lead: the runs to come of these slots of these tasks, waiting ones too; and whatever is held without being decided, since
--- its exchange has just been aborted.
+-- At the lead: the future runs of these slots, including waiting ones, and all runs that are held without a decision, since
+-- their exchange has just been aborted.
 UPDATE run
 SET state = 'cancelled', freed = true, reason = $4, changed_at = $5, finished_at = $5
 WHERE
@@ -35,8 +35,8 @@ WHERE
 RETURNING id, task_id, slot;
 
 -- free_part --
--- At a participant, by its lead's word: runs booked before the change. What was never committed is forgotten; what has
--- begun since, because the word came late, is stopped.
+-- At a participant, by order of the lead: runs booked before the change. Runs that were never committed are deleted; runs
+-- that have begun meanwhile, because the message was late, are stopped.
 WITH meant AS (
     SELECT run.id, run.state, exchange.state = 'held' AS held
     FROM run
@@ -76,7 +76,7 @@ FROM unnest($1::uuid [], $2::jsonb []) AS given (id, freeing)
 WHERE task.id = given.id;
 
 -- keep_measured --
--- Runs that stay are what they were booked as, whatever the task says from now on.
+-- Runs that stay keep what they were booked with, whatever the task says from now on.
 UPDATE run
 SET spec = task.spec, tool = task.tool
 FROM task
@@ -87,7 +87,7 @@ UPDATE run SET priority = $2, changed_at = $3
 WHERE task_id = $1 AND priority <> $2 AND state IN ('waiting', 'booked', 'set-aside');
 
 -- stand --
--- Active or paused, by the newest word of the lead.
+-- Active or paused, by the newest message of the lead.
 UPDATE task
 SET
     revision = given.revision,
@@ -107,7 +107,7 @@ FROM unnest($1::uuid [], $2::timestamptz [], $3::timestamptz []) AS given (task,
 WHERE planning.task_id = given.task;
 
 -- surplus --
--- The first slot in excess of so many runs.
+-- The first slot beyond this number of runs.
 SELECT slot FROM run
 WHERE task_id = $1 AND NOT (state = ANY($2::run_state []))
 ORDER BY slot
@@ -130,5 +130,5 @@ FROM
 ORDER BY given.number;
 
 -- letters_left --
--- Whether other participants have not heard of the task's change yet.
+-- Whether other participants have not acknowledged the task's change yet.
 SELECT EXISTS (SELECT FROM outbox WHERE kind = $1 AND message ->> 'task' = $2 AND id <> $3);

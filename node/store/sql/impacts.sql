@@ -1,5 +1,5 @@
 -- giving_way --
--- What "set_aside" would take for these runs: strictly lower priority, not running, not about to start.
+-- The runs that "set_aside" would take for these runs: strictly lower priority, not running, not about to start.
 SELECT * FROM (
     SELECT DISTINCT ON (run.id)
         wanted.number,
@@ -24,8 +24,8 @@ SELECT * FROM (
 ORDER BY victim.starts_at, victim.id;
 
 -- hours --
--- Background runs count, too: this is when anything is measured on the node, not what is kept free of it. Among what
--- others have they do not, nor does what is of the mesh ($6).
+-- Background runs count, because this is when anything is measured on the node, not what is kept free of it. They do not
+-- count for "others", nor do runs of the mesh ($6).
 WITH booked AS (
     SELECT
         run.id, run.during,

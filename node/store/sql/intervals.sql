@@ -1,17 +1,17 @@
 -- keep_intervals --
--- One participant's share of some intervals of a run; what it has told before stays as it was.
+-- One participant's part of some intervals of a run; parts that already exist stay as they are.
 INSERT INTO run_interval (run_id, number, starts_at, ends_at, parts)
 SELECT
     $1, given.number, $2::timestamptz + given.number * $3::interval, $2::timestamptz + (given.number + 1) * $3::interval,
     jsonb_build_object($4::text, given.part)
 FROM unnest($5::integer [], $6::jsonb []) AS given (number, part)
-ORDER BY given.number -- all lock in one order
+ORDER BY given.number -- all transactions lock in the same order
 ON CONFLICT (run_id, number) DO UPDATE
 SET parts = run_interval.parts || excluded.parts
 WHERE run_interval.parts IS NOT NULL AND NOT run_interval.parts ? $4;
 
 -- fill_intervals --
--- Rows for the first so many intervals of a run, where there are none: those that nobody told of are gaps.
+-- Rows for the first intervals of a run, where there are none; intervals that nobody reported become gaps.
 INSERT INTO run_interval (run_id, number, starts_at, ends_at, parts)
 SELECT $1, every.number, $2::timestamptz + every.number * $3::interval, $2::timestamptz + (every.number + 1) * $3::interval, '{}'
 FROM generate_series(0, $4::integer - 1) AS every (number)
@@ -20,7 +20,7 @@ ORDER BY every.number
 ON CONFLICT (run_id, number) DO NOTHING;
 
 -- open_intervals --
--- Intervals some of whose shares are missing, among these or (null) among all of the run.
+-- Intervals with missing parts, among these or (null) among all of the run.
 SELECT number, parts, merged_at FROM run_interval
 WHERE run_id = $1 AND parts IS NOT NULL AND ($2::integer [] IS NULL OR number = ANY($2))
 ORDER BY number
@@ -36,12 +36,12 @@ FROM unnest($3::integer [], $4::jsonb [], $5::text [], $6::text [], $7::boolean 
 WHERE run_interval.run_id = $1 AND run_interval.number = given.number;
 
 -- told_intervals --
--- Of how many of its first so many intervals a participant has told.
+-- For how many of the first intervals a participant's part has arrived.
 SELECT count(*) FROM run_interval
 WHERE run_id = $1 AND number < $2 AND (parts IS NULL OR parts ? $3::text);
 
 -- overdue_intervals --
--- Intervals that have waited long enough for the shares that are missing.
+-- Intervals that have waited long enough for missing parts.
 SELECT run_id, array_agg(number ORDER BY number)
 FROM (
     SELECT run_id, number FROM run_interval WHERE parts IS NOT NULL AND merged_at IS NULL AND ends_at < $1
@@ -51,11 +51,11 @@ FROM (
 GROUP BY run_id;
 
 -- measured_intervals --
--- All that was merged of a run.
+-- All merged intervals of a run.
 SELECT number, result, reason FROM run_interval WHERE run_id = $1 AND merged_at IS NOT NULL ORDER BY number;
 
 -- intervals_forward --
--- For people: one page behind a number, earliest first. None is shown before those that precede it.
+-- For people: one page after a number, earliest first. None is shown before those that precede it.
 SELECT number, starts_at, ends_at, result, summary, reason
 FROM run_interval
 WHERE

@@ -1,5 +1,5 @@
 -- meshes --
--- Every mesh led here, by name: how many tasks in which state, whom for, since when.
+-- Every mesh led here, by name: number of tasks by state, campaigns, and dates.
 SELECT
     counted.mesh,
     jsonb_object_agg(counted.state, counted.tasks) AS tasks,
@@ -25,7 +25,7 @@ ORDER BY counted.mesh COLLATE "C";
 SELECT EXISTS (SELECT FROM mesh_task WHERE mesh = $1);
 
 -- mesh_tasks --
--- What is to be compared with a mesh file: of each key the tasks that are not over, and the newest one; the newest first.
+-- The tasks to compare with a mesh file: for each key those that are not over, and the newest one; the newest first.
 SELECT
     task.id, mesh_task.key, mesh_task.state, task.revision, task.test, task.spec, task.tools, task.schedule,
     task.priority, task.campaign, task.reference, task.scheduling_class::text, task.duration, task.participants, task.created_at
@@ -57,7 +57,7 @@ ORDER BY key, created_at DESC, task_id DESC
 LIMIT $3;
 
 -- mesh_outcomes --
--- How often which outcome, of all that a mesh has.
+-- How often each outcome occurred, over the whole mesh.
 SELECT
     outcome,
     CASE WHEN outcome = 'missing' THEN state END AS state,
@@ -70,8 +70,8 @@ GROUP BY 1, 2, 3
 ORDER BY slots DESC, outcome, state, cause;
 
 -- mesh_outcomes_of --
--- The same of the keys from one to another, one by one. No others are read, whatever is known of how many there are: page
--- after page a large mesh is read once.
+-- The same for each key from one to another. Other keys are not read, whatever the planner's estimates are: read page by
+-- page, a large mesh is read once.
 SELECT
     key,
     outcome,

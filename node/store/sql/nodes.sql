@@ -19,7 +19,7 @@ UPDATE node SET attributes = $2, lanes = $3 WHERE identity = $1 AND NOT is_self;
 SELECT identity FROM node WHERE is_self;
 
 -- keep --
--- Pins a node by its key; a known key with a new name or URL is brought up to date.
+-- Pins a node by its key; a known key with a new name or URL is updated.
 INSERT INTO node (identity, name, url, address, added_at, seen_at, attributes, lanes)
 VALUES ($1, $2, $3, $4, $5, $5, $6, $7)
 ON CONFLICT (identity) DO UPDATE
@@ -29,7 +29,7 @@ WHERE NOT node.is_self
 RETURNING identity;
 
 -- pin --
--- A node of which nothing but the key is known: it has no URL, and says the rest when it asks for its work.
+-- A node of which only the key is known: it has no URL, and sends its card when it fetches its work.
 INSERT INTO node (identity, name, address, added_at) VALUES ($1, $2, $2, $3)
 ON CONFLICT (identity) DO UPDATE SET url = NULL, seen_at = NULL, unreachable_since = NULL, last_error = NULL
 WHERE NOT node.is_self;
@@ -50,7 +50,7 @@ UPDATE node SET seen_at = $2, unreachable_since = NULL, last_error = NULL WHERE 
 UPDATE node SET unreachable_since = coalesce(unreachable_since, $2), last_error = $3 WHERE identity = $1;
 
 -- keep_figures --
--- What a node that fetches its work says of the work it could still take.
+-- The figures of a node that fetches its work: how much more it could take.
 UPDATE node SET busy_until = $2, shortfall = $3 WHERE identity = $1;
 
 -- keep_token --

@@ -1,5 +1,5 @@
 -- post --
--- Told by its kind: whoever delivers others need not look.
+-- The notification names the kind, so that only its deliverers wake up.
 INSERT INTO outbox (node, kind, message, created_at, next_at)
 SELECT letter.node, letter.kind, letter.message, $4::timestamptz, $4::timestamptz + $5::interval
 FROM unnest($1::text [], $2::text [], $3::jsonb []) WITH ORDINALITY AS letter (node, kind, message, number)
@@ -7,7 +7,7 @@ ORDER BY letter.number
 RETURNING id, pg_notify('parley', 'letter ' || kind);
 
 -- due --
--- Taken for a while: another process, or this one after a crash, takes them again later.
+-- Taken for a limited time: another process, or this one after a crash, takes them again later.
 UPDATE outbox
 SET next_at = $2
 WHERE id IN (
@@ -26,7 +26,7 @@ DELETE FROM outbox WHERE id = ANY($1::bigint []);
 UPDATE outbox SET attempts = attempts + 1, next_at = $2, last_error = $3 WHERE id = $1;
 
 -- hasten --
--- These nodes answer: what they could not be told before need not wait out its pause.
+-- These nodes answer again: their messages need not wait out the pause.
 UPDATE outbox SET next_at = $2 WHERE node = ANY($1::text []) AND attempts > 0 AND next_at > $2;
 
 -- next_due --

@@ -1,5 +1,5 @@
 -- pools --
--- With what its policies did not see when they decided last.
+-- With what its policies did not see at their last decision.
 SELECT
     pool.name, pool.match, pool.policy_set, pool.overrides, pool.choice, pool.term, pool.patience, pool.description,
     pool.revision, pool.created_at, pool.changed_at, policy_state.state ->> 'unseen' AS unseen
@@ -14,7 +14,7 @@ ON CONFLICT (name) DO NOTHING
 RETURNING id;
 
 -- change_pool --
--- Only as it was read: another change since has won.
+-- Only in the revision that was read: otherwise another change has come first.
 UPDATE pool
 SET
     match = $2, policy_set = $3, overrides = $4, choice = $5, term = $6, patience = $7, description = $8,
@@ -33,7 +33,7 @@ ORDER BY task.created_at, task.id
 LIMIT $2;
 
 -- remove_pool --
--- Tasks that are over let it go, their requests still say what it was called; by any other one it is kept.
+-- Tasks that are over release the pool, and their requests keep its name; any other task prevents the removal.
 WITH let_go AS (
     UPDATE pool_task SET pool_id = NULL
     FROM task, pool

@@ -1,5 +1,5 @@
 -- reserved_between --
--- The spans of this node that touch this time, each with its reservation.
+-- The spans of this node that touch this period, each with its reservation.
 SELECT
     reservation.id, reservation.kind::text, reservation.name, reservation.owner, reservation.access,
     reserved.starts_at, reserved.ends_at
@@ -9,7 +9,7 @@ WHERE reservation.pool IS NULL AND reserved.during && tstzrange($1, $2)
 ORDER BY reserved.starts_at, reservation.id;
 
 -- reserved_for --
--- The same of pools of this lead, each with its pool.
+-- The same for pools of this lead, each with its pool.
 SELECT
     reservation.pool, reservation.id, reservation.kind::text, reservation.name, reservation.owner, reservation.access,
     reserved.starts_at, reserved.ends_at
@@ -25,7 +25,7 @@ INSERT INTO reservation (
 VALUES ($1, $2, $3::text::reservation_kind, $4, $5, $6, $7, $8, $9, $10, $10, $10);
 
 -- change_reservation --
--- Unless somebody else has changed it since it was read.
+-- Only in the revision that was read.
 UPDATE reservation
 SET
     kind = $3::text::reservation_kind, name = $4, owner = $5, description = $6, schedule = $7, duration = $8, access = $9,
@@ -43,26 +43,26 @@ FROM unnest($2::timestamptz [], $3::timestamptz []) AS span (starts_at, ends_at)
 ON CONFLICT DO NOTHING;
 
 -- drop_spans --
--- What is over stays, as it was.
+-- Past spans stay as they are.
 DELETE FROM reserved WHERE reservation_id = $1 AND ends_at > $2;
 
 -- reserved_to --
 UPDATE reservation SET reserved_to = $2 WHERE id = $1;
 
 -- to_extend --
--- Those whose spans do not reach that far; who extends them does so alone.
+-- Reservations whose spans do not reach that far, locked for the extension.
 SELECT id, schedule, duration, reserved_to, created_at FROM reservation WHERE reserved_to < $1 FOR UPDATE;
 
 -- purge_spans --
 DELETE FROM reserved WHERE ends_at < $1;
 
 -- purge_reservations --
--- Those that will not take place any more, once their last span is forgotten.
+-- Reservations that will not take place any more and whose last span has been purged.
 DELETE FROM reservation
 WHERE reserved_to >= $1 AND NOT EXISTS (SELECT FROM reserved WHERE reserved.reservation_id = reservation.id);
 
 -- reservations --
--- For people: one by id, or a page, newest first; and when each takes place next.
+-- For people: one by id, or a page, newest first; with the next span of each.
 SELECT
     reservation.id, reservation.pool, reservation.kind::text, reservation.name, reservation.owner,
     reservation.description, reservation.schedule, reservation.duration, reservation.access, reservation.revision, reservation.created_at,
@@ -83,7 +83,7 @@ ORDER BY reservation.created_at DESC, reservation.id DESC
 LIMIT $6;
 
 -- inside --
--- Runs booked in the time to come of a reservation that does not admit them: of this node, or of seats of the pool. Those
+-- Runs booked in the future time of a reservation that does not admit them: on this node, or in seats of the pool. Runs
 -- that have begun or start before $3 cannot be displaced.
 SELECT
     run.id, run.task_id, task.test, run.scheduling_class::text, run.priority, run.starts_at, run.ends_at,

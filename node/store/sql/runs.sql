@@ -11,12 +11,12 @@ ORDER BY run.starts_at
 LIMIT 1000;
 
 -- next_start --
--- When the first of the runs after those starts. It may be held only: asking its exchange would cost more than looking
--- once too often.
+-- The start of the first run after those. It may only be held: checking its exchange would cost more than one superfluous
+-- look.
 SELECT min(starts_at) FROM run WHERE state = 'booked' AND starts_at >= $1;
 
 -- begin --
--- Only a committed run starts; whoever cancelled or displaced it in the meantime has won.
+-- Only a committed run starts; a cancellation or displacement in the meantime wins.
 UPDATE run
 SET state = 'running', changed_at = $2
 WHERE
@@ -25,8 +25,8 @@ WHERE
 RETURNING id;
 
 -- unconfirmed --
--- Who has not said that it has the commit of one of these runs, led here, and by that instant must have dropped it: a
--- hold is kept for twice its life.
+-- Participants that have not confirmed the commit of one of these runs, led here, and must have dropped it by that instant:
+-- a hold is kept for twice its life.
 SELECT run.id, coalesce(node.name, outbox.node) AS name
 FROM run
 INNER JOIN negotiation ON run.exchange_id = negotiation.id
@@ -41,7 +41,7 @@ ORDER BY run.id, outbox.id;
 UPDATE run SET started_at = $2, process_id = $3, process_ticks = $4 WHERE id = $1 AND state = 'running';
 
 -- lock_task_of --
--- Whoever ends a task locks the task before its runs; whoever ends a run does the same.
+-- A transaction that ends a task locks the task before its runs; one that ends a run does the same.
 SELECT id FROM task WHERE id IN (SELECT task_id FROM run WHERE run.id = ANY($1::uuid [])) ORDER BY id FOR SHARE;
 
 -- lock --
@@ -65,7 +65,7 @@ SELECT participant, name, result, reason, started_at, finished_at, command, outp
 FROM part WHERE run_id = $1 ORDER BY participant;
 
 -- move --
--- Change the state of these runs, from states that may precede it and from no other.
+-- Changes the state of these runs, but only from states that may precede it.
 UPDATE run
 SET
     state = $2::run_state,
@@ -79,7 +79,7 @@ RETURNING id, task_id, process_id;
 UPDATE run SET reason = concat_ws('; ', reason, $2::text) WHERE id = $1;
 
 -- keep_winner --
--- Displaced on another node: by which run.
+-- The run that displaced this one on another node.
 UPDATE run SET displaced_by = $2 WHERE id = $1 AND state = 'displaced' AND displaced_by IS NULL;
 
 -- conclude --
@@ -92,16 +92,16 @@ WHERE id = $1 AND state = ANY($7::run_state [])
 RETURNING id;
 
 -- without_parts --
--- At the lead: runs whose end has passed, some of whose parts never came.
+-- At the lead: runs whose end has passed and some of whose parts never arrived.
 SELECT run.id
 FROM run
 INNER JOIN task ON run.task_id = task.id
 INNER JOIN node ON task.lead = node.identity AND node.is_self
-WHERE run.state = 'merging' AND run.ends_at < $1 AND run.starts_at < $1 -- it did; by that they are found in an index
+WHERE run.state = 'merging' AND run.ends_at < $1 AND run.starts_at < $1 -- implied, but lets the index be used
 LIMIT 500;
 
 -- interrupted --
--- Left running by a process of this node that is gone.
+-- Left running by a dead process of this node.
 SELECT id, process_id, process_ticks FROM run WHERE state = 'running';
 
 -- overrun --
@@ -111,7 +111,7 @@ WHERE state = 'running' AND participant IS NOT NULL AND ends_at < $1 AND starts_
 LIMIT 100;
 
 -- overslept --
--- Should have started, and nobody here did it.
+-- Runs that should have started, but were not started by this node.
 SELECT run.id
 FROM run
 INNER JOIN exchange ON run.exchange_id = exchange.id
@@ -127,14 +127,14 @@ ORDER BY id
 FOR UPDATE;
 
 -- cut_runs_of_task --
--- Failed before their booked end: if the task was cancelled, because the other end was.
+-- Runs that failed before their booked end: if the task was cancelled, they failed because the other end was.
 SELECT id FROM run
 WHERE task_id = $1 AND state = 'failed' AND ends_at > $2
 ORDER BY id
 FOR UPDATE;
 
 -- wait_again --
--- The slots of runs that lost their time are placed again inside their windows.
+-- The slots of runs that lost their time are planned again inside their windows.
 INSERT INTO run (
     id, task_id, slot, attempt, participant, scheduling_class, priority, starts_at, ends_at, state, reason,
     created_at, changed_at
@@ -162,7 +162,7 @@ FROM run_known
 WHERE run_known.run_id = $1;
 
 -- runs_backward --
--- For people: filters may each be null; one page, latest start first.
+-- For people: each filter may be null; one page, latest start first.
 SELECT
     run_known.run_id, run_known.task_id, run_known.test, run_known.tool, run_known.state, run_known.reason,
     run_known.scheduling_class::text, run_known.priority, run_known.starts_at, run_known.ends_at,
@@ -182,7 +182,7 @@ ORDER BY run_known.starts_at DESC, run_known.run_id DESC
 LIMIT $9;
 
 -- runs_forward --
--- The same, earliest start first. Two queries and not a switch, so that each can walk the index.
+-- The same, earliest start first. Two queries instead of a switch, so that each can use the index order.
 SELECT
     run_known.run_id, run_known.task_id, run_known.test, run_known.tool, run_known.state, run_known.reason,
     run_known.scheduling_class::text, run_known.priority, run_known.starts_at, run_known.ends_at,
@@ -217,9 +217,9 @@ DELETE FROM run
 WHERE
     ends_at < CASE WHEN state = 'finished' THEN $1::timestamptz ELSE $2::timestamptz END
     AND state IN ('finished', 'failed', 'missed', 'cancelled', 'displaced', 'unplaced')
-    -- What is still to be delivered stays until it is, or is parked.
+    -- Runs with pending deliveries stay until these are delivered or parked.
     AND NOT EXISTS (SELECT FROM archiving WHERE archiving.run_id = run.id AND archiving.state = 'waiting')
-    -- A task with max_runs counts them as long as it is planned, but not those it has given up.
+    -- A task with max_runs counts its runs while it is planned, except for those it has given up.
     AND (
         freed
         OR NOT EXISTS (
@@ -240,13 +240,13 @@ WHERE
     AND NOT EXISTS (SELECT FROM run WHERE run.exchange_id = exchange.id);
 
 -- purge_negotiations --
--- Nobody asks for a decision later than twice the life of a hold.
+-- No decision is requested later than twice the life of a hold.
 DELETE FROM negotiation WHERE decided_at < $1;
 
 -- purge_idempotency --
 DELETE FROM idempotency WHERE created_at < $1;
 
 -- taken_back --
--- Of the runs being executed, those that have been ended meanwhile (a notification may be lost).
+-- Of the runs in execution, those that were ended meanwhile (a notification may have been lost).
 SELECT id FROM run
 WHERE id = ANY($1::uuid []) AND state IN ('cancelled', 'displaced', 'set-aside');

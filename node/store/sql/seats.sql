@@ -1,6 +1,6 @@
 -- keep_pool_task --
--- What it asks of its pool, and with which slot its terms go on ($4 false: as they would have). Of a pool that is not
--- there (any more) nothing is kept.
+-- The request to its pool, and the slot from which terms continue ($4 false: as they would have). Nothing is stored if the
+-- pool does not exist (any more).
 INSERT INTO pool_task (task_id, pool_id, request, next_slot, due_at, rounds_left)
 SELECT $1, pool.id, $3, $5, $6, $7
 FROM pool
@@ -15,16 +15,16 @@ ON CONFLICT (task_id) DO UPDATE SET
 RETURNING task_id;
 
 -- stop_seating --
--- Until the transaction ends no task comes to this pool, and none of it is given a seat.
+-- Until the transaction ends, no task is added to this pool and none of its seats is assigned.
 SELECT id FROM pool WHERE name = $1 FOR UPDATE;
 
 -- request_of --
 SELECT request FROM pool_task WHERE task_id = $1;
 
 -- plan_anew --
--- What is reserved of a pool has changed. Whoever plans a task of its seats at this moment has lost its lease, or has
--- decided before; these tasks, and those that wait for time, are planned now. The epochs of all others go on too: that
--- locks them, so that nobody claims one who cannot see yet what is reserved.
+-- The reservations of a pool have changed. A worker that is planning a task of its seats loses its lease, unless it has
+-- already decided; these tasks, and those that wait for time, are planned now. The epochs of all others are raised too:
+-- this locks them, so that no worker that cannot see the new reservations yet claims them.
 WITH seated AS (
     SELECT task.id
     FROM task
@@ -57,7 +57,7 @@ fenced AS (
 SELECT task_id FROM fenced WHERE plan_at = $2;
 
 -- goes_on --
--- Resumed: its next term begins with the first slot to come that is in no term.
+-- Resumed: its next term begins with the first future slot that is in no term.
 UPDATE pool_task
 SET
     next_slot = CASE WHEN next_slot IS NOT NULL AND given.slot IS NOT NULL THEN greatest(next_slot, given.slot) END,
@@ -67,7 +67,7 @@ WHERE pool_task.task_id = given.task
 RETURNING pool_task.task_id;
 
 -- wake_refused_seats --
--- Time that a node refused has become free: it may have some for a seat.
+-- Time that a node refused has become free: it may now have time for a seat.
 WITH woken AS (
     UPDATE term SET try_at = $2
     WHERE pool_task = ANY($1::uuid []) AND try_at > $2
@@ -77,8 +77,8 @@ WITH woken AS (
 SELECT DISTINCT pool_task FROM woken;
 
 -- finish_pool_tasks --
--- Not before it is said of each term why seats stayed empty: why none was ever taken, the last one says. Of a term that was
--- given up without a seat there is nothing to wait for.
+-- Not before every term has recorded why seats stayed empty: the last one says why no seat was ever taken. A term that was
+-- given up without a seat does not delay this.
 UPDATE task
 SET
     state = CASE WHEN ended.reason IS NULL THEN 'finished' ELSE 'unplaced' END::task_state,
@@ -119,7 +119,7 @@ RETURNING task.id, task.state::text;
 SELECT id FROM task WHERE parent = $1 AND state IN ('active', 'paused') ORDER BY id;
 
 -- lock_seat_tasks --
--- The same; none of them ends or is changed by others until the transaction ends.
+-- The same, locked: none of them ends or is changed by others until the transaction ends.
 SELECT id FROM task WHERE parent = $1 AND state IN ('active', 'paused') ORDER BY id FOR UPDATE;
 
 -- nodes_of --
@@ -130,7 +130,7 @@ WHERE task.parent = $1 AND task.state IN ('active', 'paused')
 ORDER BY seat.task_id, seat.place;
 
 -- look_again --
--- Its terms have so many seats from now on, and nodes are looked for at once; or ($4) they are over.
+-- Its terms have this number of seats from now on, with a search for nodes at once; or ($4) they are over.
 UPDATE term
 SET
     seats = $2, tries = 0, over_at = CASE WHEN $4::boolean THEN $3::timestamptz ELSE over_at END,
@@ -138,9 +138,9 @@ SET
 WHERE pool_task = $1 AND over_at > $3;
 
 -- purge_terms --
--- Terms of long ago with their seats, and the ordinary tasks of these, as soon as no runs of theirs are left. While the
--- pool task goes on, the last seat that each node had is kept, and who had each seat last and can lose it no more: by
--- these nodes are chosen. A term goes as a whole, else seats of it would seem to have stayed empty.
+-- Old terms with their seats, and the ordinary tasks of these, once no runs of theirs are left. While the pool task goes on,
+-- the last seat of each node and the last holder of each seat (which cannot be lost any more) are kept, because the choice of
+-- nodes depends on them. A term is deleted as a whole; otherwise seats of it would seem to have stayed empty.
 WITH old AS (
     SELECT term.pool_task, term.starts_at
     FROM term
@@ -201,7 +201,7 @@ FROM task
 WHERE seat.task_id = task.id AND seat.pool_task = $1 AND seat.lost_at IS NULL AND task.state IN ('refused', 'cancelled');
 
 -- seats --
--- For people: each seat of the terms that end after an instant, who has it, and the empty ones; and how many runs.
+-- For people: each seat of the terms that end after an instant, its node, empty seats, and the number of runs.
 SELECT
     term.starts_at AS term,
     term.ends_at AS until,
@@ -228,8 +228,8 @@ WHERE term.pool_task = $1 AND term.over_at > $2
 ORDER BY term.starts_at, number.number, seat.taken_at;
 
 -- before_in_turn --
--- For people: how many terms of its pool are due that begin before its own first one that is due, or in the same hour;
--- and which pool that is. Nothing where none is due.
+-- For people: the pool, and how many of its due terms begin before the first due term of this task, or in the same hour.
+-- No row if none is due.
 WITH own AS (
     SELECT pool_task.pool_id, min(term.starts_at) AS starts_at
     FROM pool_task
@@ -250,7 +250,7 @@ INNER JOIN term
 GROUP BY pool.name;
 
 -- waiting_in_seats --
--- For people: what the runs of its seats wait for, that for which most of them do first.
+-- For people: what the runs of its seats wait for, the most frequent first.
 SELECT
     run.reason,
     count(DISTINCT run.id) AS runs,

@@ -1,5 +1,5 @@
 -- lock_set_up --
--- Two services of one node may start at once: one of them sets up, the other waits.
+-- Two services of one node may start at once: one of them sets up the database, the other waits.
 SELECT pg_advisory_xact_lock($1);
 
 -- has_version --

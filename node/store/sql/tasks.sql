@@ -1,5 +1,5 @@
 -- upsert_task --
--- A task made known here; an introduction repeated by its lead brings it up to date.
+-- A task made known here; a repeated introduction by its lead updates it.
 INSERT INTO task (
     id, lead, test, spec, tool, tools, scheduling_class, duration, priority, participants, participant,
     addresses, schedule, campaign, reference, created_at, revision, pool_task
@@ -23,7 +23,7 @@ WHERE task.lead = excluded.lead AND task.revision <= excluded.revision
 RETURNING id;
 
 -- open_planning --
--- Of a campaign that is not there (any more) nothing is planned.
+-- Inserts nothing if the campaign does not exist (any more).
 INSERT INTO planning (task_id, campaign_id, next_run_at, plan_at, added_at)
 SELECT task.id, campaign.id, $2::timestamptz, $3::timestamptz, task.created_at
 FROM task
@@ -40,7 +40,7 @@ RETURNING made;
 SELECT request_digest, made FROM idempotency WHERE key = $1;
 
 -- lock_task --
--- Whoever changes a task comes before or after a hold, a decision, an end or another change, never in its middle.
+-- Serialises changes of a task with holds, decisions, its end, and other changes.
 SELECT id FROM task WHERE id = $1 FOR UPDATE;
 
 -- task --
@@ -54,8 +54,8 @@ WHERE id = ANY($1::uuid [])
 ORDER BY id;
 
 -- tasks --
--- For people: newest first, each with the counts of its runs and the start of the next one. Those of a pool task are
--- those of the ordinary tasks that have its seats; these are only listed if they are asked for ($8, $9, an id).
+-- For people: newest first, each with the counts of its runs and the start of the next one. The runs of a pool task are
+-- those of the ordinary tasks that have its seats; these are only listed on request ($8, $9, an id).
 SELECT
     task.id, task.lead, task.state::text, coalesce(task.reason, pool_task.reason) AS reason, task.test, task.spec,
     task.tool, task.tools, task.scheduling_class::text, task.duration, task.priority, task.participants,
@@ -75,7 +75,7 @@ SELECT
     node.name AS lead_name,
     node.is_self AS led_here,
     EXISTS (SELECT FROM decision WHERE decision.task_id = task.id) AS planned,
-    -- What is being planned right now is due.
+    -- A task that is being planned right now is due.
     coalesce(
         (SELECT CASE WHEN planning.lease_until > $1 THEN least(planning.plan_at, $1) ELSE planning.plan_at END
             FROM planning WHERE planning.task_id = task.id),
@@ -83,7 +83,7 @@ SELECT
             least(pool_task.due_at, (SELECT min(term.try_at) FROM term WHERE term.pool_task = task.id))
         END
     ) AS plan_at,
-    -- Of a seat that was given, and is not booked yet, the time that was found for it.
+    -- For a seat that was assigned and is not booked yet, the start that was found for it.
     coalesce(
         (SELECT min(run_known.starts_at) FROM run_known
             WHERE run_known.task_id = ANY(part.ids) AND run_known.state = 'scheduled' AND run_known.starts_at > $1),
@@ -135,8 +135,8 @@ FROM task
 WHERE planning.task_id = $1 AND task.id = $1 AND task.state = 'active';
 
 -- wake_refused --
--- Time that a participant refused has become free: what waits is planned now. A task that is being planned may be
--- about to wait.
+-- Time that a participant refused has become free: waiting slots are planned now. A task that is being planned may be about
+-- to wait.
 UPDATE planning
 SET plan_at = least(planning.plan_at, $3)
 FROM task
@@ -153,7 +153,7 @@ WHERE
 RETURNING task.id;
 
 -- finish_tasks --
--- Tasks that have nothing left to plan and no run that is not over.
+-- Tasks that have nothing left to plan, and whose runs are all over.
 UPDATE task
 SET state = 'finished', ended_at = $1
 FROM planning
@@ -169,8 +169,8 @@ WHERE
 RETURNING task.id, task.participants, task.participant;
 
 -- purge_tasks --
--- What other nodes led and what ended long ago, as soon as no runs of it are left here and nobody is still to be told of
--- it. Its lead remembers what was asked for.
+-- Tasks of other leads that ended long ago, once no runs of theirs are left here and all messages about them have been
+-- acknowledged. Their leads keep the record.
 DELETE FROM task
 WHERE id IN (
     SELECT old.id FROM task AS old

@@ -373,7 +373,7 @@ async def test_archives_with_one_spec_share_batches(a: Office, taker: Receiver) 
         pytest.param(
             {"jq": ".run, .task"},
             "parked",
-            "the transform failed: it gave 2 documents",
+            "the transform failed: the program output 2 documents",
             marks=WITH_JQ,
         ),
         pytest.param(

@@ -1,20 +1,21 @@
--- A table of results in a Postgres that is not Parley's own: what the archiver "postgresql" makes
--- there, if it may, and what it says to it. One row for each document, whole; the view has one row
--- for each figure. "at" is in the key because TimescaleDB wants its column of time in every one:
+-- A table of results in a Postgres that is not Parley's own: what the archiver "postgresql" creates
+-- there, if permitted, and the statements that it uses. One row for each document, complete; the
+-- view has one row for each figure. "at" is in the key because TimescaleDB requires its time column
+-- in every unique key:
 --     SELECT create_hypertable('parley_result', 'at');
--- Nothing else about the table is Parley's affair: add columns with defaults, indexes, policies.
+-- Everything else about the table is up to its owner: columns with defaults, indexes, policies.
 
 -- lock --
--- Two nodes may find at once that there is no table.
+-- Two nodes may notice at once that there is no table.
 SELECT pg_advisory_xact_lock(6427018311);
 
 -- table --
 CREATE TABLE parley_result (
     at timestamptz NOT NULL,            -- when the run was over
-    key text NOT NULL,                  -- of the delivery: the same however often it comes
+    key text NOT NULL,                  -- of the delivery: the same however often it is repeated
     series text NOT NULL,               -- the task
     test text,                          -- what was measured, if the document says it
-    state text,                         -- what came of the run, if the document says it
+    state text,                         -- the outcome of the run, if the document says it
     succeeded boolean NOT NULL,
     document jsonb NOT NULL,
     PRIMARY KEY (key, at)
@@ -44,14 +45,14 @@ FROM
     ) AS figure;
 
 -- find --
--- Whether there is one in the schemas that are looked through.
+-- Whether a table exists in the search path.
 SELECT to_regclass('parley_result') IS NOT NULL;
 
 -- may_insert --
 SELECT has_table_privilege(to_regclass('parley_result'), 'INSERT');
 
 -- insert --
--- What is there already stays as it is. Instants are microseconds since 1970.
+-- Existing rows stay as they are. Instants are microseconds since 1970.
 INSERT INTO parley_result (at, key, series, test, state, succeeded, document)
 SELECT
     'epoch'::timestamptz + one.at * interval '1 microsecond',
