@@ -92,7 +92,7 @@ def main() -> None:
         install(missing)
     elif missing:
         say(
-            "Some tests need programs that are not installed, and are skipped. To run them, install: "
+            "Some tests need programs that are not installed, and are skipped. To run them: "
             f"sudo apt-get install --no-install-recommends {' '.join(missing)}"
         )
 

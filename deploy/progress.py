@@ -27,8 +27,8 @@ def run(
 ) -> bool:
     """Run a command and return whether it succeeded.
 
-    ``stage`` turns a line of its output into a line of progress, or into ``None``. A line that begins
-    with ``landmark`` is reported without a pause.
+    ``stage`` turns a line of its output into a report, or into ``None``. A line that begins with
+    ``landmark`` is reported without a pause.
     """
     printed: list[str] = []
     due = time.monotonic() + PAUSE_S
