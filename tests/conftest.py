@@ -1,4 +1,4 @@
-"""What every test may ask for: a private Postgres, databases, a clock, nodes in this process."""
+"""Fixtures for all tests: a private Postgres, databases, a clock, nodes in this process."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _TIMEOUT_S = 60
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """What may take longest comes first: at the end, no process waits for another's long one."""
+    """Start the tests with long timeouts first, so that no worker waits at the end for another."""
     items.sort(key=_may_take, reverse=True)
 
 
@@ -59,7 +59,7 @@ UPDATE campaign SET parent_id = NULL, parent_depth = NULL, weight = 1, level = 5
     target_seats = NULL, target_share = NULL, limits = '{}', owner = NULL, changed_at = created_at;
 ALTER TABLE campaign ALTER COLUMN id RESTART WITH 2;
 """
-"""Only the campaign is left that is always there, as it was made."""
+"""Restores the initial state of the campaigns: only the default one exists, unchanged."""
 
 _CLEAR = f"""
 DELETE FROM task; DELETE FROM node; DELETE FROM access_token; DELETE FROM idempotency;
@@ -69,16 +69,16 @@ DELETE FROM outbox; {CLEAR_CAMPAIGNS} UPDATE schema_version SET version = {SCHEM
 
 
 class NewDatabase(Protocol):
-    """``new_database()`` gives the address of a database with the schema, or of an empty one."""
+    """The type of ``new_database()``, which returns the DSN of a database, with schema or empty."""
 
     def __call__(self, *, empty: bool = False) -> Awaitable[str]:
-        """A database of this test's own."""
+        """Create a database for this test."""
         ...
 
 
 @pytest.fixture(scope="session")
 def cluster_directory() -> Iterator[Path]:
-    """A folder that the server's account may enter; pytest's own belong to their user alone."""
+    """A folder that the server's account may enter; pytest's own folders are private."""
     directory = Path(tempfile.mkdtemp(prefix="parley-tests-"))
     directory.chmod(0o711)
     yield directory
@@ -105,13 +105,13 @@ async def cluster(cluster_directory: Path) -> AsyncIterator[PrivateCluster]:
 
 @pytest_asyncio.fixture(scope="session", loop_scope="session")
 async def spare() -> list[str]:
-    """Databases with the schema and nothing else: to clear one is faster than to make one."""
+    """Databases with the schema only: clearing one is faster than creating one."""
     return []
 
 
 @pytest.fixture
 async def new_database(cluster: PrivateCluster, spare: list[str]) -> AsyncIterator[NewDatabase]:
-    """Gives databases to a test, with the schema or empty."""
+    """Creates databases for a test, with the schema or empty."""
     lent: list[str] = []
     made: list[str] = []
 
@@ -141,19 +141,19 @@ async def _execute(cluster: PrivateCluster, name: str, statements: str) -> None:
 
 @pytest.fixture
 async def dsn(new_database: NewDatabase) -> str:
-    """A database of this test's own, with the schema."""
+    """The DSN of a database of this test's own, with the schema."""
     return await new_database()
 
 
 @pytest.fixture
 async def empty_dsn(new_database: NewDatabase) -> str:
-    """A database of this test's own with nothing in it."""
+    """The DSN of an empty database of this test's own."""
     return await new_database(empty=True)
 
 
 @pytest.fixture
 async def database(dsn: str) -> AsyncIterator[PostgresDatabase]:
-    """An opened database with the schema."""
+    """An open database with the schema."""
     opened = PostgresDatabase(dsn)
     await opened.open()
     yield opened
@@ -162,7 +162,7 @@ async def database(dsn: str) -> AsyncIterator[PostgresDatabase]:
 
 @pytest.fixture
 async def rolled_back(cluster: PrivateCluster) -> AsyncIterator[PostgresConnection]:
-    """One connection to a common database, in a transaction that is rolled back: fast."""
+    """A connection to a shared database, in a transaction that is rolled back, which is fast."""
     opened = PostgresDatabase(cluster.dsn(_ROLLED_BACK), size=1)
     await opened.open()
     async with opened.connection() as connection:
@@ -180,16 +180,16 @@ def clock() -> ManualClock:
 
 
 class Lender:
-    """Opened databases that one test after another uses: to connect costs more than a test."""
+    """Open databases that tests share one after another: connecting takes longer than a test."""
 
     def __init__(self, cluster: PrivateCluster) -> None:
-        """Opens what is asked for."""
+        """Start without databases."""
         self._cluster = cluster
         self._free: dict[int, list[PostgresDatabase]] = defaultdict(list)
         self._all: list[PostgresDatabase] = []
 
     async def lend(self, size: int) -> PostgresDatabase:
-        """A database with nothing but the schema, and with so many connections at most."""
+        """Return a database with nothing but the schema, and at most ``size`` connections."""
         if self._free[size]:
             return self._free[size].pop()
         name = f"test_{next(_NUMBERS)}"
@@ -202,21 +202,21 @@ class Lender:
         return database
 
     async def take_back(self, database: Database) -> None:
-        """Clear it for the next test."""
+        """Clear a database for the next test."""
         assert isinstance(database, PostgresDatabase)
         async with database.connection() as connection:
             await connection.execute(_CLEAR)
         self._free[database._size].append(database)
 
     async def close(self) -> None:
-        """Close all of them."""
+        """Close all databases."""
         for database in self._all:
             await database.close()
 
 
 @pytest_asyncio.fixture(scope="session", loop_scope="session")
 async def lender(cluster: PrivateCluster) -> AsyncIterator[Lender]:
-    """Opened databases, for tests that run on the session's loop."""
+    """Open databases, for tests that run on the session's loop."""
     made = Lender(cluster)
     yield made
     await made.close()
@@ -224,15 +224,15 @@ async def lender(cluster: PrivateCluster) -> AsyncIterator[Lender]:
 
 @pytest.fixture
 def own_lender(cluster: PrivateCluster) -> Lender:
-    """Opened databases for a test that has a loop of its own, and closes them there."""
+    """Open databases for a test with its own loop, which closes them there."""
     return Lender(cluster)
 
 
 @pytest_asyncio.fixture(loop_scope="session")
 async def world(lender: Lender, clock: ManualClock, tmp_path: Path) -> AsyncIterator[World]:
-    """Nodes in this process, each with a database of its own; they speak without HTTP.
+    """Nodes in this process, each with its own database; they communicate without HTTP.
 
-    Their connections outlive the test: its module says ``pytestmark = ON_ONE_LOOP``.
+    Their connections outlive the test, so its module says ``pytestmark = ON_ONE_LOOP``.
     """
     async with World(lender.lend, clock, tmp_path) as made:
         yield made

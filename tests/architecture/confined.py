@@ -1,8 +1,8 @@
-"""Runs the transform of a document as the node's systemd unit would let it: a program of a test.
+"""Runs the transform of a document under the restrictions of the node's systemd unit.
 
-``python -m tests.architecture.confined UNIT PROGRAM`` takes the system calls away from itself that
-the unit's ``SystemCallFilter`` does not allow, with the library that systemd uses for it, and then
-does what the node does. It tells what came of it, and whether the filter is there.
+``python -m tests.architecture.confined UNIT PROGRAM`` drops the system calls that the unit's
+``SystemCallFilter`` does not allow, with the library that systemd uses, and then does what the
+node does. It prints the outcome, and whether the filter is in effect.
 """
 
 from __future__ import annotations
@@ -24,29 +24,29 @@ _ALWAYS = "@default"
 
 
 def calls_of(group: str) -> frozenset[str]:
-    """The system calls of a group, those of groups in it included."""
+    """Return the system calls of a group, including those of nested groups."""
     if not group.startswith("@"):
         return frozenset({group})
     argv = ["systemd-analyze", "syscall-filter", "--no-pager", group]
-    told = subprocess.run(argv, capture_output=True, text=True, check=True).stdout
-    words = [line.strip() for line in told.splitlines()[1:]]
+    output = subprocess.run(argv, capture_output=True, text=True, check=True).stdout
+    words = [line.strip() for line in output.splitlines()[1:]]
     members = [word for word in words if word and not word.startswith("#")]
     return frozenset().union(*map(calls_of, members))
 
 
 def allowed_by(unit: str) -> frozenset[str]:
-    """The system calls that a unit leaves to its programs."""
+    """Return the system calls that a unit allows its programs."""
     allowed = calls_of(_ALWAYS)
     for line in unit.splitlines():
         name, _, value = line.partition("=")
         if name == "SystemCallFilter":
-            named = frozenset().union(*map(calls_of, value.removeprefix("~").split()))
-            allowed = allowed - named if value.startswith("~") else allowed | named
+            calls = frozenset().union(*map(calls_of, value.removeprefix("~").split()))
+            allowed = allowed - calls if value.startswith("~") else allowed | calls
     return allowed
 
 
 def confine(allowed: frozenset[str]) -> None:
-    """Take all other system calls away from this process and what it starts."""
+    """Forbid all other system calls to this process and its children."""
     library = ctypes.CDLL("libseccomp.so.2")
     library.seccomp_init.restype = ctypes.c_void_p
     library.seccomp_rule_add.argtypes = [
@@ -59,7 +59,7 @@ def confine(allowed: frozenset[str]) -> None:
         if number >= 0 and library.seccomp_rule_add(context, _ALLOW, number, 0) != 0:
             raise OSError(name)
     if library.seccomp_load(context) != 0:
-        raise OSError("the filter is not taken")
+        raise OSError("the kernel rejected the filter")
 
 
 async def _main(unit: Path, program: str) -> None:
@@ -69,8 +69,8 @@ async def _main(unit: Path, program: str) -> None:
         confined = False
     except PermissionError:
         confined = True
-    [made] = await jq.transform(program, [b'{"a": 1}'])
-    answer = {"confined": confined, "document": made.document, "error": made.error}
+    [result] = await jq.transform(program, [b'{"a": 1}'])
+    answer = {"confined": confined, "document": result.document, "error": result.error}
     sys.stdout.write(json.dumps(answer))
 
 

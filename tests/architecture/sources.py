@@ -1,4 +1,4 @@
-"""Where the product's and the tests' source files are, and what they are called."""
+"""The source files of the product and the tests, with their names."""
 
 from __future__ import annotations
 
@@ -12,43 +12,42 @@ PRODUCT = ("node", "lead")
 
 
 def files(*folders: str) -> list[Path]:
-    """Every Python file below these folders of the repository, sorted."""
-    found = (path for folder in folders for path in (REPOSITORY / folder).rglob("*.py"))
-    return sorted(found)
+    """Return every Python file below these folders of the repository, sorted."""
+    return sorted(path for folder in folders for path in (REPOSITORY / folder).rglob("*.py"))
 
 
 def parsed(*folders: str) -> Iterator[tuple[str, ast.Module]]:
-    """Every file below these folders as its path in the repository and its syntax tree."""
+    """Yield every file below these folders: its path in the repository and its syntax tree."""
     for path in files(*folders):
         yield where(path), _tree(path)
 
 
 @cache
 def _tree(path: Path) -> ast.Module:
-    """A file's syntax tree, parsed once for all tests: that takes most of their time."""
+    """Return a file's syntax tree, parsed once for all tests: that takes most of their time."""
     return ast.parse(path.read_text(), filename=str(path))
 
 
 def where(path: Path) -> str:
-    """A file as a reader of this repository names it."""
+    """Return a file's path in the repository."""
     return path.relative_to(REPOSITORY).as_posix()
 
 
 def module_name(path: Path) -> str:
-    """``node/model/__init__.py`` as ``node.model``."""
+    """Return the module name of a file: ``node/model/__init__.py`` is ``node.model``."""
     parts = path.relative_to(REPOSITORY).with_suffix("").parts
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
 
 def functions(tree: ast.AST) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
-    """Every function and method in a tree, however deep."""
+    """Yield every function and method in a tree, however deep."""
     for node in ast.walk(tree):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             yield node
 
 
 def dotted(node: ast.AST) -> str:
-    """``asyncio.sleep`` as written, or an empty string for what is not a dotted name."""
+    """Return a dotted name as written, such as ``asyncio.sleep``, or "" for other expressions."""
     if isinstance(node, ast.Name):
         return node.id
     if isinstance(node, ast.Attribute) and (owner := dotted(node.value)):

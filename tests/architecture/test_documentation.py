@@ -1,4 +1,4 @@
-"""Links of the documentation lead somewhere, and modules that it names exist."""
+"""Links in the documentation work, and the modules that it names exist."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from tests.architecture.sources import REPOSITORY, where
 LINK = re.compile(r"\]\(([^)#:\s]+)(?:#[^)]*)?\)")
 MODULE = re.compile(r"`((?:[\w.-]+/)*[\w-]+\.(?:py|sql|toml|md))`")
 EXAMPLES = {"m300.toml", "task.json"}
-"""Files that a page tells its reader to write."""
+"""Files that a page tells its reader to create."""
 
 
 def pages() -> list[Path]:
-    """Return every Markdown page that git knows."""
+    """Return every Markdown page that git tracks."""
     listed = subprocess.run(
         ["git", "ls-files", "*.md"], cwd=REPOSITORY, capture_output=True, text=True, check=True
     )

@@ -1,4 +1,4 @@
-"""The tree of errors: others' programs hold on to the codes."""
+"""The exception hierarchy: other programs rely on the codes."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def tree() -> list[type[ParleyError]]:
 
 
 def descendants(parent: type[ParleyError]) -> Iterator[type[ParleyError]]:
-    """All subclasses, however deep."""
+    """Yield all subclasses, however deep."""
     for child in parent.__subclasses__():
         yield child
         yield from descendants(child)
@@ -44,6 +44,6 @@ def test_codes_can_stand_in_an_address(tree: list[type[ParleyError]]) -> None:
 
 
 def test_the_drawing_is_complete(tree: list[type[ParleyError]]) -> None:
-    """Every class of error is in the tree drawn at the head of the module."""
+    """Every class of error is in the tree in the module's docstring."""
     drawn = set(re.findall(r"\w+", errors.__doc__ or ""))
     assert [error.__name__ for error in tree if error.__name__ not in drawn] == []

@@ -1,4 +1,4 @@
-"""Who may import what. The layers stand in pyproject.toml; here is what layers cannot say."""
+"""Import rules that the layers in pyproject.toml cannot express."""
 
 from __future__ import annotations
 
@@ -20,7 +20,8 @@ LINT_IMPORTS = Path(sys.executable).with_name("lint-imports")
 SOLE_IMPORTERS = {
     "asyncpg": ("node.store", "lead.store"),
     "portion": ("node.model.spans",),
-    # The others are programs of their own: one asks by the system's ping, the others attend others.
+    # The plugins' modules are programs of their own: one runs the system's ping, the others
+    # supervise programs.
     "subprocess": (
         "node.execution.process",
         "node.plugins.tools.programs.attended",
@@ -33,48 +34,48 @@ SOLE_IMPORTERS = {
     "multiprocessing": (),
     "lead": ("lead", "node.cli"),
 }
-"""Library or package, and the modules (with all below them) that alone may import it."""
+"""By library or package, the only modules (with all below them) that may import it."""
 
 OPEN_TO_LEAD = (
     "node.model",
     "node.clock",
     "node.batching",
     "node.store.database",
-    # A decision and the messages that carry it out are written in one transaction, and leave the
-    # same way as the node's own.
+    # A decision and its messages are written in one transaction, and the messages are sent like
+    # the node's own.
     "node.store.outbox",
     "node.outbox",
-    # Who changes a task locks it as all others do.
+    # All changes of a task use the same lock.
     "node.store.tasks",
-    # Pools are shared by policies: what is said of them, and of whom they are shared among.
+    # Policies need the settings of pools, and of the campaigns that share them.
     "node.store.campaigns",
     "node.store.pools",
     "node.store.reservations",
 )
-"""What lead may take from node. What these import in turn is node's own affair."""
+"""The modules of node that lead may import; their own imports do not matter here."""
 
 ASSEMBLING = ("lead.assembly", "lead.simulation")
 """The parts of lead that build nodes."""
 
 CLOSED_TO_SIMULATION = ("node.api", "node.cli", "node.lab", "node.postgres", "node.web")
-"""The simulation puts whole nodes together; what is at a real host's border it does not need."""
+"""The simulation assembles whole nodes, but none of the parts at a real host's border."""
 
 PLUGIN_FOLDERS = ("node.plugins.tests", "node.plugins.tools", "node.plugins.archivers")
 
 
 @pytest.fixture(scope="module")
 def graph() -> grimp.ImportGraph:
-    """All imports of node and lead, lazy ones and those for types only included."""
+    """All imports of node and lead, including lazy ones and those for types only."""
     return grimp.build_graph(*PRODUCT, include_external_packages=True, cache_dir=None)
 
 
 def within(module: str, *places: str) -> bool:
-    """Whether a module is one of these places or lies below one."""
+    """Return whether a module is one of these places or lies below one."""
     return any(module == place or module.startswith(f"{place}.") for place in places)
 
 
 def imports(graph: grimp.ImportGraph) -> Iterator[tuple[str, str]]:
-    """Every direct import as (importer, imported)."""
+    """Yield every direct import as (importer, imported)."""
     for importer in sorted(graph.modules):
         for imported in sorted(graph.find_modules_directly_imported_by(importer)):
             yield importer, imported
@@ -87,7 +88,7 @@ def lint_imports(folder: Path) -> subprocess.CompletedProcess[str]:
 
 
 def test_the_layers_hold() -> None:
-    """No module imports from a layer above its own, and what decides is pure."""
+    """No module imports from a layer above its own, and the deciding modules are pure."""
     outcome = lint_imports(REPOSITORY)
     assert outcome.returncode == 0, outcome.stdout + outcome.stderr
 
@@ -130,7 +131,7 @@ def test_each_dangerous_library_has_its_importers(graph: grimp.ImportGraph) -> N
 
 
 def test_lead_takes_only_the_open_parts_of_node(graph: grimp.ImportGraph) -> None:
-    """The lead knows node's words and its clock, not how a node works inside."""
+    """The lead uses node's domain and its clock, not its internals."""
     trespasses = [
         f"{importer} imports {imported}"
         for importer, imported in imports(graph)
@@ -156,7 +157,7 @@ def test_lead_uses_every_open_part(graph: grimp.ImportGraph) -> None:
 
 
 def test_the_simulation_takes_no_real_border_of_a_node(graph: grimp.ImportGraph) -> None:
-    """A simulated node has no API, no page, no command line and no Postgres."""
+    """A simulated node has no API, no page, no command line, and no Postgres."""
     trespasses = [
         f"{importer} imports {imported}"
         for importer, imported in imports(graph)
@@ -166,7 +167,7 @@ def test_the_simulation_takes_no_real_border_of_a_node(graph: grimp.ImportGraph)
 
 
 def test_plugins_of_one_kind_do_not_know_each_other(graph: grimp.ImportGraph) -> None:
-    """A plugin can be added or removed without a look at its neighbours."""
+    """A plugin can be added or removed without changing the others."""
     trespasses = [
         f"{importer} imports {imported}"
         for folder in PLUGIN_FOLDERS

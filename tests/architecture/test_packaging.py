@@ -1,4 +1,4 @@
-"""The package as others get it: its import names are common words, so they must be ours."""
+"""The package as users install it: its import names are common words, so they must be ours."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ def test_the_import_names_are_ours(package: str) -> None:
 
 
 def test_no_other_distribution_brings_our_names() -> None:
-    """Nothing else in this environment installs a ``node`` or ``lead`` that could shadow ours."""
+    """No other distribution here installs a ``node`` or ``lead`` that could shadow ours."""
     owners = importlib.metadata.packages_distributions()
     ours = {PROJECT["name"]}
     assert {owner for package in PRODUCT for owner in owners.get(package, [])} <= ours
 
 
 def test_what_is_to_be_installed_is_ours() -> None:
-    """Hints and documents name our distribution, because ``parley`` is somebody else's."""
+    """Hints and documents name our distribution, because ``parley`` is another project."""
     files = [*REPOSITORY.glob("*.md"), *(REPOSITORY / "deploy").glob("*.md")]
     files += (REPOSITORY / "docs").glob("*.md")
     files += [
@@ -51,24 +51,24 @@ def test_what_is_to_be_installed_is_ours() -> None:
 
 @pytest.mark.parametrize("package", PRODUCT)
 def test_types_are_shipped(package: str) -> None:
-    """Type checkers of plugins read our annotations."""
+    """Type checkers see the annotations of the packages."""
     assert (REPOSITORY / package / "py.typed").read_bytes() == b""
 
 
 def test_no_command_is_called_like_another_program() -> None:
-    """Every command says parley, because ``node`` is somebody else's program."""
+    """Every command begins with parley, because ``node`` is another program."""
     assert [name for name in PROJECT["scripts"] if name.split("-")[0] != "parley"] == []
 
 
 @pytest.mark.parametrize("lock", LOCKS)
 def test_locks_name_no_place(lock: str) -> None:
-    """A lock has versions and hashes and no address, so that it works behind any mirror."""
+    """A lock has versions and hashes but no address, so that it works with any mirror."""
     lines = (REPOSITORY / lock).read_text().splitlines()
     assert [line for line in lines if "://" in line or line.startswith(("-", "/"))] == []
 
 
 def test_tests_run_what_is_shipped() -> None:
-    """Whatever runs in production is locked to the same version for development."""
+    """Every production dependency has the same version in development."""
 
     def pins(lock: str) -> set[str]:
         lines = (REPOSITORY / lock).read_text().splitlines()

@@ -26,7 +26,7 @@ STATEMENT = re.compile(
 
 
 def prose(tree: ast.Module) -> set[int]:
-    """The constants that stand alone as a statement: docstrings, which may say "create a task"."""
+    """Return the ids of docstrings, which may contain phrases such as "create a task"."""
     return {
         id(node.value)
         for node in ast.walk(tree)
@@ -35,7 +35,7 @@ def prose(tree: ast.Module) -> set[int]:
 
 
 def statements(tree: ast.Module) -> Iterator[ast.Constant]:
-    """The strings in a module that Postgres would understand."""
+    """Yield the strings in a module that Postgres would understand."""
     spoken = prose(tree)
     for node in ast.walk(tree):
         if (
@@ -70,7 +70,7 @@ def test_no_sql_in_python() -> None:
     ],
 )
 def test_sql_is_recognised(text: str) -> None:
-    """Statements are found however they are written, also as the first piece of an f-string."""
+    """Statements are recognised in any form, including the first piece of an f-string."""
     assert list(statements(ast.parse(f"query = {text!r}"))) != []
 
 

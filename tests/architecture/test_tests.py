@@ -1,4 +1,4 @@
-"""What holds for every test: it says what is true, waits for facts, and always runs."""
+"""Rules for every test: its docstring is a sentence, it never sleeps, and it always runs."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ SECOND_SENTENCE = re.compile(r"[.!?]\s+[A-Z]")
 
 
 def one_sentence(docstring: str | None) -> bool:
-    """Whether a docstring is a single sentence with its full stop."""
+    """Return whether a docstring is a single sentence with a full stop."""
     text = (docstring or "").strip()
     return text.endswith(".") and "\n\n" not in text and not SECOND_SENTENCE.search(text)
 
@@ -64,7 +64,7 @@ def test_no_test_is_excused() -> None:
 
 
 def test_only_declared_needs_leave_tests_out() -> None:
-    """One module may take tests out of a run, and it says in the last line how many and why."""
+    """Only one module may deselect tests, and it reports in the last line how many and why."""
     others = [
         f"{path}:{node.lineno}"
         for path, tree in parsed("tests")
@@ -78,7 +78,7 @@ def test_only_declared_needs_leave_tests_out() -> None:
 
 
 def test_needs_are_named_in_the_open() -> None:
-    """A need is a word where it is declared, and one that the table of packages knows."""
+    """A need is a literal where it is declared, and the table of packages knows it."""
     known = {*NEEDS, *RIGHTS}
     unknown = [
         f"{path}:{node.lineno}"

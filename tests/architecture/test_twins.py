@@ -1,4 +1,4 @@
-"""Every named query has a twin in memory, or is known not to need one."""
+"""Every named query has a twin in memory, or is listed as not needing one."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from node.store.database import Queries
 from tests.architecture.sources import REPOSITORY
 
 WITHOUT = {
-    # What only people ask for: the simulation reads the tables themselves.
+    # Queries for people: the simulation reads the tables themselves.
     "node.store/runs": {"run", "runs_backward", "runs_forward", "decisions", "counts"},
     "node.store/tasks": {"tasks"},
-    # Nobody archives anything in the simulation: the trigger of real tables has no work there.
+    # The simulation has no archives, so the triggers of real tables would do nothing.
     "node.store/archives": set(Queries("node.store", "archives"))
     - {"purge_archives", "purge_destinations"},
     "node.store/reservations": {"reservations", "inside"},
@@ -49,14 +49,14 @@ WITHOUT = {
         "intervals_backward",
     },
     "node.store/impacts": {"giving_way", "hours"},
-    # The tables in memory need not be made.
+    # The tables in memory need no setup.
     "node.store/setup": {"lock_set_up", "has_version", "count_tables", "version"},
 }
-"""By file, the queries that the simulated nodes never ask."""
+"""By file, the queries that simulated nodes never use."""
 
 
 def test_no_query_is_forgotten() -> None:
-    """Whoever adds a query gives it a twin in lead/simulation/memory, or says why it needs none."""
+    """Every query has a twin in lead/simulation/memory, or is listed here with the reason."""
     twins = {f"{file.package}/{file.file}": set(file.statements) for file in FILES}
     missing = {}
     for path in sorted(REPOSITORY.glob("*/store/sql/*.sql")):

@@ -1,4 +1,4 @@
-"""The systemd units: without complaint, tightly closed, and about the program as it is."""
+"""The systemd units: valid, tightly confined, and consistent with the program."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ EXPOSURE = re.compile(r"Overall exposure level for \S+: (\d+\.\d+)")
 SETTING = re.compile(r"^(?:#|Environment=)?PARLEY_([A-Z_]+)=", re.MULTILINE)
 
 HOARDING = '[range(300) | ("x" * 2e3)] | add as $x | [range(9000) | $x + "y"]'
-"""A program of jq that soon has more memory than it may."""
+"""A jq program that soon exceeds its memory limit."""
 
 
 def analyze(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
-    """Ask systemd-analyze, which needs no running systemd."""
+    """Run systemd-analyze, which needs no running systemd."""
     program = shutil.which("systemd-analyze")
     assert program, "these tests need systemd-analyze: apt-get install systemd"
     argv = [program, *map(str, arguments)]
@@ -36,7 +36,7 @@ def analyze(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
 
 @pytest.fixture(params=UNITS)
 def unit(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
-    """A copy of a unit whose program exists: verify asks for it, and /opt/parley is not here."""
+    """Return a copy of a unit with an existing program, which verify requires."""
     text = (DEPLOY / str(request.param)).read_text()
     copy = tmp_path / str(request.param)
     copy.write_text(COMMAND.sub("ExecStart=/bin/true", text))
@@ -45,14 +45,14 @@ def unit(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
 
 @pytest.mark.needs("systemd-analyze")
 def test_systemd_has_no_complaint(unit: Path) -> None:
-    """Each unit passes ``systemd-analyze verify`` without a word."""
+    """Each unit passes ``systemd-analyze verify`` without a complaint."""
     outcome = analyze("verify", "--man=no", "--recursive-errors=no", unit)
     assert (outcome.returncode, outcome.stdout + outcome.stderr) == (0, "")
 
 
 @pytest.mark.needs("systemd-analyze")
 def test_units_are_tightly_closed(unit: Path) -> None:
-    """By systemd's reckoning, each unit's exposure is at most 2.0 out of 10."""
+    """According to systemd, each unit's exposure is at most 2.0 out of 10."""
     outcome = analyze("security", "--offline=yes", "--no-pager", unit)
     found = EXPOSURE.search(outcome.stdout)
     assert found, outcome.stdout + outcome.stderr
@@ -69,7 +69,7 @@ def test_units_start_what_is_installed(name: str) -> None:
 
 
 def test_ping_keeps_its_capability() -> None:
-    """The node hands CAP_NET_RAW down, without which NoNewPrivileges leaves ping unable to run."""
+    """The node passes CAP_NET_RAW on, without which NoNewPrivileges prevents ping from running."""
     lines = (DEPLOY / "parley-node.service").read_text().splitlines()
     assert {"NoNewPrivileges=yes", "AmbientCapabilities=CAP_NET_RAW"} <= set(lines)
     assert [line for line in lines if re.match(r"SystemCallFilter=~.*@privileged", line)] == []
@@ -77,7 +77,7 @@ def test_ping_keeps_its_capability() -> None:
 
 @pytest.mark.parametrize("name", [*UNITS, "parley.env"])
 def test_settings_exist(name: str) -> None:
-    """Every setting named in a unit or in the example is one the program reads."""
+    """Every setting named in a unit or in the example exists in the program."""
     named = {setting.lower() for setting in SETTING.findall((DEPLOY / name).read_text())}
     assert named
     assert named - set(Settings.model_fields) == set()
@@ -90,7 +90,7 @@ def test_settings_exist(name: str) -> None:
     ids=["fits", "too much"],
 )
 def test_transforms_work_in_the_unit(program: str, document: object, said: str | None) -> None:
-    """The system calls that the unit allows are enough for jq, and for the limits it is given."""
+    """The system calls that the unit allows are enough for jq under its limits."""
     argv = [sys.executable, "-m", "tests.architecture.confined", str(DEPLOY / UNITS[0]), program]
     done = subprocess.run(argv, cwd=REPOSITORY, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr

@@ -187,7 +187,7 @@ def test_only_what_the_owner_names_is_offered(namespace: str) -> None:
 def test_what_is_allowed_but_not_there_is_not_offered() -> None:
     """It says what is missing on the host."""
     missing = {
-        "namespace:nowhere": "no network namespace nowhere on this host (ip netns add nowhere)",
+        "namespace:nowhere": "no network namespace nowhere; create it: ip netns add nowhere",
         "interface:nothing0": "no interface nothing0",
         "address:192.0.2.99": "192.0.2.99 cannot be used on this host",
         "interface:lo": "can name one: PARLEY_CONTEXTS=interface:lo=ADDRESS",

@@ -1,4 +1,4 @@
-"""Plays seeds of a scenario in several processes."""
+"""Plays the seeds of a scenario in several processes."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ BRIEF = str(Path(__file__).with_name("brief.toml"))
 
 @dataclass(frozen=True)
 class Outcome:
-    """What came of one seed."""
+    """The outcome of one seed."""
 
     seed: int
     violations: tuple[str, ...]
@@ -32,7 +32,7 @@ class Outcome:
 
 
 def play(scenario: str, seed: int) -> Outcome:
-    """One world."""
+    """Simulate one world."""
     try:
         report = simulate(named(scenario).model_copy(update={"seed": seed}))
     except Exception as error:  # noqa: BLE001 - whatever it is, it is the seed's outcome
@@ -52,9 +52,9 @@ def _play_all(scenario: str, seeds: list[int]) -> list[Outcome]:
 
 
 def _play_one(scenario: str, seed: int) -> Outcome:
-    """A world is small: collecting it once, after it, is quicker than looking for it all the time.
+    """Simulate one world without garbage collection, and collect once afterwards, which is faster.
 
-    The next one then finds its place in memory; what was imported is not looked through again.
+    The next world then reuses the memory; imported modules are frozen and not scanned again.
     """
     gc.disable()
     gc.freeze()
@@ -64,18 +64,19 @@ def _play_one(scenario: str, seed: int) -> Outcome:
 
 
 def _end_with(owner: int) -> None:
-    """Let a worker end with Ctrl-C and with its owner, whatever ends that one.
+    """Make a worker end on Ctrl-C, and when its owner ends for whatever reason.
 
-    A worker would else take Ctrl-C for the outcome of its batch and wait for the next one for ever.
+    Otherwise a worker would report Ctrl-C as the outcome of its batch and wait forever for the
+    next one.
     """
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-    if os.getppid() != owner:  # it ended before that
+    if os.getppid() != owner:  # the owner ended before prctl was called
         os._exit(1)
 
 
 def played(scenario: str, seeds: Iterable[int], jobs: int) -> Iterator[Outcome]:
-    """Play all of them, a few at a time; outcomes as they come."""
+    """Play all seeds, a few at a time; yield the outcomes as they come."""
     left = iter(seeds)
     with ProcessPoolExecutor(jobs, initializer=_end_with, initargs=(os.getpid(),)) as pool:
         waiting: set[Future[list[Outcome]]] = set()

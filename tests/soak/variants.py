@@ -1,4 +1,4 @@
-"""Programs that are broken on purpose: the checks must find each of them."""
+"""Programs that are broken on purpose; the checks must detect each of them."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ from lead.simulation.node import SimulatedNode
 
 
 def check_then_insert(node: SimulatedNode, _lead: Lead) -> None:
-    """No constraint in the database: what a proposal said is believed when it is booked."""
+    """Remove the database constraint, so that a booking relies on the proposal alone."""
     node._tables.runs.in_the_way = _nothing  # type: ignore[method-assign]
 
 
 def _nothing(run: RunRow) -> bool:
-    """Whatever the run is, nothing is in its way."""
+    """Return False: nothing conflicts with any run."""
     return False
 
 
 def no_presumed_abort(node: SimulatedNode, _lead: Lead) -> None:
-    """A hold whose lead says nothing stays."""
+    """Keep a hold forever if its lead stays silent."""
 
     async def wait_on() -> int:
         return 0
@@ -37,7 +37,7 @@ def no_presumed_abort(node: SimulatedNode, _lead: Lead) -> None:
 
 
 def no_reconciliation(_node: SimulatedNode, lead: Lead) -> None:
-    """Lead and participants never compare what they have."""
+    """Never compare what lead and participants have."""
 
     async def sleep_on() -> None:
         await asyncio.Event().wait()
@@ -46,12 +46,12 @@ def no_reconciliation(_node: SimulatedNode, lead: Lead) -> None:
 
 
 def as_it_is(_node: SimulatedNode, _lead: Lead) -> None:
-    """Nothing about the objects is broken."""
+    """Leave all objects as they are."""
 
 
 @contextmanager
 def committed_whatever_it_is() -> Iterator[None]:
-    """``decide_exchanges`` without ``AND state = 'held'``: what was dropped meanwhile is kept."""
+    """Run ``decide_exchanges`` without ``AND state = 'held'``: dropped holds are committed."""
     real = bookings.TWINS.statements["decide_exchanges"]
 
     def decide(
@@ -73,7 +73,7 @@ def committed_whatever_it_is() -> Iterator[None]:
 
 @dataclass(frozen=True)
 class Variant:
-    """A broken program, and by which words the checks should say so."""
+    """A broken program, and the words by which the checks should report it."""
 
     name: str
     broken: Callable[[SimulatedNode, Lead], None]
