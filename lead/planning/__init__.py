@@ -1,1 +1,1 @@
-"""Deciding which slots to ask for, and where in the offers to put them. Pure."""
+"""The decisions of the planning pipeline: which slots to plan and where to place them. Pure."""

@@ -1,7 +1,7 @@
-"""Which slots of a task are asked for now, and when to plan it again.
+"""The slots of a task to plan now, and when to plan it again.
 
-A *slot* is a nominal start of the task. All slots up to the horizon are asked for together; slots
-that found no time before wait and come first. Pure: instants in microseconds come in.
+A *slot* is a nominal start of the task. All slots up to the horizon are planned together; slots
+that found no time before are retried first. Pure: instants in microseconds are arguments.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from node.model.recurrence import Recurrence, next_nominal, nominal_starts, slip
 PAUSE_FIRST = 250 * times.MILLISECOND
 PAUSE_MAX = 5 * times.MINUTE
 REFILL_SHARE = 8
-"""A repeating task is planned again once an eighth of the horizon is unplanned: in batches."""
+"""The share of the horizon (1/8) after which a repeating task is planned again, in batches."""
 
 
 @dataclass(frozen=True)
 class Limits:
-    """What bounds one planning of a task."""
+    """The bounds of one planning of a task: horizon and margin in µs, batch in slots."""
 
     horizon: int
     margin: int
@@ -33,7 +33,7 @@ class Limits:
 
 @dataclass(frozen=True)
 class Slot:
-    """One slot to ask for: the window it may be placed in, half-open, and which attempt it is."""
+    """One slot to plan: its window, half-open, and the number of the attempt."""
 
     nominal: int
     attempt: int
@@ -41,16 +41,16 @@ class Slot:
     end: int
 
     def latest_start(self, duration: int) -> int:
-        """The last instant at which a run of this slot may start."""
+        """Return the latest instant at which a run of this slot may start."""
         return self.end - duration
 
 
 @dataclass(frozen=True)
 class Agenda:
-    """What to ask for now (by start), what is too late, and the first slot left for later.
+    """The slots to plan now (by start), those that are too late, and the first slot for later.
 
-    ``beyond`` are slots that wait and whose windows are not within the horizon any more: they are
-    asked for when they come in again.
+    ``beyond`` are waiting slots whose windows are no longer within the horizon: they are planned
+    when they enter it again.
     """
 
     slots: tuple[Slot, ...]
@@ -60,18 +60,18 @@ class Agenda:
     full: bool
     beyond: tuple[Slot, ...] = ()
     found: Sequence[int] = ()
-    """As the standing has it."""
+    """Start instants found before, as in the progress."""
 
 
 @dataclass(frozen=True)
 class PlanningProgress:
-    """Where the planning of a task is.
+    """The progress of a task's planning.
 
-    Slots are done up to ``planned_to``; some of them wait (nominal start and attempt); beside these
-    it may have ``remaining`` more runs (None: no limit). Of those that wait the first are asked for
-    first, a batch at a time. Later slots may have had runs before the task was changed: ``touched``
-    has the attempt that follows, or None if none may. ``found`` are instants (sorted) at which some
-    can start, as was found out before.
+    Slots are planned up to ``planned_to``. Some of them are ``waiting`` (nominal start and
+    attempt); beside these the task may have ``remaining`` more runs (None: no limit). Waiting slots
+    are retried first, a batch at a time. Later slots may have had runs before the task was changed:
+    ``touched`` has their next attempt, or None if none may follow. ``found`` are instants (sorted)
+    that an earlier search found possible as starts.
     """
 
     first_slot: int
@@ -85,7 +85,7 @@ class PlanningProgress:
 def agenda(
     recurrence: Recurrence, duration: int, standing: PlanningProgress, limits: Limits, now: int
 ) -> Agenda:
-    """The slots to ask for at ``now``.
+    """Return the slots to plan at ``now``.
 
     A slot whose window is over uses up no run of the task: another one takes its place.
     """
@@ -107,8 +107,8 @@ def agenda(
             fresh = fresh[:allowed]
             last = fresh[-1].nominal if fresh else after
         remaining -= len(fresh) - _late(fresh, duration, soonest)
-    known = {slot.nominal for slot in all_waiting}
-    slots = waiting + [slot for slot in fresh if slot.nominal not in known]
+    waiting_starts = {slot.nominal for slot in all_waiting}
+    slots = waiting + [slot for slot in fresh if slot.nominal not in waiting_starts]
     following = None if remaining == 0 else next_nominal(recurrence, last)
     return Agenda(
         slots=tuple(
@@ -127,14 +127,14 @@ def agenda(
 def _entered(
     recurrence: Recurrence, entry: _Entry, batch: int, after: int, now: int
 ) -> Iterator[Slot]:
-    """The slots later than ``after`` that may be asked for by now, at most a batch of them."""
+    """Yield at most a batch of slots after ``after`` that are within the horizon by ``now``."""
     starts = nominal_starts(recurrence, after, now + entry.horizon + 1, batch)
     slots = (_slot(recurrence, entry.duration, at, 1) for at in starts)
     return takewhile(lambda slot: entry.at(slot) <= now, slots)
 
 
 def _untouched(reached: Sequence[Slot], touched: Mapping[int, int | None]) -> Iterator[Slot]:
-    """The slots that may have another run, each with the attempt that it is."""
+    """Yield the slots that may have another run, with their attempts."""
     for slot in reached:
         attempt = touched.get(slot.nominal, 1)
         if attempt is not None:
@@ -143,27 +143,28 @@ def _untouched(reached: Sequence[Slot], touched: Mapping[int, int | None]) -> It
 
 @dataclass(frozen=True)
 class _Entry:
-    """When slots come within the horizon, for runs of this length."""
+    """The rule for when slots enter the horizon, for runs of one duration."""
 
     duration: int
     horizon: int
     found: Sequence[int]
 
     def at(self, slot: Slot) -> int:
-        """When it may be asked for: once its whole window lies within the horizon.
+        """Return the instant from which the slot may be planned.
 
-        A window longer than that is asked for bit by bit, from shortly before it begins; and one
-        of which a start is known as soon as that run can be booked: others want its time, too.
+        That is when its whole window lies within the horizon. A window longer than the horizon is
+        planned part by part, from shortly before it begins. A slot for which a start is known is
+        planned as soon as that run can be booked, because others want its time too.
         """
-        whole = min(slot.end - self.horizon, slot.start - self.horizon // REFILL_SHARE)
-        known = bisect_left(self.found, slot.start)
-        if known == len(self.found) or self.found[known] > slot.latest_start(self.duration):
-            return whole
-        return min(whole, self.found[known] + self.duration - self.horizon)
+        enters_at = min(slot.end - self.horizon, slot.start - self.horizon // REFILL_SHARE)
+        index = bisect_left(self.found, slot.start)
+        if index == len(self.found) or self.found[index] > slot.latest_start(self.duration):
+            return enters_at
+        return min(enters_at, self.found[index] + self.duration - self.horizon)
 
 
 def _late(slots: Sequence[Slot], duration: int, soonest: int) -> int:
-    """How many of them cannot start any more."""
+    """Return how many slots cannot start any more."""
     return sum(slot.latest_start(duration) < soonest for slot in slots)
 
 
@@ -177,23 +178,24 @@ def _by_start(slot: Slot) -> tuple[int, int]:
 
 
 def plan_next_at(
-    recurrence: Recurrence, duration: int, done: Agenda, limits: Limits, unplaced: int, now: int
+    recurrence: Recurrence, duration: int, planned: Agenda, limits: Limits, unplaced: int, now: int
 ) -> int | None:
-    """When the task's next unplanned slots are to be asked for; None when there are none.
+    """Return when to plan the task's next unplanned slots; None if there are none.
 
-    None also while ``unplaced`` slots take up most of a batch: the others come after them, when
-    they are tried again. Else a task that nobody has time for would be planned without a pause.
+    Return None also while ``unplaced`` slots fill more than half of a batch: later slots follow
+    when these are retried. Otherwise a task for which no participant has time would be planned
+    without a pause.
     """
-    entry = _Entry(duration, limits.horizon, done.found)
-    again = min((entry.at(slot) for slot in done.beyond), default=None)
-    if done.full:
+    entry = _Entry(duration, limits.horizon, planned.found)
+    again = min((entry.at(slot) for slot in planned.beyond), default=None)
+    if planned.full:
         return again if 2 * unplaced > limits.batch else now
-    if done.next_slot is None:
+    if planned.next_slot is None:
         return again
-    enters = entry.at(_slot(recurrence, duration, done.next_slot, 1))
-    following = next_nominal(recurrence, done.next_slot)
+    enters = entry.at(_slot(recurrence, duration, planned.next_slot, 1))
+    following = next_nominal(recurrence, planned.next_slot)
     refill = limits.horizon // REFILL_SHARE
-    if following is not None and 2 * (following - done.next_slot) <= refill:
+    if following is not None and 2 * (following - planned.next_slot) <= refill:
         enters += refill
     return max(now, enters if again is None else min(enters, again))
 
@@ -201,10 +203,10 @@ def plan_next_at(
 def try_again_at(
     waiting: Sequence[Slot], duration: int, failures: int, now: int, rng: random.Random
 ) -> int | None:
-    """When to ask again for slots that found no time: growing, jittered pauses, never past the end.
+    """Return when to retry slots that found no time: after growing, jittered pauses.
 
-    The pause doubles from a quarter of a second with each failure in a row, up to five minutes,
-    and is drawn between half of it and all of it.
+    The pause doubles from a quarter of a second with each failure in a row, up to five minutes, and
+    is drawn between half of it and all of it. It never exceeds the earliest deadline of the slots.
     """
     if not waiting:
         return None
@@ -213,5 +215,5 @@ def try_again_at(
 
 
 def earliest_deadline(waiting: Sequence[Slot], duration: int) -> int:
-    """When the first of these slots can start no more."""
+    """Return the instant after which the first of these slots cannot start any more."""
     return min(slot.latest_start(duration) for slot in waiting)

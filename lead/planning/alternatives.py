@@ -1,23 +1,23 @@
-"""What to ask for instead, when a task does not find all its time. Pure.
+"""Changes of a task that would find time when it does not find all of it. Pure.
 
-All participants have said when they are free over the whole horizon; every change is tried on
-that, with the agenda and the choice of real planning. Five kinds of change are looked for:
+All participants have stated when they are free over the whole horizon. Every change is tried on
+that, with the agenda and the choice of real planning. There are five kinds of changes:
 
-========== ================================================================== ==================
-kind       change                                                             distance, 0 to 1
-========== ================================================================== ==================
-later      a single run: at the next times that all have, after its window;   delay / 24 h
-           a repeating task: the smallest shift of its grid that helps
-shorter    the longest measurement that helps, not below a tenth              share of it lost
-tool       another tool that all have, best first                             1/4
-slip       a repeating task: as much more slip as the runs without time need  added slip / 24 h
-less-often a repeating task: the smallest multiple of its interval            share of runs lost
-========== ================================================================== ==================
+    ========== ================================================================ ==================
+    kind       change                                                           distance, 0 to 1
+    ========== ================================================================ ==================
+    later      a single run: the next times common to all, after its window;    delay / 24 h
+               a repeating task: the smallest shift of its grid that helps
+    shorter    the longest measurement that helps, at least a tenth             share of it lost
+    tool       another tool that all have, best first                           1/4
+    slip       a repeating task: the slip that the runs without time need       added slip / 24 h
+    less-often a repeating task: the smallest multiple of its interval          share of runs lost
+    ========== ================================================================ ==================
 
-A change helps if more runs find time than as posted (or, less often, all that are left): best all
-of them; where that cannot be had it counts as 1 further away. *Nearest* is the smallest distance.
-One change of each kind comes before a second of any, so that three alternatives are three different
-ways out where there are.
+A change helps if more runs find time than as posted (or, less often, all that are left). If it does
+not help all runs, its distance is 1 larger. *Nearest* is the smallest distance. One change of each
+kind comes before a second one of any kind, so that three alternatives are of three kinds where
+possible.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from node.model.wire.participants import Introduction
 from node.model.wire.tasks import Schedule
 
 SHORTEST_SHARE = 10
-"""A measurement shorter than a tenth of what was asked is another measurement."""
+"""The minimum length as a divisor: below a tenth it would be a different measurement."""
 
 _ROUNDS = 24
 _STARTS = 3
@@ -50,7 +50,7 @@ _MULTIPLES = (2, 3, 4, 6, 12)
 
 
 class ChangeKind(StrEnum):
-    """What a change changes."""
+    """The part of the task that a change affects."""
 
     LATER = "later"
     SHORTER = "shorter"
@@ -61,7 +61,7 @@ class ChangeKind(StrEnum):
 
 @dataclass(frozen=True)
 class DocumentChange:
-    """One change of a task document: the fields to set, in the document's own words."""
+    """One change of a task document, as the fields to set."""
 
     kind: ChangeKind
     distance: float
@@ -75,10 +75,10 @@ class DocumentChange:
 class Situation:
     """A task that does not find all its time.
 
-    ``slots`` are its windows, ``placed`` how many of them found time. ``offers`` say what all
-    participants have free over the horizon, in ranges long enough for the shortest measurement.
-    ``tools`` are those that all of them have; ``occupied(spec, tool)`` is how long a run of it
-    takes, None if there can be no such run. A spec is what the test itself writes, in full.
+    ``slots`` are its windows, ``placed`` is how many of them found time. ``offers`` are the free
+    ranges of all participants over the horizon, long enough for the shortest measurement. ``tools``
+    are those that all of them have; ``occupied(spec, tool)`` is the duration of a run (µs), None if
+    such a run is impossible. Specs are complete, as the test writes them.
     """
 
     introduction: Introduction
@@ -92,7 +92,7 @@ class Situation:
 
     @cached_property
     def common(self) -> Offer:
-        """What all have free at the same time."""
+        """Return the time that all have free at once."""
         return Offer(
             "all",
             common_ranges([offer.free for offer in self.offers]),
@@ -101,40 +101,40 @@ class Situation:
 
     @cached_property
     def fitting(self) -> tuple[list[Span], list[int]]:
-        """Where a run fits if others give way, and the ends of these ranges."""
+        """Return the ranges where a run fits with displacement, and their ends."""
         spans = at_least(self.common.free_displacing, self.duration)
         return spans, [end for _, end in spans]
 
     @property
     def duration(self) -> int:
-        """How long a run takes."""
+        """Return the duration of a run (µs)."""
         return self.introduction.duration
 
     @property
     def schedule(self) -> Schedule:
-        """The schedule, its slip filled in."""
+        """Return the schedule with its slip filled in."""
         return self.introduction.schedule
 
     @property
     def repeats(self) -> bool:
-        """Whether it has more than one run."""
+        """Return whether the task has more than one run."""
         return self.schedule.repeat is not None or self.schedule.cron is not None
 
     @property
     def anchor(self) -> int:
-        """Its start, or the one it would be given."""
+        """Return the task's start, or the one it would be given."""
         return recurrence_of(self.schedule, self.introduction.created_at).anchor
 
 
 def shorter_spec(spec: Mapping[str, Any], size: int) -> dict[str, Any]:
-    """The spec with its length set: ``duration`` in whole seconds, else ``count``."""
+    """Return the spec with its length set: ``duration`` in whole seconds, else ``count``."""
     if "duration" in spec:
         return {**spec, "duration": format_duration(size * times.SECOND)}
     return {**spec, "count": size}
 
 
 def size_of(spec: Mapping[str, Any]) -> int | None:
-    """How long a measurement is, in the unit of :func:`shorter_spec`; None if it has no length."""
+    """Return a measurement's length in the unit of :func:`shorter_spec`; None if it has none."""
     if isinstance(spec.get("duration"), str):
         return times.parse_duration(spec["duration"]) // times.SECOND
     count = spec.get("count")
@@ -142,7 +142,7 @@ def size_of(spec: Mapping[str, Any]) -> int | None:
 
 
 def shortest_spec(spec: Mapping[str, Any]) -> dict[str, Any] | None:
-    """The spec of the shortest measurement that is still one like it; None if there is none."""
+    """Return the spec of the shortest measurement of the same kind; None if there is none."""
     size = size_of(spec)
     if size is None or size <= 1:
         return None
@@ -150,31 +150,36 @@ def shortest_spec(spec: Mapping[str, Any]) -> dict[str, Any] | None:
 
 
 def apply_change(document: Mapping[str, Any], change: DocumentChange) -> dict[str, Any]:
-    """The task document with a change made to it."""
-    made = dict(document)
+    """Return the task document with the change applied."""
+    changed = dict(document)
     if change.schedule:
-        made["schedule"] = {**made.get("schedule", {}), **change.schedule}
+        changed["schedule"] = {**changed.get("schedule", {}), **change.schedule}
     if change.spec:
-        made["test"] = {**made["test"], "spec": {**made["test"].get("spec", {}), **change.spec}}
+        changed["test"] = {
+            **changed["test"],
+            "spec": {**changed["test"].get("spec", {}), **change.spec},
+        }
     if change.tools is not None:
-        made["tools"] = list(change.tools)
-    return made
+        changed["tools"] = list(change.tools)
+    return changed
 
 
 def alternatives(situation: Situation) -> tuple[list[DocumentChange], dict[ChangeKind, str]]:
-    """The changes that help, in the order to try them, and for some kinds why there is none."""
-    found: dict[ChangeKind, list[DocumentChange]] = {}
-    missing: dict[ChangeKind, str] = {}
+    """Return the helpful changes in the order to try, and by kind why there is none."""
+    changes_by_kind: dict[ChangeKind, list[DocumentChange]] = {}
+    reasons: dict[ChangeKind, str] = {}
     for kind, search in _SEARCHES.items():
         changes = search(situation)
         if isinstance(changes, str):
-            missing[kind] = changes
+            reasons[kind] = changes
         else:
             pinned = [_pinned(situation, change) for change in changes]
-            found[kind] = sorted(pinned, key=lambda change: change.distance)
-    ranked = [(nth, change) for changes in found.values() for nth, change in enumerate(changes)]
+            changes_by_kind[kind] = sorted(pinned, key=lambda change: change.distance)
+    ranked = [
+        (nth, change) for changes in changes_by_kind.values() for nth, change in enumerate(changes)
+    ]
     ranked.sort(key=lambda entry: (entry[0], entry[1].distance))
-    return [change for _, change in ranked], missing
+    return [change for _, change in ranked], reasons
 
 
 def _later(situation: Situation) -> list[DocumentChange] | str:
@@ -183,7 +188,7 @@ def _later(situation: Situation) -> list[DocumentChange] | str:
     if situation.schedule.repeat is not None:
         return _shifted(situation)
     if not situation.slots:
-        return "nothing is asked for"
+        return "there is no slot to place"
     after = situation.slots[0].latest_start(situation.duration) + 1
     starts = list(_starts_after(situation, after))[:_STARTS]
     if not starts:
@@ -193,11 +198,11 @@ def _later(situation: Situation) -> list[DocumentChange] | str:
 
 def _never(situation: Situation) -> str:
     wanted = format_duration(situation.duration)
-    return f"no later {wanted} is free for all within the horizon"
+    return f"no later {wanted} is free for all participants within the horizon"
 
 
 def _starts_after(situation: Situation, after: int) -> Iterator[int]:
-    """The first start in each stretch that all have free; the nearest by displacing comes first."""
+    """Yield the first start of each common free range; the nearest by displacement comes first."""
     quiet = _starts(situation.common.free, after, situation.duration)
     displacing = _starts(situation.common.free_displacing, after, situation.duration)
     if displacing and displacing[0] not in quiet:
@@ -211,13 +216,13 @@ def _starts(free: Sequence[Span], after: int, duration: int) -> list[int]:
 
 
 def _whole(start: int, latest: int) -> int:
-    """The next whole second, unless that is too late: people read these."""
+    """Return the next whole second, for readability, unless it is too late."""
     rounded = _rounded(start)
     return rounded if rounded <= latest else start
 
 
 def _rounded(instant: int) -> int:
-    """Up to a whole second."""
+    """Round up to a whole second."""
     return -(-instant // times.SECOND) * times.SECOND
 
 
@@ -232,10 +237,10 @@ def _start_at(situation: Situation, start: int, penalty: int) -> DocumentChange:
 
 
 def _shifted(situation: Situation) -> list[DocumentChange] | str:
-    """The smallest shift of the grid that helps.
+    """Return the smallest shift of the grid that helps.
 
-    A slot without time finds some once its window reaches the next time that all have; what comes
-    before changes nothing for it. So only the smallest of these steps is tried, again and again.
+    A slot without time finds some once its window reaches the next common free range; smaller
+    shifts change nothing for it. So only the smallest of these steps is tried, repeatedly.
     """
     repeat, shift, best = situation.schedule.repeat or 0, 0, (situation.placed, 0)
     for _ in range(_ROUNDS):
@@ -256,7 +261,7 @@ def _shifted(situation: Situation) -> list[DocumentChange] | str:
 
 
 def _step(situation: Situation, slot: Slot) -> int | None:
-    """How much later this slot has to be to reach the next time that all have."""
+    """Return how much later this slot must be to reach the next common free range (µs)."""
     latest = slot.latest_start(situation.duration)
     fitting, ends = situation.fitting
     at = bisect_left(ends, latest + 1 + situation.duration)
@@ -269,7 +274,7 @@ def _step(situation: Situation, slot: Slot) -> int | None:
 def _tried(
     situation: Situation, schedule: Schedule, duration: int
 ) -> tuple[Sequence[Slot], set[int]]:
-    """The slots of such a task, and the nominal starts of those that find time."""
+    """Return the slots of such a task, and the nominal starts of those that find time."""
     created_at = situation.introduction.created_at
     if validate(recurrence_of(schedule, created_at), duration):
         return (), set()
@@ -279,9 +284,9 @@ def _tried(
 
 
 def _penalty(situation: Situation, schedule: Schedule, duration: int) -> int | None:
-    """0 if all runs find time, 1 if more than as posted, None if the change does not help.
+    """Return 0 if all runs find time, 1 if more than as posted, None if the change does not help.
 
-    Pushing runs out of the horizon is no help: that they are not asked for gives them no time.
+    Moving runs out of the horizon does not count: it only means that they are not planned yet.
     """
     slots, placed = _tried(situation, schedule, duration)
     if len(placed) <= situation.placed:
@@ -293,36 +298,39 @@ def _shorter(situation: Situation) -> list[DocumentChange] | str:
     spec, tool = situation.introduction.spec, situation.introduction.tool or ""
     size, least = size_of(spec), shortest_spec(spec)
     if size is None or least is None:
-        return "its measurement has no length that could be cut"
+        return "its measurement has no length that could be reduced"
 
-    def penalty(tried: int) -> int | None:
-        duration = situation.occupied(shorter_spec(spec, tried), tool)
+    def penalty(length: int) -> int | None:
+        duration = situation.occupied(shorter_spec(spec, length), tool)
         return None if duration is None else _penalty(situation, situation.schedule, duration)
 
     lowest = size_of(least) or 1
-    wanted = penalty(lowest)
-    if wanted is None:
+    best_penalty = penalty(lowest)
+    if best_penalty is None:
         return f"even {_length(spec, lowest)} would find no time"
-    low, high = lowest, size  # the one helps, the other does not
+    low, high = lowest, size  # low helps, high does not
     while high - low > 1:
         middle = (low + high) // 2
-        helps = penalty(middle)
-        if helps is not None and helps <= wanted:
+        middle_penalty = penalty(middle)
+        if middle_penalty is not None and middle_penalty <= best_penalty:
             low = middle
         else:
             high = middle
-    made = shorter_spec(spec, low)
+    shortened = shorter_spec(spec, low)
     name = "duration" if "duration" in spec else "count"
     differs = f"measures {_length(spec, low)} instead of {_length(spec, size)}"
     return [
         DocumentChange(
-            ChangeKind.SHORTER, (size - low) / size + wanted, differs, spec={name: made[name]}
+            ChangeKind.SHORTER,
+            (size - low) / size + best_penalty,
+            differs,
+            spec={name: shortened[name]},
         )
     ]
 
 
 def _length(spec: Mapping[str, Any], size: int) -> str:
-    """``PT6S``, or ``6 packets``."""
+    """Format as ``PT6S``, or ``6 packets``."""
     if "duration" in spec:
         return format_duration(size * times.SECOND)
     return f"{size} packets"
@@ -333,19 +341,19 @@ def _tool(situation: Situation) -> list[DocumentChange] | str:
     others = [tool for tool in situation.tools if tool != used]
     if not others:
         return f"no other tool for {situation.introduction.test} that every participant has"
-    found = []
+    changes = []
     for rank, tool in enumerate(others):
         duration = situation.occupied(situation.introduction.spec, tool)
         if duration is None:
             continue
         penalty = _penalty(situation, situation.schedule, duration)
         if penalty is not None:
-            found.append(other_tool(tool, used, rank, penalty))
-    return found or f"{', '.join(others)} would not find the time either"
+            changes.append(other_tool(tool, used, rank, penalty))
+    return changes or f"{', '.join(others)} would not find the time either"
 
 
 def other_tool(tool: str, used: str | None, rank: int = 0, penalty: int = 0) -> DocumentChange:
-    """Another tool; ``rank`` is its place among those that all participants have."""
+    """Return a change to another tool; ``rank`` is its place among the tools common to all."""
     differs = f"measures with {tool}" + (f" instead of {used}" if used else "")
     return DocumentChange(
         ChangeKind.TOOL, _TOOL_DISTANCE + rank / 1000 + penalty, differs, tools=(tool,)
@@ -354,14 +362,14 @@ def other_tool(tool: str, used: str | None, rank: int = 0, penalty: int = 0) -> 
 
 def _slip(situation: Situation) -> list[DocumentChange] | str:
     if not situation.repeats:
-        return "a single run may as well start later"
+        return "a single run can start later instead"
     slip, needed = situation.schedule.slip or 0, 0
     _, placed = _tried(situation, situation.schedule, situation.duration)
     for slot in situation.slots:
         step = None if slot.nominal in placed else _step(situation, slot)
         if step is not None:
-            late = slot.latest_start(situation.duration) + step - slot.nominal
-            needed = max(needed, _rounded(late))
+            slip_needed = slot.latest_start(situation.duration) + step - slot.nominal
+            needed = max(needed, _rounded(slip_needed))
     widened = situation.schedule.model_copy(update={"slip": needed})
     penalty = _penalty(situation, widened, situation.duration) if needed > slip else None
     if penalty is None:
@@ -398,9 +406,9 @@ def _less_often(situation: Situation) -> list[DocumentChange] | str:
 
 
 def _pinned(situation: Situation, change: DocumentChange) -> DocumentChange:
-    """The change with the start of its grid in it, where that hangs on the instant of posting.
+    """Return the change with the grid's start fixed, if that depends on the time of posting.
 
-    Else a document posted a minute later would ask for other times than were tried.
+    Otherwise a document posted a minute later would mean other times than were tried.
     """
     schedule = situation.schedule
     if schedule.repeat is None or schedule.start is not None or "start" in change.schedule:

@@ -1,7 +1,7 @@
-"""What would come of a task if it were posted now. Pure: what was asked and answered comes in.
+"""A forecast of what would happen if a task were posted now. Pure: all answers are arguments.
 
-A plan is made of the same pieces as real planning: :mod:`lead.planning.agenda` says which slots
-are asked for, :mod:`lead.planning.placement` chooses. This module words and counts what came of it.
+A forecast uses the same parts as real planning: :mod:`lead.planning.agenda` selects the slots, and
+:mod:`lead.planning.placement` chooses the starts. This module counts and describes the result.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ _NOTHING = Agenda((), (), None, None, full=False)
 
 @dataclass(frozen=True)
 class ForecastPlacement:
-    """The slots asked for, the starts chosen for them, and by nominal start why others have none.
+    """The slots tried, the starts chosen for them, and by nominal start why others have none.
 
-    ``failure`` is set where nothing could be asked: the outcome, and why.
+    ``failure`` is set if nothing could be asked: the outcome, and why.
     """
 
     asked: Agenda = _NOTHING
@@ -35,12 +35,12 @@ class ForecastPlacement:
 
     @property
     def windows(self) -> tuple[Slot, ...]:
-        """The slots that are due now, those for which it is too late included."""
+        """Return the slots that are due now, including those for which it is too late."""
         return (*self.asked.too_late, *self.asked.slots)
 
     @property
     def outcome(self) -> Outcome:
-        """What came of it."""
+        """Return the outcome of the forecast."""
         if self.failure is not None:
             return self.failure[0]
         if not self.windows:
@@ -50,7 +50,7 @@ class ForecastPlacement:
         return Outcome.PARTLY if self.choices else Outcome.NO_TIME
 
     def sentence(self) -> str:
-        """What came of it, for people."""
+        """Describe the outcome in a sentence."""
         if self.failure is not None:
             return self.failure[1]
         if not self.windows:
@@ -61,27 +61,27 @@ class ForecastPlacement:
         if not self.choices:
             return reason or "its window is over"
         first = to_the_second(min(choice.starts_at for choice in self.choices))
-        counted = (
+        summary = (
             f"{len(self.choices)} of {len(self.windows)} runs would be booked, the first at {first}"
         )
         if displacing := sum(choice.displacing for choice in self.choices):
-            counted += f", {displacing} of them displacing runs of lower priority"
-        return counted if reason is None else f"{counted}; the others would wait: {reason}"
+            summary += f", {displacing} of them displacing runs of lower priority"
+        return summary if reason is None else f"{summary}; the others would wait: {reason}"
 
 
 def _later(next_slot: int | None) -> str:
     if next_slot is None:
         return "it leaves no run to come"
     return (
-        f"its first run, at {to_the_second(next_slot)}, lies beyond the horizon: nobody can say "
-        "yet; it is planned when it comes closer"
+        f"its first run, at {to_the_second(next_slot)}, lies beyond the horizon and cannot be "
+        "forecast yet; it is planned when it comes closer"
     )
 
 
 def fresh_agenda(
     schedule: Schedule, created_at: int, duration: int, limits: Limits, now: int
 ) -> Agenda:
-    """What is asked for first for a task of this schedule, created then; as its lead would."""
+    """Return the first agenda of a task with this schedule, created at ``created_at``."""
     recurrence = recurrence_of(schedule, created_at)
     first = first_slot(recurrence, now)
     if first is None:
@@ -91,35 +91,35 @@ def fresh_agenda(
     )
 
 
-def displaced_runs(name: str, choices: Sequence[ChosenStart], outlook: Impact) -> list[Displaced]:
-    """The runs that would give way on one node; the outlook was asked for these choices."""
+def displaced_runs(name: str, choices: Sequence[ChosenStart], impact: Impact) -> list[Displaced]:
+    """Return the runs that these choices would displace on one node, from its answer."""
     return [
         Displaced(
             name=name,
-            run=lost.run,
-            task=lost.task,
-            test=lost.test,
-            scheduling_class=lost.scheduling_class,
-            priority=lost.priority,
-            starts_at=lost.starts_at,
-            ends_at=lost.ends_at,
-            by=choices[lost.window].starts_at,
+            run=run.run,
+            task=run.task,
+            test=run.test,
+            scheduling_class=run.scheduling_class,
+            priority=run.priority,
+            starts_at=run.starts_at,
+            ends_at=run.ends_at,
+            by=choices[run.window].starts_at,
         )
-        for lost in outlook.displaced
-        if 0 <= lost.window < len(choices)
+        for run in impact.displaced
+        if 0 <= run.window < len(choices)
     ]
 
 
 def occupancy(name: str, since: int, hours: Sequence[Hour]) -> Occupancy:
-    """How full one node is hour by hour from ``since`` on, and would be."""
+    """Return a node's load by hour from ``since`` on, before and after the task."""
     before, after = sum(hour.before for hour in hours), sum(hour.after for hour in hours)
-    whole = len(hours) * times.HOUR or 1
+    total = len(hours) * times.HOUR or 1
     return Occupancy(
         name=name,
         added_s=(after - before) / times.SECOND,
-        before=before / whole,
-        after=after / whole,
-        others=sum(hour.others for hour in hours) / whole,
+        before=before / total,
+        after=after / total,
+        others=sum(hour.others for hour in hours) / total,
         hours=tuple(
             HourShare(
                 starts_at=since + index * times.HOUR,

@@ -1,7 +1,7 @@
-"""What came of asking all participants to hold: all or nothing, run by run. Pure.
+"""The result of asking all participants for holds: all or nothing, run by run. Pure.
 
-A run is kept if every participant says that it holds it. Who says nothing of a run holds none; who
-gives no answer may hold it all the same, but is not taken at half its word.
+A run is kept only if every participant states that it holds it. A participant that does not mention
+a run does not hold it. One that does not answer may hold it after all, but that is not assumed.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from node.model.wire.participants import HoldAnswer
 
 @dataclass(frozen=True)
 class Agreement:
-    """The runs that all hold; every other run with who stood in its way and why.
+    """The runs that all hold, and for every other run the participant that refused and why.
 
     ``failed`` are the participants that gave no answer, each with its error.
     """
@@ -28,7 +28,7 @@ class Agreement:
 
     @property
     def outcome(self) -> PlanningOutcome:
-        """In two words: a conflict is another run in the way, no answer is a fault of a node."""
+        """Return the outcome: a conflict is another run in the way, no answer a failure."""
         if not self.refused:
             return PlanningOutcome.BOOKED
         if self.held:
@@ -39,18 +39,20 @@ class Agreement:
 def agree(
     runs: Sequence[UUID], answers: Sequence[tuple[str, HoldAnswer | ParleyError]]
 ) -> Agreement:
-    """What these participants (name and answer, in their order) agreed on."""
+    """Combine the answers of the participants (name and answer, in their order)."""
     refused: dict[UUID, str] = {}
     failed: dict[str, str] = {}
-    for name, answered in answers:
-        if isinstance(answered, ParleyError):
-            failed[name] = answered.detail
-            why = dict.fromkeys(runs, answered.detail)
+    for name, answer in answers:
+        if isinstance(answer, ParleyError):
+            failed[name] = answer.detail
+            reasons = dict.fromkeys(runs, answer.detail)
         else:
-            said = {refusal.run: refusal.reason for refusal in answered.refused}
-            held_here = set(answered.held)
-            silent = "it does not say that it holds it"
-            why = {run: said.get(run, silent) for run in runs if run not in held_here}
-        refused |= {run: f"{name}: {reason}" for run, reason in why.items()}
+            given_reasons = {refusal.run: refusal.reason for refusal in answer.refused}
+            held_by_node = set(answer.held)
+            unmentioned = "it does not state that it holds the run"
+            reasons = {
+                run: given_reasons.get(run, unmentioned) for run in runs if run not in held_by_node
+            }
+        refused |= {run: f"{name}: {reason}" for run, reason in reasons.items()}
     held = tuple(run for run in runs if run not in refused)
     return Agreement(held, refused, failed)

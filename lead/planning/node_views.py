@@ -1,8 +1,8 @@
-"""The nodes of a pool as policies see them: what they say, what is booked there. Pure.
+"""The nodes of a pool as policies see them: their own statements and the bookings there. Pure.
 
-A node that fetches its work says itself how much of its time is free, and until when it is busy.
-Of any other one its lead knows the runs that it leads: others may book there, too, so that is the
-least; what remains is found out by asking.
+A node that fetches its work states itself how much of its time is free, and until when it is busy.
+Of any other node, its lead knows only the runs that it leads: others may book there too, so that is
+a lower bound. The actual free time is found by asking.
 """
 
 from __future__ import annotations
@@ -23,34 +23,34 @@ class NodeDescription(Protocol):
 
     @property
     def name(self) -> str:
-        """What it is called."""
+        """Return the node's name."""
 
     @property
     def lanes(self) -> int:
-        """So many normal runs side by side count like an exclusive one."""
+        """Return how many normal runs side by side count as one exclusive run."""
 
     @property
     def unreachable_since(self) -> int | None:
-        """Since when it does not answer, if it does not."""
+        """Return since when it has not answered (µs), or None."""
 
     @property
     def busy_until(self) -> int | None:
-        """Before this no exclusive run can start, as it says itself, if it does."""
+        """Return the earliest start of an exclusive run, if the node states one (µs)."""
 
     @property
     def shortfall(self) -> int | None:
-        """How much of the time up to its horizon is free, as it says itself (µs), if it does."""
+        """Return how much time up to its horizon is free, if the node states it (µs)."""
 
     @property
     def facts(self) -> Attributes:
-        """What it says of itself."""
+        """Return the facts that the node states about itself."""
 
 
 @dataclass(frozen=True)
 class NodeLoad:
-    """How much of the next hour is booked on a node (0 to 1), and until when what runs there does.
+    """The booked part (0 to 1) of a node's next hour, and when the current run ends (µs).
 
-    Runs beside which any other may go are left out.
+    Runs of a class that overlaps all others are left out.
     """
 
     load: Fraction = Fraction(0)
@@ -60,26 +60,27 @@ class NodeLoad:
 def node_loads(
     runs: Iterable[PostedRun], lanes: Mapping[str, int], now: int
 ) -> dict[str, NodeLoad]:
-    """By name, what these runs say of nodes with so many ``lanes``."""
-    found: dict[str, NodeLoad] = {}
+    """Return, by node, the load that these runs cause; ``lanes`` are by node."""
+    loads: dict[str, NodeLoad] = {}
     for run in runs:
-        seconds = max(0, min(run.end, now + BUCKET) - max(run.start, now))
+        overlap = max(0, min(run.end, now + BUCKET) - max(run.start, now))
         for name in run.nodes:
             parts = {SchedulingClass.EXCLUSIVE: 1, SchedulingClass.NORMAL: lanes.get(name, 1)}
             part = parts.get(run.scheduling_class)
             if part is not None:
-                before = found.get(name, NodeLoad())
+                before = loads.get(name, NodeLoad())
                 until = run.end if run.running else 0
-                load = before.load + Fraction(seconds, BUCKET * part)
-                found[name] = NodeLoad(load, max(before.running_to, until))
-    return found
+                load = before.load + Fraction(overlap, BUCKET * part)
+                loads[name] = NodeLoad(load, max(before.running_to, until))
+    return loads
 
 
 @dataclass(frozen=True)
 class NodeViewContext:
-    """When nodes are looked at, up to which ``horizon`` (µs), and which resources are counted.
+    """The instant and the ``horizon`` (µs) of a view, and the resources that are counted.
 
-    Those are what some test may need or some quota is of: a longitude is a number, and no resource.
+    Counted resources are those that some test needs or some quota limits: a longitude is a number,
+    but no resource.
     """
 
     now: int
@@ -88,29 +89,29 @@ class NodeViewContext:
 
 
 def node_view_of(
-    known: NodeDescription, busy: NodeLoad, used_at: int, seen: NodeViewContext
+    node: NodeDescription, busy: NodeLoad, used_at: int, context: NodeViewContext
 ) -> NodeView:
-    """A node as policies see it, with what this lead has booked there.
+    """Return a node as policies see it, with what this lead has booked there.
 
-    Its load is the part of its time up to the horizon that it says is booked, or what this lead
-    has booked of the next hour. It is busy as long as it says, or as what runs there now, which
-    never gives way.
+    Its load is the part of its time up to the horizon that it reports as booked, or else the part
+    that this lead has booked of the next hour. It is busy until the instant that it reports, or
+    until the current run ends, which is never displaced.
     """
-    facts = known.facts
+    facts = node.facts
     figures = {word: exact_number(it) for word, it in facts.items() if _is_number(it)}
-    idle = known.shortfall
-    load = busy.load if idle is None else Fraction(seen.horizon - idle, seen.horizon)
+    idle = node.shortfall
+    load = busy.load if idle is None else Fraction(context.horizon - idle, context.horizon)
     return NodeView(
-        known.name,
+        node.name,
         attributes={word: comparable_value(value) for word, value in facts.items()},
-        lanes=known.lanes,
-        up=known.unreachable_since is None,
-        resources={word: int(it) for word, it in figures.items() if word in seen.counted},
+        lanes=node.lanes,
+        up=node.unreachable_since is None,
+        resources={word: int(it) for word, it in figures.items() if word in context.counted},
         figures=figures,
         speed=figures.get("speed", 1),
         load=min(1.0, max(0.0, float(load))),
         used_at=used_at,
-        busy_until=max(busy.running_to, known.busy_until or seen.now),
+        busy_until=max(busy.running_to, node.busy_until or context.now),
     )
 
 
@@ -119,11 +120,11 @@ def _is_number(value: object) -> TypeGuard[float]:
 
 
 def comparable_value(value: object) -> str:
-    """The value of an attribute as policies compare it."""
+    """Return the value of an attribute as policies compare it."""
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def exact_number(value: Decimal | float) -> Exact:
-    """A decimal number taken literally; whole ones are ints."""
-    found = Fraction(str(value))
-    return found.numerator if found.denominator == 1 else found
+    """Return the exact value of a decimal number; an int if it is whole."""
+    fraction = Fraction(str(value))
+    return fraction.numerator if fraction.denominator == 1 else fraction

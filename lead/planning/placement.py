@@ -1,7 +1,7 @@
-"""Where to put the slots: intersect the participants' offers, two passes, choose. Pure.
+"""Placing slots: intersect the participants' offers, choose in two passes. Pure.
 
-Pass 1 displaces nothing; only a window that finds nothing there is tried in pass 2, where runs of
-lower priority give way. The runs of one task never overlap each other.
+Pass 1 displaces nothing. Only a window without time in pass 1 is tried in pass 2, which may
+displace runs of lower priority. The runs of one task never overlap each other.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class Offer:
 
 @dataclass(frozen=True)
 class ChosenStart:
-    """A slot and the start that was chosen for it."""
+    """A slot and the start chosen for it."""
 
     slot: Slot
     starts_at: int
@@ -42,10 +42,10 @@ def choose(
     rng: random.Random | None,
     found: Sequence[int] = (),
 ) -> list[ChosenStart]:
-    """A start for each slot that all participants have time for, in the order of the slots.
+    """Choose a start for each slot for which all participants have time, in the order of the slots.
 
-    The one that was ``found`` for it before (sorted instants), else the earliest common start, or
-    with ``rng`` one drawn evenly from all common whole seconds.
+    A start that was ``found`` for the slot before (sorted instants) is preferred, then the earliest
+    common start; with ``rng``, one is drawn evenly from all common whole seconds.
     """
     quiet = common_ranges([offer.free for offer in offers])
     displacing: list[Span] | None = None
@@ -53,13 +53,15 @@ def choose(
     choices = []
     for slot in slots:
         displaces = False
-        own = found[bisect_left(found, slot.start) : bisect_right(found, slot.end - duration)]
-        start = _start(quiet, slot, taken, duration, rng, own)
+        known_starts = found[
+            bisect_left(found, slot.start) : bisect_right(found, slot.end - duration)
+        ]
+        start = _start(quiet, slot, taken, duration, rng, known_starts)
         if start is None:
             if displacing is None:
                 displacing = common_ranges([offer.free_displacing for offer in offers])
             displaces = True
-            start = _start(displacing, slot, taken, duration, rng, own)
+            start = _start(displacing, slot, taken, duration, rng, known_starts)
         if start is not None:
             choices.append(ChosenStart(slot, start, displaces))
             insort(taken, (start, start + duration))
@@ -67,7 +69,7 @@ def choose(
 
 
 def common_ranges(sets: Sequence[Sequence[Span]]) -> list[Span]:
-    """What all participants offer; ranges that only touch are one range of a participant."""
+    """Return what all participants offer; adjacent ranges of one participant are merged first."""
     return reduce(intersect, [normalise(spans) for spans in sets])
 
 
@@ -98,17 +100,17 @@ def _start(
 
 
 def _drawn(fitting: Sequence[Span], duration: int, rng: random.Random) -> int:
-    """A start drawn evenly from all that fit, whichever range they lie in."""
+    """Draw a start evenly from all that fit, across all ranges."""
     starts = [_to_draw(span, duration) for span in fitting]
-    at = rng.randrange(sum(map(len, starts)))
-    for some in starts:
-        if at < len(some):
-            return some[at]
-        at -= len(some)
+    number = rng.randrange(sum(map(len, starts)))
+    for range_of_starts in starts:
+        if number < len(range_of_starts):
+            return range_of_starts[number]
+        number -= len(range_of_starts)
     return fitting[-1][1] - duration
 
 
 def _to_draw(span: Span, duration: int) -> range:
-    """The whole seconds at which a run fits in; the first instant where there is none."""
+    """Return the whole seconds at which a run fits, or the first instant if there is none."""
     first = -(-span[0] // times.SECOND) * times.SECOND
     return range(first, span[1] - duration + 1, times.SECOND) or range(span[0], span[0] + 1)

@@ -1,8 +1,8 @@
-"""What policies remember, as a JSON document and back. Pure.
+"""The state of the policies as a JSON document and back. Pure.
 
-Records are objects, mappings are lists of ``[key, value]`` (a key of several words is a list),
-fractions are ``"1/3"``. A document that has other fields than are known now, because it was written
-by another version, gives what can be read of it: policies then begin anew with the rest.
+Records are objects, mappings are lists of ``[key, value]`` (a key of several words is a list), and
+fractions are ``"1/3"``. Unknown fields, from another version, are ignored, and missing fields get
+their defaults.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ from lead.policy.view import RememberedState
 
 
 def encode_state(state: RememberedState) -> dict[str, Any]:
-    """A state as it is kept."""
-    found: dict[str, Any] = _plain(state)
-    return found
+    """Return the state as a document to store."""
+    document: dict[str, Any] = _plain(state)
+    return document
 
 
 def decode_state(document: Mapping[str, Any]) -> RememberedState:
-    """The state in a document."""
-    found: RememberedState = _read(RememberedState, document)
-    return found
+    """Return the state in a document."""
+    state: RememberedState = _read(RememberedState, document)
+    return state
 
 
 def _plain(value: Any) -> Any:
@@ -45,9 +45,9 @@ def _key(key: str | tuple[str, ...]) -> str | list[str]:
 def _read(kind: Any, value: Any) -> Any:
     if is_dataclass(kind):
         hints = get_type_hints(kind)
-        known = {name: it for name, it in value.items() if name in hints}
-        made: Any = kind
-        return made(**{name: _read(hints[name], it) for name, it in known.items()})
+        fields_known = {name: it for name, it in value.items() if name in hints}
+        constructor: Any = kind
+        return constructor(**{name: _read(hints[name], it) for name, it in fields_known.items()})
     origin = get_origin(kind)
     if origin in {Union, types.UnionType}:
         return _read_number(get_args(kind), value)
@@ -58,7 +58,7 @@ def _read(kind: Any, value: Any) -> Any:
 
 
 def _read_number(kinds: tuple[Any, ...], value: Any) -> Any:
-    """An exact number, or nothing at all."""
+    """Read an exact number or None."""
     return Fraction(value) if isinstance(value, str) and Fraction in kinds else value
 
 

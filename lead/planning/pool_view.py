@@ -1,7 +1,7 @@
-"""The view of a pool that policies decide on, made of what the lead has stored. Pure.
+"""The view of a pool on which policies decide, built from what the lead has stored. Pure.
 
-A term of a pool task is one candidate: its empty seats. What it takes of an hour is the time of all
-its slots in the first hour of those that are still open.
+A term of a pool task is one candidate: its empty seats. What it takes of an hour is the duration of
+all its slots in the first hour of those that are still open.
 """
 
 from __future__ import annotations
@@ -40,18 +40,18 @@ from node.model.wire.seats import WORTH, SeatRequest
 from node.model.wire.tasks import Schedule
 
 _THOUSANDTHS = 1000
-_FORGOTTEN = 7 * times.DAY
+_FORGOTTEN_AFTER = 7 * times.DAY
 
 
 @dataclass(frozen=True)
 class SeatCase:
-    """One term of a pool task that wants nodes; they are known by their names.
+    """One term of a pool task that needs nodes, which are identified by name.
 
-    ``slots`` are those still open, ``begins`` is the first of them that is not ``closed``, if there
-    is one. ``empty`` are the numbers of its empty seats; ``sitting`` have the others, as far as
-    they are known here: so many are ``held``. ``before`` had the seats last, ``used_at`` is the
-    start of the last term in which each node had one. ``able`` could have a seat, ``unable`` could
-    not, and why.
+    ``slots`` are those still open; ``begins`` is the first of them that is not ``closed``, or None.
+    ``empty`` are the numbers of its empty seats; ``sitting`` has the known nodes of the others, of
+    which ``held`` are occupied. ``before`` has each seat's previous node, ``used_at`` is the start
+    of the last term in which each node had a seat. ``able`` nodes could have a seat; ``unable``
+    nodes could not, with the reason.
     """
 
     whole: PoolTask
@@ -73,61 +73,61 @@ class SeatCase:
 
     @property
     def name(self) -> str:
-        """What it is called among candidates: its task and its first slot."""
+        """Return the name of the candidate: its task and its first slot."""
         return f"{self.whole.id} {times.format_instant(self.open.term.starts_at)}"
 
     @property
     def windows(self) -> list[Slot]:
-        """The slots, as nodes are asked for them."""
+        """Return the slots as the windows that nodes are asked for."""
         return windows_of(self.slots, self.recurrence, self.whole.terms.duration)
 
     @property
     def least(self) -> int:
-        """How many nodes it must be given now, to have as many as suffice."""
+        """Return the minimum number of nodes that it must get now."""
         if self.request.together:
             return len(self.empty)
         return max(1, self.request.suffices - len(self.sitting))
 
     @property
     def usual(self) -> frozenset[str]:
-        """The nodes that had its seats before and are to have them again."""
+        """Return the nodes that had its seats before and should keep them."""
         return frozenset(self.before.values()) if self.sticky else frozenset()
 
     def in_order(self, ranked: Sequence[str]) -> list[str]:
-        """Nodes as policies rank them; but who had a seat stays, or is last where they rotate."""
+        """Order nodes by rank; but seat holders come first if they stay, or last if they rotate."""
         if self.sticky:
             return sorted(ranked, key=lambda name: name not in self.usual)
         return sorted(ranked, key=lambda name: self.used_at.get(name, 0))
 
 
 def windows_of(slots: Sequence[int], recurrence: Recurrence, duration: int) -> list[Slot]:
-    """Where the runs of these slots may be placed."""
+    """Return the windows in which the runs of these slots may be placed."""
     return [Slot(at, 1, at, at + duration + slip_of(recurrence, duration, at)) for at in slots]
 
 
 def candidate_of(case: SeatCase, horizon: int, needs: Needs | None = None) -> Candidate:
-    """A case as policies see it. All nodes are to be ranked, so all are ``spare``.
+    """Return a case as policies see it. All nodes are to be ranked, so all are ``spare``.
 
-    It waits since its term became due, which is known of the ``horizon``. What it needs its test
-    says. Spread is not its affair: that goes by who has time, which only those who are asked know.
+    It has waited since its term became due, that is, since it entered the ``horizon``. Its test
+    determines what it ``needs``. Spread is left out: it depends on which nodes have time, which
+    only asking shows.
     """
-    whole, first = case.whole, case.slots[0] if case.begins is None else case.begins
-    hour = first // BUCKET * BUCKET
-    coming = [slot for slot in case.slots if slot >= first]
+    task, starts_at = case.whole, case.slots[0] if case.begins is None else case.begins
+    hour = starts_at // BUCKET * BUCKET
+    coming = [slot for slot in case.slots if slot >= starts_at]
     in_hour = sum(slot < hour + BUCKET for slot in coming)
-    slip = slip_of(case.recurrence, whole.terms.duration, first)
+    terms = task.terms
+    slip = slip_of(case.recurrence, terms.duration, starts_at)
     return Candidate(
         task=case.name,
-        campaign=whole.campaign,
-        next_run_at=first,
-        duration=whole.terms.duration
-        if in_hour == 1
-        else min(BUCKET, in_hour * whole.terms.duration),
+        campaign=task.campaign,
+        next_run_at=starts_at,
+        duration=terms.duration if in_hour == 1 else min(BUCKET, in_hour * terms.duration),
         nodes=tuple(case.able),
         slip=slip,
-        added_at=whole.terms.created_at,
-        scheduling_class=whole.terms.scheduling_class,
-        priority=whole.terms.priority,
+        added_at=terms.created_at,
+        scheduling_class=terms.scheduling_class,
+        priority=terms.priority,
         k=len(case.empty),
         k_min=min(case.least, len(case.empty)),
         spare=len(case.able),
@@ -138,17 +138,17 @@ def candidate_of(case: SeatCase, horizon: int, needs: Needs | None = None) -> Ca
             for value in values
         },
         needs=needs or {},
-        target=str(whole.id) if case.sticky else "",
+        target=str(task.id) if case.sticky else "",
         affinity_wait=slip if case.sticky else 0,
-        waits_since=max(whole.terms.created_at, due_at(case.open.term, horizon)),
-        runs=tuple((slot, slot + whole.terms.duration) for slot in coming),
+        waits_since=max(terms.created_at, due_at(case.open.term, horizon)),
+        runs=tuple((slot, slot + terms.duration) for slot in coming),
     )
 
 
 def reservations_of(
     reserved: Sequence[ReservationSpan], nodes: Sequence[str], applicants: Mapping[str, Applicant]
 ) -> list[ReservationView]:
-    """Reserved time of these nodes as policies see it; the rule of bookings says whom it admits."""
+    """Return reserved time as policies see it; the rule of bookings decides whom it admits."""
     return [
         ReservationView(
             name=str(each.reservation),
@@ -156,7 +156,7 @@ def reservations_of(
             start=each.starts_at,
             end=each.ends_at,
             tasks=frozenset(
-                name for name, whose in applicants.items() if admits(each.access, whose)
+                name for name, applicant in applicants.items() if admits(each.access, applicant)
             ),
         )
         for each in reserved
@@ -164,7 +164,7 @@ def reservations_of(
 
 
 def campaign_of(settings: Mapping[str, Any], created_at: int) -> CampaignView:
-    """A campaign as policies see it, from what was said of it."""
+    """Return a campaign as policies see it, from its settings."""
     seats, share = settings["target_seats"], settings["target_share"]
     fairshare, queue = settings["fairshare"], settings["queue"]
     return CampaignView(
@@ -188,13 +188,13 @@ def campaign_of(settings: Mapping[str, Any], created_at: int) -> CampaignView:
 
 
 def _queue_of(queue: Mapping[str, Any]) -> QueueView:
-    given = {word: value for word, value in queue.items() if value is not None}
-    passes = given.pop("passes", None)
-    return QueueView(**{word: exact_number(value) for word, value in given.items()}, passes=passes)
+    values = {word: value for word, value in queue.items() if value is not None}
+    passes = values.pop("passes", None)
+    return QueueView(**{word: exact_number(value) for word, value in values.items()}, passes=passes)
 
 
 def charges_of(used: Iterable[tuple[str, int, int]]) -> list[Charge]:
-    """The ledger, hour by hour: campaign, hour, and thousandths of a seat times microseconds."""
+    """Return the ledger by hour, from campaign, hour, and thousandths of a seat times µs."""
     return [
         Charge(campaign, hour, hour + BUCKET, amount // _THOUSANDTHS)
         for campaign, hour, amount in used
@@ -202,38 +202,40 @@ def charges_of(used: Iterable[tuple[str, int, int]]) -> list[Charge]:
 
 
 def runs_to_come(
-    given: UnplannedSeatTask, names: Mapping[str, str], ahead: int, needs: Needs, most: int
+    seat_task: UnplannedSeatTask, names: Mapping[str, str], ahead: int, needs: Needs, most: int
 ) -> list[PostedRun]:
-    """The first runs of a seat that is given, and not booked yet, up to an instant."""
-    recurrence = recurrence_of(Schedule.model_validate(given.schedule), given.created_at)
+    """Return the first runs, up to ``ahead``, of a seat that is given but not booked yet."""
+    recurrence = recurrence_of(Schedule.model_validate(seat_task.schedule), seat_task.created_at)
     slots = nominal_starts(recurrence, recurrence.anchor - 1, ahead, most)
-    windows = windows_of(slots, recurrence, given.duration)
-    starts = [_start_in(window, given) for window in windows]
+    windows = windows_of(slots, recurrence, seat_task.duration)
+    starts = [_start_in(window, seat_task) for window in windows]
     return [
         PostedRun(
-            run=f"{given.task} {times.format_instant(slot)}",
-            task=str(given.task),
-            campaign=given.campaign,
-            nodes=tuple(names[node] for node in given.nodes if node in names),
+            run=f"{seat_task.task} {times.format_instant(slot)}",
+            task=str(seat_task.task),
+            campaign=seat_task.campaign,
+            nodes=tuple(names[node] for node in seat_task.nodes if node in names),
             start=start,
-            end=start + given.duration,
-            scheduling_class=SchedulingClass(given.scheduling_class),
-            priority=given.priority,
+            end=start + seat_task.duration,
+            scheduling_class=SchedulingClass(seat_task.scheduling_class),
+            priority=seat_task.priority,
             needs=needs,
         )
         for slot, start in zip(slots, starts, strict=True)
     ]
 
 
-def _start_in(window: Slot, given: UnplannedSeatTask) -> int:
-    """When the run of a slot is to start: as was found, else as early as it can."""
-    at = bisect_left(given.starts, window.start)
-    found = given.starts[at : at + 1]
-    return found[0] if found and found[0] + given.duration <= window.end else window.start
+def _start_in(window: Slot, seat_task: UnplannedSeatTask) -> int:
+    """Return the start of a slot's run: the one found before, else the earliest."""
+    index = bisect_left(seat_task.starts, window.start)
+    known_starts = seat_task.starts[index : index + 1]
+    if known_starts and known_starts[0] + seat_task.duration <= window.end:
+        return known_starts[0]
+    return window.start
 
 
 def charges_to_come(runs: Iterable[PostedRun], lanes: int) -> list[Charge]:
-    """What they will be charged for: ``lanes`` normal ones side by side are a seat."""
+    """Return what these runs will be charged; ``lanes`` normal runs side by side are a seat."""
     parts = {SchedulingClass.EXCLUSIVE: 1, SchedulingClass.NORMAL: lanes}
     return [
         Charge(run.campaign, run.start, run.end, (run.end - run.start) * len(run.nodes) // part)
@@ -243,7 +245,7 @@ def charges_to_come(runs: Iterable[PostedRun], lanes: int) -> list[Charge]:
 
 
 def remembered_state(state: RememberedState, cases: Sequence[SeatCase]) -> RememberedState:
-    """What policies remember, with who measured what before: that is said by the seats."""
+    """Return the policies' state with each seat's previous nodes as earlier measurements."""
     measured = {
         (case.whole.campaign, name, str(case.whole.id)): case.whole.terms.created_at
         for case in cases
@@ -253,11 +255,11 @@ def remembered_state(state: RememberedState, cases: Sequence[SeatCase]) -> Remem
 
 
 def state_to_keep(state: RememberedState, now: int) -> RememberedState:
-    """What is remembered until the next episode: nothing that is over, or said by the seats."""
+    """Return what to store until the next episode: nothing that is over or known from the seats."""
 
     def recent(name: str) -> bool:
         instant = name.rpartition(" ")[2]
-        return times.parse_instant(instant) > now - _FORGOTTEN
+        return times.parse_instant(instant) > now - _FORGOTTEN_AFTER
 
     return replace(
         state,
@@ -266,5 +268,7 @@ def state_to_keep(state: RememberedState, now: int) -> RememberedState:
         deferrals={name: it for name, it in state.deferrals.items() if recent(name)},
         eligible_since={name: it for name, it in state.eligible_since.items() if recent(name)},
         slots={name: it for name, it in state.slots.items() if it.start >= now},
-        backoffs={key: it for key, it in state.backoffs.items() if it.until > now - _FORGOTTEN},
+        backoffs={
+            key: it for key, it in state.backoffs.items() if it.until > now - _FORGOTTEN_AFTER
+        },
     )

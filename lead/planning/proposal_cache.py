@@ -1,20 +1,20 @@
-"""What a lead knows of the time of nodes without asking them, within one episode. Pure.
+"""A lead's knowledge of nodes' free time without asking them, within one episode. Pure.
 
-Two things are known. The lead's own runs are booked there: a node has no more time than these
-leave. And what a node answered a moment ago: bookings made since can only have made it fuller, so
-what was not free then is not free now, and what was is as good as any answer, since nothing is
-booked by it.
+There are two sources. The lead's own runs are booked there: a node has no more time than these
+leave. And a recent answer of a node: bookings made since can only have reduced its free time, so
+what was not free then is not free now, and what was free is as good as any answer, since an answer
+books nothing.
 
-An answer holds for another question (:meth:`ProposalCache.answer`) if that asks
+A cached answer is valid for another question (:meth:`ProposalCache.answer`) if that asks
 
-* for windows that lie in those that were asked for;
-* for runs that last as long or longer: shorter gaps were not told;
-* for the same class, which is what other runs have to keep clear of;
-* that nothing gives way, or that the same runs do to the same priority;
-* and, where time is reserved on the node for some, for the same task, test, campaign and priority.
+* for windows that lie within the windows asked for before;
+* for runs that last as long or longer: an answer omits shorter gaps;
+* for the same class, which determines the runs it conflicts with;
+* for no displacement, or for displacement of the same runs by the same priority;
+* and, if time is reserved on the node, for the same task, test, campaign, and priority.
 
-So that it holds for many, whoever is asked is asked for the whole time in which the episode looks
-for time for runs of that class, beside the windows that are wanted now.
+To be valid for many questions, each question covers the whole time in which the episode searches
+for runs of that class, beside the windows that are wanted now.
 """
 
 from __future__ import annotations
@@ -42,12 +42,12 @@ from node.model.wire.participants import BATCH_MAX, Proposal, ProposalRequest
 
 
 @dataclass(frozen=True)
-class _Heard:
+class _CachedAnswer:
     request: ProposalRequest
     proposal: Proposal
 
     def holds_for(self, request: ProposalRequest) -> bool:
-        """Whether it is the answer to this question too."""
+        """Return whether the answer is valid for this question too."""
         old = self.request
         return (
             old.scheduling_class is request.scheduling_class
@@ -59,14 +59,14 @@ class _Heard:
 
 
 class ProposalCache:
-    """Bookings and answers, node by node (by name)."""
+    """The bookings and answers of nodes, by name."""
 
     def __init__(
         self, runs: Mapping[str, PostedRun], cases: Iterable[SeatCase], near: Span
     ) -> None:
-        """``runs`` are booked by this lead, by id; for ``cases`` time is looked for.
+        """Begin with this lead's ``runs``, by id, for ``cases`` that need time.
 
-        ``near`` is the time that this lead plans by now; what is later is not known of anybody.
+        ``near`` is the time that this lead plans by now; nothing is known of later time.
         """
         self.runs = runs
         self.near = near
@@ -75,11 +75,11 @@ class ProposalCache:
             for name in run.nodes:
                 self._booked[name].append(run)
         self._occupations: dict[str, Occupation] = {}
-        self._heard: defaultdict[str, list[_Heard]] = defaultdict(list)
+        self._cached: defaultdict[str, list[_CachedAnswer]] = defaultdict(list)
         self._whole = _whole(cases)
 
     def widened(self, request: ProposalRequest) -> ProposalRequest:
-        """The question as it is put: first for all the time in question, then for its windows."""
+        """Return the question to send: for the whole time first, then for its own windows."""
         whole = self._whole.get(request.scheduling_class)
         windows = request.windows
         if whole is None or len(windows) == BATCH_MAX or whole in windows:
@@ -87,32 +87,32 @@ class ProposalCache:
         return request.model_copy(update={"windows": (whole, *windows)})
 
     def hear(self, name: str, request: ProposalRequest, proposal: Proposal) -> Proposal:
-        """What a node answered to ``widened(request)``, as the answer to the question itself."""
-        put = self.widened(request)
-        self._heard[name].append(_Heard(put, proposal))
-        more = len(put.windows) - len(request.windows)
-        if not more:
+        """Store an answer to ``widened(request)``; return it as the answer to ``request``."""
+        sent = self.widened(request)
+        self._cached[name].append(_CachedAnswer(sent, proposal))
+        added = len(sent.windows) - len(request.windows)
+        if not added:
             return proposal
         obstacles = tuple(
-            each.model_copy(update={"window": each.window - more})
+            each.model_copy(update={"window": each.window - added})
             for each in proposal.obstacles
-            if each.window >= more
+            if each.window >= added
         )
         return proposal.model_copy(update={"obstacles": obstacles})
 
     def answer(self, name: str, request: ProposalRequest) -> Proposal | None:
-        """What a node that was asked before would answer, if that is known."""
-        for heard in reversed(self._heard[name]):
-            if heard.holds_for(request):
-                told = heard.proposal
-                displacing = None if request.yielding == () else told.free_displacing
+        """Return what a node that was asked before would answer, or None if that is unknown."""
+        for cached in reversed(self._cached[name]):
+            if cached.holds_for(request):
+                proposal = cached.proposal
+                displacing = None if request.yielding == () else proposal.free_displacing
                 why = self.why(name, request)
                 update = {"free_displacing": displacing, "obstacles": (), "reason": why}
-                return told.model_copy(update=update)
+                return proposal.model_copy(update=update)
         return None
 
     def at_most(self, name: str, request: ProposalRequest) -> Offer:
-        """What this lead's own runs leave of a node's time that is near: it cannot offer more."""
+        """Return what this lead's own runs leave of a node's near time: an upper bound."""
         named = None if request.yielding is None else frozenset(request.yielding)
         question = TimelineQuestion(
             windows=request.windows,
@@ -130,32 +130,32 @@ class ProposalCache:
         return Offer(name, free.free, free.free_displacing)
 
     def why(self, name: str, request: ProposalRequest) -> str:
-        """What stands longest in the way of the first window, as far as it is known."""
+        """Return the longest known obstacle of the first window, as a sentence."""
         window = request.windows[0]
         against = blockers(request.scheduling_class)
-        there = [
+        obstacles = [
             (_overlap(run.start, run.end, window), _in_words(run))
             for run in self._booked[name]
             if run.scheduling_class in against and _overlap(run.start, run.end, window) > 0
         ]
-        there += [
+        obstacles += [
             (_overlap(each.starts_at, each.ends_at, window), each.why())
-            for heard in self._heard[name]
-            if heard.holds_for(request)
-            for each in heard.proposal.obstacles
+            for cached in self._cached[name]
+            if cached.holds_for(request)
+            for each in cached.proposal.obstacles
         ]
         needed = f"no {format_duration(request.duration)} free"
-        longest, words = max(there, default=(0, ""))
-        return f"{needed}: {words}" if longest > 0 else needed
+        overlap, description = max(obstacles, default=(0, ""))
+        return f"{needed}: {description}" if overlap > 0 else needed
 
     def _bookings(self, name: str) -> list[Booking]:
         return [_booking(run) for run in self._booked[name]]
 
     def _occupation(self, name: str) -> Occupation:
-        found = self._occupations.get(name)
-        if found is None:
-            found = self._occupations[name] = occupation_of(self._bookings(name))
-        return found
+        occupation = self._occupations.get(name)
+        if occupation is None:
+            occupation = self._occupations[name] = occupation_of(self._bookings(name))
+        return occupation
 
 
 def _in_words(run: PostedRun) -> str:
@@ -166,15 +166,15 @@ def _in_words(run: PostedRun) -> str:
 
 
 def _whole(cases: Iterable[SeatCase]) -> dict[SchedulingClass, Span]:
-    """By class, the time in which the runs of these cases may take place."""
-    found: dict[SchedulingClass, Span] = {}
+    """Return, by class, the time in which the runs of these cases may take place."""
+    spans: dict[SchedulingClass, Span] = {}
     for case in cases:
         kind = case.whole.terms.scheduling_class
         slots = case.slots[:BATCH_MAX]
         ends = windows_of(slots[-1:], case.recurrence, case.whole.terms.duration)
-        start, end = found.get(kind, (slots[0], ends[0].end))
-        found[kind] = min(start, slots[0]), max(end, ends[0].end)
-    return found
+        start, end = spans.get(kind, (slots[0], ends[0].end))
+        spans[kind] = min(start, slots[0]), max(end, ends[0].end)
+    return spans
 
 
 def _inside(window: Span, asked: Span) -> bool:
@@ -191,7 +191,7 @@ def _whose(request: ProposalRequest) -> tuple[UUID, str | None, str | None, int]
 
 
 def _booking(run: PostedRun) -> Booking:
-    """Which task and test it is of makes no difference to what is free."""
+    """Return a run as a booking; its task and test make no difference to what is free."""
     run_id = UUID(run.run)
     return Booking(
         run_id,

@@ -1,4 +1,4 @@
-"""Why a slot found no time, in one sentence, and the trace of a planning attempt. Pure."""
+"""The reason why a slot found no time, as a sentence, and the trace of an attempt. Pure."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def unplaced_reasons(
     offers: Sequence[Offer],
     proposals: Mapping[str, Proposal],
 ) -> dict[int, str]:
-    """By nominal start, why each slot that was not chosen found no time."""
+    """Return, by nominal start, the reason why each slot that was not chosen found no time."""
     chosen = {choice.slot.nominal for choice in choices}
     return {
         slot.nominal: unplaced_reason(index, slot, duration, offers, proposals)
@@ -34,7 +34,7 @@ def unplaced_reason(
     offers: Sequence[Offer],
     proposals: Mapping[str, Proposal],
 ) -> str:
-    """The first participant that has no time for it, and why; else that there is no common time."""
+    """Return the reason of the first participant without time, or that no common time exists."""
     for offer in offers:
         fitting = any(
             min(end, slot.end) - max(start, slot.start) >= duration
@@ -44,7 +44,7 @@ def unplaced_reason(
             return f"{offer.name}: {_why_not(index, duration, proposals[offer.name])}"
     names = " and ".join(offer.name for offer in offers)
     if len(offers) == 1:
-        return f"{names}: another run of this task has the time in this window"
+        return f"{names}: another run of this task occupies this window"
     return f"{names} have no {format_duration(duration)} free at the same time in this window"
 
 
@@ -56,12 +56,14 @@ def _why_not(index: int, duration: int, proposal: Proposal) -> str:
 
 
 def suspended(campaign: str) -> str:
-    """Why nothing is booked for it, and what to do."""
-    return f"the campaign {campaign} is suspended; go on: parley campaign edit {campaign} --level 5"
+    """Return why nothing is booked for a suspended campaign, and what to do."""
+    return (
+        f"the campaign {campaign} is suspended; resume: parley campaign edit {campaign} --level 5"
+    )
 
 
 def sentence(placed: Sequence[ChosenStart], asked: int, first_reason: str | None) -> str:
-    """What came of a planning attempt, for lists."""
+    """Summarize a planning attempt for lists."""
     if not placed:
         return first_reason or "there was nothing to place"
     first = to_the_second(min(choice.starts_at for choice in placed))
@@ -79,7 +81,7 @@ def trace(
     choices: Sequence[ChosenStart],
     refusals: Mapping[str, str],
 ) -> dict[str, Any]:
-    """All that a decision was made of; instants in microseconds, as everywhere inside."""
+    """Return everything that a decision was based on; instants in microseconds, as everywhere."""
     return {
         "windows": [[slot.start, slot.end] for slot in slots],
         "offers": [
@@ -103,7 +105,7 @@ def trace(
 
 
 def _ranges(free: Sequence[tuple[int, int]], slots: Sequence[Slot]) -> list[list[int]] | str:
-    """The ranges, or ``everything`` where they are the windows themselves: traces stay small."""
+    """Return the ranges, or ``everything`` if they equal the windows, which keeps traces small."""
     if [(slot.start, slot.end) for slot in slots] == list(free):
         return "everything"
     return [[start, end] for start, end in free]

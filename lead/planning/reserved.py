@@ -1,7 +1,7 @@
-"""What is reserved of a pool takes part like somebody who is busy meanwhile. Pure.
+"""Reserved time of a pool as a participant that is busy meanwhile. Pure.
 
-So the choice of a time, the reasons and the trace need no words of their own for it: beside the
-offers of the participants there is one more, by the name of the pool.
+So the choice of a time, the reasons, and the trace need nothing special for reservations: beside
+the offers of the participants there is one more, under the pool's name.
 """
 
 from __future__ import annotations
@@ -22,28 +22,28 @@ from node.model.wire.participants import Closure, Proposal
 
 @dataclass(frozen=True)
 class ReservedTime:
-    """What of the time of a pool's seats is reserved, and not for these runs; perhaps nothing."""
+    """The time of a pool that is reserved, and not for these runs; possibly none."""
 
     pool: str
     spans: Sequence[ReservationSpan] = ()
 
     @property
     def name(self) -> str:
-        """What it is called among the participants."""
+        """Return the name under which it appears among the participants."""
         return f"pool {self.pool}"
 
     def first_open(self, slots: Sequence[Slot], duration: int) -> int | None:
-        """The nominal start of the first slot in which a run has time, if there is one."""
+        """Return the nominal start of the first slot in which a run has time, or None."""
         without = set(_free(self.spans, slots, duration)[1].without)
         return next((it.nominal for number, it in enumerate(slots) if number not in without), None)
 
     def why(self, slots: Sequence[Slot], duration: int) -> str:
-        """Why no run has time in the first of these slots, which is closed."""
+        """Return why no run has time in the first of these slots, which must be closed."""
         obstacle = self.offer(slots[:1], duration, 0)[1].obstacles[0]
         return f"no {format_duration(duration)} free: {obstacle.why()}"
 
     def offer(self, slots: Sequence[Slot], duration: int, now: int) -> tuple[Offer, Proposal]:
-        """What it leaves of these slots, and in the way of those that it leaves nothing of."""
+        """Return the time left in these slots, and the obstacles in slots without any."""
         question, free = _free(self.spans, slots, duration)
         proposal = Proposal(
             now=now,
@@ -60,42 +60,42 @@ class ReservedTime:
 
 
 class ReservationUser(Protocol):
-    """A task as far as a reservation asks about it."""
+    """A task as far as the rules of reservations need it."""
 
     @property
     def test(self) -> str:
-        """What is measured."""
+        """Return the name of the test."""
 
     @property
     def campaign(self) -> str | None:
-        """Whom it is for."""
+        """Return the campaign of the task, if any."""
 
     @property
     def scheduling_class(self) -> str:
-        """Of its runs."""
+        """Return the class of its runs."""
 
     @property
     def priority(self) -> int:
-        """Of its runs."""
+        """Return the priority of its runs."""
 
 
-def applicant(asking: ReservationUser, task: UUID) -> Applicant:
-    """Whose runs they are: ``task`` is the pool task. The lead of all of them is this node."""
+def applicant(runs: ReservationUser, task: UUID) -> Applicant:
+    """Return the applicant for runs of the pool task ``task``, which this node leads."""
     return Applicant(
         task=task,
         lead="",
         own=True,
-        campaign=asking.campaign,
-        test=asking.test,
-        scheduling_class=SchedulingClass(asking.scheduling_class),
-        priority=asking.priority,
+        campaign=runs.campaign,
+        test=runs.test,
+        scheduling_class=SchedulingClass(runs.scheduling_class),
+        priority=runs.priority,
     )
 
 
 def reserved_for_others(
     pool: str, reserved: Sequence[ReservationSpan], applicant: Applicant
 ) -> ReservedTime:
-    """What is closed to runs of such a task; ``applicant`` is the pool task itself."""
+    """Return the time closed to runs of the applicant, which is the pool task itself."""
     return ReservedTime(pool, inadmissible_spans(applicant, reserved))
 
 

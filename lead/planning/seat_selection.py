@@ -1,7 +1,7 @@
-"""Who takes the seats of a pool task in one term: out of nodes in an order, by the time they have.
+"""The assignment of a term's seats to nodes, by policy order and available time. Pure.
 
-A policy has put the nodes in order; they were asked for the slots of the term. Pure: names and
-counts come in, names go out. Nodes are known by their names, seats by their numbers from 1.
+A policy has ordered the nodes, and they were asked for the slots of the term. Nodes are identified
+by name, seats by number from 1.
 """
 
 from __future__ import annotations
@@ -19,39 +19,39 @@ Attributes = Mapping[str, Hashable]
 
 @dataclass(frozen=True)
 class SpreadLimit:
-    """At most so many nodes that are alike in an attribute; one without it is like no other."""
+    """The maximum number of nodes that share an attribute value; without it, none is shared."""
 
     alike: Mapping[str, int]
     attributes: Mapping[str, Attributes]
 
     def crowded(self, node: str, beside: Iterable[str]) -> str | None:
-        """The attribute in which too many of these are like this node already, if there is one."""
-        own, others = self.attributes[node], list(beside)
+        """Return an attribute in which too many of these nodes equal this one, or None."""
+        values, others = self.attributes[node], list(beside)
         for attribute, most in self.alike.items():
-            if attribute in own:
-                counted = Counter(self.attributes[other].get(attribute) for other in others)
-                if counted[own[attribute]] >= most:
+            if attribute in values:
+                counts = Counter(self.attributes[other].get(attribute) for other in others)
+                if counts[values[attribute]] >= most:
                     return attribute
         return None
 
     def kept(self, order: Iterable[str], beside: Collection[str], most: int) -> list[str]:
-        """The first so many nodes, in their order, that may all be taken beside these."""
-        taken: list[str] = []
+        """Return the first ``most`` nodes, in order, that may all join the nodes in ``beside``."""
+        chosen: list[str] = []
         for node in order:
-            if len(taken) == most:
+            if len(chosen) == most:
                 break
-            if self.crowded(node, (*beside, *taken)) is None:
-                taken.append(node)
-        return taken
+            if self.crowded(node, (*beside, *chosen)) is None:
+                chosen.append(node)
+        return chosen
 
 
 def rank_by_free_time(
     order: Sequence[str], covered: Mapping[str, int], slots: int, usual: Collection[str]
 ) -> list[str]:
-    """The nodes that have time at all, those first that have it for all slots, then for most.
+    """Return the nodes with any time: those with time for all slots first, then for most.
 
-    ``covered`` is for how many of the ``slots`` each has time; of equals the ``order`` counts. Who
-    is ``usual`` counts as having it for all if it has it for half.
+    ``covered`` is for how many of the ``slots`` each has time; ties keep the ``order``. A ``usual``
+    node counts as having time for all slots if it has time for half of them.
     """
 
     def missing(node: str) -> int:
@@ -69,42 +69,42 @@ def choose_simultaneous(
     wanted: int,
     spread: SpreadLimit,
 ) -> list[str]:
-    """The ``wanted`` nodes that have time together; none if there are not so many.
+    """Return the ``wanted`` nodes that have time together, or none if there are too few.
 
-    ``common(nodes)`` is in how many of the ``slots`` all of these have time at once. Nodes that
-    leave time in all slots are preferred; then those that leave it in some.
+    ``common(nodes)`` returns in how many of the ``slots`` all of these have time at once. Nodes
+    that leave common time in all slots are preferred; then those that leave it in some.
     """
     for least in (slots, 1):
-        taken: list[str] = []
+        chosen: list[str] = []
         for node in order:
-            if spread.crowded(node, taken) is None and common([*taken, node]) >= least:
-                taken.append(node)
-            if len(taken) == wanted:
-                return taken
+            if spread.crowded(node, chosen) is None and common([*chosen, node]) >= least:
+                chosen.append(node)
+            if len(chosen) == wanted:
+                return chosen
     return []
 
 
 def assign_seat_numbers(
     nodes: Sequence[str], empty: Sequence[int], before: Mapping[int, str]
 ) -> dict[int, str]:
-    """Which of the ``empty`` seats each node takes: if possible the one it had ``before``."""
+    """Assign each node one of the ``empty`` seats, if possible the one it had ``before``."""
     seats: dict[int, str] = {}
     for number in empty:
         node = before.get(number)
         if node in nodes and node not in seats.values():
             seats[number] = str(node)
-    left = [node for node in nodes if node not in seats.values()]
+    remaining = [node for node in nodes if node not in seats.values()]
     free = [number for number in empty if number not in seats]
-    return dict(sorted((seats | dict(zip(free, left, strict=False))).items()))
+    return dict(sorted((seats | dict(zip(free, remaining, strict=False))).items()))
 
 
 @dataclass(frozen=True)
 class SeatSearchAccount:
-    """What came of looking for nodes for the empty seats of one term, for people and its trace.
+    """The outcome of the search for nodes for a term's empty seats, as a sentence and a trace.
 
-    ``taken`` are the nodes by seat, beside those that were ``held`` before; ``refused`` is what
-    speaks against others; ``verdicts`` are what policies say, the decisive one first. ``yielding``
-    are the runs that give way.
+    ``taken`` are the nodes by seat, beside those ``held`` before; ``refused`` are the reasons
+    against other nodes; ``verdicts`` are those of the policies, the decisive one first.
+    ``yielding`` are the runs to be displaced.
     """
 
     pool: str
@@ -119,7 +119,7 @@ class SeatSearchAccount:
 
     @property
     def outcome(self) -> PlanningOutcome:
-        """``seated``, ``partly seated`` or ``not seated``."""
+        """Return ``seated``, ``partly seated`` or ``not seated``."""
         if not self.taken:
             return PlanningOutcome.NOT_SEATED
         if len(self.taken) == self.wanted:
@@ -127,33 +127,36 @@ class SeatSearchAccount:
         return PlanningOutcome.PARTLY_SEATED
 
     def sentence(self) -> str:
-        """``2 of 3 seats, 2026-…Z to 2026-…Z: a, b; 1 is empty: c: has no time``."""
+        """Describe the outcome in a sentence.
+
+        For example ``2 of 3 seats, 2026-…Z to 2026-…Z: a, b; 1 is empty: c: has no time``.
+        """
         first, last = to_the_second(self.slots[0]), to_the_second(self.slots[-1])
         when = first if first == last else f"{first} to {last}"
         filled, all_ = self.held + len(self.taken), self.held + self.wanted
-        said = f"{filled} of {all_} seat{'' if all_ == 1 else 's'}, {when}"
+        text = f"{filled} of {all_} seat{'' if all_ == 1 else 's'}, {when}"
         if self.taken:
-            said += f": {_some(list(self.taken.values()))}"
+            text += f": {_some(list(self.taken.values()))}"
         if self.yielding:
-            many = len(self.yielding) > 1
-            said += f"; {len(self.yielding)} run{'s' if many else ''} may have to give way"
+            several = len(self.yielding) > 1
+            text += f"; {len(self.yielding)} run{'s' if several else ''} may be displaced"
         empty = self.wanted - len(self.taken)
         if empty and filled:
-            said += f"; {empty} {'is' if empty == 1 else 'are'} empty: {self.why_not()}"
+            text += f"; {empty} {'is' if empty == 1 else 'are'} empty: {self.why_not()}"
         elif empty:
-            said += f"; {self.why_not()}"
-        return said
+            text += f"; {self.why_not()}"
+        return text
 
     def why_not(self) -> str:
-        """Why seats are empty: what the policies say, and what the nodes do."""
+        """Return why seats are empty: the verdicts of the policies, then the nodes' reasons."""
         sentences = [str(verdict["sentence"]) for verdict in self.verdicts]
         sentences += [f"{name}: {why}" for name, why in self.refused.items()]
         if not sentences:
-            return f"pool {self.pool} has no other node for it"
+            return f"pool {self.pool} has no other node for the seat"
         return _some(list(dict.fromkeys(sentences)), "; ")
 
     def trace(self) -> dict[str, Any]:
-        """All that it was made of; instants in microseconds."""
+        """Return everything that led to the outcome; instants in microseconds."""
         return {
             "pool": self.pool,
             "policies": self.policies,
@@ -169,5 +172,5 @@ _SHOWN = 5
 
 
 def _some(words: Sequence[str], between: str = ", ") -> str:
-    more = len(words) - _SHOWN
-    return between.join(words[:_SHOWN]) + (f" and {more} more" if more > 0 else "")
+    omitted = len(words) - _SHOWN
+    return between.join(words[:_SHOWN]) + (f" and {omitted} more" if omitted > 0 else "")

@@ -1,7 +1,7 @@
-"""Which tasks the idle workers take, said in Python. Pure.
+"""The choice of tasks for the idle workers. Pure.
 
-The query ``claim`` takes the same tasks in the same order (it adds the lease); a test compares the
-two on a real server.
+The query ``claim`` chooses the same tasks in the same order (and adds the lease); a test compares
+both on a real server.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class AgendaTask:
-    """A task on the agenda; a task that is not to be planned has no ``plan_at``."""
+    """A task on the agenda; ``plan_at`` is None if it is not to be planned."""
 
     task: str
     next_run_at: int | None
@@ -22,18 +22,18 @@ class AgendaTask:
 
 
 def select(candidates: Iterable[AgendaTask], now: int, before: int, idle: int) -> list[AgendaTask]:
-    """At most ``idle`` tasks: those due whose next run comes soonest, and of these the older ones.
+    """Return at most ``idle`` due tasks, by next run, then by age.
 
-    Due is what is to be planned by ``now``, has its next run earlier than ``before``, and is on no
-    worker's lease.
+    A task is due if it is to be planned by ``now``, its next run is earlier than ``before``, and no
+    worker holds a lease on it.
     """
     due = [
-        (one.next_run_at, one.added_at, one)
-        for one in candidates
-        if one.plan_at is not None
-        and one.plan_at <= now
-        and one.next_run_at is not None
-        and one.next_run_at < before
-        and (one.leased_until is None or one.leased_until <= now)
+        (task.next_run_at, task.added_at, task)
+        for task in candidates
+        if task.plan_at is not None
+        and task.plan_at <= now
+        and task.next_run_at is not None
+        and task.next_run_at < before
+        and (task.leased_until is None or task.leased_until <= now)
     ]
-    return [one for _, _, one in sorted(due, key=lambda entry: entry[:2])][: max(0, idle)]
+    return [task for _, _, task in sorted(due, key=lambda entry: entry[:2])][: max(0, idle)]

@@ -1,8 +1,8 @@
-"""When a participant that does not answer is asked again, and pauses in general. Pure.
+"""Retry times for participants that do not answer, and retry pauses in general. Pure.
 
-A silence begins with the first question that got no answer and ends with the next answer. While it
-lasts there is one question now and then: the pause doubles with each that is not answered, and is
-drawn between half of it and all of it.
+An unreachable period begins with the first question that got no answer and ends with the next
+answer. During it, the participant is probed now and then: the pause doubles with each unanswered
+question, and is drawn between half of it and all of it.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _TOGETHER = (PAUSE_MAX // 2, times.MINUTE, 10 * times.SECOND)
 
 @dataclass(frozen=True)
 class UnreachablePeriod:
-    """A participant has not answered since an instant; it is asked again at another one."""
+    """The period since which a participant has not answered, and when it is asked again."""
 
     name: str
     since: int
@@ -30,12 +30,12 @@ class UnreachablePeriod:
     ask_at: int
 
     def in_words(self) -> str:
-        """For the reasons of what waits for it: the same words as long as the silence lasts."""
+        """Describe the period; the text stays the same while it lasts."""
         since = to_the_second(self.since)
-        away = f"{self.name} cannot be reached: "
-        if self.cause.startswith(away):
-            return f"{self.name} cannot be reached since {since}: {self.cause.removeprefix(away)}"
-        return f"{self.name} gives no sensible answer since {since}: {self.cause}"
+        prefix = f"{self.name} cannot be reached: "
+        if self.cause.startswith(prefix):
+            return f"{self.name} cannot be reached since {since}: {self.cause.removeprefix(prefix)}"
+        return f"{self.name} gives no valid answer since {since}: {self.cause}"
 
 
 def after_unanswered_question(
@@ -46,9 +46,9 @@ def after_unanswered_question(
     now: int,
     rng: random.Random,
 ) -> UnreachablePeriod:
-    """The silence after a question asked at ``asked_at`` got no answer.
+    """Return the period after a question sent at ``asked_at`` got no answer.
 
-    Questions that were on their way together count once.
+    Questions that were in flight together count once.
     """
     if before is None:
         ask_at = now + jittered_pause(PAUSE_FIRST, PAUSE_MAX, 0, rng)
@@ -60,18 +60,18 @@ def after_unanswered_question(
 
 
 def jittered_pause(first: int, most: int, failures: int, rng: random.Random) -> int:
-    """``first`` doubled with each failure, at most ``most``; from half of that to all of it."""
+    """Return ``first`` doubled per failure, at most ``most``, times a random factor of 1/2 to 1."""
     pause = min(most, first << min(failures, 20))
     return pause // 2 + rng.randrange(pause // 2 + 1)
 
 
 def align_retries(now: int, pause: int, phase: int = 0) -> int:
-    """When to try again after a pause: somewhat later, so that many are tried at the same instant.
+    """Return when to retry after a pause: rounded up, so that many retry at the same instant.
 
-    What has become free meanwhile goes to whom the policies name among them, not to whoever was
-    tried first; and the pool is looked at once for all. Another ``phase`` is another lead's: of
-    two that gave at one instant each would miss what the other one is about to book.
+    Then time that became free goes to the task that the policies choose, not to the first one that
+    retries, and the pool is evaluated once for all. Each lead has a ``phase`` of its own: two leads
+    that gave seats at the same instant would not see what the other is about to book.
     """
-    again = now + pause
+    retry_at = now + pause
     step = next((step for step in _TOGETHER if step <= pause), 1)
-    return again + (phase - again) % step
+    return retry_at + (phase - retry_at) % step
