@@ -26,7 +26,7 @@ async def test_nothing_of_a_suspended_campaign_is_booked(world: World) -> None:
         world.clock.advance(10**6)
     assert await a.state(run) == "waiting"
     assert await a.reason(run) == (
-        "the campaign ops is suspended; go on: parley campaign edit ops --level 5"
+        "the campaign ops is suspended; resume: parley campaign edit ops --level 5"
     )
     await campaigns.edit("ops", CampaignPatch.model_validate({"level": 3}))
     await a.plan()

@@ -48,7 +48,7 @@ def test_a_run_is_kept_exactly_if_all_hold_it(answers: list[list[str] | None]) -
 def test_every_refusal_says_who_and_why(answers: list[list[str] | None]) -> None:
     """The reason of a run names a participant that does not hold it, with that one's words."""
     agreed = agree(RUNS, [(f"n{place}", answer_of(said)) for place, said in enumerate(answers)])
-    words = {"refused": "is busy", "nothing": "it does not say that it holds it"}
+    words = {"refused": "is busy", "nothing": "it does not state that it holds the run"}
     for index, run in enumerate(RUNS):
         possible = {
             f"n{place}: {'is away' if said is None else words[said[index]]}"

@@ -138,7 +138,8 @@ def test_the_sentence_says_who_sits_and_why_others_do_not() -> None:
     held = SeatSearchAccount("p", "set", slots, 1, {}, {"n0": "is busy"}, held=3).sentence()
     assert held == f"3 of 4 seats, {when}; 1 is empty: n0: is busy"
     assert (
-        SeatSearchAccount("p", "set", slots, 1, {}).why_not() == "pool p has no other node for it"
+        SeatSearchAccount("p", "set", slots, 1, {}).why_not()
+        == "pool p has no other node for the seat"
     )
     given = [SeatSearchAccount("p", "s", slots, 2, seats) for seats in ({}, {1: "a"}, taken)]
     assert [it.outcome for it in given] == ["not seated", "partly seated", "seated"]

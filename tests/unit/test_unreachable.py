@@ -75,7 +75,7 @@ def test_a_senseless_answer_is_told_as_such() -> None:
         None, "b", "b answered 500 without saying why", START, START, rng
     )
     assert silence.in_words() == (
-        "b gives no sensible answer since 2026-12-01T00:00:00Z: b answered 500 without saying why"
+        "b gives no valid answer since 2026-12-01T00:00:00Z: b answered 500 without saying why"
     )
 
 

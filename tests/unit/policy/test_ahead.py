@@ -1,4 +1,4 @@
-"""What of the hours ahead is kept for others, and what is reserved beside all that is shared."""
+"""Reserving parts of the hours ahead, and reservations on top of shared time."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from tests.support.policy_pools import NOW, Driver, due, nodes_of, view_of
 NODES = nodes_of(4)
 NEAR = NOW + 2 * BUCKET
 ROUNDED = Fraction(1, 1000)
-"""Of a seat; parts are rounded up to a microsecond."""
+"""The tolerance in seats; parts are rounded up to a microsecond."""
 BLUE = CampaignView(
     "blue", weight=1, target=Fraction(1, 4), fairshare=FairshareView(Fraction(1, 4))
 )
@@ -47,22 +47,23 @@ BY_WEIGHT = (
 
 
 def hours(held: dict[str, Counter[int]], name: str, count: int) -> list[Fraction]:
-    """The seats that a campaign has in each of the first hours from now on."""
+    """Return the seats that a campaign has in each of the first hours from now on."""
     return [Fraction(held[name][NOW + hour * BUCKET], BUCKET) for hour in range(count)]
 
 
 def given_to(driver: Driver) -> dict[str, Counter[int]]:
-    """By campaign and hour, the seat-µs that were given."""
-    found: dict[str, Counter[int]] = {"blue": Counter(), "red": Counter(), "other": Counter()}
-    length = {it.task: it.duration for it in driver.view.candidates}
+    """Return the seat-µs given, by campaign and hour."""
+    seats: dict[str, Counter[int]] = {"blue": Counter(), "red": Counter(), "other": Counter()}
+    durations = {it.task: it.duration for it in driver.view.candidates}
     for run in driver.runs:
-        if run.task in length:
-            found[run.campaign][run.start // BUCKET * BUCKET] += length[run.task] * len(run.nodes)
-    return found
+        if run.task in durations:
+            hour = run.start // BUCKET * BUCKET
+            seats[run.campaign][hour] += durations[run.task] * len(run.nodes)
+    return seats
 
 
 def wanting(campaign: str, count: int, **figures: int) -> list[Candidate]:
-    """Tasks of ten minutes on one node in each of so many hours, enough to fill the pool."""
+    """Return ten-minute tasks on one node in each of ``count`` hours, enough to fill the pool."""
     return [
         due(
             f"{campaign}-{hour}-{number}",
@@ -79,25 +80,25 @@ def wanting(campaign: str, count: int, **figures: int) -> list[Candidate]:
 def played(
     policy: str, *campaigns: CampaignView, view: View | None = None
 ) -> tuple[Driver, EpisodeOutcome]:
-    """Blue asks for all of six hours."""
+    """Drive an episode in which blue asks for all of six hours."""
     driver = Driver(view or view_of(NODES, campaigns, wanting("blue", 6)))
     return driver, driver.drive(SETS[policy])
 
 
 @pytest.mark.parametrize("policy", BY_WEIGHT)
-def test_beyond_two_hours_there_is_no_more_than_ones_part(policy: str) -> None:
-    """Whoever asks has the near hours; of the others a quarter, though nobody else wants them."""
+def test_a_campaign_gets_only_its_part_beyond_two_hours(policy: str) -> None:
+    """A campaign may have all of the near hours, but only a quarter of later ones."""
     driver, outcome = played(policy, BLUE, RED)
     assert hours(given_to(driver), "blue", 6) == [4, 4, 1, 1, 1, 1]
-    [no] = outcome.refused["blue-3-23"]
-    assert (no.rule.name, no.until) == ("kept", NOW + 2 * BUCKET)
-    assert "blue has 1 of the 1 seat-hours that are its part from" in no.sentence
+    [refusal] = outcome.refused["blue-3-23"]
+    assert (refusal.rule.name, refusal.until) == ("kept", NOW + 2 * BUCKET)
+    assert "blue has 1 of the 1 seat-hours that are its part from" in refusal.sentence
 
 
 @pytest.mark.parametrize("policy", BY_WEIGHT)
 @pytest.mark.parametrize("other", ["none", "suspended", "urgent"])
-def test_who_shares_with_nobody_has_all(policy: str, other: str) -> None:
-    """Nothing is kept for those that are suspended, or urgent: these have it anyway."""
+def test_a_sole_campaign_gets_everything(policy: str, other: str) -> None:
+    """Nothing is reserved for suspended or urgent campaigns."""
     levels = {"suspended": 0, "urgent": URGENT}
     others = [replace(RED, level=levels[other])] if other != "none" else []
     blue = replace(BLUE, target=Fraction(99, 100)) if policy == "gridserver-sla" else BLUE
@@ -108,26 +109,26 @@ def test_who_shares_with_nobody_has_all(policy: str, other: str) -> None:
 
 
 @pytest.mark.parametrize("policy", ["pscheduler", "maui-fifo", "gridserver-time", "fbsng-dynamic"])
-def test_sets_without_shares_keep_nothing(policy: str) -> None:
-    """First come, first served, for the whole day."""
+def test_sets_without_shares_reserve_nothing(policy: str) -> None:
+    """Sets without shares give the whole day to the first that asks."""
     driver, _ = played(policy, BLUE, RED)
     assert hours(given_to(driver), "blue", 6) == [4] * 6
 
 
-def test_urgent_campaigns_have_what_they_find() -> None:
-    """However far ahead."""
+def test_urgent_campaigns_are_not_limited() -> None:
+    """Urgent campaigns get what they find, however far ahead."""
     driver, _ = played(DEFAULT, replace(BLUE, level=URGENT), RED)
     assert hours(given_to(driver), "blue", 6) == [4] * 6
 
 
 def test_lower_levels_wait_until_hours_are_near() -> None:
-    """Incidents come first: where levels are served one after the other, all is kept for them."""
+    """All later hours are reserved for the highest level if levels are served in order."""
     driver, _ = played("gridserver-serial-usage", BLUE, replace(RED, level=9))
     assert hours(given_to(driver), "blue", 6) == [4, 4, 0, 0, 0, 0]
 
 
 def test_floors_and_ceilings_of_fairshares() -> None:
-    """A ceiling is no claim: what is kept for it is no more than that, and the rest is shared."""
+    """A ceiling limits what is reserved for a campaign, and the others share the rest."""
     red = replace(RED, fairshare=FairshareView(Fraction(1, 2), FairshareKind.FLOOR))
     blue = replace(BLUE, fairshare=FairshareView(Fraction(1, 8), FairshareKind.CEILING))
     driver, _ = played("maui-fairshare", blue, red)
@@ -135,7 +136,7 @@ def test_floors_and_ceilings_of_fairshares() -> None:
 
 
 def test_a_parent_shares_with_its_children() -> None:
-    """Half of the pool is that of blue's parent, which is one more child of its own."""
+    """A parent's part is divided between itself and its children."""
     other, blue = CampaignView("other", weight=3), replace(BLUE, parent="other")
     driver, _ = played(DEFAULT, other, blue, RED)
     assert hours(given_to(driver), "blue", 4) == [4, 4, 1, 1]
@@ -147,10 +148,10 @@ def test_a_parent_shares_with_its_children() -> None:
     weights=st.tuples(st.integers(1, 5), st.integers(1, 5)),
     wide=st.integers(1, 4),
 )
-def test_long_and_wide_runs_come_out_even(
+def test_long_and_wide_runs_even_out(
     lengths: list[int], weights: tuple[int, int], wide: int
 ) -> None:
-    """Up to every hour a campaign has its part and one run more at most, and it is not starved."""
+    """Up to every hour a campaign has at most its part and one run, and it is not starved."""
     weighed = replace(BLUE, weight=weights[0]), replace(RED, weight=weights[1])
     wanted = [
         due(
@@ -177,7 +178,7 @@ def test_long_and_wide_runs_come_out_even(
 
 
 def test_terms_count_in_all_their_hours() -> None:
-    """Who has its part of the next hour already cannot begin a term that goes on into it."""
+    """A campaign that has its part of the next hour cannot begin a term that continues into it."""
     begin = NEAR + 30 * times.MINUTE
     figures = {"next_run_at": begin, "duration": 5 * times.MINUTE, "slip": 0}
     runs = tuple((at, at + 5 * times.MINUTE) for at in (begin, begin + 40 * times.MINUTE))
@@ -190,8 +191,8 @@ def test_terms_count_in_all_their_hours() -> None:
     assert outcome.refused.keys() == {"term"}
 
 
-def test_what_terms_take_of_later_hours_counts_at_once() -> None:
-    """Of two terms over two hours that take a seat of each, a campaign with one seat has one."""
+def test_later_hours_of_a_term_count_at_once() -> None:
+    """A campaign with a part of one seat gets one of two terms that take two hours each."""
     runs = tuple((NEAR + hour * BUCKET, NEAR + (hour + 1) * BUCKET) for hour in (0, 1))
     figures = {"duration": BUCKET, "slip": 0}
     term = replace(due("term", "blue", NODES, next_run_at=NEAR, **figures), runs=runs)
@@ -202,8 +203,8 @@ def test_what_terms_take_of_later_hours_counts_at_once() -> None:
 
 @pytest.mark.parametrize("policy", [DEFAULT, "gridserver-sla", "gridserver-time"])
 @pytest.mark.parametrize("ahead", [0, 4])
-def test_what_is_reserved_is_beside_all_that_is_shared(policy: str, ahead: int) -> None:
-    """Others hold all the rest of the hour, and still it may have what is reserved, and no more."""
+def test_reserved_time_comes_on_top_of_shared_time(policy: str, ahead: int) -> None:
+    """A campaign gets exactly its reserved time while another holds all the rest of the hour."""
     begin = NOW + ahead * BUCKET
     asked = [
         due(f"red-{n}", "red", NODES, next_run_at=begin, slip=20 * times.MINUTE) for n in range(14)
@@ -228,7 +229,7 @@ def test_what_is_reserved_is_beside_all_that_is_shared(policy: str, ahead: int) 
 
 
 def _too_much(part: int, **others: Any) -> EpisodeOutcome:
-    """Blue has so many of four seats in four hours ahead, red wants all of one of these."""
+    """Drive an episode: blue has ``part`` of four seats in four hours, red wants all of one."""
     runs = [
         PostedRun(f"r{hour}-{n}", f"{hour}-{n}", "blue", (f"n{n}",), at, at + BUCKET)
         for hour, at in enumerate(range(NEAR, NEAR + 4 * BUCKET, BUCKET))
@@ -242,8 +243,8 @@ def _too_much(part: int, **others: Any) -> EpisodeOutcome:
     return played(DEFAULT, view=replace(view, **others))[1]
 
 
-def test_what_is_too_much_is_given_back() -> None:
-    """The youngest seats of the hour, and blue keeps the one that is its part."""
+def test_excess_seats_are_given_back() -> None:
+    """The youngest seats of the hour are given back, down to the one that is blue's part."""
     outcome = _too_much(4)
     assert list(outcome.returned) == ["1-3", "1-2", "1-1"]
     assert outcome.returned["1-1"].sentence == (
@@ -253,8 +254,8 @@ def test_what_is_too_much_is_given_back() -> None:
 
 
 @pytest.mark.parametrize("why", ["no more than its part", "not returnable", "near", "urgent"])
-def test_what_is_not_too_much_stays(why: str) -> None:
-    """Nobody gives back of its part, of what has begun or is near, or if it is urgent."""
+def test_other_seats_are_not_given_back(why: str) -> None:
+    """Seats within the part, seats that have begun or are near, and urgent seats stay."""
     others: dict[str, dict[str, Any]] = {
         "not returnable": {"returnable": ()},
         "near": {"now": NEAR},
@@ -265,21 +266,21 @@ def test_what_is_not_too_much_stays(why: str) -> None:
     assert outcome.returned == {}
 
 
-def test_it_is_said_who_holds_a_full_hour() -> None:
-    """The three with most of it, and how much that is."""
+def test_a_full_hour_lists_its_largest_holders() -> None:
+    """The refusal lists the three largest holders with their seats, and counts the others."""
     names = "abcde"
     ledger = [Charge(it, NOW, NOW + BUCKET, (6 - n) * BUCKET // 4) for n, it in enumerate(names)]
     asked = due("t", "red", NODES)
     view = view_of(NODES, [*map(CampaignView, names), RED], [asked], ledger=ledger)
-    [no] = played("gridserver-time", view=view)[1].refused["t"]
-    assert "seats of the hour from" in no.sentence
-    assert no.sentence.startswith("all 4 seats ")
-    assert no.sentence.endswith(" are taken by a (1.5), b (1.25), c (1), 2 others")
-    assert no.until is None, "others may cancel theirs"
+    [refusal] = played("gridserver-time", view=view)[1].refused["t"]
+    assert "seats of the hour from" in refusal.sentence
+    assert refusal.sentence.startswith("all 4 seats ")
+    assert refusal.sentence.endswith(" are taken by a (1.5), b (1.25), c (1), 2 others")
+    assert refusal.until is None, "others may cancel theirs"
 
 
-def test_what_is_put_off_says_why_and_until_when() -> None:
-    """The cause comes first, and is not asked about again before the pause is over."""
+def test_a_deferral_gives_reason_and_end() -> None:
+    """The cause comes first, and both refusals hold until the end of the deferral."""
     taken = PostedRun("r", "r", "blue", tuple(NODES), NOW, NOW + BUCKET)
     asked = due("t", "red", NODES, slip=0)
     view = view_of(NODES, [BLUE, RED], [asked], runs=[taken])

@@ -1,4 +1,4 @@
-"""Fairshare over windows: what each got of what was delivered, and the caps on that."""
+"""Fairshare over windows: parts of what was delivered, and caps on them."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ charges = st.lists(
 
 
 @given(charges, st.integers(0, 130))
-def test_windows_hold_what_counting_every_instant_gives(ledger: list[Charge], now: int) -> None:
-    """Charges over several windows are split by time, and nothing counts before it is over."""
+def test_windows_agree_with_counting_every_instant(ledger: list[Charge], now: int) -> None:
+    """Charges over several windows are split by time, and their future part does not count."""
     own, delivered = in_windows(ledger, now, WINDOWS)
     for name, amounts in own.items():
         expected = [0] * WINDOWS.depth
@@ -49,7 +49,7 @@ def test_windows_hold_what_counting_every_instant_gives(ledger: list[Charge], no
 
 @given(charges, st.integers(0, 130))
 def test_usages_add_up_to_what_was_delivered(ledger: list[Charge], now: int) -> None:
-    """The parts of all campaigns are together one, or nothing if nothing was delivered."""
+    """The parts of all campaigns add up to one, or to zero if nothing was delivered."""
     assert sum(usages(ledger, now, WINDOWS).values()) in {0, 1}
 
 
@@ -61,8 +61,8 @@ def test_a_decayed_sum_is_the_polynomial(amounts: list[int], decay: Fraction) ->
     )
 
 
-def test_old_use_weighs_less() -> None:
-    """Two that got the same are not level when one got it long ago."""
+def test_old_usage_weighs_less() -> None:
+    """Of two campaigns with equal amounts, the one whose usage is older has used less."""
     assert usage([0, 8], [8, 8], HALF) == Fraction(1, 3)
     assert usage([8, 0], [8, 8], HALF) == Fraction(2, 3)
 
@@ -75,30 +75,30 @@ def test_old_use_weighs_less() -> None:
         (FairshareKind.CEILING, 0, -10),
     ],
 )
-def test_floors_only_lift_and_ceilings_only_lower(
+def test_floors_only_raise_and_ceilings_only_lower(
     kind: FairshareKind, below: int, above: int
 ) -> None:
-    """A delta is in percent, and which sign of it counts is a matter of the kind."""
+    """The delta is in percent, and the kind determines which sign counts."""
     share = FairshareView(Fraction(4, 10), kind)
     assert delta(Fraction(3, 10), share) == below
     assert delta(Fraction(5, 10), share) == above
     assert relative_delta(Fraction(3, 10), share) == Fraction(below, 40)
 
 
-def test_who_was_never_charged_used_nothing() -> None:
-    """A newcomer is its whole share below it, and who has no fairshare has no delta."""
-    found = deltas({"new": FairshareView(HALF), "free": None}, {"free": HALF})
-    assert found == {"new": 50, "free": 0}
+def test_an_uncharged_campaign_used_nothing() -> None:
+    """A newcomer lacks its whole share, and a campaign without a fairshare has no delta."""
+    result = deltas({"new": FairshareView(HALF), "free": None}, {"free": HALF})
+    assert result == {"new": 50, "free": 0}
     assert relative_delta(HALF, None) == 0
 
 
 def test_a_cap_counts_the_run_itself() -> None:
-    """Just the cap is allowed, the least more is refused, with figures."""
+    """Usage up to the cap is allowed, and anything beyond it is refused with figures."""
     part, total = Fraction(2, 5), Fraction(1000)
     assert within_part("ops", Fraction(350), Fraction(50), total, part) is None
-    no = within_part("ops", Fraction(350), Fraction(51), total, part)
-    assert no is not None
-    assert no.sentence == "ops would have 0.401 of what was delivered; the cap is 0.4"
+    refusal = within_part("ops", Fraction(350), Fraction(51), total, part)
+    assert refusal is not None
+    assert refusal.sentence == "ops would have 0.401 of what was delivered; the cap is 0.4"
     assert within_part("ops", Fraction(0), Fraction(51), Fraction(0), part) is None
     assert within_amount("ops", Fraction(350), Fraction(50), Fraction(400)) is None
     assert within_amount("ops", Fraction(350), Fraction(51), Fraction(400)) is not None

@@ -22,7 +22,7 @@ DEMANDS = st.dictionaries(st.sampled_from("abcdefgh"), st.none() | st.integers(0
 def _poured(
     amount: int, weights: dict[str, Fraction], demand: dict[str, int | None]
 ) -> dict[str, Fraction]:
-    """Slowly: raise the level of all until the next one is full, again and again."""
+    """Divide by raising the level of all until the next one is full, repeatedly."""
     shares = dict.fromkeys(weights, Fraction(0))
     left = Fraction(amount)
     while True:
@@ -40,18 +40,18 @@ def _poured(
 
 
 @given(st.integers(0, 200), WEIGHTS, DEMANDS)
-def test_it_divides_like_water(
+def test_division_equals_water_filling(
     amount: int, weights: dict[str, Fraction], demand: dict[str, int | None]
 ) -> None:
-    """Everybody's exact share is where the water stands when it is poured in slowly."""
+    """Every exact share equals the level reached by pouring the water in slowly."""
     assert divide(amount, weights, demand).exact() == _poured(amount, weights, demand)
 
 
 @given(st.integers(0, 200), WEIGHTS, DEMANDS)
-def test_no_seat_is_lost_or_made(
+def test_the_shares_add_up(
     amount: int, weights: dict[str, Fraction], demand: dict[str, int | None]
 ) -> None:
-    """The shares add up to all there is, or to all that is wanted if that is less."""
+    """The shares add up to the whole amount, or to all demand if that is less."""
     wanted = [demand.get(name) for name in weights]
     limited = [most for most in wanted if most is not None]
     most = amount if len(limited) < len(wanted) else min(amount, sum(limited))
@@ -62,21 +62,21 @@ def test_no_seat_is_lost_or_made(
 def test_rounding_goes_up_by_less_than_a_unit(
     amount: int, weights: dict[str, Fraction], demand: dict[str, int | None], unit: int
 ) -> None:
-    """A rounded share is the exact one or less than a unit above; nobody with work gets nothing."""
+    """A rounded share exceeds the exact one by less than a unit, and is 0 only without demand."""
     division = divide(amount, weights, demand)
     exact, rounded = division.exact(), division.rounded_up(unit)
     assert all(0 <= rounded[name] - exact[name] < unit for name in weights)
     assert all(rounded[name] or demand.get(name) == 0 for name in weights)
 
 
-def test_float_error_makes_no_seat() -> None:
-    """Weights of a tenth and two tenths of three hundred are one hundred and two hundred."""
+def test_float_errors_add_no_seat() -> None:
+    """Weights of 0.1 and 0.2 divide 300 into exactly 100 and 200."""
     weights = {"a": Fraction("0.1"), "b": Fraction("0.2")}
     assert divide(300, weights, {}).rounded_up() == {"a": 100, "b": 200}
 
 
-def test_no_weight_gets_nothing() -> None:
-    """A weight of zero is no share, and wants are no reason to get more than there is."""
+def test_a_weight_of_zero_gets_nothing() -> None:
+    """A weight of zero gives no share, whatever the demand."""
     assert divide(10, {"a": 0, "b": 1}, {"a": 5}).rounded_up() == {"a": 0, "b": 10}
     assert divide(10, {"a": 0}, {"a": 50}).rounded_up() == {"a": 0}
 
@@ -85,8 +85,8 @@ GROUPS = st.lists(st.lists(st.integers(0, 30) | st.none(), min_size=1, max_size=
 
 
 @given(st.integers(1, 100), GROUPS)
-def test_splitting_a_campaign_buys_nothing(seats: int, waiting: list[list[int | None]]) -> None:
-    """What a group's members should hold together is what one campaign with all its work should."""
+def test_splitting_a_campaign_gains_nothing(seats: int, waiting: list[list[int | None]]) -> None:
+    """The members of a group together get what one campaign with all their work would get."""
     stakes = [
         [CampaignStake(f"{number}.{place}", 1, waiting=most) for place, most in enumerate(group)]
         for number, group in enumerate(waiting)
@@ -111,7 +111,7 @@ def test_splitting_a_campaign_buys_nothing(seats: int, waiting: list[list[int | 
 
 
 def test_members_entitlements_add_up_to_the_group() -> None:
-    """A group's weight is split among those of its members that are at work."""
+    """A group's weight is split among its active members."""
     stakes = [
         CampaignStake("a", 1),
         CampaignStake("b", 3),

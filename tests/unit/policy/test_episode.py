@@ -1,4 +1,4 @@
-"""One round over due tasks, by every named set."""
+"""Episodes over due tasks, with every named set."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ HALF_AN_HOUR = 30 * times.MINUTE
 
 @st.composite
 def pools(draw: st.DrawFn) -> View:
-    """Small pools in which everything occurs: scarcity, limits, levels, promises, refusals."""
+    """Draw small pools with every feature: scarcity, limits, levels, promises, refusals."""
     rng = random.Random(draw(st.integers(0, 2**32)))
     nodes = {
         name: replace(node, up=rng.random() < 0.9, resources={"mbps": 1000}, load=rng.random())
@@ -106,7 +106,7 @@ def _run(number: int, nodes: dict[str, NodeView], rng: random.Random) -> PostedR
 @settings(max_examples=60)
 @given(name=st.sampled_from(sorted(SETS)), view=pools(), workers=st.sampled_from([0, 3, 100]))
 def test_every_candidate_is_accounted_for(name: str, view: View, workers: int) -> None:
-    """Each due task is placed, or refused with reasons, or was not reached; never two of these."""
+    """Each due task is either placed, refused with reasons, or not reached."""
     view = replace(view, workers=workers)
     driver = Driver(view)
     outcome = driver.drive(SETS[name])
@@ -115,17 +115,17 @@ def test_every_candidate_is_accounted_for(name: str, view: View, workers: int) -
     assert not placed.keys() & outcome.refused.keys()
     assert len(placed) + len(outcome.refused) + outcome.unreached == len(view.candidates)
     assert len(driver.asks) <= workers
-    for noes in outcome.refused.values():
-        assert noes
-        for no in noes:
-            assert no.to_trace()["sentence"]
-            assert "{" not in no.sentence
+    for refusals in outcome.refused.values():
+        assert refusals
+        for refusal in refusals:
+            assert refusal.to_trace()["sentence"]
+            assert "{" not in refusal.sentence
 
 
 @settings(max_examples=60)
 @given(name=st.sampled_from(sorted(SETS)), view=pools())
-def test_what_is_asked_for_is_fit(name: str, view: View) -> None:
-    """Nodes that are asked are up, match, are enough, and are spread as wanted."""
+def test_asked_nodes_are_suitable(name: str, view: View) -> None:
+    """The nodes asked are up, match, suffice, and respect the spread."""
     driver = Driver(view)
     driver.drive(SETS[name])
     for ask in driver.asks:
@@ -151,14 +151,14 @@ def test_an_episode_can_be_repeated(name: str, view: View) -> None:
 
 
 def _seats(outcome: EpisodeOutcome) -> Counter[str]:
-    found: Counter[str] = Counter()
+    counts: Counter[str] = Counter()
     for run in outcome.placed:
-        found[run.campaign] += len(run.nodes)
-    return found
+        counts[run.campaign] += len(run.nodes)
+    return counts
 
 
 def _crowd(campaigns: list[CampaignView], nodes: dict[str, NodeView], each: int) -> list[Candidate]:
-    """Whole hours, all due at once: twice as many as there is room for, or more."""
+    """Return tasks of an hour, all due at once, at least twice as many as there is room for."""
     return [
         due(f"{campaign.name}-{number}", campaign.name, nodes, duration=times.HOUR, slip=0)
         for campaign in campaigns
@@ -167,8 +167,8 @@ def _crowd(campaigns: list[CampaignView], nodes: dict[str, NodeView], each: int)
 
 
 @pytest.mark.parametrize("name", ["gridserver-usage", "campaign-default"])
-def test_scarce_seats_go_by_weight(name: str) -> None:
-    """Where all want everything, each gets its part of the hour, and hears so for the rest."""
+def test_scarce_seats_are_shared_by_weight(name: str) -> None:
+    """If all campaigns want everything, each gets its part of the hour, and the rest is refused."""
     nodes = nodes_of(12)
     campaigns = [
         CampaignView("a", weight=1),
@@ -177,12 +177,12 @@ def test_scarce_seats_go_by_weight(name: str) -> None:
     ]
     outcome = Driver(view_of(nodes, campaigns, _crowd(campaigns, nodes, 12))).drive(SETS[name])
     assert _seats(outcome) == {"a": 2, "b": 4, "c": 6}
-    rules = {no.rule.name for noes in outcome.refused.values() for no in noes}
+    rules = {refusal.rule.name for refusals in outcome.refused.values() for refusal in refusals}
     assert rules == {"no-seats"}
 
 
-def test_what_one_leaves_others_get() -> None:
-    """A campaign gets more than its ideal when the others want less than theirs."""
+def test_unused_ideals_go_to_others() -> None:
+    """A campaign gets more than its ideal if the others want less than theirs."""
     nodes = nodes_of(12)
     campaigns = [CampaignView("a"), CampaignView("b")]
     crowd = _crowd(campaigns, nodes, 12)
@@ -191,8 +191,8 @@ def test_what_one_leaves_others_get() -> None:
     assert _seats(outcome) == {"a": 11, "b": 1}
 
 
-def test_splitting_a_campaign_buys_nothing() -> None:
-    """Ten campaigns under one parent get together what one beside it gets."""
+def test_splitting_a_campaign_gains_nothing() -> None:
+    """Ten campaigns under one parent together get what one campaign beside it gets."""
     nodes = nodes_of(20)
     parts = [CampaignView(f"part{number}", parent="big") for number in range(10)]
     campaigns = [CampaignView("big"), CampaignView("small"), *parts]
@@ -203,8 +203,8 @@ def test_splitting_a_campaign_buys_nothing() -> None:
     assert set(seats.values()) == {1}
 
 
-def test_who_used_less_is_served_first() -> None:
-    """Of the ideals that are rounded up, the one whose campaign used most goes short."""
+def test_the_campaign_with_less_usage_is_served_first() -> None:
+    """When ideals are rounded up, the campaign with the most usage goes short."""
     nodes = nodes_of(3)
     campaigns = [CampaignView("a", created_at=1), CampaignView("b", created_at=2)]
     ledger = [Charge("a", NOW - times.HOUR, NOW, times.HOUR)]
@@ -215,7 +215,7 @@ def test_who_used_less_is_served_first() -> None:
 
 
 def test_a_newcomer_does_not_flood() -> None:
-    """A campaign created a moment ago begins as if it had had its share, and that is remembered."""
+    """A new campaign begins as if it had used its share, and the state remembers that."""
     nodes = nodes_of(3)
     campaigns = [CampaignView("a", created_at=1), CampaignView("new", created_at=NOW)]
     half = 3 * times.DAY // 2
@@ -226,8 +226,8 @@ def test_a_newcomer_does_not_flood() -> None:
     assert outcome.state.newcomers == {"new": Charge("new", NOW - times.DAY, NOW, half)}
 
 
-def test_levels_come_one_after_the_other() -> None:
-    """In serial mode the higher level has all it wants before the lower one has anything."""
+def test_levels_are_served_in_order() -> None:
+    """In serial mode the higher level gets all it wants before the lower one gets anything."""
     nodes = nodes_of(4)
     campaigns = [CampaignView("low", level=3, weight=9), CampaignView("high", level=6)]
     candidates = _crowd(campaigns, nodes, 3)
@@ -237,12 +237,12 @@ def test_levels_come_one_after_the_other() -> None:
 
 
 def test_promised_seats_are_kept_and_lent() -> None:
-    """A group has what it was promised; what an idle one leaves is lent to the others."""
+    """A group gets what it was promised, and what an idle group leaves is lent to others."""
     nodes = nodes_of(10)
     campaigns = [CampaignView("a", target=6), CampaignView("b", target=2), CampaignView("stranger")]
     crowd = _crowd(campaigns, nodes, 10)
     outcome = Driver(view_of(nodes, campaigns, crowd)).drive(SETS["gridserver-sla"])
-    # 2 are left over: 6/8 and 2/8 of them, rounded up, and b finds none, because a was first.
+    # 2 seats remain: 6/8 and 2/8 of them, rounded up; b finds none, because a comes first.
     assert _seats(outcome) == {"a": 8, "b": 2}
     assert outcome.refused["stranger-0"][0].rule.name == "no-group"
     alone = [it for it in crowd if it.campaign == "b"]
@@ -250,8 +250,8 @@ def test_promised_seats_are_kept_and_lent() -> None:
     assert _seats(outcome) == {"b": 10}
 
 
-def test_starts_go_by_price() -> None:
-    """Where shares are by starts, three starts in ten are of the one who pays seven for each."""
+def test_starts_are_shared_by_price() -> None:
+    """A campaign that pays seven per start beside one of three gets three of ten starts."""
     nodes = nodes_of(10)
     campaigns = [
         CampaignView("a", queue=QueueView(price=3)),
@@ -265,8 +265,8 @@ def test_starts_go_by_price() -> None:
     assert priorities == {"a": 0, "b": 0}
 
 
-def test_a_wide_task_is_passed_so_often_and_no_more() -> None:
-    """Tasks of the same campaign wait once a wide one was passed as often as it may be."""
+def test_a_wide_task_is_passed_a_limited_number_of_times() -> None:
+    """Tasks of a campaign wait once its wide task was passed as often as its gap allows."""
     nodes = nodes_of(4)
     campaigns = [CampaignView("a", queue=QueueView(passes=2))]
     wide = due("wide", "a", nodes, k=4, k_min=4, together=True, slip=0, added_at=-1)
@@ -279,8 +279,8 @@ def test_a_wide_task_is_passed_so_often_and_no_more() -> None:
     assert outcome.refused["small2"][0].rule.name == "passes"
 
 
-def test_a_blocked_task_has_its_slot() -> None:
-    """What comes later fills the time before the slot of a blocked one, and never reaches in."""
+def test_a_blocked_task_gets_a_slot() -> None:
+    """Later tasks fill the time before the slot of a blocked task and never overlap it."""
     nodes = nodes_of(2)
     campaigns = [CampaignView("a")]
     until = NOW + HALF_AN_HOUR
@@ -297,8 +297,8 @@ def test_a_blocked_task_has_its_slot() -> None:
     assert outcome.state.passes == {"wide": 1}
 
 
-def test_slots_are_avoided_where_there_is_slip() -> None:
-    """A task that could start beside a slot is asked for with that time left out."""
+def test_slots_are_avoided_within_the_slip() -> None:
+    """A task that can start beside a slot is asked for with the slot's time left out."""
     nodes = nodes_of(1)
     wide = due("wide", "a", nodes, waits_since=NOW - times.HOUR)
     other = due("other", "a", nodes)
@@ -311,8 +311,8 @@ def test_slots_are_avoided_where_there_is_slip() -> None:
     assert [run.start for run in outcome.placed] == [NOW + 10 * times.MINUTE]
 
 
-def test_soft_limits_hold_in_the_first_round_only() -> None:
-    """Up to the soft limit first; up to the hard one with what nobody else wanted."""
+def test_soft_limits_apply_in_the_first_round_only() -> None:
+    """The first round fills up to the soft limits, the second up to the hard ones."""
     nodes = nodes_of(8)
     campaigns = [CampaignView("a", limits={"runs": LimitView(1, 3)}), CampaignView("b")]
     view = view_of(nodes, campaigns, _crowd(campaigns, nodes, 4))
@@ -326,7 +326,7 @@ def test_soft_limits_hold_in_the_first_round_only() -> None:
 
 
 def test_named_participants_need_no_share() -> None:
-    """A task that names its participants is charged to its campaign, and not kept back."""
+    """A task with named participants is charged to its campaign, but not limited by its share."""
     nodes = nodes_of(2)
     campaigns = [CampaignView("a"), CampaignView("b")]
     crowd = _crowd(campaigns, nodes, 2)
@@ -338,8 +338,8 @@ def test_named_participants_need_no_share() -> None:
     assert _seats(outcome) == {"a": 2}
 
 
-def test_who_refuses_is_left_alone() -> None:
-    """A node that had no time for a campaign is not asked again for a while, others are."""
+def test_a_node_that_refuses_is_not_asked_again() -> None:
+    """A node without time for a campaign is not asked again for a while, while others are."""
     nodes = nodes_of(2)
     view = view_of(nodes, [CampaignView("a"), CampaignView("b")], [due("t", "a", nodes, spare=1)])
     outcome = Driver(view, has_time=lambda _: False).drive(SETS["boinc-backoff"])
@@ -356,8 +356,8 @@ def test_who_refuses_is_left_alone() -> None:
     assert len(outcome.state.backoffs) == 1
 
 
-def test_a_node_that_failed_a_campaign_serves_others() -> None:
-    """With blacklisting, a node whose run failed gets no more of that campaign."""
+def test_a_blacklisted_node_serves_other_campaigns() -> None:
+    """With blacklisting, a node whose run failed gets no more runs of that campaign only."""
     nodes = nodes_of(1)
     view = view_of(
         nodes,
@@ -373,7 +373,7 @@ def test_a_node_that_failed_a_campaign_serves_others() -> None:
 
 
 def test_nodes_tied_to_campaigns() -> None:
-    """A node that names campaigns serves those and what is below them; the others serve all."""
+    """A node tied to campaigns serves these and their descendants; other nodes serve all."""
     nodes = nodes_of(3)
     nodes["n0"] = replace(nodes["n0"], attributes={"campaigns": "top,other"})
     campaigns = [CampaignView("top"), CampaignView("below", parent="top"), CampaignView("far")]
@@ -386,8 +386,8 @@ def test_nodes_tied_to_campaigns() -> None:
     }
 
 
-def test_what_found_no_time_is_put_off() -> None:
-    """With patience for it, a task that found no time is put off, and says until when."""
+def test_a_task_without_time_is_deferred() -> None:
+    """With a deferral rule, a task that found no time is deferred until a stated time."""
     nodes = nodes_of(1)
     view = view_of(nodes, [CampaignView("a")], [due("t", "a", nodes)])
     outcome = Driver(view, has_time=lambda _: False).drive(SETS["maui-defer"])
@@ -397,7 +397,7 @@ def test_what_found_no_time_is_put_off() -> None:
 
 
 def test_the_usual_node_comes_first() -> None:
-    """Who measured a target before measures it again, and may be waited for."""
+    """The node that measured a target before is asked first, and is worth waiting for."""
     nodes = nodes_of(4)
     asked = due("t", "a", nodes, target="www", affinity_wait=times.MINUTE)
     view = view_of(nodes, [CampaignView("a")], [asked])
@@ -416,8 +416,8 @@ def _displacing(view: View, name: str) -> tuple[Ask, EpisodeOutcome]:
     return ask, outcome
 
 
-def test_the_urgent_displace_within_their_budget() -> None:
-    """What is posted for lower levels gives way to the urgent, lowest first, up to a part."""
+def test_urgent_campaigns_displace_within_their_budget() -> None:
+    """Urgent campaigns displace posted runs of lower levels, the lowest first, up to a part."""
     nodes = nodes_of(20)
     campaigns = [
         CampaignView("u", level=URGENT),
@@ -440,8 +440,8 @@ def test_the_urgent_displace_within_their_budget() -> None:
     assert set(ask.displacing.runs or ()) <= {"low1", "low2", "high0"}
 
 
-def test_the_urgent_wait_before_they_displace() -> None:
-    """An urgent run that has not waited long enough displaces nothing, and says so."""
+def test_urgent_campaigns_wait_before_they_displace() -> None:
+    """An urgent run that has not waited long enough displaces nothing, and is told why."""
     nodes = nodes_of(20)
     view = view_of(
         nodes, [CampaignView("u", level=URGENT)], [due("t", "u", nodes, waits_since=NOW)]
@@ -451,8 +451,8 @@ def test_the_urgent_wait_before_they_displace() -> None:
     assert [no.rule.name for no in outcome.refused["t"]] == ["no-time", "preempt-delay"]
 
 
-def test_flags_say_who_displaces_whom() -> None:
-    """A preemptor displaces preemptees of lower priority; who is none hears so."""
+def test_flags_decide_displacement() -> None:
+    """A preemptor displaces preemptees of lower priority; any other campaign is refused."""
     nodes = nodes_of(1)
     campaigns = [
         CampaignView("p", preemptor=True),
@@ -473,7 +473,7 @@ def test_flags_say_who_displaces_whom() -> None:
 
 
 def test_lent_seats_are_taken_back() -> None:
-    """A group below its promise displaces what another has posted beyond its own."""
+    """A group below its promise displaces what another group posted beyond its own."""
     nodes = nodes_of(2)
     campaigns = [CampaignView("a", target=1), CampaignView("b", target=1)]
     runs = [
@@ -490,8 +490,8 @@ def test_lent_seats_are_taken_back() -> None:
     assert nothing.displacing is None
 
 
-def test_what_is_open_counts_as_placed() -> None:
-    """Seats that are being asked for are not given to others, and given back when refused."""
+def test_open_runs_count_as_placed() -> None:
+    """Seats of open runs are not given to others until the runs are refused."""
     nodes = nodes_of(2)
     campaigns = [CampaignView("a"), CampaignView("b", level=0)]
     view = view_of(nodes, campaigns, _crowd(campaigns, nodes, 4))

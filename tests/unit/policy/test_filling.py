@@ -1,4 +1,4 @@
-"""What is kept free for whom, and what may slip past: against counting every instant."""
+"""Protected slots and backfill, compared with counting every instant."""
 
 from __future__ import annotations
 
@@ -44,15 +44,15 @@ frees = st.fixed_dictionaries(dict.fromkeys(NODES, st.one_of(st.none(), st.integ
 
 
 def is_free(table: dict[str, list[tuple[int, int]]], name: str, start: int, end: int) -> bool:
-    """Whether nothing overlaps ``[start, end)`` on a node."""
+    """Return whether nothing overlaps ``[start, end)`` on a node."""
     return all(b <= start or end <= a for a, b in table.get(name, ()))
 
 
 @given(timetables, st.integers(1, 4), st.integers(1, 12), st.integers(0, 20))
-def test_the_earliest_place_is_what_trying_every_instant_finds(
+def test_the_earliest_place_agrees_with_trying_every_instant(
     table: dict[str, list[tuple[int, int]]], k: int, length: int, now: int
 ) -> None:
-    """No earlier start has enough nodes that are free throughout, and the chosen ones are."""
+    """No earlier start has enough free nodes, and the chosen nodes are free throughout."""
     found = earliest(table, PlacementRequest("t", k, length, NODES), now)
     assert found is not None
     assert len(set(found.nodes)) == k
@@ -64,8 +64,8 @@ def test_the_earliest_place_is_what_trying_every_instant_finds(
     )
 
 
-def test_slots_are_made_of_nodes_that_become_free_last() -> None:
-    """Nodes that are free already stay so for what slips past."""
+def test_slots_take_the_nodes_that_become_free_last() -> None:
+    """Nodes that are free already remain available to backfill."""
     table = {"a": [], "b": [(0, 5)], "c": [(0, 5)], "d": []}
     assert earliest(table, PlacementRequest("t", 3, 10, "abcd"), 0) == Placement(5, ("b", "c", "a"))
     assert earliest(table, PlacementRequest("t", 5, 10, "abcd"), 0) is None
@@ -73,7 +73,7 @@ def test_slots_are_made_of_nodes_that_become_free_last() -> None:
 
 @given(timetables, st.integers(0, 40))
 def test_how_long_nodes_stay_free(table: dict[str, list[tuple[int, int]]], at: int) -> None:
-    """A node that is free now stays so until its next span; others are not in the answer."""
+    """A node that is free now stays free until its next span; busy nodes are left out."""
     found = free_for(table, at)
     for name in NODES:
         later = [start for start, _ in table[name] if start > at]
@@ -88,7 +88,7 @@ def test_how_long_nodes_stay_free(table: dict[str, list[tuple[int, int]]], at: i
 
 
 def posted(table: dict[str, list[tuple[int, int]]]) -> list[PostedRun]:
-    """A run for every span."""
+    """Return a run for every span."""
     return [
         PostedRun(f"{name}-{start}", "x", "all", [name], start, end)
         for name, some in table.items()
@@ -99,20 +99,20 @@ def posted(table: dict[str, list[tuple[int, int]]]) -> list[PostedRun]:
 def policy(
     choice: BackfillChoice, depth: int, worth: RunWorth = RunWorth.SEATS
 ) -> PolicyComposition:
-    """Backfill of one kind with so many slots."""
+    """Return a backfill policy of one kind with ``depth`` slots."""
     order = BackfillOrder(choice, worth, depth=depth)
     return replace(SETS["maui-backfill"], order=order, fill=Protected(depth))
 
 
 @settings(max_examples=30)
 @given(requests, timetables, st.integers(0, 3), st.sampled_from(BackfillChoice))
-def test_backfill_delays_no_slot_and_books_nothing_twice(
+def test_backfill_delays_no_slot_and_double_books_no_node(
     queue: list[PlacementRequest],
     table: dict[str, list[tuple[int, int]]],
     depth: int,
     choice: BackfillChoice,
 ) -> None:
-    """Whatever is filled in, no node has two runs at once, slots of the blocked included."""
+    """No node ever has two runs at once, slots of blocked tasks included."""
     outcome = starting_now(queue, posted(table), 0, policy(choice, depth))
     for name in NODES:
         taken = [(it.start, it.end) for it in outcome.placed if name in it.nodes]
@@ -125,10 +125,10 @@ def test_backfill_delays_no_slot_and_books_nothing_twice(
 
 @settings(max_examples=30)
 @given(requests, timetables)
-def test_the_first_that_is_blocked_has_the_earliest_slot_there_is(
+def test_the_first_blocked_task_gets_the_earliest_slot(
     queue: list[PlacementRequest], table: dict[str, list[tuple[int, int]]]
 ) -> None:
-    """Its slot hangs only on what stood before it in the list."""
+    """Its slot depends only on the tasks before it in the list."""
     outcome = starting_now(queue, posted(table), 0, policy(BackfillChoice.FIRST, 1))
     for slot in outcome.reservations:
         [task] = slot.tasks
@@ -139,16 +139,16 @@ def test_the_first_that_is_blocked_has_the_earliest_slot_there_is(
 
 @settings(max_examples=30)
 @given(requests, timetables)
-def test_without_overtaking_nothing_starts_after_somebody_waits(
+def test_without_overtaking_a_blocked_task_stops_all_others(
     queue: list[PlacementRequest], table: dict[str, list[tuple[int, int]]]
 ) -> None:
-    """The started ones are a head of the list, and whoever else could start is told why not."""
+    """The started tasks are a prefix of the list, and all later ones are refused with a reason."""
     strict = replace(SETS["maui-fifo"], fill=Protected(0, overtaking=False))
     outcome = starting_now(queue, posted(table), 0, strict)
     started = [run.task for run in outcome.placed]
     assert [it.task for it in queue][: len(started)] == started
     for request in queue[len(started) + 1 :]:
-        assert "no-overtaking" in {no.rule.name for no in outcome.refused[request.task]}
+        assert "no-overtaking" in {refusal.rule.name for refusal in outcome.refused[request.task]}
 
 
 @pytest.mark.parametrize(
@@ -163,7 +163,7 @@ def test_without_overtaking_nothing_starts_after_somebody_waits(
 def test_an_episode_fills_as_its_set_chooses(
     choice: BackfillChoice, worth: RunWorth, started: list[str]
 ) -> None:
-    """Once the blocked one has its slot, those go first that are chosen to fill."""
+    """Once the blocked task has its slot, the runs chosen to backfill come first."""
     names = [f"n{at}" for at in range(8)]
     running = [PostedRun("r", "x", "all", names[:4], 0, 3600)]
     waiting = {"wide": (7, 7200), "e": (2, 1800), "d": (3, 3000), "g": (1, 3600)}
@@ -195,14 +195,14 @@ def test_windows_are_wider_the_shorter_they_are(free: dict[str, int | None]) -> 
 @given(
     requests, frees, st.sampled_from(BackfillChoice), st.sampled_from(RunWorth), st.integers(0, 3)
 )
-def test_what_is_filled_in_fits(
+def test_backfilled_runs_fit(
     queue: list[PlacementRequest],
     free: dict[str, int | None],
     choice: BackfillChoice,
     worth: RunWorth,
     considered: int,
 ) -> None:
-    """Each run has its nodes for its whole duration, no node has two, and only those looked at."""
+    """Each run has nodes of its own for its duration, and only the first are examined."""
     started = fill(queue, free, choice, worth, considered)
     taken = [name for nodes in started.values() for name in nodes]
     assert len(taken) == len(set(taken))
@@ -218,7 +218,7 @@ def test_what_is_filled_in_fits(
 def test_a_combination_is_worth_the_most(
     queue: list[PlacementRequest], size: int, worth: RunWorth
 ) -> None:
-    """In one window no other set of runs that fit is worth more."""
+    """No other set of runs that fit one window is worth more."""
     free = dict.fromkeys(NODES[:size], 10)
 
     def value(some: list[PlacementRequest]) -> int:
@@ -242,12 +242,12 @@ RUN = PostedRun("r", "t", "net", ["n1"], 0, 15)
 
 
 def view(*runs: PostedRun, reservations: tuple[ReservationView, ...] = ()) -> View:
-    """A pool at instant 0."""
+    """Return the view of a pool at instant 0."""
     return View(0, 1000, PoolView("p", NODES), {}, {}, [], runs, (), reservations)
 
 
-def test_a_blocked_candidate_has_its_slot_kept() -> None:
-    """The slot begins when all its nodes are free, and is for that task alone."""
+def test_a_blocked_candidate_gets_a_slot() -> None:
+    """The slot begins when all its nodes are free, and admits that task alone."""
     slot = protect(BLOCKED, view(RUN), booked([RUN]), [])
     assert slot is not None
     assert (slot.start, slot.end, set(slot.nodes)) == (15, 25, {"n1", "n2"})
@@ -255,19 +255,19 @@ def test_a_blocked_candidate_has_its_slot_kept() -> None:
     assert may_fill(BLOCKED, ["n2"], (10, 20), [slot]) is None
     assert may_fill(other, ["n2"], (0, 15), [slot]) is None
     assert may_fill(other, ["n3"], (0, 99), [slot]) is None
-    no = may_fill(other, ["n3", "n2"], (0, 16), [slot])
-    assert no is not None
-    assert dict(no.figures) == {"node": "n2", "holder": "wide", "start": 15, "end": 16}
+    refusal = may_fill(other, ["n3", "n2"], (0, 16), [slot])
+    assert refusal is not None
+    assert dict(refusal.figures) == {"node": "n2", "holder": "wide", "start": 15, "end": 16}
 
 
-def test_a_slot_that_would_come_too_late_is_not_kept() -> None:
-    """Keeping nodes free for a run that may not start any more then is of no use."""
+def test_a_slot_that_would_be_too_late_is_not_reserved() -> None:
+    """No slot is reserved for a run that could not start any more by then."""
     assert protect(replace(BLOCKED, slip=14), view(RUN), booked([RUN]), []) is None
     assert protect(replace(BLOCKED, k=3), view(RUN), booked([RUN]), []) is None
 
 
-def test_slots_and_reservations_of_others_are_in_the_way() -> None:
-    """A second slot comes after the first, and a reservation only stops whom it does not admit."""
+def test_slots_and_reservations_block_others() -> None:
+    """A second slot follows the first, and a reservation blocks only runs it does not admit."""
     first = protect(BLOCKED, view(RUN), booked([RUN]), [])
     assert first is not None
     second = protect(replace(BLOCKED, task="second", slip=99), view(RUN), booked([RUN]), [first])
@@ -289,8 +289,8 @@ def test_slots_and_reservations_of_others_are_in_the_way() -> None:
         ("exclusive", "background", False),
     ],
 )
-def test_only_conflicting_classes_are_in_the_way(asking: str, present: str, *, busy: bool) -> None:
-    """A timetable for a candidate has what its class may not overlap, and nothing else."""
+def test_only_conflicting_classes_block(asking: str, present: str, *, busy: bool) -> None:
+    """A candidate's timetable contains only runs that its class must not overlap."""
     run = replace(RUN, scheduling_class=SchedulingClass(present))
     candidate = replace(BLOCKED, scheduling_class=SchedulingClass(asking))
     expected = {"n1": [(0, 15)] if busy else [], "n2": []}

@@ -1,4 +1,4 @@
-"""The worked cases of queues with dynamic priorities, answered by the product's own functions."""
+"""The worked cases of queues with dynamic priorities, answered by the product's functions."""
 
 from __future__ import annotations
 
@@ -27,35 +27,35 @@ DERIVED = {
     # H gains what it pays; B climbs by one with each start, up to its ceiling.
     "FB-08": {"picks": ["H"] * 14, "final_priorities": {"H": 5, "B": 4}},
     "FB-11": {"lights_per_bulk": [2, 5, 8]},
-    # 1, 2 and 4 are served at 5, 7 at 10, 13 at 15.
+    # 1, 2, and 4 are served at 5, 7 at 10, 13 at 15.
     "FB-14": {"passes": [0, 5, 10, 15]},
-    # Passed by l1 and l2, b is 2 above l3 and holds it; w is not ready and keeps its 0.
+    # Passed by l1 and l2, b is 2 above l3 and blocks it; w is not ready and keeps its 0.
     "FB-16": {"picks": ["l1", "l2", None], "priority": {"w": 0, "b": 2}},
 }
 
 
 @pytest.mark.parametrize("name", sorted(CASES.keys() - DERIVED.keys() - {BOUNDS}))
 def test_the_product_answers_as_expected(name: str) -> None:
-    """Each case that says what it expects gets just that."""
+    """Each case with an expectation gets exactly that answer."""
     assert list(differences(answered(CASES[name]), CASES[name]["expect"])) == []
 
 
 @pytest.mark.parametrize("name", sorted(DERIVED))
 def test_the_product_answers_as_derived(name: str) -> None:
-    """Each case that only gives the shape of its answer gets what was derived by hand."""
+    """Each case that gives only the shape of its answer gets the answer derived by hand."""
     assert list(differences(answered(CASES[name]), DERIVED[name])) == []
 
 
 def test_shares_hold_in_any_ten_starts() -> None:
-    """Prices of 3 and 7 give seven and three of ten starts, one more or less in any ten."""
-    found, expected = answered(CASES[BOUNDS]), dict(CASES[BOUNDS]["expect"])
+    """Prices of 3 and 7 give seven and three of any ten consecutive starts, within one."""
+    picks, expected = answered(CASES[BOUNDS]), dict(CASES[BOUNDS]["expect"])
     bounds = expected.pop("any_10_consecutive")
-    for name, (least, most) in found.pop("any_10_consecutive").items():
+    for name, (least, most) in picks.pop("any_10_consecutive").items():
         assert bounds[name][0] <= least <= most <= bounds[name][1]
-    assert list(differences(found, expected)) == []
+    assert list(differences(picks, expected)) == []
 
 
-def test_what_is_expected_is_never_looked_at() -> None:
-    """A case whose expectation is wrong gets the same answer."""
+def test_the_expectation_is_never_read() -> None:
+    """A case with a wrong expectation gets the same answer."""
     for case in CASES.values():
         assert answered({**case, "expect": {"picks": -1}}) == answered(case)

@@ -1,4 +1,4 @@
-"""The worked cases of sharing engines among sessions, answered by the product's own functions."""
+"""The worked cases of sharing engines among sessions, answered by the product's functions."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from tests.golden.expectations import answered, cases, differences
 CASES = cases("gridserver")
 
 DERIVED = {
-    # Levels 9, 5 and 1 count once, 15 in all: 60 for two, 33.3 for one, 6.7 for five. Each on its
-    # own they weigh 28: 32.1, 17.9 and 3.6.
+    # Levels 9, 5, and 1 count once, 15 in all: 60 for two, 33.3 for one, 6.7 for five. Each on
+    # its own they weigh 28: 32.1, 17.9, and 3.6.
     "GS-05": {
         "aggregated": {"h1": 30, "h2": 30, "m": 34, "l1": 2, "l2": 2, "l3": 2, "l4": 2, "l5": 2},
         "plain": {"h1": 33, "h2": 33, "m": 18, "l1": 4, "l2": 4, "l3": 4, "l4": 4, "l5": 4},
@@ -19,9 +19,9 @@ DERIVED = {
     "GS-09": {"ideal": {"X": 2, "Y": 4, "Z": 4}},
     # 2 + 0/30 = 1 + 30/30.
     "GS-13": {"victims": ["e2"]},
-    # While b is idle, the 30 left over are split 20 : 50: 8.6 and 21.4, rounded up to 9 and 22, of
-    # which c finds 21. b takes its 30 back from c, 21 above, and a, 9 above. The same without
-    # preemption: all engines are held, and b finds none until something ends.
+    # While b is idle, the remaining 30 are split 20 : 50: 8.6 and 21.4, rounded up to 9 and 22, of
+    # which c finds 21. b takes its 30 back from c, 21 above, and a, 9 above. Without preemption
+    # all engines stay held, and b finds none until something ends.
     "GS-16": {
         "steps": [
             {"total": {"a": 29, "b": 0, "c": 71}},
@@ -43,24 +43,24 @@ DERIVED = {
 
 @pytest.mark.parametrize("name", sorted(CASES.keys() - DERIVED.keys()))
 def test_the_product_answers_as_expected(name: str) -> None:
-    """Each case that says what it expects gets just that."""
+    """Each case with an expectation gets exactly that answer."""
     assert list(differences(answered(CASES[name]), CASES[name]["expect"])) == []
 
 
 @pytest.mark.parametrize("name", sorted(DERIVED))
 def test_the_product_answers_as_derived(name: str) -> None:
-    """Each case that only gives the shape of its answer gets what was derived by hand."""
+    """Each case that gives only the shape of its answer gets the answer derived by hand."""
     assert list(differences(answered(CASES[name]), DERIVED[name])) == []
 
 
-def test_what_is_expected_is_never_looked_at() -> None:
-    """A case whose expectation is wrong gets the same answer."""
+def test_the_expectation_is_never_read() -> None:
+    """A case with a wrong expectation gets the same answer."""
     for case in CASES.values():
         assert answered({**case, "expect": {"ideal": -1}}) == answered(case)
 
 
-def test_a_case_may_be_told_in_other_words() -> None:
-    """Weights by level, free engines by name and an urgent session are understood as well."""
+def test_a_case_may_use_other_terms() -> None:
+    """Weights by level, free engines by name, and an urgent session are understood as well."""
     case = {
         "system": "gridserver",
         "id": "-",

@@ -1,4 +1,4 @@
-"""Cases of the same form as the worked ones, with answers derived by hand: edges, ties, limits."""
+"""Cases of the worked cases' form with answers derived by hand: edges, ties, limits."""
 
 from __future__ import annotations
 
@@ -11,5 +11,5 @@ CASES = cases("variants")
 
 @pytest.mark.parametrize("name", sorted(CASES))
 def test_the_product_answers_as_derived(name: str) -> None:
-    """Each variant gets the answer that follows from the rules, with the reason in ``why``."""
+    """Each variant gets the answer that the rules imply, with the reason in ``why``."""
     assert list(differences(answered(CASES[name]), CASES[name]["expect"])) == []

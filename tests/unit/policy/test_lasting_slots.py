@@ -1,4 +1,4 @@
-"""Slots that outlive an episode: who was given one keeps it, whoever comes first later."""
+"""Slots that outlive an episode: a task keeps its slot, whichever comes first later."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SLOT = KeptSlot(("n0", "n1", "n2"), HALF_PAST, HALF_PAST + 10 * times.MINUTE)
 
 
 def _view(*tasks: str, **others: RememberedState) -> View:
-    """Two of three nodes have a run for half an hour; ``c`` is one long run on one node."""
+    """Return a view: two of three nodes are busy for half an hour, ``c`` is one long run."""
     nodes = nodes_of(3)
     run = PostedRun("r", "other", "ops", ("n0", "n1"), NOW, HALF_PAST)
     listed = {
@@ -32,14 +32,14 @@ def _view(*tasks: str, **others: RememberedState) -> View:
 
 
 def _hold(view: View, *, keeping: bool, blocked: str = "ab") -> EpisodeOutcome:
-    """An episode in which these tasks find no time."""
+    """Drive an episode in which the tasks in ``blocked`` find no time."""
     driver = Driver(view, has_time=lambda ask: ask.candidate.task not in blocked)
     return driver.drive(PolicyComposition(fill=fill.Protected(depth=1, lasting=keeping)))
 
 
 @pytest.mark.parametrize(("keeping", "holder"), [(True, "a"), (False, "b")])
-def test_a_slot_is_kept_or_given_anew(*, keeping: bool, holder: str) -> None:
-    """When ``b`` comes before ``a``, which had it, it stays that of ``a``, or is given to ``b``."""
+def test_a_slot_is_kept_or_reassigned(*, keeping: bool, holder: str) -> None:
+    """A lasting slot stays with ``a`` even if ``b`` comes first, and any other goes to ``b``."""
     first = _hold(_view("a"), keeping=keeping)
     assert [it.name for it in first.reservations] == ["slot of a"]
     assert first.state.slots == ({"a": SLOT} if keeping else {})
@@ -54,16 +54,16 @@ def test_a_slot_is_kept_or_given_anew(*, keeping: bool, holder: str) -> None:
     assert f"is reserved for {holder} from" in said[0]
 
 
-def test_who_has_started_gives_its_slot_back() -> None:
-    """Placed, it needs none any more, and the next one that is blocked has one."""
+def test_a_started_task_gives_its_slot_back() -> None:
+    """A placed task loses its slot, and the next blocked task gets one."""
     before = RememberedState(slots={"a": SLOT})
     outcome = _hold(_view("a", "b", state=before), keeping=True, blocked="")
     assert outcome.state.slots == {}
     assert {run.task for run in outcome.placed} == {"a", "b"}
 
 
-def test_a_slot_that_was_not_used_is_given_up() -> None:
-    """What should have begun by now is of no use, whatever is left of it."""
+def test_an_unused_slot_expires() -> None:
+    """A slot that should have begun by now is dropped, whatever is left of it."""
     slots = {"a": SLOT, "b": replace(SLOT, start=NOW - 1)}
     assert lasting(slots, NOW) == [slot_of("a", SLOT.nodes, SLOT.start, SLOT.end)]
     assert remembered(lasting(slots, NOW)) == {"a": SLOT}

@@ -1,4 +1,4 @@
-"""Backing off, putting off, asking for work, and what nodes have to give."""
+"""Backoff, deferral, work fetch, and the resources and ranking of nodes."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ OTHER = ("ops", "n1", "normal")
 
 
 def test_pauses_double_up_to_a_day() -> None:
-    """The first pause is ten minutes, and however many follow, none is longer than a day."""
+    """The first pause is ten minutes, and no pause is longer than a day."""
     assert [pause(n) // times.MINUTE for n in (0, 1, 2, 8, 9, 500)] == [0, 10, 20, 1280, 1440, 1440]
 
 
@@ -54,13 +54,13 @@ def test_a_refusal_lengthens_the_pause_within_its_jitter(
 
 
 def test_a_question_during_the_pause_changes_nothing() -> None:
-    """Only a question asked when the pause was over counts as one more refusal."""
+    """Only a question asked after the pause counts as another refusal."""
     before = Backoff(2, 100)
     assert after_refusal(before, 99, random.Random(0)) == before
     assert after_refusal(before, 100, random.Random(0)).failures == 3
 
 
-def test_an_answer_clears_what_it_gives_and_nothing_else() -> None:
+def test_an_answer_clears_only_its_own_pauses() -> None:
     """Each class of each node has its own pause."""
     before = {KEY: Backoff(3, 0), OTHER: Backoff(1, 999)}
     after = after_answer(before, [KEY, OTHER], [KEY], 5, random.Random(0))
@@ -69,19 +69,19 @@ def test_an_answer_clears_what_it_gives_and_nothing_else() -> None:
     assert (after[KEY].failures, after[OTHER]) == (4, Backoff(1, 999))
 
 
-def test_who_is_left_alone_is_told_until_when() -> None:
-    """The no holds as long as the pause, and says how often it was refused."""
+def test_a_backoff_states_its_end() -> None:
+    """The refusal holds for the pause and states how often the node refused."""
     assert refuse_during_backoff(None, "n1", "ops", 0) is None
     assert refuse_during_backoff(Backoff(2, 50), "n1", "ops", 50) is None
-    no = refuse_during_backoff(Backoff(2, 50), "n1", "ops", 49)
-    assert no is not None
-    assert no.until == 50
-    assert no.sentence == "n1 refused ops 2 times in a row and is not asked for a while"
+    refusal = refuse_during_backoff(Backoff(2, 50), "n1", "ops", 49)
+    assert refusal is not None
+    assert refusal.until == 50
+    assert refusal.sentence == "n1 refused ops 2 times in a row and is not asked for a while"
     assert FIRST < MOST
 
 
-def test_a_task_is_put_off_and_then_held() -> None:
-    """So many failed starts put it off, so many times, and the next ones hold it for good."""
+def test_a_task_is_deferred_and_then_held() -> None:
+    """Failed starts defer a task up to the limit, and further ones put it on hold."""
     patience = DeferralRule(pause=10, deferrals=2, starts=2)
     state, seen = Deferral(), []
     for now in range(0, 60, 10):
@@ -97,16 +97,18 @@ def test_a_task_is_put_off_and_then_held() -> None:
     ]
 
 
-def test_who_is_put_off_or_held_says_so() -> None:
-    """A task put off may be tried again from its instant on, one on hold never by itself."""
+def test_deferrals_and_holds_are_explained() -> None:
+    """A deferred task may be retried after its deferral, one on hold never by itself."""
     assert put_off("t", Deferral(), 0) is None
-    no = put_off("t", Deferral(0, 3, 50), 49)
-    assert no is not None
-    assert no.until == 50
+    refusal = put_off("t", Deferral(0, 3, 50), 49)
+    assert refusal is not None
+    assert refusal.until == 50
     assert put_off("t", Deferral(0, 3, 50), 50) is None
-    held = put_off("t", Deferral(0, 24, 50, held=True), 99)
-    assert held is not None
-    assert held.sentence == "t was deferred 24 times and is on hold until an operator releases it"
+    on_hold = put_off("t", Deferral(0, 24, 50, held=True), 99)
+    assert on_hold is not None
+    assert (
+        on_hold.sentence == "t was deferred 24 times and is on hold until an operator releases it"
+    )
 
 
 BUFFER = Buffer(5, 10)
@@ -123,16 +125,16 @@ BUFFER = Buffer(5, 10)
         (4, False, False, 0),
     ],
 )
-def test_work_is_asked_for_below_the_mark(
+def test_work_is_fetched_below_the_buffer(
     saturated: int, asked: int, *, on_contact: bool, highest: bool
 ) -> None:
-    """Of itself below the low mark, on the way below the high one, and only of the highest."""
+    """A node asks below the low mark, or on contact below the high one, and only the best lead."""
     outlook = SpareCapacity(7, saturated, 0)
     found = amount_to_ask(outlook, BUFFER, on_contact=on_contact, stands_highest=highest)
     assert found == asked
 
 
-def test_whom_to_ask_counts_what_is_queued() -> None:
+def test_queued_work_lowers_the_standing() -> None:
     """A queue as long as the buffer on all seats is worth one share."""
     assert adjusted(-1.0, 40, BUFFER, 4) == -2.0
     assert whom_to_ask({"a": -1.0, "b": -1.0, "c": -0.5}, {"a", "b"}) == "a"
@@ -142,15 +144,13 @@ def test_whom_to_ask_counts_what_is_queued() -> None:
 
 
 def test_a_buffer_is_never_shorter_than_three_minutes() -> None:
-    """What is configured is bounded, so that a node does not ask all the time."""
+    """The configured buffer has a minimum, so that a node does not ask all the time."""
     assert buffer_of(1, 2) == Buffer(LOW_MIN, LOW_MIN + 2)
     assert buffer_of() == Buffer(times.DAY // 10, times.DAY // 10 + times.DAY // 2)
 
 
 @given(st.integers(0, 99), st.integers(0, 99), st.integers(0, 99))
-def test_available_is_what_neither_was_promised_nor_is_used(
-    has: int, promised: int, used: int
-) -> None:
+def test_available_is_what_is_neither_reserved_nor_used(has: int, promised: int, used: int) -> None:
     """The combined count is the stricter of the two, and none leaves less than nothing."""
     left = {counted: available(has, promised, used, counted) for counted in CapacityBasis}
     assert left[CapacityBasis.COMBINED] == min(
@@ -160,7 +160,7 @@ def test_available_is_what_neither_was_promised_nor_is_used(
 
 
 def test_seats_do_not_add_up_across_nodes() -> None:
-    """Each seat has all it needs on one node, and a node with too few of them gives none."""
+    """Each seat needs all its resources on one node, and a node with too few seats gives none."""
     assert seats_on({"cpu": 4, "gb": 5}, {"cpu": 1, "gb": 2}) == 2
     assert seats_on({"cpu": 4, "gb": 5}, {"cpu": 1, "gb": 2}, least=3) == 0
     assert seats_on({"cpu": 4}, {"cpu": 1, "gb": 2}) == 0
@@ -179,7 +179,7 @@ def test_nodes_with_the_least_left_come_first(free: dict[str, int | None], durat
     assert set(ranked) == {name for name, has in free.items() if has is None or has >= duration}
 
 
-def test_the_rich_node_is_spared() -> None:
+def test_the_richest_node_is_spared() -> None:
     """The poorest node that has all that is needed comes first."""
     configured = {
         "big": {"mbps": 100_000, "lanes": 4},
@@ -192,7 +192,7 @@ def test_the_rich_node_is_spared() -> None:
 
 
 def test_quiet_nodes_come_first() -> None:
-    """By load, then by how long ago they were used, then by name."""
+    """Nodes are sorted by load, then by last use, then by name."""
     nodes = [NodeView("d", load=0.5), NodeView("c", used_at=9), NodeView("b"), NodeView("a")]
     assert [node.name for node in least_loaded.rank(nodes)] == ["a", "b", "c", "d"]
 
@@ -209,20 +209,20 @@ def test_quiet_nodes_come_first() -> None:
     ],
 )
 def test_an_operators_function_is_computed(text: str, value: int) -> None:
-    """Coefficients may stand before or after a figure, and a missing figure is nothing."""
+    """Coefficients may come before or after a figure, and a missing figure is 0."""
     figures = {"SPEED": 100, "AMEM": 2000, "JOBCOUNT": 1}
     assert linear_function.value(linear_function.parse(text), figures) == value
 
 
 @pytest.mark.parametrize("text", ["", "SPEED SPEED", "SPEED *", "2*3*SPEED", "(SPEED)", "SPEED/2"])
-def test_what_is_not_linear_is_refused_with_its_place(text: str) -> None:
+def test_a_nonlinear_function_is_refused_with_its_position(text: str) -> None:
     """The message quotes the text from where it cannot be read."""
     with pytest.raises(ValueError, match="as a sum of figures"):
         linear_function.parse(text)
 
 
 def test_nodes_are_ranked_by_the_function() -> None:
-    """The highest value comes first, of two alike the one listed first."""
+    """The highest value comes first, and ties go to the node listed first."""
     function = linear_function.parse("x")
     ranked = linear_function.rank(function, {"a": {"x": 1}, "b": {"x": 2}, "c": {"x": 1}})
     assert [name for name, _ in ranked] == ["b", "a", "c"]

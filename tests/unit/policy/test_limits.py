@@ -1,4 +1,4 @@
-"""Limits on what is under way and on what is due, for everybody a run counts for."""
+"""Limits on active and on due runs, for every holder that a run counts for."""
 
 from __future__ import annotations
 
@@ -52,22 +52,22 @@ def test_a_missing_or_looser_soft_limit_is_the_hard_one(
 
 
 def test_every_limit_of_every_holder_counts() -> None:
-    """The first limit that would be exceeded is named, with what was wanted and allowed."""
+    """The refusal names the first limit exceeded, with the wanted and the allowed number."""
     holders = [
         Holder("probe", {RUNS: LimitView(1, 2)}, {RUNS: 1}),
         Holder("ops", {NODES: LimitView(5, 5)}),
     ]
     assert within_limits({RUNS: 1, NODES: 5}, holders, LimitLevel.HARD) is None
-    no = within_limits({RUNS: 1, NODES: 5}, holders, LimitLevel.SOFT)
-    assert no is not None
-    assert no.sentence == "probe would have 2 runs at once, of at most 1 (soft)"
-    no = within_limits({RUNS: 1, NODES: 6}, holders, LimitLevel.HARD)
-    assert no is not None
-    assert dict(no.figures)["holder"] == "ops"
+    refusal = within_limits({RUNS: 1, NODES: 5}, holders, LimitLevel.SOFT)
+    assert refusal is not None
+    assert refusal.sentence == "probe would have 2 runs at once, of at most 1 (soft)"
+    refusal = within_limits({RUNS: 1, NODES: 6}, holders, LimitLevel.HARD)
+    assert refusal is not None
+    assert dict(refusal.figures)["holder"] == "ops"
 
 
-def test_an_override_takes_the_place_of_others_but_not_of_their_runs() -> None:
-    """Overridden nodes may be more than others allow, overridden runs may not."""
+def test_an_override_replaces_other_limits_but_not_those_of_runs() -> None:
+    """Overridden node limits may exceed others, overridden run limits may not."""
     holders = [
         Holder("probe", {RUNS: LimitView(2, 2), NODES: LimitView(3, 3)}, {RUNS: 1, NODES: 3})
     ]
@@ -77,13 +77,13 @@ def test_an_override_takes_the_place_of_others_but_not_of_their_runs() -> None:
     assert within_limits({RUNS: 2, NODES: 1}, holders, LimitLevel.HARD, overrides) is not None
 
 
-def test_outstanding_time_shrinks_as_runs_go_on() -> None:
-    """What is left of each run counts for each of its seats, and never less than nothing."""
+def test_outstanding_time_shrinks_as_runs_progress() -> None:
+    """The rest of each run counts for each of its seats, and is never negative."""
     assert [outstanding([(4, 3), (2, 6)], after) for after in (0, 3, 9)] == [24, 6, 0]
 
 
-def test_parents_count_what_their_children_have() -> None:
-    """A campaign's runs count for it and its parents, those beside the span only."""
+def test_parents_count_their_childrens_runs() -> None:
+    """A campaign's runs count for it and its ancestors, if they overlap the span."""
     under_way = ActiveBookings([RUN], CAMPAIGNS, 0)
     assert [(it.name, it.in_use[RUNS]) for it in under_way.holders("probe", (0, 11))] == [
         ("probe", 1),
@@ -105,10 +105,10 @@ booked = st.lists(
 
 
 @given(booked, st.integers(0, 60), st.integers(1, 20), st.integers(0, 40))
-def test_what_is_under_way_is_what_looking_at_every_run_finds(
+def test_active_bookings_agree_with_a_plain_search(
     runs: list[PostedRun], start: int, length: int, now: int
 ) -> None:
-    """Runs, nodes and outstanding time agree with a plain search, however runs were added."""
+    """Runs, nodes, and outstanding time agree with a plain search, however runs were added."""
     under_way = ActiveBookings(runs[:5], CAMPAIGNS, now)
     for run in runs[5:]:
         if run.end > now:
@@ -129,7 +129,7 @@ def test_what_is_under_way_is_what_looking_at_every_run_finds(
     }
 
 
-def test_short_runs_one_after_the_other_are_not_under_way_at_once() -> None:
+def test_short_consecutive_runs_are_not_active_at_once() -> None:
     """A long run beside many short ones that never overlap is beside one of them at a time."""
     pings = [replace(RUN, start=at, end=at + 5) for at in range(0, 50, 10)]
     [_, ops] = ActiveBookings(pings, CAMPAIGNS, 0).holders("probe", (0, 50))
@@ -140,10 +140,8 @@ def test_short_runs_one_after_the_other_are_not_under_way_at_once() -> None:
     ("together", "named", "runs"),
     [(True, False, 1), (False, True, 1), (False, False, 3)],
 )
-def test_a_candidate_asks_for_what_will_be_booked(
-    *, together: bool, named: bool, runs: int
-) -> None:
-    """Nodes together have one run, others one each; time is that of all runs it stands for."""
+def test_a_candidate_requests_all_it_will_book(*, together: bool, named: bool, runs: int) -> None:
+    """Nodes together have one run, others one each; time is the sum over all its runs."""
     spans = [(0, 7), (10, 17)]
     candidate = Candidate(
         "t", "probe", 0, 14, ("a", "b", "c"), k=3, together=together, named=named, runs=spans
@@ -159,17 +157,20 @@ def test_a_candidate_asks_for_what_will_be_booked(
 
 
 def test_due_tasks_beyond_a_limit_are_left_out_with_the_reason() -> None:
-    """A wide task that does not fit under a limit leaves it to narrower ones behind it."""
+    """A wide task that exceeds a limit leaves it to narrower ones after it."""
     due = [DueTask(f"t{k}", ("ops",), {RUNS: 1, NODES: k}) for k in (3, 4, 2)]
     tasks, refused = considered([*due, DueTask("x", ("free",), {RUNS: 1})], {"ops": {NODES: 5}})
     assert tasks == ["t3", "t2", "x"]
-    [no] = refused.values()
-    assert no.sentence == "ops would have 7 nodes due at once, of at most 5; the task does not age"
+    [refusal] = refused.values()
+    assert (
+        refusal.sentence
+        == "ops would have 7 nodes due at once, of at most 5; the task does not age"
+    )
 
 
 @given(st.lists(st.sampled_from("uvw"), max_size=20), st.integers(0, 4))
 def test_each_holder_has_its_first_due_tasks_considered(names: list[str], most: int) -> None:
-    """With a limit on runs, everybody's first so many are considered and no others."""
+    """With a limit on runs, exactly the first tasks of each holder are considered."""
     due = [DueTask(f"{name}{at}", (name,), {RUNS: 1}) for at, name in enumerate(names)]
     tasks, refused = considered(due, {name: {RUNS: most} for name in "uvw"})
     for name in "uvw":
@@ -179,12 +180,12 @@ def test_each_holder_has_its_first_due_tasks_considered(names: list[str], most: 
 
 
 def test_waiting_counts_from_when_a_task_is_considered() -> None:
-    """Who was considered before keeps its age, who was not in between begins anew."""
+    """A task considered before keeps its age; one that was not in between begins anew."""
     assert ageing_since({"a": 3, "gone": 4}, ["a", "b"], 9) == {"a": 3, "b": 9}
 
 
-def test_each_reason_not_to_displace_is_told_apart() -> None:
-    """A run gives way only to a preemptor of higher priority, and only if it is a preemptee."""
+def test_each_refusal_to_displace_has_its_own_rule() -> None:
+    """A run is displaced only by a preemptor of higher priority, and only if it is a preemptee."""
 
     def rule(new: int, old: int, *, preemptor: bool = True, preemptee: bool = True) -> str | None:
         no = may_displace(("a", new), ("b", old), preemptor=preemptor, preemptee=preemptee)
@@ -196,7 +197,7 @@ def test_each_reason_not_to_displace_is_told_apart() -> None:
     assert rule(9, 5, preemptee=False) == "no preemptee"
 
 
-def test_a_run_that_is_over_is_not_under_way() -> None:
-    """What ended before now counts for nothing."""
+def test_an_ended_run_is_not_active() -> None:
+    """A run that ended before now counts for nothing."""
     [_, ops] = ActiveBookings([replace(RUN, end=20)], CAMPAIGNS, 20).holders("probe", (0, 99))
     assert set(ops.in_use.values()) == {0}

@@ -1,4 +1,4 @@
-"""Episode after episode: what comes true in the long run, and who goes first within a campaign."""
+"""Many episodes: the shares reached in the long run, and late tasks within a campaign."""
 
 from __future__ import annotations
 
@@ -58,8 +58,8 @@ def test_shares_come_true_in_the_long_run(name: str, parts: dict[str, float]) ->
     assert all(abs(seats[it] / 2000 - part) < 0.02 for it, part in parts.items())
 
 
-def test_the_late_go_first_within_their_campaign() -> None:
-    """A task that would start too late goes ahead of its campaign's others, and of nobody else."""
+def test_late_tasks_go_first_within_their_campaign() -> None:
+    """A task that would start too late passes others of its campaign only."""
     nodes = nodes_of(1)
     figures = {"duration": 20 * times.MINUTE, "waits_since": NOW}
     candidates = [

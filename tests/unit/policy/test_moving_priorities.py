@@ -1,4 +1,4 @@
-"""Shares by starts, gaps between queues and tasks, pacing, quotas, placement, and blacklists."""
+"""Shares by starts, gaps between queues and tasks, pacing, quotas, placement, blacklists."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ PRICES = st.lists(st.integers(1, 12), min_size=1, max_size=5)
 
 
 def _starts(rules: dict[str, QueueView], count: int) -> dict[str, int]:
-    """How often each starts while all contend and all fit."""
+    """Return how often each starts while all contend and all fit."""
     priorities: dict[str, Exact] = start_counts.starting(rules.items())
     started = dict.fromkeys(rules, -1)
     counts = dict.fromkeys(rules, 0)
@@ -38,7 +38,7 @@ def _starts(rules: dict[str, QueueView], count: int) -> dict[str, int]:
 
 
 def _frequencies(rules: dict[str, QueueView]) -> dict[str, Fraction]:
-    """The part of all starts that each gets while all contend and all fit.
+    """Return the part of all starts that each gets while all contend and all fit.
 
     Exact where floors are equal, gaps and ceilings are far above the prices, and no part comes out
     negative.
@@ -51,7 +51,7 @@ def _frequencies(rules: dict[str, QueueView]) -> dict[str, Fraction]:
 
 
 @given(PRICES, st.integers(1, 4))
-def test_starts_are_as_frequent_as_the_equation_says(prices: list[int], gain: int) -> None:
+def test_start_frequencies_solve_the_equation(prices: list[int], gain: int) -> None:
     """The counts follow the solution of ``f · price - gain = const``, whatever the prices."""
     rules = {
         str(n): QueueView(gap=10**9, ceiling=10**9, price=price, gain=gain)
@@ -67,8 +67,8 @@ def test_starts_are_as_frequent_as_the_equation_says(prices: list[int], gain: in
 @given(
     st.lists(st.tuples(st.integers(0, 9), st.none() | st.integers(0, 9), st.booleans()), max_size=7)
 )
-def test_nobody_is_held_but_by_a_gap(wanted: list[tuple[int, int | None, bool]]) -> None:
-    """Who is held lies a gap or more below somebody stuck; who was tried lies below nobody so."""
+def test_only_a_gap_blocks(wanted: list[tuple[int, int | None, bool]]) -> None:
+    """A blocked entry is at least a gap below a stuck one, and a tried entry is below none."""
     listed = sorted(wanted, key=lambda it: -it[0])
     entries = [GapEntry(str(n), priority, gap) for n, (priority, gap, _) in enumerate(listed)]
     fits = {str(n) for n, (_, _, fit) in enumerate(listed) if fit}
@@ -87,16 +87,16 @@ def test_nobody_is_held_but_by_a_gap(wanted: list[tuple[int, int | None, bool]])
     assert {entry.name for entry in tried.stuck}.isdisjoint(fits)
 
 
-def test_a_held_queue_says_who_holds_it() -> None:
-    """The sentence names the stuck queue, both priorities and the gap."""
+def test_a_blocked_queue_names_the_stuck_one() -> None:
+    """The sentence names the stuck queue, both priorities, and the gap."""
     contenders = [queues.Contender("high", 9, 5), queues.Contender("low", Fraction(7, 2), 1)]
-    no = queues.held(queues.turn(contenders, lambda _: None))["low"]
-    assert no.sentence == "low waits at priority 3.5: high is stuck at 9, 5 or more above it"
+    refusal = queues.held(queues.turn(contenders, lambda _: None))["low"]
+    assert refusal.sentence == "low waits at priority 3.5: high is stuck at 9, 5 or more above it"
 
 
 @given(st.lists(st.integers(0, 100), min_size=1), st.integers(1, 9))
-def test_every_event_is_served_and_passes_lie_apart(events: list[int], apart: int) -> None:
-    """Passes are the given time apart, and each event is served no later than that."""
+def test_every_event_is_served_and_episodes_are_spaced(events: list[int], apart: int) -> None:
+    """Episodes begin the given time apart, and each event is served no later than that."""
     begun: list[int] = []
     for event in sorted(events):
         if not begun or event > begun[-1]:
@@ -109,8 +109,8 @@ ROOMS = st.dictionaries(st.sampled_from("abcde"), st.integers(0, 4), min_size=1)
 
 
 @given(ROOMS, st.integers(1, 12))
-def test_placements_fit_or_are_none(free: dict[str, int], count: int) -> None:
-    """Every way places all or nothing, and never more on a node than it has room for."""
+def test_placements_fit_or_are_refused(free: dict[str, int], count: int) -> None:
+    """Every layout places all or nothing, and never more on a node than it has room for."""
     ways = {
         placement.round_robin: sum(free.values()),
         placement.pack: sum(free.values()),
@@ -124,8 +124,8 @@ def test_placements_fit_or_are_none(free: dict[str, int], count: int) -> None:
             assert all(placed[name] <= room for name, room in free.items())
 
 
-def test_ways_of_placement_differ_as_they_should() -> None:
-    """Round robin evens out, packing uses the fewest nodes, names are taken at their word."""
+def test_layouts_differ_as_documented() -> None:
+    """Round robin evens out, packing uses the fewest nodes, and names are used as listed."""
     free = {"a": 2, "b": 4, "c": 2}
     assert placement.round_robin(free, 5) == {"a": 2, "b": 2, "c": 1}
     assert placement.pack(free, 5) == {"a": 1, "b": 4, "c": 0}
@@ -133,26 +133,26 @@ def test_ways_of_placement_differ_as_they_should() -> None:
     assert placement.as_named(free, ["c", "c", "c"]) is None
 
 
-def test_attributes_must_all_be_there() -> None:
-    """A node is eligible that carries all that is wanted, whatever else it carries."""
+def test_all_wanted_attributes_are_required() -> None:
+    """A node is eligible if it has all wanted attributes, whatever else it has."""
     nodes = {"x": ["a", "b"], "y": ["b"], "z": []}
     assert attributes.eligible(nodes, ["a", "b"]) == ["x"]
     assert attributes.eligible(nodes, []) == ["x", "y", "z"]
 
 
 def test_quota_before_capacity() -> None:
-    """A request over both is refused by its own quota, with the figures."""
-    no = quota.admit("a", {"mbps": 6}, {"mbps": 10}, {"mbps": 5}, {"mbps": (9, 12)})
-    assert no is not None
-    assert no.sentence == "a uses 5 mbps and wants 6 more, of at most 10"
-    no = quota.admit("a", {"mbps": 5}, {"mbps": 10}, {"mbps": 5}, {"mbps": (9, 12)})
-    assert no is not None
-    assert no.rule.name == "capacity"
+    """A request that exceeds both is refused by its own quota, with the figures."""
+    refusal = quota.admit("a", {"mbps": 6}, {"mbps": 10}, {"mbps": 5}, {"mbps": (9, 12)})
+    assert refusal is not None
+    assert refusal.sentence == "a uses 5 mbps and wants 6 more, of at most 10"
+    refusal = quota.admit("a", {"mbps": 5}, {"mbps": 10}, {"mbps": 5}, {"mbps": (9, 12)})
+    assert refusal is not None
+    assert refusal.rule.name == "capacity"
     assert quota.admit("a", {"mbps": 3, "other": 9}, {}, {}, {"mbps": (9, 12)}) is None
 
 
 def test_failures_are_counted_and_cleared() -> None:
-    """A node is out for one campaign after so many failures, until somebody clears it."""
+    """A node is excluded for one campaign after the maximum of failures, until that is cleared."""
     failures = blacklist.failed({}, "n", "a")
     assert blacklist.admit(failures, "n", "a", 2) is None
     failures = blacklist.failed(failures, "n", "a")
@@ -168,7 +168,7 @@ FREE_AT = st.none() | st.integers(0, 20)
 def test_waiting_for_the_usual_node_has_an_end(
     submitted: int, affine: int | None, other: int | None, wait: int | None
 ) -> None:
-    """Another node is only taken after the wait and before the usual one, and not for ever."""
+    """Another node is taken only after the wait and before the usual one."""
     found = affinity.starts_at(submitted, affine, other, wait)
     if affine is None and other is None:
         assert found is None

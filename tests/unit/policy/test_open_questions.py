@@ -1,4 +1,4 @@
-"""How many questions of an episode may be open at the same time."""
+"""The number of questions of an episode that may be open at once."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from lead.policy.view import CampaignView, QueueView
 from tests.support.policy_pools import due, nodes_of, view_of
 
 
-def test_several_may_be_open_where_nobody_waits_for_them() -> None:
-    """Lists go on while answers are out; queues whose priorities move wait for each answer."""
+def test_several_may_be_open_if_none_depends_on_them() -> None:
+    """Fixed lists go on while answers are pending; queues with moving priorities wait for each."""
     nodes = nodes_of(4)
     campaigns = [CampaignView("a", queue=QueueView())]
     view = view_of(nodes, campaigns, [due(f"t{n}", "a", nodes) for n in range(3)])

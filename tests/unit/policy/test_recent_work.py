@@ -1,4 +1,4 @@
-"""Shares by recent work: standings, choices of one instant, and turns over a long time."""
+"""Shares by recent work: standings, choices for one instant, and turns over a long time."""
 
 from __future__ import annotations
 
@@ -27,15 +27,15 @@ shares_of_all = st.fixed_dictionaries({name: st.integers(1, 9) for name in NAMES
 recents = st.fixed_dictionaries(dict.fromkeys(NAMES, amounts))
 
 
-def test_who_had_nothing_stands_highest() -> None:
+def test_no_usage_stands_highest() -> None:
     """Less work per share stands higher, and a campaign without a share stands lowest."""
-    found = standings({"a": 3, "b": 1, "z": 0}, {"a": 1, "b": 1, "c": 2, "z": 0})
-    assert found == {"a": -3.0, "b": -1.0, "c": 0.0, "z": -1000.0}
-    assert by_standing(found) == ["c", "b", "a", "z"]
+    result = standings({"a": 3, "b": 1, "z": 0}, {"a": 1, "b": 1, "c": 2, "z": 0})
+    assert result == {"a": -3.0, "b": -1.0, "c": 0.0, "z": -1000.0}
+    assert by_standing(result) == ["c", "b", "a", "z"]
 
 
-def test_campaigns_that_are_level_go_by_name() -> None:
-    """While nothing was done nobody is ahead, and names decide."""
+def test_ties_are_broken_by_name() -> None:
+    """While no work was done, all are equal and names decide."""
     assert by_standing(standings({}, {"b": 1, "a": 5})) == ["a", "b"]
 
 
@@ -45,10 +45,10 @@ def test_campaigns_that_are_level_go_by_name() -> None:
         max_size=8,
     )
 )
-def test_the_ledger_gives_what_decaying_step_by_step_gives(
+def test_the_ledger_agrees_with_decaying_step_by_step(
     charges: list[tuple[int, int, int]],
 ) -> None:
-    """Reading all charges at once is the same as decaying from each change to the next."""
+    """Reading all charges at once equals decaying from each change to the next."""
     now = 6 * times.DAY
     ledger = [Charge("a", at, at + length, seats * length) for at, length, seats in charges]
     instants = sorted({0, now, *(it.start for it in ledger), *(it.end for it in ledger)})
@@ -59,8 +59,8 @@ def test_the_ledger_gives_what_decaying_step_by_step_gives(
     assert recent_of(ledger, now).get("a", 0.0) == pytest.approx(recent, abs=1e-9)
 
 
-def test_what_is_yet_to_come_does_not_count() -> None:
-    """Only the part of a charge that is over is recent work."""
+def test_future_charges_do_not_count() -> None:
+    """Only the past part of a charge is recent work."""
     whole = Charge("a", 0, 2 * times.HOUR, 2 * times.HOUR)
     half = Charge("a", 0, times.HOUR, times.HOUR)
     assert recent_of([whole], times.HOUR) == pytest.approx(recent_of([half], times.HOUR))
@@ -73,10 +73,10 @@ def test_what_is_yet_to_come_does_not_count() -> None:
     shares_of_all,
     st.integers(1, 8),
 )
-def test_each_choice_is_of_whoever_stands_highest(
+def test_each_choice_has_the_highest_standing(
     needs: dict[str, list[int]], recent: dict[str, float], shares: dict[str, int], seats: int
 ) -> None:
-    """The heap chooses what sorting anew before every choice would."""
+    """The heap makes the choices that sorting anew before each choice would."""
     waiting = {
         name: [WorkItem(f"{name}{at}", name, 1, need) for at, need in enumerate(some)]
         for name, some in needs.items()
@@ -97,7 +97,7 @@ def test_each_choice_is_of_whoever_stands_highest(
 @settings(max_examples=25)
 @given(shares_of_all, st.integers(1, 3))
 def test_turns_follow_the_shares(shares: dict[str, int], seats: int) -> None:
-    """Over six hundred slices everybody gets its share, within two in a hundred of all."""
+    """Over six hundred slices each campaign gets its share, within two percent of all."""
     rounds = 600
     served = turns_taken(SimulatedSeats(seats, shares, {}, half_life=10 * times.DAY), rounds)
     total = sum(shares.values())

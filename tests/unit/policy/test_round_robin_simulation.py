@@ -1,4 +1,4 @@
-"""What becomes of work that is done in turns, and how full seats will be."""
+"""The simulation of work done in turns, and of the seats in use."""
 
 from __future__ import annotations
 
@@ -40,13 +40,13 @@ SHARES = {"a": 1.0, "b": 2.0, "c": 0.0}
 
 
 def seats_of(count: int) -> SimulatedSeats:
-    """So many seats for three campaigns, one of them without a share."""
+    """Return ``count`` seats for three campaigns, one of them without a share."""
     return SimulatedSeats(count, SHARES, {})
 
 
 @given(tasks, st.integers(1, 5))
 def test_no_seat_is_idle_while_work_waits(work: list[WorkItem], count: int) -> None:
-    """All work is done, no more and no less, and seats stay free only when nothing is left."""
+    """All work is done exactly once, and seats stay free only when no work is left."""
     course = simulate(work, seats_of(count), 0)
     assert course.ended.keys() == {it.task for it in work}
     done = sum(used * (end - start) for start, end, used in course.stretches)
@@ -58,7 +58,7 @@ def test_no_seat_is_idle_while_work_waits(work: list[WorkItem], count: int) -> N
 
 @given(tasks, st.integers(1, 5))
 def test_stretches_follow_each_other(work: list[WorkItem], count: int) -> None:
-    """The time goes on without gaps, by at most an hour or a tenth of the way."""
+    """Time advances without gaps, by at most an hour or a tenth of the rest."""
     course = simulate(work, seats_of(count), 7)
     at = 7
     for start, end, _ in course.stretches:
@@ -68,8 +68,8 @@ def test_stretches_follow_each_other(work: list[WorkItem], count: int) -> None:
 
 
 @given(short, st.integers(1, 4))
-def test_what_goes_ahead_is_never_later_for_it(work: list[WorkItem], count: int) -> None:
-    """Work that goes ahead ends when it would if there were nothing else."""
+def test_urgent_work_is_not_delayed_by_other_work(work: list[WorkItem], count: int) -> None:
+    """Urgent work ends when it would if there were nothing else."""
     first = by_deadline(late(work, simulate(work, seats_of(count), 0)))
     names = [it.task for it in first]
     alone = simulate(first, seats_of(count), 0, names).ended
@@ -77,7 +77,7 @@ def test_what_goes_ahead_is_never_later_for_it(work: list[WorkItem], count: int)
     assert {name: together[name] for name in names} == alone
 
 
-def test_turns_are_taken_by_the_hour() -> None:
+def test_turns_last_an_hour() -> None:
     """Two long tasks of equal shares take turns hour by hour, and so end almost together."""
     work = [WorkItem("x", "a", 4 * times.HOUR), WorkItem("y", "b", 4 * times.HOUR)]
     course = simulate(work, SimulatedSeats(1, {"a": 1, "b": 1}, {}), 0)
@@ -85,8 +85,8 @@ def test_turns_are_taken_by_the_hour() -> None:
     assert sorted(course.ended.values()) == [7 * times.HOUR, 8 * times.HOUR]
 
 
-def test_late_is_measured_with_a_margin() -> None:
-    """What ends at its deadline is in time, but not with a margin before it."""
+def test_lateness_has_a_margin() -> None:
+    """Work that ends at its deadline is in time, but not with a margin before it."""
     work = [WorkItem("x", "a", 10, deadline=10)]
     course = simulate(work, seats_of(1), 0)
     assert late(work, course) == []
@@ -97,10 +97,10 @@ uses = st.lists(st.tuples(st.integers(0, 20), st.integers(1, 15), st.integers(1,
 
 
 @given(uses, st.integers(1, 4), st.integers(0, 8), st.integers(0, 20))
-def test_the_outlook_is_what_counting_every_instant_gives(
+def test_the_outlook_agrees_with_counting_every_instant(
     some: list[tuple[int, int, int]], seats: int, now: int, ahead: int
 ) -> None:
-    """Shortfall, saturated time and idle seats agree with a count instant by instant."""
+    """Shortfall, saturated time, and idle seats agree with a count instant by instant."""
     spans = [(start, start + length, need) for start, length, need in some]
     used = [sum(n for a, b, n in spans if a <= t < b) for t in range(now, now + 80)]
     full = next((at for at, it in enumerate(used) if it < seats), 80)
@@ -113,8 +113,8 @@ def test_the_outlook_is_what_counting_every_instant_gives(
 
 
 @given(st.lists(st.tuples(st.integers(1, 9), st.integers(1, 3)), max_size=9), st.integers(1, 4))
-def test_the_busy_hint_leaves_room_for_no_more(some: list[tuple[int, int]], seats: int) -> None:
-    """No seat is free earlier than the hint, and it is never more than all work spread evenly."""
+def test_the_busy_hint_is_tight(some: list[tuple[int, int]], seats: int) -> None:
+    """No seat is free earlier than the hint, which is at most all work spread evenly."""
     work = [WorkItem(str(at), "a", length, need) for at, (length, need) in enumerate(some)]
     found = busy_for(work, seats)
     total = sum(int(it.seats) * it.duration for it in work)

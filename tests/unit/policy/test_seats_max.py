@@ -1,4 +1,4 @@
-"""The most seats that a campaign may hold at once: at every instant, not on average."""
+"""The maximum of seats that a campaign may hold at every instant."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ LANES = 4
 TAKES = {SchedulingClass.EXCLUSIVE: LANES, SchedulingClass.NORMAL: 1}
 
 spans = st.tuples(st.integers(0, 150), st.integers(1, 150), st.integers(1, 3))
-"""Begins so many minutes from now, for so long, on so many nodes."""
+"""A run that begins in some minutes, with its duration and its number of nodes."""
 
 
 @given(
@@ -30,12 +30,12 @@ spans = st.tuples(st.integers(0, 150), st.integers(1, 150), st.integers(1, 3))
     st.lists(spans, max_size=3),
     st.integers(1, 4),
 )
-def test_at_no_instant_are_there_more(
+def test_the_maximum_holds_at_every_instant(
     some: list[tuple[tuple[int, int, int], SchedulingClass]],
     booked: list[tuple[int, int, int]],
     most: int,
 ) -> None:
-    """Whatever else is there at an instant of a run that was placed, all of it is within."""
+    """The seats at any instant of a placed run stay within the maximum."""
     nodes = nodes_of(6, lanes=LANES)
     candidates = [
         due(
@@ -68,8 +68,8 @@ def test_at_no_instant_are_there_more(
                 assert taken <= most * LANES
 
 
-def test_what_meets_counts_together_and_what_follows_does_not() -> None:
-    """Two runs that meet are two seats however short; one that takes no seat is none more."""
+def test_overlapping_runs_count_together() -> None:
+    """Two overlapping runs are two seats however short; a run without a seat adds none."""
     nodes = nodes_of(3, lanes=LANES)
     at = partial(due, campaign="a", nodes=nodes, slip=0)
     later = NOW + 5 * times.MINUTE
@@ -82,16 +82,16 @@ def test_what_meets_counts_together_and_what_follows_does_not() -> None:
     view = view_of(nodes, [CampaignView("a", seats_max=1)], candidates)
     outcome = Driver(view).drive(POLICY)
     assert [run.task for run in outcome.placed] == ["first", "none", "after"]
-    [no] = outcome.refused["beside"]
-    assert no.sentence == "a would hold 2 seats at once, of at most 1"
-    # What was asked for and is not answered counts like what was placed.
+    [refusal] = outcome.refused["beside"]
+    assert refusal.sentence == "a would hold 2 seats at once, of at most 1"
+    # Open runs count like placed ones.
     episode = Episode(view, POLICY, random.Random(1))
     asked = [episode.next() for _ in candidates]
     assert [ask and ask.candidate.task for ask in asked] == ["first", "none", "after", None]
 
 
-def test_every_run_that_a_term_stands_for_is_looked_at() -> None:
-    """A term is refused for its second slot as well; a slot of another hour is none of it."""
+def test_every_run_of_a_term_is_checked() -> None:
+    """A term is refused for its second slot as well, but not for a slot of another hour."""
     nodes = nodes_of(2)
     slots = [(NOW + n * times.HOUR, NOW + n * times.HOUR + 10 * times.MINUTE) for n in range(3)]
     term = due("term", "a", nodes, slip=0, runs=slots[:2])

@@ -1,4 +1,4 @@
-"""The named sets, what overrides change in them, and what is wrong with others."""
+"""The named sets, overrides of them, and refusals of wrong overrides."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ from tests.support.policy_pools import NOW, due, nodes_of
 MINUTE = times.MINUTE
 
 
-def test_every_set_is_there() -> None:
-    """All sets that were promised have their names, and a recommended one is among them."""
+def test_every_set_exists() -> None:
+    """All documented sets exist, and a recommended one is among them."""
     assert DEFAULT == "campaign-default"
     assert set(SETS) == {
         "campaign-default",
@@ -38,14 +38,14 @@ def test_every_set_is_there() -> None:
 
 
 @pytest.mark.parametrize("name", SETS)
-def test_every_rule_of_a_set_can_be_written_down(name: str) -> None:
+def test_every_rule_of_a_set_can_be_written(name: str) -> None:
     """Naming no parameter on every axis leaves a set as it is."""
     assert configured(name) == SETS[name]
     assert configured(name, {axis: {} for axis in RULES}) == SETS[name]
 
 
 def test_overrides_change_what_they_name() -> None:
-    """Parameters change the set's own rule, a rule replaces it, all else stays."""
+    """Parameters change the set's own rule, another rule replaces it, and the rest stays."""
     policy = configured(
         "campaign-default",
         {
@@ -106,10 +106,10 @@ def test_overrides_change_what_they_name() -> None:
         ({"feasible": {"patience": 3}}, "/overrides/feasible/patience", "pause, deferrals"),
     ],
 )
-def test_what_is_wrong_is_named_with_its_remedy(
+def test_a_wrong_field_is_named_with_its_remedy(
     overrides: dict[str, Any], pointer: str, remedy: str
 ) -> None:
-    """Each wrong field has its pointer and a sentence that helps."""
+    """Each wrong field has a pointer and a helpful sentence."""
     with pytest.raises(InvalidDocument) as refused:
         configured("campaign-default", overrides)
     [fault] = refused.value.faults
@@ -117,18 +117,18 @@ def test_what_is_wrong_is_named_with_its_remedy(
     assert remedy in fault.detail
 
 
-def test_an_unknown_set_has_near_names() -> None:
-    """A mistyped set is refused with those it may have meant."""
+def test_an_unknown_set_suggests_similar_names() -> None:
+    """A mistyped set is refused with similar names."""
     with pytest.raises(InvalidDocument) as refused:
         configured("maui-fairshares")
     assert "maui-fairshare" in refused.value.faults[0].detail
 
 
-def test_a_no_carries_its_figures() -> None:
-    """A refusal gives axis, rule, figures and the sentence made of them, as plain data."""
+def test_a_refusal_has_its_figures() -> None:
+    """A refusal gives axis, rule, figures, and the sentence made from them, as plain data."""
     rule = RefusalRule(Axis.SHARE, "some", "{name} has {part} of {all}")
-    no = rule.refuse(until=5, name="a", part=1 / 3, all=2)
-    assert no.to_trace() == {
+    refusal = rule.refuse(until=5, name="a", part=1 / 3, all=2)
+    assert refusal.to_trace() == {
         "axis": "share",
         "rule": "some",
         "figures": {"name": "a", "part": 1 / 3, "all": 2},
@@ -153,8 +153,8 @@ def _free(*minutes: tuple[int, int]) -> list[tuple[int, int]]:
     return [(NOW + begin * MINUTE, NOW + end * MINUTE) for begin, end in minutes]
 
 
-def test_each_on_its_own_takes_the_best_that_have_time() -> None:
-    """Nodes that act apart start when they can; the best ranked of those free earliest go first."""
+def test_separate_runs_take_the_best_nodes_with_time() -> None:
+    """Nodes that act apart start when they can; among the earliest, the best ranked come first."""
     free = {"n0": _free((5, 9), (20, 60)), "n1": _free((0, 60)), "n2": _free((0, 60))}
     assert place(_ask(), free) == {"n1": NOW, "n2": NOW}
     assert place(_ask(k=3, k_min=1), free) == {"n1": NOW, "n2": NOW, "n0": NOW + 20 * MINUTE}
@@ -162,8 +162,8 @@ def test_each_on_its_own_takes_the_best_that_have_time() -> None:
     assert place(_ask(slip=0), {**free, "n2": _free((1, 60))}) == {}
 
 
-def test_the_usual_node_is_waited_for_so_long() -> None:
-    """A usual node is taken as long as it is free within the patience, and no longer."""
+def test_the_usual_node_is_awaited_within_the_patience() -> None:
+    """A usual node is chosen if it is free within the patience, and not later."""
     free = {"n0": _free((20, 60)), "n1": _free((0, 60)), "n2": _free((0, 60))}
     usual = frozenset({"n0"})
     waited = place(_ask(k=1, k_min=1, usual=usual, patience=20 * MINUTE), free)

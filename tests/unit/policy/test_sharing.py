@@ -1,4 +1,4 @@
-"""Seats by weight and usage, by order, by level, and by promise."""
+"""Seats by weight and usage, by creation, by level, and by promise."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ NAMES = "abcdef"
 
 @st.composite
 def stakes_of(draw: st.DrawFn) -> list[CampaignStake]:
-    """Campaigns that hold something, want more, and may be limited."""
+    """Draw campaigns that hold something, want more, and may be limited."""
     return [
         CampaignStake(
             name,
@@ -39,7 +39,7 @@ def stakes_of(draw: st.DrawFn) -> list[CampaignStake]:
 
 
 def _by_hand(order: list[CampaignStake], ideal: dict[str, int], free: int) -> dict[str, int]:
-    """The ideal in order, then one after the other in turn, a seat at a time."""
+    """Hand out the ideals in order, then the rest in turn, a seat at a time."""
     given_ = {stake.name: 0 for stake in order}
 
     def may_add(stake: CampaignStake) -> bool:
@@ -61,7 +61,7 @@ def _by_hand(order: list[CampaignStake], ideal: dict[str, int], free: int) -> di
 
 @given(stakes_of(), st.integers(0, 60))
 def test_seats_are_handed_out_one_by_one(stakes: list[CampaignStake], free: int) -> None:
-    """What each adds is what handing out single seats by hand gives, in serving order."""
+    """Each campaign adds what handing out single seats by hand gives, in serving order."""
     order = usage.serving_order(stakes)
     ideal = usage.ideals(free + sum(stake.allocated for stake in stakes), stakes)
     allotted = usage.allot(order, ideal, FreeSeats(free))
@@ -70,8 +70,8 @@ def test_seats_are_handed_out_one_by_one(stakes: list[CampaignStake], free: int)
 
 
 @given(stakes_of(), st.integers(0, 60))
-def test_no_policy_leaves_a_seat_that_is_wanted(stakes: list[CampaignStake], free: int) -> None:
-    """However seats are shared, none stays free that somebody may add, and none is invented."""
+def test_no_policy_leaves_a_wanted_seat(stakes: list[CampaignStake], free: int) -> None:
+    """However seats are shared, no usable one stays free, and none is invented."""
 
     def inner(seats: int, level: list[CampaignStake], left: FreeSeats) -> list[tuple[str, int]]:
         return usage.allot(usage.serving_order(level), usage.ideals(seats, level), left)
@@ -94,7 +94,7 @@ def test_no_policy_leaves_a_seat_that_is_wanted(stakes: list[CampaignStake], fre
 
 @given(stakes_of(), st.integers(0, 60))
 def test_higher_levels_are_satisfied_first(stakes: list[CampaignStake], free: int) -> None:
-    """A level gets something only when nobody above it could add any more."""
+    """A level gets something only when no higher level could add any more."""
     allotted = dict(
         levels.allot(stakes, FreeSeats(free), lambda _, some, left: creation.allot(some, left))
     )
@@ -112,7 +112,7 @@ def test_higher_levels_are_satisfied_first(stakes: list[CampaignStake], free: in
 def test_promises_are_kept_when_they_can_be(
     seats: int, promises: dict[str, int], demand: dict[str, int | None]
 ) -> None:
-    """With enough seats each group has its target or its demand, and nothing wanted stays free."""
+    """With enough seats each group has its target or demand, and no wanted seat is free."""
     order = sorted(promises)
     settled = promised.settle(seats, promises, demand, order)
     wants = {name: demand.get(name) for name in order}
@@ -130,12 +130,12 @@ def test_promises_are_kept_when_they_can_be(
 
 
 def test_groups_take_turns_inside() -> None:
-    """A group's seats go one by one to its campaigns, from the one that used least."""
+    """A group's seats go one by one to its campaigns, the least used first."""
     order = [CampaignStake("x", waiting=1), CampaignStake("y"), CampaignStake("z", waiting=9)]
     assert promised.inside(order, FreeSeats(6)) == [("x", 1), ("y", 3), ("z", 2)]
 
 
-def test_promises_that_do_not_go_together() -> None:
+def test_inconsistent_promises_are_refused() -> None:
     """Seats and parts are not promised together, and a part lies between 0 and 1."""
     assert promised.faults({"a": 3, "b": 4}) == []
     assert promised.faults({"a": Fraction(1, 4), "b": Fraction(3, 4)}) == []
@@ -144,15 +144,15 @@ def test_promises_that_do_not_go_together() -> None:
     assert [name for name, _ in promised.faults({"a": Fraction(3, 2)})] == ["a"]
 
 
-def test_seats_that_not_all_may_use() -> None:
-    """Named seats go to those that may use them, in the order of their names."""
+def test_named_seats_go_to_those_who_may_use_them() -> None:
+    """Named seats go to campaigns that may use them, in the order of their names."""
     seats = NamedSeats.of(["e3", "e1", "e2"], {"x": frozenset({"e1", "e9"})})
     assert (seats.take("x", 5), seats.take("y", 1), seats.names) == (1, 1, ["e3"])
     assert (seats.take("y", None), seats.free) == (1, 0)
 
 
 def test_usage_slides_out_of_the_window() -> None:
-    """Only what lies in the window counts, what runs up to now, a newcomer's as if it had run."""
+    """Only usage within the window counts, running runs up to now, newcomers as if they had run."""
     ledger = [Charge("a", 0, 100, 100), Charge("a", 90, 130, 80), Charge("b", 0, 10, 10)]
     assert usage.used_within(ledger, 100, 50) == {"a": 50 + 20}
     begun = usage.newcomer("n", Fraction(5, 2), 100, 50)
@@ -161,7 +161,7 @@ def test_usage_slides_out_of_the_window() -> None:
 
 
 def test_inherited_parts_follow_the_tree() -> None:
-    """A parent's part is split among children with work, its own tasks being one more of these."""
+    """A parent's part is split among active children, with its own tasks as one more child."""
     parents = {"p": None, "a": "p", "b": "p", "c": "b", "idle": "p", "q": None}
     weights = {"p": 5, "a": 1, "b": 2, "c": 7, "idle": 9, "q": 1}
     assert aggregation.inherited(["a", "c", "q"], parents, weights) == {
@@ -178,7 +178,7 @@ def test_inherited_parts_follow_the_tree() -> None:
     st.integers(0, 10),
 )
 def test_only_what_was_lent_is_taken_back(short: int, held: dict[str, int], target: int) -> None:
-    """No group falls below its target, and whoever is left is no further above than the taken."""
+    """No group falls below its target, and those left alone are no further above it."""
     targets = dict.fromkeys(held, target)
     taken = groups.take_back(short, held, targets)
     left = {name: held[name] - taken.get(name, 0) for name in held}
@@ -194,7 +194,7 @@ def test_only_what_was_lent_is_taken_back(short: int, held: dict[str, int], targ
     st.integers(0, 8),
 )
 def test_no_urgent_run_is_a_victim(running: list[tuple[int, int]], most: int) -> None:
-    """Victims are those of the lowest score, none of them urgent, and no more than asked for."""
+    """Victims have the lowest scores, are never urgent, and are no more than wanted."""
     occupants = [score.Occupant(f"r{n}", *it) for n, it in enumerate(running)]
     victims = score.victims(occupants, 1000, most)
     kept = [it for it in occupants if it not in victims and it.level < URGENT]
@@ -205,20 +205,20 @@ def test_no_urgent_run_is_a_victim(running: list[tuple[int, int]], most: int) ->
         assert worst <= min(score.score(it, 1000) for it in kept)
 
 
-def test_the_urgent_need_no_free_seat() -> None:
-    """In an hour that is full others may have to give way to them; nobody else is asked for."""
+def test_urgent_campaigns_need_no_free_seat() -> None:
+    """In a full hour, urgent candidates are asked for, and no others are."""
     nodes = nodes_of(2)
     campaigns = [CampaignView("ops"), CampaignView("outage", level=URGENT)]
     candidates = [due(name, name, nodes) for name in ("ops", "outage")]
     full = [Charge("ops", NOW, NOW + BUCKET, 2 * BUCKET)]
     sharing = ByUsage().begin(Board(view_of(nodes, campaigns, candidates, ledger=full)))
     for turn in AllocationRound:
-        noes = {each.task: sharing.admit(each, turn) for each in candidates}
-        assert [task for task, no in noes.items() if no is None] == ["outage"]
+        refusals = {each.task: sharing.admit(each, turn) for each in candidates}
+        assert [task for task, refusal in refusals.items() if refusal is None] == ["outage"]
 
 
-def test_who_is_behind_catches_up_by_whole_runs() -> None:
-    """As many runs as it lacks, at most a quarter or one; who is ahead gets no less."""
+def test_a_campaign_behind_catches_up_by_whole_runs() -> None:
+    """It gets as many runs as it lacks, at most a quarter or one; others get no less."""
     stakes = [
         CampaignStake("a", usage=70),
         CampaignStake("b", usage=100),
@@ -232,8 +232,8 @@ def test_who_is_behind_catches_up_by_whole_runs() -> None:
     assert usage.caught_up({"a": 40}, lacks, 31) == {"a": 40}
 
 
-def test_the_second_round_is_not_lost_with_the_last_worker() -> None:
-    """Who was over its share when the workers ran out is looked at again, like those after it."""
+def test_the_second_round_survives_the_last_worker() -> None:
+    """Candidates over their share when the workers ran out count as unreached, like later ones."""
     nodes = nodes_of(1)
     campaigns = [CampaignView("a"), CampaignView("b", created_at=1)]
     crowd = [due(f"{it.name}{n}", it.name, nodes) for it in campaigns for n in range(6)]

@@ -1,4 +1,4 @@
-"""Which due runs would be late, and that these are moved ahead."""
+"""The forecast of late runs, and moving them ahead."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ free = st.lists(st.integers(0, 60), min_size=1, max_size=4)
 
 @given(works, free)
 def test_a_forecast_is_a_timetable(work: list[WorkItem], free_at: list[int]) -> None:
-    """At no instant are more seats in use than have become free, and the order is of starts."""
+    """At no instant are more seats in use than have become free, and starts are in order."""
     starts = forecast(work, free_at, SHARES, {})
     known = {it.task: it for it in work}
     assert starts.keys() == {it.task for it in work if it.seats <= len(free_at)}
@@ -37,27 +37,27 @@ def test_a_forecast_is_a_timetable(work: list[WorkItem], free_at: list[int]) -> 
 def test_tasks_of_one_campaign_start_in_the_order_of_arrival(
     work: list[WorkItem], free_at: list[int]
 ) -> None:
-    """Within a campaign nobody is passed."""
+    """Within a campaign no task is passed."""
     starts = forecast(work, free_at, SHARES, {})
     for name in SHARES:
         mine = [it.task for it in work if it.campaign == name and it.task in starts]
         assert [task for task in starts if task in mine] == mine
 
 
-def test_seats_are_given_by_share() -> None:
-    """With shares of one and two, the second has twice as many of the first starts."""
+def test_seats_follow_the_shares() -> None:
+    """With shares of one and two, the second gets twice as many of the first starts."""
     work = [WorkItem(f"{name}{at}", name, 10) for name in "ab" for at in range(9)]
     started = list(forecast(work, [0], SHARES, {}))[:9]
     assert sum(task.startswith("b") for task in started) == 6
 
 
 def candidate(task: str, campaign: str, duration: int, slip: int) -> Candidate:
-    """A due task."""
+    """Return a due task."""
     return Candidate(task, campaign, 0, duration, ("n1",), slip=slip)
 
 
-def test_what_would_be_late_goes_first() -> None:
-    """A task that its turn would bring too late is moved ahead, the nearest deadline first."""
+def test_late_tasks_go_first() -> None:
+    """A task that would be late in its turn is moved ahead, the nearest deadline first."""
     due = [candidate(f"a{at}", "a", 10, 1000) for at in range(3)]
     due += [candidate("b0", "b", 10, 9), candidate("a3", "a", 10, 25), candidate("a4", "a", 10, 5)]
     supply = Supply([0], {"a": 1, "b": 1}, {})
@@ -67,7 +67,7 @@ def test_what_would_be_late_goes_first() -> None:
 
 @given(works, free)
 def test_the_order_names_every_task_once(work: list[WorkItem], free_at: list[int]) -> None:
-    """Nothing is lost and nothing doubled, and those that are late are at the head."""
+    """No task is lost or doubled, and the late ones come first."""
     due = [Candidate(it.task, it.campaign, 0, it.duration, (), k=int(it.seats)) for it in work]
     supply = Supply(free_at, SHARES, {})
     ordered, ahead = order(due, supply), moved(due, supply)
@@ -78,8 +78,8 @@ def test_the_order_names_every_task_once(work: list[WorkItem], free_at: list[int
     assert set(ahead) == {it.task for it in found}
 
 
-def test_the_run_list_fills_up_after_the_late_ones() -> None:
-    """Late tasks take seats by deadline, of two the shorter first; the others share the rest."""
+def test_the_run_list_continues_after_the_late_tasks() -> None:
+    """Late tasks take seats by deadline, the shorter first on a tie; others share the rest."""
     work = [
         WorkItem("long", "a", 9, deadline=50),
         WorkItem("short", "a", 3, deadline=50),

@@ -1,4 +1,4 @@
-"""Priorities as weighted sums: what speaks for a task, caps, bounds, and the order they give."""
+"""Priorities as weighted sums: terms, caps, bounds, and the resulting order."""
 
 from __future__ import annotations
 
@@ -46,19 +46,19 @@ numbers = st.floats(-1e6, 1e6)
 def _values(
     candidate: Candidate, standing: WeightingContext, waited: float
 ) -> dict[str, dict[str, float]]:
-    """What speaks for a candidate, term by term."""
+    """Return the value of every term for a candidate."""
     return {
         name: {term: value(candidate, standing, waited) for term, value in terms.items()}
         for name, terms in weighted._TERMS.items()
     }
 
 
-def test_everything_offered_has_a_term() -> None:
-    """What an operator may weigh is just what is computed."""
+def test_every_documented_term_exists() -> None:
+    """The terms that an operator may weigh are exactly those that are computed."""
     assert {name: tuple(terms) for name, terms in ALL.items()} == COMPONENTS
 
 
-def test_what_speaks_for_a_task() -> None:
+def test_the_terms_of_a_task() -> None:
     """Every term of the table has its value, those of the parent too."""
     waited = replace(DUE, waits_since=NOW - 30 * times.MINUTE)
     standing = replace(STANDING, state=RememberedState(passes={"t": 2}), targets={"expansion": 6.0})
@@ -75,7 +75,7 @@ def test_what_speaks_for_a_task() -> None:
 def test_caps_bound_terms_before_weights_and_sums_after(
     values: dict[str, float], cap: float, weight: float
 ) -> None:
-    """The sum is the one of the formula, written out."""
+    """The sum agrees with the formula written out."""
     weights = Weights(
         terms={"x": {"a": 2.0, "b": weight}},
         components={"x": 3.0},
@@ -87,36 +87,36 @@ def test_caps_bound_terms_before_weights_and_sums_after(
 
 
 def test_priorities_are_bounded_and_an_administrators_are_above_all() -> None:
-    """Nothing computed is negative or above the greatest; what an administrator gives is."""
+    """Computed priorities lie between 0 and the maximum, and an administrator's exceed it."""
     weights = Weights({"x": {"a": 1.0}})
     assert priority({"x": {"a": -5}}, weights) == 0
     assert priority({"x": {"a": 1e12}}, weights) == PRIORITY_MAX
     assert priority({"x": {"a": -5}}, weights, given=1) == PRIORITY_MAX + 1
 
 
-def test_a_component_that_weighs_nothing_is_left_out() -> None:
-    """A weight of 0 silences a component with all its terms."""
+def test_a_component_without_weight_is_left_out() -> None:
+    """A component with a weight of 0 does not count, nor do its terms."""
     weights = Weights({"service": {"waiting": 1.0}, "size": {"nodes": 1.0}}, {"size": 0.0})
     assert weighed({"service": {"waiting": 3.0}, "size": {"nodes": 9.0}}, weights) == 3.0
 
 
 def test_short_tasks_expand_faster_but_not_at_once() -> None:
-    """The factor grows with waiting over duration, and the least duration keeps it in bounds."""
+    """The factor grows with waiting over duration, and the minimum duration bounds it."""
     assert expansion(30, 10) == 4
     assert expansion(30, 60) == 1.5
     assert expansion(30, 1, 60) == 1.5
     assert expansion(30, 0) == 1
 
 
-def test_a_target_is_most_urgent_where_it_is_reached() -> None:
-    """Urgency rises with the inverse square of what is left, and stays at its greatest then."""
+def test_urgency_peaks_at_the_target() -> None:
+    """Urgency rises with the inverse square of the rest, and stays at its maximum afterwards."""
     assert urgency(10, 5) == pytest.approx(0.04)
     assert urgency(10, 10) == urgency(10, 99) == pytest.approx(1e8)
 
 
 @given(st.lists(st.tuples(st.integers(0, 100), st.integers(0, 100)), max_size=9))
 def test_by_default_who_has_waited_longest_is_first(since: list[tuple[int, int]]) -> None:
-    """The default is first in, first out by waiting time, then by when a task was added."""
+    """The default orders by waiting time, then by when a task was added."""
     due = [
         replace(DUE, task=f"t{at:02}", waits_since=waits * times.MINUTE, added_at=added)
         for at, (waits, added) in enumerate(since)
@@ -139,7 +139,7 @@ def test_by_default_who_has_waited_longest_is_first(since: list[tuple[int, int]]
     st.fixed_dictionaries({name: st.integers(0, 2) for name in ALL}),
     st.fixed_dictionaries({name: st.integers(0, 40) for name in ALL}),
 )
-def test_the_order_is_the_one_of_the_priorities(
+def test_the_order_agrees_with_the_priorities(
     some: list[tuple[str, int, int]],
     terms: dict[str, dict[str, int]],
     components: dict[str, int],
@@ -157,8 +157,8 @@ def test_the_order_is_the_one_of_the_priorities(
     assert order(due, weights, STANDING) == expected
 
 
-def test_time_that_did_not_count_makes_nobody_older() -> None:
-    """A task that was kept out by a limit has waited only since it was considered."""
+def test_time_under_a_limit_does_not_count() -> None:
+    """A task that a limit excluded has waited only since it was considered."""
     old = replace(DUE, task="old", waits_since=0)
     young = replace(DUE, task="young", waits_since=NOW - times.HOUR)
     kept_out = replace(STANDING, state=RememberedState(eligible_since={"old": NOW - times.MINUTE}))
@@ -166,8 +166,8 @@ def test_time_that_did_not_count_makes_nobody_older() -> None:
     assert order([old, young], WAITING_ONLY, kept_out) == ["young", "old"]
 
 
-def test_of_equals_the_longest_is_first_where_wanted() -> None:
-    """Length decides where nothing else does: not between campaigns of which one weighs more."""
+def test_the_longest_of_equals_is_first_if_configured() -> None:
+    """Duration decides only where nothing else does, not between campaigns of different weight."""
     short = [replace(DUE, task=name, campaign=name, added_at=1) for name in CAMPAIGNS]
     long = [
         replace(it, task=f"long {it.task}", duration=2 * it.duration, added_at=2) for it in short
