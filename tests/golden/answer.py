@@ -1,9 +1,9 @@
-"""Answers the worked cases of the scheduling policies: ``python -m tests.golden.answer FILE.json``.
+"""Answer the worked cases of the policies: ``python -m tests.golden.answer FILE.json``.
 
-Reads a list of cases and prints ``[{"id": …, "answer": …}]``. A translator per system turns what a
-case gives into the arguments of the product's own functions and their values into the words of the
-case; it decides nothing and never looks at what the case expects. Cases that no translator knows
-are named on stderr; the others are answered all the same.
+Reads a list of cases and prints ``[{"id": …, "answer": …}]``. A translator per system turns the
+input of a case into arguments of the product's functions, and their results into the terms of the
+case. It decides nothing and never reads the expectation. Cases without a translator are listed on
+stderr; the others are answered nevertheless.
 """
 
 from __future__ import annotations
@@ -25,26 +25,26 @@ TRANSLATORS: dict[str, Callable[[Case], Any]] = {
     "maui": maui.answer,
     "pscheduler": pscheduler.answer,
 }
-"""By system; another system is one more module and one more line here."""
+"""The translators by system; another system is one more module and one more line here."""
 
 
 def answers(cases: list[Case]) -> tuple[list[dict[str, Any]], list[str]]:
-    """What can be answered, and a sentence for whatever cannot."""
+    """Return the answers, and a sentence for every case without one."""
     answered: list[dict[str, Any]] = []
     faults: list[str] = []
-    strangers: dict[str, list[str]] = {}
+    unknown: dict[str, list[str]] = {}
     for case in cases:
         translator = TRANSLATORS.get(case["system"])
         if translator is None:
-            strangers.setdefault(case["system"], []).append(case["id"])
+            unknown.setdefault(case["system"], []).append(case["id"])
             continue
-        asked = {key: value for key, value in case.items() if key != "expect"}
+        question = {key: value for key, value in case.items() if key != "expect"}
         try:
-            answered.append({"id": case["id"], "answer": translator(asked)})
+            answered.append({"id": case["id"], "answer": translator(question)})
         except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
             faults.append(f"{case['id']} cannot be read as a case: {error!r}")
     known = ", ".join(sorted(TRANSLATORS))
-    for system, ids in strangers.items():
+    for system, ids in unknown.items():
         faults.append(
             f"cases of the system {system} are not answered by this version, only those of "
             f"{known}: {', '.join(ids)}"
@@ -53,7 +53,7 @@ def answers(cases: list[Case]) -> tuple[list[dict[str, Any]], list[str]]:
 
 
 def main(arguments: list[str]) -> int:
-    """Answer the cases of one file; the exit code."""
+    """Answer the cases of one file; return the exit code."""
     if len(arguments) != 1:
         sys.stderr.write("usage: python -m tests.golden.answer FILE.json\n")
         return 2

@@ -1,7 +1,7 @@
-"""The cases of the BOINC client's scheduling, translated: a project is a campaign, the host a node.
+"""The cases of the BOINC client's scheduling, translated: projects are campaigns, hosts nodes.
 
-What is asked is told by the fields that are given, so that other cases of the same form are
-answered as well.
+The fields of a case determine the question, so that other cases of the same form are answered as
+well.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from lead.policy.share.recent_work import (
 from lead.policy.view import Backoff
 from node.model import times
 from node.model.spare_capacity import SpareCapacity, outlook
-from tests.golden.figures import figure, micros, seconds, told
+from tests.golden.figures import figure, first_given, micros, seconds
 from tests.golden.shapes import shaped
 
 Given = dict[str, Any]
@@ -48,27 +48,27 @@ Given = dict[str, Any]
 _HALF_LIFE = 10 * times.DAY
 _ALONE = "P"
 _FEW = 100
-_ON_THE_WAY = re.compile(r"(\w+) is backed off")
+_IN_FLIGHT = re.compile(r"(\w+) is backed off")
 
 
 def answer(case: Given) -> Any:
-    """The product's answer to one case."""
+    """Return the product's answer to one case."""
     given = case["given"]
     items = given.get("items")
-    known = given.keys() | {f"items/{key}" for key in (items[0] if items else ())}
-    for telling, translate in _TRANSLATORS:
-        if telling <= known:
+    fields = given.keys() | {f"items/{key}" for key in (items[0] if items else ())}
+    for required, translate in _TRANSLATORS:
+        if required <= fields:
             return shaped(translate(given), case.get("answer_shape"))
-    msg = f"nothing is known to ask with {', '.join(sorted(given))}"
+    msg = f"no question is known with the fields {', '.join(sorted(given))}"
     raise ValueError(msg)
 
 
-def _each(one: Callable[[Given], Given]) -> Callable[[Given], Given]:
-    """The same question about every item, with what is given for all of them."""
+def _each(translate: Callable[[Given], Given]) -> Callable[[Given], Given]:
+    """Return a translator that asks the same question about every item, with the shared fields."""
 
     def every(given: Given) -> Given:
         shared = {key: it for key, it in given.items() if key != "items"}
-        return {"items": [one({**shared, **item}) for item in given["items"]]}
+        return {"items": [translate({**shared, **item}) for item in given["items"]]}
 
     return every
 
@@ -97,9 +97,9 @@ def _time(given: Given, in_seconds: str, in_hours: str) -> int | None:
 
 
 def _seats(given: Given, work: Iterable[WorkItem]) -> SimulatedSeats:
-    """The host; what it does at full load keeps the recent work at its present sum."""
+    """Return the host's seats; its full load keeps the recent work at its present sum."""
     names = {it.campaign for it in work}
-    shares = told(given, "shares", "share", default=dict.fromkeys(names, 1))
+    shares = first_given(given, "shares", "share", default=dict.fromkeys(names, 1))
     recent = given.get("rec", {})
     rate = (sum(recent.values()) or 1) / given["instances"]
     return SimulatedSeats(given["instances"], shares, recent, rate, _HALF_LIFE)
@@ -109,31 +109,31 @@ def _simulation(given: Given) -> Given:
     work = _work(given["tasks"])
     seats = _seats(given, work)
     course = simulate(work, seats, 0)
-    filled = outlook(course.stretches, seats.count, 0, micros(given["max_buffer"]))
-    found: Given = {
-        "shortfall": seconds(filled.shortfall),
-        "saturated": seconds(filled.saturated),
-        "idle_now": figure(filled.idle_now),
+    capacity = outlook(course.stretches, seats.count, 0, micros(given["max_buffer"]))
+    answer: Given = {
+        "shortfall": seconds(capacity.shortfall),
+        "saturated": seconds(capacity.saturated),
+        "idle_now": figure(capacity.idle_now),
     }
     if any(course.begun.values()):
-        found["finish"] = {it.task: seconds(course.ended[it.task]) for it in work}
+        answer["finish"] = {it.task: seconds(course.ended[it.task]) for it in work}
     if any(it.deadline is not None for it in work):
         ahead = micros(given.get("min_buffer", 0))
-        found["misses"] = [it.task for it in late(work, course, ahead)]
-    return found
+        answer["misses"] = [it.task for it in late(work, course, ahead)]
+    return answer
 
 
 def _deadlines(given: Given) -> Given:
     work = _work(given["tasks"])
     seats = _seats(given, work)
     ahead = _time(given, "min_buffer", "min_buffer_h") or 0
-    missed = late(work, simulate(work, seats, 0), ahead)
-    course = simulate(work, seats, 0, [it.task for it in by_deadline(missed)])
+    late_work = late(work, simulate(work, seats, 0), ahead)
+    course = simulate(work, seats, 0, [it.task for it in by_deadline(late_work)])
     in_hours = any("hours" in it for it in given["tasks"])
     unit = times.HOUR if in_hours else times.SECOND
     ends = {task: figure(end / unit) for task, end in course.ended.items()}
     return {
-        "misses": [it.task for it in missed],
+        "misses": [it.task for it in late_work],
         "run_order": list(course.begun),
         "finish_h" if in_hours else "finish": ends,
         "all_met": not late(work, course, ahead),
@@ -142,16 +142,18 @@ def _deadlines(given: Given) -> Given:
 
 def _busy(given: Given) -> Given:
     shared = {key: it for key, it in given.items() if key != "items"}
-    found = []
+    busy = []
     for item in given["items"]:
-        asked = {**shared, **item}
-        needs = asked.get("needs", [1] * len(asked["edf_durations"]))
+        case = {**shared, **item}
+        needs = case.get("needs", [1] * len(case["edf_durations"]))
         first = [
-            WorkItem(str(at), _ALONE, micros(duration), need)
-            for at, (duration, need) in enumerate(zip(asked["edf_durations"], needs, strict=True))
+            WorkItem(str(number), _ALONE, micros(duration), need)
+            for number, (duration, need) in enumerate(
+                zip(case["edf_durations"], needs, strict=True)
+            )
         ]
-        found.append(seconds(busy_for(first, asked["instances"])))
-    return {"busy": found}
+        busy.append(seconds(busy_for(first, case["instances"])))
+    return {"busy": busy}
 
 
 # -- shares ----------------------------------------------------------------------------------------
@@ -163,36 +165,36 @@ def _slices(given: Given) -> Given:
     half_life = round(given.get("half_life_days", 10) * times.DAY)
     seats = SimulatedSeats(count, given["shares"], given.get("rec", {}), rate, half_life)
     served = turns_taken(seats, given["slices"])
-    taken = Counter(dict.fromkeys(seats.shares, 0))
+    counts = Counter(dict.fromkeys(seats.shares, 0))
     shared, lag, so_far = sum(seats.shares.values()), 0.0, 0
     for names in served:
-        taken.update(names)
+        counts.update(names)
         so_far += len(names)
-        behind = (abs(taken[name] - so_far * it / shared) for name, it in seats.shares.items())
+        behind = (abs(counts[name] - so_far * it / shared) for name, it in seats.shares.items())
         lag = max(lag, *behind)
     if given["slices"] < _FEW:
-        return {"slices": dict(taken)}
+        return {"slices": dict(counts)}
     return {
-        "share": {name: figure(it / so_far) for name, it in taken.items()},
+        "share": {name: figure(it / so_far) for name, it in counts.items()},
         "max_lag_slices": math.ceil(lag),
     }
 
 
 def _priorities(given: Given) -> Given:
-    found = standings(given["rec"], given["share"])
+    priorities = standings(given["rec"], given["share"])
     return {
-        "priority": {name: figure(it) for name, it in found.items()},
-        "order": by_standing(found),
+        "priority": {name: figure(it) for name, it in priorities.items()},
+        "order": by_standing(priorities),
     }
 
 
 def _recent(given: Given) -> Given:
     half_life = round(given["half_life_days"] * times.DAY)
-    found = [
+    recent = [
         decayed(item["rec"], item["rate"], round(item["days"] * times.DAY), half_life)
         for item in given["items"]
     ]
-    return {"rec": [figure(it) for it in found]}
+    return {"rec": [figure(it) for it in recent]}
 
 
 # -- what to run -----------------------------------------------------------------------------------
@@ -204,7 +206,7 @@ def _run_list(given: Given) -> Given:
         WorkItem(
             task=job["id"],
             campaign=job["project"],
-            duration=micros(told(job, "remaining", "duration")),
+            duration=micros(first_given(job, "remaining", "duration")),
             seats=job.get("need", 1),
             deadline=None if job.get("deadline") is None else micros(job["deadline"]),
         )
@@ -219,16 +221,18 @@ def _run_list(given: Given) -> Given:
 
 
 def _mixed(given: Given) -> Given:
-    found = []
+    campaigns = []
     for item in given["items"]:
-        asked = {**given, **item}
+        case = {**given, **item}
         waiting = {
-            name: [WorkItem(f"{name}{at}", name, times.HOUR) for at in range(asked["jobs_each"])]
-            for name in asked["share"]
+            name: [
+                WorkItem(f"{name}{number}", name, times.HOUR) for number in range(case["jobs_each"])
+            ]
+            for name in case["share"]
         }
-        turns = RecentWorkSelector(asked["rec"], asked["share"], asked["instances"])
-        found.append([it.campaign for it in choose(waiting, turns, asked["instances"])])
-    return {"items": found}
+        turns = RecentWorkSelector(case["rec"], case["share"], case["instances"])
+        campaigns.append([it.campaign for it in choose(waiting, turns, case["instances"])])
+    return {"items": campaigns}
 
 
 # -- work fetch and backoff ------------------------------------------------------------------------
@@ -246,28 +250,28 @@ def _ask(given: Given) -> Given:
 
 def _whom(given: Given) -> Given:
     buffer = Buffer(0, micros(given["max_buffer"]))
-    found = {
+    standings = {
         name: adjusted(standing, micros(given["queued"].get(name, 0)), buffer, given["instances"])
         for name, standing in given["priority"].items()
     }
-    asked = set(given["fetchable"]) - set(given.get("backed_off", ()))
+    candidates = set(given["fetchable"]) - set(given.get("backed_off", ()))
     return {
-        "adjusted": {name: figure(it) for name, it in found.items()},
-        "ask": whom_to_ask(found, asked),
+        "adjusted": {name: figure(it) for name, it in standings.items()},
+        "ask": whom_to_ask(standings, candidates),
     }
 
 
 def _instances(given: Given) -> Given:
-    found = [
+    counts = [
         seats_to_ask(
             item["idle_now"],
-            told({**given, **item}, "instances"),
+            first_given({**given, **item}, "instances"),
             item["fetchable_share"],
             item["queued_instances"],
         )
         for item in given["items"]
     ]
-    return {"instances_asked": [figure(it) for it in found]}
+    return {"instances_asked": [figure(it) for it in counts]}
 
 
 def _intervals(given: Given) -> Given:
@@ -307,13 +311,13 @@ def _events(given: Given) -> Given:
 
 
 def _still_waiting(event: Given, failures: dict[str, int]) -> set[str]:
-    """Which of those asked are asked although their pause is not over: on the way, with others.
+    """Return the names asked although their pause is not over: in flight, or with others.
 
-    Who is asked alone is asked because its pause is over.
+    A single name is asked because its pause is over.
     """
     kinds = event.get("backed_off")
     if kinds is None:
-        kinds = _ON_THE_WAY.findall(event.get("note", ""))
+        kinds = _IN_FLIGHT.findall(event.get("note", ""))
     if not kinds and len(event["asked"]) > 1:
         kinds = event["asked"]
     names = {f"{event['project']}/{kind}" for kind in kinds}
@@ -326,7 +330,7 @@ def _key(name: str) -> Key:
 
 
 def _failures(interval: float) -> int:
-    """After how many empty replies in a row the pause is this long."""
+    """Return after how many empty replies in a row the pause has this length."""
     if not interval:
         return 0
     most = range(1, 99)
@@ -351,4 +355,4 @@ _TRANSLATORS: tuple[tuple[set[str], Callable[[Given], Given]], ...] = (
     ({"half_life_days", "items"}, _recent),
     ({"items/idle_now", "items/fetchable_share"}, _instances),
 )
-"""What a case must give, and what then answers it."""
+"""The fields that a case must have, and its translator."""

@@ -1,4 +1,4 @@
-"""Comparing answers with what cases expect: numbers within the tolerance that a case gives."""
+"""Comparison of answers with expectations: numbers within the tolerance of the case."""
 
 from __future__ import annotations
 
@@ -14,34 +14,34 @@ _ROUNDING = 1e-6
 
 
 def cases(system: str) -> dict[str, dict[str, Any]]:
-    """The worked cases of one system by their ids."""
+    """Return the worked cases of one system by their ids."""
     return {case["id"]: case for case in json.loads((POLICIES / f"{system}.json").read_text())}
 
 
 def answered(case: dict[str, Any]) -> Any:
-    """The answer to one case."""
-    [found], faults = answers([case])
+    """Return the answer to one case."""
+    [result], faults = answers([case])
     assert faults == []
-    return found["answer"]
+    return result["answer"]
 
 
-def differences(found: Any, expected: Any, tolerance: float = _ROUNDING) -> Iterator[str]:
-    """Where an answer is not what is expected, each in a few words."""
-    if isinstance(expected, dict) and isinstance(found, dict):
+def differences(actual: Any, expected: Any, tolerance: float = _ROUNDING) -> Iterator[str]:
+    """Yield the differences between an answer and its expectation."""
+    if isinstance(expected, dict) and isinstance(actual, dict):
         within = expected.get("tolerance", tolerance)
         pairs = {key: value for key, value in expected.items() if key != "tolerance"}
-        yield from (f"there is no {key}" for key in pairs.keys() - found.keys())
-        yield from (f"{key} was not asked for" for key in found.keys() - pairs.keys())
-        for key in pairs.keys() & found.keys():
-            yield from (f"{key}: {it}" for it in differences(found[key], pairs[key], within))
-    elif isinstance(expected, list) and isinstance(found, list) and len(found) == len(expected):
-        for place, (one, other) in enumerate(zip(found, expected, strict=True)):
-            yield from (f"{place}: {it}" for it in differences(one, other, tolerance))
-    elif not _same(found, expected, tolerance):
-        yield f"{found} instead of {expected}"
+        yield from (f"there is no {key}" for key in pairs.keys() - actual.keys())
+        yield from (f"{key} is not expected" for key in actual.keys() - pairs.keys())
+        for key in pairs.keys() & actual.keys():
+            yield from (f"{key}: {it}" for it in differences(actual[key], pairs[key], within))
+    elif isinstance(expected, list) and isinstance(actual, list) and len(actual) == len(expected):
+        for place, (item, other) in enumerate(zip(actual, expected, strict=True)):
+            yield from (f"{place}: {it}" for it in differences(item, other, tolerance))
+    elif not _same(actual, expected, tolerance):
+        yield f"{actual} instead of {expected}"
 
 
-def _same(found: Any, expected: Any, tolerance: float) -> bool:
-    if isinstance(expected, int | float) and isinstance(found, int | float):
-        return abs(found - expected) <= tolerance
-    return bool(found == expected)
+def _same(actual: Any, expected: Any, tolerance: float) -> bool:
+    if isinstance(expected, int | float) and isinstance(actual, int | float):
+        return abs(actual - expected) <= tolerance
+    return bool(actual == expected)

@@ -1,7 +1,7 @@
 """The cases of queues with dynamic priorities, translated. Times are seconds.
 
-A queue is a campaign, a section a task, a process type a campaign with quotas. What is asked is
-told by the fields that are given.
+A queue is a campaign, a section a task, a process type a campaign with quotas. The fields of a case
+determine the question.
 """
 
 from __future__ import annotations
@@ -19,24 +19,24 @@ from lead.policy.share import start_counts
 from lead.policy.throttle import quota
 from lead.policy.view import Exact, QueueView
 from node.model import times
-from tests.golden.figures import told
+from tests.golden.figures import first_given
 from tests.golden.shapes import shaped
 
 Given = dict[str, Any]
 
 _FEW = 1000
-"""Up to so many starts a case asks for the picks, beyond that for shares."""
+"""Maximum number of starts for which a case asks for the picks; beyond it, for shares."""
 
 
 def answer(case: Given) -> Any:
-    """The product's answer to one case."""
+    """Return the product's answer to one case."""
     given, shape = case["given"], case.get("answer_shape")
-    translate = next((it for telling, it in _TRANSLATORS if telling <= given.keys()), None)
+    translate = next((it for required, it in _TRANSLATORS if required <= given.keys()), None)
     if translate is None:
-        msg = f"nothing is known to ask with {', '.join(sorted(given))}"
+        msg = f"no question is known with the fields {', '.join(sorted(given))}"
         raise ValueError(msg)
-    found, usual = translate(given)
-    return shaped({key: found.get(key) for key in shape or usual}, shape)
+    fields, usual = translate(given)
+    return shaped({key: fields.get(key) for key in shape or usual}, shape)
 
 
 def _exact(number: float) -> Exact:
@@ -60,7 +60,7 @@ def _queue(given: Given) -> QueueView:
 
 @dataclass
 class _Farm:
-    """Queues that contend; ``find`` says whether a section of a queue can start now."""
+    """Queues that contend for starts."""
 
     queues: dict[str, QueueView]
     priorities: dict[str, Exact] = field(default_factory=dict)
@@ -74,7 +74,7 @@ class _Farm:
     def step(
         self, find: Callable[[str], bool], contending: Iterable[str] | None = None
     ) -> tuple[str | None, Sequence[str]]:
-        """Start one section, if any can; the queue, and those that are held."""
+        """Start one section, if ``find`` allows any; return its queue and the blocked queues."""
         names = list(self.queues if contending is None else contending)
         contenders = [
             queues.Contender(
@@ -85,8 +85,8 @@ class _Farm:
         tried = queues.turn(contenders, lambda name: find(name) or None)
         if tried.entry is not None:
             name = tried.entry.name
-            at_work = {each: self.priorities[each] for each in names}
-            self.priorities |= start_counts.after_start(name, at_work, self.queues)
+            contending_now = {each: self.priorities[each] for each in names}
+            self.priorities |= start_counts.after_start(name, contending_now, self.queues)
             self.started[name] = len(self.picks)
             self.picks.append(name)
         return self.picks[-1] if tried.entry else None, [each.name for each in tried.held]
@@ -98,7 +98,7 @@ def _farm(given: Given) -> _Farm:
 
 
 def _starts(given: Given) -> tuple[Given, Sequence[str]]:
-    """Start after start while sections are pending everywhere, or as many as are given."""
+    """Start as long as sections are pending, or as often as the case states."""
     farm, after = _farm(given), []
     pending = Counter(given.get("pending", dict.fromkeys(farm.queues, given["starts"])))
     for _ in range(given["starts"]):
@@ -110,11 +110,14 @@ def _starts(given: Given) -> tuple[Given, Sequence[str]]:
     usual = ["picks"] if given["starts"] <= _FEW else ["share"]
     if "section_sizes" in given:
         usual.append("any_10_consecutive")
-    return _told(farm) | {"priorities_after": after}, usual
+    return _report(farm) | {"priorities_after": after}, usual
 
 
 def _bulk(given: Given) -> tuple[Given, Sequence[str]]:
-    """What is named first in the rule fits only when another was held and the farm has drained."""
+    """Start where the queue named first in the rule fits only after the farm has drained.
+
+    The farm drains while that queue blocks another one.
+    """
     farm, bulk = _farm(given), given["rule"].split()[0]
     drained = False
     while len(farm.picks) < given["starts"]:
@@ -122,26 +125,26 @@ def _bulk(given: Given) -> tuple[Given, Sequence[str]]:
         if name is None and drained:
             break
         drained = name is None
-    return _told(farm), ["picks_cycle", "share"]
+    return _report(farm), ["picks_cycle", "share"]
 
 
 def _slipping_past(given: Given) -> tuple[Given, Sequence[str]]:
-    """How many sections of the background start before it is held for a queue that is stuck."""
+    """Count the background sections that start before a stuck queue blocks them."""
     counts = []
     for item in given.get("items", [{}]):
         high = {**given.get("high_common", {}), **item}
         farm = _Farm({"high": _queue(high), "background": _queue(given["background"])})
         fits = given.get("high_fits", False)
-        seen: set[tuple[Exact, ...]] = set()
-        held: Sequence[str] = ()
-        while not held and (state := tuple(farm.priorities.values())) not in seen:
-            seen.add(state)
-            _, held = farm.step(lambda name, fits=fits: fits or name != "high")  # type: ignore[misc]
-        counts.append(farm.picks.count("background") if held else None)
+        states: set[tuple[Exact, ...]] = set()
+        blocked: Sequence[str] = ()
+        while not blocked and (state := tuple(farm.priorities.values())) not in states:
+            states.add(state)
+            _, blocked = farm.step(lambda name, fits=fits: fits or name != "high")  # type: ignore[misc]
+        counts.append(farm.picks.count("background") if blocked else None)
     return {"background_starts_before_hold": counts}, ["background_starts_before_hold"]
 
 
-def _told(farm: _Farm) -> Given:
+def _report(farm: _Farm) -> Given:
     picks, counts = farm.picks, Counter(farm.picks)
     return {
         "picks": picks,
@@ -153,7 +156,7 @@ def _told(farm: _Farm) -> Given:
 
 
 def _any_ten(picks: Sequence[str], name: str) -> list[int]:
-    """The fewest and the most starts of a queue among any ten in a row."""
+    """Return the fewest and the most starts of a queue among any ten in a row."""
     upto = [0, *accumulate(pick == name for pick in picks)]
     among = [upto[at] - upto[at - 10] for at in range(10, len(upto))]
     return [min(among, default=0), max(among, default=0)]
@@ -164,7 +167,7 @@ def _written(priorities: Mapping[str, Exact]) -> dict[str, int | float]:
 
 
 def _cycle(picks: list[str]) -> list[str]:
-    """The shortest beginning that all of it repeats."""
+    """Return the shortest prefix of which all of the list is a repetition."""
     border = [0] * len(picks)
     for at in range(1, len(picks)):
         length = border[at - 1]
@@ -178,14 +181,14 @@ def _cycle(picks: list[str]) -> list[str]:
 
 
 def _sections(given: Given) -> tuple[Given, Sequence[str]]:
-    """Pass after pass with so many free slots."""
+    """Run one pass after the other with the given free slots."""
     listed = given["submitted"] if "submitted" in given else given["sections"]
     submitted = {each["id"]: place for place, each in enumerate(listed)}
     need = {each["id"]: each["need"] for each in listed}
-    counts = {each["id"]: told(each, "prio_inc", "PRIO_INC") for each in listed}
+    counts = {each["id"]: first_given(each, "prio_inc", "PRIO_INC") for each in listed}
     waiting = [each["id"] for each in listed if each.get("ready", True)]
     picks: list[str | None] = []
-    found: Given = {"picks": picks}
+    answer: Given = {"picks": picks}
     usual = ["picks"]
     for number, slots in enumerate(given["free_slots_at_each_pass"], 1):
         free, begun = slots, len(picks)
@@ -198,7 +201,7 @@ def _sections(given: Given) -> tuple[Given, Sequence[str]]:
                 lambda name, free=free: need[name] <= free or None,  # type: ignore[misc]
                 given["SPG"],
             )
-            found[f"held_at_pass_{number}"] = [each.name for each in tried.held]
+            answer[f"held_at_pass_{number}"] = [each.name for each in tried.held]
             if tried.entry is None:
                 break
             for name in passes.passed(tried, submitted):
@@ -212,18 +215,18 @@ def _sections(given: Given) -> tuple[Given, Sequence[str]]:
             picks.append(None)
             usual.append(f"held_at_pass_{number}")
         for name in waiting:
-            found.setdefault(f"{name.lower()}_priority_after", []).append(counts[name])
-    found["priority"] = counts
+            answer.setdefault(f"{name.lower()}_priority_after", []).append(counts[name])
+    answer["priority"] = counts
     widest = max(listed, key=lambda each: int(each["need"]))["id"]
-    return found, [*usual, f"{widest.lower()}_priority_after"]
+    return answer, [*usual, f"{widest.lower()}_priority_after"]
 
 
 def _closed_loop(given: Given) -> tuple[Given, Sequence[str]]:
-    """One bulk section always waits, before all light ones; slots come free one at a time."""
+    """Simulate one bulk section that always waits before light ones; slots free one at a time."""
     averages = []
     for gap in given["N"]:
-        lights, counted, free, passed = 0, [0], 0, 0
-        while len(counted) <= given["bulks"]:
+        lights, counts_before, free, passed = 0, [0], 0, 0
+        while len(counts_before) <= given["bulks"]:
             waiting = [passes.ReadyTask("bulk", 0, passed), passes.ReadyTask("light", 1)]
             tried = passes.choose(
                 sorted(waiting, key=passes.key),
@@ -234,11 +237,11 @@ def _closed_loop(given: Given) -> tuple[Given, Sequence[str]]:
                 free += 1
             elif tried.entry.name == "bulk":
                 free, passed = free - 2, 0
-                counted.append(lights)
+                counts_before.append(lights)
             else:
                 free, lights = free - 1, lights + 1
                 passed += len(passes.passed(tried, {"bulk": 0, "light": 1}))
-        between = [after - before for before, after in pairwise(counted)]
+        between = [after - before for before, after in pairwise(counts_before)]
         averages.append(_number(Fraction(sum(between), len(between))))
     return {"lights_per_bulk": averages}, ["lights_per_bulk"]
 
@@ -247,33 +250,33 @@ def _closed_loop(given: Given) -> tuple[Given, Sequence[str]]:
 
 
 def _partition(given: Given) -> tuple[Given, Sequence[str]]:
-    """Who may use which nodes, and what is left when some are idle."""
+    """Return which nodes each type may use, and which remain if some types are idle."""
     eligible = {
         name: attributes.eligible(given["nodes"], wanted)
         for name, wanted in given["process_types"].items()
     }
     idle = given.get("idle", [])
-    used = {f"used_by_{name}": some for name, some in eligible.items() if name not in idle}
-    taken = {node for some in used.values() for node in some}
-    unused = [node for node in given["nodes"] if node not in taken]
-    found = {"eligible": eligible, **used, "unused": unused}
-    return found, list(found)
+    used = {f"used_by_{name}": nodes for name, nodes in eligible.items() if name not in idle}
+    used_nodes = {node for nodes in used.values() for node in nodes}
+    unused = [node for node in given["nodes"] if node not in used_nodes]
+    answer = {"eligible": eligible, **used, "unused": unused}
+    return answer, list(answer)
 
 
 def _quotas(given: Given) -> tuple[Given, Sequence[str]]:
-    """Each request alone, against what is in use."""
+    """Check each request alone against current usage."""
     used = sum(given["in_use"].values())
     answers = []
     for request in given["requests"]:
         kind = request["type"]
-        no = quota.admit(
+        refusal = quota.admit(
             kind,
             {"processes": request["need"]},
             {"processes": given["quota"][kind]} if kind in given["quota"] else {},
             {"processes": given["in_use"].get(kind, 0)},
             {"processes": (used, given["capacity"])},
         )
-        answers.append(no.rule.name if no else "start")
+        answers.append(refusal.rule.name if refusal else "start")
     return {"answers": answers}, ["answers"]
 
 
@@ -282,22 +285,22 @@ def _passes(given: Given) -> tuple[Given, Sequence[str]]:
     apart = round(given["min_interval"] * times.SECOND)
     begun: list[int] = []
     for event in sorted(events):
-        if not begun or event > begun[-1]:  # what comes before a pass begins is served by it
+        if not begun or event > begun[-1]:  # an event before a pass begins is served by it
             begun.append(pacing.next_pass(event, begun[-1] if begun else None, apart))
     return {"passes": [_number(Fraction(at, times.SECOND)) for at in begun]}, ["passes"]
 
 
 def _placement(given: Given) -> tuple[Given, Sequence[str]]:
-    """The same processes, laid in each way."""
+    """Lay the same processes in each way."""
     free, count = given["free"], given["processes"]
-    found = {
+    answer = {
         "round_robin": placement.round_robin(free, count),
         "pack": placement.pack(free, count),
         "spread": placement.spread(free, count),
     }
     if "nodes" in given:
-        found["nodes"] = placement.as_named(free, given["nodes"])
-    return found, list(found)
+        answer["nodes"] = placement.as_named(free, given["nodes"])
+    return answer, list(answer)
 
 
 _TRANSLATORS: tuple[tuple[set[str], Callable[[Given], tuple[Given, Sequence[str]]]], ...] = (
@@ -311,4 +314,4 @@ _TRANSLATORS: tuple[tuple[set[str], Callable[[Given], tuple[Given, Sequence[str]
     ({"events", "min_interval"}, _passes),
     ({"free", "processes"}, _placement),
 )
-"""What a case must give; what answers it, and what is usually asked for."""
+"""The fields that a case must have, its translator, and the usual fields of the answer."""

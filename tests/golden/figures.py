@@ -1,4 +1,4 @@
-"""Numbers between cases and the product: seconds and microseconds, and how exact an answer is."""
+"""Numbers of cases and of the product: seconds and microseconds, and the precision of answers."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ _SMALL = 0.001
 
 
 def micros(seconds: float) -> int:
-    """Seconds of a case as the product's microseconds."""
+    """Return seconds of a case as microseconds."""
     return round(seconds * times.SECOND)
 
 
 def seconds(duration: float) -> int | float:
-    """Microseconds as seconds, whole where they are whole."""
-    found = duration / times.SECOND
-    return int(found) if found == int(found) else found
+    """Return microseconds as seconds, an int where they are whole."""
+    value = duration / times.SECOND
+    return int(value) if value == int(value) else value
 
 
 def figure(value: Fraction | float) -> float:
-    """A number of an answer: six digits after the point, and no minus before a nought."""
+    """Return a number of an answer: six decimal places, and no negative zero."""
     exact = float(value)
     return (exact if abs(exact) < _SMALL else round(exact, _DIGITS)) + 0.0
 
 
-def told(given: Mapping[str, Any], *names: str, default: Any = 0) -> Any:
-    """What is given under the first of these names that is there."""
+def first_given(given: Mapping[str, Any], *names: str, default: Any = 0) -> Any:
+    """Return the value of the first of these names that is given."""
     return next((given[name] for name in names if name in given), default)

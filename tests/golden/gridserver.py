@@ -1,6 +1,6 @@
 """The cases of sharing engines among sessions, translated. Times are seconds, or as named.
 
-A session is a campaign, an engine a seat. What is asked is told by the fields that are given.
+A session is a campaign, an engine a seat. The fields of a case determine the question.
 """
 
 from __future__ import annotations
@@ -26,40 +26,40 @@ UNLIMITED = ("unlimited", None)
 
 
 def answer(case: Given) -> Any:
-    """The product's answer to one case."""
+    """Return the product's answer to one case."""
     given, shape = {**case["given"], "policy": case["policy"]}, case.get("answer_shape")
     items = given.pop("items", None)
     both = [{**given, **item} for item in items or [{}]]
     translate, only = _translator(both[0])
-    found = [translate(each) for each in both]
+    results = [translate(each) for each in both]
     if items is None:
-        return _chosen(found[0], given, shape)
+        return _chosen(results[0], given, shape)
     if only is not None and "items" not in (shape or {}):
-        return {only: [each[only] for each in found]}
+        return {only: [each[only] for each in results]}
     shapes = (shape or {}).get("items") or [None]
-    return {"items": [_chosen(it, each, shapes[0]) for it, each in zip(found, both, strict=True)]}
+    return {"items": [_chosen(it, each, shapes[0]) for it, each in zip(results, both, strict=True)]}
 
 
 def _translator(given: Given) -> tuple[Callable[[Given], Given], str | None]:
-    for telling, translate, only in _TRANSLATORS:
-        if telling <= given.keys():
+    for required, translate, only in _TRANSLATORS:
+        if required <= given.keys():
             return translate, only
-    msg = f"nothing is known to ask with {', '.join(sorted(given))}"
+    msg = f"no question is known with the fields {', '.join(sorted(given))}"
     raise ValueError(msg)
 
 
-def _chosen(found: Given, given: Given, shape: Given | None) -> Given:
-    """What is asked for; without a shape, what such a case is usually asked for."""
+def _chosen(result: Given, given: Given, shape: Given | None) -> Given:
+    """Return the fields of the shape; without a shape, the usual fields of such a case."""
     if shape is None:
-        return {key: value for key, value in found.items() if _asked(key, given, found)}
-    asked: Given = shaped(found, shape)
-    return asked
+        return {key: value for key, value in result.items() if _asked(key, given, result)}
+    selected: Given = shaped(result, shape)
+    return selected
 
 
-def _asked(key: str, given: Given, found: Given) -> bool:
-    """Whether a case that gives this wants to know that."""
-    enough = found.get("enough") is True
-    asked: dict[str, bool] = {
+def _asked(key: str, given: Given, result: Given) -> bool:
+    """Return whether a case with these fields asks for this one."""
+    enough = result.get("enough") is True
+    wanted_fields: dict[str, bool] = {
         "order": "allocated" in given,
         "assigned": "eligible" not in given,
         "assigned_count": "eligible" in given,
@@ -73,7 +73,7 @@ def _asked(key: str, given: Given, found: Given) -> bool:
         "victims": "needed" in given,
         "extra": "extra" in given,
     }
-    return asked.get(key, True)
+    return wanted_fields.get(key, True)
 
 
 def _micros(seconds: float) -> int:
@@ -107,13 +107,13 @@ def _level(level: Any) -> int:
 
 
 def _of(given: Given, field: str, name: str, default: Any) -> Any:
-    """What a field says of one session: a figure for each, or one for all."""
+    """Return a field's value for one session: one for each, or one for all."""
     value = given.get(field, default)
     return value.get(name, default) if isinstance(value, Mapping) else value
 
 
 def _weight(given: Given, name: str, level: int) -> Fraction:
-    """Its own weight, the weight of its level, or the level itself."""
+    """Return the session's own weight, the weight of its level, or the level itself."""
     weights = given.get("weights", LINEAR)
     if isinstance(weights, list):
         return _exact(weights[level])
@@ -123,7 +123,7 @@ def _weight(given: Given, name: str, level: int) -> Fraction:
 
 
 def _flat(given: Given) -> Given:
-    """The same case with a map per field instead of a list of sessions."""
+    """Return the same case with a map per field instead of a list of sessions."""
     flat = {key: value for key, value in given.items() if key != "sessions"}
     for session in given.get("sessions", ()):
         for key, value in session.items():
@@ -184,49 +184,49 @@ def _ideals(seats: int, stakes: list[CampaignStake], *, aggregate: bool) -> dict
 
 
 def _groups(stakes: list[CampaignStake]) -> list[aggregation.WeightGroup]:
-    """Sessions of one level count together."""
+    """Group sessions of one level and weight."""
     members: dict[tuple[int, Exact], set[str]] = {}
     for stake in stakes:
         members.setdefault((stake.level, stake.weight), set()).add(stake.name)
     return [
-        aggregation.WeightGroup(f"{level} {weight}", weight, frozenset(some))
-        for (level, weight), some in members.items()
+        aggregation.WeightGroup(f"{level} {weight}", weight, frozenset(names))
+        for (level, weight), names in members.items()
     ]
 
 
 def _entitled(stakes: list[CampaignStake], given: Given) -> Mapping[str, Exact]:
-    """The weight of each active session, or its part of that of its level."""
+    """Return the weight of each active session, or its part of that of its level."""
     if given.get("aggregate", "aggregate" in given["policy"]):
         return aggregation.entitlements(stakes, _groups(stakes))
     return {stake.name: stake.weight for stake in stakes}
 
 
 def _sharing(given: Given) -> Given:
-    """Ideals, the order in which sessions are served, and what each gets."""
+    """Return the ideals, the serving order, and what each session gets."""
     stakes, policy = _stakes(given), given["policy"]
-    asked = given.get("aggregate", "aggregate" in policy)
-    if isinstance(asked, list):
+    aggregate = given.get("aggregate", "aggregate" in policy)
+    if isinstance(aggregate, list):
         plain, together = (
             _ideals(given["engines"], stakes, aggregate=each) for each in (False, True)
         )
         return {"aggregated": together, "plain": plain}
-    ideals = _ideals(given["engines"], stakes, aggregate=asked)
-    found: Given = {"ideal": ideals}
+    ideals = _ideals(given["engines"], stakes, aggregate=aggregate)
+    answer: Given = {"ideal": ideals}
     seats = _free(given, stakes)
     first, others = urgent.serve(stakes, seats)
-    left = urgent.left_to_share(given["engines"], stakes, first)
-    ideals = _ideals(left, others, aggregate=asked) if first else ideals
+    remaining = urgent.left_to_share(given["engines"], stakes, first)
+    ideals = _ideals(remaining, others, aggregate=aggregate) if first else ideals
     order = usage.serving_order(others)
     served = [*first, *usage.allot(order, ideals, seats)]
-    found["order"] = [name for name, _ in served]
+    answer["order"] = [name for name, _ in served]
     if "free" in given or "allocated" in given or first:
         assigned = {stake.name: 0 for stake in stakes} | dict(served)
-        found |= {"assigned": assigned, "assigned_count": assigned}
-    return found
+        answer |= {"assigned": assigned, "assigned_count": assigned}
+    return answer
 
 
 def _serial(given: Given) -> Given:
-    """Level by level, each with the policy that is named."""
+    """Serve level by level, each with the named policy."""
 
     def by_usage(seats: int, level: list[CampaignStake], free: FreeSeats) -> list[tuple[str, int]]:
         return usage.allot(usage.serving_order(level), usage.ideals(seats, level), free)
@@ -237,7 +237,7 @@ def _serial(given: Given) -> Given:
         return creation.allot(level, free)
 
     inner = rank_by_free_time if "time" in given["policy"] else by_usage
-    found: Given = {}
+    answer: Given = {}
     for key, cases in (("assigned", [given]), ("extra", given.get("extra", []))):
         answers = []
         for each in cases:
@@ -245,12 +245,12 @@ def _serial(given: Given) -> Given:
             stakes = _stakes({"weights": LINEAR, **both})
             served = levels.allot(stakes, _free(both, stakes), inner)
             answers.append({stake.name: 0 for stake in stakes} | dict(served))
-        found[key] = answers[0] if key == "assigned" else answers
-    return found
+        answer[key] = answers[0] if key == "assigned" else answers
+    return answer
 
 
 def _creation(given: Given) -> Given:
-    """Step after step from the same free engines, the order of creation being kept."""
+    """Serve step by step from the same free engines, in the order of creation."""
     flat = _flat({"levels": dict.fromkeys(_names(given), 5), **given})
     steps = given.get("steps", [{}])
     answers = []
@@ -262,7 +262,7 @@ def _creation(given: Given) -> Given:
 
 
 def _newcomers(given: Given) -> Given:
-    """The usage that sessions begin with, created one after the other."""
+    """Return the usage that sessions begin with, created one after the other."""
     window, engines = _micros(given["window_seconds"]), given["engines"]
     stakes: dict[str, CampaignStake] = {}
     charges: list[Charge] = []
@@ -294,7 +294,7 @@ def _newcomers(given: Given) -> Given:
 
 
 def _long_run(given: Given) -> Given:
-    """Round after round of one second; all begin together, as if they had run ideally before."""
+    """Run one-second rounds; all begin together, as if they had run ideally before."""
     length, window = (_micros(given.get(key, 1)) for key in ("task_length", "window_rounds"))
     stakes, engines = _stakes(given), given["engines"]
     weights = sum((stake.weight for stake in stakes), Fraction(0))
@@ -318,12 +318,12 @@ def _standing(
     stakes: list[CampaignStake], ledger: list[Charge], now: int, window: int, length: int
 ) -> list[CampaignStake]:
     used = usage.used_within(ledger, now, window)
-    held = dict.fromkeys(used, 0)
+    allocated = dict.fromkeys(used, 0)
     for charge in ledger:
         if charge.start <= now < charge.end:
-            held[charge.campaign] += charge.amount // length
+            allocated[charge.campaign] += charge.amount // length
     return [
-        replace(each, allocated=held.get(each.name, 0), usage=used.get(each.name, 0))
+        replace(each, allocated=allocated.get(each.name, 0), usage=used.get(each.name, 0))
         for each in stakes
     ]
 
@@ -339,7 +339,7 @@ def _promises(given: Given) -> dict[str, promised.Promise]:
 
 
 def _sla(given: Given) -> Given:
-    """How the engines are divided among the groups."""
+    """Divide the engines among the groups."""
     promises = _promises(given)
     if "sessions" in given:
         refused = {
@@ -347,82 +347,84 @@ def _sla(given: Given) -> Given:
             for session in given["sessions"]
         }
         return {
-            "rejected": [name for name, no in refused.items() if no],
-            "accepted": [name for name, no in refused.items() if not no],
+            "rejected": [name for name, refusal in refused.items() if refusal],
+            "accepted": [name for name, refusal in refused.items() if not refusal],
         }
     demand = {name: _amount(_of(given, "demand", name, None)) for name in promises}
     order = given.get("usage_order") or sorted(
         promises, key=lambda name: Fraction(_of(given, "usage", name, 0))
     )
-    settled = promised.settle(given["engines"], promises, demand, order)
-    found = {
-        "targets": settled.targets,
-        "first_round": settled.first_round,
-        "remainder_numbers": settled.numbers,
-        "numbers": settled.numbers,
-        "total": settled.total,
+    settlement = promised.settle(given["engines"], promises, demand, order)
+    fields = {
+        "targets": settlement.targets,
+        "first_round": settlement.first_round,
+        "remainder_numbers": settlement.numbers,
+        "numbers": settlement.numbers,
+        "total": settlement.total,
     }
-    listed = {key: {name: each[name] for name in promises} for key, each in found.items()}
-    return {**listed, "remainder": settled.remainder, "enough": settled.enough}
+    listed = {key: {name: each[name] for name in promises} for key, each in fields.items()}
+    return {**listed, "remainder": settlement.remainder, "enough": settlement.enough}
 
 
 def _lending(given: Given) -> Given:
-    """Step after step: what is held stays held unless it ends or is taken back.
+    """Lend step by step: engines stay held unless their run ends or they are taken back.
 
-    A step that differs from the one before in nothing but preemption is what that one would come
-    to otherwise: both begin from the same.
+    A step that differs from the previous one only in preemption is an alternative to it: both begin
+    from the same state.
     """
     promises, engines = _promises(given), given["engines"]
-    held = begun = dict.fromkeys(promises, 0)
+    engines_held = engines_before = dict.fromkeys(promises, 0)
     steps: list[Given] = []
     circumstances: Given | None = None
     for step in given["steps"]:
         both = {**given, **step}
         told_before, circumstances = circumstances, {**both, "preemption": None}
-        begun = begun if circumstances == told_before else held
+        engines_before = engines_before if circumstances == told_before else engines_held
         demand = {name: _amount(_of(both, "demand", name, None)) for name in promises}
-        settled = promised.settle(both["engines"], promises, demand, both["usage_order"])
-        held = {
+        settlement = promised.settle(both["engines"], promises, demand, both["usage_order"])
+        engines_held = {
             name: count if (most := demand[name]) is None else min(count, most)
-            for name, count in begun.items()
+            for name, count in engines_before.items()
         }
         if both.get("preemption", "preempt" in given["policy"]):
-            short = sum(max(0, _need(settled, demand, name) - held[name]) for name in promises) - (
-                engines - sum(held.values())
-            )
-            for name, count in groups.take_back(short, held, settled.targets).items():
-                held[name] -= count
-        free = FreeSeats(engines - sum(held.values()))
+            short = sum(
+                max(0, _need(settlement, demand, name) - engines_held[name]) for name in promises
+            ) - (engines - sum(engines_held.values()))
+            for name, count in groups.take_back(short, engines_held, settlement.targets).items():
+                engines_held[name] -= count
+        free = FreeSeats(engines - sum(engines_held.values()))
         for wanted in (
-            {name: _need(settled, demand, name) for name in promises},
-            settled.total,
+            {name: _need(settlement, demand, name) for name in promises},
+            settlement.total,
         ):
             for name in both["usage_order"]:
-                held[name] += free.take(name, max(0, wanted[name] - held[name]))
-        steps.append({"total": dict(held)})
+                engines_held[name] += free.take(name, max(0, wanted[name] - engines_held[name]))
+        steps.append({"total": dict(engines_held)})
     return {"steps": steps}
 
 
-def _need(settled: promised.Settlement, demand: Mapping[str, int | None], name: str) -> int:
+def _need(settlement: promised.Settlement, demand: Mapping[str, int | None], name: str) -> int:
     most = demand[name]
-    return settled.targets[name] if most is None else min(settled.targets[name], most)
+    return settlement.targets[name] if most is None else min(settlement.targets[name], most)
 
 
 # -- preemption, affinity, engines that fail -------------------------------------------------------
 
 
 def _scores(given: Given) -> Given:
-    """Who is worth what, and who gives way first."""
+    """Return the scores of runs, and which are displaced first."""
     threshold = _duration(given, "preempt_threshold")
     occupants = [
         score.Occupant(each["id"], _level(each["priority"]), _duration(each, "running"))
         for each in given["engines"]
     ]
     most = min(given.get("needed", 1), given.get("budget", len(occupants)))
-    chosen = [one.run for one in score.victims(occupants, threshold, most)]
+    chosen = [victim.run for victim in score.victims(occupants, threshold, most)]
     return {
         "scores": {
-            one.run: _number(score.score(one, threshold)) for one in occupants if one.level < URGENT
+            occupant.run: _number(score.score(occupant, threshold))
+            for occupant in occupants
+            if occupant.level < URGENT
         },
         "victim": chosen[0] if chosen else None,
         "victims": chosen,
@@ -430,14 +432,14 @@ def _scores(given: Given) -> Given:
 
 
 def _duration(given: Given, name: str) -> int:
-    """In the unit that the field's name ends in."""
+    """Return a duration in the unit that the field's name ends in."""
     units = {"ms": times.SECOND // 1000, "seconds": times.SECOND, "minutes": times.MINUTE}
     [unit] = [unit for unit in units if f"{name}_{unit}" in given]
     return round(float(given[f"{name}_{unit}"]) * units[unit])
 
 
 def _allowance(given: Given) -> Given:
-    """How many engines may be taken from others."""
+    """Return how many engines may be taken from others."""
     urgency = score.Urgency(
         _exact(given["preemptable_percent"]), _micros(given.get("delay_seconds", 0))
     )
@@ -446,24 +448,24 @@ def _allowance(given: Given) -> Given:
 
 
 def _affinity(given: Given) -> Given:
-    """Whether the affine engine is taken, and when."""
-    at = {
+    """Return whether the affine engine is chosen, and when."""
+    instants = {
         key: None if given[key] is None else _micros(given[key])
         for key in ("affine_engine_free_at", "other_engine_free_at", "affinity_wait")
     }
-    found = affinity.starts_at(
+    choice = affinity.starts_at(
         _micros(given.get("submit_at", 0)),
-        at["affine_engine_free_at"],
-        at["other_engine_free_at"],
-        at["affinity_wait"],
+        instants["affine_engine_free_at"],
+        instants["other_engine_free_at"],
+        instants["affinity_wait"],
     )
-    if found is None:
+    if choice is None:
         return {"engine": None, "at": None}
-    return {"engine": "affine" if found[0] else "other", "at": _seconds(found[1])}
+    return {"engine": "affine" if choice[0] else "other", "at": _seconds(choice[1])}
 
 
 def _blacklist(given: Given) -> Given:
-    """Which engines a session may still use."""
+    """Return which engines a session may still use."""
     failures: dict[tuple[str, str], int] = {}
     for engine, session in given["failures"]:
         failures = blacklist.failed(failures, engine, session)
@@ -471,7 +473,7 @@ def _blacklist(given: Given) -> Given:
         failures = blacklist.cleared(failures, engine, session)
     most = given.get("failures_before_blacklist", blacklist.FAILURES_MAX)
     refused = [blacklist.admit(failures, engine, name, most) for engine, name in given["ask"]]
-    return {"allowed": [not no for no in refused]}
+    return {"allowed": [not refusal for refusal in refused]}
 
 
 _TRANSLATORS: tuple[tuple[set[str], Callable[[Given], Given], str | None], ...] = (
@@ -490,4 +492,4 @@ _TRANSLATORS: tuple[tuple[set[str], Callable[[Given], Given], str | None], ...] 
     ({"engines", "levels"}, _sharing, None),
     ({"engines", "weights"}, _sharing, None),
 )
-"""What a case must give, what then answers it, and the one figure that items are asked for."""
+"""The fields that a case must have, its translator, and the one field that items ask for."""

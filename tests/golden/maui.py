@@ -1,8 +1,7 @@
 """The cases of Maui's iteration and policies, translated. Credentials are holders and campaigns.
 
-What is asked is told by the fields that are given, so that other cases of the same form are
-answered as well. What a priority is made of and what rounds come
-to have modules of their own.
+The fields of a case determine the question, so that other cases of the same form are answered as
+well. The components of a priority and the rounds of scheduling have modules of their own.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ from lead.policy.throttle.due_limits import DueTask, considered
 from lead.policy.timetable import free_for
 from lead.policy.view import Deferral, LimitView
 from tests.golden import maui_priority, maui_rounds
-from tests.golden.figures import figure, micros, seconds, told
+from tests.golden.figures import figure, first_given, micros, seconds
 from tests.golden.maui_rounds import busy, requests
 from tests.golden.shapes import shaped
 
@@ -63,10 +62,10 @@ _FIRST_ATTEMPTS = 3
 
 
 def answer(case: Given) -> Any:
-    """The product's answer to one case."""
+    """Return the product's answer to one case."""
     given = case["given"]
-    for telling, translate in _TRANSLATORS:
-        if telling <= given.keys() | {f"items/{key}" for key in _item(given)}:
+    for required, translate in _TRANSLATORS:
+        if required <= given.keys() | {f"items/{key}" for key in _item(given)}:
             return shaped(translate(given), case.get("answer_shape"))
     return shaped(maui_priority.answer(given), case.get("answer_shape"))
 
@@ -80,19 +79,21 @@ def _item(given: Given) -> Iterable[str]:
 
 
 def _availability(given: Given) -> Given:
-    def left(policy: str) -> Any:
-        has, promised, used = given["configured"], given["dedicated"], given["utilized"]
+    def available_by(policy: str) -> Any:
+        configured, dedicated, utilized = given["configured"], given["dedicated"], given["utilized"]
         counted = _COUNTED[policy]
-        if not isinstance(has, dict):
-            return available(has, promised, used, counted)
+        if not isinstance(configured, dict):
+            return available(configured, dedicated, utilized, counted)
         return {
-            name: available(has[name], promised.get(name, 0), used.get(name, 0), counted)
-            for name in has
+            name: available(
+                configured[name], dedicated.get(name, 0), utilized.get(name, 0), counted
+            )
+            for name in configured
         }
 
     if "policies" not in given:
-        return {"available": left(given.get("policy", "COMBINED"))}
-    return {"available": [left(policy) for policy in given["policies"]]}
+        return {"available": available_by(given.get("policy", "COMBINED"))}
+    return {"available": [available_by(policy) for policy in given["policies"]]}
 
 
 def _atomic_tasks(given: Given) -> Given:
@@ -112,13 +113,13 @@ def _deferral(given: Given) -> Given:
     patience = DeferralRule(
         micros(given["defer_seconds"]), given["defer_count"], given.get("defer_start_count", 1)
     )
-    again = micros(given.get("iteration_seconds", 0))
+    interval = micros(given.get("iteration_seconds", 0))
     now, state = micros(given.get("first_attempt_at", 0)), Deferral()
     attempts = []
     while not state.held:
         attempts.append(now)
         state = failed(state, now, patience)
-        now = max(now + again, state.until)
+        now = max(now + interval, state.until)
     return {
         "attempt_times_first": [seconds(at) for at in attempts[:_FIRST_ATTEMPTS]],
         "deferrals_before_hold": state.count,
@@ -131,7 +132,7 @@ def _deferral(given: Given) -> Given:
 
 
 def _limit(written: Any) -> LimitView:
-    """``"2,8"`` is soft 2 and hard 8; one number is both."""
+    """Parse a limit: ``"2,8"`` is soft 2 and hard 8; one number is both."""
     if isinstance(written, list):
         return LimitView(*written)
     if isinstance(written, str) and "," in written:
@@ -145,24 +146,24 @@ def _limits(written: Given) -> dict[str, LimitView]:
 
 
 def _of(given: Given, credential: str, item: Given) -> Given:
-    """What is configured for the item's credential of one kind: its own line or the default's."""
+    """Return the settings of the item's credential of one kind: its own line or the default's."""
     name = item.get(credential)
     if name is None:
         return {}
     named: Given = given.get(credential, {})
-    for found in (
+    for settings in (
         named.get(name),
         given.get(f"{credential}_{name}"),
         given.get(f"{credential}_default"),
         named.get("DEFAULT"),
     ):
-        if found is not None:
-            return dict(found)
+        if settings is not None:
+            return dict(settings)
     return {}
 
 
 def _request(item: Given) -> dict[str, int]:
-    procs = told(item, "procs", "nodes", default=1)
+    procs = first_given(item, "procs", "nodes", default=1)
     time = item.get("duration", 0)
     return {
         "runs": 1,
@@ -198,54 +199,54 @@ def _in_use(used: Given, holder: str) -> dict[str, int]:
 
 def _credentials(given: Given) -> Given:
     admitted: list[bool] = []
-    by: list[str | None] = []
+    reasons: list[str | None] = []
     for item in given["items"]:
         qos = _of(given, "qos", item)
         overrides = _limits({key[1:]: it for key, it in qos.items() if key.startswith("O")})
-        level = LimitLevel(told({**given, **item}, "level", default="hard"))
-        no = within_limits(_request(item), _holders(given, item), level, overrides)
-        admitted.append(no is None)
-        by.append(None)
-        if no is not None:
-            refused = dict(no.figures)
-            [limit] = [key for key, kind in _KINDS.items() if kind == refused["kind"]]
-            by[-1] = f"{refused['holder']} {limit}"
-    return {"admitted": admitted, "by": by}
+        level = LimitLevel(first_given({**given, **item}, "level", default="hard"))
+        refusal = within_limits(_request(item), _holders(given, item), level, overrides)
+        admitted.append(refusal is None)
+        reasons.append(None)
+        if refusal is not None:
+            figures = dict(refusal.figures)
+            [limit] = [key for key, kind in _KINDS.items() if kind == figures["kind"]]
+            reasons[-1] = f"{figures['holder']} {limit}"
+    return {"admitted": admitted, "by": reasons}
 
 
 def _soft_then_hard(given: Given) -> Given:
     shared = {key: it for key, it in given.items() if key != "items"}
-    answered = [_both_passes({**shared, **item}) for item in given.get("items", [{}])]
-    return {"items": answered} if "items" in given else answered[0]
+    answers = [_both_passes({**shared, **item}) for item in given.get("items", [{}])]
+    return {"items": answers} if "items" in given else answers[0]
 
 
 def _both_passes(given: Given) -> Given:
-    """Each pass down the whole list: whoever is within its limits starts if there are nodes."""
+    """Pass down the whole list twice; whatever is within its limits starts if nodes are free."""
     free, limits = given["nodes"], _limits(given)
     used: dict[str, dict[str, int]] = {}
     started: dict[str, list[str]] = {}
-    gone: set[str] = set()
+    started_names: set[str] = set()
     for level in LimitLevel:
         started[level.value] = []
         for name, user, nodes, *_ in given["queue"]:
             request = _request({"nodes": nodes})
-            mine = used.setdefault(user, dict.fromkeys(request, 0))
-            refused = within_limits(request, [Holder(user, limits, mine)], level)
-            if name not in gone and nodes <= free and refused is None:
+            usage = used.setdefault(user, dict.fromkeys(request, 0))
+            refusal = within_limits(request, [Holder(user, limits, usage)], level)
+            if name not in started_names and nodes <= free and refusal is None:
                 free -= nodes
-                gone.add(name)
+                started_names.add(name)
                 started[level.value].append(name)
-                used[user] = {kind: mine[kind] + amount for kind, amount in request.items()}
+                used[user] = {kind: usage[kind] + amount for kind, amount in request.items()}
     return started
 
 
 def _outstanding(given: Given) -> Given:
     runs = [(job["procs"], job["remaining"]) for job in given["jobs"]]
-    found = [outstanding(runs, after) for after in given["after_seconds"]]
+    amounts = [outstanding(runs, after) for after in given["after_seconds"]]
     if "MAXPS" not in given:
-        return {"outstanding": found}
+        return {"outstanding": amounts}
     most = limit_at(_limit(given["MAXPS"]), LimitLevel.HARD)
-    return {"outstanding": found, "within": [most is None or it <= most for it in found]}
+    return {"outstanding": amounts, "within": [most is None or it <= most for it in amounts]}
 
 
 def _idle(given: Given) -> Given:
@@ -275,14 +276,14 @@ def _cap(given: Given) -> Given:
 
 
 def _windows(given: Given) -> Given:
-    found = windows(free_for(busy(given), 0))
+    all_windows = windows(free_for(busy(given), 0))
     return {
         "windows": [
             {
                 "nodes": list(window.nodes),
                 "seconds": None if window.length is None else seconds(window.length),
             }
-            for window in found
+            for window in all_windows
         ]
     }
 
@@ -293,23 +294,23 @@ def _backfill(given: Given) -> Given:
         for name, until in given["free_until"].items()
     }
     queue = requests(given["queue"], list(free))
-    answered: Given = {"started": []}
+    answer: Given = {"started": []}
     for policy, metric in given["cases"]:
-        found: Mapping[str, tuple[str, ...]] = {}
+        started: Mapping[str, tuple[str, ...]] = {}
         if policy != "NONE":
             depth = given.get("depth", 0)
-            found = fill(queue, free, _CHOICES[policy], _WORTHS[metric], depth)
-        answered["started"].append(list(found))
-        placement = {name: list(nodes) for name, nodes in found.items()}
-        answered.setdefault(f"placement_{policy.lower()}", placement)
-    return answered
+            started = fill(queue, free, _CHOICES[policy], _WORTHS[metric], depth)
+        answer["started"].append(list(started))
+        placement = {name: list(nodes) for name, nodes in started.items()}
+        answer.setdefault(f"placement_{policy.lower()}", placement)
+    return answer
 
 
 # -- select and preempt ----------------------------------------------------------------------------
 
 
 def _nodes(given: Given) -> Given:
-    answered: Given = {}
+    answer: Given = {}
     if "priority_function" in given:
         function = linear_function.parse(given["priority_function"])
         nodes = {
@@ -318,17 +319,21 @@ def _nodes(given: Given) -> Given:
         }
         ranked = linear_function.rank(function, nodes)
         values = dict(ranked)
-        answered["values"] = {name: figure(values[name]) for name in nodes}
-        answered["chosen"] = [name for name, _ in ranked][: given["k"]]
+        answer["values"] = {name: figure(values[name]) for name in nodes}
+        answer["chosen"] = [name for name, _ in ranked][: given["k"]]
     if "lastavailable" in given:
-        asked = given["lastavailable"]
-        free = {name: None if it is None else micros(it) for name, it in asked["free_for"].items()}
-        ranking = last_available.rank(free, micros(asked["duration"]))
-        answered["lastavailable"] = ranking[: asked["k"]] if len(ranking) >= asked["k"] else None
+        question = given["lastavailable"]
+        free = {
+            name: None if it is None else micros(it) for name, it in question["free_for"].items()
+        }
+        ranking = last_available.rank(free, micros(question["duration"]))
+        answer["lastavailable"] = (
+            ranking[: question["k"]] if len(ranking) >= question["k"] else None
+        )
     if "minresource" in given:
-        asked = given["minresource"]
-        answered["minresource"] = poorest.rank(asked["nodes"], asked["needs"])[: asked["k"]]
-    return answered
+        question = given["minresource"]
+        answer["minresource"] = poorest.rank(question["nodes"], question["needs"])[: question["k"]]
+    return answer
 
 
 def _preemption(given: Given) -> Given:
@@ -366,4 +371,4 @@ _TRANSLATORS: tuple[tuple[set[str], Callable[[Given], Given]], ...] = (
     ({"minresource"}, _nodes),
     ({"items/new", "items/old"}, _preemption),
 )
-"""What a case must give, and what then answers it."""
+"""The fields that a case must have, and its translator."""

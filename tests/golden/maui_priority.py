@@ -1,4 +1,4 @@
-"""What a priority of Maui's is made of, translated: terms, weights, caps, fairshare, targets."""
+"""Maui's priorities, translated: terms, weights, caps, fairshare, targets."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 from lead.policy.order.weighted import Weights, expansion, in_order, priority, urgency, weighed
 from lead.policy.share.decayed_windows import decayed_sum, deltas, usage
 from lead.policy.view import FairshareKind, FairshareView
-from tests.golden.figures import figure, told
+from tests.golden.figures import figure, first_given
 
 Given = dict[str, Any]
 
@@ -31,11 +31,11 @@ _KINDS = {
 
 
 def answer(given: Given) -> Given:
-    """The product's answer to a case about priorities."""
-    for telling, translate in _TRANSLATORS:
-        if telling <= given.keys():
+    """Return the product's answer to a case about priorities."""
+    for required, translate in _TRANSLATORS:
+        if required <= given.keys():
             return translate(given)
-    msg = f"nothing is known to ask with {', '.join(sorted(given))}"
+    msg = f"no question is known with the fields {', '.join(sorted(given))}"
     raise ValueError(msg)
 
 
@@ -54,12 +54,12 @@ def _fairshare(given: Given) -> Given:
             part, kind = target if isinstance(target, list) else (target, "target")
             fairshares[name] = FairshareView(_exact(part) / 100, _KINDS[kind])
     used = {name: _exact(it) / 100 for name, it in given["usage"].items()}
-    found = deltas(fairshares, used, relative=given.get("form") == "ratio")
-    terms = {name: given["weights"].get(name, 0) for name in found}
+    differences = deltas(fairshares, used, relative=given.get("form") == "ratio")
+    terms = {name: given["weights"].get(name, 0) for name in differences}
     weights = Weights({"FS": terms}, {"FS": given["weights"].get("FS", 1)})
-    values = {"FS": {name: float(it) for name, it in found.items()}}
+    values = {"FS": {name: float(it) for name, it in differences.items()}}
     return {
-        "deltas": {name: figure(it) for name, it in found.items()},
+        "deltas": {name: figure(it) for name, it in differences.items()},
         "priority": figure(weighed(values, weights)),
     }
 
@@ -79,11 +79,11 @@ def _windows(given: Given) -> Given:
 
 
 def _expansions(given: Given) -> Given:
-    found = [
+    factors = [
         expansion(item["wait"], item["wallclock"], item.get("min_wallclock", 0))
         for item in given["items"]
     ]
-    return {"xfactor": [figure(it) for it in found]}
+    return {"xfactor": [figure(it) for it in factors]}
 
 
 def _targets(given: Given) -> Given:
@@ -99,10 +99,10 @@ def _targets(given: Given) -> Given:
 
 
 def _values(job: Given) -> dict[str, dict[str, float]]:
-    """What speaks for a job, under the names of the weights."""
+    """Return the value of every term for a job, under the names of the weights."""
     waited = job.get("wait_minutes", 0)
     length = job.get("duration_minutes", 0)
-    found: dict[str, float] = {
+    values: dict[str, float] = {
         "QUEUETIME": waited,
         "XFACTOR": expansion(waited, length, job.get("min_wallclock_minutes", 0)),
         "BYPASS": job.get("bypass", 0),
@@ -112,14 +112,14 @@ def _values(job: Given) -> dict[str, dict[str, float]]:
         "WALLTIME": length * 60,
     }
     if "target_minutes" in job:
-        found["TARGETQUEUETIME"] = urgency(job["target_minutes"], waited)
+        values["TARGETQUEUETIME"] = urgency(job["target_minutes"], waited)
     if "target_xfactor" in job:
-        found["TARGETXFACTOR"] = urgency(job["target_xfactor"], found["XFACTOR"])
+        values["TARGETXFACTOR"] = urgency(job["target_xfactor"], values["XFACTOR"])
     for name in _COMPONENTS["CRED"]:
-        found[name] = job.get(f"{name.lower()}_priority", 0)
-        found[f"FS{name}"] = job.get("fs_deltas", {}).get(name.lower(), 0)
+        values[name] = job.get(f"{name.lower()}_priority", 0)
+        values[f"FS{name}"] = job.get("fs_deltas", {}).get(name.lower(), 0)
     return {
-        component: {term: found.get(term, 0) for term in terms}
+        component: {term: values.get(term, 0) for term in terms}
         for component, terms in _COMPONENTS.items()
     }
 
@@ -141,7 +141,7 @@ def _weights(given: Given, caps: Given) -> Weights:
 
 
 def _sums(given: Given) -> Given:
-    """One priority for each set of caps."""
+    """Return one priority for each set of caps."""
     caps = {key: it for key, it in given.items() if key == "caps" or key.startswith("caps_")}
     values, system = _values(given), given.get("system_priority", 0)
     return {
@@ -151,30 +151,30 @@ def _sums(given: Given) -> Given:
 
 
 def _queue(given: Given) -> Given:
-    """The priorities of several jobs and the order they give, ties by who waited longer."""
+    """Return the priorities of several jobs and their order, ties by waiting time."""
     weights = _weights(given, given.get("caps", {}))
     jobs = {job["id"]: _waiting(job, given["now"]) for job in given["jobs"]}
-    found = {
+    priorities = {
         name: priority(_values(job), weights, job.get("system_priority", 0))
         for name, job in jobs.items()
     }
-    ranked = [(name, found[name], jobs[name]["wait_minutes"]) for name in _as_submitted(jobs)]
+    ranked = [(name, priorities[name], jobs[name]["wait_minutes"]) for name in _as_submitted(jobs)]
     return {
-        "priority": {name: figure(it) for name, it in found.items()},
+        "priority": {name: figure(it) for name, it in priorities.items()},
         "order": in_order(ranked),
     }
 
 
 def _waiting(job: Given, now: float) -> Given:
-    since = told(job, "eligible_since", "submitted", default=now)
-    known = {"wait_minutes": (now - since) / 60, **job}
+    since = first_given(job, "eligible_since", "submitted", default=now)
+    waiting = {"wait_minutes": (now - since) / 60, **job}
     if "duration" in job:
-        known.setdefault("duration_minutes", job["duration"] / 60)
-    return known
+        waiting.setdefault("duration_minutes", job["duration"] / 60)
+    return waiting
 
 
 def _as_submitted(jobs: dict[str, Given]) -> list[str]:
-    """As listed, or by their instants; who came later than another comes after it."""
+    """Return the names as listed or by submission; a job later than another follows it."""
     names = sorted(jobs, key=lambda name: jobs[name].get("submitted", 0))
     for name in list(names):
         earlier = jobs[name].get("submitted_later_than")
@@ -193,4 +193,4 @@ _TRANSLATORS: tuple[tuple[set[str], Callable[[Given], Given]], ...] = (
     ({"now", "jobs"}, _queue),
     ({"items"}, _expansions),
 )
-"""What a case must give, and what then answers it."""
+"""The fields that a case must have, and its translator."""

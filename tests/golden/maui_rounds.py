@@ -1,4 +1,4 @@
-"""Rounds of scheduling, translated into episodes whose driver only offers time from now on."""
+"""Rounds of scheduling, translated into episodes whose driver offers time from now on only."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from lead.policy.view import CampaignView, Candidate, NodeView, PoolView, Posted
 from node.model import times
 from node.model.classes import SchedulingClass
 from node.model.spans import Span, normalise
-from tests.golden.figures import micros, seconds, told
+from tests.golden.figures import first_given, micros, seconds
 
 Given = dict[str, Any]
 
@@ -29,19 +29,19 @@ _SLOT = "slot of "
 
 
 def names_of(given: Given) -> list[str]:
-    """The nodes; ``n1`` and so on where only their number is told."""
-    nodes = told(given, "nodes", "processors")
+    """Return the nodes; ``n1`` and so on if only their number is given."""
+    nodes = first_given(given, "nodes", "processors")
     return [f"n{at + 1}" for at in range(nodes)] if isinstance(nodes, int) else list(nodes or ())
 
 
 def running_of(given: Given) -> list[PostedRun]:
-    """What runs; where only a number of nodes is told, on the first that are idle."""
+    """Return the running runs; a number of nodes means the first idle ones."""
     idle, runs = names_of(given), []
     for at, run in enumerate(given["running"]):
-        taken = told(run, "nodes", "procs")
-        nodes = idle[:taken] if isinstance(taken, int) else list(taken)
+        count_or_names = first_given(run, "nodes", "procs")
+        nodes = idle[:count_or_names] if isinstance(count_or_names, int) else list(count_or_names)
         idle = [name for name in idle if name not in nodes]
-        until = micros(told(run, "until", "limit_left"))
+        until = micros(first_given(run, "until", "limit_left"))
         runs.append(_run(run.get("id", f"running {at}"), nodes, 0, until))
     return runs
 
@@ -51,26 +51,28 @@ def _run(task: str, nodes: Sequence[str], start: int, end: int) -> PostedRun:
 
 
 def busy(given: Given) -> dict[str, list[Span]]:
-    """When nodes are busy with what runs and with what is reserved."""
-    found: dict[str, list[Span]] = {name: [] for name in names_of(given)}
-    kept = given.get("reservations", [given["reservation"]] if "reservation" in given else [])
+    """Return when nodes are busy with running runs and with reservations."""
+    spans_by_node: dict[str, list[Span]] = {name: [] for name in names_of(given)}
+    reservations = given.get(
+        "reservations", [given["reservation"]] if "reservation" in given else []
+    )
     for run in running_of(given):
         for name in run.nodes:
-            found[name].append((run.start, run.end))
-    for reservation in kept:
+            spans_by_node[name].append((run.start, run.end))
+    for reservation in reservations:
         start = micros(reservation["start"])
         for name in reservation["nodes"]:
-            found[name].append((start, start + micros(reservation["duration"])))
-    return {name: normalise(spans) for name, spans in found.items()}
+            spans_by_node[name].append((start, start + micros(reservation["duration"])))
+    return {name: normalise(spans) for name, spans in spans_by_node.items()}
 
 
 def requests(queue: Iterable[Given], names: Sequence[str]) -> list[PlacementRequest]:
-    """The queue by priority, each on any of these nodes."""
+    """Return the queue by priority, each request on any of these nodes."""
     return [
         PlacementRequest(
             job["id"],
-            told(job, "nodes", "procs", default=1),
-            micros(told(job, "dur", "duration")),
+            first_given(job, "nodes", "procs", default=1),
+            micros(first_given(job, "dur", "duration")),
             names,
         )
         for job in queue
@@ -86,7 +88,7 @@ def starting_now(
     now: int,
     policy: PolicyComposition,
 ) -> EpisodeOutcome:
-    """Who starts now, and what is kept for the others: whatever cannot start now is refused."""
+    """Drive one round: runs start now or are refused, and the outcome has the reservations."""
     names = queue[0].nodes if queue else ()
     view = View(
         now=now,
@@ -131,12 +133,14 @@ def _candidate(request: PlacementRequest, at: int, now: int) -> Candidate:
 
 
 def _offered(ask: Ask, runs: Iterable[PostedRun], now: int) -> dict[str, list[Span]]:
-    """Time to start now and at no other instant."""
-    taken = booked(runs)[SchedulingClass.EXCLUSIVE]
-    free = free_for({name: taken.get(name, ()) for name in ask.nodes}, now)
-    length = ask.candidate.duration
+    """Return free time for a start now and at no other instant."""
+    busy_spans = booked(runs)[SchedulingClass.EXCLUSIVE]
+    free = free_for({name: busy_spans.get(name, ()) for name in ask.nodes}, now)
+    duration = ask.candidate.duration
     return {
-        name: [(now, now + length)] for name, has in free.items() if has is None or has >= length
+        name: [(now, now + duration)]
+        for name, free_time in free.items()
+        if free_time is None or free_time >= duration
     }
 
 
@@ -148,60 +152,63 @@ def _reserved(outcome: EpisodeOutcome) -> dict[str, Any]:
 
 
 def depths(given: Given) -> Given:
-    """One round with so many slots each; when those start that others passed."""
+    """Run one round for each depth, and find the start of requests that others passed."""
     queue, runs = requests(given["queue"], names_of(given)), running_of(given)
-    answered: Given = {}
+    answer: Given = {}
     for depth in given["depths"]:
         outcome = starting_now(queue, runs, 0, _filling(Protected(depth)))
         started, reserved = [run.task for run in outcome.placed], _reserved(outcome)
-        found: Given = {"started_now": started, "reserved": reserved}
-        taken = booked([*runs, *outcome.placed])
+        result: Given = {"started_now": started, "reserved": reserved}
+        occupied = booked([*runs, *outcome.placed])
         for at, request in enumerate(queue):
             passed_over = any(later.task in started for later in queue[at + 1 :])
             if passed_over and request.task not in {*started, *reserved}:
-                kept = outcome.reservations
-                free = timetable_for(_candidate(request, at, 0), taken, kept)
-                then = earliest(free, request, 0)
-                found[f"then_{request.task}_earliest"] = then and seconds(then.start)
-        answered[f"depth_{depth}"] = found
-    return answered
+                reservations = outcome.reservations
+                free = timetable_for(_candidate(request, at, 0), occupied, reservations)
+                placement = earliest(free, request, 0)
+                result[f"then_{request.task}_earliest"] = placement and seconds(placement.start)
+        answer[f"depth_{depth}"] = result
+    return answer
 
 
 @dataclass(frozen=True)
 class Played:
-    """When each started, and what each round came to, by the instant of the round."""
+    """The start of each request, and the outcome of each round by its instant."""
 
     starts: dict[str, int]
     rounds: dict[int, EpisodeOutcome]
 
 
 def early_end(given: Given) -> Given:
-    """Rounds at 0, at the event, and whenever something ends, until all have started."""
-    at, depth = micros(given["event"]["at"]), given.get("depth", 1)
+    """Run rounds at 0, at the event, and whenever a run ends, until all have started."""
+    event_at, depth = micros(given["event"]["at"]), given.get("depth", 1)
     filled = _played(given, Protected(depth))
     plain = _played(given, Protected(depth, overtaking=False))
-    first, after = filled.rounds[0], filled.rounds[at]
-    started = [run.task for run in after.placed]
+    first, after_event = filled.rounds[0], filled.rounds[event_at]
+    started = [run.task for run in after_event.placed]
     return {
         "at_0": {"started": [run.task for run in first.placed], "reserved": _reserved(first)},
-        "after_event": {"reserved": _reserved(after)} | ({"started": started} if started else {}),
+        "after_event": {"reserved": _reserved(after_event)}
+        | ({"started": started} if started else {}),
         "starts": {task: seconds(start) for task, start in filled.starts.items()},
     } | {f"{task}_without_backfill": seconds(start) for task, start in plain.starts.items()}
 
 
 def _played(given: Given, fill: Protected) -> Played:
     queue, running = requests(given["queue"], names_of(given)), running_of(given)
-    at, gone = micros(given["event"]["at"]), given["event"]["id"]
+    event_at, ended = micros(given["event"]["at"]), given["event"]["id"]
     played = Played({}, {})
     now = 0
-    while len(played.starts) < len(queue) or at not in played.rounds:
-        running = [run for run in running if run.end > now and not (now >= at and run.run == gone)]
+    while len(played.starts) < len(queue) or event_at not in played.rounds:
+        running = [
+            run for run in running if run.end > now and not (now >= event_at and run.run == ended)
+        ]
         waiting = [request for request in queue if request.task not in played.starts]
         outcome = played.rounds[now] = starting_now(waiting, running, now, _filling(fill))
         for run in outcome.placed:
             played.starts[run.task] = now
             running.append(run)
-        coming = [run.end for run in running] + [at] * (now < at)
+        coming = [run.end for run in running] + [event_at] * (now < event_at)
         if not coming:
             break
         now = min(coming)

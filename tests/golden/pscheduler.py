@@ -1,7 +1,7 @@
 """The cases of run scheduling, translated. Numbers in cases are seconds; here microseconds.
 
-What is asked is told by the fields that are given, not by the number of the case, so that other
-cases of the same form are answered as well.
+The fields of a case determine the question, not its number, so that other cases of the same form
+are answered as well.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ _CONFLICT = 409
 _SUCCESS = range(200, 300)
 _MARGIN = 3
 _HORIZON = 86_400
-"""Seconds, where a case tells what time it is and not these."""
+"""The default horizon, in seconds, for cases that state the time but no horizon."""
 _OUTCOMES = {"booked": "scheduled", "conflict": "retry", "no answer": "nonstart"}
 
 
 def answer(case: Given) -> Any:
-    """The product's answer to one case."""
+    """Return the product's answer to one case."""
     given = case["given"]
     shape = case.get("answer_shape")
     if "items" in given:
@@ -51,20 +51,18 @@ def answer(case: Given) -> Any:
 
 
 def _one(given: Given, shape: Given | None) -> Any:
-    for telling, translate in _TRANSLATORS:
-        if telling <= given.keys():
-            answered = translate(given)
-            return _shaped(answered, shape) if shape else answered
-    msg = f"nothing is known to ask with {', '.join(sorted(given))}"
+    for required, translate in _TRANSLATORS:
+        if required <= given.keys():
+            answer = translate(given)
+            return _shaped(answer, shape) if shape else answer
+    msg = f"no question is known with the fields {', '.join(sorted(given))}"
     raise ValueError(msg)
 
 
-def _shaped(answered: Given, shape: Given) -> Given:
-    """The fields of the shape; of what does not start, as always, also what becomes of it."""
-    found = {key: answered.get(key) for key in shape}
-    return found | {
-        key: it for key, it in answered.items() if key == "outcome" and "start" in shape
-    }
+def _shaped(answer: Given, shape: Given) -> Given:
+    """Return the fields of the shape, and the outcome if the run does not start."""
+    fields = {key: answer.get(key) for key in shape}
+    return fields | {key: it for key, it in answer.items() if key == "outcome" and "start" in shape}
 
 
 def _micros(seconds: float) -> int:
@@ -88,7 +86,7 @@ def _ranges(spans: Sequence[Span]) -> list[list[int | float]]:
 
 
 def _acceptable_range(given: Given) -> Given:
-    """The window of the first slot of a task."""
+    """Return the window of a task's first slot."""
     if isinstance(given["ideal_start"], str):
         anchor = times.parse_instant(given["ideal_start"])
         duration, slip = (times.parse_duration(given[key]) for key in ("duration", "slip"))
@@ -115,21 +113,21 @@ def _first_slot(recurrence: Recurrence, duration: int) -> Slot:
 
 def _next(given: Given) -> Given:
     recurrence = Recurrence(_micros(given["start"]), repeat=_micros(given["repeat"]))
-    found = [next_nominal(recurrence, _micros(after)) for after in given["after"]]
-    return {"next": [None if at is None else _seconds(at) for at in found]}
+    starts = [next_nominal(recurrence, _micros(after)) for after in given["after"]]
+    return {"next": [None if at is None else _seconds(at) for at in starts]}
 
 
 # -- proposals and placement -----------------------------------------------------------------------
 
 
 def _bookings(given: Given, runs: Sequence[Given]) -> dict[str, Booking]:
-    """What occupies time, by id: what never started occupies none."""
+    """Return the bookings that occupy time, by id; a run that never started occupies none."""
     sooner = given["now"] + given.get("margin", _MARGIN) if "now" in given else -math.inf
     return {run["id"]: _booking(run, sooner) for run in runs if run.get("state") != "nonstart"}
 
 
 def _booking(given: Given, sooner: float) -> Booking:
-    """What runs or starts sooner than that stays where it is."""
+    """Return a run as a booking; it is fixed if it is running or starts sooner."""
     run = uuid5(_NAMES, given["id"])
     fixed = given.get("state") == "running" or given["start"] < sooner
     kind = SchedulingClass(given["class"])
@@ -173,26 +171,26 @@ def _start(ranges: list[Span], duration: int) -> int | float | None:
 
 
 def _everywhere(ranges: list[Span]) -> Slot:
-    """A slot whose window holds all of the ranges."""
+    """Return a slot whose window contains all of the ranges."""
     first = min((start for start, _ in ranges), default=0)
     return Slot(first, 1, first, max((end for _, end in ranges), default=0))
 
 
 def _placement(given: Given) -> Given:
-    """Two passes over what every participant offers, and what gives way on each."""
+    """Place a run in two passes over all offers, and return what it displaces."""
     question = _question(given, given["class"])
     time_lines = {name: _bookings(given, runs) for name, runs in given["participants"].items()}
-    answered: dict[str, TimelineAnswer] = {
+    answers: dict[str, TimelineAnswer] = {
         name: time_line(question, list(booked.values())) for name, booked in time_lines.items()
     }
-    offers = [Offer(name, a.free, a.free_displacing) for name, a in answered.items()]
+    offers = [Offer(name, a.free, a.free_displacing) for name, a in answers.items()]
     [window] = question.windows
     slot = Slot(window[0], 1, *window)
     chosen = choose([slot], offers, question.duration, None)
     if not chosen:
         return {"start": None, "displaced": [], "outcome": "nonstart"}
     [choice] = chosen
-    gone = {
+    displaced = {
         booking.run
         for booked in time_lines.values()
         if choice.displacing
@@ -205,7 +203,7 @@ def _placement(given: Given) -> Given:
             name
             for booked in time_lines.values()
             for name, booking in booked.items()
-            if booking.run in gone
+            if booking.run in displaced
         ],
     }
 
@@ -237,51 +235,57 @@ def _selection(given: Given) -> Given:
 
 
 def _candidate(task: Given, limits: Limits, now: int) -> AgendaTask:
-    """A task as its last planning left it: ``plan_at`` says when its next slot may be asked for."""
+    """Return a task as its last planning left it: ``plan_at`` is when to plan its next slot."""
     nominal = _micros(task["next"])
     duration = _micros(task["duration"]) if "duration" in task else 1
     until = _micros(task["until"]) if "until" in task else None
     recurrence = Recurrence(nominal, until=until, slip=_micros(task.get("slip", 0)))
     remaining = max(0, task["max_runs"] - task["runs"]) if "max_runs" in task else None
     led = task.get("enabled", True) and task.get("participant", 0) == 0
-    done = agenda(recurrence, duration, PlanningProgress(nominal, None, (), remaining), limits, now)
+    planned = agenda(
+        recurrence, duration, PlanningProgress(nominal, None, (), remaining), limits, now
+    )
     return AgendaTask(
         task=task["id"],
-        next_run_at=done.next_slot,
-        plan_at=plan_next_at(recurrence, duration, done, limits, 0, now) if led else None,
+        next_run_at=planned.next_slot,
+        plan_at=plan_next_at(recurrence, duration, planned, limits, 0, now) if led else None,
         leased_until=now + limits.horizon if task.get("being_scheduled") else None,
         added_at=_micros(task["added"]),
     )
 
 
 def _posting(given: Given) -> Given:
-    """A conflict has it all tried again, whatever else went wrong.
+    """Post a run; a conflict causes a retry, whatever else failed.
 
-    Those asked answer that they hold, that another run is in the way, or with a fault.
+    Each participant answers that it holds, that another run is in the way, or with an error.
     """
-    said = {name: _held(given["answers"][name]) for name in _asked(given)}
-    in_the_way = any(isinstance(it, HoldAnswer) and it.refused for it in said.values())
-    counted = [
-        (name, it) for name, it in said.items() if not in_the_way or isinstance(it, HoldAnswer)
+    answers_by_name = {name: _held(given["answers"][name]) for name in _asked(given)}
+    conflict = any(isinstance(it, HoldAnswer) and it.refused for it in answers_by_name.values())
+    counted_answers = [
+        (name, it)
+        for name, it in answers_by_name.items()
+        if not conflict or isinstance(it, HoldAnswer)
     ]
-    agreed = agree([_RUN], counted)
-    holding = [name for name, it in said.items() if isinstance(it, HoldAnswer) and it.held]
-    kept = bool(agreed.held)
+    agreed = agree([_RUN], counted_answers)
+    holding = [
+        name for name, it in answers_by_name.items() if isinstance(it, HoldAnswer) and it.held
+    ]
+    booked = bool(agreed.held)
     return {
         "outcome": _OUTCOMES[agreed.outcome],
-        "left": holding if kept else [],
-        "deleted": [] if kept else holding,
+        "left": holding if booked else [],
+        "deleted": [] if booked else holding,
     }
 
 
 def _asked(given: Given) -> list[str]:
-    """One after the other: nobody after a conflict, nor after a lead that does not hold."""
+    """Return who is asked in turn: nobody after a conflict, or after a lead without a hold."""
     answers = given["answers"]
-    asked = [name for name in given["participants"] if name in answers]
-    for at, name in enumerate(asked):
-        if answers[name] == _CONFLICT or (at == 0 and answers[name] not in _SUCCESS):
-            return asked[: at + 1]
-    return asked
+    names = [name for name in given["participants"] if name in answers]
+    for number, name in enumerate(names):
+        if answers[name] == _CONFLICT or (number == 0 and answers[name] not in _SUCCESS):
+            return names[: number + 1]
+    return names
 
 
 def _held(status: int | None) -> HoldAnswer | ParleyError:
@@ -302,4 +306,4 @@ _TRANSLATORS: tuple[tuple[set[str], Callable[[Given], Given]], ...] = (
     ({"tasks", "pool_size"}, _selection),
     ({"participants", "answers"}, _posting),
 )
-"""What a case must give, and what then answers it."""
+"""The fields that a case must have, and its translator."""

@@ -1,9 +1,9 @@
-"""Reading what real tools printed, as recorded in ``tools/<tool>/<case>.json``.
+"""Recorded output of real tools, from ``tools/<tool>/<case>.json``.
 
-A recording holds the version, the argv, the exit code and the lines of both streams. The version
-is that of Debian 12, unless the folder says another (``iperf3-3.18``; ``iperf3-3.12-3.18`` has a
-client of the one and a server of the other). ``owping`` alone was never run: it is from its
-documentation.
+A recording holds the version, the argv, the exit code, and the lines of both streams. The version
+is that of Debian 12, unless the folder names another one (``iperf3-3.18``; ``iperf3-3.12-3.18`` has
+a client of the former and a server of the latter). ``owping`` alone was never run: its output is
+from its documentation.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ TOOLS = Path(__file__).parent / "tools"
 
 
 def output(tool: str, case: str) -> Output:
-    """What a tool printed in one recorded case."""
+    """Return the output of a tool in one recorded case."""
     recording = json.loads((TOOLS / tool / f"{case}.json").read_text())
     return Output(
         exit_code=recording["exit_code"],
@@ -28,5 +28,5 @@ def output(tool: str, case: str) -> Output:
 
 
 def cases(tool: str) -> list[str]:
-    """All recorded cases of a tool."""
+    """Return all recorded cases of a tool."""
     return sorted(path.stem for path in (TOOLS / tool).glob("*.json"))

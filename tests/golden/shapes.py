@@ -1,17 +1,17 @@
-"""What is asked for, out of what was found: the fields that the shape of an answer names."""
+"""Selection of the fields that the shape of an answer lists."""
 
 from __future__ import annotations
 
 from typing import Any
 
 
-def shaped(found: Any, shape: Any) -> Any:
-    """The named fields, at every depth; a list of one shape stands for any number of them.
+def shaped(answer: Any, shape: Any) -> Any:
+    """Return the listed fields, at every depth; a list of one shape matches any number of items.
 
-    Where no field of a map has a name in the shape, the shape's names are stand-ins for any.
+    If no field of a map has a name in the shape, the names of the shape are placeholders for any.
     """
-    if isinstance(found, dict) and isinstance(shape, dict) and found.keys() & shape.keys():
-        return {key: shaped(found.get(key), inner) for key, inner in shape.items()}
-    if isinstance(found, list) and isinstance(shape, list) and shape:
-        return [shaped(each, shape[0]) for each in found]
-    return found
+    if isinstance(answer, dict) and isinstance(shape, dict) and answer.keys() & shape.keys():
+        return {key: shaped(answer.get(key), inner) for key, inner in shape.items()}
+    if isinstance(answer, list) and isinstance(shape, list) and shape:
+        return [shaped(each, shape[0]) for each in answer]
+    return answer

@@ -1,4 +1,4 @@
-"""Which slots are asked for and when: days of planning in simulated time."""
+"""Agendas and when to plan again: days of planning in simulated time."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ from node.model.wire.tasks import Schedule
 START = parse_instant("2026-03-27T00:00:00Z")
 DAILY = Limits(horizon=DAY, margin=SECOND, batch=512)
 MOST_PLANNINGS = 2000
-"""More in a simulation, and the lead would be planning one task all the time."""
+"""The limit of plannings per simulation; beyond it, the lead plans one task all the time."""
 
 patient = settings(deadline=None, max_examples=50)
 
 
 @dataclass
 class Lead:
-    """The lead's memory of one task, as the planner keeps it, and nodes that say yes or no."""
+    """The lead's memory of one task, as the planner keeps it, and nodes that accept or refuse."""
 
     recurrence: Recurrence
     duration: int
@@ -53,12 +53,12 @@ class Lead:
     plannings: list[int] = field(default_factory=list)
 
     def plan(self, now: int) -> int | None:
-        """Plan once; when to plan again."""
+        """Plan once; return when to plan again."""
         self.plannings.append(now)
         asked = self.ask(now)
         for slot in (*asked.too_late, *asked.slots):
-            assert slot.nominal not in self.booked, "a slot that has its run is asked for again"
-            assert slot.nominal not in self.unplaced, "a slot that was given up is asked for again"
+            assert slot.nominal not in self.booked, "a slot that has its run is planned again"
+            assert slot.nominal not in self.unplaced, "a slot that was given up is planned again"
             self.first_asked.setdefault(slot.nominal, now)
         missed = [slot for slot in asked.slots if self.rng.random() >= self.luck]
         self.unplaced += [slot.nominal for slot in asked.too_late]
@@ -71,7 +71,7 @@ class Lead:
         return min((at for at in (again, regular) if at is not None), default=None)
 
     def ask(self, now: int) -> Agenda:
-        """The agenda of now."""
+        """Return the agenda of now."""
         remaining = None
         if self.max_runs is not None:
             remaining = max(0, self.max_runs - len(self.booked) - len(self.waiting))
@@ -81,7 +81,7 @@ class Lead:
         return agenda(self.recurrence, self.duration, standing, self.limits, now)
 
     def run(self, start: int, end: int) -> None:
-        """Plan whenever it is due, from start to end."""
+        """Plan whenever planning is due, from start to end."""
         due: int | None = start
         while due is not None and due < end:
             following = self.plan(due)
@@ -90,7 +90,7 @@ class Lead:
             due = following
 
     def enters_at(self, nominal: int) -> int:
-        """When the whole window of a slot lies within the horizon; a long one before it begins."""
+        """Return when a slot enters the horizon; one with a long window does before it begins."""
         end = nominal + self.duration + slip_of(self.recurrence, self.duration, nominal)
         horizon = self.limits.horizon
         return min(end - horizon, nominal - horizon // REFILL_SHARE)
@@ -98,7 +98,7 @@ class Lead:
 
 @st.composite
 def leads(draw: st.DrawFn) -> Lead:
-    """Tasks of all kinds with nodes of all tempers."""
+    """Draw tasks of all kinds, with nodes that accept more or less often."""
     horizon = draw(st.integers(10, 60)) * MINUTE
     repeat = draw(st.integers(1, 40)) * MINUTE
     recurrence = draw(
@@ -130,8 +130,8 @@ def leads(draw: st.DrawFn) -> Lead:
 
 @patient
 @given(leads(), st.integers(-30, 90))
-def test_each_slot_is_asked_for_once_in_order_and_none_is_skipped(lead: Lead, late: int) -> None:
-    """The slots asked for are the first nominal starts, each new one after the one before it."""
+def test_slots_are_planned_once_and_in_order(lead: Lead, late: int) -> None:
+    """The planned slots are the first nominal starts, each new one after the one before it."""
     start = START + late * MINUTE
     lead.run(start, start + 3 * lead.limits.horizon)
     asked = list(lead.first_asked)
@@ -141,8 +141,8 @@ def test_each_slot_is_asked_for_once_in_order_and_none_is_skipped(lead: Lead, la
 
 @patient
 @given(leads(), st.integers(-30, 90))
-def test_no_task_has_more_runs_than_it_may(lead: Lead, late: int) -> None:
-    """Booked and waiting runs together never exceed max_runs; slots given up do not count."""
+def test_max_runs_is_never_exceeded(lead: Lead, late: int) -> None:
+    """Booked and waiting runs together never exceed max_runs, and given-up slots do not count."""
     start = START + late * MINUTE
     end = start + 3 * lead.limits.horizon
     lead.run(start, end)
@@ -152,8 +152,8 @@ def test_no_task_has_more_runs_than_it_may(lead: Lead, late: int) -> None:
 
 @patient
 @given(leads())
-def test_every_slot_is_asked_for_in_time(lead: Lead) -> None:
-    """If nodes say yes, a slot is asked for as it enters the horizon or an eighth of it later."""
+def test_every_slot_is_planned_in_time(lead: Lead) -> None:
+    """Every slot is planned as it enters the horizon, or at most an eighth of it later."""
     lead.luck = 1.0
     start = START - 2 * lead.limits.horizon
     end = start + 4 * lead.limits.horizon
@@ -166,8 +166,8 @@ def test_every_slot_is_asked_for_in_time(lead: Lead) -> None:
             assert enters <= lead.first_asked[nominal] <= enters + allowance
 
 
-def test_a_task_that_nobody_answers_is_not_planned_without_a_pause() -> None:
-    """More slots than a batch, all of them in vain: the pauses grow all the same."""
+def test_a_task_without_answers_is_not_planned_without_a_pause() -> None:
+    """The pauses grow even if more slots than a batch fail."""
     every_minute = Recurrence(START, repeat=MINUTE, slip=30 * SECOND)
     lead = Lead(every_minute, 10 * SECOND, luck=0.0)
     lead.run(START, START + 10 * MINUTE)
@@ -183,13 +183,13 @@ def test_slots_beyond_a_batch_follow_at_once() -> None:
     assert list(lead.first_asked) == [START + minute * MINUTE for minute in range(DAY // MINUTE)]
 
 
-def test_a_few_that_wait_do_not_keep_the_others_from_being_planned() -> None:
-    """While less than half a batch waits, the rest of the horizon is planned at once."""
+def test_a_few_waiting_slots_do_not_delay_the_others() -> None:
+    """The rest of the horizon is planned at once while less than half a batch waits."""
     lead = Lead(Recurrence(START, repeat=MINUTE, slip=30 * SECOND), 10 * SECOND, luck=0.9)
     assert lead.plan(START) == START
 
 
-def test_a_node_that_was_off_for_hours_plans_what_is_to_come() -> None:
+def test_a_node_that_was_off_for_hours_plans_the_future() -> None:
     """Slots that passed meanwhile are given up and use up none of the task's runs."""
     lead = Lead(Recurrence(START, repeat=HOUR, slip=MINUTE), MINUTE, max_runs=3)
     lead.run(START + 10 * HOUR, START + 5 * DAY)
@@ -197,7 +197,7 @@ def test_a_node_that_was_off_for_hours_plans_what_is_to_come() -> None:
     assert lead.booked == [START + hour * HOUR for hour in range(10, 13)]
 
 
-def test_a_slot_that_waited_in_vain_makes_room_for_another() -> None:
+def test_an_unplaced_slot_makes_room_for_another() -> None:
     """Unplaced runs do not count: a later slot takes the place of the one that was given up."""
     lead = Lead(Recurrence(START, repeat=HOUR, slip=MINUTE), MINUTE, max_runs=2, luck=0.0)
     lead.plan(START)
@@ -209,7 +209,7 @@ def test_a_slot_that_waited_in_vain_makes_room_for_another() -> None:
 
 
 def test_max_runs_of_a_cron_task_are_its_first_firings() -> None:
-    """Three runs of an expression are its next three, over the night when clocks change."""
+    """Three runs of an expression are its next three, across the change of clocks at night."""
     nightly = Recurrence(START, cron="30 2 * * *", timezone="Europe/Berlin", slip=MINUTE)
     lead = Lead(nightly, MINUTE, max_runs=3)
     lead.run(START, START + 7 * DAY)
@@ -220,8 +220,8 @@ def test_max_runs_of_a_cron_task_are_its_first_firings() -> None:
     ]
 
 
-def test_a_task_that_is_planned_to_its_end_is_left_alone() -> None:
-    """When no slot is left there is no next time."""
+def test_a_completely_planned_task_has_no_next_time() -> None:
+    """There is no next time to plan when no slot is left."""
     for recurrence in (
         Recurrence(START),
         Recurrence(START, repeat=HOUR, until=START + 3 * HOUR),
@@ -235,8 +235,8 @@ def test_a_task_that_is_planned_to_its_end_is_left_alone() -> None:
 
 @patient
 @given(leads(), st.integers(-60, 180))
-def test_what_is_too_late_cannot_start_any_more(lead: Lead, minutes: int) -> None:
-    """A slot is asked for while it can start after the margin, and given up when it cannot."""
+def test_a_late_slot_is_given_up(lead: Lead, minutes: int) -> None:
+    """A slot is planned while it can start after the margin, and given up afterwards."""
     now = START + minutes * MINUTE
     asked = lead.ask(now)
     soonest = now + lead.limits.margin
@@ -249,7 +249,7 @@ def test_what_is_too_late_cannot_start_any_more(lead: Lead, minutes: int) -> Non
 @patient
 @given(leads(), st.integers(-60, 180))
 def test_a_window_is_the_run_and_its_slip(lead: Lead, minutes: int) -> None:
-    """Windows are [nominal, nominal + duration + slip), come by start and fit the batch."""
+    """Windows are [nominal, nominal + duration + slip), sorted by start, and fit the batch."""
     asked = lead.ask(START + minutes * MINUTE)
     assert list(asked.slots) == sorted(asked.slots, key=lambda slot: slot.start)
     assert len(asked.slots) + len(asked.too_late) <= lead.limits.batch
@@ -258,8 +258,8 @@ def test_a_window_is_the_run_and_its_slip(lead: Lead, minutes: int) -> None:
         assert (slot.start, slot.end) == (slot.nominal, slot.nominal + lead.duration + slip)
 
 
-def test_what_waits_comes_again_with_its_attempt() -> None:
-    """A slot that waits is asked for again, with the fresh ones and in order of start."""
+def test_a_waiting_slot_is_planned_again_with_its_attempt() -> None:
+    """A waiting slot is planned again, together with new ones and in order of start."""
     standing = PlanningProgress(START, START + HOUR, [(START + HOUR, 4)], None)
     limits = Limits(3 * HOUR, SECOND, 512)
     asked = agenda(Recurrence(START, repeat=HOUR), MINUTE, standing, limits, START)
@@ -269,8 +269,8 @@ def test_what_waits_comes_again_with_its_attempt() -> None:
     ]
 
 
-def test_what_waits_counts_for_the_batch() -> None:
-    """Slots that wait leave less room for fresh ones."""
+def test_waiting_slots_count_for_the_batch() -> None:
+    """Waiting slots leave less room for new ones."""
     standing = PlanningProgress(START, START + HOUR, [(START, 1), (START + HOUR, 1)], None)
     limits = Limits(DAY, SECOND, 3)
     asked = agenda(Recurrence(START, repeat=HOUR, slip=MINUTE), MINUTE, standing, limits, START)
@@ -279,14 +279,14 @@ def test_what_waits_counts_for_the_batch() -> None:
 
 
 def test_a_slip_longer_than_the_interval_delays_nothing() -> None:
-    """What counts is the slip as it is cut, so that such slots are not found only when over."""
+    """The slip counts as it is cut, so that such slots do not enter only when they are over."""
     lead = Lead(Recurrence(START, repeat=HOUR, slip=7 * DAY), MINUTE)
     lead.plan(START)
     assert len(lead.booked) == DAY // HOUR
 
 
-def test_a_window_longer_than_the_horizon_is_asked_for_before_it_begins() -> None:
-    """A single run that may slip for a week is not put off until the week is nearly over."""
+def test_a_window_longer_than_the_horizon_is_planned_before_it_begins() -> None:
+    """A single run with a slip of a week is not delayed until the week is nearly over."""
     lead = Lead(Recurrence(START, slip=7 * DAY), MINUTE)
     lead.run(START - 2 * DAY, START + DAY)
     assert lead.first_asked[START] == START - DAY // REFILL_SHARE
@@ -301,10 +301,10 @@ def test_a_window_longer_than_the_horizon_is_asked_for_before_it_begins() -> Non
         ((), START + 4 * HOUR + MINUTE - DAY),
     ],
 )
-def test_a_run_whose_start_is_known_is_booked_as_soon_as_it_can_be(
+def test_a_run_with_a_known_start_is_booked_as_soon_as_possible(
     found: tuple[int, ...], enters: int
 ) -> None:
-    """Another lead wants that time, too; a start outside of the slot is of no use to it."""
+    """A known start within the slot's window brings it forward, and any other does not."""
     lead, standing = (
         Recurrence(START, slip=4 * HOUR),
         PlanningProgress(START, None, (), 1, found=found),
@@ -319,7 +319,7 @@ def test_a_run_whose_start_is_known_is_booked_as_soon_as_it_can_be(
 
 @patient
 @given(leads(), st.integers(-180, 180), st.integers(0, 512))
-def test_planning_never_sleeps_past_a_slot(lead: Lead, minutes: int, unplaced: int) -> None:
+def test_planning_never_misses_a_slot(lead: Lead, minutes: int, unplaced: int) -> None:
     """The next planning is when the slot enters, or an eighth of the horizon later for batches."""
     now = START + minutes * MINUTE
     asked = lead.ask(now)
@@ -352,10 +352,10 @@ SLOTS = st.lists(
 
 @patient
 @given(SLOTS, st.integers(0, 10_000), st.integers(0, 99))
-def test_the_next_try_comes_before_the_last_start(
+def test_the_next_retry_precedes_the_last_start(
     waiting: list[Slot], failures: int, seed: int
 ) -> None:
-    """However long the pause, it ends when the first of the slots can start for the last time."""
+    """However long the pause, it ends at the latest start of the first slot."""
     at = try_again_at(waiting, MINUTE, failures, START, random.Random(seed))
     last = min(slot.latest_start(MINUTE) for slot in waiting)
     assert at is not None
@@ -373,8 +373,8 @@ def test_pauses_grow_and_are_jittered() -> None:
         assert len(pauses) > 40
 
 
-def test_nothing_waits_nothing_is_tried_again() -> None:
-    """Without slots that wait there is no next try."""
+def test_without_waiting_slots_there_is_no_retry() -> None:
+    """There is no next retry without waiting slots."""
     assert try_again_at([], MINUTE, 3, START, random.Random(1)) is None
 
 
@@ -393,20 +393,20 @@ def test_nothing_waits_nothing_is_tried_again() -> None:
         (Schedule(slip=DAY), DAY),
     ],
 )
-def test_the_slip_unless_said(schedule: Schedule, slip: int) -> None:
-    """A tenth of the interval between PT30S and PT5M; PT5M without an interval; as said if said."""
+def test_the_default_slip(schedule: Schedule, slip: int) -> None:
+    """The default is a tenth of the interval within PT30S and PT5M, or PT5M without an interval."""
     assert default_slip(schedule) == slip
     assert recurrence_of(schedule, START).slip == slip
 
 
 def test_a_task_without_a_start_begins_soon() -> None:
-    """Its first nominal start leaves just the time to agree; one with a start keeps it."""
+    """Its first nominal start leaves just the time to agree, while a given start is kept."""
     assert recurrence_of(Schedule(), START).anchor == START + IMMEDIATE_START_DELAY
     assert recurrence_of(Schedule(start=START + DAY), START).anchor == START + DAY
 
 
-def test_the_first_slot_is_the_next_to_come() -> None:
-    """Of a repeating task what has passed is left out; a single run is planned even if late."""
+def test_the_first_slot_is_in_the_future() -> None:
+    """Past slots of a repeating task are left out, while a single run is planned even if late."""
     assert first_slot(Recurrence(START), START + MINUTE) == START
     hourly = Recurrence(START, repeat=HOUR)
     assert first_slot(hourly, START - DAY) == START

@@ -1,4 +1,4 @@
-"""What participants agree on when all are asked to hold."""
+"""The agreement of participants that are asked for holds."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ SAID = st.sampled_from(["held", "refused", "nothing"])
 ANSWERS = st.lists(
     st.none() | st.lists(SAID, min_size=len(RUNS), max_size=len(RUNS)), min_size=1, max_size=4
 )
-"""Of each participant: what it says of each run, or None for one that does not answer."""
+"""By participant, its answer for each run, or None if it does not answer."""
 
 
 def answer_of(said: list[str] | None) -> HoldAnswer | ParleyError:
-    """The wire document, or the error in its place."""
+    """Return the wire document, or the error in its place."""
     if said is None:
         return PeerUnreachable("is away")
     return HoldAnswer(
@@ -35,8 +35,8 @@ def answer_of(said: list[str] | None) -> HoldAnswer | ParleyError:
 
 
 @given(ANSWERS)
-def test_a_run_is_kept_exactly_if_all_hold_it(answers: list[list[str] | None]) -> None:
-    """One refusal, one silence or one error is enough to keep a run from being booked."""
+def test_a_run_is_kept_only_if_all_hold_it(answers: list[list[str] | None]) -> None:
+    """One refusal, one omission, or one error keeps a run from being booked."""
     agreed = agree(RUNS, [(f"n{place}", answer_of(said)) for place, said in enumerate(answers)])
     for index, run in enumerate(RUNS):
         by_all = all(said is not None and said[index] == "held" for said in answers)
@@ -45,8 +45,8 @@ def test_a_run_is_kept_exactly_if_all_hold_it(answers: list[list[str] | None]) -
 
 
 @given(ANSWERS)
-def test_every_refusal_says_who_and_why(answers: list[list[str] | None]) -> None:
-    """The reason of a run names a participant that does not hold it, with that one's words."""
+def test_every_refusal_names_its_participant_and_reason(answers: list[list[str] | None]) -> None:
+    """The reason of a run names a participant that does not hold it, with its own words."""
     agreed = agree(RUNS, [(f"n{place}", answer_of(said)) for place, said in enumerate(answers)])
     words = {"refused": "is busy", "nothing": "it does not state that it holds the run"}
     for index, run in enumerate(RUNS):
@@ -59,8 +59,8 @@ def test_every_refusal_says_who_and_why(answers: list[list[str] | None]) -> None
 
 
 @given(ANSWERS)
-def test_the_outcome_tells_a_conflict_from_a_fault(answers: list[list[str] | None]) -> None:
-    """Booked is all, partly booked is some, and nothing is a conflict unless somebody is silent."""
+def test_the_outcome_distinguishes_conflicts_from_faults(answers: list[list[str] | None]) -> None:
+    """The outcome is booked for all, partly booked for some, else no answer or a conflict."""
     agreed = agree(RUNS, [(f"n{place}", answer_of(said)) for place, said in enumerate(answers)])
     silent = None in answers
     expected = {len(RUNS): "booked", 0: "no answer" if silent else "conflict"}

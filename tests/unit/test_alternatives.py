@@ -1,4 +1,4 @@
-"""What to ask for instead, against oracles that try every shift, size and start."""
+"""Alternatives to a task without time, against oracles that try every shift, size, and start."""
 
 from __future__ import annotations
 
@@ -32,20 +32,20 @@ from tests.support.worlds import introduce
 SECOND = times.SECOND
 HORIZON = 120
 SET_UP = 2
-"""What every tool takes beside the measurement, seconds."""
+"""The time that every tool takes beside the measurement (seconds)."""
 TOOLS = {"sleep": SET_UP, "doze": 0}
 
 patient = settings(deadline=None, max_examples=60)
 
 
 def occupied(spec: Mapping[str, Any], tool: str) -> int:
-    """How long a run of this spec takes with a tool."""
+    """Return the duration of a run of this spec with a tool."""
     return parse_duration(str(spec["duration"])) + TOOLS[tool] * SECOND
 
 
 @st.composite
 def span_sets(draw: st.DrawFn) -> list[Span]:
-    """Free ranges on whole seconds of the horizon."""
+    """Draw free ranges on whole seconds of the horizon."""
     cuts = sorted(draw(st.lists(st.integers(0, HORIZON), max_size=12, unique=True)))
     pieces = [(START + a * SECOND, START + b * SECOND) for a, b in pairwise(cuts)]
     return [piece for piece in pieces if draw(st.booleans())]
@@ -66,7 +66,10 @@ SCHEDULES = st.builds(
 def situation_of(
     schedule: Schedule, size: int, free: list[Span], more: list[Span], tools: tuple[str, ...]
 ) -> Situation:
-    """A task of this schedule and size among nodes with this time; more if others give way."""
+    """Return a task with this schedule and size, among nodes with this free time.
+
+    With displacement, the nodes have more free time.
+    """
     listed = [Participant(node="ed25519:a", name="a", url="http://a:1", address="192.0.2.1")]
     duration = (size + SET_UP) * SECOND
     made = introduce(listed, duration=duration, schedule=schedule)
@@ -98,13 +101,13 @@ SITUATIONS = st.builds(
 
 
 def counted(situation: Situation, schedule: Schedule, duration: int) -> tuple[int, int]:
-    """How many runs of such a task are asked for, and how many find time."""
+    """Return how many runs of such a task are planned, and how many find time."""
     slots = fresh_agenda(schedule, START, duration, situation.limits, START).slots
     return len(slots), len(choose(slots, situation.offers, duration, None))
 
 
 def after(situation: Situation, change: DocumentChange) -> tuple[int, int]:
-    """What comes of a document with the change made to it."""
+    """Return the same for the document with the change applied."""
     posted = {
         "test": {"type": "idle", "spec": situation.introduction.spec},
         "schedule": situation.schedule.model_dump(mode="json", exclude_none=True),
@@ -118,7 +121,7 @@ def after(situation: Situation, change: DocumentChange) -> tuple[int, int]:
 @patient
 @given(SITUATIONS)
 def test_every_change_helps(situation: Situation) -> None:
-    """All runs find time, or, one further away, more than before."""
+    """With each change all runs find time or, at a larger distance, more runs than before."""
     for change in alternatives(situation)[0]:
         asked, placed = after(situation, change)
         assert placed > 0
@@ -131,7 +134,7 @@ def test_every_change_helps(situation: Situation) -> None:
 @patient
 @given(SITUATIONS)
 def test_one_of_each_kind_comes_first(situation: Situation) -> None:
-    """The nearest of each kind, nearest first; then the second of each kind."""
+    """The nearest change of each kind comes first, then the second of each kind."""
     changes, missing = alternatives(situation)
     nth = [[c.kind for c in changes[:at]].count(c.kind) for at, c in enumerate(changes)]
     assert nth == sorted(nth)
@@ -144,8 +147,8 @@ def test_one_of_each_kind_comes_first(situation: Situation) -> None:
 
 @patient
 @given(SITUATIONS.filter(lambda made: made.schedule.repeat is None))
-def test_a_single_run_is_put_to_the_next_time_there_is(situation: Situation) -> None:
-    """The first start after its window at which all have time, by displacing if need be."""
+def test_a_single_run_moves_to_the_next_common_time(situation: Situation) -> None:
+    """It moves to the first common start after its window, by displacement if necessary."""
     slot = situation.slots[0]
     free = normalise(situation.offers[0].free_displacing)
     possible = [
@@ -164,8 +167,8 @@ def test_a_single_run_is_put_to_the_next_time_there_is(situation: Situation) -> 
 
 @patient
 @given(SITUATIONS.filter(lambda made: made.schedule.repeat is not None))
-def test_a_grid_is_shifted_no_further_than_needed(situation: Situation) -> None:
-    """No smaller shift gives all runs their time, unless it pushes some out of the horizon."""
+def test_a_grid_is_shifted_no_further_than_necessary(situation: Situation) -> None:
+    """No smaller shift gives all runs time, unless it moves some out of the horizon."""
     repeat, anchor = situation.schedule.repeat or 0, situation.schedule.start or 0
     later = [c for c in alternatives(situation)[0] if c.kind is ChangeKind.LATER and c.distance < 1]
     found = [parse_instant(change.schedule["start"]) - anchor for change in later]
@@ -179,8 +182,8 @@ def test_a_grid_is_shifted_no_further_than_needed(situation: Situation) -> None:
 
 @patient
 @given(SITUATIONS)
-def test_a_measurement_is_cut_no_shorter_than_needed(situation: Situation) -> None:
-    """No longer one finds all its time; none is below a tenth of what was asked."""
+def test_a_measurement_is_shortened_no_more_than_necessary(situation: Situation) -> None:
+    """No longer one finds all its time, and none is below a tenth of the requested length."""
     size = size_of(situation.introduction.spec) or 0
 
     def whole(tried: int) -> bool:
@@ -199,8 +202,8 @@ def test_a_measurement_is_cut_no_shorter_than_needed(situation: Situation) -> No
 
 @patient
 @given(SITUATIONS)
-def test_another_tool_is_one_that_all_have(situation: Situation) -> None:
-    """Where a quicker tool finds the time it is named; where there is none, it is said."""
+def test_an_alternative_tool_is_common_to_all(situation: Situation) -> None:
+    """A quicker tool that finds the time is proposed, else the reason is given."""
     changes, missing = alternatives(situation)
     named = [c.tools for c in changes if c.kind is ChangeKind.TOOL]
     assert named in ([], [("doze",)])
@@ -208,8 +211,8 @@ def test_another_tool_is_one_that_all_have(situation: Situation) -> None:
         assert "no other tool" in missing[ChangeKind.TOOL]
 
 
-def test_a_grid_that_hangs_on_the_instant_of_posting_is_fixed() -> None:
-    """Changes of a repeating task without a start name the start that was tried."""
+def test_a_grid_without_a_start_gets_one() -> None:
+    """Changes of a repeating task without a start state the start that was tried."""
     free = [(START + low * SECOND, START + (low + 9) * SECOND) for low in range(5, 110, 20)]
     schedule = Schedule(start=START, slip=0, repeat=20 * SECOND)
     made = situation_of(schedule, 5, free, [], ("sleep",))
@@ -222,8 +225,8 @@ def test_a_grid_that_hangs_on_the_instant_of_posting_is_fixed() -> None:
     assert named[ChangeKind.SLIP] == {"slip": "PT5S"}
 
 
-def test_changes_leave_the_rest_of_the_document_alone() -> None:
-    """Only the fields that differ are set; the document given is not touched."""
+def test_changes_leave_the_rest_of_the_document_unchanged() -> None:
+    """Only the differing fields are set, and the given document is not modified."""
     document = {"test": {"type": "idle", "spec": {"class": "normal"}}, "reference": 7}
     change = DocumentChange(
         ChangeKind.SHORTER, 0.1, "", {"start": "x"}, {"duration": "PT1S"}, ("doze",)
@@ -238,7 +241,7 @@ def test_changes_leave_the_rest_of_the_document_alone() -> None:
 
 
 def test_the_length_of_a_measurement() -> None:
-    """Whole seconds, else packets; some tests have neither."""
+    """The length is in whole seconds, else in packets, and some tests have neither."""
     assert size_of({"duration": "PT1M30S", "count": 3}) == 90
     assert size_of({"count": 3}) == 3
     assert size_of({"url": "http://a"}) is None

@@ -1,4 +1,4 @@
-"""What came of asking, in words and figures."""
+"""The forecast of a task in sentences and figures."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ MISSED = Agenda((), SLOTS[:1], None, None, full=False)
 
 
 def chosen(*slots: Slot, displacing: bool = False) -> list[ChosenStart]:
-    """Choices at the nominal starts."""
+    """Return choices at the nominal starts."""
     return [ChosenStart(slot, slot.start, displacing) for slot in slots]
 
 
@@ -69,7 +69,7 @@ def test_outcomes(placed: ForecastPlacement, outcome: Outcome, told: str) -> Non
 def test_the_first_agenda_is_that_of_a_new_task(
     repeat: int, delay: int, max_runs: int | None
 ) -> None:
-    """What is asked for is what a lead asks for, when it plans the task for the first time."""
+    """The first agenda equals that of a lead planning the task for the first time."""
     schedule = Schedule(
         start=START - MINUTE, repeat=repeat * times.HOUR, slip=MINUTE, max_runs=max_runs
     )
@@ -92,7 +92,7 @@ HOUR_LISTS = st.lists(
 
 @given(HOUR_LISTS)
 def test_occupancy_adds_up(hours: list[Hour]) -> None:
-    """The shares of the hours are the share of the day; what is added is their difference."""
+    """The hours add up to the day, and the added time is the difference."""
     full = forecast.occupancy("a", START, hours)
     assert full.before == pytest.approx(sum(hour.before for hour in full.hours) / HOURS)
     assert full.after == pytest.approx(sum(hour.after for hour in full.hours) / HOURS)
@@ -100,8 +100,8 @@ def test_occupancy_adds_up(hours: list[Hour]) -> None:
     assert [hour.starts_at for hour in full.hours[:2]] == [START, START + times.HOUR]
 
 
-def test_whom_a_run_displaces() -> None:
-    """A run that gives way names the run it gives way to; what is made up is left out."""
+def test_the_runs_that_a_choice_displaces() -> None:
+    """A displaced run names the run that displaces it, and unknown windows are left out."""
 
     def lost(index: int) -> Obstacle:
         return Obstacle(

@@ -1,4 +1,4 @@
-"""Where slots are put, against an oracle that tries every start."""
+"""The placement of slots, against an oracle that tries every start."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ patient = settings(deadline=None, max_examples=70)
 
 
 def slot(start: int, end: int) -> Slot:
-    """A slot whose nominal start is the start of its window."""
+    """Return a slot whose nominal start is the start of its window."""
     return Slot(start, 1, start, end)
 
 
 @st.composite
 def span_sets(draw: st.DrawFn) -> list[Span]:
-    """Free ranges as a node could give them; neighbours may touch, as those of two windows do."""
+    """Draw free ranges as a node may offer them; adjacent ones may touch."""
     cuts = sorted(draw(st.lists(st.integers(0, LAST), max_size=10, unique=True)))
     pieces = list(pairwise(cuts))
     return [piece for piece in pieces if draw(st.booleans())]
@@ -36,7 +36,7 @@ def span_sets(draw: st.DrawFn) -> list[Span]:
 
 @st.composite
 def offers(draw: st.DrawFn) -> Offer:
-    """What one participant has: pass 2 may have more than pass 1."""
+    """Draw what one participant offers: pass 2 may have more than pass 1."""
     free = draw(span_sets())
     return Offer("node", free, normalise(free + draw(span_sets())))
 
@@ -55,12 +55,12 @@ DRAWN = st.none() | st.integers(0, 9).map(random.Random)
 
 
 def ranges_of(offer: Offer, *, displacing: bool) -> list[Span]:
-    """The ranges of one pass, joined where they touch."""
+    """Return the ranges of one pass, joined where they touch."""
     return normalise(offer.free_displacing if displacing else offer.free)
 
 
 def offered(found: list[Offer], start: int, end: int, *, displacing: bool) -> bool:
-    """Whether every participant is free from start to end."""
+    """Return whether every participant is free from start to end."""
     return all(
         any(low <= start and end <= high for low, high in ranges_of(offer, displacing=displacing))
         for offer in found
@@ -70,7 +70,7 @@ def offered(found: list[Offer], start: int, end: int, *, displacing: bool) -> bo
 def possible(
     asked: Slot, found: list[Offer], duration: int, taken: list[Span], *, displacing: bool
 ) -> list[int]:
-    """Every start of this slot at which all are free and no other pick of the task is met."""
+    """Return every start of this slot at which all are free and no other run of the task is."""
     return [
         start
         for start in range(asked.start, asked.latest_start(duration) + 1)
@@ -93,10 +93,10 @@ def test_every_choice_is_offered_by_all(
 
 @patient
 @given(SLOTS, OFFERS, DURATIONS, DRAWN)
-def test_picks_of_one_task_never_overlap(
+def test_runs_of_one_task_never_overlap(
     slots: list[Slot], found: list[Offer], duration: int, rng: random.Random | None
 ) -> None:
-    """However the windows lie, and in whatever order they come, no two runs overlap."""
+    """No two runs overlap, however the windows lie and in whatever order they come."""
     choices = choose(slots, found, duration, rng)
     for left, right in combinations(choices, 2):
         assert abs(left.starts_at - right.starts_at) >= duration
@@ -104,10 +104,10 @@ def test_picks_of_one_task_never_overlap(
 
 @patient
 @given(SLOTS, OFFERS, DURATIONS, DRAWN)
-def test_slot_by_slot_nothing_possible_is_left(
+def test_no_possible_slot_is_skipped(
     slots: list[Slot], found: list[Offer], duration: int, rng: random.Random | None
 ) -> None:
-    """In turn, each slot that has a start gets one, by displacing only if there is no other."""
+    """Each slot in turn that has a start gets one, by displacement only if there is no other."""
     chosen = {choice.slot: choice for choice in choose(slots, found, duration, rng)}
     taken: list[Span] = []
     for asked in slots:
@@ -123,8 +123,8 @@ def test_slot_by_slot_nothing_possible_is_left(
 
 @patient
 @given(SLOTS, OFFERS, DURATIONS)
-def test_the_earliest_start_is_taken(slots: list[Slot], found: list[Offer], duration: int) -> None:
-    """Without randomness no start before the chosen one was possible in its pass."""
+def test_the_earliest_start_is_chosen(slots: list[Slot], found: list[Offer], duration: int) -> None:
+    """Without randomness, no start before the chosen one was possible in its pass."""
     taken: list[Span] = []
     for choice in choose(slots, found, duration, None):
         open_starts = possible(choice.slot, found, duration, taken, displacing=choice.displacing)
@@ -134,14 +134,14 @@ def test_the_earliest_start_is_taken(slots: list[Slot], found: list[Offer], dura
 
 @patient
 @given(SLOTS, OFFERS, DURATIONS, DRAWN, st.lists(st.integers(0, LAST), unique=True).map(sorted))
-def test_a_start_that_was_found_before_is_kept_if_it_is_still_free(
+def test_a_known_start_is_kept_if_it_is_still_free(
     slots: list[Slot],
     found: list[Offer],
     duration: int,
     rng: random.Random | None,
     before: list[int],
 ) -> None:
-    """The first such start of a slot; who else may be drawn or earlier comes after it."""
+    """The first such start of a slot precedes earlier and drawn ones."""
     taken: list[Span] = []
     for choice in choose(slots, found, duration, rng, before):
         open_starts = possible(choice.slot, found, duration, taken, displacing=choice.displacing)
@@ -166,13 +166,13 @@ def test_choices_come_in_the_order_of_the_slots(
 def test_the_same_seed_draws_the_same(
     slots: list[Slot], found: list[Offer], duration: int, seed: int
 ) -> None:
-    """Two plans of the same state with the same seed are the same plan."""
+    """Two plans of the same state with the same seed are equal."""
     first = choose(slots, found, duration, random.Random(seed))
     assert choose(slots, found, duration, random.Random(seed)) == first
 
 
 class Loaded(random.Random):
-    """A generator that always draws the same number, and remembers of how many."""
+    """A generator that always draws the same number, and records the range it draws from."""
 
     def __init__(self, number: int) -> None:
         super().__init__(0)
@@ -180,7 +180,7 @@ class Loaded(random.Random):
         self.of: int | None = None
 
     def randrange(self, start: int, stop: int | None = None, step: int = 1) -> int:
-        """The number it was loaded with."""
+        """Return the fixed number."""
         self.of = start
         assert (stop, step) == (None, 1)
         return self.number
@@ -190,38 +190,38 @@ HALF = SECOND // 2
 
 
 def in_halves(offer: Offer) -> Offer:
-    """The same offer on a grid of half seconds."""
+    """Return the same offer on a grid of half seconds."""
     free = [(start * HALF, end * HALF) for start, end in offer.free]
     return Offer(offer.name, free, free)
 
 
 @patient
 @given(offers(), DURATIONS)
-def test_each_whole_second_is_one_number_of_the_draw(offer: Offer, duration: int) -> None:
-    """A number is drawn of all whole seconds that fit, and of the start of a range without any."""
+def test_each_whole_second_is_equally_likely(offer: Offer, duration: int) -> None:
+    """The draw is over all fitting whole seconds, and starts of ranges without any."""
     expected: list[int] = []
     for start, end in ranges_of(offer, displacing=False):
         fitting = range(start, end - duration + 1)
         expected += [at for at in fitting if at % 2 == 0] or list(fitting[:1])
-    asked, halves = slot(0, LAST * HALF), [in_halves(offer)]
+    window, halves = slot(0, LAST * HALF), [in_halves(offer)]
     for number, start in enumerate(expected):
         rng = Loaded(number)
-        assert choose([asked], halves, duration * HALF, rng)[0].starts_at == start * HALF
+        assert choose([window], halves, duration * HALF, rng)[0].starts_at == start * HALF
         assert rng.of == len(expected)
 
 
 def test_the_draw_is_even_over_all_ranges() -> None:
     """A start in a short range is as likely as one in a long range."""
     free = [(0, 3 * SECOND), (10 * SECOND, 19 * SECOND)]
-    offer, asked, rng = Offer("node", free, free), slot(0, 20 * SECOND), random.Random(1)
-    picks = [choose([asked], [offer], 2 * SECOND, rng)[0].starts_at for _ in range(10_000)]
-    drawn = Counter(start // SECOND for start in picks)
-    assert set(drawn) == {0, 1, *range(10, 18)}
-    assert all(900 < count < 1100 for count in drawn.values())
+    offer, window, rng = Offer("node", free, free), slot(0, 20 * SECOND), random.Random(1)
+    picks = [choose([window], [offer], 2 * SECOND, rng)[0].starts_at for _ in range(10_000)]
+    counts = Counter(start // SECOND for start in picks)
+    assert set(counts) == {0, 1, *range(10, 18)}
+    assert all(900 < count < 1100 for count in counts.values())
 
 
-def test_less_than_a_second_to_spare_is_no_fault() -> None:
-    """A range without a whole second that fits is drawn at its start, even if it just fits."""
+def test_less_than_a_second_to_spare_is_enough() -> None:
+    """A range without a whole second that fits is used from its start, even if it just fits."""
     free = [(5, 5 + 2 * SECOND)]
     for spare in (0, SECOND // 2):
         chosen = choose(
@@ -234,14 +234,14 @@ def test_less_than_a_second_to_spare_is_no_fault() -> None:
 
 
 @pytest.mark.parametrize("rng", [None, random.Random(3)])
-def test_no_common_time_is_no_choice(rng: random.Random | None) -> None:
+def test_without_common_time_there_is_no_choice(rng: random.Random | None) -> None:
     """Two participants that are free one after the other have no time in common."""
     found = [Offer("a", [(0, 10)], [(0, 10)]), Offer("b", [(10, 20)], [(10, 20)])]
     assert choose([slot(0, 20)], found, 1, rng) == []
 
 
-def test_a_pick_is_remembered_behind_a_later_one() -> None:
-    """An early pick between two late ones does not make the first of them forgotten."""
+def test_an_early_choice_is_remembered_behind_later_ones() -> None:
+    """An early choice between two late ones does not displace the first of them from memory."""
     slots = [slot(0, 100), slot(5, 50), slot(20, 100)]
     free = [(5, 15), (90, 100)]
     found = [Offer("a", free, free), Offer("b", [(90, 100)], [(5, 15), (90, 100)])]
@@ -251,8 +251,8 @@ def test_a_pick_is_remembered_behind_a_later_one() -> None:
     ]
 
 
-def test_time_in_common_is_enough_in_each_pass_by_itself() -> None:
-    """Pass 2 is tried only where pass 1 has no common time, slot by slot."""
+def test_each_pass_needs_common_time_by_itself() -> None:
+    """Pass 2 is tried only if pass 1 has no common time, slot by slot."""
     slots = [slot(0, 10), slot(10, 20)]
     found = [Offer("a", [(0, 20)], [(0, 20)]), Offer("b", [(4, 8)], [(0, 20)])]
     assert choose(slots, found, 3, None) == [

@@ -1,4 +1,4 @@
-"""The names of policy sets, as pools may be given them."""
+"""The names of policy sets that pools may use."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from lead.policy.throttle import active_limits
 from node.model import limits, policysets, times
 
 
-def test_the_recommended_set_is_there() -> None:
-    """What a pool has that does not say is one of them."""
+def test_the_recommended_set_exists() -> None:
+    """The default set of pools is one of them."""
     assert policysets.DEFAULT in policysets.SETS
 
 
 def test_the_lead_knows_the_same_sets() -> None:
-    """The names that a node accepts are those behind which the lead has policies."""
+    """The node accepts exactly the names for which the lead has policies."""
     assert policysets.SETS.keys() == sets.SETS.keys()
     assert policysets.DEFAULT == sets.DEFAULT
     assert {*sets.PolicyComposition.__dataclass_fields__} - {"apart"} == {*policysets.AXES}
 
 
-def test_every_set_says_what_it_is_good_for() -> None:
-    """The line that a node shows is that of the table beside the sets, which has no others."""
+def test_every_set_has_a_description() -> None:
+    """The node shows the line of the table in the README, which has no other sets."""
     text = (Path(sets.__file__).parent / "README.md").read_text(encoding="utf-8")
     table = text.split("## What each set is good for")[1].split("\n## ")[0]
     rows = [line.split(" | ") for line in table.splitlines() if line.startswith("| `")]
@@ -36,8 +36,8 @@ def test_every_set_says_what_it_is_good_for() -> None:
     ]
 
 
-def test_who_divides_by_weight() -> None:
-    """A set is said to divide by weight exactly if its shares are by usage."""
+def test_the_sets_that_divide_by_weight() -> None:
+    """A set is marked as dividing by weight exactly if its shares are by usage."""
     dividing = {name for name, kind in policysets.SETS.items() if kind.divides}
     assert dividing == {n for n, policy in sets.SETS.items() if type(policy.share) is share.ByUsage}
     targets = {name for name, kind in policysets.SETS.items() if kind.targets}
@@ -46,8 +46,8 @@ def test_who_divides_by_weight() -> None:
     }
 
 
-def test_limits_are_kept_as_policies_know_them() -> None:
-    """Every word has a kind that the policies know, and comes back as it was."""
+def test_limits_are_stored_as_policies_know_them() -> None:
+    """Every word has a kind that the policies know, and survives a round trip."""
     kinds = {
         active_limits.RUNS,
         active_limits.NODES,

@@ -1,4 +1,4 @@
-"""What policies see of the terms of pool tasks."""
+"""The terms of pool tasks as policies see them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.support.episodes import case_of
 
 
 def test_a_term_waits_since_it_became_due() -> None:
-    """That is the task's creation for the first one, and for later ones when they come near."""
+    """The first term waits since the task's creation, later ones since they came near."""
     case = case_of("a", "ops", ["n1"])
     horizon = 6 * times.HOUR
     assert candidate_of(case, horizon).waits_since == START
@@ -23,8 +23,8 @@ def test_a_term_waits_since_it_became_due() -> None:
     assert candidate_of(later, horizon).waits_since == START + 20 * times.HOUR
 
 
-def test_runs_to_come_lie_where_their_time_was_found() -> None:
-    """As far as that is known; of the others it is not known that they slip."""
+def test_future_runs_lie_at_their_known_starts() -> None:
+    """Runs with a known start lie there, and the others at their nominal start."""
     schedule = {"start": times.format_instant(START), "repeat": "PT1H", "slip": "PT10M"}
     found = [START + times.HOUR + 10 * times.MINUTE, START + 2 * times.HOUR + 11 * times.MINUTE]
     given = UnplannedSeatTask(

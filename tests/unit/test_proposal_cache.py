@@ -1,4 +1,4 @@
-"""What a lead knows of nodes without asking, against what they would answer."""
+"""Cached knowledge of nodes, compared with what they would answer."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ REQUESTS = st.builds(
 def told(
     request: ProposalRequest, bookings: Sequence[Booking], reserved: list[ReservationSpan]
 ) -> Proposal:
-    """What a node answers that has these."""
+    """Return what a node with these bookings and reservations answers."""
     applicant = Applicant(
         task=request.task,
         lead="a",
@@ -106,22 +106,22 @@ def told(
 
 
 def fitting(spans: Sequence[Span], request: ProposalRequest) -> list[list[Span]]:
-    """By window, where a run has time."""
+    """Return, by window, where a run has time."""
     free = normalise(spans)
     return [at_least(clip(free, *window), request.duration) for window in request.windows]
 
 
 def both(proposal: Proposal, request: ProposalRequest) -> list[list[list[Span]]]:
-    """Of both passes."""
+    """Return the ranges of both passes."""
     displacing = proposal.free if proposal.free_displacing is None else proposal.free_displacing
     return [fitting(spans, request) for spans in (proposal.free, displacing)]
 
 
 @given(BOOKINGS, RESERVED, st.lists(REQUESTS, min_size=2, max_size=4))
-def test_what_is_known_is_what_the_node_would_answer(
+def test_a_cached_answer_equals_the_nodes_answer(
     bookings: list[Booking], reserved: list[ReservationSpan], requests: list[ProposalRequest]
 ) -> None:
-    """Whatever was asked before by whomever, an answer that is not asked for is the same."""
+    """An answer from the cache equals a real one, whoever asked what before."""
     known = ProposalCache({}, [], (NOW, LATEST))
     for request in requests:
         whole = told(request, bookings, reserved)
@@ -135,10 +135,10 @@ def test_what_is_known_is_what_the_node_would_answer(
 
 
 @given(BOOKINGS, st.sets(st.integers(0, 5)), REQUESTS)
-def test_a_node_has_no_more_time_than_the_runs_of_its_lead_leave(
+def test_a_node_has_no_more_time_than_its_leads_runs_leave(
     bookings: list[Booking], own: set[int], request: ProposalRequest
 ) -> None:
-    """Whatever else is booked there: a node that is passed over would have said no."""
+    """A node that is skipped would have refused, whatever else is booked there."""
     runs = [
         PostedRun(str(it.run), "t", "c", ("n1",), it.starts_at, it.ends_at,
                   it.scheduling_class, it.priority, it.fixed)
@@ -156,8 +156,8 @@ def _both(offer: Offer, request: ProposalRequest) -> list[list[list[Span]]]:
     return [fitting(spans, request) for spans in (offer.free, offer.free_displacing)]
 
 
-def test_who_is_asked_is_asked_for_all_that_is_looked_for() -> None:
-    """So one answer holds for every case of a class, and each hears only of its own windows."""
+def test_a_question_covers_all_time_of_interest() -> None:
+    """One answer is valid for every case of a class, and each sees only its own windows."""
     cases = [case_of("a", "ops", ["n1"], hours=3), case_of("b", "bulk", ["n1"])]
     known = ProposalCache({}, cases, (START, START + times.DAY))
     first, second = (_request(UUID(int=number), START + number * times.HOUR) for number in (1, 2))

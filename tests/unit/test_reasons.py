@@ -1,4 +1,4 @@
-"""Why a slot found no time, and the trace of an attempt."""
+"""The reason why a slot found no time, and the trace of an attempt."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def proposal(
     obstacles: tuple[Obstacle, ...] = (),
     reason: str | None = None,
 ) -> Proposal:
-    """A participant's answer."""
+    """Return a participant's answer."""
     return Proposal(
         now=START,
         horizon=START + 60 * MINUTE,
@@ -51,7 +51,7 @@ def proposal(
 
 
 def why(index: int, **proposals: Proposal) -> str:
-    """Why this slot was not placed, given what the participants answered."""
+    """Return why this slot was not placed, given the participants' answers."""
     offers = [
         Offer(name, said.free, said.free if said.free_displacing is None else said.free_displacing)
         for name, said in proposals.items()
@@ -60,20 +60,20 @@ def why(index: int, **proposals: Proposal) -> str:
 
 
 def test_the_obstacle_in_this_window_is_named() -> None:
-    """The sentence has the node without time, how much it lacks, and the run in the way."""
+    """The sentence has the node without time, the missing duration, and the run in the way."""
     said = why(1, a=proposal([(START, START + MINUTE)], obstacles=(BUSY,)))
     assert said == f"a: no PT10S free: busy with {BUSY_IN_WORDS}"
 
 
 def test_the_obstacle_of_another_window_is_not_blamed() -> None:
-    """Without an obstacle in this very window, the node's own words are used, if it has any."""
+    """Without an obstacle in this very window, the node's own reason is used, if it has one."""
     past = "no PT10S free: the time asked for has passed or is too close"
     assert why(0, a=proposal([], obstacles=(BUSY,), reason=past)) == f"a: {past}"
     assert why(0, a=proposal([], obstacles=(BUSY,))) == "a: no PT10S free in this window"
 
 
 def test_the_first_node_without_time_is_named() -> None:
-    """Of several participants the first that has no time in the window is the reason."""
+    """The reason names the first participant that has no time in the window."""
     whole = proposal([(START, START + 2 * MINUTE)])
     assert why(1, a=whole, b=proposal([], obstacles=(BUSY,)), c=proposal([])).startswith("b: ")
 
@@ -84,29 +84,29 @@ def test_time_that_is_too_short_is_no_time() -> None:
     assert why(1, a=short) == "a: no PT10S free in this window"
 
 
-def test_time_that_displacing_would_give_counts() -> None:
-    """A node that has time in pass 2 is not the one that has none."""
+def test_time_by_displacement_counts() -> None:
+    """A node with time in pass 2 is not the one without time."""
     willing = proposal([], displacing=[(START, START + 2 * MINUTE)])
     assert why(1, a=willing, b=proposal([])).startswith("b: ")
 
 
-def test_time_at_different_times_is_said_so() -> None:
-    """If each has time but never together, all are named and none is blamed."""
+def test_disjoint_times_are_explained() -> None:
+    """All participants are named if each has time but never together."""
     early = proposal([(START, START + 30 * SECOND)])
     late = proposal([(START + 30 * SECOND, START + MINUTE)])
     expected = "a and b have no PT10S free at the same time in this window"
     assert why(0, a=early, b=late) == expected
 
 
-def test_an_obstacle_reads_as_a_phrase() -> None:
-    """Class, test, priority and times; the article goes with the class."""
+def test_an_obstacle_is_described_as_a_phrase() -> None:
+    """The phrase has class, test, priority, and times, with the article of the class."""
     assert BUSY.in_words() == BUSY_IN_WORDS
     normal = BUSY.model_copy(update={"scheduling_class": SchedulingClass.NORMAL, "test": "rtt"})
     assert normal.in_words().startswith("a normal rtt run of priority 5, ")
 
 
-def test_an_attempt_in_one_sentence() -> None:
-    """How many were booked, when the first starts, how many displace, and why others wait."""
+def test_an_attempt_is_summarized_in_a_sentence() -> None:
+    """The sentence has the booked count, the first start, displacements, and why others wait."""
     quiet, late = (ChosenStart(slot, slot.start, displacing=False) for slot in SLOTS)
     pushing = ChosenStart(SLOTS[1], SLOTS[1].start, displacing=True)
     first = "runs booked, the first at 2026-12-01T12:00:00Z"
@@ -119,8 +119,8 @@ def test_an_attempt_in_one_sentence() -> None:
     assert sentence([], 0, None) == "there was nothing to place"
 
 
-def test_a_trace_holds_all_that_a_decision_was_made_of() -> None:
-    """Windows, each offer with what stood in its way, the choices and the refusals, as JSON."""
+def test_a_trace_holds_everything_a_decision_is_based_on() -> None:
+    """The trace has windows, offers with obstacles, choices, and refusals, as JSON."""
     windows = [(slot.start, slot.end) for slot in SLOTS]
     proposals = {
         "a": proposal(windows),
@@ -154,8 +154,8 @@ def test_a_trace_holds_all_that_a_decision_was_made_of() -> None:
     }
 
 
-def test_a_trace_of_silence_is_a_trace() -> None:
-    """If nobody could be asked, the windows and the refusals are kept all the same."""
+def test_an_attempt_without_answers_has_a_trace() -> None:
+    """Windows and refusals are kept even if no participant could be asked."""
     traced = trace(SLOTS, [], {}, [], {"a": "a cannot be reached"})
     assert traced["offers"] == []
     assert traced["refusals"] == {"a": "a cannot be reached"}

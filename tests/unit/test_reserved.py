@@ -1,4 +1,4 @@
-"""What is reserved of a pool, as an offer beside those of the participants."""
+"""Reserved time of a pool, as an offer beside those of the participants."""
 
 from __future__ import annotations
 
@@ -19,21 +19,21 @@ STARTS = st.lists(st.integers(0, 12), min_size=1, max_size=4, unique=True)
 
 
 def reserved(start: int, length: int, access: AccessList = AccessList()) -> ReservationSpan:  # noqa: B008
-    """A span of a reservation of its own."""
+    """Return a span of a reservation of its own."""
     of = UUID(int=1000 * start + length)
     return ReservationSpan(of, "demo", "SC26", "alice", access, start, start + length)
 
 
 def slots_at(starts: list[int], slip: int) -> list[Slot]:
-    """Slots that do not overlap."""
+    """Return slots that do not overlap."""
     return [Slot(5 * at, 1, 5 * at, 5 * at + DURATION + slip) for at in sorted(starts)]
 
 
 @given(SPANS, STARTS, st.integers(0, 2))
-def test_a_run_is_chosen_where_it_is_open_and_nowhere_else(
+def test_a_run_is_chosen_only_in_open_time(
     drawn: list[tuple[int, int]], starts: list[int], slip: int
 ) -> None:
-    """Slots without a choice are those in which every start is closed, and each has its words."""
+    """Slots without a choice are those whose starts are all closed, and each has its reason."""
     spans = [reserved(*each) for each in drawn]
     slots = slots_at(starts, slip)
     left = ReservedTime("europe", spans)
@@ -59,8 +59,8 @@ def test_a_run_is_chosen_where_it_is_open_and_nowhere_else(
     assert without == {nominal for nominal, at in open_at.items() if at is None}
 
 
-def test_only_what_does_not_admit_is_closed() -> None:
-    """Of all that is reserved."""
+def test_only_inadmissible_reservations_are_closed() -> None:
+    """Only the reservations that do not admit the task are closed to it."""
     whose = Applicant(
         task=UUID(int=7),
         lead="",
@@ -74,8 +74,8 @@ def test_only_what_does_not_admit_is_closed() -> None:
     assert reserved_for_others("europe", [shut, admitting], whose).spans == [shut]
 
 
-def test_it_says_why() -> None:
-    """In the words of the reservation that has most of the slot."""
+def test_the_reason_names_the_reservation() -> None:
+    """The reason quotes the reservation that covers most of the slot."""
     left = ReservedTime("europe", [reserved(0, 1), reserved(1, 20)])
     said = left.why(slots_at([0, 1], 0), DURATION)
     assert said.startswith("no PT0.000003S free: reserved for demo 'SC26' by alice until ")

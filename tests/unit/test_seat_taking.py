@@ -1,4 +1,4 @@
-"""Who takes the seats of a term, out of nodes in an order."""
+"""The assignment of a term's seats to nodes in an order."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ ORDERS = st.permutations(NAMES)
 
 
 @given(ORDERS, COVERED, SITES, st.integers(1, 2), st.sets(st.sampled_from(NAMES)), st.data())
-def test_the_seats_go_to_nodes_with_time_that_are_not_too_alike(
+def test_seats_go_to_nodes_with_time_within_the_spread(
     order: list[str],
     covered: dict[str, int],
     sites: dict[str, dict[str, int]],
@@ -37,7 +37,7 @@ def test_the_seats_go_to_nodes_with_time_that_are_not_too_alike(
     usual: set[str],
     data: st.DataObject,
 ) -> None:
-    """Nobody without time is taken, nor more alike than allowed, nor fewer than could be."""
+    """Chosen nodes have time, respect the spread, and are as many as possible."""
     wanted = data.draw(st.integers(1, 8))
     spread = SpreadLimit({"site": alike}, sites)
     taken = spread.kept(rank_by_free_time(order, covered, SLOTS, usual), (), wanted)
@@ -61,7 +61,7 @@ def _keeps(nodes: object, sites: dict[str, dict[str, int]], alike: int) -> bool:
 
 
 def test_a_node_with_time_for_all_comes_before_one_with_time_for_some() -> None:
-    """Time comes before the policy's order, but who is usual there may lack some of it."""
+    """Time precedes the policy's order, but a usual node may lack some time."""
     covered = {"n0": 3, "n1": 4, "n2": 2, "n3": 0}
     order = ["n0", "n1", "n2", "n3"]
     assert rank_by_free_time(order, covered, 4, ()) == ["n1", "n0", "n2"]
@@ -70,8 +70,8 @@ def test_a_node_with_time_for_all_comes_before_one_with_time_for_some() -> None:
     assert rank_by_free_time(order, covered, 4, {"n3"}) == ["n1", "n0", "n2"]
 
 
-def test_others_who_sit_already_count_as_alike() -> None:
-    """One per site holds for all seats of the term, not only for those that are given now."""
+def test_present_seat_holders_count_for_the_spread() -> None:
+    """One per site applies to all seats of the term, not only to those given now."""
     spread = SpreadLimit({"site": 1}, {"n0": {"site": 1}, "n1": {"site": 1}, "n2": {"site": 2}})
     assert spread.kept(["n1", "n2"], ["n0"], 2) == ["n2"]
 
@@ -81,10 +81,10 @@ def test_others_who_sit_already_count_as_alike() -> None:
     st.fixed_dictionaries({name: st.sets(st.integers(0, SLOTS - 1)) for name in NAMES}),
     st.integers(1, 5),
 )
-def test_together_they_have_a_slot_in_common_or_there_is_nobody(
+def test_simultaneous_nodes_share_a_slot_or_none_is_chosen(
     order: list[str], free: dict[str, set[int]], wanted: int
 ) -> None:
-    """All that were wanted, with time in common, all of it where that is easily had; or nobody."""
+    """All wanted nodes are chosen with common time, or none."""
 
     def common(nodes: object) -> int:
         assert isinstance(nodes, list | tuple)
@@ -103,10 +103,10 @@ def test_together_they_have_a_slot_in_common_or_there_is_nobody(
     st.dictionaries(st.integers(1, 8), st.sampled_from(NAMES)),
     st.sets(st.integers(1, 8)),
 )
-def test_who_stays_keeps_the_number(
+def test_a_node_that_stays_keeps_its_seat_number(
     nodes: list[str], before: dict[int, str], empty: set[int]
 ) -> None:
-    """Each node has one empty seat as long as there are any, its own one where it had one."""
+    """Each node has one empty seat while there are any, its previous one where it had one."""
     seats = assign_seat_numbers(nodes, sorted(empty), before)
     assert len(seats) == min(len(nodes), len(empty)) == len(set(seats.values()))
     assert set(seats) <= empty
@@ -116,8 +116,8 @@ def test_who_stays_keeps_the_number(
         assert not owned or number in owned
 
 
-def test_the_sentence_says_who_sits_and_why_others_do_not() -> None:
-    """What a policy says against it comes before what nodes say, and lists are cut short."""
+def test_the_sentence_lists_holders_and_reasons() -> None:
+    """Reasons of policies precede those of nodes, and lists are shortened."""
     taken = {1: "a", 2: "b"}
     refused = {f"n{number}": "has no time" for number in range(7)}
     slots = [START, START + times.HOUR]

@@ -1,4 +1,4 @@
-"""Terms of pool tasks, the schedules of their seats, and how many seats there can be."""
+"""Terms of pool tasks, the schedules of their seats, and the possible number of seats."""
 
 from __future__ import annotations
 
@@ -75,8 +75,10 @@ def test_every_slot_lies_in_one_term(schedule: Schedule, length: int) -> None:
 
 
 @given(SCHEDULES, LENGTHS, st.integers(0, 20))
-def test_a_limited_task_has_so_many_rounds(schedule: Schedule, length: int, rounds: int) -> None:
-    """With ``max_runs`` the terms have the first so many slots, wherever they are cut."""
+def test_a_limited_task_has_a_limited_number_of_rounds(
+    schedule: Schedule, length: int, rounds: int
+) -> None:
+    """With ``max_runs``, the terms have the first slots up to it, wherever they are cut."""
     recurrence = recurrence_of(schedule, START)
     slots = [
         slot for term in _terms(recurrence, length, rounds) for slot in slots_in(recurrence, term)
@@ -89,7 +91,7 @@ def test_a_limited_task_has_so_many_rounds(schedule: Schedule, length: int, roun
 def test_the_task_of_a_seat_has_the_slots_of_the_rest_of_its_term(
     schedule: Schedule, length: int, soonest: int
 ) -> None:
-    """Its schedule gives the same slots with the same slips, from the first that is still open."""
+    """Its schedule gives the same slots with the same slips, from the first open one."""
     recurrence = recurrence_of(schedule, START)
     for term in _terms(recurrence, length):
         slots = open_slots(recurrence, DURATION, term, soonest)
@@ -126,7 +128,7 @@ NODES = st.lists(
 
 
 def _most(nodes: list[dict[str, int]], spread: dict[str, int]) -> int:
-    """The largest choice that keeps to the spread, by trying all."""
+    """Return the size of the largest choice within the spread, by trying all."""
 
     def keeps(chosen: tuple[dict[str, int], ...]) -> bool:
         counts = [
@@ -147,10 +149,10 @@ def _most(nodes: list[dict[str, int]], spread: dict[str, int]) -> int:
 
 
 @given(NODES, st.dictionaries(st.sampled_from(["site", "as"]), st.integers(1, 2), max_size=2))
-def test_no_more_seats_can_be_had_than_are_said_to_be_possible(
+def test_the_possible_number_of_seats_is_an_upper_bound(
     nodes: list[dict[str, int]], spread: dict[str, int]
 ) -> None:
-    """It is never too low, and exact where nodes are spread over one attribute or none."""
+    """It is never too low, and exact if nodes are spread over at most one attribute."""
     possible, most = seats_possible(nodes, spread), _most(nodes, spread)
     assert possible == most if len(spread) < 2 else possible >= most
 
@@ -171,15 +173,15 @@ def test_no_more_seats_can_be_had_than_are_said_to_be_possible(
     ],
 )
 def test_a_wrong_request_names_its_field(changes: dict[str, object], pointer: str) -> None:
-    """Each is refused with a pointer into the task's document."""
+    """Each wrong request is refused with a pointer into the task's document."""
     document = {"test": {"type": "rtt"}, "participants": {"pool": "europe", "k": 3} | changes}
     with pytest.raises(ValidationError) as raised:
         TaskDocument.model_validate(document, context=FROM_OUTSIDE)
     assert [fault.pointer for fault in faults_of(raised.value, TaskDocument)] == [pointer]
 
 
-def test_how_many_suffice() -> None:
-    """One, unless said otherwise; together all of them."""
+def test_how_many_nodes_suffice() -> None:
+    """One node suffices by default, or all of them if they act together."""
     assert SeatRequest(pool="europe", k=20).suffices == 1
     assert SeatRequest(pool="europe", k=20, min_k=15).suffices == 15
     assert SeatRequest(pool="europe", k=20, together=True).suffices == 20
@@ -194,7 +196,7 @@ def test_how_many_suffice() -> None:
 def test_terms_of_one_hour_are_due_together(
     hour: int, starts: list[int], length: int, horizon: int
 ) -> None:
-    """What begins in an hour is given at one instant, if the horizon has room for that."""
+    """Terms that begin in one hour are given at one instant, if the horizon has room for that."""
     begins = [START - START % times.HOUR + hour * times.HOUR + start for start in starts]
     due = [due_at(Term(at, at + length), horizon) for at in begins]
     if horizon >= 2 * times.HOUR:

@@ -1,4 +1,4 @@
-"""From the runs on several time lines to a start: both passes, against every start tried slowly."""
+"""From the runs on several timelines to a start: both passes, against trying every start."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ MUTUAL = {
     frozenset({SchedulingClass.EXCLUSIVE}),
     frozenset({SchedulingClass.EXCLUSIVE, SchedulingClass.NORMAL}),
 }
-"""The pairs of classes that may not overlap; of one class with itself only exclusive."""
+"""The pairs of classes that must not overlap; of equal classes only exclusive ones."""
 
 patient = settings(deadline=None, max_examples=100)
 
 
 @st.composite
 def time_lines(draw: st.DrawFn) -> list[Booking]:
-    """The runs of one node: any classes, priorities and states of being started."""
+    """Draw the runs of one node: any classes, priorities, and states."""
     drawn = draw(
         st.lists(
             st.tuples(
@@ -61,7 +61,7 @@ NODES = st.lists(time_lines(), min_size=1, max_size=3)
 
 
 def met(question: TimelineQuestion, start: int, booked: list[Booking]) -> list[Booking]:
-    """The runs a run from this start may not overlap and does, instant by instant."""
+    """Return the runs that conflict with a run from this start, instant by instant."""
     instants = set(range(start, start + question.duration))
     return [
         booking
@@ -72,7 +72,7 @@ def met(question: TimelineQuestion, start: int, booked: list[Booking]) -> list[B
 
 
 def expected(question: TimelineQuestion, nodes: list[list[Booking]]) -> tuple[int, bool] | None:
-    """The earliest start that meets nothing anywhere, else the earliest that lower ones leave."""
+    """Return the earliest start without conflicts, else the earliest by displacement."""
     [(first, end)] = question.windows
     last = min(end, question.latest) - question.duration
     starts = range(max(first, question.earliest), last + 1)
@@ -92,7 +92,7 @@ def expected(question: TimelineQuestion, nodes: list[list[Booking]]) -> tuple[in
 def placed(
     question: TimelineQuestion, nodes: list[list[Booking]], rng: random.Random | None = None
 ) -> ChosenStart | None:
-    """What the product chooses: every node's answer, then the choice."""
+    """Return what the product chooses from every node's answer."""
     answers = [answer_question(question, booked) for booked in nodes]
     offers = [Offer("node", one.free, one.free_displacing) for one in answers]
     [window] = question.windows
@@ -102,10 +102,10 @@ def placed(
 
 @patient
 @given(QUESTIONS, NODES)
-def test_the_first_start_of_the_first_pass_that_has_one(
+def test_the_first_start_of_the_first_possible_pass_is_chosen(
     question: TimelineQuestion, nodes: list[list[Booking]]
 ) -> None:
-    """All nodes together get the start that trying every instant in both passes would find."""
+    """The start equals the one found by trying every instant in both passes."""
     choice = placed(question, nodes)
     found = None if choice is None else (choice.starts_at, choice.displacing)
     assert found == expected(question, nodes)
@@ -113,10 +113,10 @@ def test_the_first_start_of_the_first_pass_that_has_one(
 
 @patient
 @given(QUESTIONS, NODES, st.none() | st.integers(0, 9).map(random.Random))
-def test_only_those_in_the_way_give_way_and_then_nothing_is(
+def test_only_conflicting_runs_are_displaced(
     question: TimelineQuestion, nodes: list[list[Booking]], rng: random.Random | None
 ) -> None:
-    """On each node just the runs that are met are displaced, and in the first pass none is."""
+    """On each node only conflicting runs are displaced, and none in the first pass."""
     choice = placed(question, nodes, rng)
     if choice is None:
         return
@@ -156,10 +156,10 @@ CANDIDATES = st.lists(
 
 @patient
 @given(CANDIDATES, INSTANTS, INSTANTS, st.integers(0, 5))
-def test_idle_workers_take_the_soonest_and_of_these_the_oldest(
+def test_idle_workers_take_the_soonest_and_then_the_oldest(
     candidates: list[AgendaTask], now: int, before: int, idle: int
 ) -> None:
-    """Nobody who is due is left out while one that is later, or younger, is taken."""
+    """No due task is left out while a later or younger one is taken."""
     taken = select(candidates, now, before, idle)
     left = [one for one in candidates if one not in taken]
     due = [

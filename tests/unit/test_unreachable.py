@@ -1,4 +1,4 @@
-"""When a participant that does not answer is asked again."""
+"""Retries of participants that do not answer."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ AWAY = "b cannot be reached: connection refused"
 
 
 def _lasting(questions: int, rng: random.Random) -> list[UnreachablePeriod]:
-    """A silence of so many questions, each asked as soon as it may be."""
+    """Return an unreachable period after questions that were each sent as soon as allowed."""
     found: list[UnreachablePeriod] = []
     now = START
     for _ in range(questions):
@@ -43,8 +43,8 @@ def test_pauses_grow_and_are_jittered(seed: int) -> None:
 
 
 @given(st.integers(0, 10**6), st.integers(), st.integers(1, times.MINUTE))
-def test_questions_on_their_way_together_count_once(failures: int, seed: int, late: int) -> None:
-    """What was asked before the silence was noticed changes nothing when it fails, too."""
+def test_questions_in_flight_together_count_once(failures: int, seed: int, late: int) -> None:
+    """A question sent before the failure was noticed changes nothing when it fails, too."""
     before = UnreachablePeriod("b", START, AWAY, failures, START + late, START + late + 1)
     rng = random.Random(seed)
     after = START + 2 * times.MINUTE
@@ -56,20 +56,20 @@ def test_questions_on_their_way_together_count_once(failures: int, seed: int, la
 
 
 @given(st.integers(0, 10**9), st.integers())
-def test_a_pause_is_never_longer_than_the_longest(failures: int, seed: int) -> None:
-    """However often it failed, the pause stays within its bounds."""
+def test_a_pause_never_exceeds_the_maximum(failures: int, seed: int) -> None:
+    """The pause stays within its bounds, however often the participant failed."""
     assert 5 <= jittered_pause(10, 1000, failures, random.Random(seed)) <= 1000
 
 
-def test_a_silence_in_words_stays_the_same() -> None:
-    """The reason names since when and the first cause, not those of later questions."""
+def test_the_description_of_a_period_does_not_change() -> None:
+    """The reason names the beginning and the first cause, not those of later questions."""
     first, second = _lasting(2, random.Random(1))
     words = "b cannot be reached since 2026-12-01T00:00:00Z: connection refused"
     assert (first.in_words(), second.in_words()) == (words, words)
 
 
-def test_a_senseless_answer_is_told_as_such() -> None:
-    """Who answers nonsense is not said to be away."""
+def test_an_invalid_answer_is_described_as_such() -> None:
+    """A participant with an invalid answer is not described as unreachable."""
     rng = random.Random(1)
     silence = after_unanswered_question(
         None, "b", "b answered 500 without saying why", START, START, rng
@@ -85,10 +85,10 @@ def test_a_senseless_answer_is_told_as_such() -> None:
     st.integers(1, PAUSE_MAX // 2 - 1),
     st.integers(0, times.MINUTE),
 )
-def test_after_long_pauses_many_are_tried_at_one_instant(
+def test_long_pauses_end_at_common_instants(
     since: int, pauses: list[int], short: int, phase: int
 ) -> None:
-    """No sooner than the pause says, and at most a step of it later; long ones at the same."""
+    """A retry is no earlier than the pause, and at most a step later; long ones coincide."""
     now = START + since
     for pause in (*pauses, short):
         assert now + pause <= align_retries(now, pause, phase) < now + 2 * pause

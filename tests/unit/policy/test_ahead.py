@@ -98,7 +98,7 @@ def test_a_campaign_gets_only_its_part_beyond_two_hours(policy: str) -> None:
 @pytest.mark.parametrize("policy", BY_WEIGHT)
 @pytest.mark.parametrize("other", ["none", "suspended", "urgent"])
 def test_a_sole_campaign_gets_everything(policy: str, other: str) -> None:
-    """Nothing is reserved for suspended or urgent campaigns."""
+    """Suspended and urgent campaigns have no part of later hours."""
     levels = {"suspended": 0, "urgent": URGENT}
     others = [replace(RED, level=levels[other])] if other != "none" else []
     blue = replace(BLUE, target=Fraction(99, 100)) if policy == "gridserver-sla" else BLUE

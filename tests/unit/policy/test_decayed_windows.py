@@ -62,7 +62,7 @@ def test_a_decayed_sum_is_the_polynomial(amounts: list[int], decay: Fraction) ->
 
 
 def test_old_usage_weighs_less() -> None:
-    """Of two campaigns with equal amounts, the one whose usage is older has used less."""
+    """Two campaigns with equal amounts differ if the usage of one is older."""
     assert usage([0, 8], [8, 8], HALF) == Fraction(1, 3)
     assert usage([8, 0], [8, 8], HALF) == Fraction(2, 3)
 

@@ -204,7 +204,7 @@ def test_splitting_a_campaign_gains_nothing() -> None:
 
 
 def test_the_campaign_with_less_usage_is_served_first() -> None:
-    """When ideals are rounded up, the campaign with the most usage goes short."""
+    """The campaign with the most usage goes short if ideals are rounded up."""
     nodes = nodes_of(3)
     campaigns = [CampaignView("a", created_at=1), CampaignView("b", created_at=2)]
     ledger = [Charge("a", NOW - times.HOUR, NOW, times.HOUR)]
