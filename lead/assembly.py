@@ -9,7 +9,6 @@ import random
 from collections.abc import Callable
 
 from lead.exchange.negotiation import NegotiationSettings
-from lead.exchange.reconciliation import EVERY_S
 from lead.exchange.workers import POLL_S
 from lead.model import SeatWeights
 from lead.participants import ImpactSource, ParticipantClient, ProposalSource
@@ -19,6 +18,7 @@ from lead.pool.episodes import EpisodeLimits, SeatDependencies
 from lead.preview.pool_tasks import PoolTaskPreviewer, SeatPreviewDependencies
 from lead.preview.tasks import PreviewDependencies, TaskPreviewer
 from lead.service import Lead, LeadDependencies, LeadSettings
+from node.housekeeping import COMPARE_S
 from node.model.errors import FieldFault, InvalidDocument
 from node.model.wire.participants import Introduction
 from node.model.wire.pools import PolicyChoice
@@ -41,7 +41,7 @@ def lead_of(
     rng: random.Random,
     participant_of: Callable[[str], ParticipantClient] | None = None,
     poll_s: float = POLL_S,
-    compare_every_s: float = EVERY_S,
+    compare_every_s: float = COMPARE_S,
 ) -> Lead:
     """Build the lead of a node, not started.
 

@@ -17,18 +17,14 @@ from lead.exchange.delivery import DecisionDelivery
 from lead.exchange.negotiation import NegotiationSettings, Negotiator
 from lead.exchange.planner import ChooseTool, Planner, PlannerDependencies
 from lead.exchange.reachability import ReachabilityTracker
-from lead.exchange.reconciliation import (
-    EVERY_S,
-    Comparable,
-    Reconciler,
-    ReconciliationDependencies,
-)
+from lead.exchange.reconciliation import Comparable, Reconciler, ReconciliationDependencies
 from lead.exchange.workers import POLL_S, Workers, WorkerSettings
 from lead.model import SeatWeights
 from lead.participants import ParticipantClient
 from lead.planning.agenda import Limits
 from lead.pool.episodes import EpisodeLimits, EpisodeLoop, SeatDependencies, phase_of
 from node.clock import Clock
+from node.housekeeping import COMPARE_S, Housekeeper, lead_jobs
 from node.outbox import Outbox
 from node.store.database import Database, Notice
 from node.store.outbox import MessageKind
@@ -62,7 +58,7 @@ class LeadSettings:
     lease: int
     owner: str
     poll_s: float = POLL_S
-    compare_every_s: float = EVERY_S
+    compare_every_s: float = COMPARE_S
 
 
 class Lead:
@@ -105,8 +101,9 @@ class Lead:
                 dependencies.others, dependencies.lose_run, dependencies.drop_run
             ),
             horizon,
-            every_s=settings.compare_every_s,
         )
+        self._housekeeper = Housekeeper(clock)
+        self._compare_every_s = settings.compare_every_s
         self._loops: list[asyncio.Task[None]] = []
 
     def _planner(
@@ -142,11 +139,13 @@ class Lead:
             asyncio.create_task(self.workers.run(), name="workers"),
             asyncio.create_task(self.episodes.run(), name="episodes"),
             asyncio.create_task(self.outbox.run(), name="lead outbox"),
-            asyncio.create_task(self.reconciler.run(), name="reconciler"),
         ]
+        compare = self.reconciler.compare_all
+        self._housekeeper.start(lead_jobs(compare=compare, every_s=self._compare_every_s))
 
     async def stop(self) -> None:
         """Stop; planning under way is finished or given back."""
+        await self._housekeeper.stop()
         for loop in self._loops:
             loop.cancel()
         await asyncio.gather(*self._loops, return_exceptions=True)

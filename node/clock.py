@@ -21,6 +21,13 @@ class Clock(Protocol):
         """Return the current instant, in microseconds since 1970."""
         ...
 
+    def monotonic(self) -> int:
+        """Return microseconds of a clock that is never set; only differences mean anything.
+
+        :meth:`sleep` waits by this clock.
+        """
+        ...
+
     async def sleep(self, seconds: float) -> None:
         """Wait for ``seconds``; zero or less only yields to other tasks."""
         ...
@@ -36,6 +43,10 @@ class SystemClock:
     def now(self) -> int:
         """Return the current instant, in microseconds since 1970."""
         return time.time_ns() // 1000
+
+    def monotonic(self) -> int:
+        """Return microseconds of the host's monotonic clock."""
+        return time.monotonic_ns() // 1000
 
     async def sleep(self, seconds: float) -> None:
         """Wait for ``seconds``; zero or less only yields to other tasks."""

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import random
 import secrets
 from collections import Counter
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID, uuid4
 
 import aiohttp
 import structlog
-from apscheduler.schedulers.asyncio import AsyncIOScheduler
 
 from node.capability.catalog import Capabilities
 from node.client.mailboxes import Mailboxes
@@ -25,6 +23,7 @@ from node.events import EventHub
 from node.execution.contexts import Contexts
 from node.execution.launcher import Launcher
 from node.execution.parts import PartCollector
+from node.housekeeping import Housekeeper, PeriodicJob, node_jobs
 from node.local_participant import LocalParticipant
 from node.model import times
 from node.model.contexts import Context, offered
@@ -85,13 +84,9 @@ KEEP_FAILED = 90 * times.DAY
 KEEP_CHARGES = 30 * times.DAY
 KEEP_HOURS = 400 * times.DAY
 PURGED_MAX = 500
-PEER_MONITOR_S = 15
 _OWNER = "owner"
 
 log = structlog.get_logger()
-
-# A job that is late runs once, as soon as possible; it is not dropped.
-_JOBS = {"coalesce": True, "max_instances": 1, "misfire_grace_time": None}
 
 Preview = Callable[[PlanRequest], Awaitable[Plan]]
 """Previews a task document; nothing is booked or stored by it."""
@@ -135,7 +130,7 @@ class NodeService:
         self.served: Counter[str] = Counter()
         self.hub = EventHub(core.clock)
         self._tokens: set[str] = set()
-        self._scheduler = AsyncIOScheduler(timezone="UTC", job_defaults=_JOBS)
+        self._housekeeper = Housekeeper(core.clock)
         self._loops: list[asyncio.Task[None]] = []
         self._readings: set[asyncio.Task[None]] = set()
         self._build_host(core)
@@ -299,7 +294,7 @@ class NodeService:
             asyncio.create_task(self.outbox.run(), name="outbox"),
             asyncio.create_task(self.freed_time.run(), name="interest"),
         ]
-        self._house_keeping()
+        self._housekeeper.start(self._periodic_jobs())
 
     def start_delivery(self) -> None:
         """Start delivering results, and polling in pull mode; call this once the API answers."""
@@ -315,26 +310,15 @@ class NodeService:
         write_token(path, token)
         await nodes.keep_token(connection, digest(token), _OWNER, self.clock.now())
 
-    def _house_keeping(self) -> None:
-        every = self._scheduler.add_job
-        every(self._quietly(self.holds.run_once), "interval", seconds=1)
-        every(self._quietly(self.peer_monitor.run_once), "interval", seconds=PEER_MONITOR_S)
-        every(self._quietly(self.own_card.look_again), "interval", seconds=PEER_MONITOR_S)
-        every(self._quietly(self._overdue), "interval", seconds=2)
-        every(self._quietly(self.reservations.extend_spans), "interval", hours=1, jitter=600)
-        every(self._quietly(self._purge), "interval", hours=1, jitter=600)
-        self._scheduler.start()
-
-    def _quietly(self, action: Callable[[], Any]) -> Callable[[], Coroutine[Any, Any, None]]:
-        """Return a job that logs its failures, so that the scheduler repeats it."""
-
-        async def job() -> None:
-            try:
-                await action()
-            except ParleyError as error:
-                log.warning("housekeeping failed", error=error.detail)
-
-        return job
+    def _periodic_jobs(self) -> tuple[PeriodicJob, ...]:
+        return node_jobs(
+            settle_holds=self.holds.run_once,
+            end_overdue=self._overdue,
+            watch_peers=self.peer_monitor.run_once,
+            refresh_card=self.own_card.look_again,
+            extend_reservations=self.reservations.extend_spans,
+            purge=self._purge,
+        )
 
     async def _overdue(self) -> None:
         await self.collector.give_up(self.clock.now() - self.settings.part_grace)
@@ -368,8 +352,8 @@ class NodeService:
         if notice.kind in {"campaign", "wake"}:
             self._read(self.campaigns.refresh)
 
-    def _read(self, refresh: Callable[[], Any]) -> None:
-        reading = asyncio.create_task(self._quietly(refresh)())
+    def _read(self, refresh: Callable[[], Awaitable[object]]) -> None:
+        reading = asyncio.create_task(_refreshed(refresh))
         self._readings.add(reading)
         reading.add_done_callback(self._readings.discard)
 
@@ -397,8 +381,7 @@ class NodeService:
         self.stopping = True
         self.hub.close()
         self.mailboxes.close()
-        with contextlib.suppress(Exception):
-            self._scheduler.shutdown(wait=False)
+        await self._housekeeper.stop()
         ending = [*self._loops, *self._readings]
         for loop in ending:
             loop.cancel()
@@ -479,6 +462,13 @@ class NodeService:
             await self.termination.heard(message.node, RunEnd.model_validate(message.body))
         elif message.kind is MessageKind.TASK_END:
             await self.termination.heard_task(message.node, TaskEnd.model_validate(message.body))
+
+
+async def _refreshed(refresh: Callable[[], Awaitable[object]]) -> None:
+    try:
+        await refresh()
+    except ParleyError as error:
+        log.warning("cannot read the directory", error=error.detail)
 
 
 async def assemble(

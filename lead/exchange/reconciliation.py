@@ -22,7 +22,6 @@ from node.model.errors import ParleyError
 from node.model.wire.participants import DIGESTS_MAX, Differences, Digest, DigestRequest
 from node.store.database import Database
 
-EVERY_S = 600.0
 RECONCILIATION_MIN_AGE = 2 * times.MINUTE
 """Runs that start sooner and decisions younger than this are left alone: they settle themselves."""
 
@@ -62,29 +61,24 @@ class Reconciler:
         clock: Clock,
         dependencies: ReconciliationDependencies,
         horizon: int,
-        *,
-        every_s: float = EVERY_S,
     ) -> None:
-        """Compare runs up to ``horizon`` (microseconds from now), every ``every_s`` seconds."""
+        """Compare runs up to ``horizon`` (microseconds from now)."""
         self._database = database
         self._clock = clock
         self._horizon = horizon
         self._others = dependencies.others
         self._lose_run = dependencies.lose_run
         self._drop_run = dependencies.drop_run
-        self._every_s = every_s
 
-    async def run(self) -> None:
-        """Compare now and then until cancelled."""
-        while True:
-            await self._clock.sleep(self._every_s)
-            for other in self._others():
-                try:
-                    await self.run_once(other)
-                except ParleyError as error:
-                    log.info("not compared", node=other.name, error=error.detail)
-                except Exception:
-                    log.exception("not compared", node=other.name)
+    async def compare_all(self) -> None:
+        """Compare with each other node in turn; one that fails does not keep the next from it."""
+        for other in self._others():
+            try:
+                await self.run_once(other)
+            except ParleyError as error:
+                log.info("not compared", node=other.name, error=error.detail)
+            except Exception:
+                log.exception("not compared", node=other.name)
 
     async def run_once(self, other: Comparable, together: int = DIGESTS_MAX) -> int:
         """Compare with one node, so many tasks in one message; how many runs were repaired."""

@@ -38,6 +38,10 @@ class SimulatedClock:
         there = self._loop.now
         return self._offset + there + (there - self._drifts_since) * self._drift_ppm // _MILLION
 
+    def monotonic(self) -> int:
+        """Return true virtual time in microseconds; steps and drift do not change it."""
+        return self._loop.now
+
     @property
     def error(self) -> int:
         """How far it is ahead of true time, in microseconds."""

@@ -8,6 +8,7 @@ service's own start-up path over the same tables.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import hashlib
 import random
 from collections.abc import Awaitable, Callable
@@ -28,6 +29,7 @@ from lead.simulation.memory.database import MemoryDatabase, Point
 from lead.simulation.network import Network, SimulatedPeers, SimulatedService
 from lead.simulation.scenario import Scenario, ScenarioNodes, Value
 from node.core import Core
+from node.housekeeping import PeriodicJob
 from node.local_participant import LocalParticipant
 from node.model import times
 from node.model.errors import ParleyError
@@ -77,32 +79,31 @@ class SimulatedNode(SimulatedService):
     async def _first_token(self, connection: Any) -> None:
         """Nobody comes with a token."""
 
-    def _house_keeping(self) -> None:
-        keeping = (self._keep_holds, self._tend, self._clean)
-        self._loops += [asyncio.create_task(keep()) for keep in keeping]
+    async def start(self) -> None:
+        """Start what a node starts, and settle holds when they are due instead of each second."""
+        await super().start()
+        self._loops.append(asyncio.create_task(self._keep_holds(), name="settle holds"))
+
+    def _periodic_jobs(self) -> tuple[PeriodicJob, ...]:
+        world = self._world.nodes
+        keep = max(times.HOUR, world.keep)
+        return (
+            PeriodicJob("end what is over", world.tend / times.SECOND, self._overdue),
+            PeriodicJob("purge", keep / times.SECOND, self._purge),
+        )
 
     async def _keep_holds(self) -> None:
         """Settle holds when they run out, and until none is left that has."""
         held = self._tables.exchanges.held
         while True:
-            await self._quietly(self.holds.run_once)()
+            with contextlib.suppress(ParleyError):  # what failed is tried again below
+                await self.holds.run_once()
             if not held:
                 self._hold_made.clear()
                 await self._hold_made.wait()
             now = self.clock.now()
             ends = min((hold.expires_at for hold in held.values()), default=now)
             await self.clock.sleep(max(_LOOKS_AGAIN, ends - now) / times.SECOND)
-
-    async def _tend(self) -> None:
-        while True:
-            await self.clock.sleep(self._world.nodes.tend / times.SECOND)
-            await self._quietly(self._overdue)()
-
-    async def _clean(self) -> None:
-        every = max(times.HOUR, self._world.nodes.keep)
-        while True:
-            await self.clock.sleep(every / times.SECOND)
-            await self._quietly(self._purge)()
 
     async def _purge(self) -> None:
         before = self.clock.now() - self._world.nodes.keep

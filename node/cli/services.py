@@ -14,6 +14,7 @@ import signal
 import socket
 import sys
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import aiohttp
@@ -28,6 +29,7 @@ from node.capability.catalog import program_version
 from node.cli import logs
 from node.clock import SystemClock
 from node.execution.descriptors import allow_many
+from node.housekeeping import Housekeeper, process_jobs
 from node.model.errors import HostError, ParleyError
 from node.postgres.binaries import ExternalServer, locate
 from node.postgres.cluster import PrivateCluster, existing_major
@@ -40,7 +42,6 @@ if TYPE_CHECKING:
     from node.execution.contexts import Contexts
     from node.model.contexts import Context
 
-_WATCHDOG_S = 10.0
 
 log = structlog.get_logger()
 
@@ -164,9 +165,10 @@ async def _serve(settings: Settings, *, with_node: bool, with_lead: bool) -> Non
                 if with_lead:
                     await stack.enter_async_context(_leading(node, own_process=not with_node))
                 _ready(node, with_node=with_node)
-                watchdog = asyncio.create_task(_watch(node))
+                housekeeper = Housekeeper(clock)
+                housekeeper.start(process_jobs(ping_watchdog=partial(_ping_watchdog, node)))
                 await stop.wait()
-                watchdog.cancel()
+                await housekeeper.stop()
                 _notify("STOPPING=1")
         finally:
             await node.database.close()
@@ -291,13 +293,11 @@ def warn_of_contexts(contexts: Contexts, allowed: Iterable[Context]) -> None:
             log.warning("a context is allowed and cannot be used", context=str(context), why=why)
 
 
-async def _watch(node: NodeService) -> None:
+async def _ping_watchdog(node: NodeService) -> None:
     """Tell the service manager that the event loop turns and the database answers."""
-    while True:
-        with contextlib.suppress(ParleyError):
-            await node.check()
-        _notify("WATCHDOG=1")
-        await node.clock.sleep(_WATCHDOG_S)
+    with contextlib.suppress(ParleyError):
+        await node.check()
+    _notify("WATCHDOG=1")
 
 
 def _notify(state: str) -> None:

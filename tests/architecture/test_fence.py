@@ -18,6 +18,7 @@ from tests.architecture.sources import PRODUCT, REPOSITORY, dotted, files, modul
 LINT_IMPORTS = Path(sys.executable).with_name("lint-imports")
 
 SOLE_IMPORTERS = {
+    "apscheduler": ("node.housekeeping",),
     "asyncpg": ("node.store", "lead.store"),
     "portion": ("node.model.spans",),
     # The plugins' modules are programs of their own: one runs the system's ping, the others
@@ -40,6 +41,8 @@ OPEN_TO_LEAD = (
     "node.model",
     "node.clock",
     "node.batching",
+    # Node and lead have their periodic jobs run in the same way.
+    "node.housekeeping",
     "node.store.database",
     # A decision and its messages are written in one transaction, and the messages are sent like
     # the node's own.

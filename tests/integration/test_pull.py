@@ -294,8 +294,8 @@ async def test_a_lead_that_never_waits_is_not_asked_without_end(
             await nodes.keep(connection, card, pair.clock.now())
         async with fetching(pair.far):
             for failures in range(5):
-                await pair.until(lambda: pair.clock._sleepers, 0)
-                pause = pair.clock._sleepers[0][0] - pair.clock.now()
+                await pair.until(lambda: pair.clock._sleeping, 0)
+                pause = pair.clock._sleeping[0][0] - pair.clock.monotonic()
                 undrawn = PAUSE_FIRST << failures
                 assert undrawn // 2 <= pause <= undrawn + undrawn // 2
                 fault = pair.far.work_puller.fault(pair.lead.card.identity)

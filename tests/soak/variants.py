@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, replace
@@ -39,10 +38,10 @@ def no_presumed_abort(node: SimulatedNode, _lead: Lead) -> None:
 def no_reconciliation(_node: SimulatedNode, lead: Lead) -> None:
     """Never compare what lead and participants have."""
 
-    async def sleep_on() -> None:
-        await asyncio.Event().wait()
+    async def compare_nothing() -> None:
+        pass
 
-    lead.reconciler.run = sleep_on  # type: ignore[method-assign]
+    lead.reconciler.compare_all = compare_nothing  # type: ignore[method-assign]
 
 
 def as_it_is(_node: SimulatedNode, _lead: Lead) -> None:

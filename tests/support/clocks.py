@@ -19,38 +19,63 @@ class _Turn:
         yield
 
 
+_Sleepers = list[tuple[int, int, asyncio.Future[None]]]
+"""When each wakes, in which order they began to sleep, and what wakes it."""
+
+
 class ManualClock:
     """Implements :class:`node.clock.Clock`; stands still until it is moved."""
 
     def __init__(self, now: int = START) -> None:
         """Start at an instant in microseconds."""
         self._now = now
-        self._sleepers: list[tuple[int, int, asyncio.Future[None]]] = []
+        self._elapsed = 0
+        self._sleeping: _Sleepers = []
+        self._sleeping_until: _Sleepers = []
         self._order = count()
 
     def now(self) -> int:
         """The instant it was moved to."""
         return self._now
 
+    def monotonic(self) -> int:
+        """Return by how many microseconds it was advanced; steps do not count."""
+        return self._elapsed
+
     async def sleep(self, seconds: float) -> None:
         """Wait until it has been moved so far; zero or less only lets others run."""
         if seconds <= 0:
             await _Turn()
         else:
-            await self.sleep_until(self._now + round(seconds * times.SECOND))
+            await self._sleep(self._sleeping, self._elapsed + round(seconds * times.SECOND))
 
     async def sleep_until(self, instant: int) -> None:
         """Wait until it has been moved to an instant."""
         if instant > self._now:
-            woken: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-            heapq.heappush(self._sleepers, (instant, next(self._order), woken))
-            await woken
+            await self._sleep(self._sleeping_until, instant)
+
+    async def _sleep(self, sleepers: _Sleepers, at: int) -> None:
+        woken: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        heapq.heappush(sleepers, (at, next(self._order), woken))
+        await woken
 
     def advance(self, duration: int) -> None:
         """Move on by microseconds; sleepers whose time has come wake in order."""
+        self._elapsed += duration
+        self.step(duration)
+
+    def step(self, duration: int) -> None:
+        """Set the clock by microseconds, back if negative: no time passes meanwhile."""
         self._now += duration
-        while self._sleepers and self._sleepers[0][0] <= self._now:
-            woken = heapq.heappop(self._sleepers)[2]
+        due = []
+        for sleepers, at in (
+            (self._sleeping, self._elapsed),
+            (self._sleeping_until, self._now),
+        ):
+            while sleepers and sleepers[0][0] <= at:
+                until, order, woken = heapq.heappop(sleepers)
+                due.append((until - at, order, woken))
+        for _, _, woken in sorted(due, key=lambda each: each[:2]):
             if not woken.done():
                 woken.set_result(None)
 
