@@ -1,7 +1,7 @@
 """The clock of a simulated node: virtual time, seen through an error that can be set.
 
-The error is a constant, a drift in parts per million, and steps. Time-outs and pauses are those of
-the loop and not affected, as a real host's monotonic clock is not affected by a wrong date.
+The error is a constant offset, a drift in parts per million, and steps. Timeouts and pauses run on
+the loop's time and ignore the error, as a real host's monotonic clock ignores a wrong date.
 """
 
 from __future__ import annotations
@@ -12,21 +12,21 @@ from lead.simulation.loop import VirtualLoop
 from node.model.times import SECOND
 
 START = 1_767_571_200 * SECOND
-"""2026-01-05T00:00:00Z, a Monday: every simulation begins then."""
+"""2026-01-05T00:00:00Z, a Monday: the instant at which every simulation begins."""
 
 _MILLION = 1_000_000
 
 
 async def pause(duration: int = 0) -> None:
-    """Let so many microseconds of true virtual time pass; none only lets others come in."""
+    """Wait for ``duration`` microseconds of true virtual time; 0 only yields to other tasks."""
     await asyncio.sleep(duration / SECOND)
 
 
 class SimulatedClock:
-    """Time as one simulated node sees it. Instants are microseconds since 1970."""
+    """The time as one simulated node reads it. Instants are microseconds since 1970."""
 
     def __init__(self, loop: VirtualLoop) -> None:
-        """Right, until told otherwise."""
+        """Create a clock without error."""
         self._loop = loop
         self._offset = START
         self._drift_ppm = 0
@@ -34,7 +34,7 @@ class SimulatedClock:
         self.stepped_at = 0
 
     def now(self) -> int:
-        """This instant, as this node believes."""
+        """Return the current instant as this node believes it to be."""
         there = self._loop.now
         return self._offset + there + (there - self._drifts_since) * self._drift_ppm // _MILLION
 
@@ -44,31 +44,31 @@ class SimulatedClock:
 
     @property
     def error(self) -> int:
-        """How far it is ahead of true time, in microseconds."""
+        """Return how far this clock is ahead of true time, in microseconds."""
         return self.now() - START - self._loop.now
 
     def step(self, by: int) -> None:
-        """Jump by so many microseconds, back if negative."""
+        """Jump by ``by`` microseconds, back if negative."""
         self._offset += by
         self.stepped_at = self._loop.now
 
     def drift(self, ppm: int) -> None:
-        """Run too fast from now on, too slow if negative."""
+        """Run ``ppm`` parts per million too fast from now on, too slow if negative."""
         self._offset += self.error - (self._offset - START)
         self._drifts_since = self._loop.now
         self._drift_ppm = ppm
 
     def correct(self) -> None:
-        """Show true time again, and keep it."""
+        """Remove the offset and the drift."""
         self.drift(0)
         self._offset = START
         self.stepped_at = self._loop.now
 
     async def sleep(self, seconds: float) -> None:
-        """Wait; zero or less only lets others run."""
+        """Wait for ``seconds``; zero or less only yields to other tasks."""
         await asyncio.sleep(max(0.0, seconds))
 
     async def sleep_until(self, instant: int) -> None:
         """Wait until an instant; a step of the clock is noticed within a minute."""
-        while (left := instant - self.now()) > 0:
-            await asyncio.sleep(min(left / SECOND, 60.0))
+        while (remaining := instant - self.now()) > 0:
+            await asyncio.sleep(min(remaining / SECOND, 60.0))

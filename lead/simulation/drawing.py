@@ -1,7 +1,7 @@
-"""The report of a simulated world as a drawing: figures in, an SVG file's text out. Pure.
+"""The report of a simulated world as a drawing: turns figures into the text of an SVG file. Pure.
 
-One panel below the other, each made by a function of its own from the report and nothing else:
-what is drawn is in ``-o json`` too. A panel that has nothing to show is left out.
+The panels are stacked from top to bottom. Each has a function that builds it from the report alone:
+everything drawn is in ``-o json`` too. A panel without data is left out.
 """
 
 from __future__ import annotations
@@ -47,12 +47,12 @@ _STATES = {
 }
 _CLASSES = {"exclusive": "strong", "normal": "medium", "background": "soft"}
 _SHADES = ((1.0, "good"), (0.95, "soft"), (0.8, "late"), (0.0, "bad"))
-"""Of a pair: the colour for at least this share delivered."""
+"""The colours of a pair: the one for the highest minimum share of delivered runs it reaches."""
 
 
 @dataclass(frozen=True)
 class Panel:
-    """A part of the drawing, and how high it is; its left edge is that of the file."""
+    """A part of the drawing and its height; its left edge is that of the file."""
 
     height: float
     content: str
@@ -63,7 +63,7 @@ Shown = Callable[[float], str]
 
 
 def draw_report(report: Report) -> str:
-    """The whole drawing."""
+    """Return the whole drawing as the text of an SVG file."""
     panels = [panel for make in _PANELS if (panel := make(report)) is not None]
     parts = []
     y = 0.0
@@ -184,11 +184,11 @@ def _waits(report: Report) -> Panel | None:
     half, nearly, longest = (
         _length(waited + SECOND) for waited in (waiting.median, waiting.nearly_all, waiting.longest)
     )
-    told = f"half waited less than {half}, 99 % less than {nearly}, all less than {longest}"
+    summary = f"half waited less than {half}, 99 % less than {nearly}, all less than {longest}"
     whole = len(bars) * step
     axis = _duration_axis(Scale(0, whole, _LEFT, WIDTH - _RIGHT), whole)
     heading = "How long after their nominal starts the delivered runs began"
-    foot = label(_LEFT, _HEADING + _PLOT + 35, told)
+    foot = label(_LEFT, _HEADING + _PLOT + 35, summary)
     return _bars_panel(heading, ["strong"], bars, axis, _count, foot)
 
 
@@ -209,12 +209,12 @@ def _by_pair(report: Report) -> Panel | None:
         x = _LEFT + places[cell.one] * _CELL
         y = top + places[cell.other] * _CELL
         kind = next(kind for least, kind in _SHADES if cell.delivered >= least * cell.promised)
-        parts.append(rectangle(x, y, _CELL - 1, _CELL - 1, kind, _pair_told(cell)))
+        parts.append(rectangle(x, y, _CELL - 1, _CELL - 1, kind, _pair_summary(cell)))
     for number, name in enumerate(names):
         if number % (1 + len(names) // 25) == 0:
             y = top + number * _CELL + _CELL - 3
             parts.append(label(_LEFT - 6, y, name, text_anchor="end"))
-    worst = [_pair_told(pair) for pair in pairs.worst]
+    worst = [_pair_summary(pair) for pair in pairs.worst]
     for number, text in enumerate(["Worst", *worst] if worst else []):
         kind = "muted" if number else "ink"
         parts.append(label(_LEFT + side + 32, top + 12 + number * _ROW, text, kind))
@@ -245,13 +245,13 @@ def _bars_panel(
     shown: Shown,
     foot: str,
 ) -> Panel:
-    """Bars side by side over the whole width: what is told of each, and its parts from below."""
+    """Return a panel of stacked bars over the whole width; ``bars`` are pairs of tip and parts."""
     steps = round_steps(max(sum(values) for _, values in bars))
     y = Scale(0, steps[-1], _HEADING + _PLOT, _HEADING)
     width = (WIDTH - _LEFT - _RIGHT) / len(bars)
     gap = min(1.0, width / 4)
     parts = [_heading(heading), *_value_axis(y, steps, shown), *axis, foot]
-    for number, (told, values) in enumerate(bars):
+    for number, (summary, values) in enumerate(bars):
         x = _LEFT + number * width
         below = 0.0
         pieces = []
@@ -261,7 +261,7 @@ def _bars_panel(
                 pieces.append(rectangle(x, top, width - gap, y(below) - top, colour))
             below += value
         if pieces:
-            parts.append(element("g", tip(told), *pieces))
+            parts.append(element("g", tip(summary), *pieces))
     return Panel(_HEADING + _PLOT + _FOOT, "".join(parts))
 
 
@@ -270,7 +270,7 @@ def _heading(text: str) -> str:
 
 
 def _legend(kinds: Sequence[tuple[str, str]], y: float = _HEADING + _PLOT + 26) -> str:
-    """Names and their colours, below the axis unless said."""
+    """Return the names with their colours; ``y`` defaults to the place below the axis."""
     parts = []
     x = float(_LEFT)
     for name, kind in kinds:
@@ -319,7 +319,7 @@ def _count(runs: float) -> str:
 
 
 def _length(duration: int) -> str:
-    """``1 d 12 h``, ``1 min 30 s``: in the two largest units; less than a second is 0."""
+    """Format a duration in its two largest units: ``1 d 12 h``, ``1 min 30 s``; ``0`` below 1 s."""
     seconds = duration // SECOND
     parts = []
     for unit, name in ((86_400, "d"), (3600, "h"), (60, "min"), (1, "s")):
@@ -336,7 +336,7 @@ def _shade_name(number: int) -> str:
     return f"at least {least:.0%}" if least else f"below {_SHADES[number - 1][0]:.0%}"
 
 
-def _pair_told(pair: PairDelivery) -> str:
+def _pair_summary(pair: PairDelivery) -> str:
     names = pair.one if pair.one == pair.other else f"{pair.one} and {pair.other}"
     return f"{names}: {pair.delivered:,} of {pair.promised:,}, {pair.delivered / pair.promised:.1%}"
 

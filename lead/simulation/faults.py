@@ -1,8 +1,8 @@
-"""What goes wrong in a simulated world: drawn from the seed before anything happens, then done.
+"""The faults of a simulated world: drawn from the seed before the start, then injected.
 
-A crash is a fuse: the process dies before one of its next steps, that is at one of its next awaits,
-be it in the middle of a transaction, between request and answer, or after a commit that nobody has
-been told of.
+A crash is a countdown: the process dies before one of its next steps, that is at one of its next
+awaits, which may lie inside a transaction, between a request and its answer, or after a commit that
+the lead has not yet learned of.
 """
 
 from __future__ import annotations
@@ -20,23 +20,23 @@ from node.model import times
 from node.model.runstate import RunState
 
 _FUSE_MAX = 120
-"""A crash comes within so many steps of the process."""
+"""Maximum number of steps of the process before a crash takes effect."""
 _SLOW_MAX = 20 * times.SECOND
 
 
 @dataclass(frozen=True)
 class InjectedFault:
-    """One thing that goes wrong: when (microseconds from the start), what, for how long, where."""
+    """A fault: its instant (microseconds from the start), kind, duration, and place."""
 
     at: int
     kind: str
     lasts: int
     luck: int
-    """Seeds the choice of where it happens among what there is then."""
+    """The seed that chooses the host, or the run, among those that exist at that instant."""
 
 
 def draw_faults(scenario: Scenario, rng: random.Random) -> list[InjectedFault]:
-    """All faults of a world, in order of time."""
+    """Return all faults of a world in order of time."""
     terms = scenario.faults
     kinds = {
         "crash": (terms.crashes, terms.down),
@@ -48,44 +48,44 @@ def draw_faults(scenario: Scenario, rng: random.Random) -> list[InjectedFault]:
         "withdrawal": (terms.withdrawals, (0, 0)),
         "forgotten run": (terms.forgotten_runs, (0, 0)),
     }
-    found = []
+    faults = []
     for kind, (rate, (shortest, longest)) in kinds.items():
         for at in instants(rate, scenario.duration, rng):
             lasts = rng.randint(shortest, longest)
-            found.append(InjectedFault(at, kind, lasts, rng.getrandbits(32)))
-    return sorted(found, key=lambda fault: (fault.at, fault.kind, fault.luck))
+            faults.append(InjectedFault(at, kind, lasts, rng.getrandbits(32)))
+    return sorted(faults, key=lambda fault: (fault.at, fault.kind, fault.luck))
 
 
 def instants(per_hour: float, duration: int, rng: random.Random) -> list[int]:
-    """Instants of a Poisson process, in microseconds from the start."""
-    found: list[int] = []
+    """Return the instants of a Poisson process, in microseconds from the start."""
+    events: list[int] = []
     if per_hour <= 0:
-        return found
+        return events
     at = 0
     while (at := at + round(rng.expovariate(per_hour) * times.HOUR)) < duration:
-        found.append(at)
-    return found
+        events.append(at)
+    return events
 
 
 class FaultInjector:
-    """Does what was drawn."""
+    """The executor of the faults that were drawn."""
 
     def __init__(self, world: SimulatedWorld) -> None:
-        """Nothing has happened yet."""
+        """Create an injector for ``world`` that has injected nothing yet."""
         self._world = world
         self._undo: dict[int, Callable[[], None]] = {}
         self._number = 0
         self._healed = False
 
     def drift_apart(self, rng: random.Random) -> None:
-        """Give every clock a rate of its own."""
+        """Give every clock a drift of its own."""
         most = self._world.scenario.faults.clock_drift_ppm
         for host in self._world.hosts:
             if most:
                 host.clock.drift(rng.randint(-most, most))
 
     async def inject(self, fault: InjectedFault) -> None:
-        """It happens now."""
+        """Let a fault take effect now."""
         rng = random.Random(fault.luck)
         host = rng.choice(self._world.hosts)
         match fault.kind:
@@ -103,7 +103,7 @@ class FaultInjector:
                 await self._user(host, fault, rng)
 
     def heal(self) -> None:
-        """Whatever is broken is mended; nothing breaks any more."""
+        """End all faults and inject no more."""
         self._healed = True
         for undo in list(self._undo.values()):
             undo()
@@ -116,16 +116,16 @@ class FaultInjector:
         self._world.history.faults[fault.kind] += 1
 
     def _until(self, lasts: int, undo: Callable[[], None]) -> None:
-        """Undo it after a while, or when all is healed."""
+        """Call ``undo`` after ``lasts`` microseconds, or earlier if :meth:`heal` is called."""
         self._number += 1
         number = self._number
         self._undo[number] = undo
 
-        def now() -> None:
+        def expire() -> None:
             if self._undo.pop(number, None) is not None:
                 undo()
 
-        self._world.loop.call_in(lasts, now)
+        self._world.loop.call_in(lasts, expire)
 
     def _crash(self, host: Host, fault: InjectedFault, rng: random.Random) -> None:
         if host.service is None:
@@ -140,7 +140,7 @@ class FaultInjector:
         host.process.crash_after_steps(rng.randrange(_FUSE_MAX), die)
 
     def _cut(self, host: Host, fault: InjectedFault, rng: random.Random) -> None:
-        """One link, all links of one host, or the world in two halves."""
+        """Cut one link, all links of one host, or the links between two halves of the world."""
         names = [h.name for h in self._world.hosts]
         others = [name for name in names if name != host.name]
         if not others:
@@ -173,7 +173,7 @@ class FaultInjector:
         self._until(fault.lasts, lambda: host.clock.step(-by))
 
     async def _forget(self, host: Host, fault: InjectedFault, rng: random.Random) -> None:
-        """A participant loses a run that it had promised to make, as after restoring a backup."""
+        """Delete a booked run from a participant's tables, as after restoring an old backup."""
         database = host.database
         await database.begin()
         try:
@@ -189,22 +189,22 @@ class FaultInjector:
         run = self._some_run(host, rng, led_here=fault.kind != "withdrawal")
         if run is None:
             return
-        chosen: UUID = run.id if fault.kind == "cancelled run" else run.task_id
+        target: UUID = run.id if fault.kind == "cancelled run" else run.task_id
         of_run = fault.kind == "cancelled run"
         error = await host.try_as_user(
             lambda service: (
-                service.termination.cancel_run(chosen)
+                service.termination.cancel_run(target)
                 if of_run
-                else service.termination.cancel_task(chosen)
+                else service.termination.cancel_task(target)
             )
         )
         if error is None:
             self._count(fault)
 
     def _some_run(self, host: Host, rng: random.Random, *, led_here: bool) -> RunRow | None:
-        """One of the runs booked here that are still to come."""
+        """Return a random run booked here that has not started; None if there is none."""
         tables, now = host.database.tables, host.clock.now()
-        found = [
+        candidates = [
             run
             for run in tables.runs.rows.values()
             if run.state == RunState.BOOKED
@@ -212,4 +212,4 @@ class FaultInjector:
             and tables.committed(run.exchange_id)
             and tables.led_here(run.task_id) is led_here
         ]
-        return rng.choice(found) if found else None
+        return rng.choice(candidates) if candidates else None

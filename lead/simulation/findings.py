@@ -1,7 +1,7 @@
-"""What the program logs while it is simulated: nothing is printed, faults are findings.
+"""The log of the program while it is simulated: nothing is printed, logged faults are findings.
 
-Whatever the program itself calls a fault (``log.exception``) is one that a real node would have
-logged and gone on from; in a simulation it counts as a broken promise.
+An exception that the program logs (``log.exception``) is one that a real node would survive; in a
+simulation it counts as a violated invariant.
 """
 
 from __future__ import annotations
@@ -19,31 +19,31 @@ from lead.simulation.loop import PROCESS
 
 @contextlib.contextmanager
 def findings(history: History) -> Iterator[None]:
-    """Take down the faults that are logged meanwhile, and the repairs; drop all the rest."""
+    """Record the faults and the repairs that are logged inside the block; drop all other events."""
 
-    def caught(_logger: Any, level: str, event: MutableMapping[str, Any]) -> Any:
+    def record(_logger: Any, level: str, event: MutableMapping[str, Any]) -> Any:
         process = PROCESS.get()
         if level in {"error", "critical", "exception"} and (process is None or process.alive):
             error = event.get("exc_info")
-            history.violated(f"a fault was logged: {event.get('event')} {_named(error)}")
+            history.violated(f"a fault was logged: {event.get('event')} {_repr_of(error)}")
         if event.get("event") == "repaired differences":
             history.repaired += int(event["runs"])
         raise structlog.DropEvent
 
-    before = structlog.get_config()
-    structlog.configure(processors=[_with_error, caught])
+    previous = structlog.get_config()
+    structlog.configure(processors=[_with_error, record])
     try:
         yield
     finally:
-        structlog.configure(**before)
+        structlog.configure(**previous)
 
 
 def _with_error(_logger: Any, _level: str, event: MutableMapping[str, Any]) -> Any:
-    """The exception that is being handled, in the place of a mere wish to have it."""
+    """Replace ``exc_info=True`` by the exception that is being handled."""
     if event.get("exc_info") is True:
         event["exc_info"] = sys.exc_info()[1]
     return event
 
 
-def _named(error: object) -> str:
+def _repr_of(error: object) -> str:
     return repr(error) if isinstance(error, BaseException) else ""

@@ -1,7 +1,7 @@
-"""What happened in a simulated world: what was measured where, what came of every slot.
+"""The history of a simulated world: which node measured what, and how every slot ended.
 
-The tables of the nodes forget, after a while; this does not. Runs are checked against each other as
-they begin, by the times that were booked for them.
+The tables of the nodes drop old rows; the history keeps them. Runs are checked against each other
+when they begin, by the times that were booked for them.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _NUMBER = re.compile(r"-?\b\d+(?:\.\d+)?\b")
 
 @dataclass(frozen=True)
 class ExecutedPart:
-    """One part of a run being measured, with the time booked for it."""
+    """A part of a run that is being measured, with the time booked for it."""
 
     run: UUID
     scheduling_class: SchedulingClass
@@ -36,14 +36,14 @@ class ExecutedPart:
 
 
 Unhappy = tuple[int, str, str]
-"""How a slot ended without a result: at which attempt, in which state, for what reason."""
+"""The outcome of a slot without a result: the attempt, its state, and the reason."""
 
 
 @dataclass
 class History:
-    """Grows while the world turns. Times in microseconds.
+    """The record of a simulation, filled while it runs. Times are in microseconds.
 
-    ``begins_at`` is the beginning of the simulated days; what is told over time is told by
+    ``begins_at`` is the beginning of the simulated days; figures over time are counted by
     ``period``.
     """
 
@@ -52,29 +52,29 @@ class History:
     violations: list[str] = field(default_factory=list)
     faults: Counter[str] = field(default_factory=Counter)
     slots: dict[UUID, dict[int, int | Unhappy]] = field(default_factory=lambda: defaultdict(dict))
-    """By task, what became of each slot that is over: the attempt that finished, or why none."""
+    """By task and slot: the attempt that finished, or the outcome of the last one that did not."""
     parties: dict[UUID, Sequence[str]] = field(default_factory=dict)
     """The participants (identities) of tasks that their leads may have forgotten since."""
     repaired: int = 0
     measured: Counter[str] = field(default_factory=Counter)
-    """By campaign, the seat time of delivered runs that were due at or after ``counts_from``."""
+    """By campaign: the seat time of delivered runs that were due at or after ``counts_from``."""
     counts_from: int = 0
     displaced: dict[UUID, tuple[UUID, int]] = field(default_factory=dict)
     waits: Counter[int] = field(default_factory=Counter)
-    """By whole seconds from the nominal start to the real one: how many finished runs."""
+    """The number of finished runs by whole seconds from their nominal to their actual start."""
     occupied: dict[str, Counter[tuple[int, str]]] = field(
         default_factory=lambda: defaultdict(Counter)
     )
-    """By node: how long each scheduling class was measured there in each period."""
+    """By node: the time each scheduling class was measured there in each period."""
     _now: dict[str, dict[UUID, ExecutedPart]] = field(default_factory=lambda: defaultdict(dict))
 
     def violated(self, what: str) -> None:
-        """A promise was broken; said once, however often it is seen."""
+        """Record a violated invariant; the same text is recorded once."""
         if what not in self.violations:
             self.violations.append(what)
 
     def begins(self, node: str, run: DueRun, scheduling_class: SchedulingClass) -> None:
-        """A node begins to measure."""
+        """Record that a node begins to measure; a forbidden overlap is a violation."""
         begun = ExecutedPart(run.id, scheduling_class, run.starts_at, run.ends_at)
         for other in self._now[node].values():
             overlaps = other.starts_at < begun.ends_at and begun.starts_at < other.ends_at
@@ -83,7 +83,7 @@ class History:
         self._now[node][run.id] = begun
 
     def ends(self, node: str, run: DueRun, measured: int) -> None:
-        """It has measured for so long, or was interrupted."""
+        """Record that a run ended or was interrupted after ``measured`` microseconds."""
         begun = self._now[node].pop(run.id, None)
         if begun is not None:
             self._occupy(self.occupied[node], begun, measured)
@@ -100,11 +100,11 @@ class History:
             start = until
 
     def crashed(self, node: str) -> None:
-        """What a node was measuring is gone."""
+        """Forget the runs that a crashed node was measuring."""
         self._now[node].clear()
 
     def over(self, run: RunRow, campaign: str, seats: int) -> None:
-        """A row of a lead's run table in which nothing more happens; it takes so many seats."""
+        """Record the outcome of a run that has ended on its lead; it takes ``seats`` seats."""
         slots = self.slots[run.task_id]
         known = slots.get(run.slot)
         if run.id != run_id(TaskId(run.task_id), run.slot, run.attempt):
@@ -124,7 +124,7 @@ class History:
 
 
 def normalised_reason(reason: str) -> str:
-    """A reason without what differs from run to run, so that like ones can be counted."""
+    """Return a reason without what differs from run to run, so that equal ones can be counted."""
     for pattern, instead in ((_INSTANT, "…"), (_UUID, "…"), (_NODE, "N"), (_NUMBER, "…")):
         reason = pattern.sub(instead, reason)
     return reason

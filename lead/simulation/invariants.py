@@ -1,8 +1,8 @@
-"""What must hold in a simulated world, whatever goes wrong in it.
+"""The invariants of a simulated world, which must hold whatever fails in it.
 
-Some of it holds at every instant and is looked at while the world turns (:func:`watch`); the rest
-once everything is mended and the dust has settled (:func:`check`). The checks read the tables and
-rely on none of the constraints that are to be shown to hold.
+Some hold at every instant and are checked while the world runs (:func:`watch`); the others hold
+once all faults are repaired and the nodes have settled (:func:`check`). The checks read the tables
+and do not rely on the constraints that they verify.
 """
 
 from __future__ import annotations
@@ -32,22 +32,22 @@ NAMES = (
     "no slot is measured twice or under two ids",
     "every displaced run was planned again",
     "every message was delivered",
-    "no node has two seats, and no term more than were asked for",
+    "no node has two seats of a term, and no term has more seats than requested",
     "no slot of a pool task is measured more often than it has seats, or twice by a node",
     "every empty seat has its reason",
     "no fault in the program was logged",
 )
-"""What is checked, for the report."""
+"""The invariants that are checked, for the report."""
 
 _STARTING = 15 * times.SECOND
-"""What a node may take after a start, and between two looks, to drop an old hold."""
+"""Time a node may take to drop an old hold after a start, and between two looks."""
 _UNDER_WAY = 2 * times.MINUTE
-"""What may be under way at any instant is over so much later."""
+"""Time after which an operation that was in progress at some instant must have ended."""
 _SLOTS_MAX = 100_000
 
 
 def watch(world: SimulatedWorld) -> None:
-    """What holds at every instant."""
+    """Check the invariants that hold at every instant."""
     for host in world.hosts:
         for sentence in (
             *_overlaps(host),
@@ -58,36 +58,37 @@ def watch(world: SimulatedWorld) -> None:
 
 
 async def check(world: SimulatedWorld) -> None:
-    """What holds when the dust has settled."""
+    """Check the invariants that hold once the nodes have settled."""
     for host in world.hosts:
         harvest(world, host)
         tasks = host.database.tables.tasks.rows.values()
         of_runs = (*_overlaps(host), *_stuck(host), *_missing(world, host, tasks))
         for sentence in (*of_runs, *seats.find_seat_faults(world, host)):
             world.history.violated(sentence)
-    found = dict.fromkeys(_unsettled(world))
-    if found:
+    unsettled = dict.fromkeys(_unsettled(world))
+    if unsettled:
+        # An operation may just be in progress: only what is still unsettled later is a violation.
         await pause(_UNDER_WAY)
         still = set(_unsettled(world))
-        for sentence in found:
+        for sentence in unsettled:
             if sentence in still:
                 world.history.violated(sentence)
     if world.history.repaired and not world.scenario.faults.forgotten_runs:
         sentence = f"{world.history.repaired} differences were repaired although nothing was lost"
         world.history.violated(sentence)
     for sentence in world.loop.faults:
-        world.history.violated(f"nobody caught: {sentence}")
+        world.history.violated(f"uncaught error: {sentence}")
 
 
 def harvest(world: SimulatedWorld, host: Host, before: int = times.LATEST) -> None:
-    """Take down what became of the runs led by a host that ended before then."""
+    """Record the outcome of the runs that a host leads and that ended before ``before``."""
     tables = host.database.tables
     for run in tables.runs.ended_before(before):
         if run.slot < world.end and tables.led_here(run.task_id):
             task = tables.tasks.rows[run.task_id]
             world.history.over(run, task.campaign or DEFAULT, len(task.nodes))
     if before < times.LATEST:
-        # The tasks of seats may be forgotten next.
+        # The tasks of seats may be deleted next, so check them and keep their participants now.
         parts = [task for task in tables.tasks.rows.values() if task.parent is not None]
         ended = [task for task in parts if task.state == TaskState.FINISHED]
         for sentence in _missing(world, host, ended):
@@ -96,7 +97,7 @@ def harvest(world: SimulatedWorld, host: Host, before: int = times.LATEST) -> No
 
 
 def _unsettled(world: SimulatedWorld) -> Iterator[str]:
-    """What may be under way now, and must not be for long."""
+    """Describe operations that may be in progress now but must end soon."""
     for host in world.hosts:
         yield from _differences(world, host)
         yield from _old_letters(host)
@@ -105,7 +106,7 @@ def _unsettled(world: SimulatedWorld) -> Iterator[str]:
 
 
 def _overlaps(host: Host) -> Iterator[str]:
-    """Runs of classes that exclude each other, booked for the same time."""
+    """Describe runs of mutually exclusive classes that are booked for overlapping times."""
     live = [
         (run.starts_at, run.ends_at, run)
         for run in host.database.tables.runs.rows.values()
@@ -113,7 +114,7 @@ def _overlaps(host: Host) -> Iterator[str]:
     ]
     live.sort(key=lambda entry: entry[:2])
     for clash in (SchedulingClass.EXCLUSIVE, SchedulingClass.NORMAL):
-        # One sweep for each class: the latest end so far of what excludes it.
+        # One sweep per class: the latest end so far of the runs that exclude it.
         latest, holder = 0, None
         others = blockers(clash)
         for starts_at, ends_at, run in live:
@@ -125,7 +126,10 @@ def _overlaps(host: Host) -> Iterator[str]:
 
 
 def _old_holds(host: Host, loop_now: int) -> Iterator[str]:
-    """Holds nobody dropped in time; not while the node is down, nor just after its clock jumped."""
+    """Describe holds that did not expire in time.
+
+    A node that is down or whose clock has just jumped is not checked.
+    """
     if host.service is None or loop_now - host.clock.stepped_at < _UNDER_WAY:
         return
     now = host.clock.now()
@@ -137,7 +141,7 @@ def _old_holds(host: Host, loop_now: int) -> Iterator[str]:
 
 
 def _stuck(host: Host) -> Iterator[str]:
-    """Runs whose time is over and of which nothing came."""
+    """Describe runs that are past their time and not in a final state."""
     patience = host.world.nodes.tend + host.world.nodes.part_grace + _UNDER_WAY
     now = host.clock.now()
     tables = host.database.tables
@@ -148,11 +152,11 @@ def _stuck(host: Host) -> Iterator[str]:
             recurrence = _recurrence(task)
             over_at = run.slot + task.duration + slip_of(recurrence, task.duration, run.slot)
         if run.state not in OVER and over_at + patience < now:
-            yield f"{host.name}: run {run.id} is over since long and still {run.state}"
+            yield f"{host.name}: run {run.id} should have ended long ago and is still {run.state}"
 
 
 def _missing(world: SimulatedWorld, host: Host, tasks: Iterable[TaskRow]) -> Iterator[str]:
-    """Slots of which the lead knows nothing at all."""
+    """Describe slots of which the lead has no record at all."""
     tables = host.database.tables
     for task in tasks:
         limited = unpack(task.schedule).get("max_runs") is not None
@@ -189,7 +193,7 @@ def _recurrence(task: TaskRow) -> Recurrence:
 
 
 def _differences(world: SimulatedWorld, lead: Host) -> Iterator[str]:
-    """Runs to come that only some of their participants have."""
+    """Describe future runs that only some of their participants have."""
     tables = lead.database.tables
     soon = lead.clock.now() + _UNDER_WAY
     hosts = {host.identity: host for host in world.hosts}
@@ -209,7 +213,7 @@ def _differences(world: SimulatedWorld, lead: Host) -> Iterator[str]:
             for run in ours.keys() - theirs:
                 yield f"{other.name} does not have run {run}, which {lead.name} leads"
             for run in theirs - ours.keys():
-                yield f"{other.name} has run {run} booked, and {lead.name}, which leads it, has not"
+                yield f"{other.name} has run {run} booked, but its lead {lead.name} does not"
 
 
 def _to_come(host: Host, run: RunRow, soon: int) -> bool:

@@ -1,4 +1,4 @@
-"""The launcher of a simulated node: the real one, but what it starts takes virtual time only."""
+"""The launcher of a simulated node: the real one, except that runs only take virtual time."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from node.store.runs import DueRun
 
 
 class SimulatedLauncher(Launcher):
-    """Waits for the end of each run where the real one starts a program."""
+    """A launcher that waits for the end of each run where the real one starts a program."""
 
     def __init__(self, *args: Any, node: str, history: History, **options: Any) -> None:
-        """``node`` is the name of its node."""
+        """Create the launcher of the node named ``node``."""
         super().__init__(*args, **options)
         self._node = node
         self._history = history

@@ -1,12 +1,12 @@
-"""An event loop in virtual time: what waits costs nothing, and the same program runs the same way.
+"""An event loop in virtual time: waiting takes no real time, and every execution is repeatable.
 
-There is no input or output. When nothing is ready, time jumps to the next timer, so that
-``asyncio.sleep``, ``timeout``, ``wait_for`` and ``gather`` work as ever, only at once. Timers of
+The loop does no input or output. When no step is ready, time jumps to the next timer, so that
+``asyncio.sleep``, ``timeout``, ``wait_for`` and ``gather`` work as usual, without delay. Timers of
 the same instant fire in the order in which they were set. Time is counted in whole microseconds.
 
-Every task belongs to the :class:`Process` in whose context it was made, and so do the tasks it
-makes itself. A process can be killed, at once or after so many more of its steps: every await at
-which a program can be interrupted is the end of one step.
+Every task belongs to the :class:`Process` in whose context it was created, and so do the tasks it
+creates. A process can be killed at once or after a number of further steps; a step ends at each
+await that can suspend the program.
 """
 
 from __future__ import annotations
@@ -26,60 +26,60 @@ Ts = TypeVarTuple("Ts")
 AnyCoroutine = Generator[Any, None, T] | Coroutine[Any, Any, T]
 
 STANDSTILL_STEPS = 200_000
-"""So many steps without time passing are no program but an endless loop."""
+"""Maximum number of steps without time passing before the loop assumes an endless loop."""
 _PRUNE_FROM = 32
 
 
 class NothingLeftToDo(RuntimeError):
-    """Whoever waits waits for ever: no step is ready and no timer is set."""
+    """Everything waits forever: no step is ready and no timer is set."""
 
 
 class TimeStandsStill(RuntimeError):
-    """Something goes round in circles without ever waiting."""
+    """The program keeps running steps without ever waiting."""
 
 
 class Process:
-    """What dies together: the tasks of one start of one service."""
+    """A unit of failure: the tasks of one start of one service, which die together."""
 
     def __init__(self, name: str) -> None:
-        """Alive, with no tasks yet."""
+        """Create a living process without tasks."""
         self.name = name
         self.alive = True
         self.fuse: int | None = None
-        """After how many steps it dies; None: not by itself."""
+        """The number of steps after which the process dies; None if it is not set to die."""
         self._on_death: Callable[[], None] | None = None
         self._tasks: list[asyncio.Task[Any]] = []
         self._prune_at = _PRUNE_FROM
 
     def start(self, work: AnyCoroutine[T], name: str | None = None) -> asyncio.Task[T]:
-        """Run something in this process."""
+        """Run ``work`` as a task of this process."""
         context = copy_context()
         context.run(PROCESS.set, self)
         return asyncio.get_running_loop().create_task(work, name=name, context=context)
 
     def adopt(self, task: asyncio.Task[Any]) -> None:
-        """One more task that dies with it."""
+        """Add a task that dies with the process."""
         self._tasks.append(task)
         if len(self._tasks) >= self._prune_at:
-            self._tasks = [kept for kept in self._tasks if not kept.done()]
+            self._tasks = [task for task in self._tasks if not task.done()]
             self._prune_at = max(_PRUNE_FROM, 2 * len(self._tasks))
 
     def crash_after_steps(self, steps: int, on_death: Callable[[], None]) -> None:
-        """Die after so many more steps: before the one with this number, counted from 0."""
+        """Die before the step with this number, counted from 0; then call ``on_death``."""
         self.fuse = steps
         self._on_death = on_death
 
     @property
     def will_crash(self) -> bool:
-        """Whether it will die soon."""
+        """Return whether the process is set to die."""
         return self.fuse is not None
 
     def cancel_crash(self) -> None:
-        """Put the fuse out."""
+        """Do not die after all."""
         self.fuse = None
 
     def step(self) -> None:
-        """The fuse burns by one step; at its end the process dies before that step."""
+        """Count one step; when the count reaches its end the process dies before that step."""
         if self.fuse:
             self.fuse -= 1
         elif self._on_death is not None:
@@ -87,10 +87,10 @@ class Process:
             self._on_death()
 
     def kill(self) -> None:
-        """End every task where it stands.
+        """Cancel every task of the process.
 
-        Whoever kills a process first takes its database and its network away: what its tasks do to
-        tidy up behind themselves then reaches nobody, as if it had not been done.
+        The caller must take away the database and the network of the process first: what the
+        cancelled tasks do to clean up then has no effect, as if the process had ended abruptly.
         """
         self.alive = False
         tasks, self._tasks = self._tasks, []
@@ -99,13 +99,13 @@ class Process:
 
 
 PROCESS: ContextVar[Process | None] = ContextVar("process", default=None)
-"""The process that the present task belongs to; none for the world's own tasks."""
+"""The process of the current task; None for the tasks of the world itself."""
 
 
 class _Step:
-    """Something to be done, now or later: what asyncio calls a handle.
+    """A callback to run now or later: asyncio's handle.
 
-    Not derived from asyncio's own, which takes twice as long to make; a world has millions.
+    Not derived from ``asyncio.Handle``, which takes twice as long to create; a world has millions.
     """
 
     __slots__ = ("_at", "args", "callback", "context", "gone")
@@ -124,23 +124,26 @@ class _Step:
         self._at = at
 
     def when(self) -> float:
-        """At which second."""
+        """Return the time of the step in seconds."""
         return self._at / SECOND
 
     def cancel(self) -> None:
-        """It is not done any more; a timer stays where it is and is passed over."""
+        """Do not run the callback; a timer stays in the heap and is skipped."""
         self.gone = True
 
     def cancelled(self) -> bool:
-        """Whether it was cancelled."""
+        """Return whether the step was cancelled."""
         return self.gone
 
 
 class VirtualLoop(asyncio.AbstractEventLoop):
-    """Runs what is ready, then jumps to the next timer; instants are microseconds from 0."""
+    """An event loop that runs what is ready, then jumps to the next timer.
+
+    Instants are microseconds from 0.
+    """
 
     def __init__(self) -> None:
-        """At instant 0, with nothing to do."""
+        """Create a loop at instant 0 without steps or timers."""
         self.now = 0
         self.faults: list[str] = []
         self._ready: deque[_Step] = deque()
@@ -152,7 +155,7 @@ class VirtualLoop(asyncio.AbstractEventLoop):
         self._since = 0
 
     def time(self) -> float:
-        """Seconds since its start."""
+        """Return the seconds since the start."""
         return self.now / SECOND
 
     def call_soon(
@@ -161,10 +164,10 @@ class VirtualLoop(asyncio.AbstractEventLoop):
         *args: *Ts,
         context: Context | None = None,
     ) -> asyncio.Handle:
-        """Do it in the next step."""
+        """Run the callback in the next step."""
         step = _Step(callback, args, context, self.now)
         self._ready.append(step)
-        return step  # type: ignore[return-value] # all of a handle that anybody uses
+        return step  # type: ignore[return-value] # has all methods of a handle that asyncio uses
 
     def call_at(
         self,
@@ -173,7 +176,7 @@ class VirtualLoop(asyncio.AbstractEventLoop):
         *args: *Ts,
         context: Context | None = None,
     ) -> asyncio.TimerHandle:
-        """Do it at a time in seconds."""
+        """Run the callback at a time in seconds."""
         return self.call_in(round(when * SECOND) - self.now, callback, *args, context=context)
 
     def call_later(
@@ -183,7 +186,7 @@ class VirtualLoop(asyncio.AbstractEventLoop):
         *args: *Ts,
         context: Context | None = None,
     ) -> asyncio.TimerHandle:
-        """Do it after some seconds."""
+        """Run the callback after some seconds."""
         return self.call_in(round(delay * SECOND), callback, *args, context=context)
 
     def call_in(
@@ -193,7 +196,7 @@ class VirtualLoop(asyncio.AbstractEventLoop):
         *args: *Ts,
         context: Context | None = None,
     ) -> asyncio.TimerHandle:
-        """Do it after some microseconds."""
+        """Run the callback after some microseconds."""
         at = self.now + delay if delay > 0 else self.now
         timer = _Step(callback, args, context, at)
         self._order += 1
@@ -201,13 +204,13 @@ class VirtualLoop(asyncio.AbstractEventLoop):
         return timer  # type: ignore[return-value] # the same
 
     def create_future(self) -> asyncio.Future[Any]:
-        """A future of this loop."""
+        """Return a new future of this loop."""
         return asyncio.Future(loop=self)
 
     def create_task(
         self, coro: AnyCoroutine[T], *, name: object = None, context: Context | None = None
     ) -> asyncio.Task[T]:
-        """A task, in the process of who makes it."""
+        """Create a task in the process of its creator."""
         task: asyncio.Task[T] = asyncio.Task(
             coro, loop=self, name=None if name is None else str(name), context=context
         )
@@ -217,22 +220,22 @@ class VirtualLoop(asyncio.AbstractEventLoop):
         return task
 
     def run_until_complete(self, future: Any) -> Any:
-        """Run until it is done; its result.
+        """Run until ``future`` is done and return its result.
 
-        :raises NothingLeftToDo: it never will be.
-        :raises TimeStandsStill: something goes round in circles.
+        :raises NothingLeftToDo: it will never be done.
+        :raises TimeStandsStill: the program runs without ever waiting.
         """
         wanted = asyncio.ensure_future(future, loop=self)
         wanted.add_done_callback(lambda _: self.stop())
         self.run_forever()
         if not wanted.done():
-            raise NothingLeftToDo("stopped before it was done")
+            raise NothingLeftToDo("the loop was stopped before the future was done")
         return wanted.result()
 
     def run_forever(self) -> None:
-        """Run until stopped."""
+        """Run until the loop is stopped."""
         self._stopping = False
-        before = events._get_running_loop()  # noqa: SLF001 - documented for writers of event loops
+        outer = events._get_running_loop()  # noqa: SLF001 - documented for writers of event loops
         self._running = True
         events._set_running_loop(self)  # noqa: SLF001 - the same
         try:
@@ -240,10 +243,10 @@ class VirtualLoop(asyncio.AbstractEventLoop):
                 self._turn()
         finally:
             self._running = False
-            events._set_running_loop(before)  # noqa: SLF001 - the same
+            events._set_running_loop(outer)  # noqa: SLF001 - the same
 
     def _turn(self) -> None:
-        """Do what is ready, then let time pass to the next timer."""
+        """Run what is ready, then let time pass to the next timer."""
         ready = self._ready
         while ready and not self._stopping:
             step = ready.popleft()
@@ -254,14 +257,14 @@ class VirtualLoop(asyncio.AbstractEventLoop):
                 process.step()
             try:
                 step.context.run(step.callback, *step.args)
-            except Exception as error:  # noqa: BLE001 - what fails is kept, as by any event loop
+            except Exception as error:  # noqa: BLE001 - recorded, as any event loop does
                 self.call_exception_handler({"message": "a callback failed", "exception": error})
             self._since += 1
             if self._since > STANDSTILL_STEPS:
                 self._since = 0
                 who = getattr(step.callback, "__self__", step.callback)
                 where = f"at {self.time():.6f} s: {who!r}"
-                raise TimeStandsStill(f"no time passes any more {where}")
+                raise TimeStandsStill(f"too many steps without time passing {where}")
         if not self._stopping:
             self._jump()
 
@@ -270,7 +273,7 @@ class VirtualLoop(asyncio.AbstractEventLoop):
         while timers and timers[0][2].gone:
             heapq.heappop(timers)
         if not timers:
-            raise NothingLeftToDo(f"nothing will ever happen again after {self.time():.6f} s")
+            raise NothingLeftToDo(f"no step and no timer is left after {self.time():.6f} s")
         if timers[0][0] > self.now:
             self.now = timers[0][0]
             self._since = 0
@@ -278,45 +281,45 @@ class VirtualLoop(asyncio.AbstractEventLoop):
             self._ready.append(heapq.heappop(timers)[2])
 
     def stop(self) -> None:
-        """End :meth:`run_forever` after the present step."""
+        """End :meth:`run_forever` after the current step."""
         self._stopping = True
 
     def is_running(self) -> bool:
-        """Whether it runs."""
+        """Return whether the loop is running."""
         return self._running
 
     def is_closed(self) -> bool:
-        """Whether it was closed."""
+        """Return whether the loop was closed."""
         return self._closed
 
     def close(self) -> None:
-        """Forget everything."""
+        """Drop all steps and timers."""
         self._closed = True
         self._ready.clear()
         self._timers.clear()
 
     def get_debug(self) -> bool:
-        """Never: traces would make every handle slow."""
+        """Return False: debug traces would slow down every handle."""
         return False
 
     def set_debug(self, enabled: bool) -> None:  # noqa: FBT001 - asyncio's signature
-        """Nothing to set."""
+        """Ignore the setting: there is no debug mode."""
 
     async def shutdown_asyncgens(self) -> None:
-        """None are kept."""
+        """Do nothing: the loop keeps no asynchronous generators."""
 
     async def shutdown_default_executor(self, timeout: float | None = None) -> None:  # noqa: ASYNC109
-        """There is none."""
+        """Do nothing: the loop has no executor."""
 
     def call_exception_handler(self, context: dict[str, Any]) -> None:
-        """What nobody caught is kept in ``faults``: in a simulation it is always a finding."""
+        """Record an uncaught error in ``faults``: in a simulation it is always a finding."""
         error = context.get("exception")
         self.faults.append(f"{context.get('message')}: {error!r}")
 
 
 def run(work: Callable[[VirtualLoop], Coroutine[Any, Any, T]]) -> T:
-    """Run ``work(loop)`` in a loop of its own, to its end."""
-    # The methods that are missing are those of input and output: there is none.
+    """Run ``work(loop)`` to its end in a new loop and return its result."""
+    # VirtualLoop lacks the methods for input and output, so it is abstract to the type checker.
     loop = cast("Callable[[], VirtualLoop]", VirtualLoop)()
     try:
         result: T = loop.run_until_complete(work(loop))

@@ -1,9 +1,9 @@
-"""The network between simulated nodes: delays, losses, duplicates, cuts, slow nodes.
+"""The network between simulated nodes: delays, losses, duplicates, cut links, slow nodes.
 
-A request travels to its receiver, is served there in the receiver's process, and its answer travels
-back. Either can be lost or come twice, and one sent later may arrive earlier. Who asks sees what a
-real client sees: the answer, the receiver's error, a refused connection, or nothing until the time
-is over, also where the request has had its effect.
+A request travels to its receiver, is served there in the receiver's process, and the answer travels
+back. Either can be lost or duplicated, and messages can overtake each other. The sender sees what a
+real client sees: the answer, the receiver's error, a refused connection, or a timeout, even if the
+request has taken effect.
 """
 
 from __future__ import annotations
@@ -58,11 +58,11 @@ class SimulatedService(NodeService, ABC):
 
     @abstractmethod
     def hold_served(self) -> None:
-        """A hold was made here: it will run out."""
+        """Note that a hold was placed here, so that its expiry is awaited."""
 
 
 class Station(Protocol):
-    """A host as the network sees it; ``service`` is None while it is down."""
+    """A host as the network sees it; ``service`` is None while the host is down."""
 
     name: str
     identity: str
@@ -73,7 +73,7 @@ class Station(Protocol):
 
 @dataclass(frozen=True)
 class NetworkConditions:
-    """What messages meet. Durations in microseconds, the others are shares of all messages."""
+    """The conditions for messages: durations in microseconds, shares of all messages."""
 
     delay_min: int
     delay_max: int
@@ -83,8 +83,8 @@ class NetworkConditions:
 
 
 @dataclass
-class _Question(Generic[T]):
-    """A request on its way."""
+class _Request(Generic[T]):
+    """A request in transit."""
 
     sender: Station
     receiver: Station
@@ -94,23 +94,25 @@ class _Question(Generic[T]):
 
 
 class Network:
-    """Carries requests and answers."""
+    """The carrier of requests and answers."""
 
-    def __init__(self, loop: VirtualLoop, weather: NetworkConditions, rng: random.Random) -> None:
-        """All hosts reach each other until something is cut."""
+    def __init__(
+        self, loop: VirtualLoop, conditions: NetworkConditions, rng: random.Random
+    ) -> None:
+        """Create a network in which all hosts reach each other."""
         self.sent: Counter[str] = Counter()
         self.lost = 0
         self.cut: Counter[frozenset[str]] = Counter()
         self.slow: dict[str, int] = {}
         self._loop = loop
-        self._weather = weather
+        self._conditions = conditions
         self._rng = rng
         self._places: dict[str, tuple[float, float]] = {}
         self._nobody = Context()
-        """Messages under way belong to no process: they arrive whoever dies meanwhile."""
+        """The context of messages in transit: they belong to no process, so a crash leaves them."""
 
     def place(self, station: Station) -> None:
-        """Put a host somewhere on the map; the farther, the longer the delay."""
+        """Place a host on the map; the delay grows with the distance."""
         self._places[station.name] = (self._rng.random(), self._rng.random())
 
     async def ask(
@@ -120,89 +122,89 @@ class Network:
         what: str,
         serve: Callable[[SimulatedService], Awaitable[T]],
     ) -> T:
-        """Send a request and wait for what comes back.
+        """Send a request and return the answer.
 
-        :raises ParleyError: what the receiver answered, or :class:`PeerUnreachable`.
+        :raises ParleyError: the error that the receiver answered, or :class:`PeerUnreachable`.
         """
         process = PROCESS.get()
         if process is not None and not process.alive:
             raise PeerUnreachable("the sender is down")
         self.sent[what] += 1
         answer: asyncio.Future[T | ParleyError] = self._loop.create_future()
-        question = _Question(sender, receiver, what, serve, answer)
+        request = _Request(sender, receiver, what, serve, answer)
         for delay in self._journeys(sender, receiver):
-            self._loop.call_in(delay, self._arrive, question, context=self._nobody)
-        limit = self._weather.time_limit
-        silence = f"{receiver.name} cannot be reached: no answer within {limit / SECOND:g} s"
-        over = self._loop.call_in(
-            limit, _answer, answer, PeerUnreachable(silence), context=self._nobody
+            self._loop.call_in(delay, self._arrive, request, context=self._nobody)
+        limit = self._conditions.time_limit
+        timeout = f"{receiver.name} cannot be reached: no answer within {limit / SECOND:g} s"
+        expiry = self._loop.call_in(
+            limit, _answer, answer, PeerUnreachable(timeout), context=self._nobody
         )
         try:
             outcome = await answer
         finally:
-            over.cancel()
+            expiry.cancel()
         if isinstance(outcome, ParleyError):
             raise outcome
         return outcome
 
     def _journeys(self, sender: Station, receiver: Station) -> list[int]:
-        """How long each copy of a message is under way; none if it is lost."""
-        weather = self._weather
+        """Return the delays of the copies of a message; none if it is lost."""
+        conditions = self._conditions
         if self.cut[frozenset((sender.name, receiver.name))] > 0:
             self.lost += 1
             return []
-        if weather.loss and self._rng.random() < weather.loss:
+        if conditions.loss and self._rng.random() < conditions.loss:
             self.lost += 1
             return []
         journeys = [self._delay(sender, receiver)]
-        if weather.duplicates and self._rng.random() < weather.duplicates:
+        if conditions.duplicates and self._rng.random() < conditions.duplicates:
             journeys.append(self._delay(sender, receiver) * 3)
         return journeys
 
     def _delay(self, sender: Station, receiver: Station) -> int:
-        """Distance, plus a tenth of it on average for queues, plus what makes either slow."""
-        weather = self._weather
+        """Return the delay: by distance, a tenth of it on average for queues, and slow hosts."""
+        conditions = self._conditions
         far = math.dist(self._places[sender.name], self._places[receiver.name]) / math.sqrt(2)
-        base = weather.delay_min + far * (weather.delay_max - weather.delay_min)
+        base = conditions.delay_min + far * (conditions.delay_max - conditions.delay_min)
         slow = self.slow.get(sender.name, 0) + self.slow.get(receiver.name, 0)
         return round(base + self._rng.expovariate(10) * base) + slow
 
-    def _arrive(self, question: _Question[T]) -> None:
-        """A request reaches its receiver, which may be down."""
-        service = question.receiver.service
+    def _arrive(self, request: _Request[T]) -> None:
+        """Deliver a request to its receiver, which may be down."""
+        service = request.receiver.service
         if service is None:
-            name = question.receiver.name
+            name = request.receiver.name
             refused = PeerUnreachable(f"{name} cannot be reached: connection refused")
-            self._return(question, refused)
+            self._return(request, refused)
             return
-        question.receiver.process.start(self._serve(question, service), question.what)
+        request.receiver.process.start(self._serve(request, service), request.what)
 
-    async def _serve(self, question: _Question[T], service: SimulatedService) -> None:
+    async def _serve(self, request: _Request[T], service: SimulatedService) -> None:
         outcome: T | ParleyError
         try:
-            outcome = await question.serve(service)
+            outcome = await request.serve(service)
         except ParleyError as error:
             outcome = error_of(problem_of(error))
         except Exception:
-            log.exception("request failed", what=question.what, node=question.receiver.name)
+            log.exception("request failed", what=request.what, node=request.receiver.name)
             outcome = ParleyError("the node failed")
         process = PROCESS.get()
         if process is not None and process.alive:
-            self._return(question, outcome)
+            self._return(request, outcome)
 
-    def _return(self, question: _Question[T], outcome: T | ParleyError) -> None:
-        for delay in self._journeys(question.receiver, question.sender):
-            self._loop.call_in(delay, _answer, question.answer, outcome, context=self._nobody)
-
-
-def _answer(waiting: asyncio.Future[T], outcome: T) -> None:
-    """An answer arrives; nobody waits for the second copy, nor for one that comes too late."""
-    if not waiting.done():
-        waiting.set_result(outcome)
+    def _return(self, request: _Request[T], outcome: T | ParleyError) -> None:
+        for delay in self._journeys(request.receiver, request.sender):
+            self._loop.call_in(delay, _answer, request.answer, outcome, context=self._nobody)
 
 
-def _answered(service: SimulatedService, item: Document, sender: str) -> Awaitable[Document]:
-    """What a node does with one of the questions in a message."""
+def _answer(future: asyncio.Future[T], outcome: T) -> None:
+    """Deliver an answer; a duplicate, or one after the timeout, has no effect."""
+    if not future.done():
+        future.set_result(outcome)
+
+
+def _serve_item(service: SimulatedService, item: Document, sender: str) -> Awaitable[Document]:
+    """Serve one of the requests in a message."""
     time_line = service.time_line
     match item:
         case ProposalRequest():
@@ -215,11 +217,11 @@ def _answered(service: SimulatedService, item: Document, sender: str) -> Awaitab
         case Ruling(release=UUID() as task):
             return time_line.release(item.exchange, task, sender)
         case _:
-            raise TypeError(f"nobody asks for {item!r}")
+            raise TypeError(f"{item!r} is not a request that a node serves")
 
 
-def _told(answer: Document | BaseException) -> Document | ParleyError:
-    """An answer, or an error as it arrives at who asked."""
+def _answer_or_error(answer: Document | BaseException) -> Document | ParleyError:
+    """Return an answer, or an error as it arrives at the sender."""
     if isinstance(answer, ParleyError):
         return error_of(problem_of(answer))
     if isinstance(answer, BaseException):
@@ -228,17 +230,17 @@ def _told(answer: Document | BaseException) -> Document | ParleyError:
 
 
 class SimulatedPeers(Peers):
-    """The other nodes, as one host reaches them over the simulated network."""
+    """The other nodes as one host reaches them over the simulated network."""
 
     def __init__(self, network: Network, here: Station, stations: dict[str, Station]) -> None:
-        """``stations`` by identity."""
+        """Create the peers of ``here``; ``stations`` by identity."""
         self._mail = {}
         self._network = network
         self._here = here
         self._stations = stations
 
     async def card(self, url: str) -> NodeCard:
-        """What the node at this URL says of itself."""
+        """Return the card of the node at this URL."""
         station = next(s for s in self._stations.values() if s.card.url == url.rstrip("/"))
 
         async def card(service: SimulatedService) -> NodeCard:
@@ -247,16 +249,16 @@ class SimulatedPeers(Peers):
         return await self._network.ask(self._here, station, "card", card)
 
     def to(self, identity: str, name: str, url: str | None) -> Peer:
-        """One other node."""
+        """Return a client for one other node."""
         return SimulatedPeer(
             self, identity, name, url, self._network, self._here, self._stations[identity]
         )
 
 
 class SimulatedPeer(Peer):
-    """One other node, over the simulated network: every call in the name of the sender."""
+    """A client for one other node over the simulated network; it calls as the sender."""
 
-    def __init__(  # noqa: PLR0913, PLR0917 - what a peer is, and both ends
+    def __init__(  # noqa: PLR0913, PLR0917 - the fields of a peer, and both ends
         self,
         peers: Peers,
         identity: str,
@@ -266,7 +268,7 @@ class SimulatedPeer(Peer):
         sender: Station,
         receiver: Station,
     ) -> None:
-        """Made by :meth:`SimulatedPeers.to`."""
+        """Create a client; use :meth:`SimulatedPeers.to`."""
         super().__init__(peers, identity, name, url)
         self._network = network
         self._sender = sender
@@ -276,21 +278,21 @@ class SimulatedPeer(Peer):
         return await self._network.ask(self._sender, self._receiver, what, serve)
 
     async def introduce(self, introduction: Introduction) -> IntroductionAnswer:
-        """As over HTTP."""
+        """Introduce a task as over HTTP."""
         lead = self._sender.identity
         return await self._over("introduce", lambda s: s.acceptance.consider(lead, introduction))
 
     async def consider(self, introduction: Introduction) -> IntroductionAnswer:
-        """As over HTTP."""
+        """Ask whether the node would accept a task, as over HTTP."""
         lead = self._sender.identity
         return await self._over("consider", lambda s: s.acceptance.judge(lead, introduction))
 
     async def outlook(self, request: ImpactRequest) -> Impact:
-        """As over HTTP."""
+        """Ask for the impact of a task as over HTTP."""
         return await self._over("outlook", lambda s: s.impacts.outlook(request))
 
     async def freed(self, message: FreedTime) -> None:
-        """As over HTTP."""
+        """Report freed time as over HTTP."""
         sender = self._sender.identity
         await self._over("freed", lambda s: s.freed_time.freed(sender, message))
 
@@ -300,41 +302,41 @@ class SimulatedPeer(Peer):
         answered: type[BatchReplies[Any]],  # noqa: ARG002 - nothing has to be parsed
         items: Sequence[Any],
     ) -> list[Any]:
-        """As over HTTP: several questions in one message, an answer or an error to each."""
+        """Send several requests in one message as over HTTP: an answer or an error to each."""
         sender = self._sender.identity
 
         async def each(service: SimulatedService) -> list[Any]:
-            asked = (_answered(service, item, sender) for item in items)
-            answers = await asyncio.gather(*asked, return_exceptions=True)
-            return [_told(answer) for answer in answers]
+            pending = (_serve_item(service, item, sender) for item in items)
+            answers = await asyncio.gather(*pending, return_exceptions=True)
+            return [_answer_or_error(answer) for answer in answers]
 
         return await self._over(path, each)
 
     async def decision(self, exchange: UUID) -> DecisionAnswer:
-        """As over HTTP."""
+        """Ask for the lead's decision as over HTTP."""
         return await self._over("decision", lambda s: s.time_line.decision(exchange))
 
     async def end_run(self, end: RunEnd) -> None:
-        """As over HTTP."""
+        """Report the end of a run as over HTTP."""
         sender = self._sender.identity
         await self._over("end-run", lambda s: s.termination.heard(sender, end))
 
     async def end_task(self, end: TaskEnd) -> None:
-        """As over HTTP."""
+        """Report the end of a task as over HTTP."""
         sender = self._sender.identity
         await self._over("end-task", lambda s: s.termination.heard_task(sender, end))
 
     async def send_part(self, part: PartMessage) -> None:
-        """As over HTTP."""
+        """Send a part of a result as over HTTP."""
         sender = self._sender.identity
         await self._over("part", lambda s: s.collector.receive(sender, part))
 
     async def send_intervals(self, intervals: IntervalsMessage) -> None:
-        """As over HTTP."""
+        """Send intermediate results as over HTTP."""
         sender = self._sender.identity
         await self._over("intervals", lambda s: s.collector.receive_intervals(sender, intervals))
 
     async def compare(self, request: DigestRequest) -> Differences:
-        """As over HTTP."""
+        """Compare runs as over HTTP."""
         sender = self._sender.identity
         return await self._over("compare", lambda s: s.time_line.compare(sender, request))

@@ -1,8 +1,8 @@
 """One simulated host: the real service and lead of a node over a database in memory.
 
-A host keeps its tables, its clock and its place in the network. What runs on it (the service, its
-loops, requests it serves) is one process that can be killed at any await; a new start takes the
-service's own start-up path over the same tables.
+A host has its tables, its clock and its place in the network. Everything that runs on it (the
+service, its loops, the requests it serves) is one process that can be killed at any await; the next
+start takes the service's own start-up path over the same tables.
 """
 
 from __future__ import annotations
@@ -39,12 +39,12 @@ from node.settings import Settings
 from node.store import campaigns, nodes, runs
 from node.trust.keys import NodeKey
 
-_LOOKS_AGAIN = times.SECOND
-"""How soon a hold whose lead gave no decision is looked at again."""
+_HOLD_RETRY = times.SECOND
+"""Pause before a hold whose lead gave no decision is checked again."""
 
 
 class SimulatedSettings(Settings):
-    """Settings that come from the scenario and from nowhere else."""
+    """Settings that come from the scenario alone."""
 
     @classmethod
     def settings_customise_sources(
@@ -54,33 +54,36 @@ class SimulatedSettings(Settings):
         *_others: PydanticBaseSettingsSource,
         **_named: PydanticBaseSettingsSource,
     ) -> tuple[PydanticBaseSettingsSource, ...]:
-        """What is given, not what the environment says."""
+        """Return the arguments as the only source, so that the environment has no effect."""
         return (init_settings,)
 
 
 class SimulatedNode(SimulatedService):
-    """A node's service whose house-keeping follows due times."""
+    """A node's service that does its housekeeping when it is due instead of by polling."""
 
-    def __init__(self, host: Host, means: NodeDependencies, database: MemoryDatabase) -> None:
-        """Nothing runs before :meth:`start`."""
-        super().__init__(Core(database, host.clock, host.identity, host.settings), means)
+    def __init__(
+        self, host: Host, dependencies: NodeDependencies, database: MemoryDatabase
+    ) -> None:
+        """Create a node; nothing runs before :meth:`start`."""
+        super().__init__(Core(database, host.clock, host.identity, host.settings), dependencies)
         self.capabilities.assume_all()
         self._host = host
         self._world = host.world
         self._tables = database.tables
         self._hold_made = asyncio.Event()
-        self.local_participant = _Own(self)
-        self._listeners.remove(self.hub.heard)  # nobody follows events, and the last ones are many
+        self.local_participant = _SimulatedParticipant(self)
+        # Nothing follows events in a simulation, and keeping the last ones would take much memory.
+        self._listeners.remove(self.hub.heard)
 
     def hold_served(self) -> None:
-        """A hold is made here: it will run out."""
+        """Wake the loop that settles expired holds."""
         self._hold_made.set()
 
     async def _first_token(self, connection: Any) -> None:
-        """Nobody comes with a token."""
+        """Create no token: nothing in a simulation authenticates with one."""
 
     async def start(self) -> None:
-        """Start what a node starts, and settle holds when they are due instead of each second."""
+        """Start the node's services, and settle holds when they are due instead of each second."""
         await super().start()
         self._loops.append(asyncio.create_task(self._keep_holds(), name="settle holds"))
 
@@ -93,17 +96,17 @@ class SimulatedNode(SimulatedService):
         )
 
     async def _keep_holds(self) -> None:
-        """Settle holds when they run out, and until none is left that has."""
+        """Settle each hold when it expires; sleep while there are none."""
         held = self._tables.exchanges.held
         while True:
-            with contextlib.suppress(ParleyError):  # what failed is tried again below
+            with contextlib.suppress(ParleyError):  # the failed ones are retried below
                 await self.holds.run_once()
             if not held:
                 self._hold_made.clear()
                 await self._hold_made.wait()
             now = self.clock.now()
             ends = min((hold.expires_at for hold in held.values()), default=now)
-            await self.clock.sleep(max(_LOOKS_AGAIN, ends - now) / times.SECOND)
+            await self.clock.sleep(max(_HOLD_RETRY, ends - now) / times.SECOND)
 
     async def _purge(self) -> None:
         before = self.clock.now() - self._world.nodes.keep
@@ -115,15 +118,15 @@ class SimulatedNode(SimulatedService):
             pass
 
 
-class _Own(LocalParticipant):
-    """The node as a participant of its own tasks."""
+class _SimulatedParticipant(LocalParticipant):
+    """The node as a participant of its own tasks; reports its holds to the expiry loop."""
 
     def __init__(self, node: SimulatedNode) -> None:
         super().__init__(node.core, node.time_line, node.freed_time, node.acceptance, node.impacts)
         self._node = node
 
     async def hold(self, exchange: UUID, request: Any) -> Any:
-        """Book for now."""
+        """Book provisionally."""
         try:
             return await super().hold(exchange, request)
         finally:
@@ -131,7 +134,7 @@ class _Own(LocalParticipant):
 
 
 class Host:
-    """A simulated host."""
+    """A simulated host: tables, clock, settings, and the services that run on it."""
 
     def __init__(
         self,
@@ -142,7 +145,7 @@ class Host:
         history: History,
         point: Point | None,
     ) -> None:
-        """Down, with empty tables. ``point`` is awaited before and after each statement."""
+        """Create a host that is down; ``point`` is awaited before and after each statement."""
         self.name = name
         self.world = scenario
         self.clock = SimulatedClock(loop)
@@ -166,16 +169,16 @@ class Host:
             attributes=attributes,
         )
         self.broken: Callable[[SimulatedNode, Lead], None] | None = None
-        """For tests: what makes this node's program a faulty one."""
+        """A test's hook that replaces parts of this node's program by faulty ones."""
         self.harvest: Callable[[int], None] = _nothing
-        """Told before runs that ended before an instant are deleted."""
+        """Called with an instant before the runs that ended before it are deleted."""
         self._loop = loop
         self._network = network
         self._history = history
         network.place(self)
 
     async def know(self, others: dict[str, Host]) -> None:
-        """Write the directory of all hosts into its tables; ``others`` by identity."""
+        """Write the directory of all hosts into the tables; ``others`` by identity."""
         self._peers = SimulatedPeers(self._network, self, {**others})
         now = self.clock.now()
         async with self.database.transaction() as connection:
@@ -185,14 +188,14 @@ class Host:
                     await nodes.keep(connection, other.card, now)
 
     def boot(self) -> asyncio.Task[None]:
-        """Start the services, as after a crash; done when others can reach it."""
+        """Start the services, as after a crash; the task ends when other nodes can reach them."""
         self.starts += 1
         self.process = Process(self.name)
         return self.process.start(self._start(), f"start {self.name}")
 
     async def _start(self) -> None:
         poll_s = self.world.nodes.poll / times.SECOND
-        means = NodeDependencies(
+        dependencies = NodeDependencies(
             peers=self._peers,
             lead=lead_part(),
             launcher=partial(SimulatedLauncher, node=self.name, history=self._history),
@@ -200,7 +203,7 @@ class Host:
             new_id=lambda: UUID(int=self.rng.getrandbits(128), version=4),
             poll_s=poll_s,
         )
-        node = SimulatedNode(self, means, self.database)
+        node = SimulatedNode(self, dependencies, self.database)
         lead = lead_of(
             node,
             owner=f"{self.name} {self.starts}",
@@ -217,7 +220,7 @@ class Host:
         await lead.start()
 
     def crash(self) -> None:
-        """As by kill -9: what is in the tables stays, everything else is gone."""
+        """Stop as by ``kill -9``: the tables stay, everything else is lost."""
         self.service = None
         self.database = self.database.survivor()
         self.process.kill()
@@ -226,7 +229,7 @@ class Host:
     async def try_as_user(
         self, action: Callable[[SimulatedService], Awaitable[Any]]
     ) -> ParleyError | None:
-        """Let a user of this host do something; what the user is told if it is not possible."""
+        """Run an action of a user of this host; return its error, or None if it succeeded."""
         service = self.service
         if service is None:
             return ParleyError("the node is down")
@@ -267,20 +270,20 @@ async def _awaited(action: Awaitable[Any]) -> Any:
 
 
 def _nothing(_instant: int) -> None:
-    """Nobody asked for it."""
+    """Ignore the call: no harvest was set."""
 
 
 @lru_cache(maxsize=1024)
 def key_of(name: str) -> NodeKey:
-    """The same key for the same name, always."""
+    """Return the key of a name; the same name always has the same key."""
     secret = hashlib.sha256(f"simulated {name}".encode()).digest()
     return NodeKey(Ed25519PrivateKey.from_private_bytes(secret))
 
 
 def _attributes(name: str, scenario: Scenario) -> dict[str, Value]:
     place = int(name.removeprefix("n")) - 1
-    said = scenario.attributes
-    return {word: values[place % len(values)] for word, values in said.items()}
+    values_by_name = scenario.attributes
+    return {word: values[place % len(values)] for word, values in values_by_name.items()}
 
 
 def _settings(name: str, scenario: Scenario, attributes: dict[str, Value]) -> SimulatedSettings:
@@ -290,7 +293,7 @@ def _settings(name: str, scenario: Scenario, attributes: dict[str, Value]) -> Si
 
 @lru_cache(maxsize=1)
 def _terms(terms: ScenarioNodes, time_limit: int) -> SimulatedSettings:
-    """Settings of all hosts; to make them takes longer than to make all else of a small world."""
+    """Return the settings of all hosts; cached, as creating them dominates in a small world."""
     return SimulatedSettings(
         horizon=terms.horizon,
         workers=terms.workers,

@@ -1,4 +1,4 @@
-"""What came of a simulated world: for people a table, for programs a document.
+"""The report of a simulated world: a table for people, a document for programs.
 
 The same seed gives the same report, byte for byte: nothing in it depends on the host, the time of
 day or the order of a set.
@@ -34,7 +34,7 @@ _REASONS_MAX = 30
 
 
 class Reason(Document):
-    """Why some slots have no result."""
+    """The number of slots without a result for one reason."""
 
     state: str
     reason: str
@@ -42,14 +42,14 @@ class Reason(Document):
 
 
 class BusiestNode(Document):
-    """One of the busiest nodes; a second in which two runs were measured counts twice."""
+    """A node among the busiest; a second in which two runs were measured counts twice."""
 
     node: str
     share: float
 
 
 class Report(Document):
-    """What came of a simulated world."""
+    """The outcome of a simulated world."""
 
     title: str
     seed: int
@@ -79,17 +79,17 @@ class Report(Document):
 
 
 def report_of(world: SimulatedWorld) -> Report:
-    """Count what the history and the tables of a world have."""
+    """Build the report from the history and the tables of a world."""
     history = world.history
     reasons: Counter[tuple[str, str]] = Counter()
     promised = delivered = 0
     for slots in history.slots.values():
-        for became in slots.values():
+        for outcome in slots.values():
             promised += 1
-            if isinstance(became, int):
+            if isinstance(outcome, int):
                 delivered += 1
             else:
-                reasons[became[1], normalised_reason(became[2])] += 1
+                reasons[outcome[1], normalised_reason(outcome[2])] += 1
     sent = world.network.sent
     shared = promised_and_delivered(world.scenario, history.measured)
     nodes = by_node(history, [host.name for host in world.hosts], world.scenario.duration)
@@ -125,8 +125,8 @@ def report_of(world: SimulatedWorld) -> Report:
     )
 
 
-def _reasons(counted: Counter[tuple[str, str]]) -> tuple[Reason, ...]:
-    ordered = sorted(counted.items(), key=lambda entry: (-entry[1], entry[0]))
+def _reasons(counts: Counter[tuple[str, str]]) -> tuple[Reason, ...]:
+    ordered = sorted(counts.items(), key=lambda entry: (-entry[1], entry[0]))
     shown = [Reason(state=s, reason=r, slots=n) for (s, r), n in ordered[:_REASONS_MAX]]
     if rest := ordered[_REASONS_MAX:]:
         slots = sum(number for _, number in rest)
@@ -146,7 +146,7 @@ def _fullest(nodes: Sequence[NodeShare]) -> tuple[BusiestNode, ...]:
 
 
 def _parties(world: SimulatedWorld) -> Iterator[tuple[UUID, list[int]]]:
-    """The participants of each task, by the places of their hosts, as its lead knows them."""
+    """Return the participants of each task as indexes of hosts, as its lead knows them."""
     places = {host.identity: place for place, host in enumerate(world.hosts)}
     led = {
         task.id: task.nodes

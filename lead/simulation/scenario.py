@@ -1,7 +1,7 @@
 """The document that describes a simulated world: nodes, tasks, arrivals, network, faults.
 
 A scenario is a TOML or JSON file, or one of those that come with the program (``scenarios/``).
-Durations are ISO 8601, shares are between 0 and 1, rates are *so many an hour in the whole world*.
+Durations are ISO 8601, shares are between 0 and 1, rates are *events per hour in the whole world*.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from node.model.wire.validation import faults_of
 
 _SUFFIX = ".toml"
 FLEET = "fleet"
-"""The scenario that is no world of nodes: seats that are shared by policies."""
+"""The scenario without a world of nodes: only seats that policies share."""
 
 Described = TypeVar("Described", bound=Document)
 
@@ -40,7 +40,7 @@ Value = str | int | float | bool
 
 
 class PairingRule(StrEnum):
-    """Which nodes measure with which."""
+    """A rule that chooses the participants of the tasks of a group."""
 
     MESH = "mesh"
     STAR = "star"
@@ -51,7 +51,7 @@ class PairingRule(StrEnum):
 
 
 class ScenarioNodes(Document):
-    """The hosts, and what their owners have set."""
+    """The hosts and the settings of their owners."""
 
     count: Few = 5
     horizon: Duration = times.DAY
@@ -63,58 +63,63 @@ class ScenarioNodes(Document):
     clock_limit: Duration = times.SECOND
     part_grace: Duration = 15 * times.SECOND
     poll: Duration = Field(
-        times.HOUR, description="Looks into the tables where no notification came; a safety net."
+        times.HOUR, description="Interval of polling the tables; a safety net for notifications."
     )
     tend: Duration = Field(
-        times.MINUTE, description="How often tasks that are over and parts missing are looked for."
+        times.MINUTE, description="Interval of the search for overdue tasks and missing parts."
     )
     compare: Duration = Field(
-        10 * times.MINUTE, description="How often leads compare with participants; PT0S: never."
+        10 * times.MINUTE,
+        description="Interval at which leads compare runs with participants; PT0S: never.",
     )
     keep: Duration = Field(
-        times.DAY, description="How long finished runs stay in the tables; they stay in the report."
+        times.DAY, description="How long finished runs stay in the tables; the report keeps them."
     )
 
 
 class ScenarioTasks(Document):
-    """Tasks of one kind, between nodes chosen by a rule; ``random`` and ``alone`` take a count.
+    """Tasks of one kind between nodes chosen by a rule; ``random`` and ``alone`` use ``count``.
 
-    With ``participants`` they are that many pool tasks of the pool's lead instead.
+    With ``participants`` the group consists of ``count`` pool tasks of the pool's lead instead.
     """
 
     name: Annotated[str, Field(pattern=r"^[a-z][a-z0-9-]{0,30}$")] = "tasks"
     between: PairingRule = PairingRule.MESH
     participants: SeatRequest | None = None
     campaign: str | None = None
-    count: int = Field(10, ge=1, le=100_000, description="How many, for random, alone and pools.")
-    size: int = Field(2, ge=1, le=10, description="Participants of each, for random.")
+    count: int = Field(
+        10, ge=1, le=100_000, description="Number of tasks, for random, alone and pools."
+    )
+    size: int = Field(2, ge=1, le=10, description="Participants of each task, for random.")
     scheduling_class: SchedulingClass = Field(SchedulingClass.EXCLUSIVE, alias="class")
-    length: Duration = Field(20 * times.SECOND, description="How long a run takes.")
-    every: Duration | None = Field(None, description="Interval; a single run unless said.")
+    length: Duration = Field(20 * times.SECOND, description="Duration of a run.")
+    every: Duration | None = Field(None, description="Interval; omit it for a single run.")
     slip: Duration | None = None
     slip_random: bool = False
     spread: bool = Field(
-        default=True, description="Whether each starts at its own phase of the interval."
+        default=True, description="Whether each task starts at a random phase of the interval."
     )
     priority: int = Field(0, ge=-PRIORITY_MAX, le=PRIORITY_MAX)
     max_runs: int | None = Field(None, ge=1, le=1_000_000)
-    start: Duration = Field(0, description="When the first of them is due, after the beginning.")
+    start: Duration = Field(0, description="First due time, from the beginning.")
     created_over: Duration = Field(
-        0, description="They are created one after another during this time."
+        0, description="Time over which the tasks are created one after another."
     )
-    endless: bool = Field(default=False, description="Goes on after the simulated days.")
+    endless: bool = Field(default=False, description="Continues after the simulated days.")
 
     @model_validator(mode="after")
     def _fits(self) -> Self:
         if self.every is not None and self.every < self.length:
-            raise ValueError("every is shorter than length: the runs would overlap each other")
+            raise ValueError(
+                "every is shorter than length, so runs would overlap; use a longer every"
+            )
         if not times.SECOND <= self.length <= times.DAY:
             raise ValueError("length must be between PT1S and P1D")
         return self
 
 
 class Arrivals(Document):
-    """Single runs that users ask for now and then (a Poisson process)."""
+    """Single runs that users request at random times (a Poisson process)."""
 
     per_hour: Rate = 0
     scheduling_class: SchedulingClass = Field(SchedulingClass.NORMAL, alias="class")
@@ -140,7 +145,7 @@ class ScenarioNetwork(Document):
 
 
 class Faults(Document):
-    """What goes wrong, so many times an hour in the whole world, and for how long each time."""
+    """The faults: their rates per hour in the whole world, and the range of their durations."""
 
     crashes: Rate = 0
     down: tuple[Duration, Duration] = (times.SECOND, 2 * times.MINUTE)
@@ -153,41 +158,45 @@ class Faults(Document):
     cancelled_runs: Rate = 0
     cancelled_tasks: Rate = 0
     withdrawals: Rate = 0
-    forgotten_runs: Rate = Field(0, description="A participant's table loses a run to come.")
+    forgotten_runs: Rate = Field(0, description="A participant loses a future run from its table.")
 
     @model_validator(mode="after")
     def _ordered(self) -> Self:
         for low, high in (self.down, self.cut):
             if not 0 < low <= high:
-                raise ValueError("down and cut are two durations each, the shorter first")
+                raise ValueError(
+                    "down and cut must be two durations each, the shorter first, above zero"
+                )
         return self
 
 
 class PromiseExpectation(Document):
-    """Campaigns that are to be given of a pool what its policies promise them."""
+    """The expectation that campaigns get the share of a pool that its policies promise."""
 
     pool: str
     after: Duration = Field(
-        times.DAY, description="What is due later counts: what policies remember is there by then."
+        times.DAY, description="Runs due later count; by then the policies have a usage history."
     )
     within: Share = 0.02
 
 
 class Scenario(Document):
-    """A whole world."""
+    """A simulated world."""
 
     title: str = ""
-    days: float = Field(1, gt=0, le=366, description="How long it is simulated.")
+    days: float = Field(1, gt=0, le=366, description="Simulated days.")
     seed: int = Field(1, ge=0, lt=2**63)
     settle: Duration = Field(
-        times.HOUR, description="How long after that, without faults, before all is checked."
+        times.HOUR, description="Time without faults after that, before the final checks."
     )
     nodes: ScenarioNodes = ScenarioNodes()
     attributes: dict[str, Annotated[tuple[Value, ...], Field(min_length=1)]] = Field(
-        default_factory=dict, description="By name the values that the nodes have in turn."
+        default_factory=dict, description="By name: the values that the nodes take in turn."
     )
     campaigns: tuple[CampaignDocument, ...] = ()
-    pools: tuple[PoolDocument, ...] = Field((), description="Each is planned by its lead, or n1.")
+    pools: tuple[PoolDocument, ...] = Field(
+        (), description="Each is planned by its lead; n1 if it names none."
+    )
     tasks: tuple[ScenarioTasks, ...] = ()
     arrivals: tuple[Arrivals, ...] = ()
     network: ScenarioNetwork = ScenarioNetwork()
@@ -196,18 +205,18 @@ class Scenario(Document):
 
     @property
     def duration(self) -> int:
-        """How long it is simulated, in microseconds."""
+        """Return the simulated time in microseconds."""
         return round(self.days * times.DAY)
 
     def pool(self, name: str) -> PoolDocument:
-        """The pool of this name."""
+        """Return the pool of this name."""
         return next(pool for pool in self.pools if pool.name == name)
 
     @model_validator(mode="after")
     def _has_enough_nodes(self) -> Self:
         sizes = [group.size for group in self.tasks] + [group.size for group in self.arrivals]
         if max(sizes, default=1) > self.nodes.count:
-            raise ValueError(f"a size of {max(sizes)} needs as many nodes; nodes.count is too low")
+            raise ValueError(f"a size of {max(sizes)} exceeds nodes.count; add nodes")
         return self
 
     @model_validator(mode="after")
@@ -219,7 +228,7 @@ class Scenario(Document):
         names = {f"n{number}" for number in range(1, self.nodes.count + 1)}
         for pool in self.pools:
             if pool.lead not in {None, *names}:
-                raise ValueError(f"pool {pool.name} is led by {pool.lead}: there are n1, n2 …")
+                raise ValueError(f"pool {pool.name} has no valid lead ({pool.lead}); use n1, n2 …")
         return self
 
     @model_validator(mode="after")
@@ -230,47 +239,47 @@ class Scenario(Document):
             raise ValueError(f"there is no pool {self.shares.pool}; add it to pools")
         policy = self.pool(self.shares.pool).policy.set
         if policy not in SHARES or policy in AT_LEAST | PULLED:
-            raise ValueError(f"{policy} promises no shares that could be looked at")
+            raise ValueError(f"{policy} promises no shares that can be checked; remove shares")
         return self
 
 
 def built_in() -> dict[str, Scenario]:
-    """The scenarios that come with the program, by name."""
+    """Return the scenarios that come with the program, by name."""
     folder = resources.files("lead.simulation").joinpath("scenarios")
     names = sorted(f.name for f in folder.iterdir() if f.name.endswith(_SUFFIX))
     return {name.removesuffix(_SUFFIX): named(name.removesuffix(_SUFFIX)) for name in names}
 
 
 def built_in_text(name: str) -> str:
-    """The file of a scenario that comes with the program, to start one's own from."""
+    """Return the file of a built-in scenario, as a template for other scenarios."""
     below = "fleet" if name == FLEET else "scenarios"
     folder = resources.files("lead.simulation").joinpath(below)
     return folder.joinpath(name + _SUFFIX).read_text("utf-8")
 
 
 def named(name: str) -> Scenario:
-    """The scenario of this name, or in this file.
+    """Return the built-in scenario of this name, or the one in this file.
 
-    :raises NotFound: there is neither.
+    :raises NotFound: neither exists.
     :raises MalformedRequest: the file is neither TOML nor JSON.
-    :raises InvalidDocument: a field is wrong.
+    :raises InvalidDocument: a field is invalid.
     """
     return checked(Scenario, read(name))
 
 
 def parsed(text: str, suffix: str) -> Scenario:
-    """A scenario from a file's text.
+    """Parse a scenario from the text of a file.
 
     :raises MalformedRequest: it is neither TOML nor JSON.
-    :raises InvalidDocument: a field is wrong.
+    :raises InvalidDocument: a field is invalid.
     """
     return checked(Scenario, _document(text, suffix))
 
 
 def read(name: str) -> Any:
-    """The document of this name, or in this file, whatever it describes.
+    """Return the built-in document of this name, or the one in this file, unchecked.
 
-    :raises NotFound: there is neither.
+    :raises NotFound: neither exists.
     :raises MalformedRequest: the file is neither TOML nor JSON.
     """
     path = Path(name)
@@ -282,15 +291,15 @@ def read(name: str) -> Any:
     try:
         return _document(built_in_text(name), _SUFFIX)
     except FileNotFoundError:
-        known = ", ".join([*built_in(), FLEET])
-        msg = f"there is no scenario {name!r}, there are {known}; a file ends in .toml or .json"
-        raise NotFound(msg) from None
+        names = ", ".join([*built_in(), FLEET])
+        message = f"there is no scenario {name!r}; use one of {names}, or a .toml or .json file"
+        raise NotFound(message) from None
 
 
 def checked(model: type[Described], document: Any) -> Described:
-    """What a document describes.
+    """Validate a document against its model.
 
-    :raises InvalidDocument: a field is wrong.
+    :raises InvalidDocument: a field is invalid.
     """
     try:
         return model.model_validate(document, context=FROM_OUTSIDE)

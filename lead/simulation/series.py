@@ -1,7 +1,7 @@
-"""What came of a simulated world over time, by node, by pair and by waiting time. Pure.
+"""The outcome of a simulated world over time, by node, by pair and by waiting time. Pure.
 
-The figures of the report that are drawn rather than read: :mod:`lead.simulation.drawing` draws
-them, ``-o json`` has them.
+These are the figures of the report that :mod:`lead.simulation.drawing` draws; ``-o json`` has them
+too.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _BARS_MAX = 40
 _GROUPS_MAX = 24
 _WORST = 5
 _RARE = 100
-"""One of so many runs waits longer than what all but the rare ones wait."""
+"""One run in this many may wait longer than ``nearly_all``."""
 _STEPS = tuple(
     count * unit
     for unit, counts in (
@@ -38,7 +38,7 @@ Slots = Mapping[UUID, Mapping[int, object]]
 
 
 class OccupancySeries(Document):
-    """The share of the time that nodes spent measuring, for one scheduling class."""
+    """The share of time that nodes spent measuring in one scheduling class."""
 
     scheduling_class: str
     least: float
@@ -47,7 +47,7 @@ class OccupancySeries(Document):
 
 
 class Period(Document):
-    """A while of the simulated days: what was due in it, and how full the nodes were."""
+    """A period of the simulated days: its due runs and the occupancy of the nodes."""
 
     after: Duration
     promised: int
@@ -57,24 +57,24 @@ class Period(Document):
 
 
 class PeriodSeries(Document):
-    """Period by period, from the beginning of the simulated days."""
+    """All periods from the beginning of the simulated days."""
 
     length: Duration
     periods: tuple[Period, ...]
 
 
 class NodeShare(Document):
-    """How full one node was, by scheduling class."""
+    """The occupancy of one node by scheduling class."""
 
     node: str
     shares: dict[str, float]
 
 
 class WaitingTimes(Document):
-    """How long after their nominal starts the delivered runs began.
+    """The time from the nominal to the actual start of the delivered runs.
 
-    ``runs`` has how many waited up to one ``step``, up to two, and so on. ``nearly_all``: all but
-    one in a hundred waited no longer.
+    ``runs[i]`` is the number of runs that waited at least ``i`` but less than ``i + 1`` times
+    ``step``. All but one run in a hundred waited no longer than ``nearly_all``.
     """
 
     step: Duration
@@ -85,7 +85,7 @@ class WaitingTimes(Document):
 
 
 class PairDelivery(Document):
-    """Two nodes, or two groups of nodes, and the runs in which both were to take part."""
+    """The delivery of the runs of two nodes, or of two groups of nodes."""
 
     one: str
     other: str
@@ -94,7 +94,7 @@ class PairDelivery(Document):
 
 
 class PairDeliveries(Document):
-    """Delivery by pair; where there are many nodes, by groups of neighbours in their order."""
+    """Delivery by pair; with many nodes by groups of nodes that are neighbours in their order."""
 
     count: int
     complete: int
@@ -104,24 +104,24 @@ class PairDeliveries(Document):
 
 
 def step_for(length: int, parts: int = _PERIODS_MAX) -> int:
-    """The shortest round duration that divides ``length`` into no more than so many parts."""
+    """Return the shortest round duration that divides ``length`` into at most ``parts`` parts."""
     return next((step for step in _STEPS if length <= step * parts), _STEPS[-1])
 
 
 def over_time(history: History, nodes: Sequence[str], duration: int) -> PeriodSeries:
-    """The slots by their nominal starts, the occupancy by when it was."""
+    """Return the outcomes by nominal start, and the occupancy by the time of measuring."""
     length = history.period
     promised: Counter[int] = Counter()
     delivered: Counter[int] = Counter()
     lost: dict[int, Counter[str]] = defaultdict(Counter)
     for slots in history.slots.values():
-        for slot, became in slots.items():
+        for slot, outcome in slots.items():
             number = (slot - history.begins_at) // length
             promised[number] += 1
-            if isinstance(became, int):
+            if isinstance(outcome, int):
                 delivered[number] += 1
             else:
-                lost[number][became[1]] += 1
+                lost[number][outcome[1]] += 1
     count = -(-duration // length)
     classes = sorted({kind for by in history.occupied.values() for _, kind in by})
     periods = [
@@ -141,7 +141,7 @@ def over_time(history: History, nodes: Sequence[str], duration: int) -> PeriodSe
 
 
 def occupancy(scheduling_class: str, shares: Sequence[float]) -> OccupancySeries:
-    """Of one class, given the share of each node."""
+    """Return the occupancy of one class from the share of each node."""
     return OccupancySeries(
         scheduling_class=scheduling_class,
         least=round(min(shares), 4),
@@ -151,19 +151,19 @@ def occupancy(scheduling_class: str, shares: Sequence[float]) -> OccupancySeries
 
 
 def by_node(history: History, nodes: Sequence[str], duration: int) -> tuple[NodeShare, ...]:
-    """How full each node was over the whole time."""
-    found = []
+    """Return the occupancy of each node over the whole time."""
+    node_shares = []
     for node in nodes:
         measured: Counter[str] = Counter()
         for (_, kind), length in history.occupied[node].items():
             measured[kind] += length
         shares = {kind: round(measured[kind] / duration, 6) for kind in sorted(measured)}
-        found.append(NodeShare(node=node, shares=shares))
-    return tuple(found)
+        node_shares.append(NodeShare(node=node, shares=shares))
+    return tuple(node_shares)
 
 
 def waiting(waits: Mapping[int, int]) -> WaitingTimes | None:
-    """Given how many runs waited so many seconds; None if none was delivered."""
+    """Return the waiting times from a count of runs by seconds; None if no run was delivered."""
     ordered = sorted(waits.items())
     total = sum(waits.values())
     if not total:
@@ -183,7 +183,7 @@ def waiting(waits: Mapping[int, int]) -> WaitingTimes | None:
 
 
 def _waited(ordered: Sequence[tuple[int, int]], rank: int) -> int:
-    """How long the one of this rank waited, counted from 1 in the order of waiting."""
+    """Return the waiting time of this rank, counted from 1 in the order of waiting."""
     passed = list(accumulate(count for _, count in ordered))
     return max(0, ordered[bisect_left(passed, rank)][0]) * times.SECOND
 
@@ -191,38 +191,41 @@ def _waited(ordered: Sequence[tuple[int, int]], rank: int) -> int:
 def pairs(
     nodes: Sequence[str], parties: Iterable[tuple[UUID, Sequence[int]]], slots: Slots
 ) -> PairDeliveries | None:
-    """Given the participants of each task, as places in ``nodes``; None if all measure alone."""
-    counted: dict[tuple[int, int], list[int]] = {}
+    """Return the delivery by pair; None if all tasks have one participant.
+
+    ``parties`` has the participants of each task as indexes into ``nodes``.
+    """
+    counts: dict[tuple[int, int], list[int]] = {}
     for task, places in parties:
-        became = slots.get(task, {})
-        delivered = sum(isinstance(one, int) for one in became.values())
+        outcomes = slots.get(task, {})
+        delivered = sum(isinstance(outcome, int) for outcome in outcomes.values())
         for pair in combinations(sorted(places), 2):
-            both = counted.setdefault(pair, [0, 0])
-            both[0] += len(became)
+            both = counts.setdefault(pair, [0, 0])
+            both[0] += len(outcomes)
             both[1] += delivered
-    asked = {pair: both for pair, both in sorted(counted.items()) if both[0]}
-    if not asked:
+    counts_due = {pair: both for pair, both in sorted(counts.items()) if both[0]}
+    if not counts_due:
         return None
-    worst = sorted(asked.items(), key=lambda entry: (entry[1][1] / entry[1][0], entry[0]))
+    worst = sorted(counts_due.items(), key=lambda entry: (entry[1][1] / entry[1][0], entry[0]))
     size = -(-len(nodes) // _GROUPS_MAX)
     groups = [
         nodes[first] if size == 1 else f"{nodes[first]}…{nodes[min(first + size, len(nodes)) - 1]}"
         for first in range(0, len(nodes), size)
     ]
     return PairDeliveries(
-        count=len(asked),
-        complete=sum(both[0] == both[1] for both in asked.values()),
+        count=len(counts_due),
+        complete=sum(both[0] == both[1] for both in counts_due.values()),
         groups=tuple(groups),
-        cells=_cells(asked, groups, size),
+        cells=_cells(counts_due, groups, size),
         worst=tuple(_pair(nodes, pair, both) for pair, both in worst[:_WORST] if both[1] < both[0]),
     )
 
 
 def _cells(
-    asked: Mapping[tuple[int, int], Sequence[int]], groups: Sequence[str], size: int
+    counts_due: Mapping[tuple[int, int], Sequence[int]], groups: Sequence[str], size: int
 ) -> tuple[PairDelivery, ...]:
     cells: dict[tuple[int, int], list[int]] = {}
-    for (one, other), (promised, delivered) in asked.items():
+    for (one, other), (promised, delivered) in counts_due.items():
         both = cells.setdefault((one // size, other // size), [0, 0])
         both[0] += promised
         both[1] += delivered

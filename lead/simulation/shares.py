@@ -1,7 +1,8 @@
-"""Whether campaigns were given of a pool what its policies promise them. Pure.
+"""The check that campaigns got the share of a pool that its policies promise them. Pure.
 
-Here whole leads and nodes have played: demand that comes little by little, proposals, slips, seats
-that are tried again. What a set promises is what :mod:`lead.simulation.fleet.promises` says.
+The figures come from a simulation of whole leads and nodes: demand that arrives little by little,
+proposals, slips, seats that are retried. :mod:`lead.simulation.fleet.promises` defines what a set
+promises.
 """
 
 from __future__ import annotations
@@ -20,29 +21,31 @@ from node.sharing.campaigns import settings_of
 
 
 def promised_and_delivered(scenario: Scenario, measured: Mapping[str, int]) -> FleetTrial | None:
-    """What each campaign was promised and what it got; None if the scenario looks at no shares.
+    """Compare what each campaign was promised and got; None if the scenario does not check shares.
 
-    ``measured`` has by campaign the seat time (µs) of the runs that were delivered. The promise is
-    made of the time that was delivered, divided as far as each wanted some.
+    ``measured`` is the seat time (µs) of the delivered runs by campaign. The promise divides the
+    delivered time, up to what each campaign wanted.
     """
-    looked_at = scenario.shares
-    if looked_at is None:
+    expectation = scenario.shares
+    if expectation is None:
         return None
-    policy = scenario.pool(looked_at.pool).policy.set
-    demand = _demand(scenario, looked_at)
+    policy = scenario.pool(expectation.pool).policy.set
+    demand = _demand(scenario, expectation)
     campaigns = [it for it in _campaigns(scenario) if it.name in demand]
     total = sum(measured.get(name, 0) for name in demand)
     promised = SHARES[policy](campaigns, demand, total)
     share = {name: promised[name] / max(1, total) for name in demand}
     checks = [
-        _check(policy, name, share[name], Fraction(measured.get(name, 0), max(1, total)), looked_at)
+        _check(
+            policy, name, share[name], Fraction(measured.get(name, 0), max(1, total)), expectation
+        )
         for name in sorted(demand)
     ]
-    told = (
-        f"Each campaign gets of pool {looked_at.pool} what it was promised, within "
-        f"{looked_at.within:.0%} of it, whatever else the leads and nodes have to do."
+    promise = (
+        f"Each campaign gets of pool {expectation.pool} what it was promised, within "
+        f"{expectation.within:.0%} of it, whatever else the leads and nodes have to do."
     )
-    return FleetTrial(name="shares", promise=told, checks=tuple(checks))
+    return FleetTrial(name="shares", promise=promise, checks=tuple(checks))
 
 
 def _campaigns(scenario: Scenario) -> list[CampaignView]:
@@ -52,20 +55,20 @@ def _campaigns(scenario: Scenario) -> list[CampaignView]:
     ]
 
 
-def _demand(scenario: Scenario, looked_at: PromiseExpectation) -> Counter[str]:
-    """By campaign, the seat time (µs) that is wanted of the pool in the time that counts."""
-    hours = (scenario.duration - looked_at.after) // BUCKET
-    found: Counter[str] = Counter()
+def _demand(scenario: Scenario, expectation: PromiseExpectation) -> Counter[str]:
+    """Return by campaign the seat time (µs) wanted of the pool in the time that counts."""
+    hours = (scenario.duration - expectation.after) // BUCKET
+    demand: Counter[str] = Counter()
     for group in scenario.tasks:
-        asked = group.participants
-        if asked is not None and asked.pool == looked_at.pool and group.every is not None:
+        request = group.participants
+        if request is not None and request.pool == expectation.pool and group.every is not None:
             runs = group.count * hours * BUCKET // group.every
-            found[group.campaign or DEFAULT] += runs * group.length * asked.k
-    return found
+            demand[group.campaign or DEFAULT] += runs * group.length * request.k
+    return demand
 
 
 def _check(
-    policy: str, name: str, share: Fraction, found: Fraction, looked_at: PromiseExpectation
+    policy: str, name: str, share: Fraction, delivered: Fraction, expectation: PromiseExpectation
 ) -> FleetCheck:
     part = float(100 * share)
     return FleetCheck(
@@ -74,7 +77,7 @@ def _check(
         who=name,
         unit="%",
         promised=round(part, 3),
-        least=round(part * (1 - looked_at.within), 3),
-        most=round(part * (1 + looked_at.within), 3),
-        found=round(float(100 * found), 3),
+        least=round(part * (1 - expectation.within), 3),
+        most=round(part * (1 + expectation.within), 3),
+        found=round(float(100 * delivered), 3),
     )

@@ -1,7 +1,7 @@
-"""A small writer of SVG: elements as text, and scales. Pure; knows nothing of what is drawn.
+"""A small writer of SVG: elements as text, and scales. Pure; independent of what is drawn.
 
-Colours are classes (``PALETTE``), light or dark as the viewer's surroundings are. A number is
-written with two decimals at most, so that a drawing is the same everywhere.
+Colours are classes (``PALETTE``) that follow the viewer's light or dark theme. Numbers are written
+with at most two decimals, so that the same drawing gives the same text everywhere.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ PALETTE: Mapping[str, tuple[str, str]] = {
     "medium": ("#7a5bb5", "#b79cf0"),
     "soft": ("#0f8590", "#4fc3cf"),
 }
-"""By name: the colour on a light ground, and on a dark one."""
+"""By name: the colour in the light theme and in the dark one."""
 
 _UNPRINTABLE = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\ufffe\uffff]")
 
@@ -33,9 +33,10 @@ Point = tuple[float, float]
 
 
 def element(name: str, /, *children: str, **attributes: Attribute) -> str:
-    """One element; ``children`` are elements already. ``class_`` and ``text_anchor`` are read so.
+    """Return an element; ``children`` are texts of elements.
 
-    Text goes in by :func:`label` and :func:`tip` only, which escape it.
+    Attribute names lose a trailing underscore, the others become hyphens: ``class_``,
+    ``text_anchor``. Only :func:`label` and :func:`tip` take plain text; they escape it.
     """
     written = "".join(
         f" {key.rstrip('_').replace('_', '-')}={quoteattr(_value(value))}"
@@ -50,7 +51,7 @@ def _value(value: Attribute) -> str:
 
 
 def number(value: float) -> str:
-    """Two decimals at most, and no more than needed."""
+    """Format a number with at most two decimals and without trailing zeros."""
     text = f"{value:.2f}".rstrip("0").rstrip(".")
     return "0" if text == "-0" else text
 
@@ -60,33 +61,33 @@ def _text(text: str) -> str:
 
 
 def label(x: float, y: float, text: str, kind: str = "muted", **attributes: Attribute) -> str:
-    """Text at a place; ``kind`` is its colour, ``text_anchor`` says which end of it is there."""
+    """Return text at a place; ``kind`` is its colour, ``text_anchor`` the end that lies there."""
     return element("text", _text(text), x=x, y=y, class_=kind, **attributes)
 
 
 def tip(text: str) -> str:
-    """What is told of an element when it is pointed at."""
+    """Return the tooltip of an element."""
     return element("title", _text(text))
 
 
-def rectangle(x: float, y: float, width: float, height: float, kind: str, told: str = "") -> str:
-    """A filled one."""
-    inside = (tip(told),) if told else ()
+def rectangle(x: float, y: float, width: float, height: float, kind: str, tooltip: str = "") -> str:
+    """Return a filled rectangle."""
+    inside = (tip(tooltip),) if tooltip else ()
     return element("rect", *inside, x=x, y=y, width=width, height=height, class_=kind)
 
 
 def line(x1: float, y1: float, x2: float, y2: float) -> str:
-    """One of those behind a drawing."""
+    """Return a grid line."""
     return element("line", x1=x1, y1=y1, x2=x2, y2=y2, class_="grid")
 
 
 def curve(points: Sequence[Point], kind: str) -> str:
-    """A line through points."""
+    """Return a line through the points."""
     return element("polyline", points=_points(points), class_=f"curve {kind}")
 
 
 def band(upper: Sequence[Point], lower: Sequence[Point], kind: str) -> str:
-    """The area between two lines, pale."""
+    """Return the area between two lines in a pale colour."""
     return element("polygon", points=_points([*upper, *reversed(lower)]), class_=f"band {kind}")
 
 
@@ -95,12 +96,12 @@ def _points(points: Iterable[Point]) -> str:
 
 
 def group(*children: str, x: float = 0, y: float = 0) -> str:
-    """Several elements, moved."""
+    """Return the elements as one group, moved by ``x`` and ``y``."""
     return element("g", *children, transform=f"translate({number(x)} {number(y)})")
 
 
 def document(width: float, height: float, title: str, *children: str) -> str:
-    """A whole file."""
+    """Return the text of a whole SVG file."""
     whole = element(
         "svg",
         tip(title),
@@ -135,7 +136,7 @@ def _style() -> str:
 
 @dataclass(frozen=True)
 class Scale:
-    """From values in ``[low, high]`` to places from ``start`` to ``end``."""
+    """A linear map from values in ``[low, high]`` to places from ``start`` to ``end``."""
 
     low: float
     high: float
@@ -143,13 +144,13 @@ class Scale:
     end: float
 
     def __call__(self, value: float) -> float:
-        """The place of a value; one beyond the ends lies at the end."""
+        """Return the place of a value; values out of range are clamped."""
         share = (value - self.low) / (self.high - self.low) if self.high > self.low else 0.0
         return self.start + min(1.0, max(0.0, share)) * (self.end - self.start)
 
 
 def round_steps(most: float, count: int = 4) -> list[float]:
-    """Round values from 0 on for an axis: the last is not below ``most``, some ``count`` in all."""
+    """Return about ``count`` round values from 0 for an axis; the last is at least ``most``."""
     if most <= 0:
         return [0.0, 1.0]
     magnitude = 1.0

@@ -1,4 +1,4 @@
-"""A simulated world: hosts, users, faults, and what came of it after the dust has settled."""
+"""A simulated world: hosts, users, faults, and the report once everything has settled."""
 
 from __future__ import annotations
 
@@ -32,27 +32,28 @@ from node.model.errors import PeerError, RequestError
 from node.model.wire.pools import PoolDocument
 from node.model.wire.tasks import Schedule, ScheduleDocument, TaskDocument, TestChoice
 
-_AGAIN = times.MINUTE
-"""A user whose node is down tries again so much later."""
+_RETRY = times.MINUTE
+"""Pause before a user whose node is down tries again."""
 _WATCH = times.MINUTE
-_OTHERS_COME = 0.05
-"""How often something else comes in between two statements."""
+_INTERLEAVING = 0.05
+"""Probability that other tasks run between two statements of a transaction."""
 _STARTED = times.MINUTE
-"""How long everybody has to start before anything happens."""
+"""Time for all nodes to start before anything else happens."""
 _COLLECTED = (50_000, 10_000, 10_000)
-"""Objects more since the youngest were looked through; and how often that before older ones are."""
+"""Thresholds of the garbage collector: rare collections, very rare ones of old objects."""
 
 _RUNS_PER_TASK = 4
+"""Work of admitting and planning a task, measured in runs."""
 """To take in and plan a task is as much work as so many runs."""
 
 Broken = Callable[[SimulatedNode, Lead], None]
 Progress = Callable[[float, "World"], None]
-"""Told now and then which share of the work is done."""
+"""Called from time to time with the share of the work that is complete."""
 
 
 @dataclass(frozen=True)
 class TaskArrival:
-    """A task that a user will ask for: when (from the beginning), where, and what."""
+    """The creation of a task by a user: when (from the beginning), at which lead, and what."""
 
     at: int
     lead: int
@@ -61,7 +62,7 @@ class TaskArrival:
 
 
 class World:
-    """Everything that is simulated."""
+    """All hosts, the network between them, their users, and the faults."""
 
     def __init__(
         self,
@@ -71,7 +72,7 @@ class World:
         broken: Broken | None = None,
         progress: Progress | None = None,
     ) -> None:
-        """``broken`` changes the program of every node, for tests of the checks."""
+        """Create a world; ``broken`` changes the program of every node, to test the checks."""
         self.scenario = scenario
         self.loop = loop
         self.history = History(START + _STARTED, step_for(scenario.duration))
@@ -82,14 +83,16 @@ class World:
         self.wished = 0
         self._runs_wished = 0
         rng = random.Random(f"{scenario.seed} network")
-        terms = scenario.network
+        conditions = scenario.network
         self.network = Network(
             loop,
-            NetworkConditions(*terms.delay, terms.loss, terms.duplicates, terms.time_limit),
+            NetworkConditions(
+                *conditions.delay, conditions.loss, conditions.duplicates, conditions.time_limit
+            ),
             rng,
         )
-        luck = random.Random(f"{scenario.seed} pauses")
-        point = _pauses(luck) if scenario.faults.crashes else None
+        chance = random.Random(f"{scenario.seed} pauses")
+        point = _pauses(chance) if scenario.faults.crashes else None
         self.hosts = [
             Host(f"n{number}", scenario, loop, self.network, self.history, point)
             for number in range(1, scenario.nodes.count + 1)
@@ -97,37 +100,37 @@ class World:
         for host in self.hosts:
             host.broken = broken
             host.harvest = partial(invariants.harvest, self, host)
-        self.fate = FaultInjector(self)
+        self.injector = FaultInjector(self)
         self._progress = progress
         self._doing: dict[asyncio.Task[None], None] = {}
 
     @property
     def end(self) -> int:
-        """When the simulated days are over, by true time."""
+        """Return the end of the simulated days in true time."""
         return START + _STARTED + self.scenario.duration
 
     async def run(self) -> Report:
-        """From the first start to the last check."""
+        """Simulate from the first start to the last check and return the report."""
         await self._start()
         self._fill_the_calendar()
         await self._until(_STARTED + self.scenario.duration)
-        self.fate.heal()
+        self.injector.heal()
         await self._until(_STARTED + self.scenario.duration + self.scenario.settle)
         await invariants.check(self)
         return report_of(self)
 
     async def _start(self) -> None:
-        everybody = {host.identity: host for host in self.hosts}
+        hosts_by_identity = {host.identity: host for host in self.hosts}
         for host in self.hosts:
-            await host.know(everybody)
-        self.fate.drift_apart(random.Random(f"{self.scenario.seed} drift"))
+            await host.know(hosts_by_identity)
+        self.injector.drift_apart(random.Random(f"{self.scenario.seed} drift"))
         await asyncio.gather(*(host.boot() for host in self.hosts))
         for pool in self.scenario.pools:
-            await self._make(pool)
+            await self._create_pool(pool)
         await self._until(_STARTED)
 
-    async def _make(self, pool: PoolDocument) -> None:
-        """A pool, at its lead, with all campaigns."""
+    async def _create_pool(self, pool: PoolDocument) -> None:
+        """Create a pool at its lead, with all campaigns."""
 
         async def make(service: SimulatedService) -> None:
             for campaign in self.scenario.campaigns:
@@ -136,30 +139,30 @@ class World:
 
         error = await self.hosts[_lead_of(pool)].try_as_user(make)
         if error is not None:
-            self.history.violated(f"pool {pool.name} could not be made: {error.detail}")
+            self.history.violated(f"pool {pool.name} could not be created: {error.detail}")
 
     def boot(self, host: Host) -> None:
-        """Start a host's services again."""
+        """Start the services of a host again."""
         self._do(host.boot)
 
     async def _until(self, instant: int) -> None:
-        """Let time pass to an instant from the beginning; look at everything now and then."""
-        while (left := instant - self.loop.now) > 0:
-            await pause(min(left, _WATCH))
+        """Let time pass to an instant from the beginning; check invariants on the way."""
+        while (remaining := instant - self.loop.now) > 0:
+            await pause(min(remaining, _WATCH))
             if self.scenario.faults.crashes:
                 invariants.watch(self)
             if self._progress is not None:
                 self._progress(self._share_done(), self)
 
     def _share_done(self) -> float:
-        """Of the work, not of the time: while tasks are created a day takes longest."""
+        """Return the completed share of the work, not of the time: creating tasks takes longest."""
         passed = self.loop.now / (_STARTED + self.scenario.duration + self.scenario.settle)
         whole = _RUNS_PER_TASK * self.wished + self._runs_wished
-        done = _RUNS_PER_TASK * (self.created + self.refused) + self._runs_wished * passed
-        return done / whole if whole else passed
+        completed = _RUNS_PER_TASK * (self.created + self.refused) + self._runs_wished * passed
+        return completed / whole if whole else passed
 
     def _fill_the_calendar(self) -> None:
-        """Write down what users will want and what will go wrong."""
+        """Schedule all task creations and faults."""
         scenario = self.scenario
         for wish in task_arrivals(scenario):
             self.wished += 1
@@ -167,7 +170,7 @@ class World:
             self._at(wish.at, partial(self._grant, wish))
         rng = random.Random(f"{scenario.seed} faults")
         for fault in draw_faults(scenario, rng):
-            self._at(fault.at, partial(self.fate.inject, fault))
+            self._at(fault.at, partial(self.injector.inject, fault))
 
     def _at(self, instant: int, action: Callable[[], Awaitable[None]]) -> None:
         self.loop.call_in(instant, self._do, action)
@@ -183,7 +186,7 @@ class World:
             self.history.violated(f"the simulation itself failed: {error!r}")
 
     async def _grant(self, wish: TaskArrival) -> None:
-        """A user creates a task, again and again with the same key until there is an answer."""
+        """Create a task as a user would: retry with the same key until the node answers."""
         host = self.hosts[wish.lead]
 
         async def create(service: SimulatedService) -> None:
@@ -197,22 +200,23 @@ class World:
             if isinstance(error, RequestError) and not isinstance(error, PeerError):
                 self.refused += 1
                 return
-            await pause(_AGAIN)
+            await pause(_RETRY)
 
 
 async def _awaited(action: Callable[[], Awaitable[Any]]) -> None:
     await action()
 
 
-def _pauses(luck: random.Random) -> Point:
-    """Somewhere in a transaction others may come in between, or the process may end.
+def _pauses(chance: random.Random) -> Point:
+    """Return a hook that suspends transactions, so that others interleave or the process dies.
 
-    Always in a process that is about to die, so that it can die anywhere; else now and then.
+    It always suspends in a process that will crash, so that the crash can hit any statement, and
+    at random elsewhere.
     """
 
     def point(_moment: str) -> Awaitable[None] | None:
         process = PROCESS.get()
-        if (process is not None and process.will_crash) or luck.random() < _OTHERS_COME:
+        if (process is not None and process.will_crash) or chance.random() < _INTERLEAVING:
             return pause()
         return None
 
@@ -220,9 +224,9 @@ def _pauses(luck: random.Random) -> Point:
 
 
 def task_arrivals(scenario: Scenario) -> list[TaskArrival]:
-    """All tasks that will be asked for, drawn from the seed."""
+    """Return all tasks that users will create, drawn from the seed."""
     rng = random.Random(f"{scenario.seed} users")
-    found: list[TaskArrival] = []
+    creations: list[TaskArrival] = []
     for place, group in enumerate(scenario.tasks):
         if group.participants is None:
             teams = _teams(group, scenario.nodes.count, rng)
@@ -232,45 +236,45 @@ def task_arrivals(scenario: Scenario) -> list[TaskArrival]:
         for number, (lead, members) in enumerate(teams):
             at = group.created_over * number // len(teams)
             document = _document(group, members, scenario, rng)
-            found.append(TaskArrival(at, lead, f"{group.name} {place} {number}", document))
+            creations.append(TaskArrival(at, lead, f"{group.name} {place} {number}", document))
     for number, arrivals in enumerate(scenario.arrivals):
         for index, at in enumerate(instants(arrivals.per_hour, scenario.duration, rng)):
             members = rng.sample(range(scenario.nodes.count), arrivals.size)
             key = f"arrival {number} {index}"
-            found.append(TaskArrival(at, members[0], key, _once(arrivals, members)))
-    return found
+            creations.append(TaskArrival(at, members[0], key, _once(arrivals, members)))
+    return creations
 
 
 def _runs_of(schedule: ScheduleDocument, duration: int) -> int:
-    """About how many runs will come of it."""
+    """Estimate how many runs a schedule will have."""
     return 1 if schedule.repeat is None else max(1, duration // schedule.repeat)
 
 
 def _lead_of(pool: PoolDocument) -> int:
-    """The place of the host that plans a pool."""
+    """Return the index of the host that plans a pool."""
     return 0 if pool.lead is None else int(pool.lead.removeprefix("n")) - 1
 
 
 def _teams(group: ScenarioTasks, count: int, rng: random.Random) -> list[tuple[int, list[int]]]:
-    """Lead and participants of each task of a group, as places among the hosts."""
-    everybody = range(count)
+    """Return lead and participants of each task of a group, as indexes of hosts."""
+    indexes = range(count)
     match group.between:
         case PairingRule.MESH:
-            pairs = [list(pair) for pair in combinations(everybody, 2)]
+            pairs = [list(pair) for pair in combinations(indexes, 2)]
             rng.shuffle(pairs)
             return [(pair[sum(pair) % 2], pair) for pair in pairs]
         case PairingRule.STAR:
-            return [(other, [other, 0]) for other in everybody[1:]]
+            return [(other, [other, 0]) for other in indexes[1:]]
         case PairingRule.PAIRS:
-            return [(first, [first, first + 1]) for first in everybody[:-1:2]]
+            return [(first, [first, first + 1]) for first in indexes[:-1:2]]
         case PairingRule.RANDOM:
-            drawn = [rng.sample(everybody, group.size) for _ in range(group.count)]
+            drawn = [rng.sample(indexes, group.size) for _ in range(group.count)]
             return [(members[0], members) for members in drawn]
         case PairingRule.ELSEWHERE:
-            drawn = [rng.sample(everybody, min(3, count)) for _ in range(group.count)]
+            drawn = [rng.sample(indexes, min(3, count)) for _ in range(group.count)]
             return [(members[0], members[1:]) for members in drawn]
         case PairingRule.ALONE:
-            return [(one, [one]) for one in (rng.choice(everybody) for _ in range(group.count))]
+            return [(index, [index]) for index in (rng.choice(indexes) for _ in range(group.count))]
 
 
 def _document(
@@ -289,9 +293,9 @@ def _document(
         if group.every is None or group.endless
         else START + _STARTED + scenario.duration,
     )
-    made = _task(members, group.scheduling_class, group.length, schedule, group.priority)
-    asked = () if group.participants is None else group.participants
-    return made.model_copy(update={"participants": asked, "campaign": group.campaign})
+    document = _task(members, group.scheduling_class, group.length, schedule, group.priority)
+    participants = () if group.participants is None else group.participants
+    return document.model_copy(update={"participants": participants, "campaign": group.campaign})
 
 
 def _once(arrivals: Arrivals, members: list[int]) -> TaskDocument:
@@ -319,7 +323,7 @@ def _task(
 def simulate(
     scenario: Scenario, *, broken: Broken | None = None, progress: Progress | None = None
 ) -> Report:
-    """Simulate a world from its beginning to its last check."""
+    """Simulate a world from its beginning to its last check and return the report."""
 
     async def work(loop: VirtualLoop) -> Report:
         world = World(scenario, loop, broken=broken, progress=progress)
@@ -329,21 +333,22 @@ def simulate(
             finally:
                 for host in world.hosts:
                     host.crash()
-                await pause(_STARTED)  # until all that runs has ended
+                await pause(_STARTED)  # until all cancelled tasks have ended
         return report
 
-    with warnings.catch_warnings(), _only_the_young_collected():
-        # What a killed process had just begun is never awaited.
+    with warnings.catch_warnings(), _collecting_young_objects_only():
+        # A killed process leaves coroutines that were created but never awaited.
         warnings.filterwarnings("ignore", "coroutine .* was never awaited", RuntimeWarning)
         return run(work)
 
 
 @contextlib.contextmanager
-def _only_the_young_collected() -> Iterator[None]:
-    """A world has millions of objects that live for days and are in no cycle: they are left alone.
+def _collecting_young_objects_only() -> Iterator[None]:
+    """Exempt the objects of a world from garbage collection.
 
-    Looking through all of them again and again takes longer than everything else. Who has the
-    collector off sees to it by himself.
+    A world has millions of objects that live for simulated days and form no cycles; traversing
+    them again and again would take longer than everything else. If the caller has disabled the
+    collector, its settings stay as they are.
     """
     if not gc.isenabled():
         yield

@@ -1,1 +1,1 @@
-"""Policies over a long time: episode after episode, over the seats of a simulated fleet."""
+"""Long-term behaviour of policies: episode after episode over the seats of a simulated fleet."""

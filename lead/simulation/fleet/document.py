@@ -1,4 +1,4 @@
-"""The document that describes a fleet: its nodes, its campaigns, and how long it is looked at."""
+"""The document that describes a fleet: its nodes, its campaigns, and how many runs to count."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ _OLD = 100 * times.DAY
 
 
 class FleetCampaign(Document):
-    """One that shares the fleet: its weight stands for its target, fairshare and price as well."""
+    """A campaign of the fleet; its weight is also its target, fairshare, and inverse price."""
 
     name: Annotated[str, Field(pattern=r"^[a-z][a-z0-9-]{0,30}$")]
     weight: int = Field(1, ge=1, le=1000)
     level: int = Field(5, ge=1, le=9)
-    length: Duration = Field(10 * times.MINUTE, description="How long its runs take.")
+    length: Duration = Field(10 * times.MINUTE, description="Duration of its runs.")
 
     @field_validator("length")
     @classmethod
@@ -34,16 +34,16 @@ class FleetCampaign(Document):
 
 
 class FleetScenario(Document):
-    """A fleet whose seats are shared by policies."""
+    """A fleet whose seats are shared among campaigns by policies."""
 
     title: str = ""
     fleet: bool = True
     seed: int = Field(1, ge=0, lt=2**63)
     runs: int = Field(
-        10_000, ge=100, le=1_000_000, description="Over how many shares are looked at."
+        10_000, ge=100, le=1_000_000, description="Number of runs over which shares are measured."
     )
     nodes: int = Field(20, ge=2, le=300)
-    horizon: Duration = Field(times.HOUR, description="How far ahead nodes are chosen.")
+    horizon: Duration = Field(times.HOUR, description="Time ahead for which nodes are chosen.")
     sets: tuple[str, ...] = ()
     campaigns: tuple[FleetCampaign, ...] = Field((), min_length=2, max_length=50)
 
@@ -51,11 +51,11 @@ class FleetScenario(Document):
     def _known(self) -> Self:
         for name in self.sets:
             if name not in SETS:
-                raise ValueError(f"there is no set {name}; there are {', '.join(SETS)}")
+                raise ValueError(f"there is no set {name}; use one of {', '.join(SETS)}")
         return self
 
     def shared_by(self) -> list[CampaignView]:
-        """The campaigns as policies see them; which one is how old is drawn from the seed."""
+        """Return the campaigns as policies see them; their order of age is drawn from the seed."""
         ages = random.Random(f"{self.seed} ages").sample(
             range(len(self.campaigns)), len(self.campaigns)
         )

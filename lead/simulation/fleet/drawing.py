@@ -1,4 +1,4 @@
-"""A fleet's report as a drawing: what was found beside its bounds, set by set. Pure."""
+"""The drawing of a fleet's report: measured values beside their bounds, set by set. Pure."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ _BARS = 470
 _END = 900
 _HEADING = 52
 _LINE = 120
-"""Letters of a promise in one line."""
+"""Maximum letters per line of a promise."""
 
 
 def draw_fleet_report(report: FleetReport) -> str:
-    """The whole drawing."""
+    """Return the whole drawing as the text of an SVG file."""
     facts = f"{report.nodes} nodes, seed {report.seed}, shares over {report.runs:,} runs"
     broken = len(report.violations)
     parts = [
@@ -47,7 +47,7 @@ def _legend() -> str:
 
 
 def panel(trial: FleetTrial) -> tuple[float, str]:
-    """How high it is, and what is in it."""
+    """Return the height and the content of a trial's panel."""
     parts = [label(_NAME, 18, trial.name, "ink heading")]
     lines = _wrapped(trial.promise)
     parts += [label(_NAME, 36 + 16 * number, text) for number, text in enumerate(lines)]
@@ -71,12 +71,12 @@ def _reach(check: FleetCheck) -> float:
 def _bar(check: FleetCheck, y: float, scale: Scale) -> str:
     free = check.least is None and check.most is None
     kind = "gone" if free else "good" if check.holds else "bad"
-    told = f"{check.found:g} {check.unit}, promised {check.promised:g}"
+    tooltip = f"{check.found:g} {check.unit}, promised {check.promised:g}"
     begin = _BARS
     parts = [
         label(_NAME + 16, y + 13, check.who),
         label(_BARS - 8, y + 13, f"{check.found:g} {check.unit}", text_anchor="end"),
-        rectangle(begin, y + 4, max(1, scale(check.found) - begin), 9, kind, told),
+        rectangle(begin, y + 4, max(1, scale(check.found) - begin), 9, kind, tooltip),
     ]
     parts += [
         rectangle(scale(bound) - 1, y + 1, 2, 15, "strong", f"{bound:g}")

@@ -1,4 +1,4 @@
-"""Who asks after others have asked for a whole day has its part of all but two hours."""
+"""The trial of a campaign that asks for time when others have already asked for a whole day."""
 
 from __future__ import annotations
 
@@ -11,22 +11,24 @@ from lead.simulation.clock import START
 from lead.simulation.fleet.document import FleetScenario
 from lead.simulation.fleet.promises import EQUAL, LATECOMERS, SHARES
 from lead.simulation.fleet.report import FleetCheck
-from lead.simulation.fleet.trials import DeliveredTime, Tell, fleet_of, hourly
+from lead.simulation.fleet.trials import DeliveredTime, StepDone, fleet_of, hourly
 from node.model import times
 
 _STEP = times.MINUTE
 _HOURS = 8
-"""So long the day is, all of which is asked for at once."""
+"""Length of the day, all of which is requested at once."""
 _TOLERANCE = 0.05
-"""Its part of six hours is some forty runs."""
+"""Tolerance of the share: its part of six hours is only some forty runs."""
 _NEAR = 2
-"""These hours are whose they were."""
+"""The first hours, which are not counted: they stay with the campaigns that have booked them."""
 
 
-def latecomers(scenario: FleetScenario, name: str, tell: Tell) -> Iterable[FleetCheck]:
-    """All others ask for half of the fleet each, then the one with the least weight, too.
+def latecomers(scenario: FleetScenario, name: str, step_done: StepDone) -> Iterable[FleetCheck]:
+    """Check the share of a campaign that asks last, from the third hour on.
 
-    Once it was known before as a campaign that wanted nothing, once it is made only then.
+    All other campaigns ask for half of the fleet each; then the one with the least weight asks,
+    too. The trial is played twice: with a latecomer that existed before but wanted nothing, and
+    with one that is created only then.
     """
     if name not in LATECOMERS:
         return
@@ -43,16 +45,16 @@ def latecomers(scenario: FleetScenario, name: str, tell: Tell) -> Iterable[Fleet
     promised = SHARES[name](campaigns, demand, scenario.nodes * BUCKET)
     for known in ("known before", "made only then"):
         late = least if known == "known before" else replace(least, created_at=START + _STEP)
-        everybody = [late if it is least else it for it in campaigns]
+        all_campaigns = [late if it is least else it for it in campaigns]
         delivered = DeliveredTime(_NEAR)
-        fleet = fleet_of(scenario, name, streams, everybody, _STEP)
+        fleet = fleet_of(scenario, name, streams, all_campaigns, _STEP)
         for _ in fleet.play((_HOURS - 1) * times.HOUR, delivered):
-            tell()
+            step_done()
         part = float(promised[least.name] / (scenario.nodes * BUCKET))
-        found = delivered.total()
+        delivered_time = delivered.total()
         yield partial(FleetCheck, trial="latecomers", policy=name, unit="%")(
             who=f"{least.name}, {known}",
             promised=round(100 * part, 3),
             least=round(100 * part * (1 - _TOLERANCE), 3),
-            found=round(100 * found[least.name] / found.total(), 3),
+            found=round(100 * delivered_time[least.name] / delivered_time.total(), 3),
         )

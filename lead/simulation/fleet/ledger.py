@@ -1,8 +1,7 @@
-"""What campaigns are charged, summed by the hour as the lead's ledger is.
+"""The ledger of a fleet: what campaigns are charged, summed by the hour like the lead's ledger.
 
-The sums are in thousandths of a seat times microseconds, as in ``charge_hour``, and are read
-through the same function; ``tests/unit/simulation/test_fleet.py`` holds them to the twin of the
-table.
+The sums are in thousandths of a seat times microseconds, as in ``charge_hour``, and are read by
+the same function; ``tests/unit/simulation/test_fleet.py`` compares them with the table's twin.
 """
 
 from __future__ import annotations
@@ -14,23 +13,23 @@ from lead.planning.pool_view import charges_of
 from lead.policy.view import BUCKET, Charge, PostedRun
 
 WEIGHT = 1000
-"""What a node is worth to an exclusive run."""
+"""The charge for a node during an exclusive run, in thousandths."""
 
 
 class Ledger:
     """The hourly sums of all campaigns."""
 
     def __init__(self) -> None:
-        """Nothing was charged yet."""
+        """Create an empty ledger."""
         self._hours: defaultdict[int, defaultdict[str, int]] = defaultdict(_sums)
 
     def charge(self, run: PostedRun, weight: int = WEIGHT) -> None:
-        """A run was booked; a negative weight takes it back."""
+        """Charge a booked run; a negative weight reverses the charge."""
         for hour, spent in by_hour(run.start, run.end):
             self._hours[hour][run.campaign] += weight * spent * len(run.nodes)
 
     def read(self, since: int) -> list[Charge]:
-        """As an episode sees it: from the hour of an instant on."""
+        """Return the charges from the hour of ``since`` on, as an episode sees them."""
         first = since - since % BUCKET
         return charges_of(
             (campaign, hour, amount)
@@ -41,7 +40,7 @@ class Ledger:
 
 
 def by_hour(start: int, end: int) -> Iterator[tuple[int, int]]:
-    """The hours that a span lies in, and how much of it lies there."""
+    """Yield the hours that a span overlaps and the length of each overlap."""
     hour = start - start % BUCKET
     while hour < end:
         yield hour, min(end, hour + BUCKET) - max(start, hour)

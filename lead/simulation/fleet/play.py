@@ -1,4 +1,4 @@
-"""All trials over all sets of a fleet, and the report."""
+"""The trials of a fleet: plays each with every set and builds the report."""
 
 from __future__ import annotations
 
@@ -7,74 +7,74 @@ from collections.abc import Callable, Iterable
 from lead.simulation.fleet import latecomers, trials, waits
 from lead.simulation.fleet.document import FleetScenario
 from lead.simulation.fleet.report import FleetCheck, FleetReport, FleetTrial
-from lead.simulation.fleet.trials import Tell
+from lead.simulation.fleet.trials import StepDone
 
-_Tried = Callable[[FleetScenario, str, Tell], Iterable[FleetCheck]]
+_Trial = Callable[[FleetScenario, str, StepDone], Iterable[FleetCheck]]
 Progress = Callable[[float, str], None]
-"""Told which share of all trials is done, and what is under way."""
+"""Called with the completed share of all trials and the name of the current one."""
 
-TRIALS: dict[str, tuple[_Tried, str]] = {
+TRIALS: dict[str, tuple[_Trial, str]] = {
     "shares": (
         trials.shares,
         (
-            "Each campaign wants half of the fleet; each gets its part within {within} of the "
-            "promised."
+            "Each campaign wants half of the fleet; each gets its share within {within} of the "
+            "promise."
         ),
     ),
     "overload": (
         trials.overload,
         (
-            "Together they want half as much again as there is; who loses is as promised "
+            "Together they want one and a half times the fleet; the losses are as promised "
             "({within}), and nothing is left unused."
         ),
     ),
     "newcomers": (
         trials.newcomers,
         (
-            "Joining a full fleet, a campaign never holds more than a seat beyond its part, "
-            "rounded up; and of its first six hours it goes without its part in one at most."
+            "Joining a full fleet, a campaign never holds more than a seat beyond its share, "
+            "rounded up; in at most one of its first six hours it does not get its share."
         ),
     ),
     "latecomers": (
         latecomers.latecomers,
         (
-            "Asking when others have asked for all of a day, a campaign has its part from the "
-            "third hour on (5 %), whether it was known before or is made only then."
+            "A campaign that asks when others have asked for all of a day gets its share from the "
+            "third hour on (5 %), whether it existed before or is created only then."
         ),
     ),
     "starvation": (
         waits.starvation,
         (
             "A run on all nodes waits no longer than the slip and the length of a single run: all "
-            "that was booked when it became known has ended by then, and from then on it is booked."
+            "runs booked when it became known have ended by then, and from then on it is booked."
         ),
     ),
     "backfill": (
         waits.backfill,
-        "What is filled in before a slot that is kept does not reach into it.",
+        "No run filled in before a reserved slot reaches into it.",
     ),
     "urgent": (
         waits.urgent,
-        "What the urgent take from others is at no instant more than their part of the fleet.",
+        "Urgent runs never displace more than their part of the fleet at any instant.",
     ),
 }
-"""By name: what plays it, and what is promised; ``within`` is as of :func:`trials.tolerance`."""
+"""By name: the trial and its promise, in which ``within`` is :func:`trials.tolerance`."""
 
 
 def play(scenario: FleetScenario, progress: Progress) -> FleetReport:
-    """Every trial with every set."""
+    """Play every trial with every set."""
     work = [(trial, name) for trial in TRIALS for name in scenario.sets]
-    found: dict[str, list[FleetCheck]] = {trial: [] for trial in TRIALS}
+    checks_by_trial: dict[str, list[FleetCheck]] = {trial: [] for trial in TRIALS}
     for number, (trial, name) in enumerate(work):
 
-        def tell(share: float = number / len(work), doing: str = f"{trial}, {name}") -> None:
-            progress(share, doing)
+        def step_done(share: float = number / len(work), current: str = f"{trial}, {name}") -> None:
+            progress(share, current)
 
-        found[trial] += TRIALS[trial][0](scenario, name, tell)
+        checks_by_trial[trial] += TRIALS[trial][0](scenario, name, step_done)
     within = f"{100 * trials.tolerance(scenario.runs):.3g} %"
-    told = tuple(
+    results = tuple(
         FleetTrial(name=trial, promise=TRIALS[trial][1].format(within=within), checks=tuple(checks))
-        for trial, checks in found.items()
+        for trial, checks in checks_by_trial.items()
     )
     return FleetReport(
         title=scenario.title,
@@ -82,6 +82,6 @@ def play(scenario: FleetScenario, progress: Progress) -> FleetReport:
         runs=scenario.runs,
         nodes=scenario.nodes,
         sets=scenario.sets,
-        trials=told,
-        violations=tuple(sentence for trial in told for sentence in trial.broken),
+        trials=results,
+        violations=tuple(sentence for trial in results for sentence in trial.broken),
     )

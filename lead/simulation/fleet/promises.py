@@ -1,6 +1,6 @@
-"""What each named set promises of shares: seats by campaign, from what they want. Pure.
+"""The shares that each named set promises: seats by campaign, from what they want. Pure.
 
-A set that is not listed promises no shares: who is due first is served first.
+A set that is not listed promises no shares: the first due is served first.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from node.model import times
 
 Seats = Mapping[str, Fraction]
 Sharing = Callable[[Sequence[CampaignView], Mapping[str, int], int], Seats]
-"""``shared(campaigns, demand, amount)``: demand and amount in one unit, a seat-microsecond say."""
+"""``shared(campaigns, demand, amount)``: demand and amount in one unit, e.g. seat-microseconds."""
 
 
 def _by(key: Callable[[CampaignView], Exact]) -> Sharing:
@@ -28,91 +28,91 @@ def _by(key: Callable[[CampaignView], Exact]) -> Sharing:
 
 
 EQUAL: Final = 10 * times.MINUTE
-"""How long runs take where all are made equally long."""
+"""Length of runs where all must be equally long."""
 
 
 def _by_starts(campaigns: Sequence[CampaignView], demand: Mapping[str, int], amount: int) -> Seats:
-    """By price, if nobody wants less than that; else what the rule comes to (``starts.py``)."""
+    """Divide by price if all want their share; else by the rule's long run (``starts.py``)."""
     inverse = {it.name: Fraction(1) / it.queue.price for it in campaigns}
     by_price = divide(amount, inverse, demand)
     if not by_price.limited:
         return by_price.exact()
     rules = {it.name: it.queue for it in campaigns}
     wanted = {name: demand[name] // EQUAL for name in rules}
-    found = starts.long_run_starts(rules, amount // EQUAL, wanted)
-    return {name: count * EQUAL for name, count in found.items()}
+    starts_by_campaign = starts.long_run_starts(rules, amount // EQUAL, wanted)
+    return {name: count * EQUAL for name, count in starts_by_campaign.items()}
 
 
 def _targets(campaigns: Sequence[CampaignView], demand: Mapping[str, int], amount: int) -> Seats:
-    """Whole seats of an hour, as far as they are wanted; what is left is lent to anybody."""
+    """Grant the targets in whole seats of an hour, up to the demand; the rest is lent."""
     promises = {it.name: it.target for it in campaigns if it.target is not None}
     seats = promised.targets(amount, promises, BUCKET)
     return {name: Fraction(min(demand[name], most)) for name, most in seats.items()}
 
 
 def _fairshares(campaigns: Sequence[CampaignView], demand: Mapping[str, int], amount: int) -> Seats:
-    """What points pull to: all equally far above their targets, who wants less what it wants.
+    """Return the shares that points pull to: all equally far above their targets, up to demand.
 
-    A fairshare counts percent of the whole, and not of the target.
+    A fairshare counts in percent of the whole, not of the target.
     """
-    aimed = {
+    targets = {
         it.name: Fraction(0) if it.fairshare is None else amount * it.fairshare.part
         for it in campaigns
     }
-    found: dict[str, Fraction] = {}
-    left = Fraction(amount)
-    while aimed:
-        more = (left - sum(aimed.values())) / len(aimed)
-        met = [name for name, target in aimed.items() if demand[name] <= target + more]
-        if not met:
-            return found | {name: target + more for name, target in aimed.items()}
-        for name in met:
-            del aimed[name]
-            found[name] = Fraction(demand[name])
-            left -= demand[name]
-    return found
+    shares: dict[str, Fraction] = {}
+    remaining = Fraction(amount)
+    while targets:
+        more = (remaining - sum(targets.values())) / len(targets)
+        satisfied = [name for name, target in targets.items() if demand[name] <= target + more]
+        if not satisfied:
+            return shares | {name: target + more for name, target in targets.items()}
+        for name in satisfied:
+            del targets[name]
+            shares[name] = Fraction(demand[name])
+            remaining -= demand[name]
+    return shares
 
 
 def _levels(campaigns: Iterable[CampaignView]) -> dict[int, list[CampaignView]]:
-    found: dict[int, list[CampaignView]] = {}
+    by_level: dict[int, list[CampaignView]] = {}
     for campaign in sorted(campaigns, key=lambda it: -it.level):
-        found.setdefault(campaign.level, []).append(campaign)
-    return found
+        by_level.setdefault(campaign.level, []).append(campaign)
+    return by_level
 
 
 def _aggregated(campaigns: Sequence[CampaignView], demand: Mapping[str, int], amount: int) -> Seats:
-    """Each level by its number, whoever is in it; inside by weight."""
+    """Divide among the levels by their numbers, and inside a level by weight."""
     levels = _levels(campaigns)
     wanted = {str(level): sum(demand[it.name] for it in some) for level, some in levels.items()}
     parts = divide(amount, {str(level): level for level in levels}, wanted).exact()
-    found: dict[str, Fraction] = {}
+    shares: dict[str, Fraction] = {}
     for level, some in levels.items():
         weights = {it.name: it.weight for it in some}
-        found |= divide(parts[str(level)], weights, {it: demand[it] for it in weights}).exact()
-    return found
+        shares |= divide(parts[str(level)], weights, {it: demand[it] for it in weights}).exact()
+    return shares
 
 
 def _serial(campaigns: Sequence[CampaignView], demand: Mapping[str, int], amount: int) -> Seats:
-    """Level after level; inside by weight."""
-    found: dict[str, Fraction] = {}
-    left = Fraction(amount)
+    """Serve level after level, and divide inside a level by weight."""
+    shares: dict[str, Fraction] = {}
+    remaining = Fraction(amount)
     for some in _levels(campaigns).values():
         weights = {it.name: it.weight for it in some}
-        given = divide(left, weights, {it: demand[it] for it in weights}).exact()
-        left -= sum(given.values())
-        found |= given
-    return found
+        granted = divide(remaining, weights, {it: demand[it] for it in weights}).exact()
+        remaining -= sum(granted.values())
+        shares |= granted
+    return shares
 
 
 def _first_come(campaigns: Sequence[CampaignView], demand: Mapping[str, int], amount: int) -> Seats:
-    """Whoever was created first all it can use."""
-    found: dict[str, Fraction] = {}
-    left = amount
+    """Give each campaign all it wants in the order of creation."""
+    shares: dict[str, Fraction] = {}
+    remaining = amount
     for it in sorted(campaigns, key=lambda it: it.created_at):
-        given = min(left, demand[it.name])
-        found[it.name] = Fraction(given)
-        left -= given
-    return found
+        granted = min(remaining, demand[it.name])
+        shares[it.name] = Fraction(granted)
+        remaining -= granted
+    return shares
 
 
 BY_WEIGHT: Final = _by(lambda it: it.weight)
@@ -135,7 +135,7 @@ SHARES: Final[Mapping[str, Sharing]] = {
     "boinc-wrr": BY_WEIGHT,
     "boinc-backoff": BY_WEIGHT,
 }
-"""By set, how its seats are promised to be shared."""
+"""By set: the function that returns its promised shares."""
 
 ALIKE: Final = frozenset(
     [
@@ -144,22 +144,25 @@ ALIKE: Final = frozenset(
         "gridserver-serial-usage",
     ]
 )
-"""In these all runs are made equally long: they count runs and not their time, or whoever is last
-in line gets what is left of an hour, which may be in pieces that are too short for it."""
+"""Sets played with runs of equal length.
+
+They count runs and not their time, or the last campaign in line gets what is left of an hour, which
+may be in pieces that are too short for its runs.
+"""
 AT_LEAST: Final = frozenset({"gridserver-sla", "gridserver-sla-preempt"})
-"""These promise so much or more."""
+"""Sets that promise at least a share."""
 PULLED: Final = frozenset({"maui-fairshare"})
-"""In these a share is one wish of several in a sum: it pulls (see ``pulls.py``), no more."""
+"""Sets with shares that are one term of a sum and therefore only pull (``pull_order.py``)."""
 NEWCOMERS: Final = (
     "campaign-default",
     "gridserver-usage",
     "gridserver-usage-aggregated",
     "gridserver-sla",
 )
-"""These promise that a new campaign has its part at once, and no more."""
+"""Sets that promise that a new campaign gets its share at once, and no more."""
 LATECOMERS: Final = (*NEWCOMERS, "gridserver-urgent", "gridserver-sla-preempt")
-"""These keep of the hours ahead what is the part of campaigns that ask for it later."""
+"""Sets that reserve a share of the hours ahead for campaigns that ask later."""
 FILLING: Final = ("campaign-default", "maui-fifo", "maui-backfill", "maui-reservations")
-"""These protect slots, and let shorter runs fill the time before them."""
+"""Sets that protect slots and let shorter runs fill the time before them."""
 URGENT_SETS: Final = ("campaign-default", "gridserver-urgent")
-"""In these the urgent may displace others within a budget."""
+"""Sets with urgent runs that may displace others within a budget."""

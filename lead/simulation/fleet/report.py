@@ -1,4 +1,4 @@
-"""What came of a fleet: one line for each promise, with its bounds and what was found."""
+"""The report of a fleet: for each promise its bounds and the measured value."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from node.model.wire.fields import Document
 
 
 class FleetCheck(Document):
-    """A promise of one set: for whom, within which bounds, and what was found.
+    """A promise of one set to one party, with its bounds and the measured value.
 
-    ``least`` and ``most`` are None where that side is not bounded.
+    ``least`` and ``most`` are None where that side is unbounded.
     """
 
     trial: str
@@ -25,13 +25,13 @@ class FleetCheck(Document):
     @computed_field  # type: ignore[prop-decorator] # pydantic reads the property under it
     @property
     def holds(self) -> bool:
-        """Whether what was found lies within the bounds."""
+        """Return whether the measured value lies within the bounds."""
         enough = self.least is None or self.found >= self.least
         return enough and (self.most is None or self.found <= self.most)
 
     @property
-    def told(self) -> str:
-        """In one sentence."""
+    def sentence(self) -> str:
+        """Describe the broken promise in one sentence."""
         least = "" if self.least is None else f"at least {self.least:g}"
         most = "" if self.most is None else f"at most {self.most:g}"
         bounds = " and ".join(filter(None, (least, most)))
@@ -39,7 +39,7 @@ class FleetCheck(Document):
 
 
 class FleetTrial(Document):
-    """What was tried: what is promised, and where the bounds come from."""
+    """A trial: its promise and the checks of all sets."""
 
     name: str
     promise: str
@@ -47,12 +47,12 @@ class FleetTrial(Document):
 
     @property
     def broken(self) -> tuple[str, ...]:
-        """What of it does not hold, each in one sentence."""
-        return tuple(check.told for check in self.checks if not check.holds)
+        """Describe the checks that fail, each in one sentence."""
+        return tuple(check.sentence for check in self.checks if not check.holds)
 
 
 class FleetReport(Document):
-    """What came of all of them."""
+    """The outcome of all trials."""
 
     title: str
     seed: int

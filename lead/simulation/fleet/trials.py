@@ -1,4 +1,4 @@
-"""Shares in the long run: everybody wants a lot, all want too much together, a newcomer."""
+"""The trials of shares in the long run: high demand, overload, and a newcomer."""
 
 from __future__ import annotations
 
@@ -28,40 +28,40 @@ from lead.simulation.fleet.report import FleetCheck
 from lead.simulation.fleet.world import DemandStream, Fleet, FleetBooking, HeldEpisode, Watcher
 from node.model import times
 
-Tell = Callable[[], None]
+StepDone = Callable[[], None]
 """Called after each simulated hour."""
 
 TOLERANCE = 0.02
-"""Shares are within this part of the promised over so many runs:"""
+"""Relative tolerance of shares that are measured over :data:`SAMPLE_SIZE` runs."""
 SAMPLE_SIZE = 10_000
 WARM_UP_HOURS = 24
-"""Hours before anything is counted: what policies remember reaches a day back."""
+"""Hours before counting starts: policies remember usage for up to a day."""
 CROWDED_DEMAND = 0.5
 """The part of the fleet that each campaign wants in the trial of shares."""
 OVERLOAD = 1.5
-"""The part of the fleet that all of them together want in the trial of overload."""
+"""The part of the fleet that all campaigns together want in the trial of overload."""
 _JOINS = 18
 _LOOKED_AT = 24
 _FIRST = 6
-"""Hours after it joined in which a newcomer must have had its part but for one."""
+"""Hours after joining in which a newcomer must get its share, except in one."""
 
 
 def tolerance(runs: int) -> float:
-    """Shares over so many runs are within this part of the promised.
+    """Return the relative tolerance of shares that are measured over ``runs`` runs.
 
-    A count varies by its square root, so fewer runs than :data:`SAMPLE_SIZE` can only show a wider
+    A count varies by its square root, so fewer runs than :data:`SAMPLE_SIZE` only support a wider
     bound.
     """
     return TOLERANCE * max(1.0, sqrt(SAMPLE_SIZE / runs))
 
 
 def nodes_of(scenario: FleetScenario) -> list[NodeView]:
-    """The nodes of a fleet."""
+    """Return the nodes of a fleet."""
     return [NodeView(f"n{number:03}") for number in range(1, scenario.nodes + 1)]
 
 
 def hourly(campaign: str, count: int, length: int) -> list[DemandStream]:
-    """So many runs in each hour, at any time of it."""
+    """Return streams of ``count`` runs in each hour, movable within the hour."""
     slip = times.HOUR - length
     names = (f"{campaign}-{number}" for number in range(count))
     return [DemandStream(name, campaign, 0, times.HOUR, length, slip) for name in names]
@@ -70,9 +70,9 @@ def hourly(campaign: str, count: int, length: int) -> list[DemandStream]:
 def _wanting(
     scenario: FleetScenario, name: str, part: float
 ) -> tuple[list[DemandStream], Counter[str]]:
-    """Streams of every campaign for so large a part of the fleet, and what they come to an hour.
+    """Return streams in which every campaign wants ``part`` of the fleet, and their hourly demand.
 
-    Which of them was there first is drawn from the seed.
+    The order of the streams is drawn from the seed.
     """
     streams: list[DemandStream] = []
     demand: Counter[str] = Counter()
@@ -86,23 +86,23 @@ def _wanting(
 
 
 class DeliveredTime:
-    """The seat time of each campaign in each hour, and how many runs that were."""
+    """The seat time of each campaign in each hour, and the number of runs."""
 
     def __init__(self, since: int = 0) -> None:
-        """Of what starts at or after this hour, from the beginning."""
+        """Count the runs that start in hour ``since`` from the beginning, or later."""
         self._since = START + since * times.HOUR
         self.by_hour: dict[int, Counter[str]] = {}
         self.runs = 0
 
     def __call__(self, held: HeldEpisode) -> None:
-        """Count what an episode booked."""
+        """Count the bookings of an episode."""
         for booked in held.booked:
             self.add(booked)
         for run in held.returned:
             self._count(run, -1)
 
     def add(self, booked: FleetBooking) -> None:
-        """Count a run, and what it displaced no more."""
+        """Count a run, and subtract the runs that it displaced."""
         self._count(booked.run, 1)
         for gone in booked.displaced:
             self._count(gone, -1)
@@ -115,7 +115,7 @@ class DeliveredTime:
                 there[run.campaign] += sign * spent * len(run.nodes)
 
     def total(self) -> Counter[str]:
-        """By campaign."""
+        """Return the seat time by campaign."""
         return sum(self.by_hour.values(), Counter())
 
 
@@ -127,7 +127,7 @@ def fleet_of(
     step: int = times.HOUR,
     refusals: float = 0,
 ) -> Fleet:
-    """A fleet that is played by a named set."""
+    """Return a fleet with the policies of a named set."""
     rng = random.Random(f"{scenario.seed} {name}")
     nodes = nodes_of(scenario)
     policy, horizon = SETS[name], scenario.horizon
@@ -136,37 +136,39 @@ def fleet_of(
     )
 
 
-def shares(scenario: FleetScenario, name: str, tell: Tell) -> Iterable[FleetCheck]:
-    """Everybody wants half of the fleet; each gets the part it was promised."""
+def shares(scenario: FleetScenario, name: str, step_done: StepDone) -> Iterable[FleetCheck]:
+    """Check that each campaign gets its promised share when everyone wants half of the fleet."""
     if name not in SHARES:
         return
     campaigns = scenario.shared_by()
     streams, demand = _wanting(scenario, name, CROWDED_DEMAND)
-    pulled = PullCounter()
-    delivered = _played(scenario, name, streams, campaigns, tell, *[pulled] * (name in PULLED))
+    pull_counter = PullCounter()
+    delivered = _play(
+        scenario, name, streams, campaigns, step_done, *[pull_counter] * (name in PULLED)
+    )
     promised = SHARES[name](campaigns, demand, scenario.nodes * times.HOUR)
     whole = scenario.nodes * times.HOUR if name in AT_LEAST else sum(promised.values())
     total = delivered.total()
     for campaign in promised:
         part = float(promised[campaign] / whole)
-        found = total[campaign] / total.total()
-        yield _share("shares", name, campaign, part, found, tolerance(scenario.runs))
+        share = total[campaign] / total.total()
+        yield _share("shares", name, campaign, part, share, tolerance(scenario.runs))
     if name in PULLED:
         check = partial(FleetCheck, trial="shares", policy=name, unit="runs")
-        yield check(who="runs compared", promised=1, least=1, found=pulled.compared)
+        yield check(who="runs compared", promised=1, least=1, found=pull_counter.compared)
         who = "before those further below target"
-        yield check(who=who, promised=0, most=0, found=pulled.too_soon)
+        yield check(who=who, promised=0, most=0, found=pull_counter.too_soon)
 
 
-def _played(
+def _play(
     scenario: FleetScenario,
     name: str,
     streams: Sequence[DemandStream],
     campaigns: Sequence[CampaignView],
-    tell: Tell,
+    step_done: StepDone,
     *watchers: Watcher,
 ) -> DeliveredTime:
-    """As long as it takes for so many runs; others may watch, too."""
+    """Play until ``scenario.runs`` runs have been counted; ``watchers`` see each episode, too."""
     fleet = fleet_of(scenario, name, streams, campaigns)
     delivered = DeliveredTime(WARM_UP_HOURS)
 
@@ -176,7 +178,7 @@ def _played(
             watcher(held)
 
     for _ in fleet.play(times.LONGEST, watch):
-        tell()
+        step_done()
         if delivered.runs >= scenario.runs:
             break
     return delivered
@@ -197,24 +199,24 @@ def _share(
     )
 
 
-def overload(scenario: FleetScenario, name: str, tell: Tell) -> Iterable[FleetCheck]:
-    """All want the same, together half as much again as there is: who loses is as promised."""
+def overload(scenario: FleetScenario, name: str, step_done: StepDone) -> Iterable[FleetCheck]:
+    """Check who loses when all want the same, together 1.5 times the fleet; all must be in use."""
     campaigns = scenario.shared_by()
     part = OVERLOAD / len(campaigns)
     streams, demand = _wanting(scenario, name, part)
-    delivered = _played(scenario, name, streams, campaigns, tell)
+    delivered = _play(scenario, name, streams, campaigns, step_done)
     whole = scenario.nodes * times.HOUR
     hours = sorted(delivered.by_hour)[:-1]
     total = sum((delivered.by_hour[hour] for hour in hours), Counter[str]())
     busy = total.total() / (whole * len(hours))
     if name in SHARES:
-        # Of what was in use: what could not be is told below, and is nobody's loss alone.
-        there = whole if name in AT_LEAST else total.total() // len(hours)
-        promised = SHARES[name](campaigns, demand, there)
+        # Divide the time in use only: unused time is checked below, and is no campaign's loss.
+        in_use = whole if name in AT_LEAST else total.total() // len(hours)
+        promised = SHARES[name](campaigns, demand, in_use)
         for it in campaigns:
-            part = float(promised[it.name] / there)
-            found = total[it.name] / total.total()
-            yield _share("overload", name, it.name, part, found, tolerance(scenario.runs))
+            part = float(promised[it.name] / in_use)
+            share = total[it.name] / total.total()
+            yield _share("overload", name, it.name, part, share, tolerance(scenario.runs))
     yield FleetCheck(
         trial="overload",
         policy=name,
@@ -226,8 +228,8 @@ def overload(scenario: FleetScenario, name: str, tell: Tell) -> Iterable[FleetCh
     )
 
 
-def newcomers(scenario: FleetScenario, name: str, tell: Tell) -> Iterable[FleetCheck]:
-    """The campaign with the least weight joins when all is taken; it has its part, and no more."""
+def newcomers(scenario: FleetScenario, name: str, step_done: StepDone) -> Iterable[FleetCheck]:
+    """Check that the campaign with the least weight gets its share, not more, in a full fleet."""
     if name not in NEWCOMERS:
         return
     campaigns = scenario.shared_by()
@@ -239,22 +241,25 @@ def newcomers(scenario: FleetScenario, name: str, tell: Tell) -> Iterable[FleetC
         replace(it, first=(joins + 1) * times.HOUR) if it.campaign == new.name else it
         for it in streams
     ]
-    everybody = [new if it is least else it for it in campaigns]
+    all_campaigns = [new if it is least else it for it in campaigns]
     delivered = DeliveredTime()
     until = joins + 1 + _LOOKED_AT
-    for _ in fleet_of(scenario, name, streams, everybody).play(until * times.HOUR, delivered):
-        tell()
-    seats = float(SHARES.get(name, BY_WEIGHT)(everybody, demand, scenario.nodes * BUCKET)[new.name])
+    for _ in fleet_of(scenario, name, streams, all_campaigns).play(until * times.HOUR, delivered):
+        step_done()
+    seats = float(
+        SHARES.get(name, BY_WEIGHT)(all_campaigns, demand, scenario.nodes * BUCKET)[new.name]
+    )
     seats /= BUCKET
-    held = [delivered.by_hour[hour][new.name] / BUCKET for hour in range(joins + 1, until)]
-    first = sum(held[:_FIRST]) / _FIRST
+    seats_by_hour = [delivered.by_hour[hour][new.name] / BUCKET for hour in range(joins + 1, until)]
+    first = sum(seats_by_hour[:_FIRST]) / _FIRST
     check = partial(
         FleetCheck, trial="newcomers", policy=name, unit="seats", promised=round(seats, 3)
     )
-    yield check(who=f"{new.name}, fullest hour", most=ceil(seats) + 1, found=max(held))
-    # Whole seats that are promised are there in every hour. Else, who is served last in an hour
-    # may find nothing left of it, as those before it catch up with what they lack. It is behind
-    # them by an hour then, and nobody is by more: it comes first, and loses no second hour.
+    yield check(who=f"{new.name}, fullest hour", most=ceil(seats) + 1, found=max(seats_by_hour))
+    # Sets that promise whole seats grant them in every hour. In the others, the campaign that is
+    # served last in an hour may get nothing of it, as those before it catch up on their deficits.
+    # It is then an hour behind them, more than any other, so it comes first and loses no second
+    # hour.
     enough = seats if name in AT_LEAST else seats * (_FIRST - 1) / _FIRST
     who = f"{new.name}, first {_FIRST} hours"
     yield check(who=who, least=round(enough, 3), found=round(first, 3))

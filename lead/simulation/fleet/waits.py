@@ -1,4 +1,4 @@
-"""Who waits for whom: many nodes at once, slots that are kept, and urgent runs that displace."""
+"""The trials of waiting: runs on many nodes at once, reserved slots, and urgent runs."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from lead.simulation.clock import START
 from lead.simulation.fleet.document import FleetScenario
 from lead.simulation.fleet.promises import FILLING, URGENT_SETS
 from lead.simulation.fleet.report import FleetCheck
-from lead.simulation.fleet.trials import Tell, fleet_of, hourly
+from lead.simulation.fleet.trials import StepDone, fleet_of, hourly
 from lead.simulation.fleet.world import DemandStream, HeldEpisode
 from node.model import times
 
@@ -32,7 +32,7 @@ _BURST = 6
 
 
 def _endless(scenario: FleetScenario, rng: random.Random, part: float) -> Iterator[DemandStream]:
-    """Single-node runs at any time, known a minute before: so large a part of the fleet."""
+    """Yield single-node runs for ``part`` of the fleet, at any time, known a minute ahead."""
     count = round(part * scenario.nodes * times.HOUR / _SINGLE)
     names = [it.name for it in scenario.campaigns]
     for number in range(count):
@@ -44,8 +44,8 @@ def _endless(scenario: FleetScenario, rng: random.Random, part: float) -> Iterat
         )
 
 
-def starvation(scenario: FleetScenario, name: str, tell: Tell) -> Iterable[FleetCheck]:
-    """One run on all nodes at once, now and then, among single ones without end."""
+def starvation(scenario: FleetScenario, name: str, step_done: StepDone) -> Iterable[FleetCheck]:
+    """Check the wait of an occasional run on all nodes at once among endless single ones."""
     rng = random.Random(f"{scenario.seed} starvation")
     wide = DemandStream(
         "wide",
@@ -69,7 +69,7 @@ def starvation(scenario: FleetScenario, name: str, tell: Tell) -> Iterable[Fleet
         )
 
     for _ in fleet.play(_HOURS * times.HOUR, watch):
-        tell()
+        step_done()
     missed = sum(it.k > 1 for it in fleet.missed)
     due = (_HOURS * times.HOUR - wide.first - 2 * times.HOUR) // _EVERY
     check = partial(FleetCheck, trial="starvation", policy=name)
@@ -86,8 +86,8 @@ def starvation(scenario: FleetScenario, name: str, tell: Tell) -> Iterable[Fleet
     )
 
 
-def backfill(scenario: FleetScenario, name: str, tell: Tell) -> Iterable[FleetCheck]:
-    """Nodes refuse now and then, so that some are blocked; nothing is filled into their slots."""
+def backfill(scenario: FleetScenario, name: str, step_done: StepDone) -> Iterable[FleetCheck]:
+    """Check that nothing is filled into a reserved slot when nodes refuse and runs are blocked."""
     if name not in FILLING:
         return
     rng = random.Random(f"{scenario.seed} backfill")
@@ -97,11 +97,11 @@ def backfill(scenario: FleetScenario, name: str, tell: Tell) -> Iterable[FleetCh
         for number, it in enumerate(streams)
     ]
     fleet = fleet_of(scenario, name, streams, scenario.shared_by(), _STEP, refusals=_REFUSALS)
-    kept = delayed = 0
+    reserved = delayed = 0
 
     def watch(held: HeldEpisode) -> None:
-        nonlocal kept, delayed
-        kept += len(held.outcome.reservations)
+        nonlocal reserved, delayed
+        reserved += len(held.outcome.reservations)
         for slot in held.outcome.reservations:
             blocked = next(iter(slot.tasks))
             for booked in held.booked:
@@ -114,14 +114,14 @@ def backfill(scenario: FleetScenario, name: str, tell: Tell) -> Iterable[FleetCh
                 )
 
     for _ in fleet.play(_HOURS * times.HOUR, watch):
-        tell()
+        step_done()
     check = partial(FleetCheck, trial="backfill", policy=name, unit="runs")
-    yield check(who="slots that were kept", promised=1, least=1, found=kept)
+    yield check(who="slots that were reserved", promised=1, least=1, found=reserved)
     yield check(who="runs filled into a slot", promised=0, most=0, found=delayed)
 
 
-def urgent(scenario: FleetScenario, name: str, tell: Tell) -> Iterable[FleetCheck]:
-    """Bursts of urgent runs on a full fleet: they displace others up to their budget."""
+def urgent(scenario: FleetScenario, name: str, step_done: StepDone) -> Iterable[FleetCheck]:
+    """Check that bursts of urgent runs on a full fleet displace others only within their budget."""
     if name not in URGENT_SETS:
         return
     crowd = [
@@ -143,26 +143,26 @@ def urgent(scenario: FleetScenario, name: str, tell: Tell) -> Iterable[FleetChec
     ]
     campaigns = [*scenario.shared_by(), CampaignView("alarm", level=URGENT, created_at=START)]
     fleet = fleet_of(scenario, name, [*crowd, *burst], campaigns, _STEP)
-    taken: list[PostedRun] = []
-    gone = 0
+    displacing: list[PostedRun] = []
+    displaced = 0
 
     def watch(held: HeldEpisode) -> None:
-        nonlocal gone
+        nonlocal displaced
         for it in held.booked:
             if it.displaced:
-                taken.append(it.run)
-                gone += len(it.displaced)
+                displacing.append(it.run)
+                displaced += len(it.displaced)
 
     for _ in fleet.play(_HOURS * times.HOUR, watch):
-        tell()
+        step_done()
     check = partial(FleetCheck, trial="urgent", policy=name)
     budget = floor(_urgency(name).percent * scenario.nodes / 100)
-    who = "seats taken from others at once"
-    found = _most_at_once(taken)
-    yield check(who=who, unit="seats", promised=budget, most=budget, found=found)
-    # A budget of less than a node is none: then nothing may go.
+    who = "seats displacing from others at once"
+    in_use = _most_at_once(displacing)
+    yield check(who=who, unit="seats", promised=budget, most=budget, found=in_use)
+    # A budget of less than one node allows nothing to be displaced.
     some = min(budget, 1)
-    yield check(who="runs displaced", unit="runs", promised=some, least=some, found=gone)
+    yield check(who="runs displaced", unit="runs", promised=some, least=some, found=displaced)
 
 
 def _urgency(name: str) -> Urgency:

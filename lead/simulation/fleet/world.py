@@ -1,9 +1,9 @@
-"""A fleet's seats in virtual time: what is due, the episodes over it, and what is booked by them.
+"""The seats of a fleet in virtual time: demand, the episodes over it, and their bookings.
 
-Every episode is the real one, over a view made as the lead makes it: what comes due within the
-horizon, the runs that are booked, the ledger by the hour, and the state of the last episode.
-Simulated are the nodes' answers: a node has the time that nothing else is booked on it, and lets a
-posted run go where an episode says that it may.
+Every episode is the real one, over a view built as the lead builds it: the runs due within the
+horizon, the booked runs, the ledger by the hour, and the state of the previous episode. Only the
+answers of the nodes are simulated: a node is free whenever nothing else is booked on it, and gives
+up a posted run where an episode allows it.
 """
 
 from __future__ import annotations
@@ -38,16 +38,16 @@ from lead.simulation.fleet.ledger import WEIGHT, Ledger
 from node.model import times
 from node.model.spans import Span, subtract, union
 
-_TURNS_MAX = 50
-"""So many episodes follow each other at one instant at most."""
+_EPISODES_MAX = 50
+"""Maximum number of consecutive episodes at one instant."""
 
 
 @dataclass(frozen=True, slots=True)
 class DemandStream:
-    """Runs of one kind that a campaign wants again and again.
+    """Recurring runs of one kind that a campaign wants.
 
-    ``first`` is when the first of them is due, from the beginning; there are ``count`` of them, or
-    no end of them.
+    ``first`` is the due time of the first run, from the beginning; ``count`` is the number of runs,
+    or None for an endless stream.
     """
 
     name: str
@@ -61,30 +61,30 @@ class DemandStream:
     priority: int = 0
     count: int | None = None
     known_for: int | None = None
-    """How long before its start a run is known; the horizon unless said."""
+    """Time before its start from which a run is known; the horizon if None."""
     asked_at: int = 0
-    """Nothing of it is known before then, from the beginning."""
+    """Time from the beginning before which none of the runs is known."""
 
 
 @dataclass(frozen=True, slots=True)
 class FleetBooking:
-    """A run that was posted, for which candidate, when, and whose place it took."""
+    """A posted run with its candidate, the instant of booking, and the runs it displaced."""
 
     run: PostedRun
     candidate: Candidate
     at: int
     displaced: tuple[PostedRun, ...] = ()
     slots: frozenset[str] = frozenset()
-    """The slots that were given by then."""
+    """The slots that the episode had reserved by then."""
 
     def after_slot(self, name: str) -> bool:
-        """Whether a slot was given before."""
+        """Return whether the slot was reserved before this booking."""
         return name in self.slots
 
 
 @dataclass(slots=True)
 class HeldEpisode:
-    """An episode that was held: over what, what came of it, what it posted and gave back."""
+    """An episode with its view, its outcome, its bookings, and the runs it gave back."""
 
     view: View
     outcome: EpisodeOutcome
@@ -96,9 +96,9 @@ Watcher = Callable[[HeldEpisode], None]
 
 
 class Fleet:
-    """Nodes, campaigns, and what they want; played step by step."""
+    """Nodes, campaigns and their demand, played step by step."""
 
-    def __init__(  # noqa: PLR0913 - what it is made of
+    def __init__(  # noqa: PLR0913 - the parts of a fleet
         self,
         nodes: Sequence[NodeView],
         campaigns: Sequence[CampaignView],
@@ -110,7 +110,7 @@ class Fleet:
         refusals: float = 0,
         rng: random.Random,
     ) -> None:
-        """``rng`` draws what episodes draw. A campaign is seen once it is created."""
+        """Create a fleet; ``rng`` serves the episodes. Campaigns are visible once created."""
         self._nodes = {node.name: node for node in nodes}
         self._names = tuple(self._nodes)
         self._campaigns = list(campaigns)
@@ -143,7 +143,7 @@ class Fleet:
             heapq.heappush(self._coming, (known_at, number, turn, stream))
 
     def play(self, until: int, watch: Watcher) -> Iterator[int]:
-        """Go on until an instant (from the beginning); tells after each step how late it is."""
+        """Play until an instant from the beginning; yield the time after each step."""
         while self.now < START + until:
             self._arrive()
             self._forget()
@@ -152,7 +152,7 @@ class Fleet:
             yield self.now - START
 
     def _arrive(self) -> None:
-        """What is known of now."""
+        """Add the runs that are known by now to the waiting ones."""
         while self._coming and self._coming[0][0] <= self.now:
             known_at, number, turn, stream = heapq.heappop(self._coming)
             due = START + stream.first + turn * stream.every
@@ -175,7 +175,7 @@ class Fleet:
             self._announce(stream, number, turn + 1)
 
     def _forget(self) -> None:
-        """What is over, and what can start no more."""
+        """Drop runs that have ended and waiting ones that can no longer start."""
         for name, run in list(self._runs.items()):
             if run.end <= self.now:
                 del self._runs[name]
@@ -190,18 +190,18 @@ class Fleet:
                 self.missed.append(candidate)
 
     def _hold(self, watch: Watcher) -> None:
-        """Episodes, until all that waits was looked at."""
-        for _ in range(_TURNS_MAX):
+        """Run episodes until every waiting run has been considered."""
+        for _ in range(_EPISODES_MAX):
             candidates = [
-                it for name, it in self._waiting.items() if self._again_at(name) <= self.now
+                it for name, it in self._waiting.items() if self._retry_at(name) <= self.now
             ]
             if not candidates:
                 return
             held = self._episode(candidates)
-            for name, noes in held.outcome.refused.items():
+            for name, refusals in held.outcome.refused.items():
                 tries = self._tries.get(name, (0, 0))[0] + 1
                 pause = min(PAUSE_MAX, PAUSE_FIRST << min(tries - 1, 20))
-                self._tries[name] = tries, max(self.now + max(pause, 1), noes[0].until or 0)
+                self._tries[name] = tries, max(self.now + max(pause, 1), refusals[0].until or 0)
             held.returned = [it for it in self._runs.values() if it.task in held.outcome.returned]
             for run in held.returned:
                 self._undo(run)
@@ -209,8 +209,8 @@ class Fleet:
             if not held.outcome.unreached:
                 return
 
-    def _again_at(self, name: str) -> int:
-        """When it is tried again, after a pause that grows as the lead's does."""
+    def _retry_at(self, name: str) -> int:
+        """Return the instant of the next try, after a pause that grows as the lead's does."""
         return self._tries.get(name, (0, 0))[1]
 
     def _view(self, candidates: Sequence[Candidate]) -> View:
@@ -232,40 +232,42 @@ class Fleet:
     def _episode(self, candidates: Sequence[Candidate]) -> HeldEpisode:
         view = self._view(candidates)
         episode = Episode(view, self._policy, self._rng)
-        made: list[FleetBooking] = []
+        bookings: list[FleetBooking] = []
         while (ask := episode.next()) is not None:
-            found = self._answer(ask)
-            if found is None:
+            booking = self._answer(ask)
+            if booking is None:
                 episode.refused(ask, ask.nodes)
             else:
-                made.append(replace(found, slots=frozenset(episode.slots)))
-                episode.placed(ask, found.run)
+                bookings.append(replace(booking, slots=frozenset(episode.slots)))
+                episode.placed(ask, booking.run)
         outcome = episode.outcome()
         self._state = state_to_keep(outcome.state, self.now)
-        return HeldEpisode(view, outcome, made)
+        return HeldEpisode(view, outcome, bookings)
 
     def _answer(self, ask: Ask) -> FleetBooking | None:
-        """Who has time is asked; then, what may give way goes, as little of it as will do."""
+        """Book free nodes; else displace as few of the runs that may yield as suffice."""
         starts = place(ask, self._free(ask))
-        gone: list[PostedRun] = []
+        displaced: list[PostedRun] = []
         if not starts and ask.displacing is not None:
             yielding = self._yielding(ask, ask.displacing)
             while not starts and yielding:
-                gone.append(yielding.pop(0))
-                starts = place(ask, self._free(ask, gone))
+                displaced.append(yielding.pop(0))
+                starts = place(ask, self._free(ask, displaced))
         if not starts:
             return None
-        return self._book(ask, starts, gone)
+        return self._book(ask, starts, displaced)
 
     def _yielding(self, ask: Ask, displacing: Displacing) -> list[PostedRun]:
-        """The posted runs that may go, the first to go first."""
+        """Return the posted runs that may be displaced, the first to go first."""
         if displacing.runs is not None:
-            listed = [self._runs[name] for name in displacing.runs if name in self._runs]
+            posted = [self._runs[name] for name in displacing.runs if name in self._runs]
         else:
-            listed = [it for it in self._runs.values() if it.priority < displacing.priority]
-            listed.sort(key=lambda it: it.priority)
-        able = [it for it in listed if not it.running and not set(it.nodes).isdisjoint(ask.nodes)]
-        return able if displacing.most is None else able[: displacing.most]
+            posted = [it for it in self._runs.values() if it.priority < displacing.priority]
+            posted.sort(key=lambda it: it.priority)
+        movable = [
+            it for it in posted if not it.running and not set(it.nodes).isdisjoint(ask.nodes)
+        ]
+        return movable if displacing.most is None else movable[: displacing.most]
 
     def _free(self, ask: Ask, without: Sequence[PostedRun] = ()) -> dict[str, list[Span]]:
         always = [(self.now, ask.candidate.start_by + ask.candidate.duration)]
@@ -279,8 +281,10 @@ class Fleet:
                 free[name] = union([free[name], [(run.start, run.end)]])
         return free
 
-    def _book(self, ask: Ask, starts: dict[str, int], gone: Sequence[PostedRun]) -> FleetBooking:
-        for run in gone:
+    def _book(
+        self, ask: Ask, starts: dict[str, int], displaced: Sequence[PostedRun]
+    ) -> FleetBooking:
+        for run in displaced:
             self._undo(run)
         candidate, start = ask.candidate, min(starts.values())
         run = PostedRun(
@@ -299,10 +303,10 @@ class Fleet:
         for name in run.nodes:
             insort(self._busy[name], (run.start, run.end))
         self.ledger.charge(run)
-        return FleetBooking(run, candidate, self.now, tuple(gone))
+        return FleetBooking(run, candidate, self.now, tuple(displaced))
 
     def _undo(self, run: PostedRun) -> None:
-        """It is as if it had not been booked."""
+        """Reverse a booking: the run waits again."""
         del self._runs[run.run]
         self._leave(run)
         self.ledger.charge(run, -WEIGHT)

@@ -34,32 +34,32 @@ every = "PT5M"
 
 
 @cache
-def told(world: str = WORLD) -> Report:
-    """The report of a small world in which there is not time enough for all."""
+def report_of_world(world: str = WORLD) -> Report:
+    """Return the report of a small world that has too little time for all runs."""
     return simulate(parsed(world, ".toml"))
 
 
 def panel(report: Report, heading: str) -> ET.Element:
-    """The part of the drawing that begins with these words."""
+    """Return the part of the drawing whose heading begins with ``heading``."""
     root = ET.fromstring(draw_report(report))
-    [found] = [
+    [part] = [
         group
         for group in root.findall(f"{_SVG}g")
         if (group.findtext(f"{_SVG}text") or "").startswith(heading)
     ]
-    return found
+    return part
 
 
 def areas(part: ET.Element, kind: str) -> list[float]:
-    """The heights of the rectangles of a colour, but for that in the legend."""
-    found = part.iter(f"{_SVG}rect")
-    heights = [float(r.attrib["height"]) for r in found if r.attrib["class"] == kind]
+    """Return the heights of the rectangles of a colour, without the one in the legend."""
+    rectangles = part.iter(f"{_SVG}rect")
+    heights = [float(r.attrib["height"]) for r in rectangles if r.attrib["class"] == kind]
     return [height for height in heights if height != 10]
 
 
 def test_delivered_and_lost_runs_are_as_high_as_they_are_many() -> None:
-    """In each period, on one scale; what nobody lost has no area."""
-    report = told()
+    """The areas of delivered and lost runs are proportional to their numbers in each period."""
+    report = report_of_world()
     part = panel(report, "Runs promised")
     delivered = [p.delivered for p in report.over_time.periods if p.delivered]
     lost = [n for p in report.over_time.periods for n in p.not_delivered.values()]
@@ -72,8 +72,8 @@ def test_delivered_and_lost_runs_are_as_high_as_they_are_many() -> None:
 
 
 def test_what_is_drawn_over_time_is_all_that_was_promised() -> None:
-    """The periods add up to the totals of the report."""
-    report = told()
+    """The periods and the waiting times add up to the totals of the report."""
+    report = report_of_world()
     periods = report.over_time.periods
     assert sum(p.promised for p in periods) == report.promised > 0
     assert sum(p.delivered for p in periods) == report.delivered
@@ -82,8 +82,8 @@ def test_what_is_drawn_over_time_is_all_that_was_promised() -> None:
 
 
 def test_each_reason_is_written_with_its_count() -> None:
-    """The most frequent first."""
-    report = told()
+    """The drawing lists each reason with its number of slots."""
+    report = report_of_world()
     words = [text.text for text in panel(report, "Why not").iter(f"{_SVG}text")]
     for reason in report.not_delivered:
         assert f"{reason.slots:,}" in words
@@ -91,8 +91,8 @@ def test_each_reason_is_written_with_its_count() -> None:
 
 
 def test_each_class_has_a_line_and_a_bar_for_each_node() -> None:
-    """Between the least and the fullest, over the whole width."""
-    report = told()
+    """Each class has a line over all periods, and each node has a bar."""
+    report = report_of_world()
     over_time = panel(report, "How full the nodes were")
     lines = [curve.attrib["points"].split() for curve in over_time.iter(f"{_SVG}polyline")]
     assert [len(line) for line in lines] == [len(report.over_time.periods)] * 2
@@ -102,8 +102,8 @@ def test_each_class_has_a_line_and_a_bar_for_each_node() -> None:
 
 
 def test_each_pair_has_a_cell() -> None:
-    """With its figures for who points at it."""
-    report = told()
+    """Each pair has a cell with its figures in a tooltip."""
+    report = report_of_world()
     part = panel(report, "Delivery by pair")
     assert report.pairs is not None
     cells = [r.findtext(f"{_SVG}title") for r in part.iter(f"{_SVG}rect") if len(r)]
@@ -113,8 +113,8 @@ def test_each_pair_has_a_cell() -> None:
 
 
 def test_panels_lie_below_each_other_within_the_drawing() -> None:
-    """None covers another, none leaves the file."""
-    root = ET.fromstring(draw_report(told()))
+    """No panel covers another one or leaves the file."""
+    root = ET.fromstring(draw_report(report_of_world()))
     tops = [float(g.attrib["transform"].split()[1].rstrip(")")) for g in root.findall(f"{_SVG}g")]
     assert tops == sorted(set(tops))
     assert len(tops) == 7
@@ -127,12 +127,14 @@ def test_panels_lie_below_each_other_within_the_drawing() -> None:
 
 
 def test_nothing_is_drawn_of_what_there_is_not() -> None:
-    """A world in which nobody wants anything has its summary."""
-    empty = told("days = 0.01\n[nodes]\ncount = 2\n")
+    """The drawing of a world without tasks consists of its summary."""
+    empty = report_of_world("days = 0.01\n[nodes]\ncount = 2\n")
     root = ET.fromstring(draw_report(empty))
     assert len(root.findall(f"{_SVG}g")) == 1
 
 
 def test_the_same_report_is_the_same_drawing() -> None:
-    """Byte for byte."""
-    assert draw_report(told()) == draw_report(Report.model_validate_json(told().model_dump_json()))
+    """A report gives the same drawing byte for byte after a round trip through JSON."""
+    assert draw_report(report_of_world()) == draw_report(
+        Report.model_validate_json(report_of_world().model_dump_json())
+    )

@@ -1,4 +1,4 @@
-"""Fleets that are played by policies: their ledger, and what sets promise, over a short time."""
+"""Fleets played by policies: the ledger, and the promises of sets over a short time."""
 
 from __future__ import annotations
 
@@ -50,23 +50,23 @@ RUNS = st.tuples(
 
 
 def fleet(**changes: Any) -> FleetScenario:
-    """The one that comes with the program, smaller."""
+    """Return a smaller variant of the built-in fleet."""
     return checked(FleetScenario, {**read(FLEET), "runs": 1000, **changes})
 
 
 def tried(trial: str, name: str, **changes: Any) -> dict[str, FleetCheck]:
-    """What came of one trial of one set, by for whom it was promised."""
-    found = TRIALS[trial][0](fleet(**changes), name, lambda: None)
-    return {check.who: check for check in found}
+    """Return the checks of one trial of one set, by the party they concern."""
+    checks = TRIALS[trial][0](fleet(**changes), name, lambda: None)
+    return {check.who: check for check in checks}
 
 
 @settings(max_examples=30)
-@given(runs=st.lists(RUNS, max_size=6), gone=st.integers(0, 6))
-def test_the_ledger_is_that_of_the_lead(runs: list[tuple[int, int, str]], gone: int) -> None:
-    """The same sums as in the table of hours, also when some of it is taken back."""
+@given(runs=st.lists(RUNS, max_size=6), reversals=st.integers(0, 6))
+def test_the_ledger_is_that_of_the_lead(runs: list[tuple[int, int, str]], reversals: int) -> None:
+    """The fleet's ledger has the same sums as the table of hours, also after reversed charges."""
     ledger, hours = Ledger(), ChargeHourTable(Journal())
     ids = {"a": 1, "b": 2}
-    for number, (start, length, campaign) in enumerate([*runs, *runs[:gone]]):
+    for number, (start, length, campaign) in enumerate([*runs, *runs[:reversals]]):
         back = number >= len(runs)
         weight = -WEIGHT if back else WEIGHT
         run = PostedRun("r", "t", campaign, ("n1", "n2"), START + start, START + start + length)
@@ -80,8 +80,8 @@ def test_the_ledger_is_that_of_the_lead(runs: list[tuple[int, int, str]], gone: 
     for row in hours.rows.values():
         key = row.hour, "ab"[row.campaign_id - 1]
         sums[key] = sums.get(key, 0) + row.amount
-    told = charges_of((campaign, hour, it) for (hour, campaign), it in sorted(sums.items()))
-    assert ledger.read(START) == told
+    expected = charges_of((campaign, hour, it) for (hour, campaign), it in sorted(sums.items()))
+    assert ledger.read(START) == expected
 
 
 @pytest.mark.parametrize(
@@ -95,7 +95,7 @@ def test_the_ledger_is_that_of_the_lead(runs: list[tuple[int, int, str]], gone: 
     ],
 )
 def test_what_is_promised_of_shares(name: str, promised: tuple[int, int, int]) -> None:
-    """Ten seats among three: by weight as far as wanted, by level, by creation, by price."""
+    """Each set divides ten seats by its own rule: weight, level, creation, or price."""
     campaigns = [
         CampaignView("a", weight=2, level=1, created_at=1, queue=QueueView(price=6)),
         CampaignView("b", weight=6, level=5, created_at=2, queue=QueueView(price=10)),
@@ -111,7 +111,7 @@ def test_what_is_promised_of_shares(name: str, promised: tuple[int, int, int]) -
 
 
 def test_fairshares_pull_to_equal_distances_from_targets() -> None:
-    """Who wants less than its target leaves the rest to the others, to each as much."""
+    """A campaign that wants less than its target leaves the rest to the others in equal parts."""
     parts = {"a": Fraction(1, 10), "b": Fraction(3, 10), "c": Fraction(6, 10)}
     campaigns = [CampaignView(name, fairshare=FairshareView(part)) for name, part in parts.items()]
     shared = SHARES["maui-fairshare"]
@@ -121,7 +121,7 @@ def test_fairshares_pull_to_equal_distances_from_targets() -> None:
 
 @pytest.mark.parametrize(("order", "too_soon"), [("baba", 1), ("bbaa", 0), ("aabb", 2)])
 def test_who_is_further_below_its_target_comes_first(order: str, too_soon: int) -> None:
-    """Counted is each run of b, which used nothing, that comes after one of a, which used all."""
+    """The counter counts runs of a, which used everything, before runs of b, which used nothing."""
     now = START + times.DAY
     half = FairshareView(Fraction(1, 2))
     runs = [
@@ -144,76 +144,76 @@ def test_who_is_further_below_its_target_comes_first(order: str, too_soon: int) 
     outcome = EpisodeOutcome(
         placed=runs, refused={}, unreached=0, reservations=[], state=view.state
     )
-    pulled = PullCounter()
-    pulled(HeldEpisode(view, outcome, booked))
-    assert (pulled.compared, pulled.too_soon) == (3, too_soon)
+    counter = PullCounter()
+    counter(HeldEpisode(view, outcome, booked))
+    assert (counter.compared, counter.too_soon) == (3, too_soon)
 
 
 @pytest.mark.timeout(60)
 def test_a_fairshare_decides_between_runs_alike() -> None:
-    """Its shares are bounded by nothing; that who is further below comes first is checked."""
-    found = tried("shares", "maui-fairshare", runs=100, nodes=5)
-    assert found["atlas"].least is None
-    assert found["runs compared"].found > 0
-    assert all(check.holds for check in found.values()), found
+    """Fairshares have no bounds, but the campaign further below its target comes first."""
+    checks = tried("shares", "maui-fairshare", runs=100, nodes=5)
+    assert checks["atlas"].least is None
+    assert checks["runs compared"].found > 0
+    assert all(check.holds for check in checks.values()), checks
 
 
 @pytest.mark.parametrize("name", ["campaign-default", "fbsng-dynamic"])
 @pytest.mark.timeout(60)
 def test_overload_is_shared_as_promised(name: str) -> None:
-    """Where all want too much, each gets what it was promised and nothing stays unused."""
-    found = tried("overload", name, runs=2500, nodes=4)
-    assert len(found) == 6
-    assert all(check.holds for check in found.values()), found
+    """Under overload each campaign gets its promised share and no time stays unused."""
+    checks = tried("overload", name, runs=2500, nodes=4)
+    assert len(checks) == 6
+    assert all(check.holds for check in checks.values()), checks
 
 
 @pytest.mark.timeout(60)
 def test_short_runs_leave_no_pieces_of_those_who_are_behind() -> None:
-    """Whatever order the tasks were made in, who wants less than its part has all it wants."""
-    found = tried("overload", "campaign-default", runs=500, seed=1)
-    assert found["dune"].found == found["euclid"].found == 30
+    """A campaign that wants less than its share gets all of it in any order of tasks."""
+    checks = tried("overload", "campaign-default", runs=500, seed=1)
+    assert checks["dune"].found == checks["euclid"].found == 30
 
 
 @pytest.mark.timeout(60)
 def test_without_a_budget_the_urgent_displace_nobody() -> None:
-    """A tenth of six nodes is no whole node."""
-    found = tried("urgent", "gridserver-urgent", nodes=6)
-    assert found["runs displaced"].found == 0
-    assert all(check.holds for check in found.values()), found
+    """A budget of a tenth of six nodes is less than one node and allows no displacement."""
+    checks = tried("urgent", "gridserver-urgent", nodes=6)
+    assert checks["runs displaced"].found == 0
+    assert all(check.holds for check in checks.values()), checks
 
 
 @pytest.mark.timeout(60)
 def test_the_second_tier_fills_a_fleet_that_one_episode_cannot() -> None:
-    """Some seventy runs an hour take two episodes; what is left of it goes to whoever waits."""
-    found = tried("overload", "gridserver-usage-aggregated", runs=1000, nodes=12)
-    assert found["all of the fleet in use"].found == 100
+    """A second episode fills the fleet when an hour has more runs than one episode can place."""
+    checks = tried("overload", "gridserver-usage-aggregated", runs=1000, nodes=12)
+    assert checks["all of the fleet in use"].found == 100
 
 
 @pytest.mark.timeout(60)
 def test_turns_are_not_spent_on_hours_that_are_full() -> None:
-    """What is left of the last hour does not count against those who had least of it."""
-    found = tried("shares", "boinc-wrr", runs=3000, nodes=6)
-    assert all(check.holds for check in found.values()), found
+    """The rest of the last hour does not count against the campaigns that got least of it."""
+    checks = tried("shares", "boinc-wrr", runs=3000, nodes=6)
+    assert all(check.holds for check in checks.values()), checks
 
 
 @pytest.mark.timeout(60)
 def test_a_newcomer_neither_floods_nor_starves() -> None:
-    """It has its part within the first hours, and never much more."""
+    """A newcomer gets its share within the first hours, and never much more."""
     assert all(check.holds for check in tried("newcomers", "campaign-default").values())
 
 
 @pytest.mark.parametrize("name", ["campaign-default", "gridserver-usage"])
 def test_who_asks_later_has_its_part(name: str) -> None:
-    """Others have asked for a whole day before, whether it was known as a campaign or not."""
-    found = tried("latecomers", name)
-    assert len(found) == 2
-    assert all(check.holds for check in found.values())
+    """A campaign that asks after others have asked for a whole day gets its share."""
+    checks = tried("latecomers", name)
+    assert len(checks) == 2
+    assert all(check.holds for check in checks.values())
 
 
 def test_first_come_first_served_is_no_promise_to_latecomers(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The trial shows it where all hours are near: what others have asked for is gone."""
+    """The trial fails for latecomers when no hour is reserved for them."""
     by_usage = ByUsage(together=CampaignGrouping.PARENT, entitled=True, near=times.DAY)
     monkeypatch.setitem(SETS, "campaign-default", replace(SETS[DEFAULT], share=by_usage))
     assert not any(check.holds for check in tried("latecomers", "campaign-default").values())
@@ -221,35 +221,35 @@ def test_first_come_first_served_is_no_promise_to_latecomers(
 
 @pytest.mark.timeout(60)
 def test_the_urgent_displace_up_to_their_budget() -> None:
-    """On a full fleet they take as many seats from others as they may, and no more."""
-    found = tried("urgent", "gridserver-urgent", nodes=10)
-    assert found["seats taken from others at once"].found == 1
-    assert found["runs displaced"].found > 0
+    """Urgent runs on a full fleet displace exactly as many seats as their budget allows."""
+    checks = tried("urgent", "gridserver-urgent", nodes=10)
+    assert checks["seats taken from others at once"].found == 1
+    assert checks["runs displaced"].found > 0
 
 
 @pytest.mark.timeout(60)
 def test_what_sets_do_not_promise_is_not_checked() -> None:
-    """First come, first served promises no shares."""
+    """A set is not checked for a promise that it does not make."""
     assert tried("shares", "pscheduler") == {}
     assert tried("newcomers", "boinc-wrr") == {}
 
 
-def test_a_check_is_told_with_its_bounds() -> None:
-    """What was found, and what it should have been."""
+def test_a_check_is_described_with_its_bounds() -> None:
+    """A failed check names the measured value and the bounds."""
     check = FleetCheck(
         trial="t", policy="p", who="w", unit="%", promised=5, least=4, most=6, found=7
     )
     assert not check.holds
-    assert check.told == "t, p, w: 7 %, not at least 4 and at most 6"
+    assert check.sentence == "t, p, w: 7 %, not at least 4 and at most 6"
 
 
 @pytest.mark.timeout(60)
 def test_the_same_seed_is_the_same_report() -> None:
-    """All trials of one set, twice, and drawn."""
+    """Two plays with the same seed give equal reports."""
     scenario = fleet(sets=["gridserver-usage"], runs=100, nodes=4)
-    told = [play(scenario, lambda share, doing: None) for _ in range(2)]  # noqa: ARG005
-    assert told[0] == told[1]
-    assert draw_fleet_report(told[0]).count("<rect") > 20
+    reports = [play(scenario, lambda share, current: None) for _ in range(2)]  # noqa: ARG005
+    assert reports[0] == reports[1]
+    assert draw_fleet_report(reports[0]).count("<rect") > 20
 
 
 @pytest.mark.parametrize(
@@ -262,11 +262,11 @@ def test_the_same_seed_is_the_same_report() -> None:
     ],
 )
 def test_a_fleet_that_cannot_be_is_refused(changes: dict[str, Any]) -> None:
-    """Unknown sets, too few nodes or campaigns, lengths that do not divide an hour."""
+    """Unknown sets, too few nodes or campaigns, and lengths that do not divide an hour are invalid."""
     with pytest.raises(InvalidDocument):
         fleet(**changes)
 
 
 def test_few_runs_show_no_more_than_counting_allows() -> None:
-    """Over ten thousand runs shares are within 2 %; the bound grows with the root of fewer."""
+    """The tolerance is 2 % from 10,000 runs on and grows as one over the root of fewer runs."""
     assert [tolerance(runs) for runs in (1_000_000, 10_000, 400, 100)] == [0.02, 0.02, 0.1, 0.2]

@@ -1,4 +1,4 @@
-"""Virtual time: what waits costs nothing, and the same program runs the same way."""
+"""Virtual time: waiting takes no real time, and every execution is repeatable."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from node.model.times import DAY, MINUTE, SECOND
 T = TypeVar("T")
 
 
-def played(work: Coroutine[Any, Any, T]) -> T:
-    """Run a coroutine in virtual time."""
+def run_alone(work: Coroutine[Any, Any, T]) -> T:
+    """Run a coroutine in virtual time and return its result."""
     return run(lambda _loop: work)
 
 
 def test_a_year_passes_at_once() -> None:
-    """A sleep ends when virtual time has come, to the microsecond."""
+    """A sleep of a year ends at its instant of virtual time, to the microsecond."""
 
     async def work(loop: VirtualLoop) -> int:
         await pause(365 * DAY)
@@ -34,7 +34,7 @@ def test_a_year_passes_at_once() -> None:
 
 
 def test_sleepers_wake_in_order() -> None:
-    """Whoever set the earlier timer wakes first; of the same instant, who set it first."""
+    """Sleepers wake in the order of their timers; at the same instant in the order of setting."""
 
     async def work(loop: VirtualLoop) -> list[str]:
         woken: list[str] = []
@@ -50,7 +50,7 @@ def test_sleepers_wake_in_order() -> None:
 
 
 def test_timeouts_work_as_ever() -> None:
-    """``timeout`` and ``wait_for`` end what takes too long, when it has taken too long."""
+    """``timeout`` and ``wait_for`` end an operation exactly at its time limit."""
 
     async def work(loop: VirtualLoop) -> list[int]:
         ended = []
@@ -69,9 +69,9 @@ def test_timeouts_work_as_ever() -> None:
 
 
 def test_waiting_for_nothing_is_an_error() -> None:
-    """Who waits for what can never come is told so, instead of hanging."""
+    """Waiting for an event that can never happen raises an error instead of hanging."""
     with pytest.raises(NothingLeftToDo, match=r"after 1\.000000 s"):
-        played(_waits_for_ever())
+        run_alone(_waits_for_ever())
 
 
 async def _waits_for_ever() -> None:
@@ -80,7 +80,7 @@ async def _waits_for_ever() -> None:
 
 
 def test_going_round_in_circles_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What goes on without ever waiting is told so, instead of hanging."""
+    """A program that never waits raises an error instead of hanging."""
     monkeypatch.setattr("lead.simulation.loop.STANDSTILL_STEPS", 1000)
 
     async def circles() -> None:
@@ -88,11 +88,11 @@ def test_going_round_in_circles_is_an_error(monkeypatch: pytest.MonkeyPatch) -> 
             await pause()
 
     with pytest.raises(TimeStandsStill):
-        played(circles())
+        run_alone(circles())
 
 
-def test_what_nobody_catches_is_found() -> None:
-    """A callback that fails ends nothing and is kept as a finding."""
+def test_an_uncaught_error_is_a_finding() -> None:
+    """A failing callback does not stop the loop and is recorded."""
 
     async def work(loop: VirtualLoop) -> list[str]:
         loop.call_soon(lambda: 1 / 0)
@@ -103,7 +103,7 @@ def test_what_nobody_catches_is_found() -> None:
 
 
 def test_a_process_dies_at_the_await_that_was_chosen() -> None:
-    """Each fuse ends a process and its children a step later; together they try every await."""
+    """A process and its children die exactly at the chosen step, whichever await that is."""
 
     async def work(loop: VirtualLoop, steps: int) -> int:
         process, done = Process("p"), list[int]()
@@ -122,55 +122,55 @@ def test_a_process_dies_at_the_await_that_was_chosen() -> None:
         assert task.cancelled() is not process.alive
         return len(done)
 
-    came_to = [run(partial(work, steps=steps)) for steps in range(20)]
-    assert came_to == sorted(came_to)
-    assert set(came_to) == {0, 1, 2, 3, 4, 5}
+    progress = [run(partial(work, steps=steps)) for steps in range(20)]
+    assert progress == sorted(progress)
+    assert set(progress) == {0, 1, 2, 3, 4, 5}
 
 
 def test_others_go_on_when_a_process_dies() -> None:
-    """Killing one process touches no task of another, nor of the world."""
+    """Killing a process affects no task of another process or of the world."""
 
     async def work(loop: VirtualLoop) -> list[str]:
         first, second = Process("a"), Process("b")
-        lived: list[str] = []
+        survivors: list[str] = []
 
         async def live(name: str) -> None:
             await pause(2 * SECOND)
-            lived.append(name)
+            survivors.append(name)
 
         first.start(live("a"))
         survivor = second.start(live("b"))
         await pause(SECOND)
         first.kill()
         await survivor
-        return lived
+        return survivors
 
     assert run(work) == ["b"]
 
 
 def test_a_clock_may_be_wrong() -> None:
-    """A clock starts right, jumps, drifts, and shows true time once corrected."""
+    """A clock starts without error, steps, drifts, and shows true time once corrected."""
 
     async def work(loop: VirtualLoop) -> list[int]:
         clock = SimulatedClock(loop)
-        seen = [clock.now() - START]
+        errors = [clock.now() - START]
         clock.step(-3 * SECOND)
-        seen.append(clock.error)
+        errors.append(clock.error)
         clock.drift(100)
         await clock.sleep(1000)
-        seen.append(clock.error)
+        errors.append(clock.error)
         clock.drift(0)
         await clock.sleep(1000)
-        seen.append(clock.error)
+        errors.append(clock.error)
         clock.correct()
-        seen.append(clock.error)
-        return seen
+        errors.append(clock.error)
+        return errors
 
     assert run(work) == [0, -3 * SECOND, -2_900_000, -2_900_000, 0]
 
 
 def test_a_clock_waits_until_it_shows_an_instant() -> None:
-    """Who waits for an instant wakes by that clock, also if it is stepped meanwhile."""
+    """A wait for an instant ends by the clock that shows it, even if that is stepped meanwhile."""
 
     async def work(loop: VirtualLoop) -> int:
         clock = SimulatedClock(loop)

@@ -26,18 +26,18 @@ TASK = UUID(int=1)
 
 
 class Crash(BaseException):
-    """The simulated node dies here."""
+    """The crash of the simulated node at this point."""
 
 
 @pytest.fixture
 def database() -> MemoryDatabase:
-    """An empty one."""
+    """Return an empty database."""
     return MemoryDatabase()
 
 
 async def keep_task(connection: Connection, priority: int = 0) -> None:
     """Write the task of these tests."""
-    made = StoredTask(
+    task = StoredTask(
         id=TASK,
         lead="a",
         state=TaskState.ACTIVE,
@@ -56,11 +56,11 @@ async def keep_task(connection: Connection, priority: int = 0) -> None:
         ),
         participant=0,
     )
-    assert await tasks.keep(connection, made)
+    assert await tasks.keep(connection, task)
 
 
-async def kept(database: MemoryDatabase) -> StoredTask | None:
-    """What others see of the task."""
+async def fetch_committed(database: MemoryDatabase) -> StoredTask | None:
+    """Return the task as other transactions see it."""
     async with database.connection() as connection:
         return await tasks.fetch(connection, TASK)
 
@@ -68,14 +68,14 @@ async def kept(database: MemoryDatabase) -> StoredTask | None:
 async def crash_after(
     database: MemoryDatabase, action: Callable[[Connection], Awaitable[None]]
 ) -> None:
-    """A transaction that does something and dies."""
+    """Run ``action`` in a transaction that then crashes."""
     async with database.transaction() as connection:
         await action(connection)
         raise Crash
 
 
 async def test_what_fails_has_not_happened(database: MemoryDatabase) -> None:
-    """An exception in a transaction takes back all that it did."""
+    """An exception in a transaction rolls back all its changes."""
 
     async def both(connection: Connection) -> None:
         await keep_task(connection)
@@ -83,7 +83,7 @@ async def test_what_fails_has_not_happened(database: MemoryDatabase) -> None:
 
     with pytest.raises(Crash):
         await crash_after(database, both)
-    assert await kept(database) is None
+    assert await fetch_committed(database) is None
 
 
 @pytest.mark.parametrize(
@@ -98,7 +98,7 @@ async def test_what_fails_has_not_happened(database: MemoryDatabase) -> None:
 async def test_a_crash_at_any_point(
     database: MemoryDatabase, moment: str, *, survives: bool
 ) -> None:
-    """A node that dies before its commit has done nothing; after it, everything."""
+    """A crash before the commit leaves no change, one after it leaves all."""
 
     async def point(passed: str) -> None:
         if passed == moment:
@@ -109,13 +109,13 @@ async def test_a_crash_at_any_point(
         async with database.transaction() as connection:
             await keep_task(connection)
     database.point = None
-    assert (await kept(database) is not None) is survives
+    assert (await fetch_committed(database) is not None) is survives
     async with database.transaction() as connection:
         await keep_task(connection)
 
 
 async def test_a_statement_of_its_own_is_done_when_it_is_over(database: MemoryDatabase) -> None:
-    """Outside a transaction a crash after a statement does not take it back."""
+    """A statement outside a transaction is committed at once."""
 
     async def point(passed: str) -> None:
         if passed == "after nodes.keep_token":
@@ -130,28 +130,28 @@ async def test_a_statement_of_its_own_is_done_when_it_is_over(database: MemoryDa
 
 
 async def test_nobody_sees_what_is_not_committed(database: MemoryDatabase) -> None:
-    """Who reads while somebody else writes waits for the end of it."""
+    """A reader waits for the end of a transaction that has written."""
     async with database.transaction() as connection:
         await keep_task(connection)
-        reading = asyncio.create_task(kept(database))
+        reading = asyncio.create_task(fetch_committed(database))
         await ManualClock().sleep(0)
         assert not reading.done()
-    found = await reading
-    assert found is not None
+    task = await reading
+    assert task is not None
 
 
 async def test_two_may_read_before_either_writes(database: MemoryDatabase) -> None:
-    """A transaction has the database to itself only from its first change on, as in Postgres."""
-    seen = []
+    """A transaction gets the database for itself with its first write, as in Postgres."""
+    reads = []
 
     async def check_then_write(name: str) -> None:
         async with database.transaction() as connection:
-            seen.append((name, await nodes.has_token(connection, "digest")))
+            reads.append((name, await nodes.has_token(connection, "digest")))
             await ManualClock().sleep(0)
             await nodes.keep_token(connection, "digest", name, START)
 
     await asyncio.gather(check_then_write("one"), check_then_write("other"))
-    assert seen == [("one", False), ("other", False)]
+    assert reads == [("one", False), ("other", False)]
 
 
 async def test_after_a_broken_constraint_nothing_more_is_done(database: MemoryDatabase) -> None:
@@ -165,13 +165,13 @@ async def test_after_a_broken_constraint_nothing_more_is_done(database: MemoryDa
             await tasks.open_planning(connection, TASK, START, START)
         with pytest.raises(RuntimeError, match="rolled back"):
             await tasks.fetch(connection, TASK)
-    found = await kept(database)
-    assert found is not None
-    assert found.terms.priority == 0
+    task = await fetch_committed(database)
+    assert task is not None
+    assert task.terms.priority == 0
 
 
 async def test_notifications_come_with_the_commit(database: MemoryDatabase) -> None:
-    """They are told when the transaction is done, each once, and not at all if it fails."""
+    """Notifications are delivered once each with the commit, and not after a rollback."""
     notices: list[Notice] = []
     listening = asyncio.create_task(database.listen(notices.append, ManualClock()))
     await ManualClock().sleep(0)
@@ -189,58 +189,58 @@ async def test_notifications_come_with_the_commit(database: MemoryDatabase) -> N
 
 
 async def test_a_document_is_its_readers_own(database: MemoryDatabase) -> None:
-    """What is read may be changed without a change to what is kept."""
+    """A change to a fetched document does not change the stored one."""
     async with database.transaction() as connection:
         await keep_task(connection)
-    found = await kept(database)
-    assert found is not None
-    found.terms.spec["list"].append(2)
-    again = await kept(database)
+    task = await fetch_committed(database)
+    assert task is not None
+    task.terms.spec["list"].append(2)
+    again = await fetch_committed(database)
     assert again is not None
     assert again.terms.spec == {"list": [1]}
 
 
 async def test_a_closed_database_does_not_answer(database: MemoryDatabase) -> None:
-    """Its tables are still there when it is opened again."""
+    """A closed database refuses queries and keeps its tables until it is opened again."""
     async with database.transaction() as connection:
         await keep_task(connection)
     await database.close()
     with pytest.raises(DatabaseUnavailable):
-        await kept(database)
+        await fetch_committed(database)
     await database.open()
-    assert await kept(database) is not None
+    assert await fetch_committed(database) is not None
 
 
 async def test_a_query_without_a_twin_is_named(database: MemoryDatabase) -> None:
-    """Nobody has to guess what is missing."""
+    """The error for a query without a twin names the query."""
     async with database.connection() as connection:
         with pytest.raises(LookupError, match=r"tasks\.tasks has no twin"):
             await tasks.listed(connection, tasks.TaskFilter(), START)
 
 
 async def test_only_so_many_are_claimed(database: MemoryDatabase) -> None:
-    """The tasks whose next run comes soonest are claimed first, as many as are wanted."""
+    """A claim takes the tasks with the earliest next runs, up to the requested number."""
     async with database.transaction() as connection:
         for number in range(1, 4):
-            made = await _numbered(connection, number)
-            await tasks.open_planning(connection, made, START - number, START)
+            task = await _numbered(connection, number)
+            await tasks.open_planning(connection, task, START - number, START)
         claims = await planning.claim(
             connection, planning.LeaseRequest("worker", START, START + 1), START + 1, 2
         )
-    assert [claimed.task.int for claimed in claims] == [3, 2]
+    assert [claim.task.int for claim in claims] == [3, 2]
 
 
 async def _numbered(connection: Connection, number: int) -> UUID:
     await keep_task(connection)
-    found = await tasks.fetch(connection, TASK)
-    assert found is not None
-    made = UUID(int=number)
-    await tasks.keep(connection, StoredTask(**{**vars(found), "id": made}))
-    return made
+    task = await tasks.fetch(connection, TASK)
+    assert task is not None
+    new_id = UUID(int=number)
+    await tasks.keep(connection, StoredTask(**{**vars(task), "id": new_id}))
+    return new_id
 
 
 async def test_an_outbox_is_read_in_portions(database: MemoryDatabase) -> None:
-    """A hundred messages at most are taken at once, those due first."""
+    """At most a hundred messages are taken at once, the earliest due first."""
     async with database.transaction() as connection:
         for number in range(150):
             await outbox.post(connection, ["a"], MessageKind.PART, {}, START - number)
@@ -252,18 +252,18 @@ async def test_an_outbox_is_read_in_portions(database: MemoryDatabase) -> None:
 
 
 async def test_two_nodes_never_have_one_name(database: MemoryDatabase) -> None:
-    """A name that is taken is refused, and the node that wanted it keeps its own."""
+    """A node cannot take the name of another one and keeps its own after the attempt."""
     async with database.connection() as connection:
         for name in ("a", "b"):
             await nodes.keep(connection, card(name, name), START)
         with pytest.raises(BrokenKey):
             await nodes.keep(connection, card("b", "a"), START)
-        assert [known.name for known in await nodes.listed(connection)] == ["a", "b"]
+        assert [node.name for node in await nodes.listed(connection)] == ["a", "b"]
         assert await nodes.remove(connection, "a")
         assert await nodes.keep(connection, card("b", "a"), START)
 
 
 def card(identity: str, name: str) -> NodeCard:
-    """A node of that name."""
+    """Return the card of a node of that name."""
     key = f"ed25519:{identity:A<43}"
     return NodeCard(identity=key, name=name, url="http://n", address="n", version="0")

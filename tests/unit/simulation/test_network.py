@@ -1,4 +1,4 @@
-"""The network between simulated nodes: what who asks comes to see."""
+"""The network between simulated nodes, as the sender of a request sees it."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ FAIR = NetworkConditions(
 
 @dataclass
 class Place:
-    """A host that serves whatever it is asked."""
+    """A host that serves every request."""
 
     name: str
     service: SimulatedService | None = field(
@@ -42,19 +42,19 @@ class Place:
 
     @property
     def identity(self) -> str:
-        """Its key."""
+        """Return the identity."""
         return f"key of {self.name}"
 
     @property
     def card(self) -> NodeCard:
-        """Its card."""
+        """Return the card."""
         url = f"http://{self.name}"
         return NodeCard(
             identity=self.identity, name=self.name, url=url, address=self.name, version=""
         )
 
     async def serve(self, _service: SimulatedService) -> int:
-        """Count."""
+        """Count the request and return the count."""
         self.served += 1
         return self.served
 
@@ -62,27 +62,27 @@ class Place:
 Work = Callable[[Network, Place, Place, VirtualLoop], Awaitable[Any]]
 
 
-def between(work: Work, weather: NetworkConditions = FAIR) -> Any:
-    """Let two hosts speak."""
+def between(work: Work, conditions: NetworkConditions = FAIR) -> Any:
+    """Run ``work`` with a network of two hosts and return its result."""
 
-    async def played(loop: VirtualLoop) -> Any:
-        network = Network(loop, weather, random.Random(1))
+    async def play(loop: VirtualLoop) -> Any:
+        network = Network(loop, conditions, random.Random(1))
         here, there = Place("here"), Place("there")
         for place in (here, there):
             network.place(cast("Station", place))
         return await work(network, here, there, loop)
 
-    return run(played)
+    return run(play)
 
 
 async def ask(network: Network, here: Place, there: Place) -> int:
-    """One question."""
+    """Send one request."""
     stations = cast("tuple[Station, Station]", (here, there))
     return await network.ask(*stations, "count", there.serve)
 
 
 def test_an_answer_takes_the_way_there_and_back() -> None:
-    """It comes after both delays, and nothing else has happened."""
+    """An answer arrives after the delays of both directions."""
 
     async def work(network: Network, here: Place, there: Place, loop: VirtualLoop) -> Any:
         return await ask(network, here, there), loop.now
@@ -92,12 +92,12 @@ def test_an_answer_takes_the_way_there_and_back() -> None:
     assert 20 * MILLISECOND <= now < 40 * MILLISECOND
 
 
-@pytest.mark.parametrize("what", ["question", "answer"])
-def test_a_loss_is_seen_as_silence(what: str) -> None:
-    """Who asks waits for the whole time; a lost answer leaves its effect behind."""
+@pytest.mark.parametrize("message", ["request", "answer"])
+def test_a_loss_is_seen_as_silence(message: str) -> None:
+    """A lost request or answer times out; a lost answer leaves the effect of the request."""
 
     async def work(network: Network, here: Place, there: Place, loop: VirtualLoop) -> Any:
-        if what == "question":
+        if message == "request":
             network.cut[frozenset(("here", "there"))] += 1
         else:
             loop.call_in(12 * MILLISECOND, network.cut.update, [frozenset(("here", "there"))])
@@ -106,22 +106,22 @@ def test_a_loss_is_seen_as_silence(what: str) -> None:
             await ask(network, here, there)
         return loop.now, there.served
 
-    assert between(work) == (5 * SECOND, int(what == "answer"))
+    assert between(work) == (5 * SECOND, int(message == "answer"))
 
 
 def _slowly(
     serve: Callable[[SimulatedService], Awaitable[int]],
 ) -> Callable[[SimulatedService], Awaitable[int]]:
     async def slow(service: SimulatedService) -> int:
-        served = await serve(service)
+        count = await serve(service)
         await pause(10 * MILLISECOND)
-        return served
+        return count
 
     return slow
 
 
 def test_a_host_that_is_down_refuses() -> None:
-    """Who asks is told at once, not after the whole time."""
+    """A request to a host that is down fails at once, not after the timeout."""
 
     async def work(network: Network, here: Place, there: Place, loop: VirtualLoop) -> int:
         there.service = None
@@ -133,7 +133,7 @@ def test_a_host_that_is_down_refuses() -> None:
 
 
 def test_a_duplicate_is_served_twice() -> None:
-    """Who asks has one answer; the receiver has had two requests."""
+    """The sender of a duplicated request gets one answer; the receiver serves it twice."""
 
     async def work(network: Network, here: Place, there: Place, loop: VirtualLoop) -> Any:
         first = await ask(network, here, there)
@@ -147,23 +147,23 @@ def test_a_duplicate_is_served_twice() -> None:
 
 
 def test_an_error_travels_as_over_http() -> None:
-    """What the receiver raises is raised where it was asked: of the same kind, another object."""
-    raised = Conflict("it is taken")
+    """An error of the receiver is raised at the sender as another object of the same type."""
+    error = Conflict("it is taken")
 
     async def work(network: Network, here: Place, there: Place, loop: VirtualLoop) -> ParleyError:
         async def refuse(_service: SimulatedService) -> int:
-            raise raised
+            raise error
 
         stations = cast("tuple[Station, Station]", (here, there))
         with pytest.raises(Conflict, match="it is taken") as caught:
             await network.ask(*stations, "refuse", refuse)
         return caught.value
 
-    assert between(work) is not raised
+    assert between(work) is not error
 
 
 def test_nothing_comes_from_a_host_that_died_meanwhile() -> None:
-    """A request that was being served when the receiver died has no answer."""
+    """A request is not answered if the receiver dies while serving it."""
 
     async def work(network: Network, here: Place, there: Place, loop: VirtualLoop) -> int:
         there.serve = _slowly(there.serve)  # type: ignore[assignment,method-assign]
@@ -176,13 +176,13 @@ def test_nothing_comes_from_a_host_that_died_meanwhile() -> None:
 
 
 def test_the_wire_offers_all_that_a_peer_does() -> None:
-    """Nothing a node asks of another one could reach for a real network."""
+    """The simulated peer replaces every request that a real one sends."""
 
-    def questions(kind: type) -> set[str]:
-        found = inspect.getmembers(kind, inspect.iscoroutinefunction)
-        return {name for name, _ in found if not name.startswith("_")}
+    def requests(kind: type) -> set[str]:
+        members = inspect.getmembers(kind, inspect.iscoroutinefunction)
+        return {name for name, _ in members if not name.startswith("_")}
 
-    gathered = {"propose", "hold", "commit", "release"}  # these travel by ask_together
-    assert questions(Peer) - gathered <= {
-        name for name in vars(SimulatedPeer) if name in questions(SimulatedPeer)
+    batched = {"propose", "hold", "commit", "release"}  # these travel by ask_together
+    assert requests(Peer) - batched <= {
+        name for name in vars(SimulatedPeer) if name in requests(SimulatedPeer)
     }

@@ -1,4 +1,4 @@
-"""The document that describes a world."""
+"""The document that describes a simulated world."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from node.model.errors import InvalidDocument, MalformedRequest, NotFound
 from node.model.times import DAY, HOUR
 
 
-def test_those_that_come_with_the_program_are_sound() -> None:
-    """Each has a title and something to do."""
-    found = built_in()
-    assert {"contention", "faults", "mesh", "pools", "shares", "small"} <= set(found)
-    assert all(scenario.title and scenario.tasks for scenario in found.values())
+def test_the_built_in_scenarios_are_valid() -> None:
+    """Each built-in scenario is valid and has a title and tasks."""
+    scenarios = built_in()
+    assert {"contention", "faults", "mesh", "pools", "shares", "small"} <= set(scenarios)
+    assert all(scenario.title and scenario.tasks for scenario in scenarios.values())
 
 
 def test_a_file_may_be_toml_or_json(tmp_path: Path) -> None:
-    """The same scenario, written in either."""
+    """A scenario in TOML equals the same one in JSON."""
     toml, text = tmp_path / "a.toml", tmp_path / "a.json"
     toml.write_text('days = 2\n[nodes]\ncount = 3\nhorizon = "PT6H"\n')
     text.write_text(json.dumps({"days": 2, "nodes": {"count": 3, "horizon": "PT6H"}}))
@@ -32,22 +32,22 @@ def test_a_file_may_be_toml_or_json(tmp_path: Path) -> None:
     assert named(str(toml)).duration == 2 * DAY
 
 
-def test_an_unknown_name_is_told_the_known_ones() -> None:
-    """Whoever mistypes reads what there is."""
+def test_the_error_for_an_unknown_name_lists_the_known_ones() -> None:
+    """The error for an unknown name lists the built-in scenarios."""
     with pytest.raises(
-        NotFound, match="contention, faults, mesh, pools, shares, small, fleet; a file ends in"
+        NotFound, match="contention, faults, mesh, pools, shares, small, fleet, or a"
     ):
         named("mehs")
 
 
 def test_a_file_that_is_not_there(tmp_path: Path) -> None:
-    """Its name and the reason are said."""
+    """The error for a missing file names it and the reason."""
     with pytest.raises(NotFound, match="cannot be read: No such file"):
         named(str(tmp_path / "none.toml"))
 
 
 def test_a_broken_file_says_where() -> None:
-    """What the parser found is passed on."""
+    """The error for an invalid file contains the parser's message."""
     with pytest.raises(MalformedRequest, match="not TOML: Invalid value"):
         parsed("days = ", ".toml")
 
@@ -68,29 +68,29 @@ def test_a_broken_file_says_where() -> None:
     ],
 )
 def test_a_wrong_field_is_named(text: str, pointer: str) -> None:
-    """Each fault has a pointer to its field."""
+    """A validation error points to the field."""
     with pytest.raises(InvalidDocument) as caught:
         parsed(text, ".toml")
     assert caught.value.faults[0].pointer == pointer
 
 
 def test_a_mesh_has_every_pair_once() -> None:
-    """Each pair has one task, and every node leads its share of them."""
-    asked = task_arrivals(Scenario.model_validate({"nodes": {"count": 10}, "tasks": [{}]}))
-    pairs = {tuple(wish.document.test.spec["participants"]) for wish in asked}
-    assert len(asked) == len(pairs) == 45
-    leads = [wish.lead for wish in asked]
+    """A mesh has one task for each pair, and every node leads its share of them."""
+    arrivals = task_arrivals(Scenario.model_validate({"nodes": {"count": 10}, "tasks": [{}]}))
+    pairs = {tuple(arrival.document.test.spec["participants"]) for arrival in arrivals}
+    assert len(arrivals) == len(pairs) == 45
+    leads = [arrival.lead for arrival in arrivals]
     assert all(3 <= leads.count(node) <= 6 for node in range(10))
 
 
-def test_groups_without_names_are_told_apart() -> None:
-    """Two groups are two users' wishes, not the same wish made twice."""
-    asked = task_arrivals(Scenario.model_validate({"nodes": {"count": 3}, "tasks": [{}, {}]}))
-    assert len({wish.key for wish in asked}) == 6
+def test_groups_without_names_are_distinct() -> None:
+    """Two equal groups create separate tasks."""
+    arrivals = task_arrivals(Scenario.model_validate({"nodes": {"count": 3}, "tasks": [{}, {}]}))
+    assert len({arrival.key for arrival in arrivals}) == 6
 
 
 def test_a_seed_draws_the_same_world() -> None:
-    """Wishes and faults depend on the seed and on nothing else; another seed is another world."""
+    """Task creations and faults depend on the seed alone."""
     faults = named("faults")
     again = named("faults")
     other = faults.model_copy(update={"seed": 2})
@@ -103,11 +103,11 @@ def test_a_seed_draws_the_same_world() -> None:
 
 
 def test_pool_tasks_are_asked_of_the_lead_of_their_pool() -> None:
-    """Who names no nodes asks where the pool is planned: at n1 unless the pool says otherwise."""
+    """A pool task is created at the lead of its pool, which is n1 by default."""
     match = {"name": {"exists": True}}
     pools = [{"name": "a", "match": match}, {"name": "b", "match": match, "lead": "n3"}]
     tasks = [{"participants": {"pool": name, "k": 2}, "count": 2} for name in "ab"]
-    asked = task_arrivals(Scenario.model_validate({"pools": pools, "tasks": tasks}))
-    assert [wish.lead for wish in asked] == [0, 0, 2, 2]
-    assert all("participants" not in wish.document.test.spec for wish in asked)
-    assert [wish.document.seats and wish.document.seats.k for wish in asked] == [2] * 4
+    arrivals = task_arrivals(Scenario.model_validate({"pools": pools, "tasks": tasks}))
+    assert [arrival.lead for arrival in arrivals] == [0, 0, 2, 2]
+    assert all("participants" not in arrival.document.test.spec for arrival in arrivals)
+    assert [arrival.document.seats and arrival.document.seats.k for arrival in arrivals] == [2] * 4

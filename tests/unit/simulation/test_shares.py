@@ -1,4 +1,4 @@
-"""What campaigns were promised of a pool in a simulated world, beside what they got."""
+"""The shares of a pool that campaigns were promised and got in a simulated world."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ _LEADS = {"one": "n1", "two": "n2"}
 
 
 def scenario(**changes: Any) -> Scenario:
-    """The one that comes with the program, with changes."""
+    """Return the built-in scenario of shares with changes."""
     document = named("shares").model_dump(by_alias=True, mode="json")
     return checked(Scenario, document | changes)
 
 
 def test_shares_within_two_percent_hold() -> None:
-    """Each campaign is measured by its weight; a campaign that is not looked at does not count."""
+    """Shares within 2 % hold; campaigns without an expectation do not count."""
     got = {"atlas": 99, "belle": 203, "cello": 300, "dune": 398, "others": 50}
-    found = promised_and_delivered(
+    trial = promised_and_delivered(
         scenario(), {name: part * 24 * times.MINUTE for name, part in got.items()}
     )
-    assert found is not None
-    assert found.broken == ()
-    assert [(check.who, check.promised, check.found) for check in found.checks] == [
+    assert trial is not None
+    assert trial.broken == ()
+    assert [(check.who, check.promised, check.found) for check in trial.checks] == [
         ("atlas", 10, 9.9),
         ("belle", 20, 20.3),
         ("cello", 30, 30),
@@ -37,14 +37,14 @@ def test_shares_within_two_percent_hold() -> None:
     ]
 
 
-def test_who_gets_too_little_is_told() -> None:
-    """What one campaign has too much of lacks another; nothing delivered is too little, too."""
+def test_a_share_that_is_too_small_is_reported() -> None:
+    """Shares beyond the tolerance are reported, and without deliveries every share is 0."""
     got = {"atlas": 110, "belle": 200, "cello": 300, "dune": 390}
-    found = promised_and_delivered(
+    trial = promised_and_delivered(
         scenario(), {name: part * 24 * times.MINUTE for name, part in got.items()}
     )
-    assert found is not None
-    assert [sentence.split(":")[0] for sentence in found.broken] == [
+    assert trial is not None
+    assert [sentence.split(":")[0] for sentence in trial.broken] == [
         "shares, campaign-default, atlas",
         "shares, campaign-default, dune",
     ]
@@ -54,21 +54,22 @@ def test_who_gets_too_little_is_told() -> None:
 
 
 def test_who_wants_less_than_its_part_is_promised_what_it_wants() -> None:
-    """The rest is divided among the others, by their weights."""
+    """A campaign is promised at most what it wants; the rest is divided by weight."""
     whole = scenario(days=10, shares={"pool": "all", "after": "P9D"})
     some = [it.model_copy(update={"count": 1}) if it.name == "dune" else it for it in whole.tasks]
     few = whole.model_copy(update={"tasks": some})
     wanted = 24 * 10 * times.MINUTE
-    found = promised_and_delivered(
+    trial = promised_and_delivered(
         few, {"atlas": 10 * wanted, "belle": 20 * wanted, "cello": 30 * wanted}
     )
-    assert found is not None
-    assert [check.promised for check in found.checks] == [16.389, 32.778, 49.167, 1.667]
+    assert trial is not None
+    assert [check.promised for check in trial.checks] == [16.389, 32.778, 49.167, 1.667]
 
 
 @pytest.mark.timeout(120)
 def test_whole_leads_and_nodes_share_a_pool_by_weight() -> None:
-    """Half of the nodes for five hours: a run is 3 % of what atlas gets, so 10 % may be missed."""
+    """Campaigns share half of the nodes by weight for five hours, within 10 %."""
+    # A run is 3 % of the share of atlas in five hours, hence the wide tolerance.
     few = scenario(
         days=0.25,
         nodes={"count": 10, "horizon": "PT2H"},
@@ -84,7 +85,7 @@ def test_whole_leads_and_nodes_share_a_pool_by_weight() -> None:
 
 @pytest.mark.timeout(120)
 def test_what_is_given_is_delivered_and_few_are_asked_in_vain() -> None:
-    """Half as much again is wanted as there is, and runs may slip by two of their lengths."""
+    """Under overload every seat that was given is delivered, with few proposals in vain."""
     few = scenario(days=0.125, nodes={"count": 10, "horizon": "PT2H"}, shares=None)
     tasks = [
         it.model_copy(update={"count": it.count * 3 // 5, "slip": 20 * times.MINUTE})
@@ -98,7 +99,7 @@ def test_what_is_given_is_delivered_and_few_are_asked_in_vain() -> None:
 
 @pytest.mark.timeout(120)
 def test_two_leads_of_the_same_nodes_keep_what_they_promise() -> None:
-    """They do not talk: who finds that the other one was faster gives the seat to another node."""
+    """Two leads that share nodes move a seat to another node when the other lead was faster."""
     few = scenario(days=0.25, nodes={"count": 10, "horizon": "PT2H"}, shares=None)
     [pool] = few.pools
     tasks = [
@@ -116,29 +117,31 @@ def test_two_leads_of_the_same_nodes_keep_what_they_promise() -> None:
     pools = [pool.model_copy(update={"name": name, "lead": at}) for name, at in _LEADS.items()]
     both = few.model_copy(update={"pools": tuple(pools), "tasks": tuple(tasks)})
     report = simulate(both)
-    moved = {reason.state: reason.slots for reason in report.not_delivered}
-    assert moved.keys() == {"cancelled"}
-    # Both begin with all their tasks at one instant, and find the same time for them.
-    assert moved["cancelled"] < 0.25 * report.delivered
+    slots_by_state = {reason.state: reason.slots for reason in report.not_delivered}
+    assert slots_by_state.keys() == {"cancelled"}
+    # Both leads start with all tasks at one instant, and find the same time for them.
+    assert slots_by_state["cancelled"] < 0.25 * report.delivered
     assert report.delivered > 300
     assert report.messages["proposals"] < 4 * report.delivered
 
 
 def test_worlds_without_promises_have_none() -> None:
-    """Only a scenario that says so looks at shares."""
+    """A scenario without an expectation of shares gets no check."""
     assert promised_and_delivered(named("small"), {}) is None
 
 
 @pytest.mark.parametrize(
-    ("changes", "said"),
+    ("changes", "reason"),
     [
         ({"shares": {"pool": "none"}}, "there is no pool none"),
         ({"pools": [{"name": "all", "match": {"site": "a"}, "policy": {"set": "pscheduler"}}]},
          "pscheduler promises no shares"),
     ],
 )  # fmt: skip
-def test_what_promises_nothing_cannot_be_looked_at(changes: dict[str, Any], said: str) -> None:
-    """The pool must be there, and its policies must promise shares that can be checked."""
+def test_shares_that_nobody_promises_cannot_be_checked(
+    changes: dict[str, Any], reason: str
+) -> None:
+    """An expectation is refused for an unknown pool or for policies that promise no shares."""
     with pytest.raises(InvalidDocument) as caught:
         scenario(**changes)
-    assert said in str(caught.value.faults)
+    assert reason in str(caught.value.faults)

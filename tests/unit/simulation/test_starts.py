@@ -1,4 +1,4 @@
-"""What shares by starts come to in the long run, from the rule alone."""
+"""The long-run shares of sharing by starts, from the rule alone."""
 
 from __future__ import annotations
 
@@ -25,29 +25,30 @@ def _rules(weights: dict[str, int]) -> dict[str, QueueView]:
 @settings(max_examples=60, deadline=None)
 @given(mix=MIXES, room=st.integers(6, 40))
 def test_starts_stay_near_the_prices(mix: dict[str, tuple[int, int]], room: int) -> None:
-    """All room is used, nobody has more than it wants; by price it is but for a start an hour."""
+    """All room is used up to the demand, and shares differ from the price by less than a start."""
     weights = {name: weight for name, (weight, _) in mix.items()}
     wanted = {name: count for name, (_, count) in mix.items()}
-    found = long_run_starts(_rules(weights), room, wanted)
+    starts = long_run_starts(_rules(weights), room, wanted)
     by_price = divide(room, weights, wanted).exact()
-    assert sum(found.values()) == min(room, sum(wanted.values()))
-    for name, count in found.items():
+    assert sum(starts.values()) == min(room, sum(wanted.values()))
+    for name, count in starts.items():
         assert count <= wanted[name]
         assert abs(count - by_price[name]) < 1
 
 
 @pytest.mark.parametrize("room", [7, 19, 36])
 def test_where_all_want_more_it_is_by_price(room: int) -> None:
-    """Nothing is lost between those who always contend, however few starts an hour has."""
+    """Campaigns that always contend start exactly by price, however few starts an hour has."""
     weights = {"a": 1, "b": 2, "c": 3, "d": 5, "e": 8}
-    found = long_run_starts(_rules(weights), room, dict.fromkeys(weights, room))
-    assert found == {name: Fraction(room * weight, 19) for name, weight in weights.items()}
+    starts = long_run_starts(_rules(weights), room, dict.fromkeys(weights, room))
+    assert starts == {name: Fraction(room * weight, 19) for name, weight in weights.items()}
 
 
 def test_who_wants_just_less_than_its_part_goes_short() -> None:
-    """Of 36 starts, 11 are wanted by each: d could have them by its price, and has a few less."""
+    """A campaign that wants just less than its share loses a part of a start per hour."""
+    # Each wants 11 of 36 starts: by price, d would get all 11.
     weights = {"a": 1, "b": 2, "c": 3, "d": 5, "e": 8}
-    found = long_run_starts(_rules(weights), 36, dict.fromkeys(weights, 11))
-    assert found["e"] == 11
-    assert Fraction(21, 2) < found["d"] < 11
-    assert found["a"] * 6 == found["b"] * 3 == found["c"] * 2
+    starts = long_run_starts(_rules(weights), 36, dict.fromkeys(weights, 11))
+    assert starts["e"] == 11
+    assert Fraction(21, 2) < starts["d"] < 11
+    assert starts["a"] * 6 == starts["b"] * 3 == starts["c"] * 2
