@@ -1,4 +1,4 @@
-"""Twins of ``node/store/sql/archives.sql``: nobody archives anything in a simulation."""
+"""Twins of ``node/store/sql/archives.sql``: simulated nodes archive nothing."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ TWINS = Twins("node.store", "archives")
 
 @TWINS.of()
 def purge_archives(tables: Tables) -> Answer:  # noqa: ARG001 - all twins' own
-    """There are none."""
+    """Do nothing: there are no archives."""
     return ()
 
 
 @TWINS.of()
 def purge_destinations(tables: Tables) -> Answer:  # noqa: ARG001 - all twins' own
-    """There are none."""
+    """Do nothing: there are no destinations."""
     return ()

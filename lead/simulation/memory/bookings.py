@@ -1,4 +1,4 @@
-"""Twins of ``node/store/sql/bookings.sql``: what blocks, and holds; see ``rulings.py``."""
+"""Twins of ``node/store/sql/bookings.sql``: blocking runs and holds; see ``rulings.py``, too."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ TWINS = Twins("node.store", "bookings")
 
 
 def least(*instants: int | None) -> int | None:
-    """The earliest; null does not count (as in SQL)."""
+    """Return the earliest instant, ignoring null like SQL."""
     return min((instant for instant in instants if instant is not None), default=None)
 
 
 def greatest(*instants: int | None) -> int | None:
-    """The latest; null does not count (as in SQL)."""
+    """Return the latest instant, ignoring null like SQL."""
     return max((instant for instant in instants if instant is not None), default=None)
 
 
 def lane(scheduling_class: str) -> str | None:
-    """The lane that a run of this class takes."""
+    """Return the lane of runs of this class; None if they take none."""
     return scheduling_class if scheduling_class in {"exclusive", "normal"} else None
 
 
@@ -34,7 +34,7 @@ def lane(scheduling_class: str) -> str | None:
 def occupied(
     tables: Tables, starts: Sequence[int], ends: Sequence[int], fixed_before: int
 ) -> Answer:
-    """What occupies time in these windows, each span once, by class, priority and fixedness."""
+    """Return the occupied spans in these windows by class, priority and fixedness, each once."""
     spans: dict[tuple[str, int, bool], dict[tuple[int, int], None]] = {}
     for run in _touching(tables, starts, ends):
         fixed = run.state == "running" or run.starts_at < fixed_before
@@ -44,19 +44,19 @@ def occupied(
 
 
 def _touching(tables: Tables, starts: Sequence[int], ends: Sequence[int]) -> Iterable[RunRow]:
-    found = {
+    runs_by_number = {
         run.number: run
         for start, end in normalise(zip(starts, ends, strict=True))
         for run in tables.runs.touching(start, end)
     }
-    return found.values()
+    return runs_by_number.values()
 
 
 @TWINS.of("id", "task_id", "test", "scheduling_class", "priority", "starts_at", "ends_at", "fixed")
 def blocking_runs(
     tables: Tables, starts: Sequence[int], ends: Sequence[int], fixed_before: int
 ) -> Answer:
-    """What occupies time in these windows, run by run."""
+    """Return the runs that occupy time in these windows."""
     tasks = tables.tasks.rows
     return [
         (
@@ -85,10 +85,10 @@ def accept_epochs(
     tools: Sequence[str],
     revisions: Sequence[int],
 ) -> Answer:
-    """Lock the tasks that are active, led by who asks, and known as they are at their lead."""
+    """Lock the active tasks led by these leads whose revisions are the lead's; return them."""
     accepted = []
-    asked = zip(tasks, leads, epochs, tools, revisions, strict=True)
-    for task, lead, epoch, tool, revision in asked:
+    requests = zip(tasks, leads, epochs, tools, revisions, strict=True)
+    for task, lead, epoch, tool, revision in requests:
         row = tables.tasks.rows.get(task)
         if row is None or (row.lead, row.state, row.revision) != (lead, "active", revision):
             continue
@@ -114,7 +114,7 @@ def accept_epochs(
 
 @TWINS.of("id", "state", "lead", "lease_epoch", "revision")
 def task_standings(tables: Tables, asked: Sequence[UUID]) -> Answer:
-    """Why accept_epochs did not find one."""
+    """Return the state of tasks, to explain why ``accept_epochs`` skipped them."""
     rows = (tables.tasks.rows.get(task) for task in dict.fromkeys(asked))
     return [
         (row.id, row.state, row.lead, row.lease_epoch, row.revision)
@@ -125,7 +125,7 @@ def task_standings(tables: Tables, asked: Sequence[UUID]) -> Answer:
 
 @TWINS.of("id", "state", "answer", "task_id", "lead")
 def exchange_standings(tables: Tables, asked: Sequence[UUID]) -> Answer:
-    """How exchanges stand."""
+    """Return the state of exchanges."""
     rows = (tables.exchanges.rows.get(exchange) for exchange in dict.fromkeys(asked))
     tasks = tables.tasks.rows
     return [
@@ -144,7 +144,7 @@ def open_exchanges(
     now: int,
     lives: Sequence[int],
 ) -> Answer:
-    """Write the exchanges that are not there."""
+    """Insert the exchanges that do not exist yet."""
     opened = []
     for exchange, task, epoch, life in zip(exchanges, tasks, epochs, lives, strict=True):
         if exchange not in tables.exchanges.rows:
@@ -164,8 +164,8 @@ def earlier_attempts(
     slots: Sequence[int],
     attempts: Sequence[int],
 ) -> Answer:
-    """Other runs of these slots that have begun here, or are still to come."""
-    found = []
+    """Return other runs of these slots that have begun here or are in the future."""
+    conflicts = []
     for run, task, slot, attempt in zip(runs, tasks, slots, attempts, strict=True):
         for earlier in tables.runs.earlier(task, slot, attempt):
             began_at = earlier.started_at
@@ -173,8 +173,8 @@ def earlier_attempts(
                 began_at = earlier.starts_at
             to_come = earlier.state in {"booked", "set-aside"}
             if earlier.participant is not None and (to_come or began_at is not None):
-                found.append((run, earlier.id, task, began_at))
-    return found
+                conflicts.append((run, earlier.id, task, began_at))
+    return conflicts
 
 
 @TWINS.of("displaced_by")
@@ -191,7 +191,7 @@ def set_aside(
     earliest: int,
     now: int,
 ) -> Answer:
-    """Runs of strictly lower priority give way, named ones or any; each remembers for whom."""
+    """Set aside runs of strictly lower priority, named ones or any, and store for which run."""
     yielding = set(zip(named_by, named, strict=True))
     victims: dict[UUID, tuple[RunRow, UUID]] = {}
     wanted = sorted(
@@ -226,40 +226,40 @@ def book(
     classes: Sequence[str],
     priorities: Sequence[int],
 ) -> Answer:
-    """Book what is free, in start order; of those that start together the highest first."""
-    booked: list[RunRow] = []
+    """Book the runs that are free in order of start; at equal starts the highest priority first."""
+    rows: list[RunRow] = []
     names = [str(scheduling_class) for scheduling_class in classes]
     wanted = sorted(
         zip(starts, numbers, runs, slots, attempts, ends, strict=True),
         key=lambda run: (run[0], -priorities[run[1] - 1], run[1]),
     )
     for starts_at, number, run, slot, attempt, ends_at in wanted:
-        of = number - 1
-        made = RunRow(
+        index = number - 1
+        row = RunRow(
             run,
-            tasks[of],
-            exchanges[of],
+            tasks[index],
+            exchanges[index],
             slot,
             attempt,
-            participants[of],
-            names[of],
-            priorities[of],
+            participants[index],
+            names[index],
+            priorities[index],
             starts_at,
             ends_at,
-            "booked",
+            "rows",
             now,
             now,
-            lane(names[of]),
+            lane(names[index]),
         )
-        if not tables.closed_to(made) and tables.runs.offer(made):
-            booked.append(made)
-    tables.runs.tell_taken(booked)
-    return [(run.id,) for run in booked]
+        if not tables.closed_to(row) and tables.runs.offer(row):
+            rows.append(row)
+    tables.runs.tell_taken(rows)
+    return [(run.id,) for run in rows]
 
 
 @TWINS.of("port")
 def ports_in_use(tables: Tables) -> Answer:
-    """Ports of exchanges that may still run on this node."""
+    """Return the ports of exchanges that may still run on this node."""
     every = itertools.chain.from_iterable(tables.exchanges.ported.values())
     return [(port,) for port in dict.fromkeys(every)]
 
@@ -268,7 +268,7 @@ def ports_in_use(tables: Tables) -> Answer:
 def keep_answers(
     tables: Tables, exchanges: Sequence[UUID], answers: Sequence[dict[str, Any]]
 ) -> Answer:
-    """Keep what was answered to holds."""
+    """Store the answers to holds."""
     for exchange, answer in zip(exchanges, answers, strict=True):
         row = tables.exchanges.rows.get(exchange)
         if row is not None:

@@ -15,7 +15,7 @@ TWINS = Twins("node.store", "changes")
 
 @TWINS.of("task_id", "lease_epoch")
 def fence(tables: Tables, tasks: Sequence[UUID]) -> Answer:
-    """Whoever plans these tasks at this moment has lost its lease."""
+    """Raise the lease epochs of tasks, so that workers that plan them lose their leases."""
     rows = [row for task in tasks if (row := tables.plannings.rows.get(task)) is not None]
     for row in rows:
         tables.plannings.change(
@@ -31,7 +31,7 @@ def fence(tables: Tables, tasks: Sequence[UUID]) -> Answer:
 
 @TWINS.of()
 def raise_epoch(tables: Tables, tasks: Sequence[UUID], epochs: Sequence[int]) -> Answer:
-    """Holds under an older epoch are refused from now on."""
+    """Raise the epochs of tasks, so that holds under an older epoch are refused."""
     for task, epoch in zip(tasks, epochs, strict=True):
         row = tables.tasks.rows.get(task)
         if row is not None:
@@ -41,7 +41,7 @@ def raise_epoch(tables: Tables, tasks: Sequence[UUID], epochs: Sequence[int]) ->
 
 @TWINS.of()
 def abort_open(tables: Tables, tasks: Sequence[UUID], now: int) -> Answer:
-    """What is being negotiated is aborted."""
+    """Abort the open negotiations of tasks."""
     for task in tasks:
         for row in tables.negotiations.by_task.of(task):
             if row.state == "open":
@@ -58,7 +58,7 @@ def free_led(
     reason: str,
     now: int,
 ) -> Answer:
-    """At the lead: the runs to come of these slots, waiting ones too, and what is not decided."""
+    """Free, at the lead, the future and waiting runs of these slots, and the undecided ones."""
     freed = [
         run
         for task in tasks
@@ -93,7 +93,7 @@ def free_part(
     reason: str,
     now: int,
 ) -> Answer:
-    """At a participant, by its lead's word: runs booked before the change."""
+    """Free, at a participant, the runs that its lead booked before the change."""
     answered = []
     for run in tables.runs.by_task.after(task, slots_from - 1):
         exchange = None if run.exchange_id is None else tables.exchanges.rows.get(run.exchange_id)
@@ -121,7 +121,7 @@ def free_part(
 def keep_freeing(
     tables: Tables, tasks: Sequence[UUID], freeings: Sequence[dict[str, Any]]
 ) -> Answer:
-    """Which runs the last change gave up."""
+    """Store which runs the last change freed."""
     for task, freeing in zip(tasks, freeings, strict=True):
         row = tables.tasks.rows.get(task)
         if row is not None:
@@ -131,7 +131,7 @@ def keep_freeing(
 
 @TWINS.of()
 def keep_measured(tables: Tables, task: UUID) -> Answer:
-    """Runs that stay are what they were booked as, whatever the task says from now on."""
+    """Store specification and tool with the remaining runs, before the task's own change."""
     row = tables.tasks.rows.get(task)
     for run in () if row is None else tables.runs.by_task.of(task):
         if row is not None and run.spec is None and not run.freed:
@@ -141,7 +141,7 @@ def keep_measured(tables: Tables, task: UUID) -> Answer:
 
 @TWINS.of()
 def reprioritise(tables: Tables, task: UUID, priority: int, now: int) -> Answer:
-    """The runs to come of a task have another priority."""
+    """Change the priority of a task's future runs."""
     for run in tables.runs.open.of(task):
         if run.priority != priority and run.state in {"waiting", "booked", "set-aside"}:
             tables.runs.change(run, priority=priority, changed_at=now)
@@ -152,21 +152,21 @@ def reprioritise(tables: Tables, task: UUID, priority: int, now: int) -> Answer:
 def stand(
     tables: Tables, tasks: Sequence[UUID], revisions: Sequence[int], paused_at: int | None
 ) -> Answer:
-    """Active or paused, by the newest word of the lead."""
-    stood = []
+    """Set tasks active or paused by the newest message of the lead."""
+    changed = []
     for task, revision in zip(tasks, revisions, strict=True):
         row = tables.tasks.rows.get(task)
         if row is None or row.state not in {"active", "paused"} or row.revision > revision:
             continue
         state = "active" if paused_at is None else "paused"
         tables.tasks.change(row, revision=revision, paused_at=paused_at, state=state)
-        stood.append((task,))
-    return stood
+        changed.append((task,))
+    return changed
 
 
 @TWINS.of("task_id", "planned_to", "next_run_at")
 def standing(tables: Tables, tasks: Sequence[UUID]) -> Answer:
-    """How far tasks have been planned."""
+    """Return how far tasks have been planned."""
     rows = [row for task in tasks if (row := tables.plannings.rows.get(task)) is not None]
     return [(row.task_id, row.planned_to, row.next_run_at) for row in rows]
 
@@ -179,7 +179,7 @@ def plan_on(
     next_run_at: Sequence[int | None],
     plan_at: int,
 ) -> Answer:
-    """Where planning goes on, and when."""
+    """Set where and when planning continues."""
     for task, reached, following in zip(tasks, planned_to, next_run_at, strict=True):
         row = tables.plannings.rows.get(task)
         if row is not None:
@@ -191,7 +191,7 @@ def plan_on(
 
 @TWINS.of("slot")
 def surplus(tables: Tables, task: UUID, not_counted: Sequence[str], max_runs: int) -> Answer:
-    """The first slot in excess of so many runs."""
+    """Return the first slot in excess of ``max_runs``."""
     slots = [run.slot for run in tables.runs.by_task.of(task) if run.state not in not_counted]
     return [(slot,) for slot in slots[max_runs : max_runs + 1]]
 
@@ -200,13 +200,13 @@ def surplus(tables: Tables, task: UUID, not_counted: Sequence[str], max_runs: in
 def kept_between(
     tables: Tables, tasks: Sequence[UUID], since: Sequence[int], until: Sequence[int]
 ) -> Answer:
-    """How many slots have a run that was not given up."""
-    counted = []
+    """Count the slots that have a run that was not freed."""
+    counts = []
     for task, first, end in zip(tasks, since, until, strict=True):
         later = tables.runs.by_task.after(task, first - 1)
-        if kept := {run.slot for run in later if run.slot < end and not run.freed}:
-            counted.append((task, len(kept)))
-    return counted
+        if slots := {run.slot for run in later if run.slot < end and not run.freed}:
+            counts.append((task, len(slots)))
+    return counts
 
 
 @TWINS.of()
@@ -220,20 +220,20 @@ def keep_change(
     last_slots: Sequence[int | None],
     traces: Sequence[dict[str, Any]],
 ) -> Answer:
-    """Say in the traces of tasks what was changed."""
+    """Record in the decision traces of tasks what was changed."""
     every = zip(tasks, outcomes, sentences, first_slots, last_slots, traces, strict=True)
     for task, outcome, sentence, first, last, trace in every:
         number = next(tables.decisions.ids)
         slots = (first, last)
-        made = DecisionRow(
+        row = DecisionRow(
             number, task, None, now, now, outcome, sentence, 0, 0, *slots, trace=pack(trace)
         )
-        tables.decisions.insert(made)
+        tables.decisions.insert(row)
     return ()
 
 
 @TWINS.of("exists")
 def letters_left(tables: Tables, kind: str, task: str, letter: int) -> Answer:
-    """Whether other participants have not heard of the task's change yet."""
+    """Return whether other participants have not received the task's change yet."""
     others = (row for row in tables.letters.rows.values() if row.kind == kind and row.id != letter)
     return [(any(unpack(row.message).get("task") == task for row in others),)]

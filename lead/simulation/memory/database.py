@@ -1,9 +1,8 @@
 """A node's database in memory: connections, transactions and notifications as Postgres has them.
 
-A transaction may be read beside others until its first statement that writes or locks; from there
-on it has the database to itself. Every schedule that comes about is one that Postgres allows, too.
-Whatever ends a transaction but its commit takes back what it did, a crash of the simulated node
-included.
+Other transactions may run beside a transaction until its first statement that writes or locks; from
+there on it has the database to itself. Postgres allows every schedule that results. Whatever ends a
+transaction except its commit rolls it back, including a crash of the simulated node.
 """
 
 from __future__ import annotations
@@ -22,16 +21,15 @@ from node.model.errors import DatabaseUnavailable
 from node.store.database import Connection, Database, Notice, Record, parse_notice
 
 Point = Callable[[str], Awaitable[None] | None]
-"""Asked at ``before bookings.book``, ``after bookings.book``, ``before commit`` and ``after
-commit``: where another process may come in between, and where this one may crash; then it gives
-something to wait for."""
+"""A hook called at ``before bookings.book``, ``after bookings.book``, ``before commit`` and ``after
+commit``; it may return an awaitable, so that other processes interleave or this one crashes."""
 
 
 class MemoryDatabase(Database):
-    """The database of one simulated node; ``tables`` outlive a crash, as on a disk."""
+    """The database of one simulated node; ``tables`` survive a crash like a disk."""
 
     def __init__(self, point: Point | None = None) -> None:
-        """Empty tables."""
+        """Create a database with empty tables."""
         self.tables = Tables()
         self.point = point
         self._closed = False
@@ -39,36 +37,36 @@ class MemoryDatabase(Database):
         self._listeners: list[Callable[[Notice], None]] = []
 
     def survivor(self) -> MemoryDatabase:
-        """What is left after a crash: the tables as of the last commit, for the next start.
+        """Return the database for the next start after a crash, with the last committed tables.
 
-        Whoever still has this one finds it closed; what runs in it to tidy up is lost.
+        This object is closed: what the dying tasks do to clean up has no effect.
         """
         self.tables.journal.roll_back()
-        left = MemoryDatabase(self.point)
-        left.tables, self.tables = self.tables, Tables()
+        survivor = MemoryDatabase(self.point)
+        survivor.tables, self.tables = self.tables, Tables()
         self._closed = True
         self._listeners.clear()
-        return left
+        return survivor
 
     async def open(self) -> None:
-        """Answer from now on."""
+        """Open the database."""
         self._closed = False
 
     async def close(self) -> None:
-        """Answer no more; the tables stay."""
+        """Close the database; the tables stay."""
         self._closed = True
 
     def connection(self) -> AbstractAsyncContextManager[Connection]:
-        """Each statement is a transaction of its own."""
+        """Return a connection on which each statement is a transaction of its own."""
         return _Connection(self)
 
     def transaction(self) -> AbstractAsyncContextManager[Connection]:
-        """One transaction: all of it or nothing."""
+        """Return a connection on which all statements are one transaction."""
         return _Transaction(self)
 
     async def listen(self, heard: Callable[[Notice], None], clock: Clock) -> None:
-        """Hear notifications until cancelled."""
-        del clock  # none is ever lost here, so nothing is tried again after a while
+        """Deliver notifications to ``heard`` until cancelled."""
+        del clock  # no connection is ever lost here, so there is no pause before a retry
         self._listeners.append(heard)
         try:
             heard(Notice("wake", "", ()))
@@ -78,59 +76,59 @@ class MemoryDatabase(Database):
                 self._listeners.remove(heard)
 
     async def at(self, moment: str) -> None:
-        """Let the simulation do its worst."""
-        if self.point is not None and (between := self.point(moment)) is not None:
-            await between
+        """Let the simulation suspend or kill the process at this moment."""
+        if self.point is not None and (suspended := self.point(moment)) is not None:
+            await suspended
 
     async def run(self, statement: Statement, args: tuple[Any, ...]) -> Answer:
-        """One statement that is a transaction of its own, when nobody has the database alone."""
+        """Run a statement as a transaction of its own, once no transaction has the database."""
         async with self._alone:
             return self.run_now(statement, args)
 
     @property
     def busy(self) -> bool:
-        """Whether a transaction has it to itself."""
+        """Return whether a transaction has the database to itself."""
         return self._alone.locked()
 
     def run_now(self, statement: Statement, args: tuple[Any, ...]) -> Answer:
-        """The same at once, where it is not :attr:`busy`."""
+        """Run a statement without waiting; only while not :attr:`busy`."""
         try:
-            answered = statement.twin(self.tables, *args)
+            answer = statement.twin(self.tables, *args)
         except BaseException:
             self.tables.journal.roll_back()
             raise
         if statement.changes:
             self.finish()
-        return answered
+        return answer
 
     async def begin(self) -> None:
-        """Have the database to oneself."""
+        """Wait until the database is free and take it."""
         await self._alone.acquire()
 
     def finish(self) -> None:
-        """Commit: what was done stays, and is told."""
-        told = self.tables.journal.commit()
-        if told and self._listeners:
-            asyncio.get_running_loop().call_soon(self._tell, told)
+        """Commit the changes and deliver the notifications."""
+        payloads = self.tables.journal.commit()
+        if payloads and self._listeners:
+            asyncio.get_running_loop().call_soon(self._notify, payloads)
 
     def end(self) -> None:
-        """Let others in."""
+        """Release the database."""
         self._alone.release()
 
-    def _tell(self, told: list[str]) -> None:
+    def _notify(self, payloads: list[str]) -> None:
         for heard in list(self._listeners):
-            for payload in told:
+            for payload in payloads:
                 heard(parse_notice(payload))
 
     def check(self) -> None:
-        """Raise if it is not open."""
+        """Raise an error if the database is closed."""
         if self._closed:
             msg = "the database is not open"
             raise DatabaseUnavailable(msg)
 
 
 class _Connection:
-    """Statements, each a transaction of its own."""
+    """A connection whose statements are transactions of their own."""
 
     __slots__ = ("_database",)
 
@@ -155,12 +153,12 @@ class _Connection:
 
     async def fetchrow(self, query: str, *args: Any) -> Record | None:
         statement = TWIN_OF[query]
-        found = await self._answer(statement, args)
-        return cast("Record", statement.record(found[0])) if found else None
+        rows = await self._answer(statement, args)
+        return cast("Record", statement.record(rows[0])) if rows else None
 
     async def fetchval(self, query: str, *args: Any) -> Any:
-        found = await self._answer(TWIN_OF[query], args)
-        return found[0][0] if found else None
+        rows = await self._answer(TWIN_OF[query], args)
+        return rows[0][0] if rows else None
 
     async def execute(self, query: str, *args: Any) -> None:
         await self._answer(TWIN_OF[query], args)
@@ -169,12 +167,12 @@ class _Connection:
         database = self._database
         if database.point is None:
             return await self._run(statement, args)
-        if (between := database.point(statement.before)) is not None:
-            await between
-        answered = await self._run(statement, args)
-        if (between := database.point(statement.after)) is not None:
-            await between
-        return answered
+        if (suspended := database.point(statement.before)) is not None:
+            await suspended
+        answer = await self._run(statement, args)
+        if (suspended := database.point(statement.after)) is not None:
+            await suspended
+        return answer
 
     async def _run(self, statement: Statement, args: tuple[Any, ...]) -> Answer:
         database = self._database
@@ -184,7 +182,7 @@ class _Connection:
 
 
 class _Transaction(_Connection):
-    """Statements of one transaction."""
+    """A connection whose statements are one transaction."""
 
     __slots__ = ("_alone", "_failed")
 
@@ -215,7 +213,7 @@ class _Transaction(_Connection):
     async def _run(self, statement: Statement, args: tuple[Any, ...]) -> Answer:
         database = self._database
         if self._failed:
-            msg = "an earlier statement of this transaction has failed: it can only be rolled back"
+            msg = "an earlier statement of this transaction has failed; it can only be rolled back"
             raise RuntimeError(msg)
         if not self._alone:
             if not statement.changes:

@@ -1,4 +1,4 @@
-"""Twins of ``lead/store/sql/episodes.sql``; those about which terms are due are in ``terms.py``."""
+"""Twins of ``lead/store/sql/episodes.sql``; ``terms.py`` has those about due terms."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ _MEASURED = frozenset({"running", "merging", "finished", "failed"})
 
 
 def active(tables: Tables) -> Iterator[tuple[TaskRow, PoolTaskRow]]:
-    """The pool tasks that are active."""
-    for asked in tables.pool_tasks.rows.values():
-        task = tables.tasks.rows[asked.task_id]
+    """Yield the active pool tasks."""
+    for request in tables.pool_tasks.rows.values():
+        task = tables.tasks.rows[request.task_id]
         if task.state == "active":
-            yield task, asked
+            yield task, request
 
 
 def _of_terms(tables: Tables, tasks: Sequence[UUID], terms: Sequence[int]) -> Iterator[SeatRow]:
@@ -35,7 +35,7 @@ def _of_terms(tables: Tables, tasks: Sequence[UUID], terms: Sequence[int]) -> It
 
 @TWINS.of("pool_task", "term", "place", "node")
 def taken(tables: Tables, pool_tasks: Sequence[UUID], terms: Sequence[int]) -> Answer:
-    """Who sits in these terms."""
+    """Return the nodes that hold the seats of these terms."""
     return sorted(
         (seat.pool_task, seat.term, seat.place, seat.node)
         for seat in _of_terms(tables, pool_tasks, terms)
@@ -45,19 +45,19 @@ def taken(tables: Tables, pool_tasks: Sequence[UUID], terms: Sequence[int]) -> A
 
 @TWINS.of("pool_task", "place", "node")
 def last_holders(tables: Tables, tasks: Sequence[UUID]) -> Answer:
-    """Who had each seat last."""
+    """Return the node that had each seat last."""
     last: dict[tuple[UUID, int], SeatRow] = {}
     for task in dict.fromkeys(tasks):
         for seat in tables.seats.of_task.of(task):
-            before = last.get((task, seat.place))
-            if seat.lost_at is None and (before is None or before.term < seat.term):
+            previous = last.get((task, seat.place))
+            if seat.lost_at is None and (previous is None or previous.term < seat.term):
                 last[task, seat.place] = seat
     return [(*key, seat.node) for key, seat in sorted(last.items(), key=lambda item: item[0])]
 
 
 @TWINS.of("pool_task", "node", "used_at")
 def used_at(tables: Tables, tasks: Sequence[UUID]) -> Answer:
-    """When each node had a seat last."""
+    """Return for each node the term of its last seat."""
     last: dict[tuple[UUID, str], int] = {}
     for task in dict.fromkeys(tasks):
         for seat in tables.seats.of_task.of(task):
@@ -68,7 +68,7 @@ def used_at(tables: Tables, tasks: Sequence[UUID]) -> Answer:
 
 @TWINS.of("pool_task", "term", "place", "slot")
 def measured_to(tables: Tables, pool_tasks: Sequence[UUID], terms: Sequence[int]) -> Answer:
-    """Of lost seats, the last slot that was measured."""
+    """Return for each lost seat the last slot that was measured."""
     last: dict[tuple[UUID, int, int], int] = {}
     for seat in _of_terms(tables, pool_tasks, terms):
         if seat.lost_at is None:
@@ -82,10 +82,10 @@ def measured_to(tables: Tables, pool_tasks: Sequence[UUID], terms: Sequence[int]
 
 @TWINS.of("revision")
 def revision_of(tables: Tables, task: UUID) -> Answer:
-    """The revision of an active task."""
+    """Return the revision of an active pool task."""
     row = tables.tasks.rows.get(task)
-    known = row is not None and row.state == "active" and task in tables.pool_tasks.rows
-    return [(row.revision,)] if row is not None and known else ()
+    is_active = row is not None and row.state == "active" and task in tables.pool_tasks.rows
+    return [(row.revision,)] if row is not None and is_active else ()
 
 
 @TWINS.of("place")
@@ -98,14 +98,14 @@ def take(
     nodes: Sequence[str],
     parts: Sequence[UUID],
 ) -> Answer:
-    """One node to a seat, and one seat to a node."""
-    given = []
+    """Assign seats to nodes, at most one seat to a node and one node to a seat."""
+    assigned = []
     for place, node, part in zip(places, nodes, parts, strict=True):
         row = SeatRow(part, place, pool_task, term, node, now)
         if not tables.seats.clashes(row):
             tables.seats.insert(row)
-            given.append((place,))
-    return given
+            assigned.append((place,))
+    return assigned
 
 
 @TWINS.of()
@@ -119,7 +119,7 @@ def adopt(
     found_by: Sequence[UUID],
     found: Sequence[int],
 ) -> Answer:
-    """These tasks have its seats, these runs may give way to theirs, which can start then."""
+    """Make tasks parts of a pool task; store the runs that may yield and the possible starts."""
     of_part: dict[UUID, list[UUID]] = {}
     for part, run in zip(named_by, named, strict=True):
         of_part.setdefault(part, []).append(run)
@@ -145,7 +145,7 @@ def tried(
     was_seats: int,
     held: int,
 ) -> Answer:
-    """When the empty seats of a term are tried again, unless it is another one meanwhile."""
+    """Store the next try of a term's empty seats, unless the term has changed meanwhile."""
     row = tables.terms.rows.get((task, term))
     if row is None or (row.tries, row.try_at, row.seats) != (was_tries, was_try_at, was_seats):
         return ()
@@ -157,19 +157,19 @@ def tried(
 
 @TWINS.of("task_id")
 def lacks(tables: Tables, tasks: Sequence[UUID], reasons: Sequence[str | None]) -> Answer:
-    """What the pools of tasks lack; those for which it is new."""
-    new = []
+    """Store what the pools of tasks lack; return the tasks for which it changed."""
+    changed = []
     for task, reason in zip(tasks, reasons, strict=True):
         row = tables.pool_tasks.rows.get(task)
         if row is not None and row.reason != reason:
             tables.pool_tasks.change(row, reason=reason)
-            new.append((task,))
-    return new
+            changed.append((task,))
+    return changed
 
 
 @TWINS.of("pool_task", "term", "place", "name", "reason")
 def lost_with_their_tasks(tables: Tables, now: int) -> Answer:
-    """Seats whose tasks have ended before their time are empty."""
+    """Empty the seats whose tasks have ended early."""
     lost = [
         seat
         for seat in list(tables.seats.held.values())
@@ -179,18 +179,18 @@ def lost_with_their_tasks(tables: Tables, now: int) -> Answer:
     for key in dict.fromkeys((seat.pool_task, seat.term) for seat in lost):
         term = tables.terms.rows[key]
         tables.terms.change(term, try_at=now if term.over_at > now else None, tries=0)
-    answered = []
+    answer = []
     for seat in sorted(lost, key=lambda seat: (seat.pool_task, seat.term, seat.place)):
-        known = tables.nodes.rows.get(seat.node)
-        name = seat.node if known is None else known.name
-        answered.append((seat.pool_task, seat.term, seat.place, name, seat.reason))
-    return answered
+        node = tables.nodes.rows.get(seat.node)
+        name = seat.node if node is None else node.name
+        answer.append((seat.pool_task, seat.term, seat.place, name, seat.reason))
+    return answer
 
 
 @TWINS.of("coalesce")
 def times_lost(tables: Tables, task: UUID) -> Answer:
-    """How often a seat of this task was lost before, in the same term."""
-    before = [
+    """Count how often a seat of this task was lost before in the same term."""
+    losses = [
         (
             seat.place,
             sum(
@@ -202,30 +202,30 @@ def times_lost(tables: Tables, task: UUID) -> Answer:
         )
         for seat in tables.seats.of_part.of(task)
     ]
-    return [(max((times for _, times in before), default=0),)]
+    return [(max((times for _, times in losses), default=0),)]
 
 
 @TWINS.of("id", "test", "spec", "tools", "pool", "request", "reason")
 def asking(tables: Tables) -> Answer:
-    """Every active pool task."""
-    found = sorted(active(tables), key=lambda pair: pair[0].id)
+    """Return every active pool task."""
+    pool_tasks = sorted(active(tables), key=lambda pair: pair[0].id)
     return [
         (
             task.id,
             task.test,
             unpack(task.spec),
             list(task.tools),
-            tables.pools.rows[asked.pool_id].name,
-            unpack(asked.request),
-            asked.reason,
+            tables.pools.rows[request.pool_id].name,
+            unpack(request.request),
+            request.reason,
         )
-        for task, asked in found
+        for task, request in pool_tasks
     ]
 
 
 @TWINS.of()
 def try_all(tables: Tables, now: int) -> Answer:
-    """What waits is tried now."""
+    """Schedule all waiting terms for now."""
     for row in list(tables.terms.tried.values()):
         if row.try_at is not None and row.try_at > now:
             tables.terms.change(row, try_at=now)
@@ -234,7 +234,7 @@ def try_all(tables: Tables, now: int) -> Answer:
 
 @TWINS.of()
 def put_off(tables: Tables, tasks: Sequence[UUID], now: int, try_at: int) -> Answer:
-    """What was to be tried by now is tried later."""
+    """Postpone the terms that were due by now."""
     for task in dict.fromkeys(tasks):
         for row in list(tables.terms.of_task.of(task)):
             if row.try_at is not None and row.try_at <= now:
@@ -244,23 +244,25 @@ def put_off(tables: Tables, tasks: Sequence[UUID], now: int, try_at: int) -> Ans
 
 @TWINS.of("pool_task", "node", "task_id")
 def sitting(tables: Tables, now: int) -> Answer:
-    """The seats of active pool tasks that are held and not over."""
-    found = {
+    """Return the held seats of active pool tasks in terms that have not ended."""
+    seats = {
         (seat.pool_task, seat.task_id, seat.node)
         for seat in tables.seats.held.values()
         if tables.terms.rows[seat.pool_task, seat.term].over_at > now
         and tables.tasks.rows[seat.pool_task].state == "active"
     }
-    return [(whole, node, part) for whole, part, node in sorted(found)]
+    return [(whole, node, part) for whole, part, node in sorted(seats)]
 
 
 @TWINS.of("task_id")
 def seats_ahead(tables: Tables, pool: str, since: int, until: int, limit: int) -> Answer:
-    """The ordinary tasks of seats of a pool in terms that begin in this time, youngest first."""
-    found = tables.pools.named.get(pool)
+    """Return the tasks of a pool's seats in terms that begin in this time, newest first."""
+    pool_row = tables.pools.named.get(pool)
     youngest: dict[UUID, int] = {}
     for seat in tables.seats.held.values():
-        of_pool = found is not None and tables.pool_tasks.rows[seat.pool_task].pool_id == found.id
+        of_pool = (
+            pool_row is not None and tables.pool_tasks.rows[seat.pool_task].pool_id == pool_row.id
+        )
         if of_pool and since <= seat.term < until:
             youngest[seat.task_id] = max(seat.taken_at, youngest.get(seat.task_id, seat.taken_at))
     return [(part,) for part in sorted(youngest, key=lambda it: (-youngest[it], it))[:limit]]
@@ -268,9 +270,9 @@ def seats_ahead(tables: Tables, pool: str, since: int, until: int, limit: int) -
 
 @TWINS.of("state", "revision")
 def policy_state(tables: Tables, pool: str) -> Answer:
-    """What the policies of a pool remember."""
-    found = tables.pools.named.get(pool)
-    row = None if found is None else tables.policy_states.rows.get(found.id)
+    """Return the stored state of a pool's policies."""
+    pool_row = tables.pools.named.get(pool)
+    row = None if pool_row is None else tables.policy_states.rows.get(pool_row.id)
     return () if row is None else [(unpack(row.state), row.revision)]
 
 
@@ -278,13 +280,13 @@ def policy_state(tables: Tables, pool: str) -> Answer:
 def keep_policy_state(
     tables: Tables, pool: str, state: dict[str, Any], revision: int, now: int
 ) -> Answer:
-    """Remember this, unless another episode has come first."""
-    found = tables.pools.named.get(pool)
-    if found is None:
+    """Store the state of a pool's policies, unless another episode was faster."""
+    pool_row = tables.pools.named.get(pool)
+    if pool_row is None:
         return ()
-    row = tables.policy_states.rows.get(found.id)
+    row = tables.policy_states.rows.get(pool_row.id)
     if row is None:
-        tables.policy_states.insert(PolicyStateRow(found.id, pack(state), revision + 1, now))
+        tables.policy_states.insert(PolicyStateRow(pool_row.id, pack(state), revision + 1, now))
     elif row.revision == revision:
         values = {"state": pack(state), "revision": revision + 1, "changed_at": now}
         tables.policy_states.change(row, **values)
@@ -295,7 +297,7 @@ def keep_policy_state(
 
 @TWINS.of("name", "hour", "amount")
 def used_by_hour(tables: Tables, since: int, until: int, nodes: Sequence[str]) -> Answer:
-    """What each campaign was charged for on these nodes, hour by hour."""
+    """Return the charges of each campaign on these nodes, hour by hour."""
     sums: Counter[tuple[str, int]] = Counter()
     for row in tables.charge_hours.rows.values():
         if since <= row.hour < until and row.node in nodes:
@@ -308,15 +310,15 @@ def used_by_hour(tables: Tables, since: int, until: int, nodes: Sequence[str]) -
     *("running", "nodes"),
 )
 def booked(tables: Tables, since: int, until: int, nodes: Sequence[str], limit: int) -> Answer:
-    """The runs led here that lie in this time and have one of these nodes."""
-    found = []
+    """Return the runs led here that overlap this time and use one of these nodes."""
+    pairs = []
     for run in tables.runs.rows.values():
         if run.state not in _BOOKED or run.starts_at >= until or run.ends_at <= since:
             continue
         task = tables.tasks.rows[run.task_id]
         if tables.led_here(task.id) and not set(task.nodes).isdisjoint(nodes):
-            found.append((run, task))
-    found.sort(key=lambda pair: (pair[0].starts_at, pair[0].id))
+            pairs.append((run, task))
+    pairs.sort(key=lambda pair: (pair[0].starts_at, pair[0].id))
     return [
         (
             run.id,
@@ -327,9 +329,9 @@ def booked(tables: Tables, since: int, until: int, nodes: Sequence[str], limit: 
             run.scheduling_class,
             run.priority,
             run.state == "running",
-            [str(each["node"]) for each in unpack(task.participants)],
+            [str(participant["node"]) for participant in unpack(task.participants)],
         )
-        for run, task in found[:limit]
+        for run, task in pairs[:limit]
     ]
 
 
@@ -338,15 +340,15 @@ def booked(tables: Tables, since: int, until: int, nodes: Sequence[str], limit: 
     *("nodes", "starts"),
 )
 def to_come(tables: Tables, nodes: Sequence[str]) -> Answer:
-    """Tasks that were made for seats, and of which nothing is planned."""
-    found = []
+    """Return the tasks of seats for which nothing is planned yet."""
+    pairs = []
     for _, row in tables.plannings.due:
         task = tables.tasks.rows[row.task_id]
         if row.planned_to is None and task.parent is not None and task.state == "active":
-            own = [str(each["node"]) for each in unpack(task.participants)]
-            if not set(own).isdisjoint(nodes):
-                found.append((task, own))
-    found.sort(key=lambda pair: (pair[0].created_at, pair[0].id))
+            nodes_of_task = [str(participant["node"]) for participant in unpack(task.participants)]
+            if not set(nodes_of_task).isdisjoint(nodes):
+                pairs.append((task, nodes_of_task))
+    pairs.sort(key=lambda pair: (pair[0].created_at, pair[0].id))
     return [
         (
             task.id,
@@ -356,23 +358,23 @@ def to_come(tables: Tables, nodes: Sequence[str]) -> Answer:
             task.created_at,
             task.scheduling_class,
             task.priority,
-            own,
+            nodes_of_task,
             list(task.starts or ()),
         )
-        for task, own in found
+        for task, nodes_of_task in pairs
     ]
 
 
 @TWINS.of("id", "test", "spec")
 def tests_of(tables: Tables, tasks: Sequence[UUID]) -> Answer:
-    """What these tasks measure."""
-    found = (tables.tasks.rows.get(task) for task in sorted(set(tasks)))
-    return [(task.id, task.test, unpack(task.spec)) for task in found if task is not None]
+    """Return test and specification of these tasks."""
+    rows = (tables.tasks.rows.get(task) for task in sorted(set(tasks)))
+    return [(task.id, task.test, unpack(task.spec)) for task in rows if task is not None]
 
 
 @TWINS.of("node", "campaign", "runs")
 def failed(tables: Tables, since: int, nodes: Sequence[str]) -> Answer:
-    """How many runs of seats have failed."""
+    """Count the failed runs of seats by node and campaign."""
     counts: Counter[tuple[str, str]] = Counter()
     for seat in tables.seats.rows.values():
         if seat.node in nodes:
@@ -385,8 +387,8 @@ def failed(tables: Tables, since: int, nodes: Sequence[str]) -> Answer:
 
 
 @TWINS.of("pg_notify")
-def notify(tables: Tables, said: Sequence[str]) -> Answer:
-    """Tell whoever watches."""
-    for words in said:
-        tables.journal.tell(words)
-    return [(None,) for _ in said]
+def notify(tables: Tables, payloads: Sequence[str]) -> Answer:
+    """Send notifications."""
+    for payload in payloads:
+        tables.journal.tell(payload)
+    return [(None,) for _ in payloads]

@@ -1,4 +1,4 @@
-"""The tables of exchanges: the lead's side, and this node's as a participant."""
+"""The tables of exchanges: as the lead, and as a participant."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class NegotiationTable(Table[UUID, NegotiationRow]):
     """The exchanges led here."""
 
     def __init__(self, journal: Journal, tasks: TaskTable) -> None:
-        """Empty."""
+        """Create an empty table."""
         super().__init__(journal)
         self._tasks = tasks
         self.open: dict[UUID, NegotiationRow] = {}
@@ -25,11 +25,11 @@ class NegotiationTable(Table[UUID, NegotiationRow]):
         self._decided: list[tuple[int, int, NegotiationRow]] = []
 
     def key(self, row: NegotiationRow) -> UUID:
-        """Its exchange."""
+        """Return the exchange."""
         return row.id
 
     def decided_before(self, instant: int) -> Iterator[NegotiationRow]:
-        """Those that may be forgotten; each is handed out once, to be deleted."""
+        """Yield those decided before an instant, each only once: the caller must delete them."""
         while self._decided and self._decided[0][0] < instant:
             decided_at, _, row = heappop(self._decided)
             if self.rows.get(row.id) is row and row.decided_at == decided_at:
@@ -53,10 +53,10 @@ class NegotiationTable(Table[UUID, NegotiationRow]):
 
 
 class ExchangeTable(Table[UUID, ExchangeRow]):
-    """The exchanges this node takes part in; ``ported`` has the ports of those with live runs."""
+    """The exchanges in which this node takes part; ``ported`` has the ports of live ones."""
 
     def __init__(self, journal: Journal, tasks: TaskTable) -> None:
-        """Empty."""
+        """Create an empty table."""
         super().__init__(journal)
         self._tasks = tasks
         self.held: dict[UUID, ExchangeRow] = {}
@@ -65,17 +65,17 @@ class ExchangeTable(Table[UUID, ExchangeRow]):
         self.ported: dict[UUID, range] = {}
 
     def key(self, row: ExchangeRow) -> UUID:
-        """Its id."""
+        """Return the id."""
         return row.id
 
     def run_lives(self, exchange: UUID, more: int) -> None:
-        """A run of it has begun to occupy its time, or does so no more."""
-        left = self.live.get(exchange, 0) + more
-        if not left:
+        """Count a run that begins (``more`` is 1) or ceases (-1) to occupy its time."""
+        count = self.live.get(exchange, 0) + more
+        if not count:
             del self.live[exchange]
             self.ported.pop(exchange, None)
             return
-        self.live[exchange] = left
+        self.live[exchange] = count
         self._keep_port(self.rows[exchange])
 
     def _keep_port(self, row: ExchangeRow) -> None:

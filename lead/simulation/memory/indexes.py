@@ -1,4 +1,4 @@
-"""The indexes of the tables: rows in the order of an instant, in time, and in groups."""
+"""The indexes of the tables: rows ordered by an instant, by time span, and in groups."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ R = TypeVar("R", bound=TableRow)
 
 
 class OrderedRows(Generic[R]):
-    """Rows in the order of an instant, and of their numbers where that is equal.
+    """Rows ordered by an instant, and by their numbers at equal instants.
 
-    The instants lie side by side: a search looks at a few of them and at no row.
+    The instants are stored contiguously, so that a search touches no row.
     """
 
     __slots__ = ("_instants", "_rows")
 
     def __init__(self) -> None:
-        """Nothing yet."""
+        """Create an empty index."""
         self._instants = array("q")
         self._rows: list[R] = []
 
@@ -35,45 +35,45 @@ class OrderedRows(Generic[R]):
         return bisect_left(self._rows, row.number, first, last, key=_number)
 
     def add(self, instant: int, row: R) -> None:
-        """Put a row in its place."""
+        """Insert a row."""
         place = self._place(instant, row)
         self._instants.insert(place, instant)
         self._rows.insert(place, row)
 
     def remove(self, instant: int, row: R) -> None:
-        """Take it out; it must be there under this instant."""
+        """Remove a row, which must be present under this instant."""
         place = self._place(instant, row)
         del self._instants[place]
         del self._rows[place]
 
     def __iter__(self) -> Iterator[tuple[int, R]]:
-        """All, with their instants."""
+        """Yield all rows with their instants."""
         return zip(self._instants, self._rows, strict=True)
 
     def all(self) -> list[R]:
-        """All as they are now."""
+        """Return a copy of all rows."""
         return self._rows[:]
 
     def between(self, start: int, end: int) -> list[R]:
-        """Those in [start, end)."""
+        """Return the rows in [start, end)."""
         first = bisect_left(self._instants, start)
         return self._rows[first : bisect_left(self._instants, end, first)]
 
     def since(self, start: int) -> Iterator[R]:
-        """Those from an instant on; the table must not change meanwhile."""
+        """Yield the rows from an instant on; the table must not change meanwhile."""
         for place in range(bisect_left(self._instants, start), len(self._rows)):
             yield self._rows[place]
 
     def after(self, instant: int) -> list[R]:
-        """Those after an instant."""
+        """Return the rows after an instant."""
         return self._rows[bisect_right(self._instants, instant) :]
 
     def __len__(self) -> int:
-        """How many."""
+        """Return the number of rows."""
         return len(self._rows)
 
     def before(self, end: int) -> list[R]:
-        """Those before an instant."""
+        """Return the rows before an instant."""
         return self._rows[: bisect_left(self._instants, end)]
 
 
@@ -81,29 +81,33 @@ _number = attrgetter("number")
 
 
 class LaneIndex:
-    """Runs in time: those that touch a span are found among those of like duration."""
+    """Runs by time span, grouped by the magnitude of their durations.
+
+    A run of a group lasts less than ``1 << length`` microseconds, which bounds the search for
+    overlaps to starts shortly before the span.
+    """
 
     __slots__ = ("_by_length",)
 
     def __init__(self) -> None:
-        """Nothing yet."""
+        """Create an empty index."""
         self._by_length: dict[int, OrderedRows[RunRow]] = {}
 
     def add(self, run: RunRow) -> None:
-        """It takes its time."""
+        """Add a run."""
         length = (run.ends_at - run.starts_at).bit_length()
-        found = self._by_length.get(length)
-        if found is None:
-            found = self._by_length[length] = OrderedRows()
-        found.add(run.starts_at, run)
+        runs = self._by_length.get(length)
+        if runs is None:
+            runs = self._by_length[length] = OrderedRows()
+        runs.add(run.starts_at, run)
 
     def remove(self, run: RunRow) -> None:
-        """Its time is free."""
+        """Remove a run."""
         length = (run.ends_at - run.starts_at).bit_length()
         self._by_length[length].remove(run.starts_at, run)
 
     def in_the_way(self, run: RunRow) -> bool:
-        """Whether another run takes some of its time."""
+        """Return whether another run overlaps this one."""
         start = run.starts_at
         for length, runs in self._by_length.items():
             for other in runs.between(start - (1 << length), run.ends_at):
@@ -112,59 +116,59 @@ class LaneIndex:
         return False
 
     def touching(self, start: int, end: int) -> list[RunRow]:
-        """Those that take time in [start, end)."""
-        found: list[RunRow] = []
+        """Return the runs that overlap [start, end)."""
+        overlapping: list[RunRow] = []
         for length, runs in self._by_length.items():
             nearby = runs.between(start - (1 << length), end)
-            found += [run for run in nearby if run.ends_at > start]
-        return found
+            overlapping += [run for run in nearby if run.ends_at > start]
+        return overlapping
 
 
 class OrderedGroupedRows(Generic[K, R]):
-    """Rows that have something in common, each group in the order of an instant."""
+    """Rows by a common key, each group ordered by an instant."""
 
     __slots__ = ("_groups",)
 
     def __init__(self) -> None:
-        """Nothing yet."""
+        """Create an empty index."""
         self._groups: dict[K, OrderedRows[R]] = {}
 
     def add(self, key: K, instant: int, row: R) -> None:
-        """One more of a group."""
+        """Add a row to its group."""
         group = self._groups.get(key)
         if group is None:
             group = self._groups[key] = OrderedRows()
         group.add(instant, row)
 
     def remove(self, key: K, instant: int, row: R) -> None:
-        """One less."""
+        """Remove a row from its group."""
         group = self._groups[key]
         group.remove(instant, row)
         if not len(group):
             del self._groups[key]
 
     def of(self, key: K) -> list[R]:
-        """The group as it is now."""
+        """Return a copy of the group."""
         group = self._groups.get(key)
         return [] if group is None else group.all()
 
     def after(self, key: K, instant: int) -> list[R]:
-        """Those of a group after an instant."""
+        """Return the rows of a group after an instant."""
         group = self._groups.get(key)
         return [] if group is None else group.after(instant)
 
 
 class GroupedRows(Generic[K, R]):
-    """Rows that have something in common, in the order they came."""
+    """Rows by a common key, each group in the order of insertion."""
 
     __slots__ = ("_groups",)
 
     def __init__(self) -> None:
-        """Nothing yet."""
+        """Create an empty index."""
         self._groups: dict[K, dict[int, R]] = {}
 
     def add(self, key: K, row: R) -> None:
-        """One more of a group."""
+        """Add a row to its group."""
         group = self._groups.get(key)
         if group is None:
             self._groups[key] = {row.number: row}
@@ -172,7 +176,7 @@ class GroupedRows(Generic[K, R]):
             group[row.number] = row
 
     def remove(self, key: K, row: R) -> bool:
-        """One less; whether it was the last."""
+        """Remove a row from its group; return whether it was the last."""
         group = self._groups[key]
         del group[row.number]
         if not group:
@@ -181,15 +185,15 @@ class GroupedRows(Generic[K, R]):
         return False
 
     def of(self, key: K) -> list[R]:
-        """The group as it is now."""
+        """Return a copy of the group."""
         group = self._groups.get(key)
         return [] if group is None else list(group.values())
 
     def newest(self, key: K) -> R | None:
-        """The one that was inserted last."""
+        """Return the row of the group that was inserted last."""
         group = self._groups.get(key)
         return None if group is None else group[max(group)]
 
     def __contains__(self, key: K) -> bool:
-        """Whether there is anything in this group."""
+        """Return whether the group has any rows."""
         return key in self._groups

@@ -1,4 +1,4 @@
-"""Twins of ``node/store/sql/intervals.sql``: simulated runs are over at once, without intervals."""
+"""Twins of ``node/store/sql/intervals.sql``: simulated runs have no intermediate results."""
 
 from __future__ import annotations
 
@@ -10,5 +10,5 @@ TWINS = Twins("node.store", "intervals")
 
 @TWINS.of("run_id", "array_agg")
 def overdue_intervals(tables: Tables, ended_before: int) -> Answer:  # noqa: ARG001 - all twins' own
-    """There are none that could be."""
+    """Return nothing: there are no intermediate results."""
     return ()

@@ -1,4 +1,4 @@
-"""What a transaction has done so far, and a table whose changes can be taken back."""
+"""The journal of a transaction, and a table whose changes can be rolled back."""
 
 from __future__ import annotations
 
@@ -15,56 +15,56 @@ R = TypeVar("R", bound=TableRow)
 
 
 class Journal:
-    """How to take back what the open transaction has done, and what it wants to tell."""
+    """The undo log of the open transaction and its pending notifications."""
 
     def __init__(self) -> None:
-        """Nothing has been done."""
+        """Create an empty journal."""
         self._undo: list[tuple[Callable[..., None], tuple[Any, ...]]] = []
-        self._told: dict[str, None] = {}
+        self._payloads: dict[str, None] = {}
 
     def write(self, undo: Callable[..., None], *args: Any) -> None:
-        """Something was done; this takes it back."""
+        """Record how to undo a change."""
         self._undo.append((undo, args))
 
     def tell(self, payload: str) -> None:
-        """A notification, sent if the transaction commits; the same twice is sent once."""
-        self._told[payload] = None
+        """Queue a notification for the commit; equal ones are sent once."""
+        self._payloads[payload] = None
 
     def roll_back(self) -> None:
-        """As if nothing had been done."""
+        """Undo all changes, the last first, and drop the notifications."""
         while self._undo:
             undo, args = self._undo.pop()
             undo(*args)
-        self._told.clear()
+        self._payloads.clear()
 
     def commit(self) -> list[str]:
-        """It is done for good; what is to be told."""
+        """Keep the changes and return the notifications to send."""
         self._undo.clear()
-        told = list(self._told)
-        self._told.clear()
-        return told
+        payloads = list(self._payloads)
+        self._payloads.clear()
+        return payloads
 
 
 class Table(Generic[K, R]):
-    """Rows by primary key. Tables with indexes keep them in :meth:`_enter` and :meth:`_leave`."""
+    """Rows by primary key. Subclasses maintain indexes in :meth:`_enter` and :meth:`_leave`."""
 
     def __init__(self, journal: Journal) -> None:
-        """Empty."""
+        """Create an empty table."""
         self.rows: dict[K, R] = {}
         self._journal = journal
         self._numbers = count(1)
 
     @abstractmethod
     def key(self, row: R) -> K:
-        """The primary key."""
+        """Return the primary key of a row."""
 
     def insert(self, row: R) -> None:
-        """A new row.
+        """Insert a row.
 
-        :raises BrokenKey: there is one with this key.
+        :raises BrokenKey: the key exists already.
         """
         if self.key(row) in self.rows:
-            msg = f"{type(row).__name__.lower()} {self.key(row)} is there already"
+            msg = f"{type(row).__name__.lower()} {self.key(row)} exists already"
             raise BrokenKey(msg)
         self._check(row)
         self._add(row)
@@ -75,27 +75,27 @@ class Table(Generic[K, R]):
         self._journal.write(self._take, row)
 
     def delete(self, row: R) -> None:
-        """Away with it."""
+        """Delete a row."""
         self._take(row)
         self._journal.write(self._put, row)
 
     def change(self, row: R, **changes: Any) -> None:
         """Give columns new values."""
-        before = {column: getattr(row, column) for column in changes}
+        previous = {column: getattr(row, column) for column in changes}
         self._leave(row)
         _set(row, changes)
         try:
             self._check(row)
         except BaseException:
-            _set(row, before)
+            _set(row, previous)
             self._enter(row)
             raise
         self._enter(row)
-        self._journal.write(self._change_back, row, before)
+        self._journal.write(self._change_back, row, previous)
 
-    def _change_back(self, row: R, before: dict[str, Any]) -> None:
+    def _change_back(self, row: R, previous: dict[str, Any]) -> None:
         self._leave(row)
-        _set(row, before)
+        _set(row, previous)
         self._enter(row)
 
     def _put(self, row: R) -> None:
@@ -107,13 +107,13 @@ class Table(Generic[K, R]):
         self._leave(row)
 
     def _check(self, row: R) -> None:
-        """Raise what the database would, if the row breaks a constraint."""
+        """Raise the database's error if the row breaks a constraint."""
 
     def _enter(self, row: R) -> None:
-        """The row is in the table, with these values: into the indexes."""
+        """Add a row with its current values to the indexes."""
 
     def _leave(self, row: R) -> None:
-        """Out of the indexes, before a value changes or the row goes."""
+        """Remove a row from the indexes before a value changes or the row is deleted."""
 
 
 def _set(row: TableRow, values: dict[str, Any]) -> None:

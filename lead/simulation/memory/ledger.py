@@ -31,19 +31,19 @@ def charge(
     background: int,
     now: int,
 ) -> Answer:
-    """What was committed is charged to the campaigns of its tasks, on each participant."""
+    """Charge committed runs to the campaigns of their tasks, for each participant."""
     seats = [_seats(tables, task, exclusive, normal, background) for task in tasks]
     for number, run, start, end in zip(numbers, runs, starts, ends, strict=True):
         for campaign, participant, node, weight in seats[number - 1]:
-            made = (campaign, run, participant, node, start, end, weight, "booked", now)
-            tables.charges.insert(ChargeRow(next(tables.charges.ids), *made))
+            values = (campaign, run, participant, node, start, end, weight, "booked", now)
+            tables.charges.insert(ChargeRow(next(tables.charges.ids), *values))
     return ()
 
 
 def _seats(
     tables: Tables, task: UUID, exclusive: int, normal: int | None, background: int
 ) -> list[tuple[int, int, str, int]]:
-    """What each participant of a task is charged for: campaign, place, node and weight."""
+    """Return the charge for each participant of a task: campaign, place, node and weight."""
     row, agenda = tables.tasks.rows.get(task), tables.plannings.rows.get(task)
     if row is None or agenda is None:
         return []
@@ -63,17 +63,17 @@ def _weight(
         return exclusive
     if task.scheduling_class != "normal":
         return background
-    known = tables.nodes.rows.get(node)
-    return exclusive // (_LANES if known is None else known.lanes) if normal is None else normal
+    row = tables.nodes.rows.get(node)
+    return exclusive // (_LANES if row is None else row.lanes) if normal is None else normal
 
 
 @CAMPAIGNS.of("name", "state")
 def names(tables: Tables) -> Answer:
-    """Every campaign's state, by name."""
+    """Return every campaign's state by name."""
     return [(row.name, row.state) for _, row in sorted(tables.campaigns.named.items())]
 
 
-_SAID = (
+_COLUMNS = (
     *("level", "priority", "preemptor", "preemptee", "seats_max", "target_seats", "target_share"),
     *("fairshare", "limits", "quotas", "queue", "owner", "contact", "description", "state"),
 )
@@ -81,23 +81,23 @@ _SAID = (
 
 @CAMPAIGNS.of(
     *("id", "name", "created_at", "changed_at", "parent_id", "parent", "weight"),
-    *(*_SAID, "revision"),
+    *(*_COLUMNS, "revision"),
 )
 def campaigns(tables: Tables) -> Answer:
-    """All of them, by name."""
-    answered = []
+    """Return all campaigns by name."""
+    answer = []
     for _, row in sorted(tables.campaigns.named.items()):
-        above = None if row.parent_id is None else tables.campaigns.rows[row.parent_id].name
-        said = (getattr(row, word) for word in _SAID)
-        answered.append(
+        parent = None if row.parent_id is None else tables.campaigns.rows[row.parent_id].name
+        values = (getattr(row, word) for word in _COLUMNS)
+        answer.append(
             (
-                *(row.id, row.name, row.created_at, row.changed_at, row.parent_id, above),
+                *(row.id, row.name, row.created_at, row.changed_at, row.parent_id, parent),
                 row.weight,
-                *(unpack(value) if isinstance(value, bytes) else value for value in said),
+                *(unpack(value) if isinstance(value, bytes) else value for value in values),
                 row.revision,
             )
         )
-    return answered
+    return answer
 
 
 @CAMPAIGNS.of("id")
@@ -123,18 +123,18 @@ def keep_campaign(
     state: str,
     now: int,
 ) -> Answer:
-    """A new campaign, unless its name is taken or its parent gone."""
-    above = None if parent is None else tables.campaigns.named.get(parent)
-    if parent is not None and above is None:
+    """Insert a campaign, unless its name is taken or its parent does not exist."""
+    parent_row = None if parent is None else tables.campaigns.named.get(parent)
+    if parent is not None and parent_row is None:
         return ()
     number = next(tables.campaigns.ids)
-    made = CampaignRow(
+    row = CampaignRow(
         number,
         name,
         now,
         now,
-        parent_id=None if above is None else above.id,
-        parent_depth=None if above is None else above.depth,
+        parent_id=None if parent_row is None else parent_row.id,
+        parent_depth=None if parent_row is None else parent_row.depth,
         weight=weight.quantize(_EXACT),
         level=level,
         priority=priority,
@@ -152,42 +152,42 @@ def keep_campaign(
         description=description,
         state=str(state),
     )
-    tables.campaigns.check_values(made)
+    tables.campaigns.check_values(row)
     if name in tables.campaigns.named:
         return ()
-    tables.campaigns.insert(made)
+    tables.campaigns.insert(row)
     return [(number,)]
 
 
 @CAMPAIGNS.of("campaign_id")
 def assign(tables: Tables, task: UUID) -> Answer:
-    """A task that was given to another campaign."""
+    """Assign a task to the campaign that it names now."""
     row, agenda = tables.tasks.rows.get(task), tables.plannings.rows.get(task)
-    found = None if row is None else tables.campaigns.of(row.campaign)
-    if agenda is None or found is None or agenda.campaign_id == found.id:
+    campaign = None if row is None else tables.campaigns.of(row.campaign)
+    if agenda is None or campaign is None or agenda.campaign_id == campaign.id:
         return ()
-    tables.plannings.change(agenda, campaign_id=found.id)
-    return [(found.id,)]
+    tables.plannings.change(agenda, campaign_id=campaign.id)
+    return [(campaign.id,)]
 
 
 @CAMPAIGNS.of()
 def move_charges(tables: Tables, task: UUID, campaign: int, now: int) -> Answer:
-    """What its runs to come were charged is taken from the one and charged to the other."""
+    """Move the charges of a task's future runs to another campaign."""
     for run in tables.runs.open.of(task):
         if run.state not in {"booked", "set-aside"} or run.starts_at <= now:
             continue
         times = run.starts_at, run.ends_at
-        for charged, participant, node, weight in tables.charges.standing(run.id, *times):
-            if charged != campaign:
-                for side, amount in ((charged, -weight), (campaign, weight)):
-                    made = (side, run.id, participant, node, *times, amount, "moved", now)
-                    tables.charges.insert(ChargeRow(next(tables.charges.ids), *made))
+        for current, participant, node, weight in tables.charges.standing(run.id, *times):
+            if current != campaign:
+                for side, amount in ((current, -weight), (campaign, weight)):
+                    values = (side, run.id, participant, node, *times, amount, "moved", now)
+                    tables.charges.insert(ChargeRow(next(tables.charges.ids), *values))
     return ()
 
 
 @CAMPAIGNS.of()
 def purge_charges(tables: Tables, before: int) -> Answer:
-    """Forget old charges."""
+    """Delete old charges."""
     old = [r for r in tables.charges.rows.values() if r.starts_at < before and r.ends_at < before]
     for row in old:
         tables.charges.delete(row)
@@ -196,7 +196,7 @@ def purge_charges(tables: Tables, before: int) -> Answer:
 
 @CAMPAIGNS.of()
 def purge_hours(tables: Tables, before: int) -> Answer:
-    """Forget the sums of old hours."""
+    """Delete the sums of old hours."""
     for row in [row for row in tables.charge_hours.rows.values() if row.hour < before]:
         tables.charge_hours.delete(row)
     return ()

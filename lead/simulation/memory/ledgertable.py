@@ -1,4 +1,4 @@
-"""Campaigns, and the ledger of what they are charged, with its sums by hours."""
+"""The tables of campaigns, of charges, and of their sums by the hour."""
 
 from __future__ import annotations
 
@@ -17,36 +17,38 @@ _ALWAYS = times.EARLIEST
 
 
 class CampaignTable(Table[int, CampaignRow]):
-    """Whom tasks are for; the first one is for those that do not say."""
+    """The campaigns; the first one is for tasks that name none."""
 
     def __init__(self, journal: Journal) -> None:
-        """With the one that is always there."""
+        """Create a table that contains only the default campaign."""
         super().__init__(journal)
         self.ids = count(1)
         self.named: dict[str, CampaignRow] = {}
-        said = "Tasks that name no campaign belong to this one."
-        self.insert(CampaignRow(next(self.ids), "default", _ALWAYS, _ALWAYS, description=said))
+        description = "Tasks that name no campaign belong to this one."
+        self.insert(
+            CampaignRow(next(self.ids), "default", _ALWAYS, _ALWAYS, description=description)
+        )
 
     def key(self, row: CampaignRow) -> int:
-        """Its number."""
+        """Return the number."""
         return row.id
 
     def of(self, name: str | None) -> CampaignRow | None:
-        """The campaign of a task that says this."""
+        """Return the campaign of a task that names ``name``."""
         return self.named.get("default" if name is None else name)
 
     def check_values(self, row: CampaignRow) -> None:
-        """What a row must be by itself; a name that is taken is no excuse."""
+        """Check a row by itself; as in Postgres this comes before the check of the name."""
         twice = row.target_seats is not None and row.target_share is not None
         if row.depth > _DEPTH_MAX or twice:
-            msg = "too many parents, or two promises"
+            msg = "a campaign has too many ancestors or two promises"
             raise BrokenCheck(msg)
 
     def _check(self, row: CampaignRow) -> None:
         self.check_values(row)
         others = [other for other in self.rows.values() if other is not row]
         if any(_kind(row) and _kind(other) and _kind(row) != _kind(other) for other in others):
-            msg = "campaign_targets_alike: promises are all in seats or all in parts"
+            msg = "campaign_targets_alike: all promises must be seats, or all must be shares"
             raise BrokenOverlap(msg)
 
     def _enter(self, row: CampaignRow) -> None:
@@ -63,14 +65,14 @@ def _kind(row: CampaignRow) -> str:
 
 
 class ChargeHourTable(Table[tuple[int, int, str], ChargeHourRow]):
-    """The sums."""
+    """The sums of charges by hour, campaign and node."""
 
     def key(self, row: ChargeHourRow) -> tuple[int, int, str]:
-        """Its hour, campaign and node."""
+        """Return hour, campaign and node."""
         return row.hour, row.campaign_id, row.node
 
     def add(self, charge: ChargeRow) -> None:
-        """Count a charge in each hour it lies in."""
+        """Add a charge to each hour it overlaps."""
         hour = charge.starts_at - charge.starts_at % times.HOUR
         while hour < charge.ends_at:
             spent = min(charge.ends_at, hour + times.HOUR) - max(charge.starts_at, hour)
@@ -84,26 +86,26 @@ class ChargeHourTable(Table[tuple[int, int, str], ChargeHourRow]):
 
 
 class ChargeTable(Table[int, ChargeRow]):
-    """The ledger: it is only added to."""
+    """The ledger; rows are only added."""
 
     def __init__(self, journal: Journal, hours: ChargeHourTable) -> None:
-        """Empty."""
+        """Create an empty table."""
         super().__init__(journal)
         self.ids = count(1)
         self._hours = hours
         self._by_run: GroupedRows[UUID, ChargeRow] = GroupedRows()
 
     def key(self, row: ChargeRow) -> int:
-        """Its number."""
+        """Return the number."""
         return row.id
 
     def insert(self, row: ChargeRow) -> None:
-        """Charge it."""
+        """Insert a charge and add it to the sums."""
         super().insert(row)
         self._hours.add(row)
 
     def standing(self, run: UUID, starts_at: int, ends_at: int) -> list[tuple[int, int, str, int]]:
-        """What a run is charged for its whole time: campaign, participant, node and weight."""
+        """Return a run's net charges for its whole time: campaign, participant, node, weight."""
         sums: dict[tuple[int, int, str], int] = defaultdict(int)
         for row in self._by_run.of(run):
             if (row.starts_at, row.ends_at) == (starts_at, ends_at):
@@ -112,7 +114,7 @@ class ChargeTable(Table[int, ChargeRow]):
 
     def _check(self, row: ChargeRow) -> None:
         if row.weight == 0 or row.starts_at >= row.ends_at:
-            msg = "a charge is for something, and for some time"
+            msg = "a charge must have a weight and a duration"
             raise BrokenCheck(msg)
 
     def _enter(self, row: ChargeRow) -> None:

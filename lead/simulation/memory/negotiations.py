@@ -1,4 +1,4 @@
-"""Twins of ``lead/store/sql/planning.sql``: negotiations, decisions, the lead's own records."""
+"""Twins of ``lead/store/sql/planning.sql``: negotiations, decisions, and records of the lead."""
 
 from __future__ import annotations
 
@@ -32,17 +32,17 @@ def open_negotiations(
     now: int,
     expires_at: int,
 ) -> Answer:
-    """Write the names before the first message goes out, where the lease was not lost."""
-    named: dict[int, list[UUID]] = defaultdict(list)
+    """Insert negotiations before the first message is sent, unless the lease was lost."""
+    runs_by_number: dict[int, list[UUID]] = defaultdict(list)
     for number, run in zip(numbers, runs, strict=True):
-        named[number].append(run)
+        runs_by_number[number].append(run)
     opened = []
     for number, exchange in enumerate(exchanges, 1):
         task, epoch = tasks[number - 1], epochs[number - 1]
         agenda = tables.plannings.rows.get(task)
         if agenda is not None and agenda.lease_epoch == epoch:
-            made = NegotiationRow(exchange, task, epoch, named[number], now, expires_at)
-            tables.negotiations.insert(made)
+            row = NegotiationRow(exchange, task, epoch, runs_by_number[number], now, expires_at)
+            tables.negotiations.insert(row)
             opened.append((exchange,))
     return opened
 
@@ -51,11 +51,14 @@ def open_negotiations(
 def decide_commit(
     tables: Tables, exchanges: Sequence[UUID], now: int, messages: Sequence[dict[str, Any]]
 ) -> Answer:
-    """The commit point: unless the lease was lost, the time is over or the task has ended."""
+    """Commit exchanges, unless the lease was lost, the exchange has expired or the task has ended.
+
+    This is the commit point.
+    """
     decided = []
     for exchange, message in zip(exchanges, messages, strict=True):
         row = tables.negotiations.open.get(exchange)
-        if row is not None and row.expires_at > now and _still_ours(tables, row):
+        if row is not None and row.expires_at > now and _is_ours(tables, row):
             tables.negotiations.change(
                 row, state="committed", commit_message=pack(message), decided_at=now
             )
@@ -63,7 +66,7 @@ def decide_commit(
     return decided
 
 
-def _still_ours(tables: Tables, row: NegotiationRow) -> bool:
+def _is_ours(tables: Tables, row: NegotiationRow) -> bool:
     agenda = tables.plannings.rows.get(row.task_id)
     leased = agenda is not None and agenda.lease_epoch == row.lease_epoch
     return leased and tables.tasks.rows[row.task_id].state == "active"
@@ -71,7 +74,7 @@ def _still_ours(tables: Tables, row: NegotiationRow) -> bool:
 
 @TWINS.of("commit_message")
 def committed(tables: Tables, exchange: UUID) -> Answer:
-    """What was decided on an exchange."""
+    """Return the commit message of a committed exchange."""
     row = tables.negotiations.rows.get(exchange)
     return [(unpack(row.commit_message),)] if row is not None and row.state == "committed" else ()
 
@@ -90,13 +93,13 @@ def committed(tables: Tables, exchange: UUID) -> Answer:
     "life",
 )
 def held_again(tables: Tables, exchange: UUID, runs: Sequence[UUID]) -> Answer:
-    """What the lead holds of an exchange, to be held by a participant that has dropped it."""
+    """Return the lead's runs of an exchange that a participant has dropped and must hold again."""
     row = tables.negotiations.rows.get(exchange)
     if row is None:
         return ()
     task = tables.tasks.rows[row.task_id]
-    held = [run for run in tables.runs.by_exchange.of(exchange) if run.id in runs]
-    held.sort(key=lambda run: (run.starts_at, run.number))
+    run_rows = [run for run in tables.runs.by_exchange.of(exchange) if run.id in runs]
+    run_rows.sort(key=lambda run: (run.starts_at, run.number))
     return [
         (
             run.id,
@@ -111,26 +114,26 @@ def held_again(tables: Tables, exchange: UUID, runs: Sequence[UUID]) -> Answer:
             task.tool or "",
             row.expires_at - row.opened_at,
         )
-        for run in held
+        for run in run_rows
     ]
 
 
 @TWINS.of("id")
 def lock_tasks(tables: Tables, tasks: Sequence[UUID]) -> Answer:
-    """Whoever changes them waits."""
+    """Lock tasks against concurrent changes."""
     return [(task,) for task in sorted(set(tasks)) if task in tables.tasks.rows]
 
 
 @TWINS.of("id")
 def ended(tables: Tables, runs: Sequence[UUID], over: Sequence[str]) -> Answer:
-    """Of these runs, those that are over at the lead."""
+    """Return those of these runs that have ended at the lead."""
     rows = (tables.runs.rows.get(run) for run in dict.fromkeys(runs))
     return [(run.id,) for run in rows if run is not None and run.state in over]
 
 
 @TWINS.of()
 def decide_abort(tables: Tables, exchanges: Sequence[UUID], now: int) -> Answer:
-    """These exchanges are aborted, unless they are decided."""
+    """Abort the exchanges that are still open."""
     for exchange in exchanges:
         row = tables.negotiations.open.get(exchange)
         if row is not None:
@@ -140,20 +143,20 @@ def decide_abort(tables: Tables, exchanges: Sequence[UUID], now: int) -> Answer:
 
 @TWINS.of("id")
 def abort_broken_off(tables: Tables, task: UUID, epoch: int, now: int) -> Answer:
-    """Whoever asks for the decision on what was being negotiated hears that there is none."""
-    found = [
+    """Abort the open negotiations of an interrupted claim."""
+    broken_off = [
         row
         for row in tables.negotiations.by_task.of(task)
         if row.state == "open" and row.lease_epoch == epoch
     ]
-    for row in found:
+    for row in broken_off:
         tables.negotiations.change(row, state="aborted", decided_at=now)
-    return [(row.id,) for row in found]
+    return [(row.id,) for row in broken_off]
 
 
 @TWINS.of()
 def abort_stale(tables: Tables, now: int) -> Answer:
-    """Abort the negotiations of workers that are gone."""
+    """Abort the expired negotiations of workers that are gone."""
     stale = [row for row in tables.negotiations.open.values() if row.expires_at <= now]
     for row in stale:
         tables.negotiations.change(row, state="aborted", decided_at=now)
@@ -164,12 +167,12 @@ def abort_stale(tables: Tables, now: int) -> Answer:
 def keep_led_exchange(
     tables: Tables, exchange: UUID, task: UUID, epoch: int, data: dict[str, Any], now: int
 ) -> Answer:
-    """The lead's record of an exchange in which it takes no part."""
+    """Insert the lead's record of an exchange in which it does not take part."""
     if exchange not in tables.exchanges.rows:
-        kept = ExchangeRow(
+        row = ExchangeRow(
             exchange, task, epoch, now, now, state="committed", data=pack(data), decided_at=now
         )
-        tables.exchanges.insert(kept)
+        tables.exchanges.insert(row)
     return ()
 
 
@@ -187,13 +190,13 @@ def keep_led_runs(
     starts: Sequence[int],
     ends: Sequence[int],
 ) -> Answer:
-    """The lead's record of runs in which it takes no part."""
+    """Insert the lead's record of runs in which it does not take part."""
     name = str(scheduling_class)
     wanted = zip(runs, slots, attempts, starts, ends, strict=True)
     for run, slot, attempt, starts_at, ends_at in wanted:
-        there = tables.runs.rows.get(run)
-        if there is None:
-            made = RunRow(
+        existing = tables.runs.rows.get(run)
+        if existing is None:
+            row = RunRow(
                 run,
                 task,
                 exchange,
@@ -208,10 +211,10 @@ def keep_led_runs(
                 now,
                 now,
             )
-            tables.runs.insert(made)
-        elif there.state == "waiting":
+            tables.runs.insert(row)
+        elif existing.state == "waiting":
             tables.runs.change(
-                there,
+                existing,
                 exchange_id=exchange,
                 starts_at=starts_at,
                 ends_at=ends_at,
@@ -237,15 +240,15 @@ def keep_waiting(
     states: Sequence[str],
     reasons: Sequence[str],
 ) -> Answer:
-    """Slots that found no time, each with what stood in the way."""
+    """Store slots that found no time, each with its reason."""
     name = str(scheduling_class)
     wanted = zip(runs, slots, attempts, states, reasons, strict=True)
     for run, slot, attempt, state, reason in wanted:
-        there = tables.runs.rows.get(run)
-        if there is not None:
-            _keep_waiting(tables, there, str(state), reason, now)
+        existing = tables.runs.rows.get(run)
+        if existing is not None:
+            _keep_waiting(tables, existing, str(state), reason, now)
             continue
-        made = RunRow(
+        row = RunRow(
             run,
             task,
             None,
@@ -261,13 +264,13 @@ def keep_waiting(
             now,
             reason=reason,
         )
-        tables.runs.insert(made)
+        tables.runs.insert(row)
     return ()
 
 
 def _keep_waiting(tables: Tables, run: RunRow, state: str, reason: str, now: int) -> None:
-    held = run.state in {"booked", "set-aside"} and tables.held(run.exchange_id)
-    if run.state != "waiting" and not held:
+    is_held = run.state in {"booked", "set-aside"} and tables.held(run.exchange_id)
+    if run.state != "waiting" and not is_held:
         return
     over = state == "unplaced"
     tables.runs.change(
@@ -293,8 +296,8 @@ def keep_decisions(
     last_slots: Sequence[int | None],
     traces: Sequence[dict[str, Any]],
 ) -> Answer:
-    """Store planning attempts; the same outcome again, for the same reason, is counted."""
-    made = zip(
+    """Store planning attempts; count repetitions of the latest outcome with the same reason."""
+    attempts = zip(
         tasks,
         exchanges,
         outcomes,
@@ -306,10 +309,10 @@ def keep_decisions(
         map(pack, traces),
         strict=True,
     )
-    for task, exchange, *values in made:
+    for task, exchange, *values in attempts:
         latest = DecisionRow(0, task, exchange, now, now, *values)
         newest = tables.decisions.by_task.newest(task)
-        if newest is not None and _says_the_same(newest, latest):
+        if newest is not None and _is_repetition(newest, latest):
             _count(tables, newest, latest)
         else:
             latest.id = next(tables.decisions.ids)
@@ -317,7 +320,7 @@ def keep_decisions(
     return ()
 
 
-def _says_the_same(one: DecisionRow, other: DecisionRow) -> bool:
+def _is_repetition(one: DecisionRow, other: DecisionRow) -> bool:
     alike = (one.outcome, one.sentence) == (other.outcome, other.sentence)
     return alike and one.placed == other.placed == 0
 

@@ -23,28 +23,30 @@ def keep_self(
     attributes: dict[str, Any],
     lanes: int,
 ) -> Answer:
-    """This node's own card."""
-    row, said = tables.nodes.rows.get(identity), pack(attributes)
+    """Store this node's own card."""
+    row, packed = tables.nodes.rows.get(identity), pack(attributes)
     if row is None:
-        made = NodeRow(
-            identity, name, url, address, now, is_self=True, attributes=said, lanes=lanes
+        row = NodeRow(
+            identity, name, url, address, now, is_self=True, attributes=packed, lanes=lanes
         )
-        tables.nodes.insert(made)
+        tables.nodes.insert(row)
     else:
-        tables.nodes.change(row, name=name, url=url, address=address, attributes=said, lanes=lanes)
+        tables.nodes.change(
+            row, name=name, url=url, address=address, attributes=packed, lanes=lanes
+        )
     return ()
 
 
 @TWINS.of("set_attributes")
 def set_attributes(tables: Tables) -> Answer:
-    """The attributes of this node that were set by hand."""
+    """Return the attributes of this node that were set by hand."""
     row = tables.nodes.itself
     return () if row is None else [(unpack(row.set_attributes),)]
 
 
 @TWINS.of()
 def keep_set_attributes(tables: Tables, attributes: dict[str, Any]) -> Answer:
-    """From now on they are these."""
+    """Replace the attributes of this node that were set by hand."""
     if tables.nodes.itself is not None:
         tables.nodes.change(tables.nodes.itself, set_attributes=pack(attributes))
     return ()
@@ -52,7 +54,7 @@ def keep_set_attributes(tables: Tables, attributes: dict[str, Any]) -> Answer:
 
 @TWINS.of()
 def learn(tables: Tables, identity: str, attributes: dict[str, Any], lanes: int) -> Answer:
-    """Another node says something else of itself than before."""
+    """Store new attributes and lanes of another node."""
     row = tables.nodes.rows.get(identity)
     if row is not None and not row.is_self:
         tables.nodes.change(row, attributes=pack(attributes), lanes=lanes)
@@ -61,7 +63,7 @@ def learn(tables: Tables, identity: str, attributes: dict[str, Any], lanes: int)
 
 @TWINS.of("identity")
 def own_identity(tables: Tables) -> Answer:
-    """The key this database belongs to."""
+    """Return the identity of the node to which this database belongs."""
     row = tables.nodes.itself
     return () if row is None else [(row.identity,)]
 
@@ -77,11 +79,13 @@ def keep(
     attributes: dict[str, Any],
     lanes: int,
 ) -> Answer:
-    """Pin a node by its key."""
-    row, said = tables.nodes.rows.get(identity), pack(attributes)
+    """Store a node under its key."""
+    row, packed = tables.nodes.rows.get(identity), pack(attributes)
     if row is None:
-        made = NodeRow(identity, name, url, address, now, seen_at=now, attributes=said, lanes=lanes)
-        tables.nodes.insert(made)
+        row = NodeRow(
+            identity, name, url, address, now, seen_at=now, attributes=packed, lanes=lanes
+        )
+        tables.nodes.insert(row)
     elif row.is_self:
         return ()
     else:
@@ -93,7 +97,7 @@ def keep(
             seen_at=now,
             unreachable_since=None,
             last_error=None,
-            attributes=said,
+            attributes=packed,
             lanes=lanes,
         )
     return [(identity,)]
@@ -115,7 +119,7 @@ def keep(
     "lanes",
 )
 def nodes(tables: Tables) -> Answer:
-    """All of them, this one first, then by name."""
+    """Return all nodes, this one first, then by name."""
     rows = sorted(tables.nodes.rows.values(), key=lambda row: (not row.is_self, row.name))
     return [
         (
@@ -139,16 +143,16 @@ def nodes(tables: Tables) -> Answer:
 
 @TWINS.of("identity")
 def remove(tables: Tables, name: str) -> Answer:
-    """Forget a node."""
-    found = [row for row in tables.nodes.rows.values() if row.name == name and not row.is_self]
-    for row in found:
+    """Delete a node."""
+    named = [row for row in tables.nodes.rows.values() if row.name == name and not row.is_self]
+    for row in named:
         tables.nodes.delete(row)
-    return [(row.identity,) for row in found]
+    return [(row.identity,) for row in named]
 
 
 @TWINS.of()
 def reached(tables: Tables, identities: Sequence[str], now: int) -> Answer:
-    """These nodes have answered."""
+    """Record that these nodes have answered."""
     for identity in identities:
         row = tables.nodes.rows.get(identity)
         if row is not None:
@@ -158,7 +162,7 @@ def reached(tables: Tables, identities: Sequence[str], now: int) -> Answer:
 
 @TWINS.of()
 def not_reached(tables: Tables, identity: str, now: int, error: str) -> Answer:
-    """It has not answered, and why."""
+    """Record that a node has not answered, and the error."""
     row = tables.nodes.rows.get(identity)
     if row is not None:
         since = now if row.unreachable_since is None else row.unreachable_since
@@ -168,7 +172,7 @@ def not_reached(tables: Tables, identity: str, now: int, error: str) -> Answer:
 
 @TWINS.of()
 def pin(tables: Tables, identity: str, name: str, now: int) -> Answer:
-    """A node of which nothing but the key is known."""
+    """Insert a node of which only the key is known."""
     row = tables.nodes.rows.get(identity)
     if row is None:
         tables.nodes.insert(NodeRow(identity, name, None, name, now))
@@ -181,7 +185,7 @@ def pin(tables: Tables, identity: str, name: str, now: int) -> Answer:
 def keep_figures(
     tables: Tables, identity: str, busy_until: int | None, shortfall: int | None
 ) -> Answer:
-    """What a node says of the work it could still take."""
+    """Store a node's figures about the work it could still take."""
     row = tables.nodes.rows.get(identity)
     if row is not None:
         tables.nodes.change(row, busy_until=busy_until, shortfall=shortfall)
@@ -190,7 +194,7 @@ def keep_figures(
 
 @TWINS.of()
 def keep_token(tables: Tables, digest: str, label: str, now: int) -> Answer:
-    """Let the bearer of this token in."""
+    """Store an access token."""
     if digest not in tables.access_tokens.rows:
         tables.access_tokens.insert(AccessTokenRow(digest, label, now))
     return ()
@@ -198,12 +202,12 @@ def keep_token(tables: Tables, digest: str, label: str, now: int) -> Answer:
 
 @TWINS.of("exists")
 def has_token(tables: Tables, digest: str) -> Answer:
-    """Whether this token was given out."""
+    """Return whether this access token exists."""
     return [(digest in tables.access_tokens.rows,)]
 
 
 @TWINS.of("pg_notify")
 def notify(tables: Tables, payload: str) -> Answer:
-    """Tell every process of this node, when the transaction commits."""
+    """Notify every process of this node when the transaction commits."""
     tables.journal.tell(payload)
     return [(None,)]

@@ -24,7 +24,7 @@ def post(
     now: int,
     delay: int,
 ) -> Answer:
-    """Messages, each to its node."""
+    """Insert messages, each for its node."""
     posted = []
     for node, kind, message in zip(nodes, kinds, messages, strict=True):
         number = next(tables.letters.ids)
@@ -39,7 +39,7 @@ def post(
 def due(
     tables: Tables, now: int, again_at: int, kinds: Sequence[str], busy: Sequence[str]
 ) -> Answer:
-    """Taken for a while: they come again later."""
+    """Return due messages and postpone them, so that they are retried if not acknowledged."""
     wanted = (
         row
         for row in tables.letters.due.before(now + 1)
@@ -56,7 +56,7 @@ def due(
 
 @TWINS.of()
 def delivered(tables: Tables, ids: Sequence[int]) -> Answer:
-    """Acknowledged."""
+    """Delete acknowledged messages."""
     for number in ids:
         row = tables.letters.rows.get(number)
         if row is not None:
@@ -66,7 +66,7 @@ def delivered(tables: Tables, ids: Sequence[int]) -> Answer:
 
 @TWINS.of()
 def failed(tables: Tables, letter: int, next_at: int, error: str) -> Answer:
-    """Not delivered."""
+    """Record a failed delivery."""
     row = tables.letters.rows.get(letter)
     if row is not None:
         tables.letters.change(row, attempts=row.attempts + 1, next_at=next_at, last_error=error)
@@ -75,7 +75,7 @@ def failed(tables: Tables, letter: int, next_at: int, error: str) -> Answer:
 
 @TWINS.of()
 def hasten(tables: Tables, nodes: Sequence[str], now: int) -> Answer:
-    """These nodes answer: what they could not be told before need not wait out its pause."""
+    """Make the failed messages of nodes that answer again due now."""
     late = [row for row in tables.letters.due.after(now) if row.node in nodes and row.attempts]
     for row in late:
         tables.letters.change(row, next_at=now)
@@ -84,12 +84,12 @@ def hasten(tables: Tables, nodes: Sequence[str], now: int) -> Answer:
 
 @TWINS.of("min")
 def next_due(tables: Tables, kinds: Sequence[str], busy: Sequence[str]) -> Answer:
-    """When the next message is due for a node that is not busy."""
+    """Return when the next message for a node that is not busy is due."""
     due_at = (at for at, row in tables.letters.due if row.kind in kinds and row.node not in busy)
     return [(next(due_at, None),)]
 
 
 @TWINS.of("count")
 def backlog(tables: Tables) -> Answer:
-    """How many messages wait."""
+    """Return the number of messages."""
     return [(len(tables.letters.rows),)]

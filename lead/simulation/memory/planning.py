@@ -63,7 +63,7 @@ def claim(
     shut: Sequence[str],
     only: str | None,
 ) -> Answer:
-    """The tasks due whose next run comes soonest, with a lease on each."""
+    """Lease the due tasks whose next runs come soonest."""
     due = [
         (row.next_run_at, row.added_at, row.task_id, row)
         for row in tables.plannings.due.before(now + 1)
@@ -73,8 +73,8 @@ def claim(
         and (row.waits_for not in shut or _waited(row, now))
         and only in {None, row.waits_for}
     ]
-    claimed = [row for *_, row in sorted(due)[:limit]]
-    for row in claimed:
+    claims = [row for *_, row in sorted(due)[:limit]]
+    for row in claims:
         tables.plannings.change(
             row,
             lease_owner=owner,
@@ -82,14 +82,14 @@ def claim(
             plan_at=lease_until,
             lease_epoch=row.lease_epoch + 1,
         )
-    return [_claimed(tables, row, tables.tasks.rows[row.task_id]) for row in claimed]
+    return [_claim_row(tables, row, tables.tasks.rows[row.task_id]) for row in claims]
 
 
 def _waited(row: PlanningRow, now: int) -> bool:
     return row.waits_until is not None and row.waits_until <= now
 
 
-def _claimed(tables: Tables, row: PlanningRow, task: TaskRow) -> tuple[Any, ...]:
+def _claim_row(tables: Tables, row: PlanningRow, task: TaskRow) -> tuple[Any, ...]:
     whole = None if task.parent is None else tables.pool_tasks.rows.get(task.parent)
     campaign = tables.campaigns.rows[row.campaign_id]
     return (
@@ -125,7 +125,7 @@ def _claimed(tables: Tables, row: PlanningRow, task: TaskRow) -> tuple[Any, ...]
 
 @TWINS.of("due", "beyond")
 def next_due(tables: Tables, before: int, shut: Sequence[str]) -> Answer:
-    """When the next task is due to be planned, and the first slot that is not near enough yet."""
+    """Return when the next task is due for planning, and the first slot beyond ``before``."""
     soonest: int | None = None
     for plan_at, row in tables.plannings.due:
         if soonest is not None and plan_at >= soonest:
@@ -148,23 +148,23 @@ def _runs_before(row: PlanningRow, before: int) -> bool:
 
 @TWINS.of("task_id", "slot", "attempt", "reason")
 def waiting(tables: Tables, tasks: Sequence[UUID], limit: int) -> Answer:
-    """By task, the slots that wait for time, those that were not asked for longest first."""
-    answered = []
+    """Return the waiting slots by task, the least recently requested first."""
+    answer = []
     for task in sorted(set(tasks)):
         rows = tables.runs.waiting.of(task)
         rows.sort(key=lambda run: (run.changed_at, run.slot, run.attempt))
-        answered += [(task, run.slot, run.attempt, run.reason) for run in rows[:limit]]
-    return answered
+        answer += [(task, run.slot, run.attempt, run.reason) for run in rows[:limit]]
+    return answer
 
 
 @TWINS.of("task_id", "slot", "attempt", "again")
 def touched(tables: Tables, tasks: Sequence[UUID], planned_to: Sequence[int | None]) -> Answer:
-    """Slots not asked for that have had runs: the last attempt of each."""
+    """Return the last attempt of each slot beyond ``planned_to`` that has had runs."""
     last: dict[tuple[UUID, int], RunRow] = {}
     for task, since in zip(tasks, planned_to, strict=True):
         for run in () if since is None else tables.runs.by_task.after(task, since):
-            known = last.get((task, run.slot))
-            if known is None or known.attempt < run.attempt:
+            latest = last.get((task, run.slot))
+            if latest is None or latest.attempt < run.attempt:
                 last[task, run.slot] = run
     return [
         (task, slot, run.attempt, run.freed or run.state == "displaced")
@@ -174,12 +174,12 @@ def touched(tables: Tables, tasks: Sequence[UUID], planned_to: Sequence[int | No
 
 @TWINS.of("task_id", "count")
 def counted_runs(tables: Tables, tasks: Sequence[UUID], not_counted: Sequence[str]) -> Answer:
-    """By task, the runs that use up its ``max_runs``."""
-    counted = (
+    """Return by task the number of runs that count towards its ``max_runs``."""
+    counts = (
         (task, sum(run.state not in not_counted for run in tables.runs.by_task.of(task)))
         for task in dict.fromkeys(tasks)
     )
-    return [(task, count) for task, count in counted if count]
+    return [(task, count) for task, count in counts if count]
 
 
 @TWINS.of("task_id")
@@ -195,8 +195,8 @@ def finish_claims(
     waits_for: Sequence[str | None],
     waits_until: Sequence[int | None],
 ) -> Answer:
-    """Give tasks back with what is to be planned next; what changed since the claim stays."""
-    done = zip(
+    """Return tasks with their next planning; changes since the claim are kept."""
+    claims = zip(
         tasks,
         epochs,
         were_planned_to,
@@ -208,7 +208,7 @@ def finish_claims(
         waits_until,
         strict=True,
     )
-    return [(task,) for task, *following in done if _finish(tables, task, *following)]
+    return [(task,) for task, *following in claims if _finish(tables, task, *following)]
 
 
 def _finish(
@@ -251,7 +251,7 @@ def _leased(tables: Tables, task: UUID, epoch: int) -> PlanningRow | None:
 
 @TWINS.of("task_id")
 def break_off(tables: Tables, task: UUID, epoch: int, plan_at: int) -> Answer:
-    """What came of it is not known: it is planned again."""
+    """Schedule a task again whose planning was interrupted."""
     row = _leased(tables, task, epoch)
     if row is None:
         return ()
@@ -267,7 +267,7 @@ def break_off(tables: Tables, task: UUID, epoch: int, plan_at: int) -> Answer:
 
 @TWINS.of()
 def turn_away(tables: Tables, task: UUID, epoch: int, plan_at: int, node: str) -> Answer:
-    """Its turn comes when the participant has room for it."""
+    """Release a task until the participant has capacity for it."""
     row = _leased(tables, task, epoch)
     if row is not None:
         tables.plannings.change(
@@ -283,7 +283,7 @@ def turn_away(tables: Tables, task: UUID, epoch: int, plan_at: int, node: str) -
 
 @TWINS.of()
 def put_off(tables: Tables, node: str, plan_at: int) -> Answer:
-    """Those that wait for a participant are planned when it is asked again."""
+    """Schedule the tasks that wait for a participant for the next probe of it."""
     for row in tables.plannings.waiting_for.of(node):
         if row.plan_at is None or row.lease_until is not None:
             continue
@@ -296,7 +296,7 @@ def put_off(tables: Tables, node: str, plan_at: int) -> Answer:
 
 @TWINS.of()
 def wake_all(tables: Tables, node: str, now: int) -> Answer:
-    """It has answered: those that wait for it are planned now."""
+    """Schedule the tasks that wait for a participant that has answered."""
     for row in tables.plannings.waiting_for.of(node):
         if row.plan_at is not None:
             tables.plannings.change(
@@ -307,7 +307,7 @@ def wake_all(tables: Tables, node: str, now: int) -> Answer:
 
 @TWINS.of()
 def give_back(tables: Tables, task: UUID, epoch: int, now: int) -> Answer:
-    """Let others have the task at once."""
+    """Release a task so that another worker can plan it at once."""
     row = tables.plannings.rows.get(task)
     if row is not None and row.lease_epoch == epoch:
         tables.plannings.change(
@@ -318,7 +318,7 @@ def give_back(tables: Tables, task: UUID, epoch: int, now: int) -> Answer:
 
 @TWINS.of("id")
 def lock_task(tables: Tables, task: UUID) -> Answer:
-    """Whoever changes it waits."""
+    """Lock a task against concurrent changes."""
     return [(task,)] if task in tables.tasks.rows else ()
 
 
@@ -331,7 +331,7 @@ def set_participants(
     duration: int,
     epoch: int,
 ) -> Answer:
-    """What the participants answered, unless the lease was lost."""
+    """Store what the participants answered, unless the lease was lost."""
     row, agenda = tables.tasks.rows.get(task), tables.plannings.rows.get(task)
     if row is None or agenda is None or agenda.lease_epoch != epoch:
         return ()
@@ -355,7 +355,7 @@ def digests(
     after: UUID,
     limit: int,
 ) -> Answer:
-    """Runs to come of the tasks led here, for comparison with one participant; a page of them."""
+    """Return a page of runs of tasks led here, for comparison with one participant."""
     itself = tables.nodes.itself
     if itself is None:
         return ()
@@ -381,8 +381,8 @@ def _settled(tables: Tables, task: UUID, decided_before: int) -> bool:
 
 
 @TWINS.of("pg_notify")
-def notify_planned(tables: Tables, said: Sequence[str]) -> Answer:
-    """Tell whoever watches these tasks that a planning attempt was made."""
-    for payload in said:
+def notify_planned(tables: Tables, payloads: Sequence[str]) -> Answer:
+    """Notify watchers of these tasks that a planning attempt was made."""
+    for payload in payloads:
         tables.journal.tell(payload)
-    return [(None,)] * len(said)
+    return [(None,)] * len(payloads)

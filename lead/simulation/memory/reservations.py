@@ -15,29 +15,29 @@ TWINS = Twins("node.store", "reservations")
 
 @TWINS.of("id", "kind", "name", "owner", "access", "starts_at", "ends_at")
 def reserved_between(tables: Tables, since: int, until: int) -> Answer:
-    """The spans that touch this time, each with its reservation."""
+    """Return the spans that overlap this time, each with its reservation."""
     return [row[1:] for row in _touching(tables, since, until) if row[0] is None]
 
 
 @TWINS.of("pool", "id", "kind", "name", "owner", "access", "starts_at", "ends_at")
 def reserved_for(tables: Tables, pools: Sequence[str], since: int, until: int) -> Answer:
-    """The same of pools."""
+    """Return the spans of these pools that overlap this time."""
     return [row for row in _touching(tables, since, until) if row[0] in pools]
 
 
 def _touching(tables: Tables, since: int, until: int) -> list[tuple[Any, ...]]:
-    found = sorted(
+    spans = sorted(
         tables.reserved.touching(since, until),
         key=lambda span: (span.starts_at, span.reservation_id),
     )
-    of = tables.reservations.rows
+    reservations = tables.reservations.rows
     return [
         (
             *(row.pool, row.id, row.kind, row.name, row.owner, unpack(row.access)),
             *(span.starts_at, span.ends_at),
         )
-        for span in found
-        for row in [of[span.reservation_id]]
+        for span in spans
+        for row in [reservations[span.reservation_id]]
     ]
 
 
@@ -55,8 +55,8 @@ def keep_reservation(
     access: dict[str, Any],
     now: int,
 ) -> Answer:
-    """A new one."""
-    made = ReservationRow(
+    """Insert a reservation."""
+    row = ReservationRow(
         reservation,
         pool,
         purpose,
@@ -70,7 +70,7 @@ def keep_reservation(
         now,
         now,
     )
-    tables.reservations.insert(made)
+    tables.reservations.insert(row)
     return ()
 
 
@@ -88,7 +88,7 @@ def change_reservation(
     access: dict[str, Any],
     now: int,
 ) -> Answer:
-    """Unless somebody else has changed it since it was read."""
+    """Change a reservation, unless it was changed since it was read."""
     row = tables.reservations.rows.get(reservation)
     if row is None or row.revision != revision:
         return ()
@@ -110,7 +110,7 @@ def change_reservation(
 
 @TWINS.of("id")
 def remove_reservation(tables: Tables, reservation: UUID) -> Answer:
-    """Away with it."""
+    """Delete a reservation."""
     row = tables.reservations.rows.get(reservation)
     if row is None:
         return ()
@@ -122,7 +122,7 @@ def remove_reservation(tables: Tables, reservation: UUID) -> Answer:
 def put_spans(
     tables: Tables, reservation: UUID, starts: Sequence[int], ends: Sequence[int]
 ) -> Answer:
-    """Set these apart; those that are already stay as they are."""
+    """Insert spans; existing ones stay as they are."""
     for start, end in zip(starts, ends, strict=True):
         tables.reserved.offer(ReservedSpanRow(reservation, start, end))
     return ()
@@ -130,7 +130,7 @@ def put_spans(
 
 @TWINS.of()
 def drop_spans(tables: Tables, reservation: UUID, now: int) -> Answer:
-    """What is over stays."""
+    """Delete the spans that have not ended."""
     for span in tables.reserved.of(reservation):
         if span.ends_at > now:
             tables.reserved.delete(span)
@@ -139,7 +139,7 @@ def drop_spans(tables: Tables, reservation: UUID, now: int) -> Answer:
 
 @TWINS.of()
 def reserved_to(tables: Tables, reservation: UUID, until: int) -> Answer:
-    """Its spans are there up to then."""
+    """Record up to when the spans of a reservation exist."""
     row = tables.reservations.rows.get(reservation)
     if row is not None:
         tables.reservations.change(row, reserved_to=until)
@@ -148,7 +148,7 @@ def reserved_to(tables: Tables, reservation: UUID, until: int) -> Answer:
 
 @TWINS.of("id", "schedule", "duration", "reserved_to", "created_at")
 def to_extend(tables: Tables, until: int) -> Answer:
-    """Those whose spans do not reach that far."""
+    """Return the reservations whose spans do not reach ``until``."""
     return [
         (row.id, unpack(row.schedule), row.duration, row.reserved_to, row.created_at)
         for row in tables.reservations.rows.values()
@@ -158,7 +158,7 @@ def to_extend(tables: Tables, until: int) -> Answer:
 
 @TWINS.of()
 def purge_spans(tables: Tables, before: int) -> Answer:
-    """Forget what is long over."""
+    """Delete spans that ended long ago."""
     for span in [span for span in tables.reserved.rows.values() if span.ends_at < before]:
         tables.reserved.delete(span)
     return ()
@@ -166,7 +166,7 @@ def purge_spans(tables: Tables, before: int) -> Answer:
 
 @TWINS.of()
 def purge_reservations(tables: Tables, never: int) -> Answer:
-    """Those that will not take place any more, once their last span is forgotten."""
+    """Delete reservations without future spans, once their last span is deleted."""
     for row in list(tables.reservations.rows.values()):
         if row.reserved_to >= never and not tables.reserved.of(row.id):
             tables.delete_reservation(row)

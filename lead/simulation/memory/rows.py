@@ -1,9 +1,9 @@
 """The rows of the tables, column by column as in ``schema.sql``.
 
 Instants and durations are microseconds. A column of type ``jsonb`` holds the document as bytes, as
-it would lie in a database: what was written is not changed by who wrote it. ``number`` counts the
-rows of a table in the order they were inserted; it settles every tie, so that the order of an
-answer never depends on chance.
+a database would: changing the original document does not change the stored one. ``number`` counts
+the rows of a table in the order of insertion and breaks every tie, so that the order of an answer
+never depends on chance.
 """
 
 from __future__ import annotations
@@ -21,50 +21,50 @@ import orjson
 from node.store.database import POSTGRES_EPOCH
 
 Packed = bytes
-"""A JSON document."""
+"""A JSON document as bytes."""
 
 EMPTY: Packed = b"{}"
 
 
 def pack(document: Any) -> Packed:
-    """A document as it is kept: no larger than it is, where ``orjson`` leaves 4 kB of room."""
-    return _kept(bytes(memoryview(orjson.dumps(document))))
+    """Serialise a document into bytes of its exact size (``orjson`` reserves 4 kB)."""
+    return _shared(bytes(memoryview(orjson.dumps(document))))
 
 
 def pack_optional(document: Any) -> Packed | None:
-    """The same, for columns that may be null."""
+    """Serialise a document for a column that may be null."""
     return None if document is None else pack(document)
 
 
 @lru_cache(maxsize=4096)
-def _kept(packed: Packed) -> Packed:
-    """Once for all who keep the same at about the same time: two nodes at least keep a task."""
+def _shared(packed: Packed) -> Packed:
+    """Return one object for equal documents: at least two nodes store each task."""
     return packed
 
 
 def unpack(packed: Packed | None) -> Any:
-    """A new document, its reader's own."""
+    """Return a new document, which the caller may change."""
     if packed is None:
         return None
     return {} if packed == EMPTY else orjson.loads(packed)
 
 
 def pack_spans(spans: Iterable[tuple[int, int]]) -> bytes:
-    """As Postgres sends instants: eight bytes each, microseconds since its own epoch."""
+    """Encode spans as Postgres sends instants: eight bytes each, microseconds since its epoch."""
     instants = [instant - POSTGRES_EPOCH for span in spans for instant in span]
     return struct.pack(f">{len(instants)}q", *instants)
 
 
 @dataclass(slots=True, eq=False)
 class TableRow:
-    """What the rows of all tables have in common."""
+    """The common base of all rows."""
 
     number: int = field(init=False)
 
 
 @dataclass(slots=True, eq=False)
 class NodeRow(TableRow):
-    """A node known here, or this one."""
+    """A known node, or this one."""
 
     identity: str
     name: str
@@ -84,7 +84,7 @@ class NodeRow(TableRow):
 
 @dataclass(slots=True, eq=False)
 class AccessTokenRow(TableRow):
-    """A token of a user, as its digest."""
+    """A user's token, stored as its digest."""
 
     digest: str
     label: str
@@ -93,7 +93,7 @@ class AccessTokenRow(TableRow):
 
 @dataclass(slots=True, eq=False)
 class IdempotencyRow(TableRow):
-    """A POST already served."""
+    """The record of a POST that was served."""
 
     key: str
     request_digest: str
@@ -103,7 +103,7 @@ class IdempotencyRow(TableRow):
 
 @dataclass(slots=True, eq=False)
 class ReservationRow(TableRow):
-    """Time that is set apart, again and again or once."""
+    """A reservation of time, recurring or once."""
 
     id: UUID
     pool: str | None
@@ -122,7 +122,7 @@ class ReservationRow(TableRow):
 
 @dataclass(slots=True, eq=False)
 class ReservedSpanRow(TableRow):
-    """One span of it."""
+    """A span of a reservation."""
 
     reservation_id: UUID
     starts_at: int
@@ -131,7 +131,7 @@ class ReservedSpanRow(TableRow):
 
 @dataclass(slots=True, eq=False)
 class CampaignRow(TableRow):
-    """Whom tasks are for."""
+    """A campaign, to which tasks belong."""
 
     id: int
     name: str
@@ -159,7 +159,7 @@ class CampaignRow(TableRow):
 
     @property
     def depth(self) -> int:
-        """One more than its parent's."""
+        """Return the depth: one more than the parent's."""
         return (self.parent_depth or 0) + 1
 
 
@@ -183,7 +183,7 @@ class PoolRow(TableRow):
 
 @dataclass(slots=True, eq=False)
 class PoolTaskRow(TableRow):
-    """What a task asks of a pool instead of naming its nodes."""
+    """The request of a task for nodes of a pool, instead of named nodes."""
 
     task_id: UUID
     pool_id: int
@@ -196,7 +196,7 @@ class PoolTaskRow(TableRow):
 
 @dataclass(slots=True, eq=False)
 class TermRow(TableRow):
-    """Slots of a pool task in a row for which the same nodes have its seats."""
+    """A term: consecutive slots of a pool task for which the same nodes hold its seats."""
 
     pool_task: UUID
     starts_at: int
@@ -210,7 +210,7 @@ class TermRow(TableRow):
 
 @dataclass(slots=True, eq=False)
 class SeatRow(TableRow):
-    """Who has, or had, which seat of a pool task in a term."""
+    """A seat of a pool task in a term, and the node that has or had it."""
 
     task_id: UUID
     place: int
@@ -224,7 +224,7 @@ class SeatRow(TableRow):
 
 @dataclass(slots=True, eq=False)
 class PolicyStateRow(TableRow):
-    """What the policies of a pool remember."""
+    """The stored state of a pool's policies."""
 
     pool_id: int
     state: Packed
@@ -234,7 +234,7 @@ class PolicyStateRow(TableRow):
 
 @dataclass(slots=True, eq=False)
 class ChargeRow(TableRow):
-    """What a campaign was charged for a run on one node, in thousandths of a seat."""
+    """A charge of a campaign for a run on one node, in thousandths of a seat."""
 
     id: int
     campaign_id: int
@@ -250,7 +250,7 @@ class ChargeRow(TableRow):
 
 @dataclass(slots=True, eq=False)
 class ChargeHourRow(TableRow):
-    """The sum of what a campaign was charged on one node within one hour."""
+    """The sum of a campaign's charges on one node within one hour."""
 
     hour: int
     campaign_id: int
@@ -260,7 +260,7 @@ class ChargeHourRow(TableRow):
 
 @dataclass(slots=True, eq=False)
 class TaskRow(TableRow):
-    """A task led or known here. ``nodes`` are the identities among its participants."""
+    """A task led or known here; ``nodes`` are the identities of its participants."""
 
     id: UUID
     lead: str
@@ -313,7 +313,7 @@ class PlanningRow(TableRow):
 
 @dataclass(slots=True, eq=False)
 class NegotiationRow(TableRow):
-    """The lead's side of an exchange."""
+    """An exchange at its lead."""
 
     id: UUID
     task_id: UUID
@@ -328,7 +328,7 @@ class NegotiationRow(TableRow):
 
 @dataclass(slots=True, eq=False)
 class ExchangeRow(TableRow):
-    """This node's side of an exchange. ``ports`` are those in its answer."""
+    """An exchange at a participant; ``ports`` are those in its answer."""
 
     id: UUID
     task_id: UUID
@@ -345,7 +345,7 @@ class ExchangeRow(TableRow):
 
 @dataclass(slots=True, eq=False)
 class RunRow(TableRow):
-    """A run. ``lane`` is the class whose lane it takes: exclusive, normal, or none at all."""
+    """A run; ``lane`` is exclusive, normal, or None if it takes no lane."""
 
     id: UUID
     task_id: UUID
@@ -378,7 +378,7 @@ class RunRow(TableRow):
 
 @dataclass(slots=True, eq=False)
 class PartRow(TableRow):
-    """What one participant measured."""
+    """The result of one participant of a run."""
 
     run_id: UUID
     participant: int

@@ -1,4 +1,4 @@
-"""Twins of ``node/store/sql/bookings.sql``: what becomes of holds, and of those they set aside."""
+"""Twins of ``node/store/sql/bookings.sql``: commit, release and expiry of holds."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ from lead.simulation.memory.tables import Tables
 
 @TWINS.of("id")
 def restore_set_aside(tables: Tables, runs: Sequence[UUID], now: int) -> Answer:
-    """Runs set aside for these get their time back where it is free and still to come."""
-    back = [
+    """Book the runs again that were set aside for these, where their future time is free."""
+    restored = [
         run
         for run in _set_aside_for(tables, runs)
         if run.starts_at > now and not tables.runs.in_the_way(run)
     ]
-    for run in back:
+    for run in restored:
         tables.runs.change(run, state="booked", displaced_by=None, changed_at=now)
-    return [(run.id,) for run in back]
+    return [(run.id,) for run in restored]
 
 
 def _set_aside_for(tables: Tables, runs: Iterable[UUID]) -> list[RunRow]:
@@ -42,7 +42,7 @@ _DISPLACED = ("id", "task_id", "reason", "displaced_by", "lead")
 
 @TWINS.of(*_DISPLACED)
 def lose_set_aside(tables: Tables, runs: Sequence[UUID], now: int) -> Answer:
-    """The others cannot come back."""
+    """Displace the runs that are still set aside for these."""
     why = (
         "gave way to a run of higher priority that was then not booked, and lost its time meanwhile"
     )
@@ -59,8 +59,8 @@ def _displaced(tables: Tables, run: RunRow) -> tuple[Any, ...]:
 
 @TWINS.of(*_DISPLACED)
 def displace(tables: Tables, exchanges: Sequence[UUID], now: int) -> Answer:
-    """What was set aside for the runs of these exchanges is lost to them."""
-    answered = []
+    """Displace the runs that were set aside for the runs of these exchanges."""
+    answer = []
     for winner in _of_exchanges(tables, exchanges):
         test = tables.tasks.rows[winner.task_id].test
         for run in tables.runs.set_aside_for.of(winner.id):
@@ -69,13 +69,13 @@ def displace(tables: Tables, exchanges: Sequence[UUID], now: int) -> Answer:
                 f"priority {winner.priority} over {run.priority})"
             )
             tables.runs.change(run, state="displaced", changed_at=now, reason=why)
-            answered.append(_displaced(tables, run))
-    return answered
+            answer.append(_displaced(tables, run))
+    return answer
 
 
 def _of_exchanges(tables: Tables, exchanges: Sequence[UUID]) -> list[RunRow]:
-    known = dict.fromkeys(exchanges)
-    return [run for exchange in known for run in tables.runs.by_exchange.of(exchange)]
+    unique = dict.fromkeys(exchanges)
+    return [run for exchange in unique for run in tables.runs.by_exchange.of(exchange)]
 
 
 @TWINS.of("id", "task_id", "led_here")
@@ -87,7 +87,7 @@ def decide_exchanges(
     senders: Sequence[str | None],
     now: int,
 ) -> Answer:
-    """What is held is committed or released, if its task is led by who says so."""
+    """Commit or release held exchanges, if the sender leads their tasks."""
     decided = []
     for exchange, commit, data, sender in zip(exchanges, commits, documents, senders, strict=True):
         row = tables.exchanges.held.get(exchange)
@@ -109,13 +109,13 @@ def refuse_exchanges(
     senders: Sequence[str | None],
     now: int,
 ) -> Answer:
-    """A release that overtook its hold."""
+    """Insert a released exchange, so that a hold that arrives after its release is refused."""
     for exchange, task, sender in zip(exchanges, tasks, senders, strict=True):
-        known = None if task is None else tables.tasks.rows.get(task)
-        if known is None or sender not in {None, known.lead}:
+        row = None if task is None else tables.tasks.rows.get(task)
+        if row is None or sender not in {None, row.lead}:
             continue
         if exchange not in tables.exchanges.rows:
-            refused = ExchangeRow(exchange, known.id, 0, now, now, state="released", decided_at=now)
+            refused = ExchangeRow(exchange, row.id, 0, now, now, state="released", decided_at=now)
             tables.exchanges.insert(refused)
     return ()
 
@@ -124,11 +124,11 @@ Kept = Iterable[tuple[UUID, UUID]]
 
 
 def _to_drop(tables: Tables, exchanges: Sequence[UUID], keep: Kept) -> list[RunRow]:
-    kept = set(keep)
+    keep_set = set(keep)
     return [
         run
         for run in _of_exchanges(tables, exchanges)
-        if run.state in {"booked", "set-aside"} and (run.exchange_id, run.id) not in kept
+        if run.state in {"booked", "set-aside"} and (run.exchange_id, run.id) not in keep_set
     ]
 
 
@@ -136,7 +136,7 @@ def _to_drop(tables: Tables, exchanges: Sequence[UUID], keep: Kept) -> list[RunR
 def drop_runs(
     tables: Tables, exchanges: Sequence[UUID], keepers: Sequence[UUID], keep: Sequence[UUID]
 ) -> Answer:
-    """A participant forgets what was never committed."""
+    """Delete, at a participant, the runs that were never committed."""
     dropped = _to_drop(tables, exchanges, zip(keepers, keep, strict=True))
     for run in dropped:
         tables.delete_run(run)
@@ -151,7 +151,7 @@ def drop_led_runs(
     keep: Sequence[UUID],
     now: int,
 ) -> Answer:
-    """At the lead the slots wait to be asked for again."""
+    """Return, at the lead, the slots of uncommitted runs to the waiting ones."""
     dropped = _to_drop(tables, exchanges, zip(keepers, keep, strict=True))
     for run in dropped:
         tables.runs.change(
@@ -172,7 +172,7 @@ def drop_led_runs(
 
 @TWINS.of()
 def wake_dropped(tables: Tables, runs: Sequence[UUID], plan_at: int, now: int) -> Answer:
-    """The tasks of dropped runs are planned again; at once where somebody is just planning."""
+    """Schedule the tasks of dropped runs again; at once if a worker is planning them."""
     slots: dict[UUID, list[int]] = defaultdict(list)
     for run in runs:
         row = tables.runs.rows.get(run)
@@ -198,7 +198,7 @@ def _after_a_drop(agenda: PlanningRow, plan_at: int, now: int) -> int | None:
 
 
 def wake(tables: Tables, row: PlanningRow, plan_at: int, slot: int) -> None:
-    """Plan a task then at the latest, from this slot on at the latest."""
+    """Plan a task no later than ``plan_at``, from no later slot than ``slot``."""
     tables.plannings.change(
         row, plan_at=least(row.plan_at, plan_at), next_run_at=least(row.next_run_at, slot)
     )
@@ -206,12 +206,12 @@ def wake(tables: Tables, row: PlanningRow, plan_at: int, slot: int) -> None:
 
 @TWINS.of("id", "reason")
 def take_waiting(tables: Tables, runs: Sequence[UUID]) -> Answer:
-    """Slots that have waited are booked under the same id."""
+    """Delete waiting runs whose slots are booked under the same ids."""
     rows = (tables.runs.rows.get(run) for run in dict.fromkeys(runs))
-    taken = [run for run in rows if run is not None and run.state == "waiting"]
-    for run in taken:
+    removed = [run for run in rows if run is not None and run.state == "waiting"]
+    for run in removed:
         tables.delete_run(run)
-    return [(run.id, run.reason) for run in taken]
+    return [(run.id, run.reason) for run in removed]
 
 
 @TWINS.of()
@@ -224,16 +224,16 @@ def give_back_waiting(
     attempts: Sequence[int],
     reasons: Sequence[str],
 ) -> Answer:
-    """What of them could not be booked waits on."""
+    """Let the slots that could not be booked wait again."""
     wanted = zip(runs, tasks, slots, attempts, reasons, strict=True)
     for run, task_id, slot, attempt, reason in wanted:
-        there = tables.runs.rows.get(run)
+        existing = tables.runs.rows.get(run)
         task = tables.tasks.rows.get(task_id)
-        if there is not None:
-            if there.state == "waiting" and task is not None:
-                tables.runs.change(there, reason=reason, changed_at=now)
+        if existing is not None:
+            if existing.state == "waiting" and task is not None:
+                tables.runs.change(existing, reason=reason, changed_at=now)
         elif task is not None:
-            made = RunRow(
+            row = RunRow(
                 run,
                 task_id,
                 None,
@@ -249,7 +249,7 @@ def give_back_waiting(
                 now,
                 reason=reason,
             )
-            tables.runs.insert(made)
+            tables.runs.insert(row)
     return ()
 
 
@@ -266,7 +266,7 @@ def wake_waiting(tables: Tables, task: UUID, now: int) -> Answer:
 
 @TWINS.of("id", "task_id", "expires_at", "held_at", "lead")
 def expired_holds(tables: Tables, now: int, silent: Sequence[str], limit: int) -> Answer:
-    """Holds whose life is over, oldest first; not of the leads that have just said nothing."""
+    """Return expired holds, oldest first, except those of the ``silent`` leads."""
     tasks = tables.tasks.rows
     expired = [
         row
@@ -281,16 +281,16 @@ def expired_holds(tables: Tables, now: int, silent: Sequence[str], limit: int) -
 
 
 @TWINS.of("pg_notify")
-def notify(tables: Tables, said: Sequence[str]) -> Answer:
-    """Tell every process of this node, when the transaction commits."""
-    for payload in said:
+def notify(tables: Tables, payloads: Sequence[str]) -> Answer:
+    """Notify every process of this node when the transaction commits."""
+    for payload in payloads:
         tables.journal.tell(payload)
-    return [(None,)] * len(said)
+    return [(None,)] * len(payloads)
 
 
 @TWINS.of("state", "commit_message")
 def decision(tables: Tables, exchange: UUID, now: int) -> Answer:
-    """The lead's word on an exchange; one that has run out while open is aborted."""
+    """Return the lead's decision on an exchange; an expired open one is aborted."""
     row = tables.negotiations.rows.get(exchange)
     if row is None:
         return ()
@@ -301,7 +301,7 @@ def decision(tables: Tables, exchange: UUID, now: int) -> Answer:
 
 @TWINS.of("exists")
 def is_being_decided(tables: Tables, run: UUID) -> Answer:
-    """Whether an open negotiation is about this run."""
+    """Return whether an open negotiation contains this run."""
     negotiations: Iterable[NegotiationRow] = tables.negotiations.open.values()
     return [(any(run in negotiation.run_ids for negotiation in negotiations),)]
 
@@ -310,7 +310,7 @@ def is_being_decided(tables: Tables, run: UUID) -> Answer:
 def runs_to_come(
     tables: Tables, asked: Sequence[UUID], lead: str, since: int, until: int
 ) -> Answer:
-    """What this node has booked for the tasks of one lead."""
+    """Return this node's future runs of the tasks of one lead."""
     rows = (tables.tasks.rows.get(task) for task in dict.fromkeys(asked))
     return [
         (row.id, row.state, committed_runs(tables, row.id, since, until, _TO_COME))
@@ -325,12 +325,12 @@ _TO_COME = frozenset({"booked", "set-aside", "running"})
 def committed_runs(
     tables: Tables, task: UUID, since: int, until: int, states: frozenset[str]
 ) -> list[UUID] | None:
-    """The committed runs of a task in these states that start then, by id; None if none does."""
-    found = [
+    """Return the ids of a task's committed runs in these states and this time, or None."""
+    ids = [
         run.id
         for run in tables.runs.open.of(task)
         if since <= run.starts_at < until
         and run.state in states
         and tables.committed(run.exchange_id)
     ]
-    return sorted(found) or None
+    return sorted(ids) or None

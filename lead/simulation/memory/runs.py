@@ -1,4 +1,4 @@
-"""Twins of ``node/store/sql/runs.sql``; its queries for people have none."""
+"""Twins of ``node/store/sql/runs.sql``; its queries for display have none."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ TWINS = Twins("node.store", "runs")
 _DUE_MAX = 1000
 _WITHOUT_PARTS_MAX = 500
 _OVERRUN_MAX = 100
-_TAKEN_BACK = frozenset({"cancelled", "displaced", "set-aside"})
+_WITHDRAWN = frozenset({"cancelled", "displaced", "set-aside"})
 
 
 @TWINS.of(
@@ -33,7 +33,7 @@ _TAKEN_BACK = frozenset({"cancelled", "displaced", "set-aside"})
     "data",
 )
 def due_runs(tables: Tables, before: int) -> Answer:
-    """Committed runs that start soon, with all that is needed to launch this node's part."""
+    """Return committed runs that start soon, with everything needed to launch this node's part."""
     due = (run for run in tables.runs.booked.before(before) if tables.committed(run.exchange_id))
     return [_due(tables, run) for run in islice(due, _DUE_MAX)]
 
@@ -58,13 +58,13 @@ def _due(tables: Tables, run: RunRow) -> tuple[Any, ...]:
 
 @TWINS.of("min")
 def next_start(tables: Tables, after: int) -> Answer:
-    """When the first of the runs after those starts."""
+    """Return the start of the first run at or after an instant."""
     return [(next((run.starts_at for run in tables.runs.booked.since(after)), None),)]
 
 
 @TWINS.of("id")
 def begin(tables: Tables, run: UUID, now: int) -> Answer:
-    """Only a committed run starts."""
+    """Set a committed run running."""
     row = tables.runs.rows.get(run)
     if row is None or row.state != "booked" or not tables.committed(row.exchange_id):
         return ()
@@ -74,25 +74,25 @@ def begin(tables: Tables, run: UUID, now: int) -> Answer:
 
 @TWINS.of("id", "name")
 def unconfirmed(tables: Tables, runs: Sequence[UUID], now: int) -> Answer:
-    """Who has not said that it has the commit of these runs, and must have dropped them by then."""
+    """Return the nodes that did not confirm the commit of these runs before their holds expired."""
     return [(run, name) for run in sorted(set(runs)) for name in _silent(tables, run, now)]
 
 
 def _silent(tables: Tables, run: UUID, now: int) -> Sequence[str]:
     row = tables.runs.rows.get(run)
-    made = None if row is None else tables.negotiations.rows.get(row.exchange_id)  # type: ignore[arg-type]
-    if made is None or made.decided_at is None:
+    negotiation = None if row is None else tables.negotiations.rows.get(row.exchange_id)  # type: ignore[arg-type]
+    if negotiation is None or negotiation.decided_at is None:
         return ()
-    if now <= made.decided_at + 2 * (made.expires_at - made.opened_at):
+    if now <= negotiation.decided_at + 2 * (negotiation.expires_at - negotiation.opened_at):
         return ()
-    letters = sorted(tables.letters.commits.of(str(made.id)), key=lambda letter: letter.id)
-    known = tables.nodes.rows
-    return [known[it.node].name if it.node in known else it.node for it in letters]
+    letters = sorted(tables.letters.commits.of(str(negotiation.id)), key=lambda letter: letter.id)
+    nodes = tables.nodes.rows
+    return [nodes[it.node].name if it.node in nodes else it.node for it in letters]
 
 
 @TWINS.of()
 def process(tables: Tables, run: UUID, started_at: int, process_id: int, ticks: int) -> Answer:
-    """Remember the process of a run."""
+    """Store the process of a run."""
     row = tables.runs.running.get(run)
     if row is not None:
         tables.runs.change(row, started_at=started_at, process_id=process_id, process_ticks=ticks)
@@ -101,7 +101,7 @@ def process(tables: Tables, run: UUID, started_at: int, process_id: int, ticks: 
 
 @TWINS.of("id")
 def lock_task_of(tables: Tables, runs: Sequence[UUID]) -> Answer:
-    """Whoever ends the tasks waits."""
+    """Lock the tasks of runs against concurrent changes."""
     rows = (tables.runs.rows.get(run) for run in runs)
     return [(task,) for task in sorted({row.task_id for row in rows if row is not None})]
 
@@ -122,7 +122,7 @@ def lock_task_of(tables: Tables, runs: Sequence[UUID]) -> Answer:
     "duration",
 )
 def lock(tables: Tables, runs: Sequence[UUID]) -> Answer:
-    """Runs nobody else can change until the transaction ends."""
+    """Return runs and lock them until the transaction ends."""
     return [
         (
             row.id,
@@ -159,8 +159,8 @@ def keep_part(
     output: str | None,
     circumstances: dict[str, Any] | None,
 ) -> Answer:
-    """Keep a part, unless it is there."""
-    made = PartRow(
+    """Store a part, unless it exists."""
+    row = PartRow(
         run,
         participant,
         name,
@@ -172,10 +172,10 @@ def keep_part(
         output,
         pack_optional(circumstances),
     )
-    tables.parts.check_values(made)
+    tables.parts.check_values(row)
     if (run, participant) in tables.parts.rows:
         return ()
-    tables.parts.insert(made)
+    tables.parts.insert(row)
     return [(run,)]
 
 
@@ -191,7 +191,7 @@ def keep_part(
     "circumstances",
 )
 def parts(tables: Tables, run: UUID) -> Answer:
-    """All parts that are here, in participant order."""
+    """Return all stored parts of a run in participant order."""
     rows = sorted(tables.parts.by_run.of(run), key=lambda part: part.participant)
     return [
         (
@@ -219,10 +219,10 @@ def move(
     over: bool,
     before: Sequence[str],
 ) -> Answer:
-    """Change the state of these runs, from states that may precede it and from no other."""
+    """Change the state of the runs that are in one of the states ``before``."""
     rows = (tables.runs.rows.get(run) for run in dict.fromkeys(runs))
-    moved = [run for run in rows if run is not None and run.state in before]
-    for run in moved:
+    changed = [run for run in rows if run is not None and run.state in before]
+    for run in changed:
         tables.runs.change(
             run,
             state=str(state),
@@ -230,12 +230,12 @@ def move(
             changed_at=now,
             finished_at=now if over and run.finished_at is None else run.finished_at,
         )
-    return [(run.id, run.task_id, run.process_id) for run in moved]
+    return [(run.id, run.task_id, run.process_id) for run in changed]
 
 
 @TWINS.of()
 def add_reason(tables: Tables, run: UUID, words: str) -> Answer:
-    """More of why a run is over."""
+    """Append to the reason of a run that has ended."""
     row = tables.runs.rows.get(run)
     if row is not None:
         tables.runs.change(row, reason=words if row.reason is None else f"{row.reason}; {words}")
@@ -244,7 +244,7 @@ def add_reason(tables: Tables, run: UUID, words: str) -> Answer:
 
 @TWINS.of()
 def keep_winner(tables: Tables, run: UUID, winner: UUID) -> Answer:
-    """Displaced on another node: by which run."""
+    """Store which run displaced this one on another node."""
     row = tables.runs.rows.get(run)
     if row is not None and row.state == "displaced" and row.displaced_by is None:
         tables.runs.change(row, displaced_by=winner)
@@ -264,7 +264,7 @@ def conclude(
     verdict: str | None,
     verdict_reasons: Sequence[str],
 ) -> Answer:
-    """The merged outcome of a run."""
+    """Store the merged outcome of a run."""
     row = tables.runs.rows.get(run)
     if row is None or row.state not in before:
         return ()
@@ -284,53 +284,53 @@ def conclude(
 
 @TWINS.of("id")
 def without_parts(tables: Tables, now: int) -> Answer:
-    """At the lead: runs whose end has passed, some of whose parts never came."""
-    found = (
+    """Return, at the lead, the ended runs that still lack parts."""
+    lacking = (
         run
         for run in tables.runs.merging.values()
         if run.ends_at < now and tables.led_here(run.task_id)
     )
-    return [(run.id,) for run in islice(found, _WITHOUT_PARTS_MAX)]
+    return [(run.id,) for run in islice(lacking, _WITHOUT_PARTS_MAX)]
 
 
 @TWINS.of("id", "process_id", "process_ticks")
 def interrupted(tables: Tables) -> Answer:
-    """Left running by a process of this node that is gone."""
+    """Return the runs that a former process of this node left running."""
     return [(run.id, run.process_id, run.process_ticks) for run in tables.runs.running.values()]
 
 
 @TWINS.of("id")
 def overrun(tables: Tables, now: int) -> Answer:
-    """Still running although their end has passed."""
-    found = (
+    """Return the runs that are still running after their end."""
+    late = (
         run
         for run in tables.runs.running.values()
         if run.participant is not None and run.ends_at < now
     )
-    return [(run.id,) for run in islice(found, _OVERRUN_MAX)]
+    return [(run.id,) for run in islice(late, _OVERRUN_MAX)]
 
 
 @TWINS.of("id")
 def overslept(tables: Tables, now: int) -> Answer:
-    """Should have started, and nobody here did it."""
-    found = (
+    """Return the runs that should have started but did not."""
+    missed = (
         run
         for run in tables.runs.booked.before(now)
         if run.participant is not None and tables.committed(run.exchange_id)
     )
-    return [(run.id,) for run in islice(found, _DUE_MAX)]
+    return [(run.id,) for run in islice(missed, _DUE_MAX)]
 
 
 @TWINS.of("id")
 def open_runs_of_tasks(tables: Tables, tasks: Sequence[UUID]) -> Answer:
-    """The runs of these tasks that are not over."""
+    """Return the runs of these tasks that have not ended."""
     of = tables.runs.open.of
     return [(run,) for run in sorted(run.id for task in dict.fromkeys(tasks) for run in of(task))]
 
 
 @TWINS.of("id")
 def cut_runs_of_task(tables: Tables, task: UUID, now: int) -> Answer:
-    """The task's runs that failed before their booked end, which is still to come."""
+    """Return the task's runs that failed before their booked end, which is in the future."""
     of_task = tables.runs.by_task.of(task)
     cut = (run.id for run in of_task if run.state == "failed" and run.ends_at > now)
     return [(run,) for run in sorted(cut)]
@@ -345,18 +345,18 @@ def wait_again(
     reasons: Sequence[str],
     now: int,
 ) -> Answer:
-    """The slots of runs that lost their time are placed again inside their windows."""
-    offered = []
+    """Let the slots of runs that lost their time wait again, each as a new attempt."""
+    waiting = []
     for run, then, attempt, reason in zip(runs, following, tries, reasons, strict=True):
         row = tables.runs.rows.get(run)
         if row is None or tables.tasks.rows[row.task_id].state != "active":
             continue
-        if tables.runs.offer(made := _again(row, then, attempt, reason, now)):
-            offered.append((made.task_id, made.slot))
-    return offered
+        if tables.runs.offer(attempt_row := _next_attempt(row, then, attempt, reason, now)):
+            waiting.append((attempt_row.task_id, attempt_row.slot))
+    return waiting
 
 
-def _again(row: RunRow, following: UUID, attempt: int, reason: str, now: int) -> RunRow:
+def _next_attempt(row: RunRow, following: UUID, attempt: int, reason: str, now: int) -> RunRow:
     return RunRow(
         following,
         row.task_id,
@@ -377,22 +377,22 @@ def _again(row: RunRow, following: UUID, attempt: int, reason: str, now: int) ->
 
 @TWINS.of()
 def purge(tables: Tables, finished_before: int, others_before: int) -> Answer:
-    """Runs older than they are kept; a task with ``max_runs`` counts them as long as it goes on."""
-    kept = []
+    """Delete runs past their retention; an open task with ``max_runs`` keeps the runs it counts."""
+    counted = []
     for run in tables.runs.over_before(finished_before, others_before):
         task = tables.tasks.rows[run.task_id]
         if task.limited and task.state in {"active", "paused"} and not run.freed:
-            kept.append(run)
+            counted.append(run)
         else:
             tables.delete_run(run)
-    for run in kept:
+    for run in counted:
         tables.runs.keep(run)
     return ()
 
 
 @TWINS.of()
 def purge_decisions(tables: Tables, before: int) -> Answer:
-    """Planning attempts of long ago."""
+    """Delete old planning attempts."""
     for row in tables.decisions.over_before(before):
         tables.decisions.delete(row)
     return ()
@@ -400,7 +400,7 @@ def purge_decisions(tables: Tables, before: int) -> Answer:
 
 @TWINS.of()
 def purge_exchanges(tables: Tables, before: int) -> Answer:
-    """Exchanges of long ago that have no runs any more."""
+    """Delete old exchanges without runs."""
     exchanges = tables.exchanges
     for exchange in list(exchanges.bare):
         row = exchanges.rows.get(exchange)
@@ -413,7 +413,7 @@ def purge_exchanges(tables: Tables, before: int) -> Answer:
 
 @TWINS.of()
 def purge_negotiations(tables: Tables, before: int) -> Answer:
-    """Nobody asks for these decisions any more."""
+    """Delete old negotiations, whose decisions no participant asks for any more."""
     for row in tables.negotiations.decided_before(before):
         tables.negotiations.delete(row)
     return ()
@@ -421,7 +421,7 @@ def purge_negotiations(tables: Tables, before: int) -> Answer:
 
 @TWINS.of()
 def purge_idempotency(tables: Tables, before: int) -> Answer:
-    """Keys of long ago."""
+    """Delete old idempotency keys."""
     old = [row for row in tables.idempotencies.rows.values() if row.created_at < before]
     for row in old:
         tables.idempotencies.delete(row)
@@ -430,6 +430,6 @@ def purge_idempotency(tables: Tables, before: int) -> Answer:
 
 @TWINS.of("id")
 def taken_back(tables: Tables, executing: Sequence[UUID]) -> Answer:
-    """Of the runs being executed, those that have been ended meanwhile."""
+    """Return those of the executing runs that have been cancelled, displaced or set aside."""
     rows = (tables.runs.rows.get(run) for run in dict.fromkeys(executing))
-    return [(run.id,) for run in rows if run is not None and run.state in _TAKEN_BACK]
+    return [(run.id,) for run in rows if run is not None and run.state in _WITHDRAWN]

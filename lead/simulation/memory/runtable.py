@@ -1,4 +1,4 @@
-"""The run table: constraints that hold promise 1, and runs by state, time, task and exchange."""
+"""The run table: the constraints behind promise 1, and indexes by state, time, task, exchange."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ _REASONED = frozenset({"failed", "missed", "cancelled", "displaced", "unplaced",
 _FREE = (OPEN - LIVE - {"set-aside"}) | _OVER
 _PLACED = frozenset({"exchange_id", "lane", "starts_at", "ends_at", "displaced_by"})
 
-_TOLD_MAX = 240
-"""Spans in one notification."""
+_SPANS_MAX = 240
+"""Maximum number of spans in one notification."""
 _CHARGED = frozenset({"booked", "set-aside", "running", "merging"})
 
 _Heap = list[tuple[int, int, RunRow]]
 
 
 class RunTable(Table[UUID, RunRow]):
-    """Every run this node leads or takes part in."""
+    """The runs that this node leads or takes part in."""
 
     def __init__(
         self,
@@ -38,9 +38,9 @@ class RunTable(Table[UUID, RunRow]):
         exchanges: ExchangeTable,
         give_back: Callable[[RunRow, int, int], None],
     ) -> None:
-        """``exchanges`` keeps count of the live runs of each.
+        """Create an empty table; ``exchanges`` counts the live runs of each exchange.
 
-        ``give_back(run, start, end)`` is told of each that no longer takes the time it had.
+        ``give_back(run, start, end)`` is called for each run that no longer takes its time.
         """
         super().__init__(journal)
         self._give_back = give_back
@@ -51,7 +51,7 @@ class RunTable(Table[UUID, RunRow]):
         self.by_task: OrderedGroupedRows[UUID, RunRow] = OrderedGroupedRows()
         self.open: GroupedRows[UUID, RunRow] = GroupedRows()
         self.done_with: dict[UUID, None] = {}
-        """Tasks whose last open run is over, until somebody has looked."""
+        """Tasks whose last open run has ended, until ``tasks.finish_tasks`` has checked them."""
         self.waiting: GroupedRows[UUID, RunRow] = GroupedRows()
         self.by_exchange: GroupedRows[UUID, RunRow] = GroupedRows()
         self.set_aside_for: GroupedRows[UUID | None, RunRow] = GroupedRows()
@@ -61,11 +61,11 @@ class RunTable(Table[UUID, RunRow]):
         self._lanes = {"exclusive": LaneIndex(), "normal": LaneIndex()}
 
     def key(self, row: RunRow) -> UUID:
-        """Its id."""
+        """Return the id."""
         return row.id
 
     def offer(self, run: RunRow) -> bool:
-        """A new run, unless a key or its time is taken: ``ON CONFLICT DO NOTHING``."""
+        """Insert a run unless its key or its time is taken: ``ON CONFLICT DO NOTHING``."""
         if run.id in self.rows or (run.task_id, run.slot, run.attempt) in self._slots:
             return False
         if run.lane is not None and run.state in LIVE and self.in_the_way(run):
@@ -76,52 +76,59 @@ class RunTable(Table[UUID, RunRow]):
         return True
 
     def earlier(self, task: UUID, slot: int, attempt: int) -> list[RunRow]:
-        """The runs of the attempts before this one, of a slot."""
-        found = (self._slots.get((task, slot, number)) for number in range(1, attempt))
-        return [run for run in found if run is not None]
+        """Return the runs of a slot with lower attempts."""
+        runs = (self._slots.get((task, slot, number)) for number in range(1, attempt))
+        return [run for run in runs if run is not None]
 
     def touching(self, start: int, end: int) -> list[RunRow]:
-        """The runs that take time in [start, end), but for background ones; none in no time."""
+        """Return the runs with a lane that overlap [start, end); none if that is empty."""
         lanes = self._lanes.values() if start < end else ()
         return [run for lane in lanes for run in lane.touching(start, end)]
 
     def in_the_way(self, run: RunRow) -> bool:
-        """Whether the time of an exclusive or normal run is taken by another one."""
+        """Return whether another run takes time of an exclusive or normal one."""
         if self._lanes["exclusive"].in_the_way(run):
             return True
         return run.lane == "exclusive" and self._lanes["normal"].in_the_way(run)
 
     def over_before(self, finished: int, others: int) -> Iterator[RunRow]:
-        """Runs that are over and ended before then; each is handed out once: delete or keep it."""
+        """Yield runs that ended before a bound, each once: the caller must delete or keep them.
+
+        ``finished`` is the bound of finished runs, ``others`` that of all others.
+        """
         for heap, bound, is_finished in (
             (self._over[1], finished, True),
             (self._over[0], others, False),
         ):
             while heap and heap[0][0] < bound:
                 ends_at, _, run = heappop(heap)
-                there = self.rows.get(run.id) is run and run.ends_at == ends_at
-                if there and run.state not in OPEN and (run.state == "finished") == is_finished:
+                is_current = self.rows.get(run.id) is run and run.ends_at == ends_at
+                if (
+                    is_current
+                    and run.state not in OPEN
+                    and (run.state == "finished") == is_finished
+                ):
                     yield run
 
     def ended_before(self, instant: int) -> Iterator[RunRow]:
-        """Runs that are over and ended before then, in no order; some more than once."""
+        """Yield runs that ended before an instant, in no order; some more than once."""
         for heap in self._over:
             places = [0]
             while places:
                 place = places.pop()
                 if place < len(heap) and heap[place][0] < instant:
-                    # What lies below a place of a heap is not earlier than what lies at it.
+                    # The children of an entry of a heap are never earlier than the entry.
                     places += (2 * place + 1, 2 * place + 2)
                     run = heap[place][2]
                     if self.rows.get(run.id) is run and run.state not in OPEN:
                         yield run
 
     def keep(self, run: RunRow) -> None:
-        """Hand it out by :meth:`over_before` another time."""
+        """Let :meth:`over_before` yield the run again."""
         heappush(self._over[run.state == "finished"], (run.ends_at, run.number, run))
 
     def delete(self, row: RunRow) -> None:
-        """Away with it."""
+        """Delete a run and notify that its time is free."""
         if row.lane is not None and row.state in LIVE:
             self._tell_freed(row)
         super().delete(row)
@@ -130,7 +137,7 @@ class RunTable(Table[UUID, RunRow]):
         self._journal.tell(f"freed {row.starts_at} {row.ends_at}")
 
     def tell_taken(self, taken: Iterable[RunRow]) -> None:
-        """One statement has booked these."""
+        """Notify of the runs that one statement has booked."""
         by_kind: dict[tuple[str, int], list[tuple[int, int]]] = {}
         for run in taken:
             if run.lane is not None:
@@ -138,12 +145,12 @@ class RunTable(Table[UUID, RunRow]):
                 by_kind.setdefault(kind, []).append((run.starts_at, run.ends_at))
         for (scheduling_class, priority), spans in by_kind.items():
             spans.sort()
-            for first in range(0, len(spans), _TOLD_MAX):
-                told = pack_spans(spans[first : first + _TOLD_MAX]).hex()
-                self._journal.tell(f"taken {scheduling_class} {priority} {told}")
+            for first in range(0, len(spans), _SPANS_MAX):
+                packed = pack_spans(spans[first : first + _SPANS_MAX]).hex()
+                self._journal.tell(f"taken {scheduling_class} {priority} {packed}")
 
     def change(self, row: RunRow, **changes: Any) -> None:
-        """Give columns new values; who gives back its time, or changes what it takes, tells."""
+        """Give columns new values; notify if the run frees its time or takes it differently."""
         state = changes.get("state", row.state)
         if row.lane is not None and changes.get("lane", row.lane) is not None:
             asides = {row.state, state} == {"booked", "set-aside"}
@@ -161,17 +168,17 @@ class RunTable(Table[UUID, RunRow]):
         if not _PLACED.isdisjoint(changes):
             super().change(row, **changes)
             return
-        before = {column: getattr(row, column) for column in changes}
+        previous = {column: getattr(row, column) for column in changes}
         self._restate(row, changes)
         try:
-            self._check_state(row, was=before.get("state", state))
+            self._check_state(row, was=previous.get("state", state))
         except BaseException:
-            self._restate(row, before)
+            self._restate(row, previous)
             raise
-        self._journal.write(self._restate, row, before)
+        self._journal.write(self._restate, row, previous)
 
     def _restate(self, row: RunRow, values: dict[str, Any]) -> None:
-        """New values, of which the indexes know no more than the state."""
+        """Set values of which no index but the one by state depends."""
         was, state = row.state, values.get("state", row.state)
         if was == state:
             self._set(row, values)

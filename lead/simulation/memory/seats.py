@@ -33,12 +33,12 @@ _ENDED = frozenset({"refused", "cancelled"})
     "unseen",
 )
 def pools(tables: Tables) -> Answer:
-    """All of them, by name."""
+    """Return all pools by name."""
 
     def unseen(pool: int) -> str | None:
-        kept = tables.policy_states.rows.get(pool)
-        found: str | None = None if kept is None else unpack(kept.state).get("unseen")
-        return found
+        row = tables.policy_states.rows.get(pool)
+        campaign: str | None = None if row is None else unpack(row.state).get("unseen")
+        return campaign
 
     return [
         (
@@ -72,12 +72,12 @@ def keep_pool(
     description: str | None,
     now: int,
 ) -> Answer:
-    """A new pool, unless its name is taken."""
+    """Insert a pool, unless its name is taken."""
     number = next(tables.pools.ids)
     if name in tables.pools.named:
         return ()
-    said = (pack(match), policy_set, pack(overrides), choice, term, patience, description)
-    tables.pools.insert(PoolRow(number, name, *said, now, now))
+    values = (pack(match), policy_set, pack(overrides), choice, term, patience, description)
+    tables.pools.insert(PoolRow(number, name, *values, now, now))
     return [(number,)]
 
 
@@ -92,39 +92,43 @@ def keep_pool_task(
     due_at: int | None,
     rounds_left: int | None,
 ) -> Answer:
-    """What a task asks of its pool, and where its terms go on."""
-    found, row = tables.pools.named.get(pool), tables.pool_tasks.rows.get(task)
-    if found is None:
+    """Store what a task requests of its pool, and where its terms continue."""
+    pool_row, row = tables.pools.named.get(pool), tables.pool_tasks.rows.get(task)
+    if pool_row is None:
         return ()
-    on: dict[str, Any] = {"next_slot": next_slot, "due_at": due_at, "rounds_left": rounds_left}
+    progress: dict[str, Any] = {
+        "next_slot": next_slot,
+        "due_at": due_at,
+        "rounds_left": rounds_left,
+    }
     if row is None:
-        tables.pool_tasks.insert(PoolTaskRow(task, found.id, pack(request), *on.values()))
+        tables.pool_tasks.insert(PoolTaskRow(task, pool_row.id, pack(request), *progress.values()))
     else:
-        values = {"pool_id": found.id, "request": pack(request), "reason": None}
-        tables.pool_tasks.change(row, **values, **(on if anew else {}))
+        values = {"pool_id": pool_row.id, "request": pack(request), "reason": None}
+        tables.pool_tasks.change(row, **values, **(progress if anew else {}))
     return [(task,)]
 
 
 @TWINS.of("request")
 def request_of(tables: Tables, task: UUID) -> Answer:
-    """What it asks of its pool."""
+    """Return what a task requests of its pool."""
     row = tables.pool_tasks.rows.get(task)
     return () if row is None else [(unpack(row.request),)]
 
 
 @TWINS.of("id")
 def stop_seating(tables: Tables, pool: str) -> Answer:
-    """Transactions come one after the other here: nothing is to be locked."""
-    found = tables.pools.named.get(pool)
-    return () if found is None else [(found.id,)]
+    """Return the pool; transactions are serial here, so there is nothing to lock."""
+    pool_row = tables.pools.named.get(pool)
+    return () if pool_row is None else [(pool_row.id,)]
 
 
 @TWINS.of("task_id")
 def goes_on(
     tables: Tables, tasks: Sequence[UUID], following: Sequence[int | None], now: int
 ) -> Answer:
-    """Resumed: no term begins before these slots."""
-    gone_on = []
+    """Resume pool tasks: no term begins before these slots."""
+    resumed = []
     for task, slot in zip(tasks, following, strict=True):
         row = tables.pool_tasks.rows.get(task)
         if row is None:
@@ -133,13 +137,13 @@ def goes_on(
             tables.pool_tasks.change(row, next_slot=None, due_at=None)
         else:
             tables.pool_tasks.change(row, next_slot=max(row.next_slot, slot), due_at=now)
-        gone_on.append((task,))
-    return gone_on
+        resumed.append((task,))
+    return resumed
 
 
 @TWINS.of("pool_task")
 def wake_refused_seats(tables: Tables, tasks: Sequence[UUID], now: int) -> Answer:
-    """Time that a node refused has become free."""
+    """Schedule the waiting terms of tasks, as time that a node refused is free again."""
     woken: dict[UUID, None] = {}
     for task in dict.fromkeys(tasks):
         for row in tables.terms.of_task.of(task):
@@ -151,11 +155,13 @@ def wake_refused_seats(tables: Tables, tasks: Sequence[UUID], now: int) -> Answe
 
 @TWINS.of("task_id")
 def plan_anew(tables: Tables, pool: str, now: int) -> Answer:
-    """Tasks of its seats lose their leases; those that had one, or wait, are planned now."""
-    found = tables.pools.named.get(pool)
-    whole = [row for row in tables.pool_tasks.rows.values() if found and row.pool_id == found.id]
+    """Cancel the leases of the tasks of a pool's seats; plan those leased or waiting now."""
+    pool_row = tables.pools.named.get(pool)
+    whole = [
+        row for row in tables.pool_tasks.rows.values() if pool_row and row.pool_id == pool_row.id
+    ]
     tasks = [task for row in whole for task in tables.tasks.parts.of(row.task_id)]
-    anew = []
+    scheduled = []
     for task in sorted(tasks, key=lambda row: row.id):
         row = tables.plannings.rows.get(task.id)
         if task.state not in _OPEN or row is None:
@@ -167,14 +173,14 @@ def plan_anew(tables: Tables, pool: str, now: int) -> Answer:
             row, plan_at=again, lease_epoch=epoch, lease_owner=None, lease_until=None
         )
         if again == now:
-            anew.append((task.id,))
-    return anew
+            scheduled.append((task.id,))
+    return scheduled
 
 
 @TWINS.of("id", "state")
 def finish_pool_tasks(tables: Tables, now: int) -> Answer:
-    """Pool tasks whose terms are over, and the tasks of their seats with them."""
-    done = []
+    """End the pool tasks whose terms have ended, if the tasks of their seats have ended, too."""
+    ended = []
     for row in tables.pool_tasks.rows.values():
         task = tables.tasks.rows[row.task_id]
         if row.next_slot is not None or task.state != "active":
@@ -186,28 +192,28 @@ def finish_pool_tasks(tables: Tables, now: int) -> Answer:
             for term in terms
         )
         if over and not any(part.state in _OPEN for part in tables.tasks.parts.of(task.id)):
-            done.append((task, None if used or not terms else terms[-1].reason))
-    for task, reason in done:
+            ended.append((task, None if used or not terms else terms[-1].reason))
+    for task, reason in ended:
         state = "finished" if reason is None else "unplaced"
         tables.tasks.change(task, state=state, reason=reason or task.reason, ended_at=now)
-    return [(task.id, task.state) for task, _ in done]
+    return [(task.id, task.state) for task, _ in ended]
 
 
 @TWINS.of("id")
 def seat_tasks(tables: Tables, task: UUID) -> Answer:
-    """The ordinary tasks that have its seats and are not over."""
+    """Return the open tasks of the seats of a pool task."""
     return sorted((part.id,) for part in tables.tasks.parts.of(task) if part.state in _OPEN)
 
 
 @TWINS.of("id")
 def lock_seat_tasks(tables: Tables, task: UUID) -> Answer:
-    """The same, for whoever changes them."""
+    """Return the open tasks of the seats of a pool task, for a change."""
     return seat_tasks(tables, task)
 
 
 @TWINS.of("task_id", "place", "node")
 def nodes_of(tables: Tables, task: UUID) -> Answer:
-    """Who has the seats of these."""
+    """Return the nodes that hold the seats of a pool task's open tasks."""
     return sorted(
         (part.id, seat.place, seat.node)
         for part in tables.tasks.parts.of(task)
@@ -218,7 +224,7 @@ def nodes_of(tables: Tables, task: UUID) -> Answer:
 
 @TWINS.of()
 def look_again(tables: Tables, task: UUID, seats: int, now: int, over: bool) -> Answer:
-    """Its terms have so many seats and are looked at now; or they are over."""
+    """Set the number of seats of a task's terms and try them now, or end them."""
     for row in tables.terms.of_task.of(task):
         if row.over_at > now:
             ends = {"over_at": now, "try_at": None} if over else {"try_at": now}
@@ -228,16 +234,16 @@ def look_again(tables: Tables, task: UUID, seats: int, now: int, over: bool) -> 
 
 @TWINS.of("pool_task", "starts_at")
 def purge_terms(tables: Tables, before: int, limit: int) -> Answer:
-    """Terms of long ago, but for what nodes are chosen by and what has runs."""
+    """Delete old terms, except those that hold runs or guide the choice of nodes."""
     old = [row for row in tables.terms.rows.values() if row.over_at < before]
     old.sort(key=lambda row: (row.over_at, row.pool_task, row.starts_at))
-    gone = list(islice((row for row in old if not _needed(tables, row)), limit))
-    seats = [seat for row in gone for seat in _of_term(tables, row)]
+    purged = list(islice((row for row in old if not _needed(tables, row)), limit))
+    seats = [seat for row in purged for seat in _of_term(tables, row)]
     tables.delete_tasks(seat.task_id for seat in seats)
-    for row in gone:
+    for row in purged:
         if (row.pool_task, row.starts_at) in tables.terms.rows:
             tables.delete_term(row)
-    return [(row.pool_task, row.starts_at) for row in gone]
+    return [(row.pool_task, row.starts_at) for row in purged]
 
 
 def _of_term(tables: Tables, term: TermRow) -> list[SeatRow]:
@@ -259,7 +265,7 @@ def _needed(tables: Tables, term: TermRow) -> bool:
 
 
 def _is_last(tables: Tables, seat: SeatRow) -> bool:
-    """Whether its node has had none since, or nobody is known to have had its place since."""
+    """Return whether the node has had no later seat, or the place no later known holder."""
     later = [it for it in tables.seats.of_task.of(seat.pool_task) if it.term > seat.term]
     following = [
         it
@@ -274,14 +280,14 @@ def _is_last(tables: Tables, seat: SeatRow) -> bool:
 
 @TWINS.of()
 def lose_ended(tables: Tables, task: UUID, now: int) -> Answer:
-    """The seats whose ordinary tasks were ended are empty."""
+    """Empty the seats whose tasks have ended early."""
     for seat in tables.seats.of_task.of(task):
         lose(tables, seat, now)
     return ()
 
 
 def lose(tables: Tables, seat: SeatRow, now: int) -> bool:
-    """Whether a seat is lost now because its ordinary task has ended before its time."""
+    """Empty a seat whose task has ended early; return whether it was emptied now."""
     part = tables.tasks.rows[seat.task_id]
     if seat.lost_at is not None or part.state not in _ENDED:
         return False

@@ -1,4 +1,4 @@
-"""The tables of pools, pool tasks, their terms and seats, and what policies remember."""
+"""The tables of pools, pool tasks, terms, seats, and the state of policies."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ from lead.simulation.memory.tasktable import TaskTable
 from node.store.database import BrokenCheck, BrokenKey, BrokenReference
 
 Key = tuple[UUID, int]
-"""A term: its pool task and its first slot."""
+"""The key of a term: its pool task and its first slot."""
 
 
 class PoolTable(Table[int, PoolRow]):
-    """Named sets of nodes."""
+    """The named sets of nodes."""
 
     def __init__(self, journal: Journal) -> None:
-        """Empty."""
+        """Create an empty table."""
         super().__init__(journal)
         self.ids = count(1)
         self.named: dict[str, PoolRow] = {}
 
     def key(self, row: PoolRow) -> int:
-        """Its number."""
+        """Return the number."""
         return row.id
 
     def _enter(self, row: PoolRow) -> None:
@@ -36,15 +36,15 @@ class PoolTable(Table[int, PoolRow]):
 
 
 class PoolTaskTable(Table[UUID, PoolTaskRow]):
-    """The tasks that ask for nodes of a pool."""
+    """The tasks that request nodes of a pool."""
 
     def __init__(self, journal: Journal, tasks: TaskTable) -> None:
-        """Empty."""
+        """Create an empty table."""
         super().__init__(journal)
         self._tasks = tasks
 
     def key(self, row: PoolTaskRow) -> UUID:
-        """Its task."""
+        """Return the task."""
         return row.task_id
 
     def _check(self, row: PoolTaskRow) -> None:
@@ -57,23 +57,23 @@ class TermTable(Table[Key, TermRow]):
     """The terms of pool tasks."""
 
     def __init__(self, journal: Journal, pool_tasks: PoolTaskTable) -> None:
-        """Empty."""
+        """Create an empty table."""
         super().__init__(journal)
         self._pool_tasks = pool_tasks
         self.of_task: GroupedRows[UUID, TermRow] = GroupedRows()
         self.tried: dict[Key, TermRow] = {}
-        """Those that are to be tried at some time."""
+        """The terms with an instant of the next try."""
 
     def key(self, row: TermRow) -> Key:
-        """Its pool task and its first slot."""
+        """Return the pool task and the first slot."""
         return row.pool_task, row.starts_at
 
     def _check(self, row: TermRow) -> None:
         if row.starts_at >= row.ends_at:
-            msg = "a term lasts"
+            msg = "a term must end after its start"
             raise BrokenCheck(msg)
         if row.pool_task not in self._pool_tasks.rows:
-            msg = f"{row.pool_task} is no pool task"
+            msg = f"{row.pool_task} is not a pool task"
             raise BrokenReference(msg)
 
     def _enter(self, row: TermRow) -> None:
@@ -87,10 +87,10 @@ class TermTable(Table[Key, TermRow]):
 
 
 class SeatTable(Table[tuple[UUID, int], SeatRow]):
-    """The seats; ``held`` by term and place, those that are not lost."""
+    """The seats; ``held`` has those that are not lost by term and place."""
 
     def __init__(self, journal: Journal, tasks: TaskTable, terms: TermTable) -> None:
-        """Empty."""
+        """Create an empty table."""
         super().__init__(journal)
         self._tasks = tasks
         self._terms = terms
@@ -100,23 +100,23 @@ class SeatTable(Table[tuple[UUID, int], SeatRow]):
         self._by_node: dict[tuple[UUID, int, str], SeatRow] = {}
 
     def key(self, row: SeatRow) -> tuple[UUID, int]:
-        """Its ordinary task and its place."""
+        """Return the task of the seat and the place."""
         return row.task_id, row.place
 
     def clashes(self, row: SeatRow) -> bool:
-        """Whether it is there already, or somebody else has it, or the node another one."""
+        """Return whether the seat exists, is taken, or its node has another one of the term."""
         taken = (row.pool_task, row.term, row.place) in self.held
-        return taken or self.key(row) in self.rows or _sits(row) in self._by_node
+        return taken or self.key(row) in self.rows or _node_key(row) in self._by_node
 
     def _check(self, row: SeatRow) -> None:
         if (row.lost_at is None) is not (row.reason is None):
-            msg = "who has lost a seat has lost it for a reason"
+            msg = "a lost seat must have a reason, a held one must not"
             raise BrokenCheck(msg)
         if row.task_id not in self._tasks.rows or (row.pool_task, row.term) not in self._terms.rows:
-            msg = "there is no such task, or term"
+            msg = "the task or the term does not exist"
             raise BrokenReference(msg)
-        if row.lost_at is None and _sits(row) in self._by_node:
-            msg = "a node has one seat of a term"
+        if row.lost_at is None and _node_key(row) in self._by_node:
+            msg = "a node can have only one seat of a term"
             raise BrokenKey(msg)
 
     def _enter(self, row: SeatRow) -> None:
@@ -124,23 +124,23 @@ class SeatTable(Table[tuple[UUID, int], SeatRow]):
         self.of_part.add(row.task_id, row)
         if row.lost_at is None:
             self.held[row.pool_task, row.term, row.place] = row
-            self._by_node[_sits(row)] = row
+            self._by_node[_node_key(row)] = row
 
     def _leave(self, row: SeatRow) -> None:
         self.of_task.remove(row.pool_task, row)
         self.of_part.remove(row.task_id, row)
         if row.lost_at is None:
             del self.held[row.pool_task, row.term, row.place]
-            del self._by_node[_sits(row)]
+            del self._by_node[_node_key(row)]
 
 
-def _sits(row: SeatRow) -> tuple[UUID, int, str]:
+def _node_key(row: SeatRow) -> tuple[UUID, int, str]:
     return row.pool_task, row.term, row.node
 
 
 class PolicyStateTable(Table[int, PolicyStateRow]):
-    """What policies remember."""
+    """The stored states of policies."""
 
     def key(self, row: PolicyStateRow) -> int:
-        """Its pool."""
+        """Return the pool."""
         return row.pool_id

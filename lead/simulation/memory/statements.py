@@ -1,7 +1,7 @@
-"""The twins of the named queries: which function answers which text.
+"""The twins of the named queries: the mapping from the text of a query to its function.
 
-A statement is found by its text, because that is what a connection is given; two queries of the
-same text mean the same.
+A statement is looked up by its text, because that is all a connection is given; queries of equal
+text are equivalent.
 """
 
 from __future__ import annotations
@@ -21,25 +21,25 @@ _CHANGES = re.compile(r"\b(INSERT|UPDATE|DELETE|FOR SHARE|pg_notify)\b")
 
 
 class Record(tuple[Any, ...]):
-    """A row of an answer: by place, by name of column, or as a mapping."""
+    """A row of an answer: a tuple with access by column name, and a mapping."""
 
     __slots__ = ()
     columns: ClassVar[dict[str, int]] = {}
 
     def __getitem__(self, key: Any) -> Any:
-        """By place or by name."""
+        """Return a column by position or by name."""
         return tuple.__getitem__(self, self.columns[key] if key.__class__ is str else key)
 
     def keys(self) -> Iterator[str]:
-        """The names of the columns, in order."""
+        """Return the names of the columns in order."""
         return iter(self.columns)
 
 
 @dataclass(frozen=True)
 class Statement:
-    """A named query and its twin. ``changes``: it writes, locks or notifies.
+    """A named query and its twin; ``changes`` if it writes, locks or notifies.
 
-    ``before`` and ``after`` are the moments around it, made once: it is asked thousands of times.
+    ``before`` and ``after`` are the names of the moments around it, built once for performance.
     """
 
     name: str
@@ -56,19 +56,19 @@ class Twins:
     """The twins of the queries of one ``.sql`` file."""
 
     def __init__(self, package: str, file: str) -> None:
-        """Of ``sql/<file>.sql`` in that package of a store."""
+        """Create the registry for ``sql/<file>.sql`` in a package of a store."""
         self.package = package
         self.file = file
         self.statements: dict[str, Statement] = {}
         self._queries = Queries(package, file)
 
     def of(self, *columns: str) -> Callable[[T], T]:
-        """Make a function the twin of the query of its name, whose answer has these columns.
+        """Register a function as the twin of the query of its name, with these answer columns.
 
-        :raises KeyError: there is no such query.
+        :raises KeyError: there is no query of that name.
         """
 
-        def made(twin: T) -> T:
+        def register(twin: T) -> T:
             text = self._queries[twin.__name__]
             bare = re.sub(r"--.*", "", text)
             places = {column: place for place, column in enumerate(columns)}
@@ -85,4 +85,4 @@ class Twins:
             )
             return twin
 
-        return made
+        return register

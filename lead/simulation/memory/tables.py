@@ -1,4 +1,4 @@
-"""The tables of one node, with their constraints and the indexes that keep every query quick."""
+"""The tables of one node, with their constraints and the indexes that make queries fast."""
 
 from __future__ import annotations
 
@@ -39,25 +39,25 @@ from node.model.reservations import Applicant, access_of, admits
 from node.store.database import BrokenCheck, BrokenKey, BrokenReference
 
 _MEASURED = frozenset({"finished", "failed", "cancelled"})
-"""Its runs took time until they ended; others took none."""
+"""States of runs that took time until they ended; the others took none."""
 
 
 class NodeTable(Table[str, NodeRow]):
-    """The nodes known here; ``itself`` is this one."""
+    """The known nodes; ``itself`` is this one."""
 
     def __init__(self, journal: Journal) -> None:
-        """Empty."""
+        """Create an empty table."""
         super().__init__(journal)
         self.itself: NodeRow | None = None
         self._named: dict[str, NodeRow] = {}
 
     def key(self, row: NodeRow) -> str:
-        """Its identity."""
+        """Return the identity."""
         return row.identity
 
     def _check(self, row: NodeRow) -> None:
         if row.name in self._named or (row.is_self and self.itself is not None):
-            msg = f"a node {row.name}, or this node, is there already"
+            msg = f"a node {row.name}, or this node, exists already"
             raise BrokenKey(msg)
 
     def _enter(self, row: NodeRow) -> None:
@@ -72,36 +72,36 @@ class NodeTable(Table[str, NodeRow]):
 
 
 class AccessTokenTable(Table[str, AccessTokenRow]):
-    """The tokens of users."""
+    """The access tokens of users."""
 
     def key(self, row: AccessTokenRow) -> str:
-        """Its digest."""
+        """Return the digest."""
         return row.digest
 
 
 class IdempotencyTable(Table[str, IdempotencyRow]):
-    """POSTs already served."""
+    """The POSTs that were served."""
 
     def key(self, row: IdempotencyRow) -> str:
-        """Its own word for it."""
+        """Return the idempotency key."""
         return row.key
 
 
 class PartTable(Table[tuple[UUID, int], PartRow]):
-    """What the participants measured."""
+    """The results of the participants."""
 
     def __init__(self, journal: Journal, runs: RunTable) -> None:
-        """Parts go with their runs."""
+        """Create an empty table; parts belong to runs."""
         super().__init__(journal)
         self._runs = runs
         self.by_run: GroupedRows[UUID, PartRow] = GroupedRows()
 
     def key(self, row: PartRow) -> tuple[UUID, int]:
-        """Its run and place."""
+        """Return the run and the participant."""
         return row.run_id, row.participant
 
     def check_values(self, row: PartRow) -> None:
-        """A part has a result or a reason; a part that is there already is no excuse."""
+        """Check that a part has a result or a reason; like Postgres even if the part exists."""
         if (row.result is None) == (row.reason is None):
             msg = "a part has either a result or a reason"
             raise BrokenCheck(msg)
@@ -122,7 +122,7 @@ class DecisionTable(Table[int, DecisionRow]):
     """The planning attempts."""
 
     def __init__(self, journal: Journal, tasks: TaskTable) -> None:
-        """Empty."""
+        """Create an empty table."""
         super().__init__(journal)
         self._tasks = tasks
         self.ids = count(1)
@@ -130,11 +130,11 @@ class DecisionTable(Table[int, DecisionRow]):
         self._over: list[tuple[int, int, DecisionRow]] = []
 
     def key(self, row: DecisionRow) -> int:
-        """Its number."""
+        """Return the number."""
         return row.id
 
     def over_before(self, instant: int) -> Iterator[DecisionRow]:
-        """Those that deal with nothing later; each is handed out once, to be deleted."""
+        """Yield decisions about nothing later, each once: the caller must delete them."""
         while self._over and self._over[0][0] < instant:
             at, _, row = heappop(self._over)
             if self.rows.get(row.id) is row and at == _over(row):
@@ -161,15 +161,15 @@ class OutboxTable(Table[int, OutboxRow]):
     """The outbox."""
 
     def __init__(self, journal: Journal) -> None:
-        """Empty."""
+        """Create an empty table."""
         super().__init__(journal)
         self.ids = count(1)
         self.due: OrderedRows[OutboxRow] = OrderedRows()
         self.commits: GroupedRows[str, OutboxRow] = GroupedRows()
-        """Of each exchange."""
+        """The commit messages by exchange."""
 
     def key(self, row: OutboxRow) -> int:
-        """Its number."""
+        """Return the number."""
         return row.id
 
     def _enter(self, row: OutboxRow) -> None:
@@ -184,20 +184,20 @@ class OutboxTable(Table[int, OutboxRow]):
 
 
 class ReservationTable(Table[UUID, ReservationRow]):
-    """Time that is set apart."""
+    """The reservations of time."""
 
     def __init__(self, journal: Journal, pools: PoolTable) -> None:
-        """Of a node, or of one of these pools."""
+        """Create an empty table; a reservation is for the node or for one of the pools."""
         super().__init__(journal)
         self._pools = pools
 
     def key(self, row: ReservationRow) -> UUID:
-        """Its id."""
+        """Return the id."""
         return row.id
 
     def _check(self, row: ReservationRow) -> None:
         if row.duration <= 0:
-            msg = "a reservation lasts"
+            msg = "the duration of a reservation must be positive"
             raise BrokenCheck(msg)
         if row.pool is not None and row.pool not in self._pools.named:
             msg = f"there is no pool {row.pool}"
@@ -205,41 +205,41 @@ class ReservationTable(Table[UUID, ReservationRow]):
 
 
 class ReservedSpanTable(Table[tuple[UUID, int], ReservedSpanRow]):
-    """The spans of the reservations; there are few at any time."""
+    """The spans of the reservations; there are only few at any time."""
 
     def __init__(self, journal: Journal, reservations: ReservationTable) -> None:
-        """Spans go with their reservations."""
+        """Create an empty table; spans belong to reservations."""
         super().__init__(journal)
         self._reservations = reservations
 
     def key(self, row: ReservedSpanRow) -> tuple[UUID, int]:
-        """Its reservation and start."""
+        """Return the reservation and the start."""
         return row.reservation_id, row.starts_at
 
     def of(self, reservation: UUID) -> list[ReservedSpanRow]:
-        """The spans of one reservation."""
+        """Return the spans of one reservation."""
         return [row for row in self.rows.values() if row.reservation_id == reservation]
 
     def touching(self, start: int, end: int) -> list[ReservedSpanRow]:
-        """Those that take time in [start, end); an empty range touches nothing."""
+        """Return the spans that overlap [start, end); none if that is empty."""
         rows = self.rows.values() if start < end else ()
         return [row for row in rows if row.starts_at < end and start < row.ends_at]
 
     def offer(self, row: ReservedSpanRow) -> None:
-        """A new span, unless it is there: ``ON CONFLICT DO NOTHING``."""
+        """Insert a span unless it exists: ``ON CONFLICT DO NOTHING``."""
         if self.key(row) not in self.rows:
             self.insert(row)
             self._journal.tell("reserved")
 
     def delete(self, row: ReservedSpanRow) -> None:
-        """Away with it; its time is free."""
+        """Delete a span and notify that its time is free."""
         self._journal.tell(f"freed {row.starts_at} {row.ends_at}")
         self._journal.tell("reserved")
         super().delete(row)
 
     def _check(self, row: ReservedSpanRow) -> None:
         if row.starts_at >= row.ends_at:
-            msg = "a span ends after its start"
+            msg = "a span must end after its start"
             raise BrokenCheck(msg)
         if row.reservation_id not in self._reservations.rows:
             msg = f"there is no reservation {row.reservation_id}"
@@ -247,10 +247,10 @@ class ReservedSpanTable(Table[tuple[UUID, int], ReservedSpanRow]):
 
 
 class Tables:
-    """All tables of one node, and the journal of the transaction that is changing them."""
+    """All tables of one node, and the journal of the transaction that changes them."""
 
     def __init__(self) -> None:
-        """Empty, as after setting up."""
+        """Create the tables as after setting up a node."""
         self.journal = journal = Journal()
         self.nodes = NodeTable(journal)
         self.access_tokens = AccessTokenTable(journal)
@@ -277,18 +277,18 @@ class Tables:
         journal.commit()
 
     def delete_reservation(self, row: ReservationRow) -> None:
-        """Away with a reservation and its spans."""
+        """Delete a reservation and its spans."""
         for span in self.reserved.of(row.id):
             self.reserved.delete(span)
         self.reservations.delete(row)
 
     def closed_to(self, run: RunRow) -> bool:
-        """Whether a reservation has the time of a run and does not admit it."""
-        of = self.reservations.rows
+        """Return whether a reservation covers time of a run and does not admit the run."""
+        reservations = self.reservations.rows
         touching = self.reserved.touching(run.starts_at, run.ends_at)
-        closing = [span for span in touching if of[span.reservation_id].pool is None]
+        relevant = [span for span in touching if reservations[span.reservation_id].pool is None]
         task = self.tasks.rows.get(run.task_id)
-        if not closing or task is None:
+        if not relevant or task is None:
             return False
         applicant = Applicant(
             run.task_id,
@@ -300,11 +300,11 @@ class Tables:
             run.priority,
             task.parent or task.pool_task,
         )
-        lists = (access_of(unpack(of[span.reservation_id].access)) for span in closing)
+        lists = (access_of(unpack(reservations[span.reservation_id].access)) for span in relevant)
         return not all(admits(access, applicant) for access in lists)
 
     def _give_back(self, run: RunRow, starts_at: int, ends_at: int) -> None:
-        """A run that is over, or was not to be: what is left of its time is not charged."""
+        """Reverse the charges for the unused time of a run that has ended or was dropped."""
         for campaign, participant, node, weight in self.charges.standing(
             run.id, starts_at, ends_at
         ):
@@ -316,33 +316,33 @@ class Tables:
                     ended = part.finished_at
                 used_to = max(starts_at, ended)
             if used_to < ends_at:
-                made = (campaign, run.id, participant, node, used_to, ends_at, -weight)
+                values = (campaign, run.id, participant, node, used_to, ends_at, -weight)
                 number = next(self.charges.ids)
-                self.charges.insert(ChargeRow(number, *made, "unused", run.changed_at))
+                self.charges.insert(ChargeRow(number, *values, "unused", run.changed_at))
 
     def delete_run(self, run: RunRow) -> None:
-        """Away with a run and its parts."""
+        """Delete a run and its parts."""
         for part in self.parts.by_run.of(run.id):
             self.parts.delete(part)
         self.runs.delete(run)
 
     def delete_tasks(self, tasks: Iterable[UUID]) -> None:
-        """Away with tasks, the ordinary ones of their seats, and all that is theirs."""
-        gone: dict[UUID, None] = {}
-        left = list(tasks)
-        while left:
-            if (task := left.pop()) not in gone:
-                gone[task] = None
-                left += [part.id for part in self.tasks.parts.of(task)]
-        if not gone:
+        """Delete tasks, the tasks of their seats, and everything that belongs to them."""
+        doomed: dict[UUID, None] = {}
+        pending = list(tasks)
+        while pending:
+            if (task := pending.pop()) not in doomed:
+                doomed[task] = None
+                pending += [part.id for part in self.tasks.parts.of(task)]
+        if not doomed:
             return
-        for exchange in [row for row in self.exchanges.rows.values() if row.task_id in gone]:
+        for exchange in [row for row in self.exchanges.rows.values() if row.task_id in doomed]:
             for run in self.runs.by_exchange.of(exchange.id):
                 self.delete_run(run)
             self.exchanges.delete(exchange)
-        for task in gone:
+        for task in doomed:
             self._delete_what_is_of(task)
-        for task in gone:
+        for task in doomed:
             self.tasks.delete(self.tasks.rows[task])
 
     def _delete_what_is_of(self, task: UUID) -> None:
@@ -358,27 +358,27 @@ class Tables:
             self.negotiations.delete(negotiation)
         if (agenda := self.plannings.rows.get(task)) is not None:
             self.plannings.delete(agenda)
-        if (asked := self.pool_tasks.rows.get(task)) is not None:
-            self.pool_tasks.delete(asked)
+        if (pool_task := self.pool_tasks.rows.get(task)) is not None:
+            self.pool_tasks.delete(pool_task)
 
     def delete_term(self, term: TermRow) -> None:
-        """Away with a term and its seats."""
+        """Delete a term and its seats."""
         for seat in self.seats.of_task.of(term.pool_task):
             if seat.term == term.starts_at:
                 self.seats.delete(seat)
         self.terms.delete(term)
 
     def led_here(self, task: UUID) -> bool:
-        """Whether this node leads a task."""
-        found = self.tasks.rows.get(task)
-        leader = None if found is None else self.nodes.rows.get(found.lead)
+        """Return whether this node leads a task."""
+        row = self.tasks.rows.get(task)
+        leader = None if row is None else self.nodes.rows.get(row.lead)
         return leader is not None and leader.is_self
 
     def committed(self, exchange: UUID | None) -> bool:
-        """Whether there is such an exchange, and it is committed."""
-        found = None if exchange is None else self.exchanges.rows.get(exchange)
-        return found is not None and found.state == "committed"
+        """Return whether the exchange exists and is committed."""
+        row = None if exchange is None else self.exchanges.rows.get(exchange)
+        return row is not None and row.state == "committed"
 
     def held(self, exchange: UUID | None) -> bool:
-        """Whether there is such an exchange, and it is held."""
+        """Return whether the exchange exists and is held."""
         return exchange in self.exchanges.held

@@ -22,7 +22,7 @@ TWINS = Twins("node.store", "tasks")
 
 
 def nodes_of(participants: Sequence[dict[str, Any]]) -> tuple[str, ...]:
-    """The identities among the participants of a task."""
+    """Return the identities of the participants of a task."""
     return tuple(dict.fromkeys(str(participant["node"]) for participant in participants))
 
 
@@ -54,8 +54,8 @@ def upsert_task(
     revision: int,
     pool_task: UUID | None,
 ) -> Answer:
-    """A task made known here; repeated by its lead, it is brought up to date."""
-    made = TaskRow(
+    """Insert a task, or update it if its lead sends it again."""
+    row = TaskRow(
         task,
         lead,
         test,
@@ -77,11 +77,11 @@ def upsert_task(
         revision=revision,
         pool_task=pool_task,
     )
-    there = tables.tasks.rows.get(task)
-    if there is None:
-        tables.tasks.insert(made)
-    elif there.lead == lead and there.revision <= revision:
-        tables.tasks.change(there, **{column: getattr(made, column) for column in _UP_TO_DATE})
+    existing = tables.tasks.rows.get(task)
+    if existing is None:
+        tables.tasks.insert(row)
+    elif existing.lead == lead and existing.revision <= revision:
+        tables.tasks.change(existing, **{column: getattr(row, column) for column in _UP_TO_DATE})
     else:
         return ()
     return [(task,)]
@@ -89,7 +89,7 @@ def upsert_task(
 
 @TWINS.of("task_id")
 def open_planning(tables: Tables, task: UUID, next_run_at: int, plan_at: int) -> Answer:
-    """Put a task on the lead's agenda, if its campaign is there."""
+    """Put a task on the lead's agenda, if its campaign exists."""
     row = tables.tasks.rows.get(task)
     campaign = None if row is None else tables.campaigns.of(row.campaign)
     if row is None or campaign is None:
@@ -100,7 +100,7 @@ def open_planning(tables: Tables, task: UUID, next_run_at: int, plan_at: int) ->
 
 @TWINS.of("made")
 def keep_idempotency(tables: Tables, key: str, digest: str, made: UUID, now: int) -> Answer:
-    """Claim an Idempotency-Key."""
+    """Claim an idempotency key."""
     if key in tables.idempotencies.rows:
         return ()
     tables.idempotencies.insert(IdempotencyRow(key, digest, made, now))
@@ -109,14 +109,14 @@ def keep_idempotency(tables: Tables, key: str, digest: str, made: UUID, now: int
 
 @TWINS.of("request_digest", "made")
 def find_idempotency(tables: Tables, key: str) -> Answer:
-    """What was made under this key."""
+    """Return the digest of the request and the task created under this key."""
     row = tables.idempotencies.rows.get(key)
     return () if row is None else [(row.request_digest, row.made)]
 
 
 @TWINS.of("id")
 def lock_task(tables: Tables, task: UUID) -> Answer:
-    """Whoever changes it or books for it waits."""
+    """Lock a task against concurrent changes and bookings."""
     return [(task,)] if task in tables.tasks.rows else ()
 
 
@@ -147,7 +147,7 @@ def lock_task(tables: Tables, task: UUID) -> Answer:
     "pool_task",
 )
 def task(tables: Tables, tasks: Sequence[UUID]) -> Answer:
-    """Tasks as kept."""
+    """Return stored tasks."""
     return [
         (
             row.id,
@@ -182,7 +182,7 @@ def task(tables: Tables, tasks: Sequence[UUID]) -> Answer:
 
 @TWINS.of("id")
 def end_tasks(tables: Tables, tasks: Sequence[UUID], state: str, reason: str, now: int) -> Answer:
-    """End these, unless they have ended."""
+    """End the tasks that have not ended."""
     ended = []
     for task in dict.fromkeys(tasks):
         row = tables.tasks.rows.get(task)
@@ -194,7 +194,7 @@ def end_tasks(tables: Tables, tasks: Sequence[UUID], state: str, reason: str, no
 
 @TWINS.of("task_id", "lease_until")
 def stop_planning(tables: Tables, tasks: Sequence[UUID]) -> Answer:
-    """Nothing more to plan."""
+    """Take tasks off the agenda."""
     rows = [row for task in tasks if (row := tables.plannings.rows.get(task)) is not None]
     for row in rows:
         tables.plannings.change(row, plan_at=None, next_run_at=None)
@@ -212,7 +212,7 @@ def wake_planning(tables: Tables, task: UUID, now: int, slot: int) -> Answer:
 
 @TWINS.of("id")
 def wake_refused(tables: Tables, tasks: Sequence[UUID], node: str, now: int) -> Answer:
-    """Time that a participant refused has become free: what waits is planned now."""
+    """Plan waiting slots now, as time that a participant refused is free again."""
     woken = []
     for task in dict.fromkeys(tasks):
         row, agenda = tables.tasks.rows.get(task), tables.plannings.rows.get(task)
@@ -228,26 +228,26 @@ def wake_refused(tables: Tables, tasks: Sequence[UUID], node: str, now: int) -> 
 
 @TWINS.of("id", "participants", "participant")
 def finish_tasks(tables: Tables, now: int) -> Answer:
-    """Tasks that have nothing left to plan and no run that is not over."""
+    """Finish tasks that have nothing left to plan and no open run."""
     plannings, runs = tables.plannings, tables.runs
-    perhaps = {**plannings.rested, **runs.done_with}
+    candidates = {**plannings.rested, **runs.done_with}
     plannings.rested.clear()
     runs.done_with.clear()
-    done = [
+    finished = [
         tables.tasks.rows[task]
-        for task in perhaps
+        for task in candidates
         if task in plannings.idle and task not in runs.open and task not in tables.pool_tasks.rows
     ]
-    for row in done:
+    for row in finished:
         tables.tasks.change(row, state="finished", ended_at=now)
-    return [(row.id, unpack(row.participants), row.participant) for row in done]
+    return [(row.id, unpack(row.participants), row.participant) for row in finished]
 
 
 @TWINS.of("id")
 def purge_tasks(tables: Tables, before: int, limit: int) -> Answer:
-    """What other nodes led, long after it has ended."""
+    """Delete tasks of other leads that ended long ago."""
     itself = tables.nodes.itself
-    told = {unpack(letter.message).get("task") for letter in tables.letters.rows.values()}
+    pending = {unpack(letter.message).get("task") for letter in tables.letters.rows.values()}
     old = [
         (row.ended_at, row.id)
         for row in tables.tasks.rows.values()
@@ -257,8 +257,8 @@ def purge_tasks(tables: Tables, before: int, limit: int) -> Answer:
         and itself is not None
         and row.lead != itself.identity
         and not tables.runs.by_task.of(row.id)
-        and str(row.id) not in told
+        and str(row.id) not in pending
     ]
-    gone = [task for _, task in sorted(old)[:limit]]
-    tables.delete_tasks(gone)
-    return [(task,) for task in gone]
+    purged = [task for _, task in sorted(old)[:limit]]
+    tables.delete_tasks(purged)
+    return [(task,) for task in purged]

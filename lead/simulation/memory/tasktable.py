@@ -11,13 +11,13 @@ from node.store.database import BrokenReference
 
 
 class PlanningTable(Table[UUID, PlanningRow]):
-    """The lead's agenda: by the time of planning; ``idle`` has active tasks without one.
+    """The lead's agenda by planning time; ``idle`` has active tasks without one.
 
-    ``rested`` has those that have come to it, until somebody has looked.
+    ``rested`` has the tasks that became idle, until ``tasks.finish_tasks`` has checked them.
     """
 
     def __init__(self, journal: Journal) -> None:
-        """Empty."""
+        """Create an empty table."""
         super().__init__(journal)
         self.due: OrderedRows[PlanningRow] = OrderedRows()
         self.idle: dict[UUID, PlanningRow] = {}
@@ -26,15 +26,15 @@ class PlanningTable(Table[UUID, PlanningRow]):
         self._tasks: dict[UUID, TaskRow] = {}
 
     def belong_to(self, tasks: dict[UUID, TaskRow]) -> None:
-        """Whose agenda it is."""
+        """Set the tasks to which the rows belong."""
         self._tasks = tasks
 
     def key(self, row: PlanningRow) -> UUID:
-        """Its task."""
+        """Return the task."""
         return row.task_id
 
     def consider(self, task: TaskRow) -> None:
-        """The state of a task may be another."""
+        """Update ``idle`` after a change of a task's state."""
         row = self.rows.get(task.id)
         if row is not None and row.plan_at is None and task.state == "active":
             self._rest(row)
@@ -71,15 +71,15 @@ class TaskTable(Table[UUID, TaskRow]):
     """The tasks led or known here."""
 
     def __init__(self, journal: Journal, plannings: PlanningTable) -> None:
-        """``plannings`` sorts its rows by the state of their tasks."""
+        """Create an empty table; ``plannings`` follows the states of the tasks."""
         super().__init__(journal)
         self._plannings = plannings
         self.active_with: GroupedRows[str, TaskRow] = GroupedRows()
         self.parts: GroupedRows[UUID, TaskRow] = GroupedRows()
-        """By pool task, the ordinary ones that have its seats."""
+        """By pool task: the tasks of its seats."""
 
     def key(self, row: TaskRow) -> UUID:
-        """Its id."""
+        """Return the id."""
         return row.id
 
     def _check(self, row: TaskRow) -> None:

@@ -1,4 +1,4 @@
-"""Twins of ``lead/store/sql/episodes.sql``: which terms are due, and which of them come first."""
+"""Twins of ``lead/store/sql/episodes.sql``: due terms and their order."""
 
 from __future__ import annotations
 
@@ -57,51 +57,53 @@ def _urgent(tables: Tables, task: TaskRow, starts_at: int, near: int) -> bool:
 
 @TWINS.of(*_POOL_TASK)
 def due(tables: Tables, now: int, limit: int, near: int) -> Answer:
-    """Pool tasks with empty seats that are to be tried now: of each pool the nearest."""
+    """Return pool tasks with empty seats to try now: the nearest of each pool."""
     first: dict[UUID, int] = {}
     tried: dict[UUID, int] = {}
     for row in tables.terms.tried.values():
         if row.try_at is not None and row.try_at <= now:
             tried[row.pool_task] = min(row.try_at, tried.get(row.pool_task, row.try_at))
             first[row.pool_task] = min(row.starts_at, first.get(row.pool_task, row.starts_at))
-    found = [(task, asked) for task, asked in active(tables) if task.id in tried] if tried else []
+    candidates = (
+        [(task, request) for task, request in active(tables) if task.id in tried] if tried else []
+    )
 
     def place(pair: tuple[TaskRow, PoolTaskRow]) -> tuple[Any, ...]:
         task, begins = pair[0], first[pair[0].id]
         later = not _urgent(tables, task, begins, near)
         return later, begins // HOUR, tried[task.id], task.created_at, task.id
 
-    found.sort(key=place)
+    candidates.sort(key=place)
     places: Counter[int] = Counter()
     chosen: list[tuple[TaskRow, PoolTaskRow]] = []
-    for task, asked in found:
-        places[asked.pool_id] += 1
-        if places[asked.pool_id] <= limit:
-            chosen.append((task, asked))
+    for task, request in candidates:
+        places[request.pool_id] += 1
+        if places[request.pool_id] <= limit:
+            chosen.append((task, request))
     chosen.sort(key=lambda pair: (tried[pair[0].id], pair[0].created_at, pair[0].id))
     return [_whole(tables, *pair) for pair in chosen]
 
 
 @TWINS.of(*_POOL_TASK)
 def terms_to_open(tables: Tables, now: int, limit: int) -> Answer:
-    """Pool tasks whose next term is due."""
-    found = [
-        (task, asked)
-        for task, asked in active(tables)
-        if asked.due_at is not None and asked.due_at <= now
+    """Return pool tasks whose next term is due."""
+    due_tasks = [
+        (task, request)
+        for task, request in active(tables)
+        if request.due_at is not None and request.due_at <= now
     ]
-    return [_whole(tables, *pair) for pair in _oldest(found, limit)]
+    return [_whole(tables, *pair) for pair in _oldest(due_tasks, limit)]
 
 
 @TWINS.of("least")
 def next_due(tables: Tables) -> Answer:
-    """When a term is due, or empty seats are to be tried."""
-    asking = {task.id: asked for task, asked in active(tables)}
-    instants = [asked.due_at for asked in asking.values() if asked.due_at is not None]
+    """Return when the next term is due or empty seats are to be tried."""
+    requests = {task.id: request for task, request in active(tables)}
+    instants = [request.due_at for request in requests.values() if request.due_at is not None]
     instants += [
         row.try_at
         for row in tables.terms.tried.values()
-        if row.try_at is not None and row.pool_task in asking
+        if row.try_at is not None and row.pool_task in requests
     ]
     return [(min(instants, default=None),)]
 
@@ -116,7 +118,7 @@ def open_terms(
     counts: Sequence[int],
     trials: Sequence[int],
 ) -> Answer:
-    """New terms; one that was given up may begin anew."""
+    """Insert terms; a term that was given up starts again."""
     for task, begin, finish, over_at, seats, try_at in zip(
         tasks, begins, finishes, overs, counts, trials, strict=True
     ):
@@ -138,7 +140,7 @@ def go_on(
     due_at: int | None,
     rounds_left: int | None,
 ) -> Answer:
-    """Where its terms go on, unless an edit has said otherwise."""
+    """Store where terms continue, unless an edit has changed that meanwhile."""
     row = tables.pool_tasks.rows.get(task)
     if row is None or row.next_slot != was:
         return ()
@@ -158,28 +160,28 @@ def terms_due(
     enough: int,
     most: int,
 ) -> Answer:
-    """Terms with empty seats that are to be tried: the urgent, the nearest hours."""
+    """Return terms with empty seats to try: urgent ones, else those of the nearest hours."""
 
     def hour(row: TermRow) -> int:
         if _urgent(tables, tables.tasks.rows[row.pool_task], row.starts_at, near):
             return -1
         return row.starts_at // HOUR
 
-    found = [
+    candidates = [
         row
         for task in dict.fromkeys(tasks)
         for row in tables.terms.of_task.of(task)
         if row.try_at is not None and row.try_at <= now
     ]
-    found.sort(key=lambda row: (hour(row), row.starts_at, row.pool_task))
+    candidates.sort(key=lambda row: (hour(row), row.starts_at, row.pool_task))
     chosen: list[TermRow] = []
-    for _, group in groupby(found, key=hour):
+    for _, group in groupby(candidates, key=hour):
         of_hour = list(group)
         alone = bool(chosen) and hour(chosen[0]) < 0
         if chosen and (alone or len(chosen) + len(of_hour) > enough):
             break
         chosen += of_hour
-    count = len(found)
+    count = len(candidates)
     return [
         (
             r.pool_task,

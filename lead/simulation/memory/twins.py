@@ -1,4 +1,4 @@
-"""All named queries that have a twin, by their text."""
+"""The registry of all named queries that have a twin, by their text."""
 
 from __future__ import annotations
 
@@ -44,11 +44,11 @@ FILES = (
     *dict.fromkeys(module.TWINS for module in _MODULES),
     *(ledger.TWINS, ledger.CAMPAIGNS, seats.TWINS, seats.POOLS),
 )
-"""By file of queries; a long one has its twins in two modules."""
+"""The files of queries; a long one has its twins in two modules."""
 
 
 class _ByText(dict[str, Statement]):
-    """Statements by the text of their queries."""
+    """The statements by the text of their queries."""
 
     def __missing__(self, query: str) -> Statement:
         msg = f"{_name_of(query)} has no twin in lead/simulation/memory"
@@ -66,4 +66,4 @@ def _name_of(query: str) -> str:
 TWIN_OF = _ByText(
     {statement.text: statement for file in FILES for statement in file.statements.values()}
 )
-"""The twin of each query, by its text; a LookupError where there is none."""
+"""The twin of each query by its text; a missing one raises LookupError."""

@@ -1,4 +1,4 @@
-"""The writer of SVG: what comes out can be read by any reader of XML, and by people."""
+"""The writer of SVG: its output is valid XML with readable colours."""
 
 from __future__ import annotations
 
@@ -27,32 +27,32 @@ _AREA = 3.0
 
 
 def luminance(colour: str) -> float:
-    """Relative luminance (WCAG 2.2) of ``#rrggbb``."""
+    """Return the relative luminance (WCAG 2.2) of ``#rrggbb``."""
     shares = [int(colour[at : at + 2], 16) / 255 for at in (1, 3, 5)]
     linear = [s / 12.92 if s <= 0.04045 else ((s + 0.055) / 1.055) ** 2.4 for s in shares]
     return sum(w * c for w, c in zip((0.2126, 0.7152, 0.0722), linear, strict=True))
 
 
 def contrast(one: str, other: str) -> float:
-    """Contrast (WCAG 2.2), from 1 to 21."""
+    """Return the contrast (WCAG 2.2), from 1 to 21."""
     low, high = sorted((luminance(one), luminance(other)))
     return (high + 0.05) / (low + 0.05)
 
 
 @given(st.text())
 def test_any_text_is_read_back(text: str) -> None:
-    """Whatever a title or a reason contains; what no XML may contain is replaced."""
+    """Any text is read back from the file, with characters that XML forbids replaced."""
     drawn = document(10, 10, text, label(1, 2, text, "ink"), rectangle(0, 0, 1, 1, "bad", text))
     root = ET.fromstring(drawn)
-    told = [root.findtext(f"{_SVG}title"), root.findtext(f"{_SVG}text")]
-    for found in told:
-        assert len(found or "") == len(text.replace("\r\n", "\n"))
-        assert all(a == b or not b.isprintable() for a, b in zip(found or "", text, strict=False))
+    texts = [root.findtext(f"{_SVG}title"), root.findtext(f"{_SVG}text")]
+    for read in texts:
+        assert len(read or "") == len(text.replace("\r\n", "\n"))
+        assert all(a == b or not b.isprintable() for a, b in zip(read or "", text, strict=False))
 
 
 @given(st.text(max_size=20))
 def test_an_attribute_cannot_be_left(text: str) -> None:
-    """A quote or a bracket in a value stays in it."""
+    """A quote or a bracket in an attribute's value stays in the value."""
     plain = "".join(letter for letter in text if letter.isprintable())
     root = ET.fromstring(element("g", tip("x"), class_=plain))
     assert root.attrib == {"class": plain}
@@ -60,24 +60,24 @@ def test_an_attribute_cannot_be_left(text: str) -> None:
 
 @given(st.floats(-1e6, 1e6))
 def test_numbers_are_short_and_right(value: float) -> None:
-    """Two decimals at most, no exponent, and no minus zero."""
-    written = number(value)
-    assert abs(float(written) - value) <= 0.005 + 1e-9
-    assert "e" not in written
-    assert written != "-0"
-    assert len(written.partition(".")[2]) <= 2
+    """A number has at most two decimals, no exponent, and no minus zero."""
+    text = number(value)
+    assert abs(float(text) - value) <= 0.005 + 1e-9
+    assert "e" not in text
+    assert text != "-0"
+    assert len(text.partition(".")[2]) <= 2
 
 
 @pytest.mark.parametrize("place", [0, 1])
 @pytest.mark.parametrize("name", [name for name in PALETTE if name not in {"ground", "line"}])
 def test_colours_can_be_told_from_the_ground(name: str, place: int) -> None:
-    """On a light and on a dark one; text more clearly than areas."""
+    """Text and areas have enough contrast in the light and in the dark theme."""
     needed = _TEXT if name in {"ink", "muted"} else _AREA
     assert contrast(PALETTE[name][place], PALETTE["ground"][place]) >= needed
 
 
 def test_dark_surroundings_have_colours_of_their_own() -> None:
-    """Every colour is set again for who prefers dark."""
+    """Every colour has a value of its own in the dark theme."""
     style = ET.fromstring(document(10, 10, "x")).findtext(f"{_SVG}style") or ""
     light, _, dark = style.partition("@media(prefers-color-scheme:dark)")
     for name, (on_light, on_dark) in PALETTE.items():
@@ -87,7 +87,7 @@ def test_dark_surroundings_have_colours_of_their_own() -> None:
 
 @given(st.floats(1e-3, 1e9))
 def test_an_axis_has_few_round_steps(most: float) -> None:
-    """From 0 to no less than the most and not far beyond, evenly."""
+    """An axis has up to six equal round steps from 0 to just beyond the maximum."""
     steps = round_steps(most)
     assert steps[0] == 0
     assert steps[-2] < most <= steps[-1] * 1.00001
@@ -97,13 +97,13 @@ def test_an_axis_has_few_round_steps(most: float) -> None:
 
 
 def test_an_axis_of_nothing_has_steps_too() -> None:
-    """So that there is something to draw on."""
+    """The axis of a maximum of 0 goes from 0 to 1."""
     assert round_steps(0) == [0, 1]
 
 
 @given(st.floats(0, 100), st.floats(-50, 150))
 def test_a_scale_keeps_within_its_ends(high: float, value: float) -> None:
-    """The least at its start, the most at its end, what is beyond at the nearer one."""
+    """A scale maps the low value to its start, the high one to its end, and clamps the rest."""
     scale = Scale(0, high, 200, 50)
     assert 50 <= scale(value) <= 200
     assert scale(0) == 200
