@@ -1,10 +1,9 @@
-"""``make bench``: figures of real nodes on this machine, signatures and all.
+"""``make bench``: figures of real nodes on this machine, including signatures.
 
-Prints each figure with how it was measured and writes them to ``bench.json``. Figures from one
-machine compare with figures from the same machine only, so nothing is asserted about seconds;
-what is asserted is that everything that was asked for took place.
-``python -m tests.bench WORD…`` measures only the benchmarks of these names, and
-``python -m tests.bench archive NAME…`` only these archivers.
+The program prints each figure with how it was measured and writes all to ``bench.json``. Figures
+compare only with figures from the same machine, so no durations are asserted; it is asserted that
+everything requested took place. ``python -m tests.bench WORD…`` runs only the benchmarks of these
+names, and ``python -m tests.bench archive NAME…`` only these archivers.
 """
 
 from __future__ import annotations
@@ -47,11 +46,11 @@ BENCHMARKS: dict[str, tuple[int, Benchmark]] = {
     "stream": (2, streams.stream_cost),
     "episode": (0, episodes.episodes),
 }
-"""By name: how many nodes it takes (none: it is about pure functions), and what it does."""
+"""By name: the number of nodes (0 for benchmarks of pure functions) and the benchmark."""
 
 
 async def measure(count: int, benchmark: Benchmark) -> list[Figure]:
-    """One benchmark, on nodes of its own."""
+    """Run a benchmark on nodes of its own."""
     fleet = Fleet(count)
     if not count:
         return await benchmark(fleet)
@@ -62,16 +61,16 @@ async def measure(count: int, benchmark: Benchmark) -> list[Figure]:
         await fleet.stop()
 
 
-def asked(wanted: list[str]) -> list[tuple[int, Benchmark]]:
-    """What the words mean: benchmarks and, with ``archive``, archivers; all where there is none."""
-    names = [word for word in wanted if word in PEERS]
-    others = [word for word in wanted or BENCHMARKS if word not in names]
+def selected(words: list[str]) -> list[tuple[int, Benchmark]]:
+    """Return the benchmarks and archivers of these names; ``archive`` alone stands for all."""
+    names = [word for word in words if word in PEERS]
+    others = [word for word in words or BENCHMARKS if word not in names]
     if names:
         others = [word for word in others if word != "archive"]
     elif "archive" in others:
         names = sorted(PEERS)
     if unknown := [word for word in others if word not in BENCHMARKS]:
-        sys.exit(f"no {unknown[0]!r} here, only {', '.join([*BENCHMARKS, *sorted(PEERS)])}")
+        sys.exit(f"there is no {unknown[0]!r}; use {', '.join([*BENCHMARKS, *sorted(PEERS)])}")
     speeds = [(0, partial(_archivers, names))] if names else []
     return [*(BENCHMARKS[name] for name in others), *speeds]
 
@@ -80,15 +79,15 @@ async def _archivers(names: list[str], _: Fleet) -> list[Figure]:
     return await takers.delivered(names)
 
 
-async def main(wanted: list[str]) -> None:
-    """Measure everything, print it, write it down."""
+async def main(words: list[str]) -> None:
+    """Run the selected benchmarks, print the figures and write them to the file."""
     figures: list[Figure] = []
-    for count, benchmark in asked(wanted):
+    for count, benchmark in selected(words):
         for figure in await measure(count, benchmark):
             print(f"{figure.name:26} {figure.value:10.3f} {figure.unit:4} {figure.how}", flush=True)
             figures.append(figure)
-    written = [dataclasses.asdict(figure) for figure in figures]
-    Path("bench.json").write_text(json.dumps(written, indent=1) + "\n")
+    documents = [dataclasses.asdict(figure) for figure in figures]
+    Path("bench.json").write_text(json.dumps(documents, indent=1) + "\n")
 
 
 if __name__ == "__main__":

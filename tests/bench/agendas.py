@@ -1,4 +1,4 @@
-"""What a long agenda costs: claiming out of a million tasks, keeping ten thousand planned."""
+"""The cost of a long agenda: claiming out of a million tasks, keeping ten thousand planned."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ REPEATS = 15
 KEPT_TASKS = 10_000
 WATCHED_S = 60.0
 
-# Tasks in the state in which a lead keeps them: every five minutes, planned for the next 21 to 24
-# hours, and to be planned again when three hours of that are used up.
+# Tasks as a lead keeps them: every five minutes, planned for the next 21 to 24 hours, and to be
+# planned again when three hours of that have passed.
 _TASKS = """
     INSERT INTO task (
         id, lead, state, test, spec, tool, scheduling_class, duration, participants, participant,
@@ -51,7 +51,7 @@ _BOOKED = "SELECT count(*) FROM run WHERE state = 'booked'"
 
 
 async def claims(fleet: Fleet) -> list[Figure]:
-    """``claim_1m_over_1k`` and its two times."""
+    """Measure ``claim_1m_over_1k`` and its two times."""
     name, clock = fleet.names[0], SystemClock()
     figures, medians = [], {}
     for size in SIZES:
@@ -71,45 +71,45 @@ async def claims(fleet: Fleet) -> list[Figure]:
 
 
 async def _time_claims(database: Database, now: int) -> float:
-    took = []
+    durations = []
     for number in range(REPEATS + 3):
         async with database.transaction() as connection:
             lease = planning.LeaseRequest(f"bench {number}", now, now + times.HOUR)
-            before = time.perf_counter()
-            found = await planning.claim(connection, lease, now + times.DAY, CLAIMED)
-            took.append((time.perf_counter() - before) * 1000)
-        assert len(found) == CLAIMED
-    return statistics.median(took[3:])
+            started_at = time.perf_counter()
+            claims = await planning.claim(connection, lease, now + times.DAY, CLAIMED)
+            durations.append((time.perf_counter() - started_at) * 1000)
+        assert len(claims) == CLAIMED
+    return statistics.median(durations[3:])
 
 
 async def core_share(fleet: Fleet) -> list[Figure]:
-    """``lead_core_share_10k_tasks``."""
+    """Measure ``lead_core_share_10k_tasks``."""
     lead, clock = fleet.names[0], SystemClock()
     task = await fleet.ask(lead, "POST", "/v1/tasks", idle(fleet.names, {"repeat": "PT5M"}))
     ids = [uuid4() for _ in range(KEPT_TASKS)]
     for name in fleet.names:
         async with fleet.database(name) as connection:
             columns = await connection.fetchval(_COLUMNS)
-            copied = f"INSERT INTO task (id, {columns}) SELECT copy, {columns} FROM task, "
-            await connection.execute(copied + "unnest($1::uuid []) AS copy", ids)
+            statement = f"INSERT INTO task (id, {columns}) SELECT copy, {columns} FROM task, "
+            await connection.execute(statement + "unnest($1::uuid []) AS copy", ids)
             await connection.execute("DELETE FROM task WHERE id = $1::text::uuid", task["id"])
     async with fleet.database(lead) as connection:
         await connection.execute(_AGENDA)
         await connection.execute("VACUUM ANALYZE")
     process = await fleet.start_lead(lead)
     await fleet.until(lambda: _some(fleet, lead))
-    before, begun = cpu_seconds(process.pid), time.perf_counter()
+    cpu_before, started_at = cpu_seconds(process.pid), time.perf_counter()
     runs = await fleet.value(lead, _BOOKED)
     await clock.sleep(WATCHED_S)
-    share = (cpu_seconds(process.pid) - before) / (time.perf_counter() - begun) * 100
+    share = (cpu_seconds(process.pid) - cpu_before) / (time.perf_counter() - started_at) * 100
     booked = (await fleet.value(lead, _BOOKED) - runs) / WATCHED_S
     await fleet.end_lead(lead)
-    wanted = KEPT_TASKS * times.DAY / (5 * times.MINUTE) / (times.DAY / times.SECOND)
-    assert booked > wanted * 0.8, booked
+    expected = KEPT_TASKS * times.DAY / (5 * times.MINUTE) / (times.DAY / times.SECOND)
+    assert booked > expected * 0.8, booked
     how = (
         f"CPU time of the lead over {WATCHED_S:.0f} s in which it kept {KEPT_TASKS} tasks every "
         f"5 min on two nodes planned for 21 to 24 h: {booked:.1f} runs booked a second, "
-        f"{wanted:.1f} fall due"
+        f"{expected:.1f} fall due"
     )
     return [Figure("lead_core_share_10k_tasks", share, "%", how)]
 

@@ -1,4 +1,4 @@
-"""How fast results are delivered, and what parked ones cost."""
+"""The speed of delivering results, and the cost of parked deliveries."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ RESULT = """{"sent": 10, "received": 10, "lost": 0, "duplicates": 0, "late": 0, 
 
 
 async def archives(fleet: Fleet) -> list[Figure]:
-    """``archived_per_s`` and ``parked_*``: a node's service, an HTTP server in another process."""
+    """Measure ``archived_per_s`` and ``parked_*`` with an HTTP server in another process."""
     name = fleet.names[0]
     server = await _receiver()
     try:
@@ -62,16 +62,16 @@ async def archives(fleet: Fleet) -> list[Figure]:
             name, "POST", "/v1/archives", {"name": "bench", "archiver": "http", "spec": spec}
         )
         async with fleet.database(name) as database:
-            idle = await _looking(database)
-            speed = await _delivered(fleet, database)
+            idle = await _time_lookup(database)
+            speed = await _delivery_rate(fleet, database)
             await fleet.ask(name, "PATCH", "/v1/archives/bench", {"spec": {"url": f"{url}404"}})
-            await _filled(database, PARKED)
+            await _insert_results(database, PARKED)
             await fleet.until(lambda: _is(database, "parked", PARKED))
             await database.execute("VACUUM ANALYZE archiving")
             await fleet.ask(name, "PATCH", "/v1/archives/bench", {"spec": {"url": url}})
-            crowded = await _looking(database)
-            beside = await _delivered(fleet, database)
-            counting = await _timed_backlog(fleet, name)
+            crowded = await _time_lookup(database)
+            beside = await _delivery_rate(fleet, database)
+            counting = await _time_backlog(fleet, name)
     finally:
         await server.running.end(5)
     how = (
@@ -92,7 +92,7 @@ class _Server:
     """The receiver, a process of its own."""
 
     def __init__(self, running: RunningProcess, url: str) -> None:
-        """It listens."""
+        """Wrap a receiver that is listening."""
         self.running = running
         self.url = url
 
@@ -104,10 +104,10 @@ async def _receiver() -> _Server:
     return _Server(running, running._stdout.kept.decode().strip())
 
 
-async def _filled(database: asyncpg.Connection[Any], count: int) -> None:
-    """A task with so many results that were measured just now."""
+async def _insert_results(database: asyncpg.Connection[Any], count: int) -> None:
+    """Insert a task with ``count`` results measured just now."""
     task = uuid4()
-    async with database.transaction():  # or the node looks for what is late of them
+    async with database.transaction():  # otherwise the node would search for late parts
         await database.execute(_TASK, task)
         first = await database.fetchval("SELECT now() - interval '1 hour'")
         await database.execute(_RUNS, task, first, count)
@@ -115,16 +115,16 @@ async def _filled(database: asyncpg.Connection[Any], count: int) -> None:
         await database.execute(_END, task, RESULT)
 
 
-async def _delivered(fleet: Fleet, database: asyncpg.Connection[Any]) -> float:
+async def _delivery_rate(fleet: Fleet, database: asyncpg.Connection[Any]) -> float:
     before = await _count(database, "delivered")
-    await _filled(database, RESULTS)
-    written = time.perf_counter()
+    await _insert_results(database, RESULTS)
+    written_at = time.perf_counter()
 
-    async def done() -> bool:
+    async def all_delivered() -> bool:
         return await _count(database, "delivered") == before + RESULTS
 
-    await fleet.until(done)
-    return RESULTS / (time.perf_counter() - written)
+    await fleet.until(all_delivered)
+    return RESULTS / (time.perf_counter() - written_at)
 
 
 async def _is(database: asyncpg.Connection[Any], state: str, count: int) -> bool:
@@ -135,21 +135,21 @@ async def _count(database: asyncpg.Connection[Any], state: str) -> int:
     return int(dict(await database.fetch(_STATES)).get(state, 0))
 
 
-async def _looking(database: asyncpg.Connection[Any]) -> float:
-    """Milliseconds for the question that a node asks again and again: what is due."""
+async def _time_lookup(database: asyncpg.Connection[Any]) -> float:
+    """Return the milliseconds of the query for due deliveries, which a node repeats."""
     query = Queries("node.store", "archives")["next_due"]
-    took = []
+    durations = []
     for _ in range(ROUNDS * 4):
-        began = time.perf_counter()
+        started_at = time.perf_counter()
         await database.fetch(query, [])
-        took.append(time.perf_counter() - began)
-    return sorted(took)[len(took) // 2] * 1_000
+        durations.append(time.perf_counter() - started_at)
+    return sorted(durations)[len(durations) // 2] * 1_000
 
 
-async def _timed_backlog(fleet: Fleet, name: str) -> float:
-    took = []
+async def _time_backlog(fleet: Fleet, name: str) -> float:
+    durations = []
     for _ in range(ROUNDS):
-        began = time.perf_counter()
+        started_at = time.perf_counter()
         await fleet.ask(name, "GET", "/v1/archivings/backlog")
-        took.append(time.perf_counter() - began)
-    return sorted(took)[len(took) // 2] * 1_000
+        durations.append(time.perf_counter() - started_at)
+    return sorted(durations)[len(durations) // 2] * 1_000

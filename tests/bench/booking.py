@@ -1,4 +1,4 @@
-"""How fast one lead books: batches of runs, single runs, and how many requests that takes."""
+"""The booking speed of one lead: batches of runs, single runs, and the requests they take."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ _WAITING = "SELECT count(*) FROM planning WHERE plan_at < now() + interval '1 mi
 
 
 @dataclass(frozen=True)
-class Booked:
-    """One round: exchanges and runs booked, in how many seconds, with how many requests."""
+class BookingRound:
+    """A round: the exchanges and runs booked, in how many seconds, with how many requests."""
 
     seconds: float
     exchanges: int
@@ -41,9 +41,9 @@ class Booked:
 
 
 def idle(participants: list[str], schedule: dict[str, Any]) -> dict[str, Any]:
-    """A task that takes a second on these nodes and leaves room for others.
+    """Return a task of one second on these nodes that leaves room for others.
 
-    Its first run is a while away: what is measured is booking and not running.
+    Its first run is 20 minutes ahead, so that booking is measured and not running.
     """
     start = time.time_ns() // 1000 + 20 * times.MINUTE
     return {
@@ -53,41 +53,41 @@ def idle(participants: list[str], schedule: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-async def book(fleet: Fleet, documents: list[dict[str, Any]]) -> Booked:
-    """Post the tasks, start the lead, wait until all is booked everywhere."""
+async def book(fleet: Fleet, documents: list[dict[str, Any]]) -> BookingRound:
+    """Post the tasks, start the lead, and wait until all runs are booked on all nodes."""
     lead_name = fleet.names[0]
     await fleet.post_all(lead_name, documents)
-    before = await fleet.peer_requests()
+    requests_before = await fleet.peer_requests()
     lead = await fleet.start_lead(lead_name)
     seconds, exchanges, runs = 0.0, 0, 0
     async with fleet.database(lead_name) as connection:
 
-        async def decided() -> bool:
+        async def all_decided() -> bool:
             nonlocal seconds, exchanges, runs
             [(seconds, exchanges, runs)] = await connection.fetch(_SPAN)
             return exchanges >= len(documents) and not await connection.fetchval(_WAITING)
 
-        await fleet.until(decided)
+        await fleet.until(all_decided)
     for name in fleet.names:
 
-        async def booked(name: str = name) -> bool:
+        async def all_booked(name: str = name) -> bool:
             return bool(await fleet.value(name, _BOOKED) >= runs)
 
-        await fleet.until(booked)
-    spent = cpu_seconds(lead.pid)
-    requests = await fleet.peer_requests() - before
+        await fleet.until(all_booked)
+    lead_cpu = cpu_seconds(lead.pid)
+    requests = await fleet.peer_requests() - requests_before
     await fleet.end_lead(lead_name)
     await fleet.cancel_all()
-    return Booked(seconds, exchanges, runs, requests, spent)
+    return BookingRound(seconds, exchanges, runs, requests, lead_cpu)
 
 
-async def rounds(fleet: Fleet, documents: list[dict[str, Any]]) -> list[Booked]:
-    """Some rounds of the same, after one that only warms up."""
+async def rounds(fleet: Fleet, documents: list[dict[str, Any]]) -> list[BookingRound]:
+    """Return some equal rounds, after one that warms up."""
     return [await book(fleet, documents) for _ in range(REPEATS + 1)][1:]
 
 
 async def batches(fleet: Fleet) -> list[Figure]:
-    """``batch_runs_per_s_K`` and the requests that took."""
+    """Measure ``batch_runs_per_s_K`` and the requests per run."""
     count = len(fleet.names)
     for campaign in CAMPAIGNS:
         await fleet.ask(fleet.names[0], "POST", "/v1/campaigns", {"name": campaign})
@@ -95,7 +95,7 @@ async def batches(fleet: Fleet) -> list[Figure]:
         {**idle(fleet.names, {"repeat": "PT5M"}), "campaign": CAMPAIGNS[number % len(CAMPAIGNS)]}
         for number in range(BATCH_TASKS)
     ]
-    found = await rounds(fleet, documents)
+    measured = await rounds(fleet, documents)
     how = (
         f"{BATCH_TASKS} tasks of {len(CAMPAIGNS)} campaigns every 5 min over 24 h on {count} "
         "nodes: runs, from the first hold to the last decision; lead in a process of its own; "
@@ -104,25 +104,25 @@ async def batches(fleet: Fleet) -> list[Figure]:
     figures = [
         Figure(
             f"batch_runs_per_s_{count}",
-            statistics.median(each.runs / each.seconds for each in found),
+            statistics.median(each.runs / each.seconds for each in measured),
             "1/s",
             how,
         )
     ]
     if count == 2:
         how = f"signed requests served by both nodes over runs booked, {BATCH_TASKS} such tasks"
-        value = statistics.median(each.requests / each.runs for each in found)
+        value = statistics.median(each.requests / each.runs for each in measured)
         figures.append(Figure("requests_per_run", value, "", how))
     return figures
 
 
 async def latency(fleet: Fleet) -> list[Figure]:
-    """``post_to_commit_ms``."""
+    """Measure ``post_to_commit_ms``."""
     lead = fleet.names[0]
     await fleet.start_lead(lead)
-    took = []
+    durations = []
     for _ in range(4 * REPEATS + 1):
-        posted = time.time()
+        posted_at = time.time()
         task = await fleet.ask(lead, "POST", "/v1/tasks", idle(fleet.names, {"slip": "PT1H"}))
         ends: list[float] = []
         for name in fleet.names:
@@ -130,28 +130,28 @@ async def latency(fleet: Fleet) -> list[Figure]:
             async def committed(
                 name: str = name, task: str = task["id"], ends: list[float] = ends
             ) -> bool:
-                found = await fleet.value(name, _COMMITTED.format(task=task))
-                ends.extend([found] if found else [])
-                return found is not None
+                decided_at = await fleet.value(name, _COMMITTED.format(task=task))
+                ends.extend([decided_at] if decided_at else [])
+                return decided_at is not None
 
             await fleet.until(committed)
-        took.append((max(ends) - posted) * 1000)
+        durations.append((max(ends) - posted_at) * 1000)
         await fleet.ask(lead, "DELETE", f"/v1/tasks/{task['id']}")
     await fleet.end_lead(lead)
     how = (
         "idle system, POST of a task with one run on two nodes, from before the POST until both "
         f"nodes have written its commit; lead in a process of its own; median of {4 * REPEATS}"
     )
-    return [Figure("post_to_commit_ms", statistics.median(took[1:]), "ms", how)]
+    return [Figure("post_to_commit_ms", statistics.median(durations[1:]), "ms", how)]
 
 
 async def singles(fleet: Fleet) -> list[Figure]:
-    """``single_exchanges_per_s``."""
+    """Measure ``single_exchanges_per_s``."""
     documents = [idle(fleet.names[:2], {"slip": "PT1H"}) for _ in range(SINGLE_TASKS)]
-    found = await rounds(fleet, documents)
+    measured = await rounds(fleet, documents)
     how = (
         f"{SINGLE_TASKS} tasks with one run each on two nodes, 50 workers: exchanges, from the "
         f"first hold to the last decision; median of {REPEATS}"
     )
-    value = statistics.median(each.exchanges / each.seconds for each in found)
+    value = statistics.median(each.exchanges / each.seconds for each in measured)
     return [Figure("single_exchanges_per_s", value, "1/s", how)]

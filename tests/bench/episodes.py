@@ -1,7 +1,7 @@
-"""What an episode costs: ten thousand due tasks, three hundred nodes, two hundred campaigns.
+"""The cost of an episode over 10,000 due tasks, 300 nodes, and 200 campaigns.
 
-The driver answers at once, so this is the policies' own time: of one core, per set, and how it
-grows when there are ten times as many tasks.
+The driver answers at once, so this is the processor time of the policies alone: per set, on one
+core, and its growth with ten times as many tasks.
 """
 
 from __future__ import annotations
@@ -44,11 +44,11 @@ REPEATS = 3
 NOW = 20_000 * times.DAY + 17 * times.MINUTE
 HORIZON = times.DAY
 NO_TIME_EVERY = 10
-"""One in so many finds no time."""
+"""One request in this many finds no time."""
 
 
 def world(tasks: int, rng: random.Random) -> View:
-    """A busy pool, as a lead would see it."""
+    """Return a busy pool as a lead would see it."""
     nodes = {
         f"n{number:03}": NodeView(
             f"n{number:03}",
@@ -145,7 +145,7 @@ def _ledger(rng: random.Random) -> Iterator[Charge]:
 
 
 def drive(view: View, policy: PolicyComposition) -> EpisodeOutcome:
-    """An episode whose every run is placed where it asks for, but for one in ten."""
+    """Play an episode in which every request is placed, except one in :data:`NO_TIME_EVERY`."""
     episode = Episode(view, policy, random.Random(1))
     number = 0
     while (ask := episode.next()) is not None:
@@ -170,32 +170,37 @@ def drive(view: View, policy: PolicyComposition) -> EpisodeOutcome:
     return episode.outcome()
 
 
-def took_ms(view: View, policy: PolicyComposition) -> float:
-    """The median processor time of an episode."""
+def median_ms(view: View, policy: PolicyComposition) -> float:
+    """Return the median processor time of an episode in milliseconds."""
     times_ms = []
     for _ in range(REPEATS):
         gc.collect()
-        before = time.process_time()
+        started_at = time.process_time()
         outcome = drive(view, policy)
-        times_ms.append((time.process_time() - before) * 1000)
+        times_ms.append((time.process_time() - started_at) * 1000)
         assert len(outcome.placed) >= WORKERS * (NO_TIME_EVERY - 1) // NO_TIME_EVERY
     return statistics.median(times_ms)
 
 
 async def episodes(fleet: Fleet) -> list[Figure]:
-    """``episode_ms_<set>`` and ``episode_10x_<set>`` for each set."""
+    """Measure ``episode_ms_<set>`` and ``episode_10x_<set>`` for each set."""
     del fleet
     view, larger = (world(tasks, random.Random(7)) for tasks in (TASKS, 10 * TASKS))
     figures = []
     for name, policy in SETS.items():
         short = name.replace("-", "_")
-        base, more = took_ms(view, policy), took_ms(larger, policy)
+        base, more = median_ms(view, policy), median_ms(larger, policy)
         how = (
             f"processor time of an episode over {TASKS:,} due tasks, {NODES} nodes, {CAMPAIGNS} "
-            f"campaigns, {RUNS:,} booked runs; {WORKERS} runs asked for; median of {REPEATS}"
+            f"campaigns, {RUNS:,} booked runs; {WORKERS} runs requested; median of {REPEATS}"
         )
         figures.append(Figure(f"episode_ms_{short}", base, "ms", how))
         figures.append(
-            Figure(f"episode_10x_{short}", more / base, "", f"with {10 * TASKS:,} tasks, over that")
+            Figure(
+                f"episode_10x_{short}",
+                more / base,
+                "",
+                f"with {10 * TASKS:,} tasks, relative to that",
+            )
         )
     return figures

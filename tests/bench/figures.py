@@ -1,4 +1,4 @@
-"""A figure as it is printed and written down."""
+"""A figure as it is printed and written to the file."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Figure:
-    """What was measured, and how."""
+    """A measured value and how it was measured."""
 
     name: str
     value: float

@@ -1,7 +1,7 @@
-"""Nodes and leads as an operator runs them, each a process of its own, for the benchmarks.
+"""Nodes and leads as an operator runs them, each as a process, for the benchmarks.
 
-The lead of a node is started when the tasks are there, so that what is measured is planning and not
-the taking in of tasks.
+The lead of a node is started once the tasks exist, so that planning is measured and not the
+admission of tasks.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ _REQUESTS = re.compile(rb'^parley_requests_total\{.*access="peer".*\} ([0-9.e+]+
 
 
 class Fleet:
-    """``count`` nodes on this host without leads; each can be given one."""
+    """``count`` nodes on this host without leads; a lead can be started for each."""
 
     def __init__(self, count: int) -> None:
-        """Nothing is started."""
+        """Create a fleet without starting it."""
         self._plans: dict[str, NodePlan] = {}
         self._lab = Lab(count, command=self._node_command)
         self._leads: dict[str, RunningProcess] = {}
@@ -41,7 +41,7 @@ class Fleet:
 
     @property
     def names(self) -> list[str]:
-        """The nodes' names."""
+        """Return the names of the nodes."""
         return [node.name for node in self._lab.nodes]
 
     async def start(self) -> None:
@@ -50,14 +50,14 @@ class Fleet:
         await self._lab.start()
 
     async def stop(self) -> None:
-        """End everything."""
+        """End all processes."""
         for name in list(self._leads):
             await self.end_lead(name)
         await self._lab.stop()
         await self.session.close()
 
     async def start_lead(self, name: str) -> RunningProcess:
-        """Start a node's lead as a process of its own."""
+        """Start the lead of a node as a process of its own."""
         argv = _command("lead_main", self._plans[name])
         log = self._plans[name].state / "lead.log"
         lead = await process.start(argv, log=log, env=nodes.module_environment())
@@ -65,7 +65,7 @@ class Fleet:
         return lead
 
     async def end_lead(self, name: str) -> None:
-        """End it again."""
+        """End the lead of a node."""
         await self._leads.pop(name).end(10)
 
     def _node_command(self, plan: NodePlan) -> list[str]:
@@ -73,19 +73,19 @@ class Fleet:
         return _command("node_main", plan)
 
     def pid(self, name: str) -> int:
-        """The process of a node's service."""
+        """Return the process id of a node's service."""
         return self._lab.pid(name)
 
     def key(self, name: str) -> NodeKey:
-        """A node's own key, to speak in its name."""
+        """Return a node's private key, to sign as that node."""
         return NodeKey.load_or_create(self._plans[name].state / "node.pem")
 
     def node(self, name: str) -> LabNode:
-        """One node."""
+        """Return the node of that name."""
         return next(node for node in self._lab.nodes if node.name == name)
 
     async def ask(self, name: str, method: str, path: str, document: object = None) -> Any:
-        """One node's answer as JSON; anything but a success ends the benchmark."""
+        """Return the JSON answer of a node; any failure ends the benchmark."""
         node = self.node(name)
         headers = {"Authorization": f"Bearer {node.token}"}
         async with self.session.request(
@@ -96,16 +96,16 @@ class Fleet:
             return answer
 
     async def peer_requests(self) -> float:
-        """Signed requests that all nodes have served so far."""
+        """Return the number of signed requests that all nodes have served so far."""
         total = 0.0
         for name in self.names:
             async with self.session.get(self.node(name).url + "/metrics") as response:
-                total += sum(float(found) for found in _REQUESTS.findall(await response.read()))
+                total += sum(float(count) for count in _REQUESTS.findall(await response.read()))
         return total
 
     @contextlib.asynccontextmanager
     async def database(self, name: str) -> AsyncIterator[asyncpg.Connection[asyncpg.Record]]:
-        """A connection to a node's database."""
+        """Open a connection to a node's database."""
         connection = await asyncpg.connect(self.node(name).dsn)
         try:
             yield connection
@@ -113,17 +113,17 @@ class Fleet:
             await connection.close()
 
     async def value(self, name: str, query: str) -> Any:
-        """One value out of a node's database."""
+        """Return one value from a node's database."""
         async with self.database(name) as connection:
             return await connection.fetchval(query)
 
-    async def until(self, done: Callable[[], Awaitable[bool]]) -> None:
-        """Look ten times a second until it is done: other processes do it."""
-        while not await done():
+    async def until(self, condition: Callable[[], Awaitable[bool]]) -> None:
+        """Poll ten times a second until the condition holds, which other processes bring about."""
+        while not await condition():
             await self._clock.sleep(0.1)
 
     async def post_all(self, name: str, documents: Sequence[object]) -> None:
-        """Create tasks, a few at a time."""
+        """Create tasks, at most eight at a time."""
         gate = asyncio.Semaphore(8)
 
         async def post(document: object) -> None:
@@ -133,14 +133,15 @@ class Fleet:
         await asyncio.gather(*(post(document) for document in documents))
 
     async def cancel_all(self) -> None:
-        """Forget every task, on all nodes: the next benchmark begins with empty tables."""
+        """Delete every task on all nodes, so that the next benchmark begins with empty tables."""
         for name in self.names:
             async with self.database(name) as connection:
                 await connection.execute(
                     "TRUNCATE task, negotiation, decision, outbox, charge, charge_hour CASCADE"
                 )
                 await connection.execute("VACUUM ANALYZE")
-                await connection.execute("SELECT pg_notify('parley', 'wake')")  # nobody was told
+                # TRUNCATE notifies nobody.
+                await connection.execute("SELECT pg_notify('parley', 'wake')")
 
 
 def _command(entry: str, plan: NodePlan) -> list[str]:
@@ -150,14 +151,14 @@ def _command(entry: str, plan: NodePlan) -> list[str]:
 
 
 def rss_mb(pid: int) -> float:
-    """Resident memory of a process, in MB of 10^6 bytes."""
+    """Return the resident memory of a process in MB of 10^6 bytes."""
     status = Path(f"/proc/{pid}/status").read_text()
-    found = re.search(r"VmRSS:\s+(\d+) kB", status)
-    assert found
-    return int(found[1]) * 1024 / 1e6
+    size = re.search(r"VmRSS:\s+(\d+) kB", status)
+    assert size
+    return int(size[1]) * 1024 / 1e6
 
 
 def cpu_seconds(pid: int) -> float:
-    """CPU time that a process has used, in user and system mode."""
+    """Return the CPU time of a process in user and system mode, in seconds."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / 100

@@ -1,4 +1,4 @@
-"""One proposal of a node whose run table is small, large, very large; and the memory it takes."""
+"""The time of a proposal of a node with small and large run tables, and the memory it takes."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ _TASK = """
     SELECT gen_random_uuid(), identity, 'idle', '{}', 'normal', '10 s', '[]', now()
     FROM node WHERE is_self
 """
-# Runs as campaigns make them: normal ones at whole minutes, many at the same time; exclusive ones
-# half a minute later; background ones anywhere. Half of them have a higher priority than is asked.
+# Runs as campaigns create them: normal ones at whole minutes, many at the same time; exclusive ones
+# half a minute later; background ones anywhere. Half of them exceed the requested priority.
 _RUNS = """
     INSERT INTO run (
         id, task_id, slot, attempt, scheduling_class, priority, starts_at, ends_at, lane, state,
@@ -58,56 +58,57 @@ _RUNS = """
 
 
 async def proposals(fleet: Fleet) -> list[Figure]:
-    """``proposal_100k_over_1k``, its three times, and ``node_rss_mb_100k``."""
-    asked, asking = fleet.names[1], fleet.names[0]
-    async with fleet.database(asked) as connection:
+    """Measure ``proposal_100k_over_1k``, its three times, and ``node_rss_mb_100k``."""
+    receiver, sender = fleet.names[1], fleet.names[0]
+    async with fleet.database(receiver) as connection:
         await connection.execute(_TASK)
     figures, medians = [], {}
     for size in SIZES:
-        async with fleet.database(asked) as connection:
+        async with fleet.database(receiver) as connection:
             await connection.execute("TRUNCATE run CASCADE")
             await connection.execute(_RUNS, size)
             await connection.execute("VACUUM ANALYZE")
-            await connection.execute("SELECT pg_notify('parley', 'wake')")  # nobody was told
-        medians[size] = await _time(fleet, asking, asked)
+            # TRUNCATE notifies nobody.
+            await connection.execute("SELECT pg_notify('parley', 'wake')")
+        medians[size] = await _time(fleet, sender, receiver)
         how = f"one proposal over HTTP, signed: {WINDOWS} windows of 70 s, one every 5 min, for an "
-        how += f"exclusive run of 10 s; {size} runs to come (85 % background, 14 % normal, 1 % "
+        how += f"exclusive run of 10 s; {size} future runs (85 % background, 14 % normal, 1 % "
         how += f"exclusive); median of {REPEATS}"
         figures.append(Figure(f"proposal_{size // 1000}k_ms", medians[size], "ms", how))
     ratio = medians[SIZES[-1]] / medians[SIZES[0]]
     figures.append(Figure("proposal_100k_over_1k", ratio, "", "of these times, last over first"))
-    lead = await fleet.start_lead(asked)
-    await _time(fleet, asking, asked)
-    memory = rss_mb(fleet.pid(asked)) + rss_mb(lead.pid)
-    how = "resident memory of a node's service and its lead together, 100,000 runs to come, after "
+    lead = await fleet.start_lead(receiver)
+    await _time(fleet, sender, receiver)
+    memory = rss_mb(fleet.pid(receiver)) + rss_mb(lead.pid)
+    how = "resident memory of a node's service and its lead together, 100,000 future runs, after "
     figures.append(Figure("node_rss_mb_100k", memory, "MB", how + "50 such proposals"))
     return figures
 
 
-async def _time(fleet: Fleet, asking: str, asked: str) -> float:
-    """The median time of a proposal in ms."""
-    key = fleet.key(asking)
+async def _time(fleet: Fleet, sender: str, receiver: str) -> float:
+    """Return the median time of a proposal in milliseconds."""
+    key = fleet.key(sender)
 
-    def signed(method: str, url: str, body: bytes, receiver: str) -> dict[str, str]:
+    def headers(method: str, url: str, body: bytes, to: str) -> dict[str, str]:
         nonce = new_nonce(secrets.token_bytes)
-        return sign(key, method, url, body, created=int(time.time()), nonce=nonce, to=receiver)
+        return sign(key, method, url, body, created=int(time.time()), nonce=nonce, to=to)
 
     async with aiohttp.ClientSession(auto_decompress=False) as session:
-        peers = Peers(session, signed, 60)
-        url = fleet.node(asked).url
-        peer = peers.to((await peers.card(url)).identity, asked, url)
-        took = []
+        peers = Peers(session, headers, 60)
+        url = fleet.node(receiver).url
+        peer = peers.to((await peers.card(url)).identity, receiver, url)
+        durations = []
         for _ in range(REPEATS + 1):
-            before = time.perf_counter()
+            started_at = time.perf_counter()
             await _propose(peer)
-            took.append((time.perf_counter() - before) * 1000)
-    return statistics.median(took[1:])
+            durations.append((time.perf_counter() - started_at) * 1000)
+    return statistics.median(durations[1:])
 
 
 async def _propose(peer: Peer) -> None:
     now = time.time_ns() // 1000
     starts = [now + n * 5 * times.MINUTE for n in range(WINDOWS)]
-    answered = await peer.propose(
+    answer = await peer.propose(
         ProposalRequest(
             task=uuid4(),
             lease_epoch=1,
@@ -117,4 +118,4 @@ async def _propose(peer: Peer) -> None:
             windows=tuple((start, start + 70 * times.SECOND) for start in starts),
         )
     )
-    assert len(answered.free) >= WINDOWS
+    assert len(answer.free) >= WINDOWS

@@ -1,4 +1,4 @@
-"""A server that takes results: prints its URL and serves until it is ended."""
+"""A server that receives results: prints its URL and serves until it is ended."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ import json
 from aiohttp import web
 
 
-async def _take(request: web.Request) -> web.Response:
+async def _receive(request: web.Request) -> web.Response:
     json.loads(await request.read())
     return web.Response(status=204)
 
 
 async def main() -> None:
-    """Serve."""
+    """Serve forever."""
     app = web.Application(client_max_size=2**26)
-    app.router.add_post("/in", _take)
+    app.router.add_post("/in", _receive)
     runner = web.AppRunner(app, access_log=None)
     await runner.setup()
     await web.TCPSite(runner, "127.0.0.1", 0).start()

@@ -1,4 +1,4 @@
-"""How punctually runs start: one a second, and fifty at the same instant."""
+"""The punctuality of starts: one run a second, and fifty at the same instant."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ RUNS = 120
 TOGETHER = 50
 ROUNDS = 12
 _AHEAD = {"start": 5, "launch": 30}
-"""Seconds until the first run: enough to book all of them."""
+"""Seconds until the first run, enough to book all runs."""
 
 
 async def start_errors(fleet: Fleet) -> list[Figure]:
-    """``start_error_ms_*``: process started minus agreed instant."""
+    """Measure ``start_error_ms_*``: the start of the process minus the agreed instant."""
     schedule = {**_schedule("start"), "repeat": "PT1S", "max_runs": RUNS}
     errors = await _errors(fleet, [idle(fleet.names, schedule)], RUNS)
     how = f"{RUNS} idle runs of two nodes, one a second; process started minus agreed instant"
@@ -29,7 +29,7 @@ async def start_errors(fleet: Fleet) -> list[Figure]:
 
 
 async def launches(fleet: Fleet) -> list[Figure]:
-    """``launch_error_ms_*``: the same with fifty background runs of a node at each instant."""
+    """Measure ``launch_error_ms_*``: the same with fifty background runs of one node at once."""
     schedule = {**_schedule("launch"), "repeat": "PT5S", "max_runs": ROUNDS}
     spec = {"dest": "127.0.0.1", "count": 1}
     task = {"test": {"type": "rtt", "spec": spec}, "tools": ["ping"], "schedule": schedule}
@@ -47,16 +47,16 @@ def _schedule(name: str) -> dict[str, Any]:
 
 
 async def _errors(fleet: Fleet, documents: Sequence[Any], count: int) -> list[float]:
-    """All start errors of the tasks' runs, milliseconds, when all are over."""
+    """Return the start errors of all runs of the tasks in milliseconds, once all have ended."""
     lead = fleet.names[0]
     await fleet.start_lead(lead)
     await fleet.post_all(lead, documents)
 
-    async def over() -> bool:
+    async def all_ended() -> bool:
         active = await fleet.ask(lead, "GET", "/v1/tasks?state=active&limit=1")
         return not active["items"]
 
-    await fleet.until(over)
+    await fleet.until(all_ended)
     runs = []
     for task in (await fleet.ask(lead, "GET", "/v1/tasks?limit=500"))["items"]:
         runs += (await fleet.ask(lead, "GET", f"/v1/tasks/{task['id']}/runs?limit=500"))["items"]

@@ -1,4 +1,4 @@
-"""What a stream costs that goes on all the time."""
+"""The cost of a continuous stream."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _RUNNING = "SELECT process_id FROM run WHERE state = 'running' AND process_id IS
 
 
 async def stream_cost(fleet: Fleet) -> list[Figure]:
-    """``stream_core_share_*``: of the sender's host and of the reflector's, in percent."""
+    """Measure ``stream_core_share_*`` in percent of a core, at the sender and at the reflector."""
     lead, clock = fleet.names[0], SystemClock()
     await fleet.start_lead(lead)
     spec = {"source": lead, "dest": fleet.names[1], "duration": "PT10M", "each": "PT1M"}
@@ -24,12 +24,15 @@ async def stream_cost(fleet: Fleet) -> list[Figure]:
         return all([await fleet.value(name, _RUNNING) for name in fleet.names])
 
     await fleet.until(streaming)
-    await clock.sleep(10.0)  # what starting costs is no part of it
+    await clock.sleep(10.0)  # exclude the cost of starting
     pids = [await fleet.value(name, _RUNNING) for name in fleet.names]
-    before, since = [cpu_seconds(pid) for pid in pids], time.perf_counter()
+    cpu_before, started_at = [cpu_seconds(pid) for pid in pids], time.perf_counter()
     await clock.sleep(WATCHED_S)
-    lasted = time.perf_counter() - since
-    shares = [(cpu_seconds(pid) - at) / lasted * 100 for pid, at in zip(pids, before, strict=True)]
+    duration = time.perf_counter() - started_at
+    shares = [
+        (cpu_seconds(pid) - used) / duration * 100
+        for pid, used in zip(pids, cpu_before, strict=True)
+    ]
     await fleet.end_lead(lead)
     how = f"CPU time of its program over {WATCHED_S:.0f} s of latencybg, ten packets a second"
     return [

@@ -1,4 +1,4 @@
-"""How fast each archiver delivers in its own batches, to the peers of the tests."""
+"""The delivery speed of each archiver in its own batches, to the peers of the tests."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ from tests.support.listeners import PEERS, deliveries, document
 from tests.support.receivers import CLOCK, Surroundings, servers
 
 RESULTS = 20_000
-"""As many at least, in whole batches."""
+"""Minimum number of results, rounded up to whole batches."""
 _VALUES = 170
-"""Round-trip times in each document, which make it 1.5 kB that cannot be packed to nothing."""
+"""Round-trip times per document, which make it 1.5 kB that compress badly."""
 _APART = 10_000
-"""Microseconds from one result to the next: all are of the last hour."""
+"""Microseconds between two results, so that all are of the last hour."""
 
 
 async def delivered(names: Sequence[str]) -> list[Figure]:
-    """``archiver_*_per_s`` of each: from documents that are ready until the last is accepted."""
+    """Measure ``archiver_*_per_s`` of each: from prepared documents to the last acceptance."""
     folder = Path(tempfile.mkdtemp(prefix="parley-bench-"))
     folder.chmod(0o711)
     binaries = locate()
@@ -36,49 +36,52 @@ async def delivered(names: Sequence[str]) -> list[Figure]:
     cluster = await PrivateCluster.create(folder / "postgres", binaries, durable=True)
     await cluster.start()
     try:
-        with servers() as started:
-            return [await _speed(name, Surroundings(folder, cluster, started)) for name in names]
+        with servers() as surroundings_servers:
+            return [
+                await _speed(name, Surroundings(folder, cluster, surroundings_servers))
+                for name in names
+            ]
     finally:
         await cluster.stop()
         shutil.rmtree(folder)
 
 
 async def _speed(name: str, where: Surroundings) -> Figure:
-    archiver_name, made = PEERS[name]
+    archiver_name, open_peer = PEERS[name]
     archiver = archivers()[archiver_name]
-    async with made(where) as peer:
+    async with open_peer(where) as peer:
         spec = archiver.spec_model.model_validate({**peer.spec, **_patient(archiver_name)})
         host = ArchivingHost("a.example", (where.folder, where.cluster.socket), CLOCK.now)
         size = archiver.batches(spec).items
         rounds = -(-RESULTS // size)
         documents = _documents(1 + rounds * size)
         destination = archiver.open(spec, host)
-        await _take(destination, documents[:1])  # connected, and what it needs is there
-        cpu, began = time.process_time(), time.perf_counter()
+        await _deliver(destination, documents[:1])  # connects, and creates what it needs
+        cpu, started_at = time.process_time(), time.perf_counter()
         for first in range(1, len(documents), size):
-            await _take(destination, documents[first : first + size])
-        took, cpu = time.perf_counter() - began, time.process_time() - cpu
+            await _deliver(destination, documents[first : first + size])
+        duration, cpu = time.perf_counter() - started_at, time.process_time() - cpu
         await destination.close()
-    how = f"batches of {size:,}, results of 1.5 kB; {cpu / took:.0%} of a core here"
-    return Figure(f"archiver_{name}_per_s", rounds * size / took, "/s", how)
+    how = f"batches of {size:,}, results of 1.5 kB; {cpu / duration:.0%} of a core here"
+    return Figure(f"archiver_{name}_per_s", rounds * size / duration, "/s", how)
 
 
 def _patient(archiver: str) -> dict[str, str]:
-    """Longer than any batch lasts, where it can be said."""
+    """Return options with a timeout longer than any batch takes, for archivers that have one."""
     return {} if archiver == "file" else {"timeout": "PT1M"}
 
 
 def _documents(count: int) -> list[DeliveryItem]:
-    began = CLOCK.now() - count * _APART
+    first_at = CLOCK.now() - count * _APART
     chance = Random(1)
     values = [round(chance.gauss(20, 1), 3) for _ in range(10_000)]
     return [
         replace(
-            one,
-            at=began + number * _APART,
+            item,
+            at=first_at + number * _APART,
             body=json.dumps({**document(number), "rtt_ms": _some(values, number)}).encode(),
         )
-        for number, one in enumerate(deliveries(count))
+        for number, item in enumerate(deliveries(count))
     ]
 
 
@@ -87,6 +90,6 @@ def _some(values: Sequence[float], number: int) -> Sequence[float]:
     return values[first : first + _VALUES]
 
 
-async def _take(destination: Destination, batch: Sequence[DeliveryItem]) -> None:
+async def _deliver(destination: Destination, batch: Sequence[DeliveryItem]) -> None:
     outcomes = await destination.deliver(batch)
-    assert all(one.status is DeliveryStatus.ACCEPTED for one in outcomes), outcomes[-1]
+    assert all(outcome.status is DeliveryStatus.ACCEPTED for outcome in outcomes), outcomes[-1]

@@ -1,4 +1,4 @@
-"""One round of chaos from the first start to the verdict."""
+"""One round of chaos, from the first start to the verdict."""
 
 from __future__ import annotations
 
@@ -13,24 +13,24 @@ from pathlib import Path
 
 from node.clock import SystemClock
 from tests.chaos.checks import Promises, Verdict, Violation, judge
-from tests.chaos.faults import Monkey
+from tests.chaos.faults import FaultInjector
 from tests.chaos.plan import Plan
 from tests.chaos.queries import SQL
 from tests.chaos.sites import Site, Sites, running
 from tests.chaos.users import Ledger, keep_busy
 
-_TELL_S = 5.0
-_LOOK_S = 1.0
-_LOOKS = 3
-"""What breaks an invariant in so many looks is broken; in one, it may have been on its way."""
+_PROGRESS_S = 5.0
+_POLL_S = 1.0
+_CHECKS = 3
+"""Number of checks that a violation must appear in; one alone may be in the course of repair."""
 
 _CLOCK = SystemClock()
-Tell = Callable[[str], None]
+Report = Callable[[str], None]
 
 
 @dataclass
 class Outcome:
-    """What happened, and what was found."""
+    """The counts and violations of a round."""
 
     plan: Plan
     ledger: Ledger
@@ -43,23 +43,23 @@ class Outcome:
     kept: Path | None = None
 
 
-async def fight(plan: Plan, tell: Tell) -> Outcome:
-    """Start the nodes, keep them busy under fire, heal them, and look at what they have.
+async def fight(plan: Plan, report: Report) -> Outcome:
+    """Start the nodes, keep them busy under faults, heal them, and check their tables.
 
-    Nothing is left of them but, after a violation, the directory with logs and databases.
+    Everything is removed afterwards, except the logs and databases after a violation.
     """
     keep: list[Path] = []
     async with running(plan, keep=keep) as sites:
-        tell("every node knows every other one")
-        monkey = Monkey(sites, plan, random.Random(f"{plan.seed} faults"))
-        outcome = Outcome(plan, Ledger(), monkey.counts)
-        await _under_fire(sites, monkey, outcome, tell)
-        tell("all is healed; waiting until nothing is left to say")
-        outcome.settled_s, restless = await _settle(sites)
-        tell("looking at the tables")
-        verdict = await _look(sites, outcome.ledger)
+        report("every node knows every other one")
+        injector = FaultInjector(sites, plan, random.Random(f"{plan.seed} faults"))
+        outcome = Outcome(plan, Ledger(), injector.counts)
+        await _under_fire(sites, injector, outcome, report)
+        report("all faults are healed; waiting until the nodes settle")
+        outcome.settled_s, unsettled = await _settle(sites)
+        report("checking the tables")
+        verdict = await _check_tables(sites, outcome.ledger)
         outcome.figures = verdict.figures
-        outcome.violations = sorted(verdict.violations) + restless
+        outcome.violations = sorted(verdict.violations) + unsettled
         outcome.logged = _logged(sites)
         if outcome.violations:
             keep.append(sites.work)
@@ -67,57 +67,59 @@ async def fight(plan: Plan, tell: Tell) -> Outcome:
     return outcome
 
 
-async def _under_fire(sites: Sites, monkey: Monkey, outcome: Outcome, tell: Tell) -> None:
-    """Users and faults at once, until enough was asked or the time is over; then heal."""
+async def _under_fire(
+    sites: Sites, injector: FaultInjector, outcome: Outcome, report: Report
+) -> None:
+    """Run users and faults until the operations or the time are used up; then heal."""
     began = time.monotonic()
     ledger, plan = outcome.ledger, outcome.plan
-    beside = [
-        asyncio.create_task(monkey.run(), name="faults"),
-        asyncio.create_task(_progress(ledger, monkey, began, tell), name="progress"),
+    background = [
+        asyncio.create_task(injector.run(), name="faults"),
+        asyncio.create_task(_progress(ledger, injector, began, report), name="progress"),
     ]
     try:
         async with asyncio.timeout(plan.minutes * 60):
             await keep_busy(sites, plan, ledger)
     except TimeoutError:
-        tell(f"{plan.minutes:g} minutes are over")
+        report(f"the limit of {plan.minutes:g} minutes has passed")
     finally:
         outcome.seconds = time.monotonic() - began
-        for task in beside:
+        for task in background:
             task.cancel()
-        await asyncio.gather(*beside, return_exceptions=True)
-        await monkey.heal()
+        await asyncio.gather(*background, return_exceptions=True)
+        await injector.heal()
 
 
-async def _progress(ledger: Ledger, monkey: Monkey, began: float, tell: Tell) -> None:
+async def _progress(ledger: Ledger, injector: FaultInjector, began: float, report: Report) -> None:
     while True:
-        await _CLOCK.sleep(_TELL_S)
+        await _CLOCK.sleep(_PROGRESS_S)
         passed = time.monotonic() - began
-        tell(
+        report(
             f"{passed:6.0f} s  {ledger.total:7d} operations  {ledger.total / passed:6.1f}/s  "
-            f"{ledger.unserved:6d} unserved  {monkey.counts.total():5d} faults"
+            f"{ledger.unserved:6d} unserved  {injector.counts.total():5d} faults"
         )
 
 
 async def _settle(sites: Sites) -> tuple[float, list[Violation]]:
-    """Wait for twice the life of a hold, and then until no node has anything left to say."""
-    began = time.monotonic()
+    """Wait for twice the life of a hold, and then until no node has messages or holds left."""
+    started_at = time.monotonic()
     await _CLOCK.sleep(2 * sites.plan.hold_life_s)
-    restless: dict[str, int] = {}
-    while time.monotonic() - began < sites.plan.settle_s:
-        counted = await asyncio.gather(*(_unsaid(site) for site in sites.all))
-        restless = {s.name: n for s, n in zip(sites.all, counted, strict=True) if n}
-        if not restless:
+    unsettled: dict[str, int] = {}
+    while time.monotonic() - started_at < sites.plan.settle_s:
+        counts = await asyncio.gather(*(_count_unsettled(site) for site in sites.all))
+        unsettled = {s.name: n for s, n in zip(sites.all, counts, strict=True) if n}
+        if not unsettled:
             break
-        await _CLOCK.sleep(_LOOK_S)
-    took = time.monotonic() - began
-    said = [
-        Violation("at_rest", name, "", f"{count} letters or holds are left after {took:.0f} s")
-        for name, count in restless.items()
+        await _CLOCK.sleep(_POLL_S)
+    took = time.monotonic() - started_at
+    violations = [
+        Violation("at_rest", name, "", f"{count} messages or holds are left after {took:.0f} s")
+        for name, count in unsettled.items()
     ]
-    return took, said
+    return took, violations
 
 
-async def _unsaid(site: Site) -> int:
+async def _count_unsettled(site: Site) -> int:
     connection = await site.connect()
     try:
         return int(await connection.fetchval(SQL["unsaid"]))
@@ -125,38 +127,38 @@ async def _unsaid(site: Site) -> int:
         await connection.close()
 
 
-async def _look(sites: Sites, ledger: Ledger) -> Verdict:
-    """What breaks an invariant and still does when one looks again."""
-    court = sites.all[0].cluster
+async def _check_tables(sites: Sites, ledger: Ledger) -> Verdict:
+    """Return the violations that persist over several checks."""
+    judge_cluster = sites.all[0].cluster
     promises = Promises(
         {task: name for task, (name, _) in ledger.posted.items()},
         ledger.ended_tasks,
         ledger.ended_runs,
     )
     nodes = {site.name: site.dsn for site in sites.all}
-    found: Verdict | None = None
-    for look in range(_LOOKS):
-        name = f"court_{look}"
-        await court.create_database(name)
-        verdict = await judge(nodes, court.dsn(name), promises, sites.plan.hold_life_s)
-        lasting = verdict.violations & (found or verdict).violations
-        found = Verdict(lasting, verdict.figures)
-        if not lasting:
+    latest: Verdict | None = None
+    for number in range(_CHECKS):
+        name = f"court_{number}"
+        await judge_cluster.create_database(name)
+        verdict = await judge(nodes, judge_cluster.dsn(name), promises, sites.plan.hold_life_s)
+        persistent = verdict.violations & (latest or verdict).violations
+        latest = Verdict(persistent, verdict.figures)
+        if not persistent:
             break
-        await _CLOCK.sleep(2 * sites.plan.hold_life_s / _LOOKS)
-    assert found is not None
-    return found
+        await _CLOCK.sleep(2 * sites.plan.hold_life_s / _CHECKS)
+    assert latest is not None
+    return latest
 
 
 def _logged(sites: Sites) -> Counter[str]:
-    """What the processes logged as a fault of their own, by its last line.
+    """Count the exceptions that the processes logged, by their last lines.
 
-    What a library says (``by``) while its database is killed is not.
+    Messages of a library (``by``) whose database was killed do not count.
     """
-    found: Counter[str] = Counter()
+    counts: Counter[str] = Counter()
     for path in (log for site in sites.all for log in site.log_files):
         with contextlib.suppress(FileNotFoundError), path.open(errors="replace") as lines:
             for line in lines:
                 if '"exception"' in line and '"by": "' not in line:
-                    found[line.rstrip()[-200:]] += 1
-    return found
+                    counts[line.rstrip()[-200:]] += 1
+    return counts

@@ -1,7 +1,7 @@
-"""The invariants, asked of the tables of all nodes.
+"""The invariants, checked in the tables of all nodes.
 
-What every node has is copied side by side into a database of our own, where each invariant is one
-query of ``chaos.sql`` whose name begins with ``checks_``: it finds those that break it.
+The tables of all nodes are copied side by side into one database, where each invariant is a query
+of ``chaos.sql`` whose name begins with ``checks_`` and which returns the violations.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ import asyncpg
 from tests.chaos.queries import SQL
 
 GRACE = timedelta(seconds=45)
-"""A node that lost track of a run notices 30 s after its end; its lead gives up after that."""
+"""Time for a node to notice a lost run (30 s after its end) and for its lead to give up."""
 
 CHECKS = tuple(name for name in SQL if name.startswith("checks_"))
-Connection = Any  # asyncpg's own type has no copy of records with its stubs' generics
+Connection = Any  # asyncpg's stubs type records such that copy_records_to_table does not check
 
 
 @dataclass(frozen=True, order=True)
 class Violation:
-    """One row that breaks an invariant."""
+    """A row that violates an invariant."""
 
     check: str
     node: str
@@ -37,7 +37,7 @@ class Violation:
 
 @dataclass(frozen=True)
 class Promises:
-    """What the nodes have said to users: ids of tasks or runs, each with the node that said it."""
+    """The answers that users got: ids of tasks or runs with the node that gave the answer."""
 
     posted: Mapping[str, str]
     ended_tasks: Mapping[str, str]
@@ -46,7 +46,7 @@ class Promises:
 
 @dataclass(frozen=True)
 class Verdict:
-    """What was found."""
+    """The violations and some figures of a check."""
 
     violations: frozenset[Violation]
     figures: dict[str, int]
@@ -55,22 +55,22 @@ class Verdict:
 async def judge(
     nodes: Mapping[str, str], court: str, promises: Promises, hold_life_s: float
 ) -> Verdict:
-    """Compare what the nodes (name to DSN) have; ``court`` is an empty database to do it in."""
-    async with _connected(court) as connection:
+    """Compare the nodes' tables (``nodes``: name to DSN) in ``court``, an empty database."""
+    async with _connection(court) as connection:
         await connection.execute(SQL["verdict_tables"])
         now = datetime.now(UTC)
         life = timedelta(seconds=hold_life_s)
         await connection.copy_records_to_table("round", records=[(now, life, GRACE)])
-        copied = await asyncio.gather(*(_read(name, dsn) for name, dsn in nodes.items()))
-        for tables in copied:
+        copies = await asyncio.gather(*(_read(name, dsn) for name, dsn in nodes.items()))
+        for tables in copies:
             for table, rows in tables.items():
                 await connection.copy_records_to_table(table, records=rows)
-        for table, said in (
+        for table, promised in (
             ("promised", promises.posted),
             ("ended_task", promises.ended_tasks),
             ("ended_run", promises.ended_runs),
         ):
-            rows = [(UUID(key), name) for key, name in said.items()]
+            rows = [(UUID(key), name) for key, name in promised.items()]
             await connection.copy_records_to_table(table, records=rows)
         await connection.execute(SQL["verdict_ready"])
         violations = [
@@ -83,9 +83,9 @@ async def judge(
 
 
 async def _read(name: str, dsn: str) -> dict[str, Sequence[tuple[object, ...]]]:
-    """What one node has, at one instant."""
+    """Return the tables of one node as of one instant."""
     async with (
-        _connected(dsn) as connection,
+        _connection(dsn) as connection,
         connection.transaction(isolation="repeatable_read", readonly=True),
     ):
         return {
@@ -95,7 +95,7 @@ async def _read(name: str, dsn: str) -> dict[str, Sequence[tuple[object, ...]]]:
 
 
 @contextlib.asynccontextmanager
-async def _connected(dsn: str) -> AsyncIterator[Connection]:
+async def _connection(dsn: str) -> AsyncIterator[Connection]:
     connection = await asyncpg.connect(dsn)
     try:
         yield connection

@@ -1,4 +1,4 @@
-"""What breaks: every two seconds something is killed, stopped, cut or slowed down."""
+"""The faults: every two seconds a process is killed or stopped, or a wire is cut or slowed."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ _DELAY_S = (0.02, 3.0)
 _BROKEN = (Mood.CUT, Mood.CUT, Mood.SILENT, Mood.DEAF, Mood.DEAF, Mood.SLOW)
 
 
-class Monkey:
-    """Breaks things until told to stop; then everything is well again."""
+class FaultInjector:
+    """An injector of random faults; :meth:`heal` ends them all."""
 
     def __init__(self, sites: Sites, plan: Plan, rng: random.Random) -> None:
-        """Nothing breaks before :meth:`run`."""
+        """Create an injector; nothing happens before :meth:`run`."""
         self.counts: Counter[str] = Counter()
         self._sites = sites
         self._plan = plan
@@ -45,19 +45,19 @@ class Monkey:
         }
 
     async def run(self) -> None:
-        """One fault every so often until cancelled; each may last while others come."""
+        """Inject faults until cancelled; each may last while others follow."""
         while True:
             await _CLOCK.sleep(self._plan.fault_every_s * self._rng.uniform(0.5, 1.5))
             fault = self._rng.choices(list(self._faults), list(self._faults.values()))[0]
-            lasting = asyncio.create_task(_run(fault), name=fault.__name__)
-            self._lasting.add(lasting)
-            lasting.add_done_callback(self._lasting.discard)
+            task = asyncio.create_task(_run(fault), name=fault.__name__)
+            self._lasting.add(task)
+            task.add_done_callback(self._lasting.discard)
 
     async def heal(self) -> None:
-        """End what lasts: wires are well, nobody is stopped, every database runs."""
-        for lasting in list(self._lasting):
-            if lasting.get_name() != self.restart_database.__name__:
-                lasting.cancel()
+        """End all faults: wires work, no process is stopped, every database runs."""
+        for task in list(self._lasting):
+            if task.get_name() != self.restart_database.__name__:
+                task.cancel()
         await asyncio.gather(*self._lasting, return_exceptions=True)
         for wire in self._sites.wires:
             wire.turn(Mood.WELL)
@@ -65,17 +65,17 @@ class Monkey:
             await site.cluster.start()
 
     async def kill_node(self) -> None:
-        """Kill -9 of a node's process."""
+        """Kill a node's process with SIGKILL."""
         self._site().node.send(signal.SIGKILL)
         self.counts["node killed"] += 1
 
     async def kill_lead(self) -> None:
-        """Kill -9 of a lead's process."""
+        """Kill a lead's process with SIGKILL."""
         self._site().lead.send(signal.SIGKILL)
         self.counts["lead killed"] += 1
 
     async def kill_backend(self) -> None:
-        """Kill -9 of one server process of a database: Postgres ends all others and recovers."""
+        """Kill one server process of a database: Postgres ends all others and recovers."""
         site = self._site()
         backends = [] if site.down else backends_of(site.cluster, site.name)
         if backends:
@@ -84,14 +84,14 @@ class Monkey:
                 self.counts["database backend killed"] += 1
 
     async def restart_database(self) -> None:
-        """Immediate shutdown of a whole Postgres, and a start after a moment."""
+        """Shut down a whole Postgres immediately, and start it after a moment."""
         site = self._site()
         if not site.down:
             self.counts["database shut down at once"] += 1
             await site.restart_database(self._rng.uniform(0.0, 3.0))
 
     async def cut_wire(self) -> None:
-        """One or both ways between two nodes do not work for a while."""
+        """Break one or both directions between two nodes for a while."""
         one, other = self._rng.sample(self._sites.all, 2)
         wires = [self._sites.between(one, other)]
         if self._rng.random() < 0.5:
@@ -101,7 +101,7 @@ class Monkey:
         await self._break(wires, mood)
 
     async def isolate(self) -> None:
-        """One node reaches nobody and is reached by nobody for a while."""
+        """Cut one node off from all others for a while."""
         site = self._site()
         wires = [w for w in self._sites.wires if site.name in {w.source, w.target}]
         self.counts["node isolated"] += 1
@@ -117,7 +117,7 @@ class Monkey:
                 wire.turn(Mood.WELL)
 
     async def stop_service(self) -> None:
-        """A process stands still, often for longer than its lease, and then goes on."""
+        """Stop a process, often for longer than its lease, and continue it."""
         site = self._site()
         service: Service = self._rng.choice((site.node, site.lead))
         self.counts[f"{'node' if service is site.node else 'lead'} stopped and continued"] += 1
@@ -136,14 +136,14 @@ async def _run(fault: Callable[[], Awaitable[None]]) -> None:
 
 
 def backends_of(cluster: PrivateCluster, database: str) -> list[int]:
-    """The server processes that serve somebody in this database."""
+    """Return the server processes with a session in this database."""
     server = cluster._server
     if server is None or server.ended:
         return []
-    found = []
+    pids = []
     for child in descendants(server.pid):
         with contextlib.suppress(OSError):
             title = Path(f"/proc/{child}/cmdline").read_bytes().replace(b"\0", b" ").split()
             if title[:3] == [b"postgres:", b"parley", database.encode()]:
-                found.append(child)
-    return sorted(found)
+                pids.append(child)
+    return sorted(pids)

@@ -1,11 +1,11 @@
-"""The wires between the nodes: one TCP proxy for each direction, which can be cut and slowed down.
+"""The wires between the nodes: TCP proxies, one for each direction, that can be cut and slowed.
 
-A node knows each other node by the address of the wire that leads there. What a wire can do:
+A node knows each other node by the address of the wire that leads there. The moods of a wire:
 
-* ``cut``: connections end at once and new ones are refused, as behind a router that has gone;
-* ``silent``: everything is swallowed, as by a firewall; who waits runs into its time limit;
-* ``deaf``: questions arrive, answers are lost with their connection: the worst case of a protocol;
-* ``slow``: every piece is late by a time.
+* ``cut``: connections end at once and new ones are refused, as when a router is gone;
+* ``silent``: everything is swallowed, as by a firewall; the sender runs into its timeout;
+* ``deaf``: requests arrive, answers are lost with their connections: a protocol's worst case;
+* ``slow``: every piece is delayed.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from enum import StrEnum
 
 
 class Mood(StrEnum):
-    """How a wire treats what is sent over it."""
+    """The treatment of what is sent over a wire."""
 
     WELL = "well"
     CUT = "cut"
@@ -26,7 +26,7 @@ class Mood(StrEnum):
 
 
 class _End(asyncio.Protocol):
-    """One end of a connection; what arrives here leaves at the other end."""
+    """An end of a connection; data that arrives here leaves at the other end."""
 
     def __init__(self, relay: Callable[[bytes], None], over: Callable[[], None]) -> None:
         self.transport: asyncio.Transport | None = None
@@ -44,13 +44,13 @@ class _End(asyncio.Protocol):
         self._over()
 
     def send(self, data: bytes) -> None:
-        """Send on; too late is no fault."""
+        """Send data on; data for a closed connection is dropped."""
         if self.transport is not None and not self.transport.is_closing():
             self.transport.write(data)
 
 
 class _Refused(asyncio.Protocol):
-    """What a caller meets where the wire is cut."""
+    """The protocol for callers of a cut wire, which aborts at once."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)
@@ -58,7 +58,7 @@ class _Refused(asyncio.Protocol):
 
 
 class _Call:
-    """One connection from the one node to the other."""
+    """A connection from one node to another."""
 
     def __init__(self, wire: Wire) -> None:
         self._wire = wire
@@ -108,10 +108,10 @@ class _Call:
 
 
 class Wire:
-    """The way from one node to another, listening on a port of its own."""
+    """The connection from one node to another, with a listening port of its own."""
 
     def __init__(self, source: str, target: str, host: str, port: int) -> None:
-        """``host`` and ``port`` are where the target listens."""
+        """Create a wire to a target that listens at ``host`` and ``port``."""
         self.source = source
         self.target = target
         self.host = host
@@ -124,7 +124,7 @@ class Wire:
         self._server: asyncio.Server | None = None
 
     async def open(self) -> None:
-        """Listen on a free port of the loopback."""
+        """Listen on a free port of the loopback interface."""
         self._server = await asyncio.get_running_loop().create_server(self._answer, "127.0.0.1", 0)
         host, port = self._server.sockets[0].getsockname()
         self.url = f"http://{host}:{port}"
@@ -138,14 +138,14 @@ class Wire:
         return call.near
 
     def carry(self, sending: Callable[[], None]) -> None:
-        """Send at once, later, or not at all, as the mood is."""
+        """Call ``sending`` at once, later, or not at all, depending on the mood."""
         if self.mood is Mood.SLOW:
             asyncio.get_running_loop().call_later(self.delay_s, sending)
         elif self.mood is not Mood.SILENT:
             sending()
 
     def turn(self, mood: Mood, delay_s: float = 0.0) -> None:
-        """Change the mood. Nothing that was swallowed comes again: a silent wire's calls end."""
+        """Change the mood; calls of a cut or formerly silent wire end, as their data is lost."""
         healing = self.mood is Mood.SILENT
         self.mood, self.delay_s = mood, delay_s
         if mood is Mood.CUT or healing:
@@ -153,7 +153,7 @@ class Wire:
                 call.end()
 
     async def close(self) -> None:
-        """End all calls and listen no more."""
+        """End all calls and stop listening."""
         if self._server is not None:
             self._server.close()
         for call in list(self.calls):

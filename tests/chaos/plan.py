@@ -1,16 +1,16 @@
-"""What one round of chaos is: how much, how long, how often something breaks. All seconds."""
+"""The plan of a round of chaos: operations, durations and rates, all in seconds unless noted."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 HORIZON_H = 6
-"""How far ahead the nodes book, and how far ahead tasks are asked for."""
+"""Hours ahead that the nodes book and for which tasks are requested."""
 
 
 @dataclass(frozen=True)
 class Plan:
-    """One round. The same seed draws the same operations and faults, in other interleavings."""
+    """A round; the same seed draws the same operations and faults, which interleave differently."""
 
     operations: int = 100_000
     seed: int = 1
@@ -26,7 +26,7 @@ class Plan:
 
     @property
     def environment(self) -> dict[str, str]:
-        """The settings of every node and lead."""
+        """Return the settings of every node and lead."""
         return {
             "PARLEY_HORIZON": f"PT{HORIZON_H}H",
             "PARLEY_HOLD_LIFE": f"PT{self.hold_life_s:g}S",

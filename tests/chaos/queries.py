@@ -1,4 +1,4 @@
-"""The SQL of this package, by name."""
+"""The SQL of this package by name."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Five real nodes: for each a Postgres of its own, a ``parley-node`` and a ``parley-lead``.
+"""Five real nodes, each with a Postgres, a ``parley-node`` and a ``parley-lead`` of its own.
 
-Each process can be killed alone and is started again after a pause, as systemd would do it. Nodes
+Each process can be killed alone and is started again after a pause, as systemd would do. Nodes
 know each other by the wires of :mod:`tests.chaos.links`.
 """
 
@@ -39,12 +39,12 @@ _CLOCK = SystemClock()
 
 
 class Service:
-    """One process that is started again whenever it ends, until it is to stop."""
+    """A process that is started again whenever it ends, until it is stopped."""
 
     def __init__(
         self, name: str, program: str, environment: dict[str, str], directory: Path, log: Path
     ) -> None:
-        """``name`` is for people; nothing is started yet."""
+        """Create a service without starting it; ``name`` is for messages."""
         self.name = name
         self.starts = 0
         self._argv = [str(Path(sys.executable).with_name(program))]
@@ -56,7 +56,7 @@ class Service:
         self._keeping: asyncio.Task[None] | None = None
 
     def start(self) -> None:
-        """Keep it running from now on."""
+        """Start the process and keep it running."""
         self._keeping = asyncio.create_task(self._keep(), name=f"keep {self.name}")
 
     async def _keep(self) -> None:
@@ -69,12 +69,12 @@ class Service:
             await _CLOCK.sleep(RESTART_S)
 
     def send(self, number: signal.Signals) -> None:
-        """Send a signal to what runs now."""
+        """Send a signal to the current process."""
         if self._running is not None and not self._running.ended:
             self._running.send(number)
 
     async def stop(self) -> None:
-        """End it and do not start it again."""
+        """End the process for good."""
         self._stopping = True
         if self._keeping is not None:
             self._keeping.cancel()
@@ -86,7 +86,7 @@ class Service:
 
 @dataclass
 class Site:
-    """One node with everything that belongs to it."""
+    """A node with everything that belongs to it."""
 
     name: str
     url: str
@@ -101,11 +101,11 @@ class Site:
 
     @property
     def dsn(self) -> str:
-        """Its database."""
+        """Return the DSN of the database."""
         return self.cluster.dsn(self.name)
 
     async def restart_database(self, pause_s: float) -> None:
-        """Immediate shutdown, as after a power cut of the database alone, and start again."""
+        """Shut the database down at once, as after a power failure, and start it after a pause."""
         self.down = True
         try:
             server = self.cluster._server
@@ -118,17 +118,17 @@ class Site:
             self.down = False
 
     async def connect(self) -> asyncpg.Connection[asyncpg.Record]:
-        """A connection of ours to its database, which may just be recovering."""
+        """Connect to the database, which may be recovering."""
         for _ in range(100):
             with contextlib.suppress(OSError, asyncpg.PostgresError, asyncpg.InterfaceError):
                 return await asyncpg.connect(self.dsn)
             await _CLOCK.sleep(0.2)
-        raise DatabaseUnavailable(f"the database of {self.name} does not come back")
+        raise DatabaseUnavailable(f"the database of {self.name} did not recover in time")
 
 
 @dataclass
 class Sites:
-    """All nodes, and the wires between them."""
+    """All nodes and the wires between them."""
 
     plan: Plan
     work: Path
@@ -136,11 +136,11 @@ class Sites:
     wires: list[Wire] = field(default_factory=list)
 
     def between(self, source: Site, target: Site) -> Wire:
-        """The wire from one node to another."""
+        """Return the wire from one node to another."""
         return next(w for w in self.wires if w.source == source.name and w.target == target.name)
 
     async def ready(self, session: aiohttp.ClientSession) -> None:
-        """Return when all nodes answer that they are ready."""
+        """Wait until all nodes report that they are ready."""
         async with asyncio.timeout(READY_S):
             for site in self.all:
                 while not await _answers(session, f"{site.url}/readyz"):
@@ -149,7 +149,7 @@ class Sites:
 
 @contextlib.asynccontextmanager
 async def running(plan: Plan, *, keep: list[Path]) -> AsyncIterator[Sites]:
-    """Start everything; stop everything and remove it, unless the directory stands in ``keep``."""
+    """Start all nodes; afterwards stop them and remove the directory unless it is in ``keep``."""
     work = Path(tempfile.mkdtemp(prefix=f"parley-chaos-{os.getpid()}-"))
     work.chmod(0o711)
     sites = Sites(plan, work)
@@ -157,9 +157,9 @@ async def running(plan: Plan, *, keep: list[Path]) -> AsyncIterator[Sites]:
         stack.callback(_remove, work, keep)
         claim = loopback.claim(plan.nodes)
         stack.callback(claim.release)
-        made = zip(itertools.islice(names(), plan.nodes), claim.addresses, strict=True)
+        listeners = zip(itertools.islice(names(), plan.nodes), claim.addresses, strict=True)
         sites.all = await asyncio.gather(
-            *(_make(plan, work, name, f"{address}:{claim.port}") for name, address in made)
+            *(_make(plan, work, name, f"{address}:{claim.port}") for name, address in listeners)
         )
         for site in sites.all:
             stack.push_async_callback(site.cluster.stop)
@@ -217,7 +217,7 @@ async def _stop(services: Sequence[Service]) -> None:
 
 
 async def _introduce(sites: Sites, session: aiohttp.ClientSession) -> None:
-    """Every node is told of every other one, as an operator would do it."""
+    """Add every node to every other one, as an operator would do."""
     for site in sites.all:
         site.token = (site.state / "token").read_text().strip()
         async with session.get(f"{site.url}/v1/nodes/self") as response:
@@ -232,7 +232,7 @@ async def _introduce(sites: Sites, session: aiohttp.ClientSession) -> None:
 
 
 async def _wire(sites: Sites, stack: contextlib.AsyncExitStack) -> None:
-    """From now on each node reaches each other one over a wire that can be cut."""
+    """Connect each node with each other one by a wire that can be cut."""
     for one, other in itertools.permutations(sites.all, 2):
         host, _, port = other.url.removeprefix("http://").rpartition(":")
         wire = Wire(one.name, other.name, host, int(port))

@@ -1,6 +1,6 @@
-"""Many users at once, who post, cancel, ask, and remember what they were promised.
+"""Many concurrent users who post, cancel, query, and remember what they were promised.
 
-Every answered request to a node's API is one operation. A POST without an answer is repeated later
+Every answered request to a node's API is an operation. A POST without an answer is repeated later
 with the same key, as a good client does.
 """
 
@@ -28,7 +28,7 @@ Json = Any
 
 @dataclass
 class Ledger:
-    """What was asked, and what the nodes have promised."""
+    """The requests of all users, and what the nodes have promised."""
 
     operations: Counter[str] = field(default_factory=Counter)
     refused: Counter[str] = field(default_factory=Counter)
@@ -41,18 +41,18 @@ class Ledger:
 
     @property
     def total(self) -> int:
-        """How many operations were answered."""
+        """Return the number of answered operations."""
         return self.operations.total()
 
     @property
     def unserved(self) -> int:
-        """How many requests nobody has answered, or nobody could serve."""
+        """Return the number of requests that no node answered or could serve."""
         return self.unanswered.total() + self.unable.total()
 
 
 @dataclass
-class Wish:
-    """A POST that may or may not have been heard."""
+class PendingPost:
+    """A POST that a node may or may not have received."""
 
     site: Site
     key: str
@@ -71,7 +71,7 @@ class Posted:
 
 
 class User:
-    """One of many; speaks to every node."""
+    """A user, who uses every node."""
 
     def __init__(
         self,
@@ -81,7 +81,7 @@ class User:
         session: aiohttp.ClientSession,
         rng: random.Random,
     ) -> None:
-        """``number`` makes its keys its own."""
+        """Create a user; ``number`` makes its keys unique."""
         self._number = number
         self._sites = sites
         self._ledger = ledger
@@ -90,8 +90,8 @@ class User:
         self._keys = 0
         self._tasks: list[Posted] = []
         self._runs: deque[tuple[str, Posted]] = deque(maxlen=60)
-        self._unheard: deque[Wish] = deque(maxlen=40)
-        self._doings: dict[Callable[[], Awaitable[None]], int] = {
+        self._unheard: deque[PendingPost] = deque(maxlen=40)
+        self._actions: dict[Callable[[], Awaitable[None]], int] = {
             self._post: 34,
             self._post_again: 6,
             self._cancel_task: 14,
@@ -106,12 +106,12 @@ class User:
         }
 
     async def act(self, tasks_max: int) -> None:
-        """One thing; with more than ``tasks_max`` tasks of its own it rather ends one."""
+        """Perform an action; with more than ``tasks_max`` own tasks, cancel one."""
         if len(self._tasks) > tasks_max:
             await self._cancel_task()
         else:
-            doing = self._rng.choices(list(self._doings), list(self._doings.values()))[0]
-            await doing()
+            action = self._rng.choices(list(self._actions), list(self._actions.values()))[0]
+            await action()
 
     async def _post(self) -> None:
         self._keys += 1
@@ -119,7 +119,7 @@ class User:
         site = self._rng.choice(self._sites.all)
         names = [other.name for other in self._sites.all]
         body = document(self._rng, site.name, names, _CLOCK.now(), key)
-        await self._send(Wish(site, key, body), "post")
+        await self._send(PendingPost(site, key, body), "post")
 
     async def _post_again(self) -> None:
         if not self._unheard:
@@ -127,19 +127,21 @@ class User:
             return
         await self._send(self._unheard.popleft(), "post again")
 
-    async def _send(self, wish: Wish, kind: str) -> None:
+    async def _send(self, pending: PendingPost, kind: str) -> None:
         answer = await self._ask(
-            kind, wish.site, "POST", "/v1/tasks", wish.body, {"Idempotency-Key": wish.key}
+            kind, pending.site, "POST", "/v1/tasks", pending.body, {"Idempotency-Key": pending.key}
         )
         if answer is None:
-            self._unheard.append(wish)
+            self._unheard.append(pending)
         elif "id" in answer:
             task = str(answer["id"])
-            self._ledger.by_key.setdefault(wish.key, set()).add(task)
+            self._ledger.by_key.setdefault(pending.key, set()).add(task)
             if task not in self._ledger.posted:
-                self._ledger.posted[task] = (wish.site.name, wish.key)
+                self._ledger.posted[task] = (pending.site.name, pending.key)
                 self._tasks.append(
-                    Posted(task, wish.site, wish.body["participants"], wish.body["schedule"])
+                    Posted(
+                        task, pending.site, pending.body["participants"], pending.body["schedule"]
+                    )
                 )
 
     async def _cancel_task(self) -> None:
@@ -229,7 +231,7 @@ class User:
         body: Json = None,
         headers: dict[str, str] | None = None,
     ) -> Json | None:
-        """The document that came back, a problem included; None if nobody has decided anything."""
+        """Return the answered document, or problem; None if no node has decided anything."""
         try:
             async with self._session.request(
                 method,
@@ -253,7 +255,7 @@ class User:
 
 
 async def keep_busy(sites: Sites, plan: Plan, ledger: Ledger) -> None:
-    """All users at work until so many operations have been answered."""
+    """Let all users work until the operations of the plan have been answered."""
     connector = aiohttp.TCPConnector(limit=0)
     tasks_max = 6
     async with aiohttp.ClientSession(connector=connector) as session, asyncio.TaskGroup() as group:

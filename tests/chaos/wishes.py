@@ -1,4 +1,4 @@
-"""The tasks that are posted: most for hours to come, a few for now; more than there is time for."""
+"""The tasks of the users: most for hours ahead, a few for now; more than there is time for."""
 
 from __future__ import annotations
 
@@ -18,15 +18,18 @@ _LAST = (HORIZON_H - 1) * times.HOUR
 def document(
     rng: random.Random, lead: str, names: list[str], now: int, reference: str
 ) -> dict[str, Any]:
-    """A task document; three in four have their lead among the participants."""
+    """Return a task document; in three of four the lead is a participant."""
     count = rng.choice((1, 2, 2, 2, 3, 3))
     participants = rng.sample(names, count)
     if rng.random() < 0.75 and lead not in participants:
         participants[rng.randrange(count)] = lead
     duration, schedule = rng.choices((_single, _batch, _soon), (55, 35, 10))[0](rng, now)
-    chosen = rng.choices(list(_CLASSES), list(_CLASSES.values()))[0]
+    scheduling_class = rng.choices(list(_CLASSES), list(_CLASSES.values()))[0]
     return {
-        "test": {"type": "idle", "spec": {"duration": format_duration(duration), "class": chosen}},
+        "test": {
+            "type": "idle",
+            "spec": {"duration": format_duration(duration), "class": scheduling_class},
+        },
         "participants": participants,
         "schedule": schedule,
         "priority": rng.choice(_PRIORITIES),
@@ -35,7 +38,7 @@ def document(
 
 
 def _single(rng: random.Random, now: int) -> tuple[int, dict[str, Any]]:
-    """One run, some hours ahead."""
+    """Return duration and schedule of one run some hours ahead."""
     start = now + rng.randrange(_FIRST, _LAST)
     slip = rng.choice((0, times.MINUTE, 10 * times.MINUTE, 30 * times.MINUTE))
     duration = rng.randrange(10, 400) * times.SECOND
@@ -43,7 +46,7 @@ def _single(rng: random.Random, now: int) -> tuple[int, dict[str, Any]]:
 
 
 def _batch(rng: random.Random, now: int) -> tuple[int, dict[str, Any]]:
-    """Up to twenty runs in one exchange."""
+    """Return duration and schedule of up to twenty runs in one exchange."""
     start = now + rng.randrange(_FIRST, _LAST)
     repeat = rng.choice((5, 10, 15, 20)) * times.MINUTE
     until = start + rng.randrange(2, 20) * repeat
@@ -58,7 +61,7 @@ def _batch(rng: random.Random, now: int) -> tuple[int, dict[str, Any]]:
 
 
 def _soon(rng: random.Random, now: int) -> tuple[int, dict[str, Any]]:
-    """A few runs from now on, which are really executed."""
+    """Return duration and schedule of a few runs from now on, which are really executed."""
     schedule: dict[str, Any] = {"slip": format_duration(rng.choice((10, 30, 60)) * times.SECOND)}
     if rng.random() < 0.6:
         start = now + rng.randrange(2, 60) * times.SECOND
@@ -72,7 +75,7 @@ def _soon(rng: random.Random, now: int) -> tuple[int, dict[str, Any]]:
 
 
 def edit(rng: random.Random, now: int, schedule: dict[str, Any]) -> dict[str, Any]:
-    """A change of a task with this schedule, as a merge patch."""
+    """Return a change of a task with this schedule as a merge patch."""
     kind = rng.choice(("priority", "slip", "start", "until", "spec"))
     if kind == "priority":
         return {"priority": rng.choice(_PRIORITIES)}

@@ -262,7 +262,7 @@ def test_the_same_seed_is_the_same_report() -> None:
     ],
 )
 def test_a_fleet_that_cannot_be_is_refused(changes: dict[str, Any]) -> None:
-    """Unknown sets, too few nodes or campaigns, and lengths that do not divide an hour fail."""
+    """Unknown sets, too few nodes or campaigns, and lengths not dividing an hour are refused."""
     with pytest.raises(InvalidDocument):
         fleet(**changes)
 
