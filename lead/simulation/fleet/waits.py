@@ -157,7 +157,7 @@ def urgent(scenario: FleetScenario, name: str, step_done: StepDone) -> Iterable[
         step_done()
     check = partial(FleetCheck, trial="urgent", policy=name)
     budget = floor(_urgency(name).percent * scenario.nodes / 100)
-    who = "seats displacing from others at once"
+    who = "seats taken from others at once"
     in_use = _most_at_once(displacing)
     yield check(who=who, unit="seats", promised=budget, most=budget, found=in_use)
     # A budget of less than one node allows nothing to be displaced.

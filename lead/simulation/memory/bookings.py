@@ -246,7 +246,7 @@ def book(
             priorities[index],
             starts_at,
             ends_at,
-            "rows",
+            "booked",
             now,
             now,
             lane(names[index]),
