@@ -1,4 +1,4 @@
-"""A program with the command line and the few answers of a node that a lab relies on."""
+"""A program with the command line and the few endpoints of a node that a lab relies on."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ PEERS: web.AppKey[list[str]] = web.AppKey("peers", list)
 
 
 async def add_node(request: web.Request) -> web.Response:
-    """Remember a peer, from those who have the token."""
+    """Add a peer, for callers with the token."""
     if request.headers.get("Authorization") != f"Bearer {request.app[TOKEN]}":
         return web.json_response({"title": "Not authenticated"}, status=401)
     request.app[PEERS].append((await request.json())["url"])
@@ -25,19 +25,19 @@ async def add_node(request: web.Request) -> web.Response:
 
 
 async def list_nodes(request: web.Request) -> web.Response:
-    """The peers this node was told of."""
+    """Return the peers that were added."""
     peers = request.app[PEERS]
     return web.json_response(sorted(peers))
 
 
 async def ping(request: web.Request) -> web.Response:
-    """What ping says from where this node is."""
+    """Run ping from this node and return its output."""
     argv = ["ping", "-n", "-c", "5", "-i", "0.05", request.query["to"]]
     return web.Response(body=(await process.finish(argv, timeout_s=10)).stdout)
 
 
 async def ready(_: web.Request) -> web.Response:
-    """Ready from the first answer on."""
+    """Report that the node is ready."""
     return web.Response()
 
 
@@ -55,7 +55,7 @@ def main() -> None:
         sys.exit("the configuration is broken")
     host, _, port = options.listen.partition(":")
     if not host.startswith("127.") and not options.allow_remote:
-        sys.exit("listening beyond loopback must be asked for")
+        sys.exit("listening beyond loopback needs --allow-remote")
 
     app = web.Application()
     token_file: Path = options.state_dir / "token"

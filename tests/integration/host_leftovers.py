@@ -1,6 +1,6 @@
-"""What a test of the host must not leave behind: namespaces, links, processes, directories.
+"""Checks that a test leaves no namespaces, links, processes or directories on the host.
 
-Other sessions may be busy on the same host, so what belongs to another living process is theirs.
+Other sessions may use the same host, so leftovers of another living process are not counted.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from node.execution import process
 
 
 def _state() -> set[str]:
-    """Namespaces, bridges and lab directories that are ours, or that nobody alive owns."""
+    """Return the namespaces, bridges and lab directories of this process or of dead ones."""
     namespaces = [path.name for path in process.NAMESPACES.glob("*")]
     aliases = [path.read_text().strip() for path in Path("/sys/class/net").glob("*/ifalias")]
     places = [path.name for path in Path(tempfile.gettempdir()).glob("parley-lab-*")]
@@ -25,7 +25,7 @@ def _state() -> set[str]:
 
 
 def _ours(name: str) -> bool:
-    """Whether a name like ``parley-PID-…`` or ``parley-lab-PID-…`` is not another living one's."""
+    """Return whether ``parley-PID-…`` or ``parley-lab-PID-…`` is of this process or a dead one."""
     match = re.match(r"parley-(?:lab-)?(\d+)", name)
     if match is None:
         return False
@@ -33,7 +33,7 @@ def _ours(name: str) -> bool:
 
 
 def descendants(pid: int, but_below: AbstractSet[int] = frozenset()) -> set[int]:
-    """The living processes below one, as they are at one look; not those below some of them."""
+    """Return the living descendants of a process at this moment, except those of ``but_below``."""
     children: dict[int, list[int]] = {}
     for entry in Path("/proc").iterdir():
         with contextlib.suppress(OSError):
@@ -41,24 +41,24 @@ def descendants(pid: int, but_below: AbstractSet[int] = frozenset()) -> set[int]
                 fields = (entry / "stat").read_text(errors="replace").rpartition(")")[2].split()
                 if fields[0] not in "ZX":
                     children.setdefault(int(fields[1]), []).append(int(entry.name))
-    found, left = set[int](), [pid]
-    while left:
-        below = children.get(left.pop(), [])
-        found.update(below)
-        left.extend(each for each in below if each not in but_below)
-    return found
+    pids, pending = set[int](), [pid]
+    while pending:
+        below = children.get(pending.pop(), [])
+        pids.update(below)
+        pending.extend(child for child in below if child not in but_below)
+    return pids
 
 
 @contextlib.contextmanager
 def nothing_left() -> Iterator[None]:
-    """Assert that what is there afterwards was there before.
+    """Assert that the block leaves nothing behind.
 
-    What was there before may have children of its own: the tests' Postgres has one for each
-    connection, and starts and ends others by itself.
+    Children that existed before may start and end processes of their own: the tests' Postgres
+    has one for each connection.
     """
-    before, children = _state(), descendants(os.getpid())
+    names_before, children = _state(), descendants(os.getpid())
     yield
-    left = _state() - before
-    assert not left, f"left behind: {left}"
-    behind = descendants(os.getpid(), but_below=children) - children
-    assert not behind, f"left processes behind: {behind}"
+    leftovers = _state() - names_before
+    assert not leftovers, f"left behind: {leftovers}"
+    processes = descendants(os.getpid(), but_below=children) - children
+    assert not processes, f"left processes behind: {processes}"

@@ -1,4 +1,4 @@
-"""A program that serves a lab of fake nodes, as ``parley lab up`` does, for tests of signals."""
+"""A program that serves a lab of fake nodes like ``parley lab up``, for tests of signals."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ FAKE = str(Path(__file__).with_name("fake_node.py"))
 
 
 def fake_command(plan: NodePlan, *more: str) -> list[str]:
-    """The real command with the fake program in the place of the real one."""
+    """Return the real command with the fake program in place of the real one."""
     real = node_command(plan)
     return [real[0], FAKE, *real[real.index("up") + 1 :], *more]
 
 
 def show(lab: Lab) -> None:
-    """Print the nodes as one line."""
+    """Print the nodes on one line."""
     sys.stdout.write(json.dumps([dataclasses.asdict(node) for node in lab.nodes]) + "\n")
     sys.stdout.flush()
 
 
 def say(text: str, *_: str) -> None:
-    """Print how far the start is."""
+    """Print the progress of the start."""
     sys.stdout.write(text + "\n")
     sys.stdout.flush()
 

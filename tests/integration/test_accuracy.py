@@ -1,4 +1,4 @@
-"""The comparison of figures with the truth: one WAN of each kind, and the table made of them."""
+"""The comparison of figures with the truth: one WAN of each kind, and the resulting table."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from tests.accuracy.table import Row, written
 from tests.integration.host_leftovers import nothing_left
 
 BOUNDS = {"_ms": 5.0, "loss": 0.0, "_mbps": 0.1}
-"""How far off a figure may be on a busy machine: ms, fraction, share of the rate."""
+"""Tolerances on a busy machine: milliseconds, fraction, share of the rate."""
 
 
 def chosen(test: str) -> Case:
-    """A short case of a test over a WAN that loses a tenth."""
+    """Return a short case of a test over a WAN with 10 % loss."""
     case = next(case for case in cases() if case.test == test)
     return replace(case, wan=WanSettings(delay_ms=20, loss=0.1))
 
@@ -26,7 +26,7 @@ def chosen(test: str) -> Case:
 @pytest.mark.needs("root", "ip")
 @pytest.mark.parametrize("test", [pytest.param("rtt", marks=pytest.mark.needs("ping")), "latency"])
 async def test_figures_are_compared_with_what_happened(test: str) -> None:
-    """Delays are close to those of the WAN, and loss is exactly what it lost."""
+    """Delays are close to those of the WAN, and loss equals what it lost."""
     with nothing_left():
         async with ground() as place:
             rows = await rows_of(place, chosen(test))
@@ -39,7 +39,7 @@ async def test_figures_are_compared_with_what_happened(test: str) -> None:
 
 
 def test_the_table_names_the_worst() -> None:
-    """The largest difference of each figure stands at the top; a run without a result has why."""
+    """The table lists each figure's largest difference first, and reasons for missing results."""
     rows = [
         Row("rtt", "ping", "20 ms", "rtt_median_ms", 40.0, 40.25),
         Row("rtt", "ping", "0 ms", "rtt_median_ms", 0.0, 0.125),

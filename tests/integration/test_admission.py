@@ -1,4 +1,4 @@
-"""A task that is not taken in leaves nothing behind, on no node."""
+"""A refused task leaves nothing behind on any node."""
 
 from __future__ import annotations
 
@@ -23,20 +23,20 @@ async def _active(site: Site) -> int:
 
 
 async def test_a_key_used_twice_at_once_makes_one_task(world: World) -> None:
-    """Of two documents under one key at the same time one is taken and the other refused."""
+    """Of two documents posted concurrently under one key, one is accepted and one is refused."""
     a, b = await world.site("a"), await world.site("b")
     documents = [_document(a, b), _document(a, b, duration="PT6S")]
-    made = await asyncio.gather(
+    answers = await asyncio.gather(
         *(a.node.admission.create(document, "one") for document in documents),
         return_exceptions=True,
     )
-    assert [isinstance(each, Conflict) for each in made].count(True) == 1
+    assert [isinstance(answer, Conflict) for answer in answers].count(True) == 1
     await world.settle()
     assert (await _active(a), await _active(b)) == (1, 1)
 
 
 async def test_a_refused_task_is_forgotten_where_the_answer_was_lost(world: World) -> None:
-    """A participant that accepted without being heard is told of the refusal all the same."""
+    """A participant whose acceptance was lost learns of the refusal, too."""
     a, b, c = await world.three()
     c.node.capabilities.tests = {}
 
@@ -54,7 +54,7 @@ async def test_a_refused_task_is_forgotten_where_the_answer_was_lost(world: Worl
 
 
 async def test_a_target_is_measured_where_it_is_written(world: World) -> None:
-    """The host of a node's URL stands for the node only where the node itself takes part."""
+    """The host of a node's URL means the node only in tests in which nodes take part."""
     a, b = await world.site("a", address="10.88.0.1"), await world.site("b", address="10.88.0.2")
     await _reached_at(a, b, "http://10.87.0.3:8642")
 
@@ -72,7 +72,7 @@ async def test_a_target_is_measured_where_it_is_written(world: World) -> None:
 
 
 @pytest.mark.parametrize(
-    ("test", "spec", "told"),
+    ("test", "spec", "reason"),
     [
         ("rtt", {"dest": "b"}, "is 6, but b, 10.88.0.2, is not an IPv6 address; leave it out"),
         ("tcp", {"dest": "192.0.2.1", "port": 22}, "is 6, but 192.0.2.1 is not an IPv6 address"),
@@ -80,21 +80,21 @@ async def test_a_target_is_measured_where_it_is_written(world: World) -> None:
     ],
 )
 async def test_another_version_than_a_target_has_is_refused(
-    world: World, test: str, spec: dict[str, object], told: str
+    world: World, test: str, spec: dict[str, object], reason: str
 ) -> None:
-    """Before anything is booked; a name, and the host that asks, may have addresses of both."""
+    """An IP version that a target lacks is refused; names and the own host may have both."""
     a = await world.site("a", address="10.88.0.1")
     await world.site("b", address="10.88.0.2")
 
     def document(**spec: object) -> TaskDocument:
         return TaskDocument.model_validate({"test": {"type": test, "spec": spec}})
 
-    with pytest.raises(InvalidDocument, match=f"/test/spec/ip_version: {told}"):
+    with pytest.raises(InvalidDocument, match=f"/test/spec/ip_version: {reason}"):
         await a.node.admission.create(document(**spec, ip_version=6), None)
     assert await _active(a) == 0
     await a.node.admission.create(document(**spec, ip_version=4), None)
-    asked = {"type": "rtt", "spec": {"source": "a", "dest": "::1", "ip_version": 6}}
-    await a.node.admission.create(TaskDocument.model_validate({"test": asked}), None)
+    choice = {"type": "rtt", "spec": {"source": "a", "dest": "::1", "ip_version": 6}}
+    await a.node.admission.create(TaskDocument.model_validate({"test": choice}), None)
 
 
 async def _reached_at(site: Site, other: Site, url: str) -> None:

@@ -1,4 +1,4 @@
-"""Where results go, over HTTP: refused early, kept, never showing what is secret."""
+"""Archives over HTTP: invalid ones are refused early, valid ones stored, secrets never shown."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ RETURNING id
 
 @pytest.fixture
 async def a(new_database: NewDatabase, clock: ManualClock, tmp_path: Path) -> AsyncIterator[Asker]:
-    """A node to ask, with a token."""
-    async with asker("a", await new_database(), clock, tmp_path) as made:
-        yield made
-        await made.node.result_delivery.close()
+    """Return a node to query, with a token."""
+    async with asker("a", await new_database(), clock, tmp_path) as client:
+        yield client
+        await client.node.result_delivery.close()
 
 
 def http(url: str = DEAD, **spec: Any) -> dict[str, Any]:
-    """An archive for a task."""
+    """Return an HTTP archive for a task."""
     return {"archiver": "http", "spec": {"url": url, **spec}}
 
 
@@ -51,9 +51,9 @@ async def _task(a: Asker, *archives: Any) -> dict[str, Any]:
 
 
 async def _unplaced(a: Asker, task: str, count: int = 1) -> list[str]:
-    """Runs of a task for which no time was found."""
-    made = [await a.rows(_ENDED, task, START + number, 7) for number in range(count)]
-    return [str(rows[0][0]) for rows in made]
+    """Insert runs of a task for which no time was found; return their ids."""
+    inserted = [await a.rows(_ENDED, task, START + number, 7) for number in range(count)]
+    return [str(rows[0][0]) for rows in inserted]
 
 
 @pytest.mark.parametrize(
@@ -76,25 +76,25 @@ async def _unplaced(a: Asker, task: str, count: int = 1) -> list[str]:
 async def test_what_cannot_work_is_refused_with_its_field(
     a: Asker, archive: Any, pointer: str, word: str
 ) -> None:
-    """In a task, in a plan, and as an archive of the node's own; nothing is kept."""
+    """An invalid archive is refused with its field in a task, a plan and as the node's own."""
     task = {"test": IDLE, "schedule": LATER, "archives": [http(), archive]}
-    tried = (
+    requests = (
         ("/v1/tasks", task, "/archives/1"),
         ("/v1/plans", task, "/archives/1"),
         ("/v1/archives", {**archive, "name": "x"}, ""),
     )
-    for path, document, before in tried:
+    for path, document, prefix in requests:
         status, problem = await a.ask("POST", path, document)
         assert status == 422, problem
         [fault] = [each for each in problem["errors"] if word in each["detail"]]
-        assert fault["pointer"] == before + pointer
+        assert fault["pointer"] == prefix + pointer
     assert await a.rows("SELECT FROM archive") == []
 
 
 async def test_archivers_describe_themselves(a: Asker) -> None:
-    """Each has a title and the schema of its spec."""
-    _, listed = await a.ask("GET", "/v1/archivers")
-    assert [each["name"] for each in listed["items"]] == [
+    """Each archiver has a title and the schema of its spec."""
+    _, page = await a.ask("GET", "/v1/archivers")
+    assert [archiver["name"] for archiver in page["items"]] == [
         *("file", "http", "kafka", "otlp", "postgresql", "prometheus", "rabbitmq", "s3"),
         *("syslog", "tcp", "udp"),
     ]
@@ -103,19 +103,19 @@ async def test_archivers_describe_themselves(a: Asker) -> None:
     assert (await a.ask("GET", "/v1/archivers/nosuch"))[0] == 404
 
 
-async def test_what_is_secret_is_never_shown(a: Asker) -> None:
-    """Neither in what is made nor in lists, traces, explanations or events; and edits keep it."""
+async def test_secrets_are_never_shown(a: Asker) -> None:
+    """Secrets appear in no answer, list, trace, explanation or event, and edits keep them."""
     secret = http(secret=HUSH, headers={"Authorization": HUSH})
-    shown = []
-    shown.append(await a.ask("POST", "/v1/archives", {**secret, "name": "own"}))
+    answers = []
+    answers.append(await a.ask("POST", "/v1/archives", {**secret, "name": "own"}))
     task = await _task(a, secret)
-    shown.append(task["archives"])
+    answers.append(task["archives"])
     await _unplaced(a, task["id"])
     redacted = task["archives"][0]
     patch = {"archives": [{**redacted, "runs": "failed"}]}
-    shown.append(await a.ask("PATCH", f"/v1/tasks/{task['id']}", patch))
+    answers.append(await a.ask("PATCH", f"/v1/tasks/{task['id']}", patch))
     patched = {"spec": {"headers": {"X": HUSH}, "secret": "(secret)"}, "runs": "all"}
-    shown.append(await a.ask("PATCH", "/v1/archives/own", patched))
+    answers.append(await a.ask("PATCH", "/v1/archives/own", patched))
     paths = (
         "/v1/archives",
         "/v1/archives/own",
@@ -124,8 +124,8 @@ async def test_what_is_secret_is_never_shown(a: Asker) -> None:
         "/v1/archivings",
         "/v1/archivings/backlog",
     )
-    shown += [await a.ask("GET", path) for path in paths]
-    assert HUSH not in json.dumps(shown)
+    answers += [await a.ask("GET", path) for path in paths]
+    assert HUSH not in json.dumps(answers)
     specs = [row[0] for row in await a.rows("SELECT spec FROM destination ORDER BY id")]
     assert {spec["secret"] for spec in specs} == {HUSH}
     assert specs[-1]["headers"] == {"Authorization": HUSH, "X": HUSH}
@@ -133,7 +133,7 @@ async def test_what_is_secret_is_never_shown(a: Asker) -> None:
 
 @pytest.mark.needs("jq")
 async def test_archives_of_the_node_are_added_edited_and_removed(a: Asker) -> None:
-    """The same again changes nothing, another of its name is refused; a patch is a merge."""
+    """Equal archives are idempotent, others of the same name refused; a patch is merged."""
     document = {**http(), "name": "own", "transform": {"jmespath": "run"}}
     assert (await a.ask("POST", "/v1/archives", document))[0] == 201
     assert (await a.ask("POST", "/v1/archives", document))[0] == 201
@@ -150,34 +150,34 @@ async def test_archives_of_the_node_are_added_edited_and_removed(a: Asker) -> No
 
 
 async def test_an_archive_can_be_tried(a: Asker) -> None:
-    """Who listens is told, and who does not is a problem with its reason."""
-    async with receiver() as taker:
-        await a.ask("POST", "/v1/archives", {**http(taker.url), "name": "good"})
+    """The test of an archive reports an answer, or a problem with its reason."""
+    async with receiver() as archive_receiver:
+        await a.ask("POST", "/v1/archives", {**http(archive_receiver.url), "name": "good"})
         await a.ask("POST", "/v1/archives", {**http(), "name": "dead"})
         status, tested = await a.ask("POST", "/v1/archives/good/test")
         assert (status, "answers" in tested["detail"]) == (200, True)
         status, problem = await a.ask("POST", "/v1/archives/dead/test")
         assert (status, problem["type"].rpartition("/")[2]) == (502, "archiver-failed")
-        assert taker.posted == []
+        assert archive_receiver.posted == []
 
 
 async def test_an_edit_of_a_task_changes_its_archives(a: Asker) -> None:
-    """The list is replaced; places with the same archiver keep what waits for them."""
+    """An edit replaces the list; places with the same archiver keep their pending deliveries."""
     task = await _task(a, {**http(), "runs": "all"}, {**http("http://b/in"), "runs": "all"})
     path = f"/v1/tasks/{task['id']}"
     await _unplaced(a, task["id"])
-    before = [row[0] for row in await a.rows("SELECT id FROM archive ORDER BY place")]
+    ids_before = [row[0] for row in await a.rows("SELECT id FROM archive ORDER BY place")]
     patch = {"archives": [{**http("http://c/in"), "runs": "all"}]}
-    _, would_be = await a.ask("PATCH", f"{path}?dry_run=true", patch)
+    _, preview = await a.ask("PATCH", f"{path}?dry_run=true", patch)
     status, edited = await a.ask("PATCH", path, patch)
     assert status == 200, edited
-    assert edited["archives"] == would_be["archives"]
-    assert [each["spec"]["url"] for each in edited["archives"]] == ["http://c/in"]
+    assert edited["archives"] == preview["archives"]
+    assert [archive["spec"]["url"] for archive in edited["archives"]] == ["http://c/in"]
     rows = await a.rows(
         "SELECT archive_id, label FROM archiving INNER JOIN destination ON "
         "destination.id = destination_id"
     )
-    assert [tuple(row) for row in rows] == [(before[0], "http://c/in")]
+    assert [tuple(row) for row in rows] == [(ids_before[0], "http://c/in")]
     _, explained = await a.ask("GET", f"{path}/explain")
     assert "archives changed" in explained["decisions"][0]["sentence"]
     _, same = await a.ask("PATCH", path, {"priority": 3})
@@ -189,7 +189,7 @@ async def test_an_edit_of_a_task_changes_its_archives(a: Asker) -> None:
 async def test_deliveries_are_listed_page_by_page_and_tried_again(
     a: Asker, clock: ManualClock
 ) -> None:
-    """By run, task, archive, destination and state; each says what came of it."""
+    """Deliveries can be filtered and paged, and each reports its outcome."""
     await a.ask("POST", "/v1/archives", {**http(), "name": "own", "runs": "all"})
     task, other = await _task(a), await _task(a)
     runs = await _unplaced(a, task["id"], 3)
@@ -208,9 +208,9 @@ async def test_deliveries_are_listed_page_by_page_and_tried_again(
         ("state=parked,delivered", 0),
         ("state=waiting", 4),
     ):
-        _, found = await a.ask("GET", f"/v1/archivings?{query}")
-        assert len(found["items"]) == count, query
-    assert {each["attempts"] for each in first["items"]} == {1}
+        _, page = await a.ask("GET", f"/v1/archivings?{query}")
+        assert len(page["items"]) == count, query
+    assert {archiving["attempts"] for archiving in first["items"]} == {1}
     _, explained = await a.ask("GET", f"/v1/runs/{runs[0]}/explain")
     assert f"to be delivered to own (http {DEAD}) at " in explained["sentence"]
     assert "127.0.0.1 port 9: Connection refused" in explained["sentence"]

@@ -1,4 +1,4 @@
-"""Holds, commits and releases on one node's time line, as its lead sees them."""
+"""Holds, commits and releases on one node's timeline, as a lead sees them."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ pytestmark = ON_ONE_LOOP
 
 
 async def test_a_hold_books_what_it_can(booker: BookingLead) -> None:
-    """Of three runs two are held; the third is refused and names what is in its way."""
+    """A hold books the free runs and names the obstacle of each refused one."""
     other = await booker.task(priority=7)
     [theirs] = (await booker.book(other, HOUR)).runs
     request = hold_request(await booker.task(), [HOUR - DURATION, HOUR, HOUR + DURATION])
-    answered = await booker.hold(request)
-    assert answered.held == (request.runs[0].run, request.runs[2].run)
-    [refusal] = answered.refused
+    answer = await booker.hold(request)
+    assert answer.held == (request.runs[0].run, request.runs[2].run)
+    [refusal] = answer.refused
     assert refusal.run == request.runs[1].run
     assert "its time was just taken by an exclusive idle run of priority 7" in refusal.reason
     assert isinstance(refusal.obstacle, Obstacle)
@@ -50,51 +50,51 @@ async def test_a_hold_books_what_it_can(booker: BookingLead) -> None:
 async def test_ports_in_a_row_lie_in_the_range(
     booker: BookingLead, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """All that a tool needs are open to it, and none is another's as long as there are enough."""
+    """Consecutive ports lie in the range and do not overlap while enough are free."""
     ports_of_node = booker.site.node.time_line._holds._ports
     monkeypatch.setattr(ports_of_node, "_range", range(9000, 9022))
-    given: set[int] = set()
+    used_ports: set[int] = set()
     for at, count in enumerate((4, 1, 4, 2)):
         monkeypatch.setattr(ports_of_node, "_needs_port", lambda *_, count=count: count)
-        answered = await booker.hold(hold_request(await booker.task(), [HOUR + at * REACH]))
-        ports = range(answered.data["port"], answered.data["port"] + answered.data.get("ports", 1))
+        answer = await booker.hold(hold_request(await booker.task(), [HOUR + at * REACH]))
+        ports = range(answer.data["port"], answer.data["port"] + answer.data.get("ports", 1))
         assert len(ports) == count
         assert 9000 <= ports[0] <= ports[-1] <= 9021
-        assert given.isdisjoint(ports)
-        given.update(ports)
+        assert used_ports.isdisjoint(ports)
+        used_ports.update(ports)
 
 
 async def test_where_no_ports_in_a_row_are_free_the_hold_is_refused(
     booker: BookingLead, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Neither others' ports nor those after the range are given out; the reason is told."""
+    """A hold without enough consecutive free ports is refused with the range in the reason."""
     ports_of_node = booker.site.node.time_line._holds._ports
     monkeypatch.setattr(ports_of_node, "_needs_port", lambda *_: 4)
-    tried = ((9002, "9000-9002"), (9006, None), (9006, "9000-9006"))
-    for at, (last, reason) in enumerate(tried):
+    cases = ((9002, "9000-9002"), (9006, None), (9006, "9000-9006"))
+    for at, (last, reason) in enumerate(cases):
         monkeypatch.setattr(ports_of_node, "_range", range(9000, last + 1))
         request = hold_request(await booker.task(), [HOUR + at * REACH])
-        answered = await booker.hold(request)
+        answer = await booker.hold(request)
         if reason is None:
-            assert answered.held == (request.runs[0].run,)
-            assert 9000 <= answered.data["port"] <= 9003
+            assert answer.held == (request.runs[0].run,)
+            assert 9000 <= answer.data["port"] <= 9003
             continue
-        assert answered.held == ()
-        assert answered.data == {}
-        [refusal] = answered.refused
+        assert answer.held == ()
+        assert answer.data == {}
+        [refusal] = answer.refused
         assert refusal.reason.startswith(f"no 4 ports in a row are free in {reason} (PARLEY_PORT_")
 
 
 async def test_a_run_whose_start_has_passed_is_refused(booker: BookingLead) -> None:
-    """What comes too late for its start is refused and says so."""
+    """A run whose start has passed is refused with that reason."""
     request = hold_request(await booker.task(), [START - 1, HOUR])
-    answered = await booker.hold(request)
-    assert answered.held == (request.runs[1].run,)
-    assert [refusal.reason for refusal in answered.refused] == ["its start has passed"]
+    answer = await booker.hold(request)
+    assert answer.held == (request.runs[1].run,)
+    assert [refusal.reason for refusal in answer.refused] == ["its start has passed"]
 
 
 async def test_a_repeated_hold_gets_the_same_answer(booker: BookingLead) -> None:
-    """The same exchange again is answered as before, whatever happened since."""
+    """A repeated hold gets the first answer, whatever has changed since."""
     await booker.book(await booker.task(), HOUR)
     exchange, request = uuid4(), hold_request(await booker.task(), [HOUR, HOUR + REACH])
     first = await booker.hold(request, exchange)
@@ -106,7 +106,7 @@ async def test_a_repeated_hold_gets_the_same_answer(booker: BookingLead) -> None
 
 
 async def test_a_released_exchange_cannot_be_held(booker: BookingLead) -> None:
-    """A release that overtakes its hold has the last word."""
+    """A hold is refused if its release has overtaken it."""
     task, exchange = await booker.task(), uuid4()
     await booker.site.node.time_line.release(exchange, task.task)
     with pytest.raises(Conflict, match="has been released; open a new exchange"):
@@ -115,14 +115,14 @@ async def test_a_released_exchange_cannot_be_held(booker: BookingLead) -> None:
 
 
 async def test_an_unknown_task_cannot_be_held(booker: BookingLead) -> None:
-    """A task that was never introduced is not found."""
+    """A hold for a task that was never introduced is refused as not found."""
     request = hold_request(introduction([booker.lead, booker.site]), [HOUR])
     with pytest.raises(NotFound, match="introduce it first"):
         await booker.hold(request)
 
 
 async def test_a_stale_lease_epoch_is_refused(booker: BookingLead) -> None:
-    """Whoever has seen a newer epoch refuses a worker that lost its lease."""
+    """A hold under an older lease epoch than the newest seen is refused."""
     task = await booker.task()
     await booker.hold(hold_request(task, [HOUR], epoch=3))
     with pytest.raises(Conflict, match="lease epoch 2 has been superseded by epoch 3"):
@@ -130,7 +130,7 @@ async def test_a_stale_lease_epoch_is_refused(booker: BookingLead) -> None:
 
 
 async def test_another_lead_is_refused(booker: BookingLead) -> None:
-    """Only the node that introduced a task books for it, commits and releases."""
+    """Only the lead of a task can hold and commit its runs."""
     task, exchange = await booker.task(), uuid4()
     request = hold_request(task, [HOUR])
     stranger = await booker.world.site("c")
@@ -143,7 +143,7 @@ async def test_another_lead_is_refused(booker: BookingLead) -> None:
 
 
 async def test_a_task_that_is_over_is_refused(booker: BookingLead) -> None:
-    """No new run is held for a task that was cancelled here."""
+    """A hold for a task that was cancelled here is refused."""
     task = await booker.task()
     await booker.site.node.termination.cancel_task(task.task)
     with pytest.raises(Conflict, match="is refused here"):
@@ -154,28 +154,28 @@ async def test_a_task_that_is_over_is_refused(booker: BookingLead) -> None:
 
 
 async def test_a_commit_keeps_the_chosen_runs(booker: BookingLead) -> None:
-    """What is committed is scheduled; the rest of the exchange is free at once."""
+    """A commit schedules the runs it names and frees the others at once."""
     exchange, request = uuid4(), hold_request(await booker.task(), [HOUR, HOUR + REACH])
     await booker.hold(request, exchange)
-    answered = await booker.site.node.time_line.commit(exchange, commit_request(request, keep=1))
-    assert not answered.late
+    answer = await booker.site.node.time_line.commit(exchange, commit_request(request, keep=1))
+    assert not answer.late
     assert await booker.site.states() == {request.runs[0].run: "scheduled"}
     freed = (HOUR + REACH, HOUR + REACH + DURATION)
     assert await booker.free((HOUR, HOUR + DURATION), freed) == [freed]
 
 
 async def test_a_repeated_commit_is_not_late(booker: BookingLead) -> None:
-    """A commit whose answer was lost may come again."""
+    """A repeated commit succeeds like the first one."""
     exchange, request = uuid4(), hold_request(await booker.task(), [HOUR])
     await booker.hold(request, exchange)
     for _ in range(2):
-        answered = await booker.site.node.time_line.commit(exchange, commit_request(request))
-        assert not answered.late
+        answer = await booker.site.node.time_line.commit(exchange, commit_request(request))
+        assert not answer.late
     assert await booker.site.states() == {request.runs[0].run: "scheduled"}
 
 
 async def test_a_late_commit_says_so(booker: BookingLead) -> None:
-    """A commit of a hold that was dropped, or never came, books nothing and says late."""
+    """A commit of a hold that was dropped, or never arrived, books nothing and reports late."""
     exchange, task = uuid4(), await booker.task()
     request = hold_request(task, [HOUR])
     time_line = booker.site.node.time_line
@@ -187,7 +187,7 @@ async def test_a_late_commit_says_so(booker: BookingLead) -> None:
 
 
 async def test_a_release_after_a_commit_changes_nothing(booker: BookingLead) -> None:
-    """What is decided stays decided."""
+    """A release after the commit has no effect."""
     exchange, task = uuid4(), await booker.task()
     request = hold_request(task, [HOUR])
     await booker.hold(request, exchange)
@@ -197,7 +197,7 @@ async def test_a_release_after_a_commit_changes_nothing(booker: BookingLead) -> 
 
 
 async def test_only_the_lead_of_a_task_releases_before_a_hold(booker: BookingLead) -> None:
-    """A stranger who guesses the name of an exchange cannot spoil it beforehand."""
+    """A node that does not lead the task cannot release an exchange in advance."""
     stranger = await booker.world.site("c")
     task, exchange = await booker.task(), uuid4()
     with pytest.raises(NotAllowed, match="led by another node"):
@@ -209,7 +209,7 @@ async def test_only_the_lead_of_a_task_releases_before_a_hold(booker: BookingLea
 
 
 async def test_at_its_lead_a_released_run_waits(booker: BookingLead) -> None:
-    """The slot of a dropped hold is not lost at its lead: it waits, with a reason."""
+    """A released run waits at its lead, with a reason, and can be held again."""
     task, exchange = await booker.task(), uuid4()
     request = hold_request(task, [HOUR])
     time_line = booker.lead.node.time_line
@@ -226,17 +226,17 @@ async def test_at_its_lead_a_released_run_waits(booker: BookingLead) -> None:
 
 
 async def test_of_thirty_overlapping_holds_one_wins(world: World) -> None:
-    """Whoever is first has the time; the others are refused, and none meets an error."""
+    """Of thirty concurrent overlapping holds one is booked, and the others are refused."""
     booker = BookingLead(world, await world.site("a"), await world.site("b", connections=30))
     requests = [hold_request(await booker.task(), [HOUR + number]) for number in range(30)]
     answers = await asyncio.gather(*(booker.hold(request) for request in requests))
-    assert sum(len(answered.held) for answered in answers) == 1
-    assert sum(len(answered.refused) for answered in answers) == 29
+    assert sum(len(answer.held) for answer in answers) == 1
+    assert sum(len(answer.refused) for answer in answers) == 29
     assert len(await booker.site.states()) == 1
 
 
 async def test_concurrent_batches_share_the_time(world: World) -> None:
-    """Batches of 288 runs in any order leave no dead-lock, and each time belongs to one of them."""
+    """Concurrent batches in any order cause no deadlock, and each time has one owner."""
     booker = BookingLead(world, await world.site("a"), await world.site("b", connections=10))
     rng = random.Random(7)
     requests = []
@@ -245,7 +245,7 @@ async def test_concurrent_batches_share_the_time(world: World) -> None:
         rng.shuffle(starts)
         requests.append(hold_request(await booker.task(), starts))
     answers = await asyncio.gather(*(booker.hold(request) for request in requests))
-    assert sum(len(answered.held) for answered in answers) == 288
+    assert sum(len(answer.held) for answer in answers) == 288
     overlapping = """
     SELECT count(*) FROM run INNER JOIN run AS other ON run.during && other.during
     WHERE run.id < other.id
@@ -254,7 +254,7 @@ async def test_concurrent_batches_share_the_time(world: World) -> None:
 
 
 async def test_concurrent_displacing_batches_end_consistent(world: World) -> None:
-    """Batches of growing priority that displace each other leave one owner for each time."""
+    """Concurrent displacing batches of growing priority leave one owner of each time."""
     booker = BookingLead(world, await world.site("a"), await world.site("b", connections=10))
     rng = random.Random(8)
     starts = [HOUR + number * DURATION for number in range(50)]
@@ -269,24 +269,24 @@ async def test_concurrent_displacing_batches_end_consistent(world: World) -> Non
     await asyncio.gather(
         *(time_line.release(exchange, task.task) for exchange, task, _ in exchanges)
     )
-    kept = await booker.site.rows("SELECT priority, state::text, count(*) FROM run GROUP BY 1, 2")
-    states = {(row[0], row[1]): row[2] for row in kept}
+    rows = await booker.site.rows("SELECT priority, state::text, count(*) FROM run GROUP BY 1, 2")
+    states = {(row[0], row[1]): row[2] for row in rows}
     assert set(states) <= {(0, str(RunState.BOOKED)), (0, str(RunState.DISPLACED))}
     assert sum(states.values()) == 50
-    told = [body["run"] for _, _, body in await booker.site.letters()]
-    assert len(told) == states.get((0, str(RunState.DISPLACED)), 0)
+    messages = [body["run"] for _, _, body in await booker.site.letters()]
+    assert len(messages) == states.get((0, str(RunState.DISPLACED)), 0)
 
 
 async def test_a_commit_against_a_release_has_one_winner(booker: BookingLead) -> None:
-    """Of a commit and a release at the same instant one is first, and both say the same."""
+    """A concurrent commit and release agree on which came first."""
     for number in range(10):
         task, exchange = await booker.task(), uuid4()
         request = hold_request(task, [HOUR + number * REACH])
         await booker.hold(request, exchange)
         time_line = booker.site.node.time_line
         commit = CommitRequest(runs=(request.runs[0].run,), data={})
-        answered, _ = await asyncio.gather(
+        answer, _ = await asyncio.gather(
             time_line.commit(exchange, commit), time_line.release(exchange, task.task)
         )
-        left = await booker.site.state(request.runs[0].run)
-        assert left == (None if answered.late else "scheduled")
+        state = await booker.site.state(request.runs[0].run)
+        assert state == (None if answer.late else "scheduled")

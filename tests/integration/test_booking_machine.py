@@ -1,12 +1,12 @@
-"""Booking under everything at once: hypothesis chooses what happens to three real nodes.
+"""Booking under all faults at once: hypothesis chooses what happens to three real nodes.
 
-Nodes and databases are real; wires and the clock are the test's. A message may be lost before or
-after its effect, come again or late, or meet a lead that dies, a clock that jumps, a cancel or
-another lead's plan. After every step no invariant may be broken; at the end all wires are healed,
-time passes, and everything must have come right by itself.
+Nodes and databases are real; wires and clock belong to the test. A message may be lost before or
+after its effect, be repeated or delayed, or meet a lead that dies, a clock that jumps, a
+cancellation or another lead's plan. No invariant may be violated after any step; at the end all
+wires are healed, time passes, and everything must have settled by itself.
 
-``PARLEY_EXAMPLES=2000 python -m pytest tests/integration/test_booking_machine.py`` runs as many as
-wished, for as long as they take.
+``PARLEY_EXAMPLES=2000 python -m pytest tests/integration/test_booking_machine.py`` runs that many
+examples without a time limit.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ FAULTS = st.tuples(
         ["die", "drop", "die", "cut", "wait", "die", "cancel run", "plan", "cancel task"]
     ),
 )
-"""At which of the messages of a kind, before or after its effect, what happens."""
+"""The kind of message, its number, whether before or after its effect, and what happens then."""
 
 _LETTERS = "SELECT next_at FROM outbox"
 
@@ -98,27 +98,27 @@ WISHES = st.tuples(
     st.integers(-1, 2),
     SCHEDULES,
 )
-"""Lead, participants, class, priority and schedule of a task: few slots, so that they contend."""
+"""Lead, participants, class, priority and schedule of a task; few slots, so that they conflict."""
 
 
 class Lender(Protocol):
-    """Gives out databases and clears them."""
+    """A provider of databases."""
 
     async def lend(self, size: int) -> Database:
-        """A database with nothing in it."""
+        """Return an empty database."""
         ...
 
     async def take_back(self, database: Database) -> None:
-        """Clear it."""
+        """Clear a database for reuse."""
         ...
 
     async def close(self) -> None:
-        """Close all of them."""
+        """Close all databases."""
         ...
 
 
 class TappedWire(Wire):
-    """Remembers what went over it, so that it can come again."""
+    """A wire that records its messages, so that they can be repeated."""
 
     tape: list[tuple[Call, Callable[[], Awaitable[Any]]]]
     heard: dict[int, Any]
@@ -127,18 +127,18 @@ class TappedWire(Wire):
         place = len(self.tape)
         self.tape.append(((self._sender.name, self.name, what), action))
 
-        async def remembered() -> T:
-            self.heard[place] = answered = await action()
-            return answered
+        async def record_answer() -> T:
+            self.heard[place] = answer = await action()
+            return answer
 
-        return await super()._call(what, remembered)
+        return await super()._call(what, record_answer)
 
 
 class Booking(RuleBasedStateMachine):
-    """Three nodes, some tasks, and whatever can happen to them."""
+    """Three nodes, some tasks, and all that can happen to them."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, lender: Lender, directory: Path) -> None:
-        """All of it on one loop; the databases are cleared for the next example."""
+        """Create a machine on one loop; the databases are reused by the next example."""
         super().__init__()
         self.loop = loop
         self.lender = lender
@@ -148,12 +148,12 @@ class Booking(RuleBasedStateMachine):
         self.heard: dict[int, Any] = {}
 
     def do(self, action: Coroutine[Any, Any, T]) -> T:
-        """Run it to its end."""
+        """Run a coroutine to its end."""
         return self.loop.run_until_complete(action)
 
     @initialize(wishes=st.lists(WISHES, min_size=2, max_size=4), fault=FAULTS)
     def begin(self, wishes: list[Wish], fault: Fault) -> None:
-        """Three nodes that know each other, and some tasks that they lead."""
+        """Start three nodes that know each other, and create some tasks."""
 
         async def begin() -> None:
             await self.world.__aenter__()
@@ -173,7 +173,7 @@ class Booking(RuleBasedStateMachine):
 
     @property
     def sites(self) -> list[Site]:
-        """The nodes."""
+        """Return the nodes."""
         return self.world.sites
 
     # -- what users do -----------------------------------------------------------------------------
@@ -181,7 +181,7 @@ class Booking(RuleBasedStateMachine):
     @precondition(lambda self: len(self.tasks) < TASKS_MAX)
     @rule(wish=WISHES, fault=st.none() | FAULTS)
     def wish(self, wish: Wish, fault: Fault | None) -> None:
-        """A task is created and planned; its participants have not heard of it yet."""
+        """Create and plan a task whose participants do not know it yet."""
         lead, places, kind, priority, schedule = wish
         if schedule.start is None or schedule.start <= self.world.clock.now():
             return
@@ -202,14 +202,14 @@ class Booking(RuleBasedStateMachine):
     @precondition(lambda self: len(self.tasks) < TASKS_MAX)
     @rule(wishes=st.lists(WISHES, min_size=2, max_size=3), fault=FAULTS)
     def wishes(self, wishes: list[Wish], fault: Fault) -> None:
-        """Some tasks, one after the other, with the same bad luck."""
+        """Create some tasks one after the other with the same fault."""
         for wish in wishes:
             self.wish(wish, fault)
 
     @precondition(lambda self: self.tasks)
     @rule(which=ANY, by=NODES)
     def cancel_task(self, which: int, by: int) -> None:
-        """Somebody cancels a task, at its lead or where it takes part."""
+        """Cancel a task at its lead or at a participant."""
         self.do(self._cancel_task(which, by))
 
     async def _cancel_task(self, which: int, by: int) -> None:
@@ -217,11 +217,11 @@ class Booking(RuleBasedStateMachine):
         try:
             await self.sites[by].node.termination.cancel_task(task.task)
         except NotFound:
-            note("it is not known there")
+            note("the task is not known there")
 
     @rule(which=ANY, by=NODES)
     def cancel_run(self, which: int, by: int) -> None:
-        """Somebody cancels a run that his node knows."""
+        """Cancel a run at a node that knows it."""
         self.do(self._cancel_run(which, by))
 
     async def _cancel_run(self, which: int, by: int) -> None:
@@ -234,12 +234,12 @@ class Booking(RuleBasedStateMachine):
 
     @rule(lead=NODES, fault=st.none() | FAULTS)
     def plan(self, lead: int, fault: Fault | None) -> None:
-        """A lead plans what is due, and something happens meanwhile."""
+        """Let a lead plan what is due, with a fault meanwhile."""
         self.do(self._plan(self.sites[lead], fault))
 
     @rule()
     def plan_together(self) -> None:
-        """All leads plan at the same time."""
+        """Let all leads plan at the same time."""
 
         async def together() -> None:
             await asyncio.gather(*(self._plan(site, None) for site in self.sites))
@@ -257,14 +257,14 @@ class Booking(RuleBasedStateMachine):
     def _watch(
         self, lead: Site, what: str, number: int, when: str, effect: str
     ) -> Callable[[Call, str], Awaitable[None]]:
-        met = 0
+        count = 0
 
         async def watch(call: Call, phase: str) -> None:
-            nonlocal met
+            nonlocal count
             if (call[0], call[2], phase) != (lead.name, what, when):
                 return
-            met += 1
-            if met != number:
+            count += 1
+            if count != number:
                 return
             self.world.watch = None
             note(f"{effect} at {call}, {phase}")
@@ -273,7 +273,7 @@ class Booking(RuleBasedStateMachine):
         return watch
 
     async def _happen(self, effect: str, call: Call) -> None:
-        """What interrupts a lead between two messages."""
+        """Interrupt a lead between two messages."""
         if effect == "die":
             raise asyncio.CancelledError
         if effect == "wait":
@@ -295,14 +295,14 @@ class Booking(RuleBasedStateMachine):
 
     @rule(one=NODES, other=NODES)
     def cut(self, one: int, other: int) -> None:
-        """A wire breaks, or is mended."""
+        """Cut a wire, or mend it."""
         if one != other:
             self.world.cut ^= {frozenset((self.sites[one].name, self.sites[other].name))}
 
     @precondition(lambda self: self.tape)
     @rule(which=ANY)
     def again(self, which: int) -> None:
-        """One of the last messages comes again, or arrives after it was given up."""
+        """Repeat one of the last messages, or deliver it after it was given up."""
         place = max(0, len(self.tape) - 1 - which)
         call, action = self.tape[place]
         self.do(self._again(place, call, action))
@@ -310,19 +310,19 @@ class Booking(RuleBasedStateMachine):
     async def _again(self, place: int, call: Call, action: Callable[[], Awaitable[Any]]) -> None:
         note(f"{call} comes again")
         try:
-            answered = await action()
+            answer = await action()
         except ParleyError as error:
             note(error.detail)
             return
         if call[2] == "hold" and place in self.heard:
-            assert isinstance(answered, HoldAnswer)
-            assert answered == self.heard[place]
-        self.heard[place] = answered
+            assert isinstance(answer, HoldAnswer)
+            assert answer == self.heard[place]
+        self.heard[place] = answer
 
     @precondition(lambda self: self.tasks)
     @rule(which=ANY, at=NODES)
     def old_lease(self, which: int, at: int) -> None:
-        """A worker that lost its lease long ago asks for a hold, and is refused."""
+        """Send a hold under a lease that was lost long ago; it must be refused."""
         lead, task = self.tasks[which % len(self.tasks)]
 
         async def hold() -> None:
@@ -332,12 +332,12 @@ class Booking(RuleBasedStateMachine):
                 return
             request = hold_request(task, [START + 20 * DURATION], epoch=rows[0][0] - 1)
             try:
-                answered = await site.node.time_line.hold(
+                answer = await site.node.time_line.hold(
                     UUID(int=2**64 + len(self.tape)), lead.identity, request
                 )
             except Conflict:
                 return
-            msg = f"an old lease was heard: {answered}"
+            msg = f"a hold under an old lease was accepted: {answer}"
             raise AssertionError(msg)
 
         self.do(hold())
@@ -346,12 +346,12 @@ class Booking(RuleBasedStateMachine):
 
     @rule(ticks=st.integers(1, 8))
     def time_passes(self, ticks: int) -> None:
-        """Some seconds pass, with everybody at work."""
+        """Let some seconds pass while all nodes work."""
         self.do(self._pass(ticks * TICK, TICK))
 
     @rule(ticks=st.integers(1, 8))
     def a_lead_sleeps(self, ticks: int) -> None:
-        """Some seconds pass in which nobody plans or delivers, and holds run out."""
+        """Let some seconds pass in which no lead plans or delivers, so that holds expire."""
         for _ in range(ticks):
             self.do(self._sleep(TICK))
 
@@ -362,7 +362,7 @@ class Booking(RuleBasedStateMachine):
 
     @rule(minutes=st.integers(1, 6))
     def minutes_pass(self, minutes: int) -> None:
-        """Minutes pass; runs begin and end."""
+        """Let minutes pass, so that runs begin and end."""
         self.do(self._pass(minutes * times.MINUTE, times.MINUTE // 2))
 
     async def _pass(self, duration: int, step: int) -> None:
@@ -376,7 +376,7 @@ class Booking(RuleBasedStateMachine):
                 await self._run(site)
 
     async def _run(self, site: Site) -> None:
-        """What the launcher does: committed runs begin at their start, and end at their end."""
+        """Start and finish committed runs on time, as the launcher does."""
         now = site.clock.now()
         due = "SELECT id FROM run WHERE state = 'booked' AND starts_at <= $1"
         for row in await site.rows(due, now):
@@ -389,12 +389,12 @@ class Booking(RuleBasedStateMachine):
 
     @invariant()
     def nothing_forbidden(self) -> None:
-        """No overlap, nothing set aside for nobody, no slot twice, no more runs than allowed."""
+        """Check what must hold at any time on each node."""
         for site in self.sites:
             assert self.do(always(site)) == []
 
     def teardown(self) -> None:
-        """All wires are whole, time passes, and everything comes right by itself."""
+        """Mend all wires, let time pass, and check that everything has settled."""
         try:
             if self.sites:
                 self.do(self._settle())
@@ -406,7 +406,7 @@ class Booking(RuleBasedStateMachine):
         await self._pass(2 * HOLD_LIFE + TICK, TICK)
         for site in self.sites:
             assert await no_old_holds(site, HOLD_LIFE) == []
-        # What the last plans displaced is still on its way: it arrives, and nobody plans any more.
+        # The last plans may have displaced runs: deliver those messages without planning any more.
         while due := [row[0] for s in self.sites for row in await s.rows(_LETTERS)]:
             self.world.clock.move_to(min(due))
             for site in self.sites:
@@ -422,11 +422,11 @@ class Booking(RuleBasedStateMachine):
 
 @pytest.mark.timeout(0 if "PARLEY_EXAMPLES" in os.environ else 300)
 def test_booking_survives_whatever_happens(own_lender: Lender, tmp_path: Path) -> None:
-    """No sequence of plans, faults, cancels and lost messages breaks a promise of booking."""
+    """No sequence of plans, faults, cancellations and lost messages violates an invariant."""
     loop = asyncio.new_event_loop()
 
     class Here(Booking):
-        """On this loop, with these databases."""
+        """The machine with this loop and these databases."""
 
         def __init__(self) -> None:
             super().__init__(loop, own_lender, tmp_path)
@@ -439,7 +439,7 @@ def test_booking_survives_whatever_happens(own_lender: Lender, tmp_path: Path) -
                 stateful_step_count=STEPS,
                 deadline=None,
                 suppress_health_check=list(HealthCheck),
-                # To shrink takes minutes; a failure is replayed by its blob.
+                # Shrinking takes minutes; a failure is replayed by its blob.
                 phases=[Phase.explicit, Phase.reuse, Phase.generate],
             ),
         )

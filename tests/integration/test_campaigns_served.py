@@ -1,4 +1,4 @@
-"""Campaigns over HTTP: added, edited, removed, refused with a pointer and the remedy."""
+"""Campaigns over HTTP: created, edited, removed, and refused with a pointer and a remedy."""
 
 from __future__ import annotations
 
@@ -37,9 +37,9 @@ IDLE = {"type": "idle", "spec": {"duration": "PT1M", "class": "exclusive"}}
 
 @pytest.fixture
 async def a(new_database: NewDatabase, clock: ManualClock, tmp_path: Path) -> AsyncIterator[Asker]:
-    """A node to ask, with a token."""
-    async with asker("a", await new_database(), clock, tmp_path) as made:
-        yield made
+    """Return a node to query, with a token."""
+    async with asker("a", await new_database(), clock, tmp_path) as client:
+        yield client
 
 
 async def _add(a: Asker, name: str, **settings: Any) -> dict[str, Any]:
@@ -49,15 +49,15 @@ async def _add(a: Asker, name: str, **settings: Any) -> dict[str, Any]:
 
 
 async def _refused(a: Asker, method: str, path: str, document: Any) -> list[tuple[str, str]]:
-    """The faults of a document that is refused."""
+    """Return the faults of a document that is refused."""
     status, problem = await a.ask(method, path, document)
     assert status == 422, problem
     return [(fault["pointer"], fault["detail"]) for fault in problem["errors"]]
 
 
 async def test_a_campaign_is_kept_as_posted(a: Asker) -> None:
-    """All that is said of it comes back, numbers exactly as they were written."""
-    said = {
+    """A campaign has all posted fields, with numbers exactly as they were written."""
+    fields = {
         "weight": 0.1,
         "level": "urgent",
         "priority": -3,
@@ -72,16 +72,16 @@ async def test_a_campaign_is_kept_as_posted(a: Asker) -> None:
         "contact": "lab@a.example",
         "description": "measures",
     }
-    made = await _add(a, "ops", **said)
-    assert {name: made[name] for name in said} == said
-    assert (made["revision"], made["state"], made["tasks"]) == (1, "active", {})
-    assert (await a.ask("GET", "/v1/campaigns/ops"))[1] == made
+    campaign = await _add(a, "ops", **fields)
+    assert {name: campaign[name] for name in fields} == fields
+    assert (campaign["revision"], campaign["state"], campaign["tasks"]) == (1, "active", {})
+    assert (await a.ask("GET", "/v1/campaigns/ops"))[1] == campaign
     [weight] = await a.rows("SELECT weight::text FROM campaign WHERE name = 'ops'")
     assert weight[0] == "0.100000"
 
 
 async def test_a_quota_that_is_kept_may_stay(a: Asker) -> None:
-    """Of what no test needs any more, a campaign has its quota until that is taken away."""
+    """An existing quota of a resource that no test uses stays until it is removed."""
     await _add(a, "ops", quotas={"mbps": 1000})
     await a.rows("UPDATE campaign SET quotas = '{\"disk\": 1}' WHERE name = 'ops'")
     status, edited = await a.ask("PATCH", "/v1/campaigns/ops", {"weight": 2})
@@ -93,14 +93,16 @@ async def test_a_quota_that_is_kept_may_stay(a: Asker) -> None:
 
 
 async def test_more_than_all_is_no_limit(a: Asker) -> None:
-    """A part of what is delivered is at most all of it; the field is named."""
+    """A limit of more than 100 percent is refused with its field."""
     limits = {"delivered_percent": {"soft": 10, "hard": 150}}
-    [(pointer, said)] = await _refused(a, "POST", "/v1/campaigns", {"name": "x", "limits": limits})
-    assert (pointer, "at most 100" in said) == ("/limits", True)
+    [(pointer, detail)] = await _refused(
+        a, "POST", "/v1/campaigns", {"name": "x", "limits": limits}
+    )
+    assert (pointer, "at most 100" in detail) == ("/limits", True)
 
 
 async def test_the_same_again_is_harmless(a: Asker) -> None:
-    """A POST that comes twice makes one campaign; another one of the name is refused."""
+    """A repeated POST creates one campaign; a different one of the same name is refused."""
     first = await _add(a, "ops", weight=2)
     assert await _add(a, "ops", weight=2) == first
     status, problem = await a.ask("POST", "/v1/campaigns", {"name": "ops", "weight": 3})
@@ -108,7 +110,7 @@ async def test_the_same_again_is_harmless(a: Asker) -> None:
 
 
 async def test_the_default_campaign_stays(a: Asker) -> None:
-    """Tasks without a campaign belong to it: it cannot be removed or closed, but edited."""
+    """The default campaign cannot be removed or closed, only edited."""
     status, problem = await a.ask("DELETE", "/v1/campaigns/default")
     assert status == 409
     assert "tasks that name no campaign belong to it" in problem["detail"]
@@ -119,7 +121,7 @@ async def test_the_default_campaign_stays(a: Asker) -> None:
 
 
 async def test_edits_are_merged_and_guarded(a: Asker) -> None:
-    """Null gives back a default, maps are merged, and a stale revision changes nothing."""
+    """Null restores a default, maps are merged, and a stale revision is refused."""
     await _add(a, "ops", owner="x", limits={"runs": {"hard": 3}}, target={"seats": 5})
     patch = {"owner": None, "limits": {"nodes": {"soft": 1}}, "target": {"share": 0.5}}
     status, edited = await a.ask("PATCH", "/v1/campaigns/ops", patch)
@@ -130,13 +132,13 @@ async def test_edits_are_merged_and_guarded(a: Asker) -> None:
     }
     status, problem = await a.ask("PATCH", "/v1/campaigns/ops", {"revision": 1, "weight": 2})
     assert (status, "it is at 2" in problem["detail"]) == (409, True)
-    [(pointer, said)] = await _refused(a, "PATCH", "/v1/campaigns/ops", {"name": "opsy"})
-    assert (pointer, said.partition(";")[0]) == ("/name", "cannot be changed")
+    [(pointer, detail)] = await _refused(a, "PATCH", "/v1/campaigns/ops", {"name": "opsy"})
+    assert (pointer, detail.partition(";")[0]) == ("/name", "cannot be changed")
     assert (await a.ask("PATCH", "/v1/campaigns/no", {"weight": 2}))[0] == 404
 
 
 async def test_lists_have_cursors(a: Asker) -> None:
-    """Page after page, by name."""
+    """Campaigns are listed page by page in the order of their names."""
     for name in ("ops", "lab", "zeta"):
         await _add(a, name)
     names: list[list[str]] = []
@@ -149,28 +151,30 @@ async def test_lists_have_cursors(a: Asker) -> None:
 
 
 async def test_parents_never_go_in_circles(a: Asker) -> None:
-    """A parent that is not there, is below itself or too deep is refused, and says so."""
+    """A parent that is unknown, a descendant or too deep is refused with the reason."""
     await _add(a, "one")
     await _add(a, "two", parent="one")
     await _add(a, "three", parent="two")
-    [(pointer, said)] = await _refused(a, "PATCH", "/v1/campaigns/one", {"parent": "three"})
-    assert (pointer, "one → three → two → one" in said) == ("/parent", True)
-    [(pointer, said)] = await _refused(a, "PATCH", "/v1/campaigns/one", {"parent": "one"})
-    assert (pointer, "one → one" in said) == ("/parent", True)
-    [(pointer, said)] = await _refused(a, "POST", "/v1/campaigns", {"name": "x", "parent": "onee"})
-    assert (pointer, "near: one" in said) == ("/parent", True)
+    [(pointer, detail)] = await _refused(a, "PATCH", "/v1/campaigns/one", {"parent": "three"})
+    assert (pointer, "one → three → two → one" in detail) == ("/parent", True)
+    [(pointer, detail)] = await _refused(a, "PATCH", "/v1/campaigns/one", {"parent": "one"})
+    assert (pointer, "one → one" in detail) == ("/parent", True)
+    [(pointer, detail)] = await _refused(
+        a, "POST", "/v1/campaigns", {"name": "x", "parent": "onee"}
+    )
+    assert (pointer, "near: one" in detail) == ("/parent", True)
     for number in range(4, 9):
         parent = "three" if number == 4 else f"g{number - 1}"
         await _add(a, f"g{number}", parent=parent)
-    [(pointer, said)] = await _refused(a, "POST", "/v1/campaigns", {"name": "g9", "parent": "g8"})
-    assert (pointer, "9 generations, of at most 8" in said) == ("/parent", True)
+    [(pointer, detail)] = await _refused(a, "POST", "/v1/campaigns", {"name": "g9", "parent": "g8"})
+    assert (pointer, "9 generations, of at most 8" in detail) == ("/parent", True)
     await _add(a, "zero")
     [(pointer, _)] = await _refused(a, "PATCH", "/v1/campaigns/one", {"parent": "zero"})
     assert pointer == "/parent"
 
 
 async def test_the_database_holds_it_too(rolled_back: PostgresConnection) -> None:
-    """Whatever a program forgets: no circles among parents, no two kinds of promises."""
+    """The database itself refuses circles of parents and mixed kinds of promises."""
     for name, parent in (("one", None), ("two", "one"), ("three", "two")):
         await rolled_back.execute(_CAMPAIGN, name, parent, None, None)
     circle = """
@@ -188,7 +192,7 @@ async def test_the_database_holds_it_too(rolled_back: PostgresConnection) -> Non
 
 
 async def test_depths_follow_the_parents(rolled_back: PostgresConnection) -> None:
-    """Whoever is given another parent takes all below along."""
+    """The descendants of a campaign follow it to a new parent."""
     for name, parent in (("one", None), ("two", "one"), ("three", "two"), ("top", None)):
         await rolled_back.execute(_CAMPAIGN, name, parent, None, None)
     move = """
@@ -201,27 +205,27 @@ async def test_depths_follow_the_parents(rolled_back: PostgresConnection) -> Non
 
 
 async def test_promises_are_of_one_kind(a: Asker) -> None:
-    """Seats and parts of a pool are not mixed; neither is both or none."""
+    """All promises are seats or all are shares; a promise is exactly one of both."""
     await _add(a, "ops", target={"seats": 5})
-    wanted = {"name": "lab", "target": {"share": 0.5}}
-    [(pointer, said)] = await _refused(a, "POST", "/v1/campaigns", wanted)
-    assert (pointer, "ops has seats; give seats here" in said) == ("/target/share", True)
+    document = {"name": "lab", "target": {"share": 0.5}}
+    [(pointer, detail)] = await _refused(a, "POST", "/v1/campaigns", document)
+    assert (pointer, "ops has seats; give seats here" in detail) == ("/target/share", True)
     for target in ({}, {"seats": 1, "share": 0.5}, {"share": 1.5}, {"seats": 0}):
-        wanted = {"name": "lab", "target": target}
-        [(pointer, said)] = await _refused(a, "POST", "/v1/campaigns", wanted)
-        assert (pointer.split("/")[1], bool(said)) == ("target", True)
+        document = {"name": "lab", "target": target}
+        [(pointer, detail)] = await _refused(a, "POST", "/v1/campaigns", document)
+        assert (pointer.split("/")[1], bool(detail)) == ("target", True)
 
 
 async def test_a_weight_of_nothing_needs_a_meaning(a: Asker) -> None:
-    """0 is refused unless a pool's policies say what it means, and none divides by it."""
-    [(pointer, said)] = await _refused(a, "POST", "/v1/campaigns", {"name": "x", "weight": 0})
-    assert (pointer, "suspend it with level 0" in said) == ("/weight", True)
+    """A weight of 0 is refused unless the policies of a pool give it a meaning."""
+    [(pointer, detail)] = await _refused(a, "POST", "/v1/campaigns", {"name": "x", "weight": 0})
+    assert (pointer, "suspend it with level 0" in detail) == ("/weight", True)
     pool = {"name": "here", "match": {"name": "a"}, "policy": {"set": "boinc-wrr"}}
     assert (await a.ask("POST", "/v1/pools", pool))[0] == 201
     await _add(a, "x", weight=0)
     patch = {"policy": {"set": "campaign-default"}}
-    [(pointer, said)] = await _refused(a, "PATCH", "/v1/pools/here", patch)
-    assert (pointer, "divides by weight, and x has weight 0" in said) == ("/policy/set", True)
+    [(pointer, detail)] = await _refused(a, "PATCH", "/v1/pools/here", patch)
+    assert (pointer, "divides by weight, and x has weight 0" in detail) == ("/policy/set", True)
     [(pointer, _)] = await _refused(a, "POST", "/v1/campaigns", {"name": "y", "weight": -1})
     assert pointer == "/weight"
 
@@ -241,18 +245,18 @@ async def test_a_weight_of_nothing_needs_a_meaning(a: Asker) -> None:
     ],
 )
 async def test_wrong_fields_have_pointers(a: Asker, document: Any, pointer: str) -> None:
-    """Every wrong field is named."""
+    """Every invalid field is named by a pointer."""
     faults = await _refused(a, "POST", "/v1/campaigns", document)
-    assert all(found.startswith(pointer) for found, _ in faults)
+    assert all(field.startswith(pointer) for field, _ in faults)
 
 
 async def test_tasks_belong_to_campaigns(a: Asker) -> None:
-    """An unknown campaign is refused with those called alike; none is the default one."""
+    """An unknown campaign is refused with similar names; without one the default is used."""
     await _add(a, "operations")
-    wanted = {"test": IDLE, "campaign": "operation"}
-    [(pointer, said)] = await _refused(a, "POST", "/v1/tasks", wanted)
+    document = {"test": IDLE, "campaign": "operation"}
+    [(pointer, detail)] = await _refused(a, "POST", "/v1/tasks", document)
     assert pointer == "/campaign"
-    assert said == (
+    assert detail == (
         "there is no campaign operation on this node; near: operations; "
         "make it: parley campaign add operation"
     )
@@ -265,7 +269,7 @@ async def test_tasks_belong_to_campaigns(a: Asker) -> None:
 
 
 async def test_a_used_campaign_is_closed_and_not_removed(a: Asker) -> None:
-    """What hangs on it is said; closed, it takes no tasks, and the ones it has may be edited."""
+    """A campaign in use cannot be removed; closed, it takes no new tasks but allows edits."""
     await _add(a, "ops")
     await _add(a, "ops-lab", parent="ops")
     status, problem = await a.ask("DELETE", "/v1/campaigns/ops")
@@ -279,14 +283,14 @@ async def test_a_used_campaign_is_closed_and_not_removed(a: Asker) -> None:
     status, problem = await a.ask("DELETE", "/v1/campaigns/ops")
     assert (status, "1 task of ops" in problem["detail"]) == (409, True)
     assert (await a.ask("PATCH", "/v1/campaigns/ops", {"state": "closed"}))[0] == 200
-    [(pointer, said)] = await _refused(a, "POST", "/v1/tasks", {"test": IDLE, "campaign": "ops"})
-    assert (pointer, "closed and takes no new tasks" in said) == ("/campaign", True)
+    [(pointer, detail)] = await _refused(a, "POST", "/v1/tasks", {"test": IDLE, "campaign": "ops"})
+    assert (pointer, "closed and takes no new tasks" in detail) == ("/campaign", True)
     status, edited = await a.ask("PATCH", f"/v1/tasks/{task['id']}", {"priority": 3})
     assert (status, edited["campaign"], edited["priority"]) == (200, "ops", 3)
 
 
 async def test_shares_promised_and_delivered(a: Asker) -> None:
-    """Parts by weight of those that want something, and what they and those below were charged."""
+    """A campaign's share is promised by weight, and delivered by its charges and descendants'."""
     await _add(a, "ops", weight=3)
     await _add(a, "ops-lab", parent="ops")
     await _add(a, "idle")
@@ -301,18 +305,18 @@ async def test_shares_promised_and_delivered(a: Asker) -> None:
         await a.rows(_CHARGE, name, at, weight)
     _, page = await a.ask("GET", "/v1/campaigns")
     used = {campaign["name"]: campaign["used"] for campaign in page["items"]}
-    promised = {name: each["promised"] for name, each in used.items()}
+    promised = {name: shares["promised"] for name, shares in used.items()}
     assert promised == {"default": 0.25, "ops": 0.75, "ops-lab": 0.75, "idle": 0}
-    by_weight = {name: each["by_weight"] for name, each in used.items()}
+    by_weight = {name: shares["by_weight"] for name, shares in used.items()}
     assert by_weight == {"default": 0.2, "ops": 0.6, "ops-lab": 0.6, "idle": 0.2}
-    delivered = {name: each["delivered"] for name, each in used.items()}
+    delivered = {name: shares["delivered"] for name, shares in used.items()}
     assert delivered == {"default": 0.25, "ops": 0.75, "ops-lab": 0.5, "idle": 0}
     assert (used["ops"]["booked"], used["ops"]["booked_seat_seconds"]) == (1, 1800)
     assert used["ops"]["delivered_seat_seconds"] == 3 * 3600
 
 
 async def test_usage_by_hours(a: Asker) -> None:
-    """Hour by hour, page by page, of all campaigns or of one."""
+    """Usage is listed hour by hour, page by page, for all campaigns or for one."""
     await _add(a, "ops")
     hour = START - START % times.HOUR
     for name, at, weight in (
@@ -321,34 +325,34 @@ async def test_usage_by_hours(a: Asker) -> None:
         ("ops", hour + times.HOUR, 500),
     ):
         await a.rows(_CHARGE, name, at, weight)
-    found: list[Any] = []
+    hours: list[Any] = []
     cursor: str | None = ""
     while cursor is not None:
         _, page = await a.ask("GET", f"/v1/usage?limit=2{cursor}")
-        found += page["items"]
+        hours += page["items"]
         cursor = None if page["next"] is None else f"&cursor={page['next']}"
-    assert [(each["campaign"], each["seat_seconds"], each["share"]) for each in found] == [
+    assert [(entry["campaign"], entry["seat_seconds"], entry["share"]) for entry in hours] == [
         ("default", 3600, 0.25),
         ("ops", 10800, 0.75),
         ("ops", 1800, 1),
     ]
     since = format_instant(hour + times.HOUR)
     _, page = await a.ask("GET", f"/v1/campaigns/ops/usage?since={since}")
-    assert page["items"] == [found[2]]
+    assert page["items"] == [hours[2]]
     assert (await a.ask("GET", "/v1/usage?cursor=x"))[0] == 422
     assert (await a.ask("GET", "/v1/campaigns/no/usage"))[0] == 404
 
 
-async def test_nothing_is_computed_to_see_whether_there_is_one(
+async def test_looking_up_a_campaign_computes_no_usage(
     a: Asker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A name is looked up; who is not there is told with those that are."""
+    """Looking up a name computes no usage; an unknown name is answered with similar ones."""
     await _add(a, "ops")
 
-    async def computed(*_: object) -> None:
+    async def fail(*_: object) -> None:
         raise AssertionError
 
-    monkeypatch.setattr(a.node.usage, "all", computed)
+    monkeypatch.setattr(a.node.usage, "all", fail)
     assert (await a.ask("GET", "/v1/campaigns/ops/usage"))[0] == 200
     for path in ("/v1/campaigns/op", "/v1/campaigns/op/usage"):
         status, problem = await a.ask("GET", path)
@@ -356,7 +360,7 @@ async def test_nothing_is_computed_to_see_whether_there_is_one(
 
 
 async def test_old_charges_are_forgotten(a: Asker, database: PostgresDatabase) -> None:
-    """The ledger is kept for a month, its sums for a year and more."""
+    """Charges are deleted after a month, their hourly sums after more than a year."""
     hour = START - START % times.HOUR
     for days in (0, 31, 401):
         await a.rows(_CHARGE, "default", hour - days * times.DAY, 1000)

@@ -30,23 +30,23 @@ SMALL = Plan(
 
 
 def _left_of(pid: int) -> list[str]:
-    """Directories of a round of this process, and processes that work in them."""
+    """Return the directories of a round of this process, and the processes that work in them."""
     name = f"parley-chaos-{pid}-"
-    found = [str(path) for path in Path(tempfile.gettempdir()).glob(f"{name}*")]
+    leftovers = [str(path) for path in Path(tempfile.gettempdir()).glob(f"{name}*")]
     for process_directory in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):
             where = str((process_directory / "cwd").readlink())
-            found += [f"{process_directory} in {where}"] if name in where else []
-    return found
+            leftovers += [f"{process_directory} in {where}"] if name in where else []
+    return leftovers
 
 
 @pytest.mark.timeout(400)
 async def test_the_invariants_hold_under_fire() -> None:
-    """Whatever dies or is cut off while users book and cancel, no invariant is broken then."""
-    told: list[str] = []
+    """No invariant is violated, whatever is killed or cut off while users book and cancel."""
+    progress: list[str] = []
     with nothing_left():
-        outcome = await fight(SMALL, told.append)
-    assert outcome.violations == [], (outcome.kept, told)
+        outcome = await fight(SMALL, progress.append)
+    assert outcome.violations == [], (outcome.kept, progress)
     assert _left_of(os.getpid()) == []
     assert outcome.logged.total() == 0, outcome.logged
     # On a busy host fewer operations fit into the time.
@@ -57,7 +57,7 @@ async def test_the_invariants_hold_under_fire() -> None:
 
 @pytest.mark.timeout(120)
 async def test_an_interrupted_round_leaves_nothing() -> None:
-    """Ctrl-C under fire ends every process, removes every file and says so by the exit code."""
+    """Ctrl-C ends every process, removes every file, and gives exit code 130."""
     with nothing_left():
         argv = [sys.executable, "-m", "tests.chaos", "--seed", "1", "--nodes", "3"]
         running = await process.start(argv, env=module_environment())

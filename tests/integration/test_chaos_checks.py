@@ -1,4 +1,4 @@
-"""The invariants that ``make chaos`` asks the tables for: each planted violation is found."""
+"""The invariants that ``make chaos`` checks in the tables: each planted violation is found."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ FROM (SELECT $7::timestamptz, $8::text) AS wanted (at, state)
 
 @dataclass
 class Scene:
-    """A task of two runs on two nodes: one was measured an hour ago, one comes in an hour."""
+    """A task with two runs on two nodes: one measured an hour ago, one due in an hour."""
 
     dsn: dict[str, str]
     connections: dict[str, asyncpg.Connection[asyncpg.Record]]
@@ -66,16 +66,16 @@ class Scene:
     coming: UUID
 
     async def both(self, query: str, *values: object) -> None:
-        """The same statement on both nodes."""
+        """Execute a statement on both nodes."""
         for connection in self.connections.values():
             await connection.execute(query, *values)
 
     async def on(self, name: str, query: str, *values: object) -> None:
-        """A statement on one node."""
+        """Execute a statement on one node."""
         await self.connections[name].execute(query, *values)
 
     async def add_task(self, reference: str) -> UUID:
-        """Another task of ``a``, without runs."""
+        """Insert another task of ``a`` without runs."""
         task = uuid4()
         listed = json.dumps([{"node": f"key of {name}", "name": name} for name in NODES])
         schedule = {
@@ -94,41 +94,41 @@ class Scene:
     async def add_run(
         self, task: UUID, exchange: UUID, at: datetime, state: str, slot: datetime, attempt: int = 1
     ) -> UUID:
-        """A run on both nodes."""
+        """Insert a run on both nodes."""
         run = uuid4()
         for place, name in enumerate(NODES):
             await self.on(name, _RUN, run, task, exchange, slot, attempt, place, at, state)
         return run
 
-    async def broken(self, promises: Promises | None = None) -> set[str]:
-        """The names of the invariants that are broken."""
-        said = promises or Promises({str(self.task): "a"}, {}, {})
-        verdict = await judge(self.dsn, self.court, said, LIFE_S)
+    async def violated(self, promises: Promises | None = None) -> set[str]:
+        """Return the names of the violated invariants."""
+        checked = promises or Promises({str(self.task): "a"}, {}, {})
+        verdict = await judge(self.dsn, self.court, checked, LIFE_S)
         return {violation.check for violation in verdict.violations}
 
 
 @pytest.fixture
 async def scene(new_database: NewDatabase) -> AsyncIterator[Scene]:
-    """Two nodes on which everything is as it should be."""
+    """Return two nodes on which all invariants hold."""
     dsn = {name: await new_database() for name in NODES}
     connections = {name: await asyncpg.connect(address) for name, address in dsn.items()}
     court, now = await new_database(empty=True), datetime.now(UTC)
-    made = Scene(dsn, connections, court, now, uuid4(), uuid4(), uuid4(), uuid4())
+    scene = Scene(dsn, connections, court, now, uuid4(), uuid4(), uuid4(), uuid4())
     for own, other in (NODES, NODES[::-1]):
-        await made.on(own, _NODE, f"key of {own}", own, "self")
-        await made.on(own, _NODE, f"key of {other}", other, "other")
-    made.task = await made.add_task("first")
-    await made.both(_EXCHANGE, made.exchange, made.task, "committed", now - 2 * HOUR)
+        await scene.on(own, _NODE, f"key of {own}", own, "self")
+        await scene.on(own, _NODE, f"key of {other}", other, "other")
+    scene.task = await scene.add_task("first")
+    await scene.both(_EXCHANGE, scene.exchange, scene.task, "committed", now - 2 * HOUR)
     past, coming = now - HOUR, now + HOUR
-    made.past = await made.add_run(made.task, made.exchange, past, "finished", past)
-    made.coming = await made.add_run(made.task, made.exchange, coming, "booked", coming)
-    yield made
+    scene.past = await scene.add_run(scene.task, scene.exchange, past, "finished", past)
+    scene.coming = await scene.add_run(scene.task, scene.exchange, coming, "booked", coming)
+    yield scene
     for connection in connections.values():
         await connection.close()
 
 
 async def test_a_sound_scene_breaks_nothing(scene: Scene) -> None:
-    """Where all is well no invariant is broken, and the runs are counted."""
+    """A sound scene violates no invariant."""
     assert await scene.broken() == set()
 
 
@@ -138,12 +138,12 @@ _ALONE = {
     "due": "UPDATE run SET state = 'running', started_at = NULL WHERE state = 'finished'",
     "forgotten": "UPDATE planning SET plan_at = now() - interval '10 min'",
 }
-"""What breaks one invariant when it is done on one node: ``b``, or ``a`` where only leads plan."""
+"""The statement on one node that violates an invariant; on ``a`` where only leads plan."""
 
 
 @pytest.mark.parametrize("check", _ALONE)
 async def test_a_fault_on_one_node_is_found(scene: Scene, check: str) -> None:
-    """What is wrong on one node alone is found, and nothing else is taken for broken."""
+    """A fault on one node violates exactly the expected invariant."""
     await scene.on("a" if check == "forgotten" else "b", _ALONE[check])
     assert await scene.broken() == {check}
 
@@ -157,14 +157,14 @@ async def test_a_fault_on_one_node_is_found(scene: Scene, check: str) -> None:
     ],
 )
 async def test_a_run_that_differs_is_found(scene: Scene, change: str) -> None:
-    """A run to come has the same time and slot on all nodes, and is over on none."""
+    """A future run that differs in state, time or slot between nodes is found."""
     await scene.on("b", f"UPDATE run SET {change} WHERE state = 'booked'")
     assert "all_or_none" in await scene.broken()
 
 
 @pytest.mark.parametrize(("hours", "state"), [(1, "booked"), (-1, "finished")])
 async def test_an_overlap_is_found(scene: Scene, hours: int, state: str) -> None:
-    """Two exclusive runs at one time are found, even where the constraint did not see them."""
+    """Overlapping exclusive runs are found even where the constraint did not apply."""
     await scene.both("UPDATE run SET lane = NULL")
     other, exchange = await scene.add_task("second"), uuid4()
     for name in NODES:
@@ -177,33 +177,33 @@ async def test_an_overlap_is_found(scene: Scene, hours: int, state: str) -> None
 
 
 async def test_time_blocked_for_nothing_is_found(scene: Scene) -> None:
-    """A run whose exchange has been released must not keep its time."""
+    """A run that keeps its time after its exchange was released is found."""
     await scene.both("UPDATE exchange SET state = 'released'")
     assert await scene.broken() == {"blocked_for_nothing"}
 
 
 async def test_a_run_set_aside_for_nobody_is_found(scene: Scene) -> None:
-    """A run that gave way to a hold is back, or lost, once the hold has ended."""
+    """A run that is still set aside after its hold has ended is found."""
     await scene.both("UPDATE run SET state = 'set-aside' WHERE state = 'booked'")
     assert await scene.broken() == {"blocked_for_nothing"}
 
 
 @pytest.mark.parametrize(("age_s", "broken"), [(17, {"old_holds"}), (10, set())])
 async def test_an_old_hold_is_found(scene: Scene, age_s: int, broken: set[str]) -> None:
-    """A hold lives at most twice as long as it was meant to."""
+    """A hold older than twice its life is found."""
     held = scene.now - timedelta(seconds=age_s)
     await scene.on("b", _EXCHANGE, uuid4(), scene.task, "held", held)
     assert await scene.broken() == broken
 
 
 async def test_a_slot_without_a_run_is_found(scene: Scene) -> None:
-    """A slot that is due and of which nobody knows anything is missing without a reason."""
+    """A due slot without any run is found."""
     await scene.both("DELETE FROM run WHERE state = 'finished'")
     assert await scene.broken() == {"slots"}
 
 
 async def test_a_slot_served_twice_is_found(scene: Scene) -> None:
-    """Two live runs of one slot are one too many, whatever their times."""
+    """Two live runs of one slot are found, whatever their times."""
     coming = scene.now + HOUR
     at = coming + timedelta(minutes=2)
     await scene.add_run(scene.task, scene.exchange, at, "booked", coming, attempt=2)
@@ -212,14 +212,14 @@ async def test_a_slot_served_twice_is_found(scene: Scene) -> None:
 
 @pytest.mark.parametrize("state", ["displaced", "waiting"])
 async def test_a_displaced_run_that_is_forgotten_is_found(scene: Scene, state: str) -> None:
-    """A slot with time left whose last attempt was displaced, or waits for nothing, is found."""
+    """A slot with time left whose last attempt was displaced, or waits in vain, is found."""
     change = f"UPDATE run SET state = '{state}', reason = 'because' WHERE state = 'booked'"
     await scene.both(change)
     assert await scene.broken() == {"displaced"}
 
 
 async def test_a_displaced_run_that_is_planned_again_is_well(scene: Scene) -> None:
-    """A later attempt that is booked makes good for the one that was displaced."""
+    """A displaced run with a later booked attempt is no violation."""
     await scene.both("UPDATE run SET state = 'displaced', reason = 'x' WHERE state = 'booked'")
     coming = scene.now + HOUR
     at = coming + timedelta(minutes=2)
@@ -232,7 +232,7 @@ async def test_a_displaced_run_that_is_planned_again_is_well(scene: Scene) -> No
     [("a", "revision = 2"), ("b", "revision = 2, state = 'paused'"), ("both", "state = 'paused'")],
 )
 async def test_a_change_that_not_all_know_is_found(scene: Scene, node: str, change: str) -> None:
-    """A revision or a pause that only one node knows is found, and runs of a paused task are."""
+    """A revision or pause known to one node only is found, and so are runs of a paused task."""
     await scene.both("UPDATE task SET revision = 2")
     for name in NODES if node == "both" else (node,):
         await scene.on(name, f"UPDATE task SET {change}".replace("= 2", "= 3"))
@@ -240,18 +240,18 @@ async def test_a_change_that_not_all_know_is_found(scene: Scene, node: str, chan
 
 
 async def test_broken_promises_are_found(scene: Scene) -> None:
-    """A lost task, a task or run that was cancelled and lives on, and one key used twice."""
+    """A lost task, a cancelled task or run that lives on, and a key used twice are found."""
     await scene.add_task("first")
     await scene.both("DELETE FROM planning")
     await scene.both("UPDATE task SET schedule = jsonb_set(schedule, '{start}', '\"2099-01-01\"')")
     task, run = str(scene.task), str(scene.coming)
     promises = Promises({str(uuid4()): "a", task: "a"}, {task: "a"}, {run: "b"})
-    found = await scene.broken(promises)
-    assert found == {"promised", "cancelled_tasks", "cancelled_runs", "asked_once"}
+    violated = await scene.broken(promises)
+    assert violated == {"promised", "cancelled_tasks", "cancelled_runs", "asked_once"}
 
 
 def test_every_invariant_is_planted() -> None:
-    """No invariant is without a test in which it is broken."""
+    """Every invariant has a test that violates it."""
     planted = {
         *_ALONE,
         *("overlaps", "blocked_for_nothing", "old_holds", "slots", "once", "displaced"),

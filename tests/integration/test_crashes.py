@@ -1,4 +1,4 @@
-"""A lead that dies or is cut off at any message leaves each run on all participants or on none."""
+"""A lead that dies or is cut off at any message leaves each run on all participants or none."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ HOUR = START + times.HOUR
 RUNS = 4
 CALLS = ("propose", "hold", "commit")
 THINKING = 2 * times.SECOND
-"""How long the participants take to answer the proposal: the holds outlive the worker's lease."""
+"""Time the participants take to answer the proposal, so that holds outlive the lease."""
 
 
 async def _task(world: World, scheduling_class: SchedulingClass) -> tuple[Site, Site, Introduction]:
@@ -40,7 +40,7 @@ async def _task(world: World, scheduling_class: SchedulingClass) -> tuple[Site, 
 
 
 async def _twice_the_life(world: World, a: Site, b: Site) -> None:
-    """Twice the life of a hold passes, with everybody at work, and nothing is left half done."""
+    """Let twice the life of a hold pass while all nodes work; check that nothing is half done."""
     await world.pass_time(2 * HOLD_LIFE, 4 * times.SECOND)
     there, here = await a.states(), await b.states()
     assert not {"held", "set-aside"} & {*there.values(), *here.values()}
@@ -54,7 +54,7 @@ async def _twice_the_life(world: World, a: Site, b: Site) -> None:
 async def test_a_lead_that_dies_leaves_nothing_half_done(
     world: World, what: str, whom: str, phase: str
 ) -> None:
-    """Wherever the worker dies, after twice the hold's life each run is on all nodes or on none."""
+    """Wherever the worker dies, after twice a hold's life each run is on all nodes or on none."""
     a, b, _ = await _task(world, SchedulingClass.EXCLUSIVE)
 
     async def die(call: Call, at: str) -> None:
@@ -82,7 +82,7 @@ async def test_a_cut_wire_leaves_nothing_half_done(
     phase: str,
     lasting: bool,  # noqa: FBT001 - a parameter of the test
 ) -> None:
-    """Wherever the wire breaks, for one message or longer than a hold lives, all comes right."""
+    """A wire that breaks at any message, briefly or for longer than a hold's life, costs no run."""
     a, b, _ = await _task(world, SchedulingClass.NORMAL)
 
     async def cut(call: Call, at: str) -> None:
@@ -106,7 +106,7 @@ async def test_a_cut_wire_leaves_nothing_half_done(
 
 
 async def test_a_node_that_dies_with_the_lead_settles_with_it(world: World) -> None:
-    """Holds on the lead's own node, too, are settled by its own record of the exchange."""
+    """Holds on the lead's own node are settled by its record of the exchange, too."""
     a, b, _ = await _task(world, SchedulingClass.BACKGROUND)
 
     async def die(call: Call, at: str) -> None:
@@ -126,7 +126,7 @@ async def test_a_node_that_dies_with_the_lead_settles_with_it(world: World) -> N
 
 @pytest.mark.parametrize("before", [15 * times.SECOND, times.SECOND])
 async def test_nobody_begins_alone(world: World, before: int) -> None:
-    """Who must have dropped a run that it never confirmed is not measured without: it moves on."""
+    """A run is moved if a participant never confirmed it and must have dropped it by now."""
     a, b = await world.two()
     task = introduction([a, b], schedule=Schedule(start=HOUR, slip=times.HOUR))
     for site in (a, b):
@@ -154,10 +154,10 @@ async def test_nobody_begins_alone(world: World, before: int) -> None:
     assert list((await b.states()).values()) == ["scheduled"]
 
 
-async def test_what_comes_due_together_is_looked_at_once(
+async def test_runs_due_together_are_checked_once(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Who has not confirmed is asked once, of all runs that start soon; then each goes its way."""
+    """The confirmations of all runs that start soon are looked up in one query."""
     a, b = await world.two()
     once = Schedule(start=HOUR, slip=0)
     for _ in range(RUNS):
@@ -165,18 +165,18 @@ async def test_what_comes_due_together_is_looked_at_once(
         for site in (a, b):
             await site.keep(task, a)
     await a.plan()
-    asked: list[list[UUID]] = []
+    queries: list[list[UUID]] = []
     unconfirmed = runs.unconfirmed
 
-    async def listen(
-        connection: Connection, some: Sequence[UUID], now: int
+    async def record(
+        connection: Connection, run_ids: Sequence[UUID], now: int
     ) -> dict[UUID, list[str]]:
-        asked.append(list(some))
-        return await unconfirmed(connection, some, now)
+        queries.append(list(run_ids))
+        return await unconfirmed(connection, run_ids, now)
 
-    monkeypatch.setattr(runs, "unconfirmed", listen)
+    monkeypatch.setattr(runs, "unconfirmed", record)
     world.clock.move_to(HOUR - 3 * times.SECOND)
     for _ in range(2):
         await a.node.launcher.run_once()
-    assert [sorted(some) for some in asked] == [sorted(await a.states())]
-    assert len(asked[0]) == RUNS
+    assert [sorted(run_ids) for run_ids in queries] == [sorted(await a.states())]
+    assert len(queries[0]) == RUNS

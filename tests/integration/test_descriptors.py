@@ -1,4 +1,4 @@
-"""Descriptors that are scarce: more are allowed, and what has none left says so."""
+"""Scarce file descriptors: services raise the limit, and an exhausted one is reported."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from node.model.errors import HostError
 from node.settings import Settings
 from tests.integration.test_process import alive
 
-HELD = (
+PROGRAM = (
     "import asyncio\n"
     "from node.execution import descriptors, process\n"
     "async def main():\n"
@@ -30,45 +30,45 @@ HELD = (
 
 
 async def test_more_are_allowed_than_a_login_has() -> None:
-    """Forty programs that are held need more than the soft limit, and end well."""
+    """Forty held programs need more than the soft limit and end without errors."""
     script = 'ulimit -S -n 100; exec "$@"'
-    argv = ["sh", "-c", script, "sh", sys.executable, "-c", HELD]
+    argv = ["sh", "-c", script, "sh", sys.executable, "-c", PROGRAM]
     finished = await process.finish(argv, timeout_s=30, cwd=Path.cwd())
     assert (finished.stdout, finished.stderr) == (b"{0}\n", b"")
 
 
 def test_a_service_allows_itself_many(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It does so before it starts anything."""
-    found: list[int] = []
+    """A service raises its limit before it starts anything."""
+    limits: list[int] = []
 
     def serve(work: object) -> None:
         work.close()  # type: ignore[attr-defined]
-        found.append(resource.getrlimit(resource.RLIMIT_NOFILE)[0])
+        limits.append(resource.getrlimit(resource.RLIMIT_NOFILE)[0])
 
     monkeypatch.setattr("asyncio.run", serve)
     hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     with limited(100):
         services._run(Settings(), node=True, lead=True)
-    assert found == [
+    assert limits == [
         DESCRIPTORS_WANTED if hard == resource.RLIM_INFINITY else min(DESCRIPTORS_WANTED, hard)
     ]
 
 
 @contextlib.contextmanager
 def limited(soft: int) -> Iterator[None]:
-    """This process may have no descriptor from that number on."""
-    before, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    """Limit the file descriptors of this process to numbers below ``soft``."""
+    previous, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
     try:
         yield
     finally:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (before, hard))
+        resource.setrlimit(resource.RLIMIT_NOFILE, (previous, hard))
 
 
 async def test_where_none_is_left_the_reason_is_told() -> None:
-    """At whichever step of a start they run out, it is this host's fault, and nothing is left."""
+    """A start that runs out of descriptors at any step fails as a host error and leaves nothing."""
     highest = max(int(entry.name) for entry in Path("/proc/self/fd").iterdir())
-    await process.finish(["true"], timeout_s=10)  # what is looked up once needs descriptors, too
+    await process.finish(["true"], timeout_s=10)  # looks up what is cached afterwards
     reasons, pids = set(), []
     for soft in range(8, highest + 32):
         with limited(soft):
@@ -89,7 +89,7 @@ async def test_where_none_is_left_the_reason_is_told() -> None:
 
 
 async def test_one_whose_exit_cannot_be_watched_is_ended() -> None:
-    """The reason is told, and it does not run on unseen."""
+    """A program whose exit cannot be watched is ended, with the reason."""
     running = await process.start(["sleep", "60"], chased=True)
     with limited(3), pytest.raises(HostError, match="no file descriptor is left for the exit of"):
         await running.wait()

@@ -1,4 +1,4 @@
-"""A displaced run: freed everywhere, placed again inside its window, and told by whom."""
+"""A displaced run is freed on all nodes, placed again in its window, and names the winner."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ HOUR = START + times.HOUR
 
 
 async def _led(lead: Site, participants: tuple[Site, ...], **options: Any) -> Introduction:
-    """A task that its lead has on the agenda and its participants have accepted."""
+    """Create a task that is on its lead's agenda and accepted by its participants."""
     task = introduction(participants, **options)
     for site in {lead, *participants}:
         await site.keep(task, lead)
@@ -25,7 +25,7 @@ async def _led(lead: Site, participants: tuple[Site, ...], **options: Any) -> In
 
 
 async def _displaced(world: World, slip: int, **schedule: Any) -> tuple[Introduction, Introduction]:
-    """A run of a, b and c that has just lost its time at b to a run of higher priority."""
+    """Displace a run of a, b and c at b by a run of higher priority; return both tasks."""
     a, b, c = await world.three()
     low = await _led(a, (a, b, c), schedule=Schedule(start=HOUR, slip=slip, **schedule))
     await a.plan()
@@ -36,7 +36,7 @@ async def _displaced(world: World, slip: int, **schedule: Any) -> tuple[Introduc
 
 
 async def test_the_trace_says_by_whom(world: World) -> None:
-    """Freed at once on all, placed again inside the window, and the trace has the winner."""
+    """A displaced run is freed and placed again, and its trace names the winner."""
     low, high = await _displaced(world, 20 * times.MINUTE)
     a, b, c = world.sites
     await world.settle()
@@ -58,7 +58,7 @@ async def test_the_trace_says_by_whom(world: World) -> None:
 
 
 async def test_without_room_it_waits_and_says_so(world: World) -> None:
-    """A run displaced without slip waits for its only start, and becomes unplaced in the end."""
+    """A run displaced without slip waits for its only start and ends as unplaced."""
     low, _ = await _displaced(world, 0)
     a, _, c = world.sites
     await world.settle()
@@ -72,7 +72,7 @@ async def test_without_room_it_waits_and_says_so(world: World) -> None:
 
 
 async def test_it_counts_toward_no_limit(world: World) -> None:
-    """A displaced run uses up none of max_runs: as many as asked for are booked in the end."""
+    """A displaced run does not count towards ``max_runs``."""
     low, _ = await _displaced(world, 0, repeat=times.HOUR, max_runs=3, until=HOUR + 10 * times.HOUR)
     a = world.sites[0]
     await world.pass_time(times.HOUR + times.MINUTE, times.MINUTE)
@@ -84,7 +84,7 @@ async def test_it_counts_toward_no_limit(world: World) -> None:
 
 
 async def test_a_lead_that_is_away_learns_of_it_later(world: World) -> None:
-    """While the lead cannot be told the message waits; then the run is placed again."""
+    """A lead that was cut off learns of the displacement later and places the run again."""
     a, b, _ = await world.three()
     low = await _led(a, (a, b), schedule=Schedule(start=HOUR, slip=20 * times.MINUTE))
     await a.plan()

@@ -1,4 +1,4 @@
-"""Runs of lower priority give way: set aside by a hold, then displaced or given back."""
+"""Runs of lower priority give way: set aside by a hold, then displaced or restored."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ pytestmark = ON_ONE_LOOP
 
 
 async def test_a_higher_priority_sets_lower_ones_aside(booker: BookingLead) -> None:
-    """Strictly lower priorities give way to a displacing hold; a release gives them back."""
+    """A displacing hold sets strictly lower priorities aside; a release restores them."""
     low = (await booker.book(await booker.task(1), HOUR)).runs[0].run
     task, exchange = await booker.task(2), uuid4()
     request = hold_request(task, [HOUR], displacing=True)
-    answered = await booker.hold(request, exchange)
-    assert (answered.held, answered.set_aside) == ((request.runs[0].run,), 1)
+    answer = await booker.hold(request, exchange)
+    assert (answer.held, answer.set_aside) == ((request.runs[0].run,), 1)
     assert await booker.site.state(low) == "set-aside"
     await booker.site.node.time_line.release(exchange, task.task)
     assert await booker.site.states() == {low: "scheduled"}
@@ -36,48 +36,48 @@ async def test_a_higher_priority_sets_lower_ones_aside(booker: BookingLead) -> N
 
 @pytest.mark.parametrize("priority", [2, 3])
 async def test_equal_or_higher_priorities_stay(booker: BookingLead, priority: int) -> None:
-    """Only strictly lower priorities are displaced."""
+    """Equal and higher priorities are not displaced."""
     stays = (await booker.book(await booker.task(priority), HOUR)).runs[0].run
-    answered = await booker.hold(hold_request(await booker.task(2), [HOUR], displacing=True))
-    assert (answered.held, answered.set_aside) == ((), 0)
+    answer = await booker.hold(hold_request(await booker.task(2), [HOUR], displacing=True))
+    assert (answer.held, answer.set_aside) == ((), 0)
     assert await booker.site.states() == {stays: "scheduled"}
 
 
 async def test_nothing_is_displaced_unless_asked_for(booker: BookingLead) -> None:
-    """A hold of the first pass leaves lower priorities alone."""
+    """A hold without ``displacing`` leaves lower priorities alone."""
     low = (await booker.book(await booker.task(1), HOUR)).runs[0].run
-    answered = await booker.hold(hold_request(await booker.task(9), [HOUR]))
-    assert (answered.held, answered.set_aside) == ((), 0)
+    answer = await booker.hold(hold_request(await booker.task(9), [HOUR]))
+    assert (answer.held, answer.set_aside) == ((), 0)
     assert await booker.site.states() == {low: "scheduled"}
 
 
 async def test_a_running_run_is_never_displaced(booker: BookingLead) -> None:
-    """What runs already goes on, however important the other is."""
+    """A run that has started is not displaced by any priority."""
     low = (await booker.book(await booker.task(1), HOUR)).runs[0].run
     booker.world.clock.move_to(HOUR)
     async with booker.site.database.transaction() as connection:
         assert await runs.begin(connection, low, HOUR)
     request = hold_request(await booker.task(9), [HOUR + times.MINUTE], displacing=True)
-    answered = await booker.hold(request)
-    assert (answered.held, answered.set_aside) == ((), 0)
+    answer = await booker.hold(request)
+    assert (answer.held, answer.set_aside) == ((), 0)
     assert await booker.site.states() == {low: "running"}
 
 
 @pytest.mark.parametrize(("before", "left"), [(1, "scheduled"), (0, "set-aside")])
 async def test_a_run_about_to_start_is_never_displaced(
-    booker: BookingLead, before: int, left: str
+    booker: BookingLead, before: int, state: str
 ) -> None:
-    """Inside the start margin a run is safe; at its edge it still gives way."""
+    """A run is displaced at the edge of the start margin but not inside it."""
     low = (await booker.book(await booker.task(1), HOUR)).runs[0].run
     margin = Settings().start_margin
     booker.world.clock.move_to(HOUR - margin + before)
-    answered = await booker.hold(hold_request(await booker.task(9), [HOUR], displacing=True))
-    assert answered.set_aside == (left == "set-aside")
-    assert await booker.site.state(low) == left
+    answer = await booker.hold(hold_request(await booker.task(9), [HOUR], displacing=True))
+    assert answer.set_aside == (state == "set-aside")
+    assert await booker.site.state(low) == state
 
 
 async def test_a_commit_displaces_and_tells_the_lead(booker: BookingLead) -> None:
-    """Once the winner is committed, what was set aside is displaced and its lead is told why."""
+    """The commit of the winner displaces the run set aside and sends its lead the reason."""
     lower = await booker.task(1)
     low = (await booker.book(lower, HOUR)).runs[0].run
     task, exchange = await booker.task(2), uuid4()
@@ -95,7 +95,7 @@ async def test_a_commit_displaces_and_tells_the_lead(booker: BookingLead) -> Non
 
 
 async def test_a_set_aside_run_comes_back_when_the_hold_runs_out(booker: BookingLead) -> None:
-    """Expiry gives set-aside runs their time back, as a release does."""
+    """The expiry of a hold restores the runs that it had set aside."""
     low = (await booker.book(await booker.task(1), HOUR)).runs[0].run
     await booker.hold(hold_request(await booker.task(2), [HOUR], displacing=True))
     booker.world.clock.advance(HOLD_LIFE)
@@ -105,7 +105,7 @@ async def test_a_set_aside_run_comes_back_when_the_hold_runs_out(booker: Booking
 
 
 async def test_a_set_aside_run_whose_time_is_gone_is_displaced(booker: BookingLead) -> None:
-    """If somebody else has taken the time meanwhile the run is lost, and its lead is told."""
+    """A run whose time was taken while it was set aside is displaced, and its lead is notified."""
     low = (await booker.book(await booker.task(1), HOUR)).runs[0].run
     task, exchange = await booker.task(2), uuid4()
     await booker.hold(hold_request(task, [HOUR], displacing=True), exchange)
@@ -120,17 +120,17 @@ async def test_a_set_aside_run_whose_time_is_gone_is_displaced(booker: BookingLe
 
 
 async def test_a_refused_winner_gives_back_at_once(booker: BookingLead) -> None:
-    """If the winner cannot be booked after all, what gave way for it has its time back."""
+    """A refused winner restores at once what was set aside for it."""
     low = (await booker.book(await booker.task(1), HOUR)).runs[0].run
     high = (await booker.book(await booker.task(9), HOUR + DURATION)).runs[0].run
     task = await booker.task(5, duration=2 * DURATION)
-    answered = await booker.hold(hold_request(task, [HOUR], displacing=True))
-    assert answered.held == ()
+    answer = await booker.hold(hold_request(task, [HOUR], displacing=True))
+    assert answer.held == ()
     assert await booker.site.states() == {low: "scheduled", high: "scheduled"}
 
 
 async def test_a_commit_of_a_part_gives_back_the_rest(booker: BookingLead) -> None:
-    """A commit displaces what gave way to the kept runs only."""
+    """A commit displaces only what was set aside for the runs it keeps."""
     lost, kept = (
         run.run for run in (await booker.book(await booker.task(1), HOUR, 2 * REACH + HOUR)).runs
     )
@@ -143,7 +143,7 @@ async def test_a_commit_of_a_part_gives_back_the_rest(booker: BookingLead) -> No
 
 
 async def test_a_held_run_that_gave_way_goes_with_its_release(booker: BookingLead) -> None:
-    """A held run set aside by a second hold is gone after both are released; nothing is left."""
+    """A held run that was set aside by a second hold is deleted with its own release."""
     first, second = (uuid4(), await booker.task(1)), (uuid4(), await booker.task(2))
     for exchange, task in (first, second):
         await booker.hold(hold_request(task, [HOUR], displacing=True), exchange)
@@ -154,7 +154,7 @@ async def test_a_held_run_that_gave_way_goes_with_its_release(booker: BookingLea
 
 
 async def test_a_chain_of_displacements_unwinds(booker: BookingLead) -> None:
-    """Three holds over each other: the released ones give back in turn, the first owner wins."""
+    """Holds that displace each other restore in turn when released, down to the first owner."""
     owner = (await booker.book(await booker.task(1), HOUR)).runs[0].run
     chain = [(uuid4(), await booker.task(priority)) for priority in (2, 3)]
     for exchange, task in chain:
@@ -165,7 +165,7 @@ async def test_a_chain_of_displacements_unwinds(booker: BookingLead) -> None:
 
 
 async def test_what_gave_way_to_a_displaced_run_is_not_forgotten(booker: BookingLead) -> None:
-    """When a hold that had set a run aside is displaced itself, that run is settled with it."""
+    """When a displacing hold is displaced itself, the run it had set aside is settled, too."""
     low = (await booker.book(await booker.task(1), HOUR)).runs[0].run
     held, task = uuid4(), await booker.task(2)
     await booker.hold(hold_request(task, [HOUR], displacing=True), held)
@@ -179,7 +179,7 @@ async def test_what_gave_way_to_a_displaced_run_is_not_forgotten(booker: Booking
 
 
 async def test_a_commit_displaces_for_its_own_runs_only(booker: BookingLead) -> None:
-    """A commit that names runs of another exchange decides nothing for those."""
+    """A commit that names runs of another exchange has no effect on those."""
     low = (await booker.book(await booker.task(1), HOUR)).runs[0].run
     held = hold_request(await booker.task(2), [HOUR], displacing=True)
     await booker.hold(held)

@@ -1,4 +1,4 @@
-"""A task is paused, resumed, edited: what is booked on every node follows, whatever is cut off."""
+"""A task is paused, resumed and edited; the bookings on every node follow despite faults."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ DAY_OF_RUNS = 24
 
 
 async def _task(world: World, *names: str, **schedule: Any) -> tuple[list[Site], UUID]:
-    """An hourly task of these nodes, led by the first of them and planned."""
+    """Create and plan an hourly task of these nodes, led by the first of them."""
     sites = [await world.site(name) for name in names or ("a", "b")]
     document = TaskDocument.model_validate(
         {
@@ -61,25 +61,25 @@ async def _scheduled(site: Site) -> set[UUID]:
 
 
 async def _agreed(*sites: Site) -> int:
-    """How many runs are scheduled, the same on all of these nodes."""
-    there = [await _scheduled(site) for site in sites]
-    assert all(each == there[0] for each in there)
+    """Return the number of scheduled runs, which must be the same on all of these nodes."""
+    runs_by_site = [await _scheduled(site) for site in sites]
+    assert all(runs == runs_by_site[0] for runs in runs_by_site)
     for site in sites:
         assert not {"held", "set-aside"} & set(await _count(site))
-    return len(there[0])
+    return len(runs_by_site[0])
 
 
 async def _task_row(site: Site, task: UUID) -> Any:
     return (await site.rows("SELECT *, state::text AS word FROM task WHERE id = $1", task))[0]
 
 
-async def _told(site: Site, task: UUID) -> list[str]:
+async def _sentences(site: Site, task: UUID) -> list[str]:
     rows = await site.rows("SELECT sentence FROM decision WHERE task_id = $1 ORDER BY id", task)
     return [row[0] for row in rows]
 
 
 async def test_a_paused_task_frees_its_runs_everywhere(world: World) -> None:
-    """Every run to come is freed on all nodes, with one letter for each participant."""
+    """A pause frees every future run on all nodes with one message for each participant."""
     (a, b, c), task = await _task(world, "a", "b", "c")
     assert await _agreed(a, b, c) == DAY_OF_RUNS
     world.calls.clear()
@@ -90,12 +90,12 @@ async def test_a_paused_task_frees_its_runs_everywhere(world: World) -> None:
     for site in (a, b, c):
         row = await _task_row(site, task)
         assert (row["word"], row["revision"], row["paused_at"]) == ("paused", 2, START)
-    assert "paused on a; 24 runs freed" in await _told(a, task)
+    assert "paused on a; 24 runs freed" in await _sentences(a, task)
     assert set(await _count(b)) == {"cancelled"}
 
 
 async def test_a_paused_task_gets_no_runs(world: World) -> None:
-    """As long as it is paused nothing is planned, however much time passes."""
+    """A paused task is not planned, however much time passes."""
     (a, b), task = await _task(world)
     await a.node.editing.pause(task)
     await world.pass_time(30 * times.HOUR, times.HOUR)
@@ -104,7 +104,7 @@ async def test_a_paused_task_gets_no_runs(world: World) -> None:
 
 
 async def test_a_run_about_to_start_goes_on(world: World) -> None:
-    """What starts within the margin, or has started, is measured all the same."""
+    """A run that starts within the margin, or has started, is not affected by a pause."""
     (a, b), task = await _task(world)
     world.clock.move_to(START + EVERY + times.SECOND)
     await a.node.editing.pause(task)
@@ -113,7 +113,7 @@ async def test_a_run_about_to_start_goes_on(world: World) -> None:
 
 
 async def test_a_resumed_task_is_planned_from_now_on(world: World) -> None:
-    """Slots whose time passed are not made up for, use up no run, and are told of."""
+    """Slots missed during a pause are reported and not made up for, and do not use up runs."""
     (a, b), task = await _task(world, max_runs=10)
     assert await _agreed(a, b) == 10
     await a.node.editing.pause(task)
@@ -125,13 +125,13 @@ async def test_a_resumed_task_is_planned_from_now_on(world: World) -> None:
     assert first == START + 5 * times.HOUR + 2 * times.SECOND
     assert (
         "resumed on a; 5 slots whose time passed meanwhile will not be made up for"
-        in await _told(a, task)
+        in await _sentences(a, task)
     )
     assert (await _task_row(b, task))["revision"] == 3
 
 
 async def test_a_slot_is_never_run_twice(world: World) -> None:
-    """A pause and a resumption leave the run that was about to start, and make no other of it."""
+    """A pause and resumption keep the run about to start and book its slot only once."""
     (a, _), task = await _task(world)
     world.clock.move_to(START + EVERY + times.SECOND)
     await a.node.editing.pause(task)
@@ -144,19 +144,19 @@ async def test_a_slot_is_never_run_twice(world: World) -> None:
 
 @pytest.mark.parametrize("twice", ["pause", "resume"])
 async def test_a_repeated_request_changes_nothing(world: World, twice: str) -> None:
-    """To pause what is paused, or to resume what is active, is harmless and no new revision."""
+    """Pausing a paused task, or resuming an active one, changes nothing."""
     (a, _), task = await _task(world)
-    changing = a.node.editing
+    editor = a.node.editing
     if twice == "pause":
-        await changing.pause(task)
-        await changing.pause(task)
+        await editor.pause(task)
+        await editor.pause(task)
     else:
-        await changing.resume(task)
+        await editor.resume(task)
     assert (await _task_row(a, task))["revision"] == (2 if twice == "pause" else 1)
 
 
 async def test_an_unreachable_participant_learns_when_it_is_back(world: World) -> None:
-    """Pause, resumption and edit reach a participant that was away, in whatever state it left."""
+    """A participant that was away learns of a pause, a resumption and an edit when it is back."""
     (a, b), task = await _task(world)
     world.cut = {AB}
     await a.node.editing.pause(task)
@@ -178,7 +178,7 @@ async def test_an_unreachable_participant_learns_when_it_is_back(world: World) -
 
 
 async def test_a_late_letter_stops_what_has_begun(world: World) -> None:
-    """A run that one end has freed and the other has begun is stopped there."""
+    """A run that one node has freed and the other has begun is stopped there."""
     (a, b), task = await _task(world)
     world.cut = {AB}
     await a.node.editing.pause(task)
@@ -192,49 +192,48 @@ async def test_a_late_letter_stops_what_has_begun(world: World) -> None:
 
 
 async def test_new_times_replace_the_old_ones(world: World) -> None:
-    """An edited schedule frees the runs to come and books those of the new one, same on all."""
+    """An edited schedule frees the future runs and books those of the new one on all nodes."""
     (a, b), task = await _task(world)
-    before = await _scheduled(a)
+    runs_before = await _scheduled(a)
     await a.node.editing.edit(task, _patch(schedule={"repeat": "PT30M"}))
     await world.pass_time(5 * times.SECOND)
     assert await _agreed(a, b) == 2 * DAY_OF_RUNS
-    assert not before & await _scheduled(a)
-    told = await _told(a, task)
-    assert "edited on a: repeat PT1H → PT30M; 24 runs freed" in told
+    assert not runs_before & await _scheduled(a)
+    assert "edited on a: repeat PT1H → PT30M; 24 runs freed" in await _sentences(a, task)
 
 
 async def test_a_new_reference_frees_nothing(world: World) -> None:
-    """Where nothing about the runs has changed they stay as they are, on all nodes."""
+    """An edit that does not affect runs leaves them as they are on all nodes."""
     (a, b), task = await _task(world)
-    before = await _scheduled(b)
+    runs_before = await _scheduled(b)
     await a.node.campaigns.create(CampaignDocument(name="ops"))
     await a.node.editing.edit(task, _patch(reference={"ticket": 7}, campaign="ops"))
     await world.pass_time(10 * times.SECOND)
-    assert await _scheduled(b) == await _scheduled(a) == before
+    assert await _scheduled(b) == await _scheduled(a) == runs_before
     row = await _task_row(b, task)
     assert (row["reference"], row["campaign"], row["revision"]) == ({"ticket": 7}, "ops", 2)
 
 
 async def test_another_priority_keeps_the_time(world: World) -> None:
-    """Runs that are booked keep their time and have the new priority on every node."""
+    """Booked runs keep their time and get the new priority on every node."""
     (a, b), task = await _task(world)
-    before = await _scheduled(a)
+    runs_before = await _scheduled(a)
     await a.node.editing.edit(task, _patch(priority=7))
     await world.pass_time(10 * times.SECOND)
-    assert await _scheduled(a) == await _scheduled(b) == before
+    assert await _scheduled(a) == await _scheduled(b) == runs_before
     for site in (a, b):
         assert {row[0] for row in await site.rows("SELECT priority FROM run")} == {7}
 
 
 async def test_an_earlier_end_frees_the_runs_behind_it(world: World) -> None:
-    """Only what lies behind the new end is freed; a later end brings it back."""
+    """An earlier end frees only the runs behind it; a later end books them again."""
     (a, b), task = await _task(world)
-    before = await _scheduled(a)
+    runs_before = await _scheduled(a)
     until = times.format_instant(START + 6 * times.HOUR)
     await a.node.editing.edit(task, _patch(schedule={"until": until}))
     await world.pass_time(10 * times.SECOND)
     assert await _agreed(a, b) == 6
-    assert await _scheduled(a) < before
+    assert await _scheduled(a) < runs_before
     await a.node.editing.edit(task, _patch(schedule={"until": None}))
     await world.pass_time(10 * times.SECOND)
     assert await _agreed(a, b) == DAY_OF_RUNS
@@ -250,7 +249,7 @@ async def test_fewer_runs_free_the_last(world: World) -> None:
 
 
 async def test_a_run_under_way_keeps_what_it_was_booked_to_measure(world: World) -> None:
-    """What stays is launched and merged with the spec of its booking, not with the new one."""
+    """A run that stays is launched with the specification of its booking, not the new one."""
     (a, b), task = await _task(world)
     await world.pass_time(times.SECOND)
     await a.node.editing.edit(task, _patch(test={"spec": {"duration": "PT2M"}}))
@@ -268,7 +267,7 @@ async def test_a_run_under_way_keeps_what_it_was_booked_to_measure(world: World)
 
 
 async def test_a_paused_task_is_edited_for_later(world: World) -> None:
-    """It stays paused, on all nodes, and is planned under the new terms when it is resumed."""
+    """A paused task stays paused when edited and is planned by the new terms when resumed."""
     (a, b), task = await _task(world)
     await a.node.editing.pause(task)
     await a.node.editing.edit(task, _patch(schedule={"repeat": "PT2H"}))
@@ -281,7 +280,7 @@ async def test_a_paused_task_is_edited_for_later(world: World) -> None:
 
 
 async def test_a_refused_edit_changes_nothing(world: World) -> None:
-    """One participant that refuses leaves the task as it was on all nodes."""
+    """An edit that one participant refuses leaves the task unchanged on all nodes."""
     (a, b, c), task = await _task(world, "a", "b", "c")
     c.node.capabilities.tests = {}
     with pytest.raises(RefusedByParticipant, match="c: "):
@@ -294,7 +293,7 @@ async def test_a_refused_edit_changes_nothing(world: World) -> None:
 
 
 async def test_an_edit_waits_for_a_participant_that_is_away(world: World) -> None:
-    """The edit is taken, its runs wait and say for whom, and are booked when it is back."""
+    """An edit is accepted while a participant is away; its runs wait and name the participant."""
     (a, b), task = await _task(world)
     world.cut = {AB}
     await a.node.editing.edit(task, _patch(schedule={"repeat": "PT30M"}))
@@ -320,7 +319,7 @@ async def test_an_edit_waits_for_a_participant_that_is_away(world: World) -> Non
     ],
 )
 async def test_a_wrong_field_is_named(world: World, changes: Any, pointer: str) -> None:
-    """An edit is checked like a new task, with a pointer to what is wrong, and changes nothing."""
+    """An edit is validated like a new task; an invalid one changes nothing."""
     (a, _, _), task = await _task(world, "a", "b", "c")
     with pytest.raises(InvalidDocument) as refused:
         await a.node.editing.edit(task, _patch(**changes))
@@ -329,18 +328,18 @@ async def test_a_wrong_field_is_named(world: World, changes: Any, pointer: str) 
 
 
 async def test_a_lost_update_is_refused(world: World) -> None:
-    """Who edits a revision that is not the newest is told so; of two at once one is taken."""
+    """An edit of an old revision is refused; of two concurrent edits one is accepted."""
     (a, _), task = await _task(world)
     await a.node.editing.pause(task)
     with pytest.raises(Conflict, match="revision 2"):
         await a.node.editing.edit(task, _patch(revision=1, priority=3))
     edits = [a.node.editing.edit(task, _patch(priority=number)) for number in (3, 4)]
-    done = await asyncio.gather(*edits, return_exceptions=True)
-    assert [isinstance(each, Conflict) for each in done].count(True) == 1
+    answers = await asyncio.gather(*edits, return_exceptions=True)
+    assert [isinstance(answer, Conflict) for answer in answers].count(True) == 1
 
 
 async def test_only_the_lead_changes_a_task(world: World) -> None:
-    """A participant says where the task is changed; one that is over says that it is."""
+    """A participant refuses to change a task, and so does the lead of an ended one."""
     (a, b), task = await _task(world)
     with pytest.raises(NotAllowed, match="another node"):
         await b.node.editing.pause(task)
@@ -371,7 +370,7 @@ async def test_a_change_in_the_middle_of_planning_holds(
     phase: str,
     away: bool,  # noqa: FBT001 - a parameter of the test
 ) -> None:
-    """Whenever it comes, no exchange of the old terms is left, also if the wire is cut then."""
+    """A change at any moment of planning, even with a cut wire, leaves no run of the old terms."""
     a, b = await world.two()
     spec = {"duration": "PT1M", "class": "exclusive", "participants": ["a", "b"]}
     document = {"test": {"type": "idle", "spec": spec}, "schedule": {"repeat": "PT1H"}}
@@ -400,7 +399,7 @@ async def test_a_change_in_the_middle_of_planning_holds(
 @pytest.mark.parametrize("act", ACTS)
 @pytest.mark.parametrize("phase", ["asked", "answered"])
 async def test_a_change_overtakes_an_introduction(world: World, act: str, phase: str) -> None:
-    """A participant that is just being introduced ends up with the task as its lead has it."""
+    """A participant that is being introduced ends up with the task as its lead has it."""
     a, b = await world.two()
     spec = {"duration": "PT1M", "class": "exclusive", "participants": ["a", "b"]}
     document = {"test": {"type": "idle", "spec": spec}, "schedule": {"repeat": "PT1H"}}
@@ -419,6 +418,9 @@ async def test_a_change_overtakes_an_introduction(world: World, act: str, phase:
     assert world.watch is None
     await world.pass_time(3 * times.MINUTE, 15 * times.SECOND)
     assert LEFT[act] <= await _agreed(a, b) <= LEFT[act] + 1
-    there, here = await _task_row(a, task), await _task_row(b, task)
-    assert (here["word"], here["revision"]) == (there["word"], there["revision"])
-    assert here["schedule"] == there["schedule"]
+    task_at_lead, task_at_participant = await _task_row(a, task), await _task_row(b, task)
+    assert (task_at_participant["word"], task_at_participant["revision"]) == (
+        task_at_lead["word"],
+        task_at_lead["revision"],
+    )
+    assert task_at_participant["schedule"] == task_at_lead["schedule"]

@@ -1,4 +1,4 @@
-"""A node that stops tells others what it can in a moment, and waits for nobody."""
+"""A node that stops sends its messages quickly and does not wait for silent nodes."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ pytestmark = ON_ONE_LOOP
 async def test_a_silent_node_is_not_waited_for(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Who answers hears of it; what the silent one does not take stays to be told again."""
+    """A message to a silent node stays in the outbox when the node stops."""
     a = await world.site("a")
     async with a.database.transaction() as connection:
         posts = [OutgoingMessage(node, MessageKind.RUN_END, {}) for node in ("silent", "there")]

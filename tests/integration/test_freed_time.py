@@ -1,4 +1,4 @@
-"""Time that was refused becomes free: the lead is told and plans at once, without a poll."""
+"""Refused time becomes free: the lead is notified and plans at once, without polling."""
 
 from __future__ import annotations
 
@@ -35,10 +35,12 @@ HOUR = START + times.HOUR
 
 
 @contextlib.asynccontextmanager
-async def _listening(site: Site, told: list[Notice] | None = None) -> AsyncIterator[asyncio.Event]:
-    """While a site hears its database; the event is set when freed time was heard of.
+async def _listening(
+    site: Site, notices: list[Notice] | None = None
+) -> AsyncIterator[asyncio.Event]:
+    """Listen to a site's database; the event is set by a notification of freed time.
 
-    What was heard of it is added to ``told``.
+    These notifications are appended to ``notices``.
     """
     ready, freed = asyncio.Event(), asyncio.Event()
 
@@ -48,8 +50,8 @@ async def _listening(site: Site, told: list[Notice] | None = None) -> AsyncItera
             ready.set()
         if notice.kind == "freed":
             freed.set()
-            if told is not None:
-                told.append(notice)
+            if notices is not None:
+                notices.append(notice)
 
     task = asyncio.create_task(site.database.listen(heard, site.clock))
     await asyncio.wait_for(ready.wait(), 10)
@@ -59,7 +61,7 @@ async def _listening(site: Site, told: list[Notice] | None = None) -> AsyncItera
 
 
 async def _waiting(a: Site, b: Site) -> tuple[Introduction, UUID]:
-    """A task of a that found no time at b, long ago: its next attempt is minutes away."""
+    """Create a task of a that found no time at b, with its next attempt minutes away."""
     task = introduction([a, b], schedule=Schedule(start=HOUR, slip=0))
     for site in (a, b):
         await site.keep(task, a)
@@ -87,7 +89,7 @@ async def _lose(world: World, b: Site, run: UUID) -> None:
 async def test_time_given_back_is_planned_at_once(
     world: World, how: Callable[[World, Site, UUID], Awaitable[None]]
 ) -> None:
-    """Whichever way a run gives its time back, who was refused it plans again at once."""
+    """A run that frees its time in any way makes a refused lead plan again at once."""
     a, b = await world.two()
     [busy] = await book_everywhere(introduction([b]), b, [b], [HOUR])
     _, run = await _waiting(a, b)
@@ -106,7 +108,7 @@ async def test_a_dropped_hold_is_time_given_back(
     world: World,
     expires: bool,  # noqa: FBT001 - a parameter of the test
 ) -> None:
-    """A hold that is released, or runs out, frees what it kept from others."""
+    """A hold that is released, or expires, frees its time for others."""
     a, b = await world.two()
     holding = introduction([b])
     await b.keep(holding, b)
@@ -125,7 +127,7 @@ async def test_a_dropped_hold_is_time_given_back(
 
 
 async def test_a_run_that_ends_early_gives_back_the_rest(world: World) -> None:
-    """What a run has left of its time when it fails is time for who was refused it."""
+    """The rest of a run that ends early is freed for others."""
     a, b = await world.two()
     long = introduction([b], duration=2 * times.HOUR)
     [busy] = await book_everywhere(long, b, [b], [HOUR])
@@ -147,7 +149,7 @@ async def test_a_run_that_ends_early_gives_back_the_rest(world: World) -> None:
 
 
 async def test_the_leads_own_node_tells_it_too(world: World) -> None:
-    """Where the lead's own node had no time the same notification wakes the task, without HTTP."""
+    """Time freed on the lead's own node wakes the task without HTTP."""
     a, b = await world.two()
     [busy] = await book_everywhere(introduction([a]), a, [a], [HOUR])
     _, run = await _waiting(a, b)
@@ -160,7 +162,7 @@ async def test_the_leads_own_node_tells_it_too(world: World) -> None:
 
 
 async def test_only_room_that_is_enough_is_told(world: World) -> None:
-    """Time outside the window, too little of it, or taken again at once, is told to nobody."""
+    """Freed time outside the window, too short, or reported before, is not reported."""
     a, b = await world.two()
     starts = [HOUR, HOUR + times.MINUTE, HOUR + 2 * DURATION]
     short = [
@@ -185,38 +187,38 @@ async def test_only_room_that_is_enough_is_told(world: World) -> None:
 
 
 async def test_a_background_run_gives_back_nothing(world: World) -> None:
-    """What is in nobody's way frees no time: nobody is notified; the next exclusive one is."""
+    """A freed background run is not reported, as it blocks no other run."""
     b = await world.site("b")
     quiet = introduction([b], scheduling_class=SchedulingClass.BACKGROUND)
     [background] = await book_everywhere(quiet, b, [b], [HOUR])
     [exclusive] = await book_everywhere(introduction([b]), b, [b], [HOUR + DURATION])
-    told = list[Notice]()
-    async with _listening(b, told) as freed:
+    notices = list[Notice]()
+    async with _listening(b, notices) as freed:
         await b.node.termination.cancel_run(background)
         await b.node.termination.cancel_run(exclusive)
         await asyncio.wait_for(freed.wait(), 10)
-    assert told == [Notice("freed", str(HOUR + DURATION), (str(HOUR + 2 * DURATION),))]
+    assert notices == [Notice("freed", str(HOUR + DURATION), (str(HOUR + 2 * DURATION),))]
 
 
 async def test_freed_time_that_nobody_was_refused_is_not_looked_at(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """But it is if a question that is just being answered may be refused it."""
+    """Freed time is ignored unless it was refused, or may be by a proposal in progress."""
     a, b = await world.two()
     [busy] = await book_everywhere(introduction([b]), b, [b], [HOUR])
     notice = Notice("freed", str(HOUR), (str(HOUR + DURATION),))
     b.node.freed_time.heard(notice)
     assert b.node.freed_time._freed == []
-    answer = b.node.time_line.propose
+    propose = b.node.time_line.propose
 
     async def answer_slowly(lead: str, request: ProposalRequest) -> Proposal:
-        answered = await answer(lead, request)
+        proposal = await propose(lead, request)
         await b.node.termination.cancel_run(busy)
         b.node.freed_time.heard(notice)
-        return answered
+        return proposal
 
-    with monkeypatch.context() as patched:
-        patched.setattr(b.node.time_line, "propose", answer_slowly)
+    with monkeypatch.context() as patch:
+        patch.setattr(b.node.time_line, "propose", answer_slowly)
         _, run = await _waiting(a, b)
     await b.node.freed_time.run_once()
     assert world.count("freed") == 1
@@ -225,7 +227,7 @@ async def test_freed_time_that_nobody_was_refused_is_not_looked_at(
 
 
 async def test_a_lost_message_costs_only_the_pause(world: World) -> None:
-    """A lead that cannot be told plans when it would have planned anyway."""
+    """A lead that misses the message plans at its next regular attempt."""
     a, b = await world.two()
     [busy] = await book_everywhere(introduction([b]), b, [b], [HOUR])
     _, run = await _waiting(a, b)
@@ -241,7 +243,7 @@ async def test_a_lost_message_costs_only_the_pause(world: World) -> None:
 
 
 async def test_only_participants_wake_a_task(world: World) -> None:
-    """Another node, or one that names an unknown task, wakes nothing."""
+    """A message wakes only tasks of which its sender is a participant."""
     a, b, c = await world.three()
     await book_everywhere(introduction([b]), b, [b], [HOUR])
     task, _ = await _waiting(a, b)

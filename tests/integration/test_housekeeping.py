@@ -1,4 +1,4 @@
-"""What is not needed any more is deleted, and nothing else."""
+"""Housekeeping deletes what is not needed any more, and nothing else."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ HOUR = START + times.HOUR
 
 
 async def test_exchanges_and_decisions_do_not_pile_up(world: World) -> None:
-    """Exchanges whose runs are gone, and old decisions on them, are deleted with the runs."""
+    """Exchanges and decisions are deleted with their old runs."""
     a, b = await world.site("a"), await world.site("b")
     task = introduction([a, b], schedule=Schedule(start=HOUR, slip=0))
     for site in (a, b):
@@ -40,7 +40,7 @@ async def test_exchanges_and_decisions_do_not_pile_up(world: World) -> None:
 
 
 async def test_runs_are_counted_as_long_as_their_task_goes_on(world: World) -> None:
-    """Old runs of a task with max_runs stay while it is planned, else it would run too often."""
+    """Old runs of an active task with ``max_runs`` are kept, as they count."""
     a = await world.site("a")
     task = introduction([a], schedule=Schedule(start=HOUR, repeat=times.DAY, max_runs=40))
     await book_everywhere(task, a, [a], [HOUR])
@@ -54,21 +54,21 @@ async def test_runs_are_counted_as_long_as_their_task_goes_on(world: World) -> N
 
 
 async def test_terms_are_forgotten_but_who_measured_is_not(world: World) -> None:
-    """Old terms go with their seats and tasks, but for the last one of each node."""
+    """Old terms are deleted with seats and tasks, except the last one of each node."""
     pool = await pooled(world, [{}, {}, {}])
     task = await pool.create(2)
     await _all_ended(pool)
-    asked = await _choice(pool, task)
+    choice = await _choice(pool, task)
     world.clock.advance(29 * times.DAY)
     await _purge(world)
-    assert list(await pool.seats(task)) == [0, 6, 12], "they are still to be looked at"
+    assert list(await pool.seats(task)) == [0, 6, 12], "the terms can still be viewed"
     world.clock.advance(3 * times.DAY)
     await _purge(world)
     assert list(await pool.seats(task)) == [12]
-    assert await _choice(pool, task) == asked
+    assert await _choice(pool, task) == choice
     assert len(await pool.lead.rows("SELECT FROM task WHERE parent = $1", task)) == 2
     listed = await _seats_listed(pool, task)
-    assert [seat["lost_at"] for seat in listed] == [None, None], "none seems to be empty"
+    assert [seat["lost_at"] for seat in listed] == [None, None], "no seat appears to be empty"
     await pool.lead.node.termination.cancel_task(task)
     await _purge(world)
     assert await pool.lead.rows("SELECT FROM term") == []
@@ -76,7 +76,7 @@ async def test_terms_are_forgotten_but_who_measured_is_not(world: World) -> None
 
 
 async def test_terms_with_runs_are_not_forgotten(world: World) -> None:
-    """A term stays as a whole while a run of it does, or a seat is not over."""
+    """A term is kept while one of its runs exists or one of its seats has not ended."""
     pool = await pooled(world, [{}, {}])
     task = await pool.create(2)
     await _all_ended(pool)
@@ -94,7 +94,7 @@ async def test_terms_with_runs_are_not_forgotten(world: World) -> None:
 
 
 async def test_who_had_a_seat_before_is_kept_until_another_has_measured(world: World) -> None:
-    """The holder of a seat is remembered while the one who has it now may still lose it."""
+    """The previous holder of a seat is kept while the current one may still lose it."""
     pool = await pooled(world, [{}, {}])
     task = await pool.create(1)
     await _all_ended(pool)
@@ -108,7 +108,7 @@ async def test_who_had_a_seat_before_is_kept_until_another_has_measured(world: W
 
 
 async def test_tasks_of_others_are_forgotten(world: World) -> None:
-    """What another node led and what ended long ago goes, unless somebody is still to be told."""
+    """Old tasks of other leads are deleted, unless a message about them is pending."""
     a, b = await world.site("a"), await world.site("b")
     first, second = (introduction([a, b], schedule=Schedule(start=HOUR)) for _ in range(2))
     for task in (first, second):
@@ -127,13 +127,13 @@ async def test_tasks_of_others_are_forgotten(world: World) -> None:
     world.clock.advance(2 * times.DAY)
     await _purge(world)
     assert [row[0] for row in await b.rows("SELECT id FROM task")] == [first.task]
-    assert len(await a.rows("SELECT FROM task")) == 2, "its lead remembers"
+    assert len(await a.rows("SELECT FROM task")) == 2, "the lead keeps them"
 
 
 async def test_what_is_forgotten_is_so_batch_by_batch(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each transaction deletes a few terms, and there are as many as are needed."""
+    """Each transaction deletes only a few terms, and as many follow as are needed."""
     monkeypatch.setattr("node.service.PURGED_MAX", 1)
     pool = await pooled(world, [{}])
     task = await pool.create(1)
@@ -147,7 +147,7 @@ async def test_what_is_forgotten_is_so_batch_by_batch(
 
 
 async def _all_ended(pool: Pooled) -> None:
-    """What was booked of all seats has been measured."""
+    """Finish all booked runs of all seats."""
     for site in pool.world.sites:
         await site.execute("UPDATE run SET state = 'finished'")
     await pool.lead.execute(
@@ -163,7 +163,7 @@ async def _purge(world: World) -> None:
 
 
 async def _choice(pool: Pooled, task: UUID) -> tuple[object, object]:
-    """What nodes are chosen by: who had the seats last, and when each node had one."""
+    """Return what guides the choice of nodes: last holders, and last use of each node."""
     async with pool.lead.database.connection() as connection:
         holders = await episodes.last_holders(connection, [task])
         return holders, await episodes.used_at(connection, [task])
