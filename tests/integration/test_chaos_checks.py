@@ -129,7 +129,7 @@ async def scene(new_database: NewDatabase) -> AsyncIterator[Scene]:
 
 async def test_a_sound_scene_breaks_nothing(scene: Scene) -> None:
     """A sound scene violates no invariant."""
-    assert await scene.broken() == set()
+    assert await scene.violated() == set()
 
 
 _ALONE = {
@@ -145,7 +145,7 @@ _ALONE = {
 async def test_a_fault_on_one_node_is_found(scene: Scene, check: str) -> None:
     """A fault on one node violates exactly the expected invariant."""
     await scene.on("a" if check == "forgotten" else "b", _ALONE[check])
-    assert await scene.broken() == {check}
+    assert await scene.violated() == {check}
 
 
 @pytest.mark.parametrize(
@@ -159,7 +159,7 @@ async def test_a_fault_on_one_node_is_found(scene: Scene, check: str) -> None:
 async def test_a_run_that_differs_is_found(scene: Scene, change: str) -> None:
     """A future run that differs in state, time or slot between nodes is found."""
     await scene.on("b", f"UPDATE run SET {change} WHERE state = 'booked'")
-    assert "all_or_none" in await scene.broken()
+    assert "all_or_none" in await scene.violated()
 
 
 @pytest.mark.parametrize(("hours", "state"), [(1, "booked"), (-1, "finished")])
@@ -173,19 +173,19 @@ async def test_an_overlap_is_found(scene: Scene, hours: int, state: str) -> None
     at = scene.now + hours * HOUR
     await scene.both(_EXCHANGE, exchange, other, "committed", scene.now - 2 * HOUR)
     await scene.add_run(other, exchange, at + timedelta(seconds=20), state, scene.now - HOUR)
-    assert await scene.broken() == {"overlaps"}
+    assert await scene.violated() == {"overlaps"}
 
 
 async def test_time_blocked_for_nothing_is_found(scene: Scene) -> None:
     """A run that keeps its time after its exchange was released is found."""
     await scene.both("UPDATE exchange SET state = 'released'")
-    assert await scene.broken() == {"blocked_for_nothing"}
+    assert await scene.violated() == {"blocked_for_nothing"}
 
 
 async def test_a_run_set_aside_for_nobody_is_found(scene: Scene) -> None:
     """A run that is still set aside after its hold has ended is found."""
     await scene.both("UPDATE run SET state = 'set-aside' WHERE state = 'booked'")
-    assert await scene.broken() == {"blocked_for_nothing"}
+    assert await scene.violated() == {"blocked_for_nothing"}
 
 
 @pytest.mark.parametrize(("age_s", "broken"), [(17, {"old_holds"}), (10, set())])
@@ -193,13 +193,13 @@ async def test_an_old_hold_is_found(scene: Scene, age_s: int, broken: set[str]) 
     """A hold older than twice its life is found."""
     held = scene.now - timedelta(seconds=age_s)
     await scene.on("b", _EXCHANGE, uuid4(), scene.task, "held", held)
-    assert await scene.broken() == broken
+    assert await scene.violated() == broken
 
 
 async def test_a_slot_without_a_run_is_found(scene: Scene) -> None:
     """A due slot without any run is found."""
     await scene.both("DELETE FROM run WHERE state = 'finished'")
-    assert await scene.broken() == {"slots"}
+    assert await scene.violated() == {"slots"}
 
 
 async def test_a_slot_served_twice_is_found(scene: Scene) -> None:
@@ -207,7 +207,7 @@ async def test_a_slot_served_twice_is_found(scene: Scene) -> None:
     coming = scene.now + HOUR
     at = coming + timedelta(minutes=2)
     await scene.add_run(scene.task, scene.exchange, at, "booked", coming, attempt=2)
-    assert await scene.broken() == {"once"}
+    assert await scene.violated() == {"once"}
 
 
 @pytest.mark.parametrize("state", ["displaced", "waiting"])
@@ -215,7 +215,7 @@ async def test_a_displaced_run_that_is_forgotten_is_found(scene: Scene, state: s
     """A slot with time left whose last attempt was displaced, or waits in vain, is found."""
     change = f"UPDATE run SET state = '{state}', reason = 'because' WHERE state = 'booked'"
     await scene.both(change)
-    assert await scene.broken() == {"displaced"}
+    assert await scene.violated() == {"displaced"}
 
 
 async def test_a_displaced_run_that_is_planned_again_is_well(scene: Scene) -> None:
@@ -224,7 +224,7 @@ async def test_a_displaced_run_that_is_planned_again_is_well(scene: Scene) -> No
     coming = scene.now + HOUR
     at = coming + timedelta(minutes=2)
     await scene.add_run(scene.task, scene.exchange, at, "booked", coming, attempt=2)
-    assert await scene.broken() == set()
+    assert await scene.violated() == set()
 
 
 @pytest.mark.parametrize(
@@ -236,7 +236,7 @@ async def test_a_change_that_not_all_know_is_found(scene: Scene, node: str, chan
     await scene.both("UPDATE task SET revision = 2")
     for name in NODES if node == "both" else (node,):
         await scene.on(name, f"UPDATE task SET {change}".replace("= 2", "= 3"))
-    assert await scene.broken() == {"changed"}
+    assert await scene.violated() == {"changed"}
 
 
 async def test_broken_promises_are_found(scene: Scene) -> None:
@@ -246,7 +246,7 @@ async def test_broken_promises_are_found(scene: Scene) -> None:
     await scene.both("UPDATE task SET schedule = jsonb_set(schedule, '{start}', '\"2099-01-01\"')")
     task, run = str(scene.task), str(scene.coming)
     promises = Promises({str(uuid4()): "a", task: "a"}, {task: "a"}, {run: "b"})
-    violated = await scene.broken(promises)
+    violated = await scene.violated(promises)
     assert violated == {"promised", "cancelled_tasks", "cancelled_runs", "asked_once"}
 
 
