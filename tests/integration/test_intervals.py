@@ -1,4 +1,4 @@
-"""Intervals of a run that goes on: merged at its lead as they come, kept whatever comes later."""
+"""Intervals of a run in progress: merged at its lead as they arrive, and kept afterwards."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ COUNT = 10
 
 
 async def _running(world: World) -> tuple[Site, Site, UUID]:
-    """A run of ten intervals from a, which leads, to b; it has begun on both."""
+    """Start a run of ten intervals from a, its lead, to b on both nodes."""
     a, b = await world.two()
     multi = SchedulingClass.BACKGROUND_MULTI
     task = introduction([a, b], duration=COUNT * times.SECOND, scheduling_class=multi)
@@ -55,8 +55,8 @@ def _reflected(*numbers: int) -> list[Interval]:
     return [at_dest(reflector_record(number)) for number in numbers]
 
 
-async def _told(site: Site, run: UUID) -> list[tuple[int, bool, str | None]]:
-    """What people see: number, whether there is a result, reason."""
+async def _listed(site: Site, run: UUID) -> list[tuple[int, bool, str | None]]:
+    """Return what users see of each interval: number, whether it has a result, reason."""
     async with site.database.connection() as connection:
         rows = await intervals.listed(
             connection, run, beyond=None, since=None, descending=False, limit=500
@@ -70,16 +70,16 @@ def _part(place: int, name: str, **fields: Any) -> KeptPart:
 
 
 async def test_an_interval_is_merged_as_soon_as_both_have_told(world: World) -> None:
-    """While the run goes on its intervals are there for people, with a line for lists."""
+    """An interval is merged and listed as soon as both shares have arrived."""
     a, b, run = await _running(world)
     await a.node.collector.keep_own_intervals(run, _sent(0, 1))
-    assert await _told(a, run) == []
+    assert await _listed(a, run) == []
     await b.node.collector.keep_own_intervals(run, _reflected(0))
     await world.settle()
-    assert await _told(a, run) == [(0, True, None)]
+    assert await _listed(a, run) == [(0, True, None)]
     await b.node.collector.keep_own_intervals(run, _reflected(1))
     await world.settle()
-    assert await _told(a, run) == [(0, True, None), (1, True, None)]
+    assert await _listed(a, run) == [(0, True, None), (1, True, None)]
     [row] = await a.rows("SELECT * FROM run_interval WHERE number = 1")
     assert (row["starts_at"], row["ends_at"]) == (HOUR + times.SECOND, HOUR + 2 * times.SECOND)
     assert row["summary"].startswith("20.45 ms there, 1.00 ms back")
@@ -89,7 +89,7 @@ async def test_an_interval_is_merged_as_soon_as_both_have_told(world: World) -> 
 
 
 async def test_the_run_is_the_sum_of_its_intervals(world: World) -> None:
-    """At the end the result is that of all intervals, and both nodes have finished."""
+    """The final result is that of all intervals, and both nodes finish the run."""
     a, b, run = await _running(world)
     await a.node.collector.keep_own_intervals(run, _sent(*range(COUNT)))
     await b.node.collector.keep_own_intervals(run, _reflected(*range(COUNT)))
@@ -103,38 +103,38 @@ async def test_the_run_is_the_sum_of_its_intervals(world: World) -> None:
 
 
 async def test_intervals_that_are_under_way_are_waited_for(world: World) -> None:
-    """The run ends when all that its participants told of is there, in whatever order it comes."""
+    """The run ends when all reported intervals have arrived, in any order."""
     a, b, run = await _running(world)
     await b.node.collector.keep_own(run, _part(1, "b"))
     await world.settle()
     await a.node.collector.keep_own_intervals(run, _sent(*range(COUNT)))
     await a.node.collector.keep_own(run, _part(0, "a"))
     assert await a.state(run) == "merging"
-    shares = [IntervalShare(**vars(each)) for each in _reflected(*range(COUNT))]
+    shares = [IntervalShare(**vars(interval)) for interval in _reflected(*range(COUNT))]
     late = IntervalsMessage(run=run, intervals=tuple(shares))
     await a.node.collector.receive_intervals(b.identity, late)
     assert await a.state(run) == "finished"
     await a.node.collector.receive_intervals(b.identity, late)
-    assert [whole for _, whole, _ in await _told(a, run)] == [True] * COUNT
+    assert [has_result for _, has_result, _ in await _listed(a, run)] == [True] * COUNT
 
 
 async def test_an_interval_that_one_does_not_tell_of_is_told_without(world: World) -> None:
-    """After the grace it has what the other saw and the reason; what comes late completes it."""
+    """An interval without one share is listed after the grace period; a late share completes it."""
     a, b, run = await _running(world)
     await a.node.collector.keep_own_intervals(run, _sent(0, 1))
     await b.node.collector.keep_own_intervals(run, _reflected(1))
     await world.settle()
-    assert await _told(a, run) == []  # none is shown before those that precede it
+    assert await _listed(a, run) == []  # none is shown before those that precede it
     world.clock.move_to(HOUR + times.SECOND + GRACE + 1)
     await a.tend()
-    assert await _told(a, run) == [(0, True, f"b: {NO_SHARE}"), (1, True, None)]
+    assert await _listed(a, run) == [(0, True, f"b: {NO_SHARE}"), (1, True, None)]
     await b.node.collector.keep_own_intervals(run, _reflected(0))
     await world.settle()
-    assert await _told(a, run) == [(0, True, None), (1, True, None)]
+    assert await _listed(a, run) == [(0, True, None), (1, True, None)]
 
 
 async def test_an_interval_that_nobody_told_of_is_a_gap(world: World) -> None:
-    """A number that was left out shows as a gap once its time is over."""
+    """An interval without any share is listed as a gap once its grace period is over."""
     a, b, run = await _running(world)
     await a.node.collector.keep_own_intervals(run, _sent(2))
     await b.node.collector.keep_own_intervals(run, _reflected(2))
@@ -142,11 +142,11 @@ async def test_an_interval_that_nobody_told_of_is_a_gap(world: World) -> None:
     world.clock.move_to(HOUR + 2 * times.SECOND + GRACE + 1)
     await a.tend()
     nobody = f"a: {NO_SHARE}; b: {NO_SHARE}"
-    assert await _told(a, run) == [(0, False, nobody), (1, False, nobody), (2, True, None)]
+    assert await _listed(a, run) == [(0, False, nobody), (1, False, nobody), (2, True, None)]
 
 
 async def test_a_crash_leaves_what_was_measured(world: World) -> None:
-    """The run fails with the reason, its intervals stay, and what is missing says why."""
+    """A crash fails the run with the reason; its intervals stay, and the rest names the reason."""
     a, b, run = await _running(world)
     await a.node.collector.keep_own_intervals(run, _sent(0, 1, 2))
     await b.node.collector.keep_own_intervals(run, _reflected(0, 1, 2))
@@ -155,7 +155,7 @@ async def test_a_crash_leaves_what_was_measured(world: World) -> None:
     alone = [at_source(silence(number)) for number in (3, 4)]
     await a.node.collector.keep_own_intervals(run, alone)
     restarted = "b: the node was restarted during the run"
-    assert (await _told(a, run))[2:] == [
+    assert (await _listed(a, run))[2:] == [
         (2, True, None),
         (3, True, restarted),
         (4, True, restarted),
@@ -170,13 +170,13 @@ async def test_a_crash_leaves_what_was_measured(world: World) -> None:
         5,
     )
     assert row["result"]["loss"]["round_trip"] == 0
-    told = await _told(a, run)
-    assert len(told) == COUNT
-    assert all(reason and restarted in reason for _, _, reason in told[3:])
+    intervals_listed = await _listed(a, run)
+    assert len(intervals_listed) == COUNT
+    assert all(reason and restarted in reason for _, _, reason in intervals_listed[3:])
 
 
 async def test_nothing_measured_at_all_fails_with_the_cause(world: World) -> None:
-    """A run of gaps alone is no success, whatever its programs say at their end."""
+    """A run of gaps alone fails, even if its programs succeeded."""
     a, b, run = await _running(world)
     gaps = [Interval(number, None, "no packet could be sent") for number in range(COUNT)]
     await a.node.collector.keep_own_intervals(run, gaps)
@@ -191,28 +191,28 @@ async def test_nothing_measured_at_all_fails_with_the_cause(world: World) -> Non
 async def test_a_plugin_that_stumbles_spoils_one_interval(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A merge that raises makes a gap with that reason, and the next interval is merged."""
+    """A failed merge of an interval is a gap with the error; the next interval is merged."""
     a, b, run = await _running(world)
     test = a.node.capabilities.tests["latencybg"]
-    good = test.merge_interval  # type: ignore[attr-defined]
+    merge_interval = test.merge_interval  # type: ignore[attr-defined]
     faults = iter([ZeroDivisionError("by zero")])
 
-    def stumble(*given: Any) -> Any:
+    def stumble(*arguments: Any) -> Any:
         if fault := next(faults, None):
             raise fault
-        return good(*given)
+        return merge_interval(*arguments)
 
     monkeypatch.setattr(test, "merge_interval", stumble)
     await a.node.collector.keep_own_intervals(run, _sent(0, 1))
     await b.node.collector.keep_own_intervals(run, _reflected(0, 1))
     await world.settle()
-    [(_, first, reason), (_, second, _)] = await _told(a, run)
+    [(_, first, reason), (_, second, _)] = await _listed(a, run)
     assert (first, second) == (False, True)
     assert "ZeroDivisionError" in (reason or "")
 
 
 async def test_intervals_that_cannot_be_are_refused(world: World) -> None:
-    """A number beyond the last interval, and whoever takes no part, change nothing."""
+    """An interval beyond the last one, or from a node that does not take part, is refused."""
     a, b, run = await _running(world)
     share = IntervalShare(number=COUNT, result={}, reason=None)
     message = IntervalsMessage(run=run, intervals=(share,))
@@ -220,18 +220,18 @@ async def test_intervals_that_cannot_be_are_refused(world: World) -> None:
         await a.node.collector.receive_intervals(b.identity, message)
     with pytest.raises(NotAllowed):
         await a.node.collector.receive_intervals("ed25519:stranger", message)
-    await b.node.collector.receive_intervals(a.identity, message)  # it does not lead the run
+    await b.node.collector.receive_intervals(a.identity, message)  # b does not lead the run
     assert await a.rows("SELECT FROM run_interval") == []
 
 
 async def test_what_is_over_does_not_pile_up(world: World) -> None:
-    """Intervals go with their run."""
+    """Intervals are deleted with their run."""
     a, b, run = await _running(world)
     await a.node.collector.keep_own_intervals(run, _sent(0))
     for site in (a, b):
         await site.node.launcher.recover()
     await world.settle()
-    assert len(await _told(a, run)) == COUNT
+    assert len(await _listed(a, run)) == COUNT
     day = HOUR + times.DAY
     async with a.database.transaction() as connection:
         await runs.purge(connection, day, day, day)

@@ -38,15 +38,15 @@ def _clean() -> Iterator[None]:
 
 
 async def get(url: str) -> str:
-    """The body of an answer."""
+    """Return the body of an answer."""
     async with aiohttp.ClientSession() as session, session.get(url) as response:
         return await response.text()
 
 
 async def test_nodes_know_each_other() -> None:
-    """Every node is told of every other one, and has its own address, database and token."""
-    told: list[str] = []
-    async with Lab(3, command=fake_command, progress=told.append) as lab:
+    """Every node knows every other one, and has its own address, database and token."""
+    progress: list[str] = []
+    async with Lab(3, command=fake_command, progress=progress.append) as lab:
         assert [node.name for node in lab.nodes] == ["a", "b", "c"]
         for node in lab.nodes:
             others = [other.url for other in lab.nodes if other is not node]
@@ -54,17 +54,17 @@ async def test_nodes_know_each_other() -> None:
             assert node.url.startswith(f"http://{node.address}:")
         for field in ("url", "token", "dsn", "address"):
             assert len({getattr(node, field) for node in lab.nodes}) == 3
-    assert told[-1] == "every node knows every other"
+    assert progress[-1] == "every node knows every other"
 
 
 @pytest.mark.needs("root", "ip", "ping")
 async def test_namespaces_are_joined_by_the_wan() -> None:
-    """Nodes answer on the management side at once, and reach each other through the delay."""
+    """Nodes can be managed without delay, and reach each other with the delay of the WAN."""
     async with Lab(3, WanSettings(delay_ms=20), command=fake_command) as lab:
         for one, other in itertools.combinations(lab.nodes, 2):
             text = await get(f"{one.url}/ping?to={other.address}")
-            times = sorted(float(found) for found in re.findall(r"time=([\d.]+) ms", text))
-            # Both ways 20 ms; the emulator is a program, and late by a little on a busy host.
+            times = sorted(float(match) for match in re.findall(r"time=([\d.]+) ms", text))
+            # 20 ms in each direction; the emulator is a program, and slightly late on a busy host.
             assert 40.0 <= times[len(times) // 2] < 45.0, text
             assert one.address not in one.url
     assert lab.wan_report is not None
@@ -79,9 +79,9 @@ async def test_two_labs_at_once_do_not_meet() -> None:
 
 
 async def test_a_death_is_told_and_the_others_go_on() -> None:
-    """A node killed by somebody else is reported by name; the lab is not disturbed."""
+    """The unexpected death of a node is reported by name, and the other nodes go on."""
     died: asyncio.Queue[tuple[str, str]] = asyncio.Queue()
-    lab = Lab(2, command=fake_command, died=lambda *told: died.put_nowait(told))
+    lab = Lab(2, command=fake_command, died=lambda *death: died.put_nowait(death))
     async with lab:
         os.kill(lab._running["b"].pid, signal.SIGKILL)
         name, sentence = await asyncio.wait_for(died.get(), 10)
@@ -96,24 +96,24 @@ async def test_a_death_is_told_and_the_others_go_on() -> None:
 
 
 async def test_a_killed_node_can_be_restarted() -> None:
-    """Killing on purpose is no news; the restarted node has its address and token again."""
+    """A node that is killed on purpose is not reported; restarted, it has its address and token."""
     died: list[str] = []
     lab = Lab(2, command=fake_command, died=lambda name, _: died.append(name))
     async with lab:
-        before = lab.nodes[1]
+        killed = lab.nodes[1]
         await lab.kill("b")
         with pytest.raises(aiohttp.ClientError):
-            await get(f"{before.url}/readyz")
-        assert await lab.restart("b") == before == lab.nodes[1]
-        assert await lab.restart("a") == lab.nodes[0]  # also one that runs
-        assert await get(f"{before.url}/readyz") == ""
+            await get(f"{killed.url}/readyz")
+        assert await lab.restart("b") == killed == lab.nodes[1]
+        assert await lab.restart("a") == lab.nodes[0]  # a running node can be restarted, too
+        assert await get(f"{killed.url}/readyz") == ""
         with pytest.raises(NotFound, match="has no node z; it has a, b"):
             await lab.kill("z")
     assert died == []
 
 
 async def test_a_broken_node_shows_its_log() -> None:
-    """A node that ends at its start fails the lab with the end of its log, and all is undone."""
+    """A node that ends at its start fails the lab with the end of its log, and all is removed."""
     lab = Lab(2, command=lambda plan: fake_command(plan, "--broken"))
     with pytest.raises(HostError, match=r"exit code 1 .*ends:\nthe configuration is broken"):
         async with lab:
@@ -121,7 +121,7 @@ async def test_a_broken_node_shows_its_log() -> None:
 
 
 async def test_a_node_that_is_never_ready_is_given_up() -> None:
-    """After the deadline the error has the last answer, and all is undone."""
+    """A node that is not ready in time fails the lab with its last answer, and all is removed."""
     lab = Lab(1, command=lambda plan: fake_command(plan, "--never-ready"), ready_s=2)
     with pytest.raises(HostError, match=r"not ready within 2 s; .*/readyz last gave 404"):
         async with lab:
@@ -129,7 +129,7 @@ async def test_a_node_that_is_never_ready_is_given_up() -> None:
 
 
 async def test_stopping_twice_is_the_same_as_once() -> None:
-    """Two stops at the same time, and one afterwards."""
+    """Repeated and concurrent stops have the effect of one."""
     lab = Lab(1, command=fake_command)
     await lab.start()
     await asyncio.gather(lab.stop(), lab.stop())
@@ -137,7 +137,7 @@ async def test_stopping_twice_is_the_same_as_once() -> None:
 
 
 async def program(*options: str) -> RunningProcess:
-    """A lab as a program of its own."""
+    """Start a lab as a program of its own."""
     argv = [sys.executable, "-m", "tests.integration.lab_program", *options]
     return await process.start(argv, cwd=Path.cwd(), env={"TMPDIR": tempfile.gettempdir()})
 
@@ -145,7 +145,7 @@ async def program(*options: str) -> RunningProcess:
 @pytest.mark.needs("root", "ip")
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 async def test_a_signal_ends_the_program_cleanly(number: signal.Signals) -> None:
-    """INT, TERM or HUP of a served lab: exit code 0, and nothing is left, not even a namespace."""
+    """INT, TERM and HUP end a lab with exit code 0 and leave nothing, not even a namespace."""
     lab = await program("--namespaces")
     await lab.printed(b"}]\n")
     below = descendants(lab.pid)
@@ -158,7 +158,7 @@ async def test_a_signal_ends_the_program_cleanly(number: signal.Signals) -> None
 @pytest.mark.needs("root", "ip")
 @pytest.mark.parametrize("far", [b"WAN", b"Postgres", b"node "])
 async def test_a_signal_during_the_start_ends_it_cleanly(far: bytes) -> None:
-    """However far the start has come, INT undoes it."""
+    """INT at any point of the start removes what was started."""
     lab = await program("--namespaces")
     await lab.printed(far)
     lab.send(signal.SIGINT)
@@ -168,7 +168,7 @@ async def test_a_signal_during_the_start_ends_it_cleanly(far: bytes) -> None:
 
 
 async def test_nothing_runs_on_when_the_program_is_killed() -> None:
-    """Kill -9 of a lab ends its nodes and shuts its database down."""
+    """Killing a lab with SIGKILL ends its nodes and shuts down its database."""
     lab = await program()
     await lab.printed(b"}]\n")
     below = descendants(lab.pid)
@@ -178,23 +178,23 @@ async def test_nothing_runs_on_when_the_program_is_killed() -> None:
     async with asyncio.timeout(20):
         await proctable.wait_for_exits(list(below))
     dsn = json.loads(finished.stdout.splitlines()[-1])[0]["dsn"]
-    found = re.search(r"host=(.*)/socket", dsn)
-    assert found
-    cluster = Path(found[1])
+    match = re.search(r"host=(.*)/socket", dsn)
+    assert match
+    cluster = Path(match[1])
     assert "database system is shut down" in (cluster / "log").read_text()
-    shutil.rmtree(cluster.parent)  # which nobody was left to remove
+    shutil.rmtree(cluster.parent)  # the killed program could not remove it
 
 
 def test_names_go_on_after_z() -> None:
-    """The alphabet first, then numbers."""
-    found = list(itertools.islice(nodes.names(), 28))
-    assert (found[0], found[25], found[26], found[27]) == ("a", "z", "n27", "n28")
+    """Names are the letters of the alphabet, then numbers."""
+    names = list(itertools.islice(nodes.names(), 28))
+    assert (names[0], names[25], names[26], names[27]) == ("a", "z", "n27", "n28")
 
 
 def test_a_port_in_use_on_all_addresses_is_passed_over(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where a service of the host has the port on every address, another port is taken."""
-    with socket.create_server(("", 0)) as taken, socket.create_server(("", 0)) as free:
-        ports = [taken.getsockname()[1], free.getsockname()[1]]
+    """A port that the host uses on all addresses is skipped."""
+    with socket.create_server(("", 0)) as used, socket.create_server(("", 0)) as free:
+        ports = [used.getsockname()[1], free.getsockname()[1]]
         monkeypatch.setattr(loopback, "PORTS", ports)
         with pytest.raises(HostError, match="none of the ports"):
             claim(2)
@@ -205,6 +205,6 @@ def test_a_port_in_use_on_all_addresses_is_passed_over(monkeypatch: pytest.Monke
 
 
 def test_too_many_nodes_are_refused() -> None:
-    """More nodes than addresses are an error, not a crash."""
+    """More nodes than addresses are refused with an error."""
     with pytest.raises(HostError, match="1 to 250 nodes, not 251"):
         claim(251)

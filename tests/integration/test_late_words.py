@@ -1,4 +1,4 @@
-"""Words of a lead that come late, twice or in another order do not undo a newer change."""
+"""Messages of a lead that are late, repeated or reordered do not undo a newer change."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def _freeing(before_epoch: int, starting: int = START, slots_from: int = 0) -> F
 
 
 def _at(task: Introduction, revision: int, **changes: object) -> Introduction:
-    """The task at another revision, as it is made known to b."""
+    """Return the task at another revision, as b gets to know it."""
     return task.model_copy(update={"revision": revision, "participant": 1, **changes})
 
 
@@ -48,7 +48,7 @@ async def _known(world: World) -> tuple[Site, Site, Introduction]:
 
 
 async def test_an_old_introduction_changes_nothing(world: World) -> None:
-    """It is refused as such, and the terms that came before it stay."""
+    """An old introduction is refused and leaves the newer terms unchanged."""
     a, b, task = await _known(world)
     await b.node.acceptance.consider(a.identity, _at(task, 3, priority=7, paused_at=START))
     with pytest.raises(Conflict, match="3 is known"):
@@ -58,26 +58,26 @@ async def test_an_old_introduction_changes_nothing(world: World) -> None:
 
 
 async def test_a_question_keeps_nothing(world: World) -> None:
-    """Who is only asked about an edit answers, and knows the task as before."""
+    """Asking about an edit does not change what the participant knows of the task."""
     a, b, task = await _known(world)
-    answered = await b.node.acceptance.judge(a.identity, _at(task, 2, priority=9))
-    assert answered.accepted
+    answer = await b.node.acceptance.judge(a.identity, _at(task, 2, priority=9))
+    assert answer.accepted
     assert (await b.rows("SELECT priority, revision FROM task"))[0][1] == 1
-    never = introduction([a, b])
-    await b.node.acceptance.judge(a.identity, _at(never, 1))
+    unknown = introduction([a, b])
+    await b.node.acceptance.judge(a.identity, _at(unknown, 1))
     assert len(await b.rows("SELECT FROM task")) == 1
 
 
 async def test_a_question_about_a_task_that_is_over_is_refused(world: World) -> None:
-    """Who has withdrawn from a task says so when it is asked about an edit of it."""
+    """A participant that has withdrawn from a task answers so when asked about an edit."""
     a, b, task = await _known(world)
     await b.node.termination.cancel_task(task.task)
-    answered = await b.node.acceptance.judge(a.identity, _at(task, 2))
-    assert answered.reason == "the task is refused here: b withdrew from it"
+    answer = await b.node.acceptance.judge(a.identity, _at(task, 2))
+    assert answer.reason == "the task is refused here: b withdrew from it"
 
 
 async def test_a_hold_under_another_revision_is_refused(world: World) -> None:
-    """An older one is a conflict; a newer one asks for the task to be introduced again."""
+    """A hold under an older revision is a conflict; a newer one requires an introduction."""
     a, b, task = await _known(world)
     await b.node.acceptance.consider(a.identity, _at(task, 2))
     request = hold_request(task, [HOUR])
@@ -91,7 +91,7 @@ async def test_a_hold_under_another_revision_is_refused(world: World) -> None:
 
 
 async def test_a_paused_task_holds_nothing(world: World) -> None:
-    """Its lead is told why."""
+    """A hold for a paused task is refused with that reason."""
     a, b, task = await _known(world)
     await b.node.acceptance.consider(a.identity, _at(task, 2, paused_at=START))
     request = hold_request(task, [HOUR]).model_copy(update={"revision": 2})
@@ -100,7 +100,7 @@ async def test_a_paused_task_holds_nothing(world: World) -> None:
 
 
 async def test_a_late_freeing_spares_what_was_booked_since(world: World) -> None:
-    """Only runs of exchanges before the change are freed, however late and often it is told."""
+    """A late or repeated freeing frees only runs that were booked before the change."""
     a, b, task = await _known(world)
     first, second = HOUR, HOUR + times.HOUR
     for epoch, start in ((1, first), (5, second)):
@@ -115,7 +115,7 @@ async def test_a_late_freeing_spares_what_was_booked_since(world: World) -> None
 
 
 async def test_an_old_word_still_frees(world: World) -> None:
-    """A change heard of after a newer one does not bring its terms, but frees its runs."""
+    """A change that arrives after a newer one does not alter the terms but frees its runs."""
     a, b, task = await _known(world)
     exchange, request = uuid4(), hold_request(task, [HOUR])
     await b.node.time_line.hold(exchange, a.identity, request)
@@ -127,7 +127,7 @@ async def test_an_old_word_still_frees(world: World) -> None:
 
 
 async def test_what_was_only_held_is_forgotten(world: World) -> None:
-    """A hold from before the change is dropped, and its late commit finds nothing to keep."""
+    """A hold from before the change is dropped, and its late commit keeps nothing."""
     a, b, task = await _known(world)
     exchange, request = uuid4(), hold_request(task, [HOUR])
     await b.node.time_line.hold(exchange, a.identity, request)
@@ -140,26 +140,26 @@ async def test_what_was_only_held_is_forgotten(world: World) -> None:
 
 
 async def test_who_refuses_new_terms_frees_the_old_runs(world: World) -> None:
-    """A host that lost its tool hears of the pause all the same."""
+    """A participant that refuses new terms still applies the pause and frees the old runs."""
     a, b, task = await _known(world)
     exchange, request = uuid4(), hold_request(task, [HOUR])
     await b.node.time_line.hold(exchange, a.identity, request)
     await b.node.time_line.commit(exchange, commit_request(request))
     b.node.capabilities.tests = {}
     paused = _at(task, 2, freeing=_freeing(2), paused_at=START)
-    answered = await b.node.acceptance.consider(a.identity, paused)
-    assert not answered.accepted
+    answer = await b.node.acceptance.consider(a.identity, paused)
+    assert not answer.accepted
     assert list((await b.states()).values()) == ["cancelled"]
     row = (await b.rows("SELECT state::text, revision FROM task"))[0]
     assert tuple(row) == ("paused", 1)
 
 
 async def test_a_task_that_ended_here_is_not_brought_back(world: World) -> None:
-    """A host that withdrew refuses an edit, and says what became of the task."""
+    """A participant that withdrew refuses an edit with the state of the task."""
     a, b, task = await _known(world)
     await b.node.termination.cancel_task(task.task)
-    answered = await b.node.acceptance.consider(a.identity, _at(task, 2))
-    assert (answered.accepted, answered.reason) == (
+    answer = await b.node.acceptance.consider(a.identity, _at(task, 2))
+    assert (answer.accepted, answer.reason) == (
         False,
         "the task is refused here: b withdrew from it",
     )
@@ -167,7 +167,7 @@ async def test_a_task_that_ended_here_is_not_brought_back(world: World) -> None:
 
 
 async def test_many_runs_are_freed_by_one_letter(world: World) -> None:
-    """A day of runs every five minutes is freed by one message; others are set free with it."""
+    """A day of runs is freed by one message to the participant."""
     a, b = [await world.site(name, horizon=2 * times.DAY) for name in "ab"]
     task = introduction([a, b], duration=times.MINUTE)
     starts = [HOUR + number * 5 * times.MINUTE for number in range(MANY)]

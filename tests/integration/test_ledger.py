@@ -1,4 +1,4 @@
-"""The ledger at the lead: what is charged with a decision, given back, moved, and summed up."""
+"""The ledger at the lead: charges with decisions, reversals, moves, and hourly sums."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ ORDER BY charge.id, node.name
 _SUMS = """
 SELECT hour, campaign_id, node, amount FROM charge_hour ORDER BY hour, campaign_id, node
 """
-_ANEW = """
+_RECOMPUTED = """
 SELECT
     hour, campaign_id, node, sum(weight * extract(
         EPOCH FROM least(ends_at, hour + interval '1 hour') - greatest(starts_at, hour)
@@ -51,7 +51,7 @@ INSERT INTO campaign (name, created_at, changed_at) VALUES ($1, now(), now())
 
 
 async def _planned(lead: Site, *others: Site, **options: Any) -> tuple[Introduction, UUID]:
-    """A task of these nodes whose first run is booked; the run."""
+    """Create a task of these nodes and book its first run; return both."""
     options.setdefault("schedule", Schedule(start=HOUR, slip=0))
     task = introduction((lead, *others), **options)
     for site in (lead, *others):
@@ -65,15 +65,15 @@ async def _charges(site: Site) -> list[tuple[Any, ...]]:
 
 
 async def _net(site: Site) -> int:
-    """All that is charged, in thousandths of a seat times µs."""
+    """Return the net charges, in thousandths of a seat times microseconds."""
     return sum((end - start) * weight for _, start, end, weight, *_ in await _charges(site))
 
 
-async def _agrees(site: Site) -> None:
-    """The sums by hours are those of the charges."""
+async def _assert_sums(site: Site) -> None:
+    """Assert that the hourly sums match the charges."""
     day = START - START % times.DAY
-    found = [tuple(row) for row in await site.rows(_SUMS)]
-    assert found == [tuple(row) for row in await site.rows(_ANEW, day)]
+    sums = [tuple(row) for row in await site.rows(_SUMS)]
+    assert sums == [tuple(row) for row in await site.rows(_RECOMPUTED, day)]
 
 
 async def test_a_decision_is_charged_on_every_node(world: World) -> None:
@@ -83,11 +83,11 @@ async def test_a_decision_is_charged_on_every_node(world: World) -> None:
     span = (HOUR, HOUR + DURATION, 1000, "booked", "default")
     assert await _charges(a) == [("a", *span), ("b", *span)]
     assert await b.rows("SELECT FROM charge") == []
-    await _agrees(a)
+    await _assert_sums(a)
 
 
 async def test_classes_weigh_differently(world: World) -> None:
-    """A normal run is charged a lane of each node, a background run nothing."""
+    """A normal run is charged one lane of each node, a background run nothing."""
     a, b = await world.site("a", lanes=3), await world.site("b")
     await _planned(a, b, scheduling_class=SchedulingClass.NORMAL)
     await _planned(a, b, scheduling_class=SchedulingClass.BACKGROUND)
@@ -95,7 +95,7 @@ async def test_classes_weigh_differently(world: World) -> None:
 
 
 async def test_what_is_cancelled_is_given_back(world: World) -> None:
-    """A run cancelled before its start leaves nothing charged, and both rows to be read."""
+    """A run cancelled before its start has both charges and reversals, which add up to 0."""
     a, b = await world.two()
     _, run = await _planned(a, b)
     await a.node.termination.cancel_run(run)
@@ -106,7 +106,7 @@ async def test_what_is_cancelled_is_given_back(world: World) -> None:
         (-1000, "unused"),
     ]
     assert await _net(a) == 0
-    await _agrees(a)
+    await _assert_sums(a)
 
 
 async def test_an_early_end_gives_back_the_rest(world: World) -> None:
@@ -124,28 +124,28 @@ async def test_an_early_end_gives_back_the_rest(world: World) -> None:
         await site.node.collector.keep_own(run, part)
     await world.settle()
     assert await a.state(run) == "finished"
-    given_back = sorted(row for row in await _charges(a) if row[4] == "unused")
-    assert [(row[0], row[1]) for row in given_back] == [("a", ends[0]), ("b", ends[1])]
+    reversals = sorted(row for row in await _charges(a) if row[4] == "unused")
+    assert [(row[0], row[1]) for row in reversals] == [("a", ends[0]), ("b", ends[1])]
     assert await _net(a) == 70 * SEAT_SECOND
-    await _agrees(a)
+    await _assert_sums(a)
 
 
 async def test_what_is_displaced_is_given_back_and_charged_again(world: World) -> None:
-    """A run that lost its time is charged only where it was placed again."""
+    """A displaced run is charged only for the time at which it was placed again."""
     a, b = await world.two()
     low, _ = await _planned(a, b, schedule=Schedule(start=HOUR, slip=20 * times.MINUTE))
     await _planned(b, priority=5)
     await world.settle()
     assert await _net(a) == 0
     await a.plan()
-    charged = [row for row in await _charges(a) if row[1] == HOUR + DURATION]
-    assert [row[3] for row in charged] == [1000, 1000]
+    charges = [row for row in await _charges(a) if row[1] == HOUR + DURATION]
+    assert [row[3] for row in charges] == [1000, 1000]
     assert await a.state(run_id(TaskId(low.task), HOUR, 2)) == "scheduled"
-    await _agrees(a)
+    await _assert_sums(a)
 
 
 async def test_what_was_missed_is_given_back(world: World) -> None:
-    """A node that was away at the time used nothing."""
+    """A missed run is not charged."""
     a, b = await world.two()
     _, run = await _planned(a, b)
     a.clock.advance(2 * times.HOUR)
@@ -155,7 +155,7 @@ async def test_what_was_missed_is_given_back(world: World) -> None:
 
 
 async def test_an_edit_to_another_campaign_moves_the_charges(world: World) -> None:
-    """What is still to come is charged to the new campaign, and given back to it if unused."""
+    """The charges of future runs move to the new campaign, and so do their reversals."""
     a, b = await world.two()
     await a.execute(_NEW_CAMPAIGN, "ops")
     await a.node.campaigns.refresh()
@@ -169,11 +169,11 @@ async def test_an_edit_to_another_campaign_moves_the_charges(world: World) -> No
     await a.node.termination.cancel_run(run)
     assert await _net(a) == 0
     assert {row[5] for row in await _charges(a) if row[4] == "unused"} == {"ops"}
-    await _agrees(a)
+    await _assert_sums(a)
 
 
 async def test_hours_are_summed_up_at_their_borders(world: World) -> None:
-    """A run over three hours is counted in each of them, and the view says whose it is."""
+    """A run over three hours counts in each of them, and the view names its campaign."""
     a, b = await world.two()
     start = HOUR - HOUR % times.HOUR + 2 * times.HOUR - 10 * times.MINUTE
     schedule = Schedule(start=start, slip=0)
@@ -182,11 +182,11 @@ async def test_hours_are_summed_up_at_their_borders(world: World) -> None:
     minutes = [(row["seat_seconds"] / 120, row["nodes"], row["share"]) for row in rows]
     assert minutes == [(10, 2, 1), (60, 2, 1), (10, 2, 1)]
     assert {(row["campaign"], row["level"]) for row in rows} == {("default", 5)}
-    await _agrees(a)
+    await _assert_sums(a)
 
 
 async def test_the_ledger_is_only_added_to(world: World) -> None:
-    """Nobody changes what was charged."""
+    """Charges cannot be changed."""
     a, b = await world.two()
     await _planned(a, b)
     with pytest.raises(asyncpg.IntegrityConstraintViolationError, match="only added to"):

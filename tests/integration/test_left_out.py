@@ -1,4 +1,4 @@
-"""Tests whose needs are not met are left out and counted; a run of pytest in a folder shows it."""
+"""Tests with unmet needs are skipped and counted; a run of pytest in a folder shows it."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_parameter(tool): assert tool == "own"
 
 
 def run(folder: Path, *options: str, tests: str = TESTS) -> subprocess.CompletedProcess[str]:
-    """Run pytest in a folder where only jq and curl are said to be installed."""
+    """Run pytest in a folder where only jq and curl count as installed."""
     (folder / "conftest.py").write_text(CONFTEST)
     (folder / "test_some.py").write_text(tests)
     argv = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-c", "/dev/null"]
@@ -61,37 +61,37 @@ def run(folder: Path, *options: str, tests: str = TESTS) -> subprocess.Completed
 def test_what_is_missing_is_counted_in_the_last_line(
     tmp_path: Path, options: tuple[str, ...]
 ) -> None:
-    """The run is green; pytest's own closing line stays, and the reasons stand below it."""
-    done = run(tmp_path, *options)
-    *_, own, last = done.stdout.splitlines()
-    assert done.returncode == 0, done.stdout + done.stderr
+    """The run succeeds; the reasons for skipped tests follow pytest's own last line."""
+    finished = run(tmp_path, *options)
+    *_, own, last = finished.stdout.splitlines()
+    assert finished.returncode == 0, finished.stdout + finished.stderr
     assert re.search(r"= 2 passed, 3 deselected.* in [\d.]+s =", own)
     assert last == "2 passed, 3 not run: mtr missing (2), prometheus missing (1)"
 
 
 def test_without_anything_missing_the_last_line_is_pytests(tmp_path: Path) -> None:
-    """Nothing is said where nothing was left out."""
-    done = run(tmp_path, tests="def test_one(): pass")
-    assert re.search(r"= 1 passed.* in [\d.]+s =", done.stdout.splitlines()[-1])
+    """Without skipped tests the last line is pytest's own."""
+    finished = run(tmp_path, tests="def test_one(): pass")
+    assert re.search(r"= 1 passed.* in [\d.]+s =", finished.stdout.splitlines()[-1])
 
 
 def test_a_failure_stays_one(tmp_path: Path) -> None:
-    """A test that is left out hides no failure, neither in the exit code nor in the last line."""
-    done = run(tmp_path, tests=f"{TESTS}\ndef test_wrong(): assert False")
-    assert done.returncode == 1
-    assert done.stdout.splitlines()[-1].startswith("2 passed, 1 failed, 3 not run: ")
+    """A skipped test hides no failure, neither in the exit code nor in the last line."""
+    finished = run(tmp_path, tests=f"{TESTS}\ndef test_wrong(): assert False")
+    assert finished.returncode == 1
+    assert finished.stdout.splitlines()[-1].startswith("2 passed, 1 failed, 3 not run: ")
 
 
 def test_a_need_that_nobody_knows_is_an_error(tmp_path: Path) -> None:
-    """A word that the table lacks leaves nothing out by mistake."""
+    """An unknown need is a usage error."""
     tests = 'import pytest\n@pytest.mark.needs("promtheus")\ndef test_one(): pass'
-    done = run(tmp_path, tests=tests)
-    assert done.returncode == pytest.ExitCode.USAGE_ERROR
-    assert "no need called promtheus" in done.stderr
+    finished = run(tmp_path, tests=tests)
+    assert finished.returncode == pytest.ExitCode.USAGE_ERROR
+    assert "no need called promtheus" in finished.stderr
 
 
 def test_numbers_are_written_for_people() -> None:
-    """Thousands are set apart, and the most frequent reason comes first."""
+    """Thousands have separators, and the most frequent reason comes first."""
     counts = {"prometheus missing": 12, "jq missing": 70}
     assert closing(5298, 0, counts) == (
         "5,298 passed, 82 not run: jq missing (70), prometheus missing (12)"
@@ -99,7 +99,7 @@ def test_numbers_are_written_for_people() -> None:
 
 
 def test_every_need_has_a_package() -> None:
-    """Each can be looked for, and its package has a name that apt-get takes."""
+    """Every need can be checked, and its package has a valid name for apt-get."""
     for need in NEEDS.values():
         assert need.present() in {True, False}
         assert re.fullmatch(r"[a-z0-9.+-]+", need.package)

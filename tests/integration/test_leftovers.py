@@ -1,4 +1,4 @@
-"""What a service that was killed outright left running: real programs, found and ended."""
+"""Programs left running by a service that was killed: they are found and ended."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from node.execution import leftovers, process, process_marks, proctable
 from tests.integration.test_process import alive, gone
 
 WAITING = ["sh", "-c", "echo $$; kill -STOP $$"]
-"""It has been loaded when it prints: before, its environment cannot be looked at."""
+"""A program that has been loaded when it prints; before, its environment cannot be read."""
 
 ATTENDING = f"import subprocess; subprocess.run({WAITING!r})"
 
@@ -30,19 +30,19 @@ OWNER = (
 
 
 async def test_what_a_gone_service_left_is_ended() -> None:
-    """The death signal ends the program, and not what it attends; the mark finds that one."""
+    """The death signal ends the program but not its child, which is found by its mark."""
     owner = await process.start([sys.executable, "-c", OWNER], cwd=Path.cwd())
     await owner.printed(b"\n")
     owner.send(signal.SIGKILL)
-    leader, attended = map(int, (await owner.wait()).stdout.split())
+    leader, child = map(int, (await owner.wait()).stdout.split())
     await gone(leader)
-    assert alive(attended)
-    assert attended in leftovers.kill_orphans()
-    assert not alive(attended)
+    assert alive(child)
+    assert child in leftovers.kill_orphans()
+    assert not alive(child)
 
 
 async def test_what_a_living_service_started_is_left_alone() -> None:
-    """Another node on the same host may be measuring, and so may this one."""
+    """Programs of a living service are not ended, be it another node's or our own."""
     running = await process.start(["sleep", "60"], chased=True)
     try:
         assert running.pid not in leftovers.kill_orphans()
@@ -52,25 +52,25 @@ async def test_what_a_living_service_started_is_left_alone() -> None:
 
 
 def test_a_recycled_number_of_an_owner_is_no_owner() -> None:
-    """Who has the number of the service that is gone, and another start tick, owns nothing."""
+    """A process with the recycled id of a dead service, but another start tick, owns nothing."""
     ticks = proctable.identity(os.getpid()) + 1
     env = {**os.environ, process_marks.VARIABLE: f"{os.getpid()}.{ticks}.1"}
-    with subprocess.Popen(WAITING, env=env, stdout=subprocess.PIPE) as left:
-        assert left.stdout is not None
-        assert int(left.stdout.readline()) == left.pid
-        assert left.pid in leftovers.kill_orphans()
-        assert left.wait() == -signal.SIGKILL
+    with subprocess.Popen(WAITING, env=env, stdout=subprocess.PIPE) as orphan:
+        assert orphan.stdout is not None
+        assert int(orphan.stdout.readline()) == orphan.pid
+        assert orphan.pid in leftovers.kill_orphans()
+        assert orphan.wait() == -signal.SIGKILL
 
 
 def test_the_recorded_group_is_killed() -> None:
     """A process that is still the recorded one is killed with its group."""
-    with subprocess.Popen(["sleep", "60"], start_new_session=True) as left:
-        assert leftovers.kill_recorded(left.pid, proctable.identity(left.pid))
-        assert left.wait() == -signal.SIGKILL
+    with subprocess.Popen(["sleep", "60"], start_new_session=True) as orphan:
+        assert leftovers.kill_recorded(orphan.pid, proctable.identity(orphan.pid))
+        assert orphan.wait() == -signal.SIGKILL
 
 
 def test_a_recycled_number_is_left_alone() -> None:
-    """A process of the same number that started at another tick is a stranger."""
+    """A process with the recorded id but another start tick is not killed."""
     with subprocess.Popen(["sleep", "60"], start_new_session=True) as stranger:
         assert not leftovers.kill_recorded(stranger.pid, proctable.identity(stranger.pid) - 1)
         assert stranger.poll() is None
@@ -78,7 +78,7 @@ def test_a_recycled_number_is_left_alone() -> None:
 
 
 def test_a_number_nobody_has_is_no_error() -> None:
-    """A recorded process that is gone is nothing to do."""
-    with subprocess.Popen(["true"]) as done:
-        done.wait()
-    assert not leftovers.kill_recorded(done.pid, 1)
+    """A recorded process that has ended needs no action."""
+    with subprocess.Popen(["true"]) as ended:
+        ended.wait()
+    assert not leftovers.kill_recorded(ended.pid, 1)

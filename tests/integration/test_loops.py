@@ -1,4 +1,4 @@
-"""What works beside the API goes on working, whatever goes wrong meanwhile."""
+"""Background loops continue after any fault."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from tests.support.worlds import ON_ONE_LOOP, Site, World
 
 
 class Loop(Protocol):
-    """One of the loops beside the API."""
+    """A background loop of a node."""
 
     def heard(self, notice: Notice) -> None:
-        """A notification."""
+        """Receive a notification."""
         ...
 
     async def run(self) -> None:
-        """Until cancelled."""
+        """Run until cancelled."""
         ...
 
 
@@ -42,7 +42,7 @@ LOOPS: dict[str, tuple[Callable[[Site], Loop], str]] = {
 async def test_a_loop_outlives_a_fault(
     world: World, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
-    """A loop whose turn ends with an unforeseen error takes the next turn all the same."""
+    """A loop whose turn raises an unexpected error continues with the next turn."""
     loop_of, its_turn = LOOPS[name]
     loop = loop_of(await world.site("a"))
     turns = 0
@@ -66,7 +66,7 @@ async def test_a_loop_outlives_a_fault(
 
 
 @pytest.mark.parametrize(
-    "said",
+    "error",
     [
         asyncpg.CannotConnectNowError,
         asyncpg.AdminShutdownError,
@@ -76,30 +76,30 @@ async def test_a_loop_outlives_a_fault(
     ],
 )
 async def test_a_server_that_restarts_or_is_full_is_away(
-    database: Database, said: type[asyncpg.PostgresError]
+    database: Database, error: type[asyncpg.PostgresError]
 ) -> None:
-    """What Postgres says while it starts, stops or has no room is an absence, and not a fault."""
+    """Postgres's errors while it starts, stops or is full mean that it is unavailable."""
     with pytest.raises(DatabaseUnavailable):
         async with database.connection():
-            raise said("not now")
+            raise error("not now")
 
 
 async def test_a_connection_that_breaks_as_it_is_given_back_is_no_fault(
     database: PostgresDatabase,
 ) -> None:
-    """What was done with it is done, and the next one is another."""
+    """A connection that breaks when it is returned loses no work and is replaced."""
     loop = asyncio.get_running_loop()
     for _ in range(20):  # twice as many as there are in the pool
         async with database.connection() as connection:
             assert await connection.fetchval("SELECT 1") == 1
-            loop.call_soon(connection.terminate)  # before anything else of this turn of the loop
+            loop.call_soon(connection.terminate)  # runs first in the loop's next turn
     async with database.transaction() as connection:
         assert await connection.fetchval("SELECT 2") == 2
 
 
 @ON_ONE_LOOP
 async def test_a_message_that_cannot_be_made_holds_up_no_other(world: World) -> None:
-    """A message that makes the program stumble stays, and those behind it are delivered."""
+    """A message that raises an error stays in the outbox, and later ones are delivered."""
     a, b = await world.site("a"), await world.site("b")
     delivered = []
 
@@ -119,7 +119,7 @@ async def test_a_message_that_cannot_be_made_holds_up_no_other(world: World) -> 
 
 @ON_ONE_LOOP
 async def test_a_slow_node_holds_up_no_other(world: World) -> None:
-    """While one node keeps its message waiting, later ones for others are delivered."""
+    """Messages to other nodes are delivered while one node is slow to answer."""
     a, b, c = await world.three()
     delivered, arrived = list[str](), asyncio.Event()
 
@@ -149,7 +149,7 @@ async def test_a_slow_node_holds_up_no_other(world: World) -> None:
 async def test_letters_to_a_node_that_is_back_do_not_wait(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """However often a node could not be told before, it is told soon after it answers again."""
+    """Messages to a node that answers again are delivered at once, whatever their pause."""
     a, b, c = await world.three()
     answering, delivered = set[str](), list[str]()
 

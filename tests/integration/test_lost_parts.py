@@ -1,4 +1,4 @@
-"""No run stays running: what cannot be kept, merged or watched fails with a reason."""
+"""No run stays in progress: one that cannot be stored, merged or watched fails with a reason."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ pytestmark = ON_ONE_LOOP
 HOUR = START + times.HOUR
 
 
-async def _begun(world: World) -> tuple[Site, Site, UUID, DueRun]:
-    """A run of a and b, led by a, that has begun on both; and b's part of it."""
+async def _started(world: World) -> tuple[Site, Site, UUID, DueRun]:
+    """Start a run of a and b, led by a, on both; return it with b's part."""
     a, b = await world.site("a"), await world.site("b")
     [run] = await book_everywhere(introduction([a, b]), a, [a, b], [HOUR])
     async with b.database.connection() as connection:
@@ -43,8 +43,8 @@ async def _begun(world: World) -> tuple[Site, Site, UUID, DueRun]:
 async def test_a_part_that_cannot_be_kept_fails_the_run(
     world: World, outcome: LaunchOutcome
 ) -> None:
-    """What Postgres or the message cannot take is told in other words, to the lead as well."""
-    a, b, run, due = await _begun(world)
+    """A part that Postgres or a message cannot hold fails the run at the lead, too."""
+    a, b, run, due = await _started(world)
     await b.node.launcher._keep(due, outcome)
     assert await b.state(run) == "failed"
     await a.node.collector.keep_own(run, KeptPart(0, "a", {"slept_ms": 1.0}, None, HOUR, HOUR))
@@ -54,8 +54,8 @@ async def test_a_part_that_cannot_be_kept_fails_the_run(
 
 
 async def test_a_run_nobody_executes_any_more_is_marked(world: World) -> None:
-    """A run that still runs long after its end, with nobody there who ends it, fails."""
-    _, b, run, _ = await _begun(world)
+    """A run that is still running long after its end fails."""
+    _, b, run, _ = await _started(world)
     world.clock.move_to(HOUR + DURATION + LOST_RUN_TIMEOUT)
     await b.node.launcher.run_once()
     assert await b.state(run) == "running"
@@ -68,8 +68,8 @@ async def test_a_run_nobody_executes_any_more_is_marked(world: World) -> None:
 async def test_a_plugin_that_stumbles_fails_only_its_own_run(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A merge that raises fails the run with that reason, and house-keeping goes on."""
-    a, _, run, _ = await _begun(world)
+    """A merge that raises an error fails its run, and housekeeping continues."""
+    a, _, run, _ = await _started(world)
     await a.node.collector.keep_own(run, KeptPart(0, "a", {"slept_ms": 1.0}, None, HOUR, HOUR))
 
     def stumble(*_: Any) -> None:

@@ -1,4 +1,4 @@
-"""Many runs that are due at one instant."""
+"""Many runs that are due at the same instant."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ pytestmark = ON_ONE_LOOP
 HOUR = START + times.HOUR
 
 
-class Unseen:
+class NoObservation:
     """An observation that does nothing."""
 
     def begin(self) -> None:
@@ -43,30 +43,30 @@ async def _due(world: World) -> tuple[Site, DueRun]:
 async def test_they_are_prepared_one_after_the_other(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each has its turn, the last of them as long before the start as ever."""
+    """Runs are prepared one after the other, the last of them in time for the start."""
     site, due = await _due(world)
-    launcher, waited = site.node.launcher, list[int]()
+    launcher, instants = site.node.launcher, list[int]()
 
     async def until(instant: int, _: LatchedEvent) -> bool:
-        waited.append(instant)
+        instants.append(instant)
         return False
 
     monkeypatch.setattr(launcher, "_until", until)
     for _ in range(2):
-        waited.clear()
+        instants.clear()
         for _ in range(20):
             launcher._launch(replace(due, id=uuid4()), [])
         for task in list(launcher._tasks.values()):
             await task
         await world.settle()
         last = (HOUR - PREPARATION_TIME) // STAGGER_INTERVAL * STAGGER_INTERVAL
-        assert waited == [last - place * STAGGER_INTERVAL for place in range(20)]
+        assert instants == [last - place * STAGGER_INTERVAL for place in range(20)]
 
 
 async def test_who_was_prepared_too_late_does_not_begin(world: World) -> None:
-    """The others have gone on without it: its program is not released, and the part is missed."""
+    """A run that was prepared too late is missed, and its program is not released."""
     site, due = await _due(world)
-    launcher, observation = site.node.launcher, cast("PartObservation", Unseen())
+    launcher, observation = site.node.launcher, cast("PartObservation", NoObservation())
     for late, state in ((START_LATENESS_MAX, None), (START_LATENESS_MAX + 1, RunState.MISSED)):
         running = await process.start(["echo", "begun"], held=True)
         try:

@@ -1,4 +1,4 @@
-"""What happens to a run while it is being planned, between any two messages, is not lost."""
+"""Events during the planning of a run, between any two messages, are not lost."""
 
 from __future__ import annotations
 
@@ -39,11 +39,13 @@ async def _led(lead: Site, *participants: Site) -> tuple[Introduction, UUID]:
     return task, run_id(TaskId(task.task), HOUR, 1)
 
 
-def _when(world: World, met: Call, phase: str, action: Callable[[], Awaitable[object]]) -> None:
-    """Do this once, when that call passes."""
+def _when(
+    world: World, expected: Call, phase: str, action: Callable[[], Awaitable[object]]
+) -> None:
+    """Perform an action once, when the call passes."""
 
     async def watch(call: Call, at: str) -> None:
-        if (call, at) == (met, phase):
+        if (call, at) == (expected, phase):
             world.watch = None
             await action()
 
@@ -51,7 +53,7 @@ def _when(world: World, met: Call, phase: str, action: Callable[[], Awaitable[ob
 
 
 async def test_a_run_cancelled_before_the_decision_is_booked_nowhere(world: World) -> None:
-    """What a participant ends while its lead, which takes no part, has not decided, stays ended."""
+    """A run that a participant cancels before its lead's decision stays cancelled."""
     a, b, c = await world.three()
     _, run = await _led(a, b, c)
 
@@ -66,7 +68,7 @@ async def test_a_run_cancelled_before_the_decision_is_booked_nowhere(world: Worl
 
 
 async def test_a_waiting_slot_cancelled_while_it_is_booked_stays_so(world: World) -> None:
-    """A slot given up at its lead between hold and decision is committed on nobody."""
+    """A slot cancelled at its lead between hold and decision is not booked."""
     a, b, c = await world.three()
     _, run = await _led(a, b, c)
     world.cut = {frozenset("ab")}
@@ -85,7 +87,7 @@ async def test_a_waiting_slot_cancelled_while_it_is_booked_stays_so(world: World
 
 
 async def test_a_run_cancelled_before_a_late_commit_is_not_booked_again(world: World) -> None:
-    """A participant that missed both the commit and the cancel gets neither the one nor the run."""
+    """A run cancelled before a late commit is not booked at the participant."""
     a, b, _ = await world.three()
     _, run = await _led(a, a, b)
 
@@ -104,7 +106,7 @@ async def test_a_run_cancelled_before_a_late_commit_is_not_booked_again(world: W
 
 
 async def test_a_slot_whose_release_was_held_up_is_planned_again(world: World) -> None:
-    """A lead that dies between its decision and its own release plans the slot all the same."""
+    """The slot of a lead that dies between its decision and its own release is planned again."""
     a, b, _ = await world.three()
     _, run = await _led(a, a, b)
 
@@ -129,7 +131,7 @@ async def test_a_slot_whose_release_was_held_up_is_planned_again(world: World) -
 
 
 async def test_an_answer_that_names_no_run_holds_none(world: World) -> None:
-    """A participant that says neither held nor refused of a run is not taken at half its word."""
+    """A run that an answer names neither as held nor as refused is not booked."""
     a, b, _ = await world.three()
     _, run = await _led(a, a, b)
 
@@ -146,7 +148,7 @@ async def test_an_answer_that_names_no_run_holds_none(world: World) -> None:
 async def test_a_slot_that_comes_to_wait_during_a_cancel_ends_with_its_task(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A task cancelled while its planning writes down what waits leaves nothing waiting."""
+    """Cancelling a task while its planning stores waiting slots leaves no slot waiting."""
     a, b, _ = await world.three()
     task, run = await _led(a, a, b)
     await book_everywhere(introduction([b], duration=2 * DURATION), b, [b], [HOUR])
@@ -155,8 +157,8 @@ async def test_a_slot_that_comes_to_wait_during_a_cancel_ends_with_its_task(
     async def keep_while_cancelled(*values: Any) -> None:
         await keep(*values)
         cancelling.append(asyncio.create_task(a.node.termination.cancel_task(task.task)))
-        waiting = "SELECT FROM pg_locks WHERE NOT granted"
-        while not await a.rows(waiting):
+        blocked = "SELECT FROM pg_locks WHERE NOT granted"
+        while not await a.rows(blocked):
             await asyncio.wait(cancelling, timeout=0.01)
 
     monkeypatch.setattr(planning, "keep_unplaced", keep_while_cancelled)
@@ -168,7 +170,7 @@ async def test_a_slot_that_comes_to_wait_during_a_cancel_ends_with_its_task(
 async def test_a_slot_dropped_while_its_task_is_planned_anew_is_not_forgotten(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What is released after the next worker has looked for what waits is planned all the same."""
+    """A slot released after the next worker has looked for waiting ones is still planned."""
     a, b, _ = await world.three()
     task, run = await _led(a, a, b)
     other = introduction([b], duration=2 * DURATION)
@@ -182,10 +184,10 @@ async def test_a_slot_dropped_while_its_task_is_planned_anew_is_not_forgotten(
         _when(world, ("a", "a", "release"), "asked", lose)
 
     async def look_too_early(*values: Any) -> Any:
-        found = await look(*values)
+        slots = await look(*values)
         for (exchange,) in await a.rows("SELECT id FROM exchange WHERE state = 'held'"):
             await a.node.time_line.release(exchange, task.task, a.identity)
-        return found
+        return slots
 
     _when(world, ("a", "b", "hold"), "asked", take)
     await a.plan()

@@ -1,4 +1,4 @@
-"""Meshes over HTTP: what they have, what they have delivered, and why the rest is missing."""
+"""Meshes over HTTP: their tasks, what they delivered, and why the rest is missing."""
 
 from __future__ import annotations
 
@@ -57,9 +57,9 @@ MISSING = ("failed", "missed", "unplaced", "displaced", "cancelled")
 
 @pytest.fixture
 async def a(new_database: NewDatabase, clock: ManualClock, tmp_path: Path) -> AsyncIterator[Asker]:
-    """A node to ask, with a token."""
-    async with asker("a", await new_database(), clock, tmp_path) as made:
-        yield made
+    """Return a node to query, with a token."""
+    async with asker("a", await new_database(), clock, tmp_path) as client:
+        yield client
 
 
 async def _task(a: Asker, key: str, mesh: str = "lab", **reference: Any) -> UUID:
@@ -68,36 +68,36 @@ async def _task(a: Asker, key: str, mesh: str = "lab", **reference: Any) -> UUID
         "schedule": {"repeat": "PT1H"},
         "reference": {"mesh": mesh, "key": key, **reference},
     }
-    status, made = await a.ask("POST", "/v1/tasks", document)
-    assert status == 201, made
-    return UUID(made["id"])
+    status, answer = await a.ask("POST", "/v1/tasks", document)
+    assert status == 201, answer
+    return UUID(answer["id"])
 
 
 async def _run(
     a: Asker, task: UUID, hour: int, state: str, attempt: int = 1, reason: str = "because",
     *, freed: bool = False, changed: int | None = None,
 ) -> None:  # fmt: skip
-    """A run of a task whose slot is so many hours after the start of all."""
+    """Insert a run of a task whose slot is ``hour`` hours after the start."""
     slot = START + hour * times.HOUR
     changed = slot + times.MINUTE if changed is None else changed
     await a.rows(_RUN, task, slot, attempt, state, reason, freed, changed)
 
 
 async def _every(a: Asker, path: str, limit: int) -> list[dict[str, Any]]:
-    """All of a list, page by page."""
-    found: list[dict[str, Any]] = []
+    """Return all items of a list, fetched page by page."""
+    items: list[dict[str, Any]] = []
     cursor = ""
     while True:
         status, page = await a.ask("GET", f"{path}?limit={limit}{cursor}")
         assert status == 200, page
-        found += page["items"]
+        items += page["items"]
         if page["next"] is None:
-            return found
+            return items
         cursor = f"&cursor={page['next']}"
 
 
 async def test_what_there_is_to_compare_with(a: Asker, clock: ManualClock) -> None:
-    """Of each key what is not over, and the newest; other tasks are not of the mesh."""
+    """A mesh lists for each key the open tasks, else the newest one; other tasks are excluded."""
     first = await _task(a, "x/a/b")
     await a.ask("DELETE", f"/v1/tasks/{first}")
     assert [t["state"] for t in await _every(a, "/v1/meshes/lab/tasks", 1)] == ["cancelled"]
@@ -109,11 +109,11 @@ async def test_what_there_is_to_compare_with(a: Asker, clock: ManualClock) -> No
         document = {"test": {"type": "idle"}, "reference": reference}
         assert (await a.ask("POST", "/v1/tasks", document))[0] == 201
     for limit in (1, 2, 500):
-        found = await _every(a, "/v1/meshes/lab/tasks", limit)
-        assert [(t["key"], UUID(t["id"])) for t in found] == [("x/a/b", second), ("x/b/a", third)]
-    found = await _every(a, "/v1/meshes/lab/tasks", 500)
-    assert found[1]["reference"]["moments"] == {"start": "@PT1H"}
-    assert (found[0]["test"], found[0]["participants"]) == ("idle", ["a"])
+        listed = await _every(a, "/v1/meshes/lab/tasks", limit)
+        assert [(t["key"], UUID(t["id"])) for t in listed] == [("x/a/b", second), ("x/b/a", third)]
+    listed = await _every(a, "/v1/meshes/lab/tasks", 500)
+    assert listed[1]["reference"]["moments"] == {"start": "@PT1H"}
+    assert (listed[0]["test"], listed[0]["participants"]) == ("idle", ["a"])
     _, page = await a.ask("GET", "/v1/meshes")
     assert [(mesh["name"], mesh["tasks"]) for mesh in page["items"]] == [
         ("lab", {"active": 2, "cancelled": 1}),
@@ -124,50 +124,50 @@ async def test_what_there_is_to_compare_with(a: Asker, clock: ManualClock) -> No
 
 
 async def test_a_removed_mesh_is_listed_only_if_asked_for(a: Asker) -> None:
-    """It is there again with its first new task; a page has what is shown of it."""
+    """A mesh without open tasks is listed only on request, until it gets a new task."""
     gone = [await _task(a, key, "gone") for key in ("x", "y")]
     await _task(a, "x", "stays")
     removed = "/v1/meshes?removed=true&limit=1"
-    listed = [("gone", {"active": 2}), ("stays", {"active": 1})]
+    expected = [("gone", {"active": 2}), ("stays", {"active": 1})]
     for number in (0, 1):
         await a.ask("DELETE", f"/v1/tasks/{gone[number]}")
-        listed[0] = ("gone", [{"active": 1, "cancelled": 1}, {"cancelled": 2}][number])
-        shown = await _every(a, "/v1/meshes", 1)
-        assert [(mesh["name"], mesh["tasks"]) for mesh in shown] == listed[number:]
+        expected[0] = ("gone", [{"active": 1, "cancelled": 1}, {"cancelled": 2}][number])
+        meshes_listed = await _every(a, "/v1/meshes", 1)
+        assert [(mesh["name"], mesh["tasks"]) for mesh in meshes_listed] == expected[number:]
     first = (await a.ask("GET", removed))[1]["items"]
-    assert [(mesh["name"], mesh["tasks"]) for mesh in first] == listed[:1]
+    assert [(mesh["name"], mesh["tasks"]) for mesh in first] == expected[:1]
     assert (await a.ask("GET", "/v1/meshes/gone"))[0] == 200
     await _task(a, "x", "gone")
     assert [mesh["name"] for mesh in await _every(a, "/v1/meshes", 1)] == ["gone", "stays"]
 
 
 async def test_an_edit_that_is_done_would_change_nothing(a: Asker) -> None:
-    """So who lost the answer to an edit learns from a dry run that it was taken."""
+    """A dry run of an applied edit changes nothing, so that a client can detect a lost answer."""
     task = await _task(a, "x/a/b")
     patch = {"schedule": {"repeat": "PT2H"}, "priority": 4}
     assert (await a.ask("PATCH", f"/v1/tasks/{task}", {**patch, "revision": 1}))[0] == 200
     assert (await a.ask("PATCH", f"/v1/tasks/{task}", {**patch, "revision": 1}))[0] == 409
-    _, found = await a.ask("GET", f"/v1/tasks/{task}")
-    again = {**patch, "revision": found["revision"]}
+    _, task_document = await a.ask("GET", f"/v1/tasks/{task}")
+    again = {**patch, "revision": task_document["revision"]}
     _, edited = await a.ask("PATCH", f"/v1/tasks/{task}?dry_run=true", again)
     for name in ("test", "schedule", "tools", "priority", "campaign", "reference"):
-        assert edited[name] == found[name]
+        assert edited[name] == task_document[name]
 
 
 async def test_what_was_delivered_and_why_not(a: Asker, clock: ManualClock) -> None:
-    """By slot, whatever it took; causes without their times; what was taken back was not due."""
-    one, other = await _task(a, "x/a/b"), await _task(a, "x/b/a")
+    """Delivery is counted by slot, causes are grouped without times, freed slots are not due."""
+    first, second = await _task(a, "x/a/b"), await _task(a, "x/b/a")
     clock._now = START + 12 * times.HOUR
-    await _run(a, one, 1, "finished")
-    await _run(a, one, 2, "failed")
-    await _run(a, one, 2, "finished", attempt=2)
+    await _run(a, first, 1, "finished")
+    await _run(a, first, 2, "failed")
+    await _run(a, first, 2, "finished", attempt=2)
     busy = "b: no PT{}S free: busy with an exclusive idle run until 2026-12-01T0{}:00:00Z, 3 times"
     for hour in (3, 4):
-        await _run(a, one, hour, "unplaced", reason=busy.format(hour, hour))
-    await _run(a, one, 5, "cancelled", freed=True, changed=START)
-    await _run(a, one, 6, "waiting")
-    await _run(a, one, 13, "booked")
-    await _run(a, other, 1, "missed", reason="b-12: the node was restarted during the run")
+        await _run(a, first, hour, "unplaced", reason=busy.format(hour, hour))
+    await _run(a, first, 5, "cancelled", freed=True, changed=START)
+    await _run(a, first, 6, "waiting")
+    await _run(a, first, 13, "booked")
+    await _run(a, second, 1, "missed", reason="b-12: the node was restarted during the run")
     status, mesh = await a.ask("GET", "/v1/meshes/lab")
     assert status == 200
     delivery = mesh["delivery"]
@@ -191,7 +191,7 @@ async def test_what_was_delivered_and_why_not(a: Asker, clock: ManualClock) -> N
 
 
 async def test_a_task_that_ended_owes_nothing_more(a: Asker, clock: ManualClock) -> None:
-    """Its slots before the end stay due, those behind it never were; its pair is shown by them."""
+    """A cancelled task owes its slots before the end only."""
     task = await _task(a, "x/a/b")
     clock._now = START + 3 * times.HOUR
     await _run(a, task, 1, "finished")
@@ -207,9 +207,9 @@ async def test_a_task_that_ended_owes_nothing_more(a: Asker, clock: ManualClock)
 
 
 async def test_any_lives_are_counted_once(a: Asker, clock: ManualClock) -> None:
-    """Whatever attempts a slot had: a result counts, else the last one says why there is none."""
+    """Of several attempts of a slot a result counts, else the last attempt names the cause."""
     rng = Random(5)
-    wanted: Counter[tuple[str, str]] = Counter()
+    expected: Counter[tuple[str, str]] = Counter()
     for key in ("x/a/b", "x/a/c", "y/c/a"):
         task = await _task(a, key)
         for hour in range(1, 24):
@@ -218,16 +218,16 @@ async def test_any_lives_are_counted_once(a: Asker, clock: ManualClock) -> None:
                 await _run(a, task, hour, state, number)
             if states:
                 last = "finished" if "finished" in states else states[-1]
-                wanted[key, last] += 1
+                expected[key, last] += 1
     clock._now = START + 24 * times.HOUR
     pairs = await _every(a, "/v1/meshes/lab/pairs", 2)
     for pair in pairs:
-        of = {state: count for (key, state), count in wanted.items() if key == pair["key"]}
-        assert pair["delivered"] == of.get("finished", 0)
-        assert pair["open"] == sum(of.get(state, 0) for state in OPEN)
-        assert pair["due"] == sum(of.values()) - pair["open"]
+        by_state = {state: count for (key, state), count in expected.items() if key == pair["key"]}
+        assert pair["delivered"] == by_state.get("finished", 0)
+        assert pair["open"] == sum(by_state.get(state, 0) for state in OPEN)
+        assert pair["due"] == sum(by_state.values()) - pair["open"]
         assert {c["state"]: c["count"] for c in pair["causes"]} == {
-            state: count for state, count in of.items() if state in MISSING
+            state: count for state, count in by_state.items() if state in MISSING
         }
     _, mesh = await a.ask("GET", "/v1/meshes/lab")
     for figure in ("due", "delivered", "open"):
@@ -237,20 +237,20 @@ async def test_any_lives_are_counted_once(a: Asker, clock: ManualClock) -> None:
 async def test_a_page_of_pairs_does_not_count_the_mesh(
     a: Asker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whether there is such a mesh is seen by one of its tasks, on each of many pages."""
+    """A page of pairs does not count the mesh; one of its tasks proves that the mesh exists."""
     await _task(a, "x/a/b")
 
-    async def counted(*_: object) -> None:
+    async def fail(*_: object) -> None:
         raise AssertionError
 
-    monkeypatch.setattr(meshes, "listed", counted)
+    monkeypatch.setattr(meshes, "listed", fail)
     assert [pair["key"] for pair in await _every(a, "/v1/meshes/lab/pairs", 1)] == ["x/a/b"]
     for name in ("la", "No", "none"):
         assert (await a.ask("GET", f"/v1/meshes/{name}/pairs"))[0] == 404
 
 
 async def test_a_page_of_a_large_mesh_reads_what_is_its_own(a: Asker) -> None:
-    """By the indexes, whatever there is beside it: so all pages together read the mesh once."""
+    """A page of a large mesh reads only its own rows, through the indexes."""
     await a.rows(_MANY, 2000, START)
     await a.rows("ANALYZE task, run")
     until = START + times.DAY
@@ -267,7 +267,7 @@ async def test_a_page_of_a_large_mesh_reads_what_is_its_own(a: Asker) -> None:
 
 
 def _reads(plan: dict[str, Any]) -> Iterator[tuple[str, float]]:
-    """The indexes that a plan reads tasks and runs by, or the table, and how many rows come."""
+    """Yield the indexes or tables by which a plan reads tasks and runs, with the rows read."""
     if plan.get("Relation Name") in {"task", "run"} or "Bitmap Index" in plan["Node Type"]:
         loops = plan["Actual Loops"]
         if plan["Node Type"] != "Bitmap Heap Scan":
@@ -278,13 +278,13 @@ def _reads(plan: dict[str, Any]) -> Iterator[tuple[str, float]]:
 
 
 async def test_of_no_time_nothing_is_counted(a: Asker, monkeypatch: pytest.MonkeyPatch) -> None:
-    """So what a mesh is can be asked without reading all its runs."""
+    """A mesh can be queried with an empty period without reading its runs."""
     await _task(a, "x/a/b")
 
-    async def counted(*_: object) -> None:
+    async def fail(*_: object) -> None:
         raise AssertionError
 
-    monkeypatch.setattr(meshes, "outcomes", counted)
+    monkeypatch.setattr(meshes, "outcomes", fail)
     now = format_instant(a.node.clock.now())
     status, mesh = await a.ask("GET", f"/v1/meshes/lab?from={now}&to={now}")
     assert (status, mesh["tasks"], mesh["delivery"]["due"]) == (200, {"active": 1}, 0)
@@ -305,6 +305,6 @@ async def test_of_no_time_nothing_is_counted(a: Asker, monkeypatch: pytest.Monke
     ],
 )
 async def test_what_cannot_be_answered(a: Asker, path: str, status: int) -> None:
-    """It is refused with a problem document."""
-    found, problem = await a.ask("GET", path)
-    assert (found, problem["status"]) == (status, status)
+    """Invalid requests are refused with a problem document."""
+    answer_status, problem = await a.ask("GET", path)
+    assert (answer_status, problem["status"]) == (status, status)

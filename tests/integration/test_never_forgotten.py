@@ -1,4 +1,4 @@
-"""No task falls asleep with something left to plan, and none is looked at without end."""
+"""No task with something left to plan is forgotten, and none is planned endlessly."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ FOUR = Schedule(start=HOUR, repeat=times.HOUR, until=HOUR + 4 * times.HOUR)
 
 
 async def test_more_slots_wait_than_a_batch_has(world: World) -> None:
-    """Slots beyond the batch are planned after it, also where the schedule has no others."""
+    """Slots beyond a batch are planned after it, even if the schedule has no more."""
     a = await world.site("a", batch=2)
     b = await world.site("b")
     task = introduction([a, b], schedule=FOUR)
@@ -34,7 +34,7 @@ async def test_more_slots_wait_than_a_batch_has(world: World) -> None:
 
 
 async def test_a_task_that_broke_off_is_not_due_before_its_pause(world: World) -> None:
-    """One that waited for a silent node and could wait no longer is due when its pause is over."""
+    """A task that could wait no longer for a silent node is due when its pause is over."""
     a, b = await world.two()
     task = introduction([a, b], schedule=FOUR)
     await a.keep(task, a)
@@ -44,14 +44,14 @@ async def test_a_task_that_broke_off_is_not_due_before_its_pause(world: World) -
     )
     before = now + times.DAY
     async with a.database.connection() as connection:
-        [claimed] = await planning.claim(
+        [claim] = await planning.claim(
             connection,
             planning.LeaseRequest("w", now, now + times.MINUTE),
             before,
             1,
             shut=[b.identity],
         )
-        assert await planning.break_off(connection, claimed, now + times.SECOND)
+        assert await planning.break_off(connection, claim, now + times.SECOND)
         due, _ = await planning.next_due(connection, before, [b.identity])
         assert due == now + times.SECOND
 
@@ -59,7 +59,7 @@ async def test_a_task_that_broke_off_is_not_due_before_its_pause(world: World) -
 async def test_who_answers_while_a_task_comes_to_wait_for_it_is_asked_at_once(
     world: World,
 ) -> None:
-    """A task concludes that it waits for a silent node which has answered another one by now."""
+    """A task that begins to wait for a node which has just answered is planned at once."""
     a, b = await world.two()
     task = introduction([a, b], schedule=FOUR)
     for site in (a, b):
@@ -67,13 +67,13 @@ async def test_who_answers_while_a_task_comes_to_wait_for_it_is_asked_at_once(
     world.cut.add(frozenset({"a", "b"}))
     conclude = a.planner._conclusions.conclude
 
-    async def meanwhile(*concluded: Any) -> None:
-        """Another task's question is answered before this one is written."""
+    async def conclude_late(*arguments: Any) -> None:
+        """Let another task's request be answered before this decision is stored."""
         a.reachability.heard(b.identity)
         await a.planner.spread()
-        await conclude(*concluded)
+        await conclude(*arguments)
 
-    a.planner._conclusions.conclude = meanwhile  # type: ignore[assignment, method-assign]
+    a.planner._conclusions.conclude = conclude_late  # type: ignore[assignment, method-assign]
     await a.plan()
     a.planner._conclusions.conclude = conclude  # type: ignore[method-assign]
     world.cut.clear()

@@ -35,7 +35,7 @@ def _part(site: Site, place: int, reason: str | None = None) -> KeptPart:
 
 
 async def _running(sites: tuple[Site, ...]) -> UUID:
-    """A run of all these sites that has begun; the first one leads."""
+    """Start a run of all these sites, led by the first one."""
     [run] = await book_everywhere(introduction(sites), sites[0], sites, [HOUR])
     sites[0].clock.move_to(HOUR)
     for site in sites:
@@ -48,7 +48,7 @@ async def _running(sites: tuple[Site, ...]) -> UUID:
 async def test_the_last_part_merges_whatever_the_order(
     world: World, order: tuple[int, ...]
 ) -> None:
-    """As soon as all parts are in the run is finished at its lead, whoever comes last."""
+    """The run is finished at its lead when the last part arrives, in any order."""
     sites = await world.three()
     run = await _running(sites)
     for place in order:
@@ -75,7 +75,7 @@ async def test_a_lead_whose_part_is_in_waits_for_the_others(world: World) -> Non
 
 
 async def test_a_missing_part_is_given_up_and_its_node_named(world: World) -> None:
-    """After the grace the run fails without the part, and says whose it was."""
+    """A run without a part fails after the grace period and names the node."""
     a, b, c = sites = await world.three()
     run = await _running(sites)
     await a.node.collector.keep_own(run, _part(a, 0))
@@ -92,7 +92,7 @@ async def test_a_missing_part_is_given_up_and_its_node_named(world: World) -> No
 
 
 async def test_a_failed_part_fails_the_run_with_its_reason(world: World) -> None:
-    """A part without a result fails the run as soon as all are in, in the words of its node."""
+    """A part without a result fails the run, once all are in, with the node's reason."""
     a, b, _ = sites = await world.three()
     run = await _running(sites)
     for place, site in enumerate(sites):
@@ -109,7 +109,7 @@ async def test_a_failed_part_fails_the_run_with_its_reason(world: World) -> None
 async def test_a_late_part_finishes_only_what_then_succeeds(
     world: World, late: str | None, state: str
 ) -> None:
-    """A part that comes after the run was given up finishes it if the merge succeeds."""
+    """A late part finishes a failed run if the merge then succeeds."""
     a, b, _ = sites = await world.three()
     run = await _running(sites)
     for site in sites:
@@ -126,7 +126,7 @@ async def test_a_late_part_finishes_only_what_then_succeeds(
 
 
 async def test_a_part_that_comes_twice_counts_once(world: World) -> None:
-    """The first part of a participant stands; a repeated message changes nothing."""
+    """The first part of a participant counts; a repeated message changes nothing."""
     a, b = sites = await world.two()
     run = await _running(sites)
     message = PartMessage(
@@ -140,7 +140,7 @@ async def test_a_part_that_comes_twice_counts_once(world: World) -> None:
 
 
 async def test_a_stranger_sends_no_part(world: World) -> None:
-    """A part of a node that takes no part in the run is refused; one of no run is ignored."""
+    """A part from a node that does not take part is refused; one of an unknown run is ignored."""
     a, b, c = await world.three()
     run = await _running((a, b))
     message = PartMessage(
@@ -153,7 +153,7 @@ async def test_a_stranger_sends_no_part(world: World) -> None:
 
 
 async def test_a_cancelled_run_stays_cancelled(world: World) -> None:
-    """Parts of a cancelled run are kept and change nothing."""
+    """Parts of a cancelled run are stored and change nothing."""
     a, b, _ = sites = await world.three()
     run = await _running(sites)
     await a.node.termination.cancel_run(run)
@@ -166,7 +166,7 @@ async def test_a_cancelled_run_stays_cancelled(world: World) -> None:
 
 
 async def test_a_run_its_lead_slept_through_is_missed(world: World) -> None:
-    """A lead that was not there at the start marks its run as missed, with the reason."""
+    """A lead that was down at the start marks its run as missed, with the reason."""
     a, b = sites = await world.two()
     [run] = await book_everywhere(introduction(sites), a, sites, [HOUR])
     part = _part(a, 0, "the node was down at its start")
@@ -181,7 +181,7 @@ async def test_a_run_its_lead_slept_through_is_missed(world: World) -> None:
 
 
 async def test_a_lead_that_takes_no_part_merges_too(world: World) -> None:
-    """A lead without a part of its own merges what its participants send."""
+    """A lead without a part of its own merges the parts of its participants."""
     lead, b, c = await world.three()
     task = introduction([b, c])
     [run] = await book_everywhere(task, lead, [b, c], [HOUR])
@@ -206,7 +206,7 @@ async def test_a_lead_that_takes_no_part_merges_too(world: World) -> None:
 
 
 async def test_circumstances_and_output_travel_and_are_judged(world: World) -> None:
-    """What each participant tells is at the lead, and what to think of the result is kept there."""
+    """Circumstances and output reach the lead, which stores its verdict on the result."""
     a, b = sites = await world.two()
     run = await _running(sites)
     own = replace(_part(a, 0), circumstances=told(), output="a")
@@ -215,18 +215,18 @@ async def test_circumstances_and_output_travel_and_are_judged(world: World) -> N
     await b.node.collector.keep_own(run, busy)
     await world.settle()
     async with a.database.connection() as connection:
-        shown, kept = await runs.shown(connection, run), await runs.parts(connection, run)
+        shown, stored = await runs.shown(connection, run), await runs.parts(connection, run)
     assert shown is not None
     assert shown["verdict"] == "contaminated"
     assert shown["verdict_reasons"] == ["b's processors were 97 % busy"]
-    assert [part.output for part in kept] == ["a", "b\u2028"]
-    assert [part.circumstances for part in kept] == [
+    assert [part.output for part in stored] == ["a", "b\u2028"]
+    assert [part.circumstances for part in stored] == [
         Circumstances.model_validate(it).model_dump(mode="json") for it in (told(), told(busy=0.97))
     ]
 
 
 async def test_a_run_without_a_result_is_not_judged(world: World) -> None:
-    """There is nothing to trust or not."""
+    """A run without a result gets no verdict."""
     a, b = sites = await world.two()
     run = await _running(sites)
     for place, site in enumerate(sites):
@@ -246,7 +246,7 @@ class _Nameless(IdleTest):
 
 
 async def test_a_figure_that_is_no_number_fails_the_run_and_breaks_no_list(world: World) -> None:
-    """The run says which figure of whose; of a result kept before, the other figures are shown."""
+    """A figure that is not a number fails the run; in a stored result it is left out."""
     a = await world.site("a")
     a.node.capabilities.tests = {**a.node.capabilities.tests, "idle": _Nameless()}
     run = await _running((a,))

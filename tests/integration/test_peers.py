@@ -1,4 +1,4 @@
-"""What a node does with the answers of another one, over real HTTP."""
+"""How a node handles the answers of another one, over real HTTP."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from node.model.errors import PeerAnswered
 from node.model.wire.participants import Proposal, ProposalRequest
 
 
-def _question() -> ProposalRequest:
+def _request() -> ProposalRequest:
     return ProposalRequest(
         task=uuid4(),
         lease_epoch=1,
@@ -35,44 +35,44 @@ ANSWER = Proposal(now=0, horizon=9, free=tuple((n, n + 1) for n in range(100)))
 
 
 async def _ask_three(propose: Callable[[list[Any]], Any]) -> list[Proposal | BaseException]:
-    """Three questions at once; ``propose(items)`` gives what the other node answers to them."""
+    """Send three requests at once; ``propose(items)`` returns the other node's answer."""
 
-    async def answered(request: web.Request) -> web.Response:
+    async def answer(request: web.Request) -> web.Response:
         return web.json_response(propose((await request.json())["items"]))
 
     app = web.Application()
-    app.router.add_post("/v1/participant/proposals", answered)
+    app.router.add_post("/v1/participant/proposals", answer)
     async with TestServer(app) as server, aiohttp.ClientSession() as session:
         client = peers.Peers(session, lambda *_: {}, 5.0)
         peer = client.to("identity", "b", str(server.make_url("/")))
-        questions = (peer.propose(_question()) for _ in range(3))
-        return await asyncio.gather(*questions, return_exceptions=True)
+        requests = (peer.propose(_request()) for _ in range(3))
+        return await asyncio.gather(*requests, return_exceptions=True)
 
 
 async def test_answers_too_long_together_are_asked_for_one_by_one(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Questions that share a message do not suffer from the length of each other's answers."""
+    """Requests whose answers are too long together are sent again one by one."""
     monkeypatch.setattr(peers, "_ANSWER_BYTES_MAX", 3 * len(ANSWER.model_dump_json()) // 2)
-    asked: list[int] = []
+    counts: list[int] = []
 
     def propose(items: list[Any]) -> Any:
-        asked.append(len(items))
+        counts.append(len(items))
         return {"items": [{"answer": ANSWER.model_dump(mode="json")}] * len(items)}
 
     assert await _ask_three(propose) == [ANSWER] * 3
-    assert asked == [3, 1, 1, 1]
+    assert counts == [3, 1, 1, 1]
 
 
 async def test_one_senseless_answer_spoils_no_other() -> None:
-    """Of three questions in one message, the one that is answered with nonsense fails alone."""
-    senseless: list[str] = []
+    """Of three requests in one message, the one with an invalid answer fails alone."""
+    invalid: list[str] = []
 
     def propose(items: list[Any]) -> Any:
-        if not senseless:
-            senseless.append(items[1]["task"])
+        if not invalid:
+            invalid.append(items[1]["task"])
         good = {"answer": ANSWER.model_dump(mode="json")}
-        return {"items": [{"answer": 7} if i["task"] in senseless else good for i in items]}
+        return {"items": [{"answer": 7} if i["task"] in invalid else good for i in items]}
 
     first, second, third = await _ask_three(propose)
     assert first == third == ANSWER
@@ -80,7 +80,7 @@ async def test_one_senseless_answer_spoils_no_other() -> None:
 
 
 async def test_a_card_without_end_is_no_card(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Who answers to the question for its card with too much is no node."""
+    """An answer that is too long is not accepted as a card."""
     monkeypatch.setattr(peers, "_ANSWER_BYTES_MAX", 10)
 
     async def card(_: web.Request) -> web.Response:
@@ -95,7 +95,7 @@ async def test_a_card_without_end_is_no_card(monkeypatch: pytest.MonkeyPatch) ->
 
 
 async def test_a_fault_of_ours_with_one_question_spoils_no_other() -> None:
-    """Of several questions in one message the one that meets a fault is answered with it."""
+    """An internal error in one of several requests is reported for that one alone."""
 
     async def fine() -> Proposal:
         return ANSWER
@@ -103,6 +103,6 @@ async def test_a_fault_of_ours_with_one_question_spoils_no_other() -> None:
     async def faulty() -> Proposal:
         raise ZeroDivisionError
 
-    told = orjson.loads((await participant._each([fine(), faulty(), fine()])).body)  # type: ignore[arg-type]
-    assert [list(item) for item in told["items"]] == [["answer"], ["problem"], ["answer"]]
-    assert "error of its own" in told["items"][1]["problem"]["detail"]
+    answers = orjson.loads((await participant._each([fine(), faulty(), fine()])).body)  # type: ignore[arg-type]
+    assert [list(item) for item in answers["items"]] == [["answer"], ["problem"], ["answer"]]
+    assert "error of its own" in answers["items"][1]["problem"]["detail"]

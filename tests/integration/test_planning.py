@@ -37,7 +37,7 @@ DAY_OF_RUNS = 288
 
 
 async def _led(lead: Site, participants: tuple[Site, ...], **options: Any) -> Introduction:
-    """A task that its lead has on the agenda and its participants have accepted."""
+    """Create a task that is on its lead's agenda and accepted by its participants."""
     task = introduction(participants, **options)
     for site in {lead, *participants}:
         await site.keep(task, lead)
@@ -67,7 +67,7 @@ async def test_a_day_is_booked_on_all_in_one_exchange(
     world: World,
     leads: bool,  # noqa: FBT001 - a parameter of the test
 ) -> None:
-    """A task every five minutes has its 288 runs of a day scheduled everywhere by one exchange."""
+    """The 288 runs of a day, one every five minutes, are booked on all nodes in one exchange."""
     lead, b, c = await world.three()
     participants = (lead, b) if leads else (b, c)
     schedule = Schedule(start=START + times.MINUTE, repeat=DURATION, slip=times.MINUTE)
@@ -90,7 +90,7 @@ async def test_a_day_is_booked_on_all_in_one_exchange(
 
 
 async def test_two_tasks_share_the_time(world: World) -> None:
-    """A second task takes what the first has left, on every participant the same."""
+    """A second task takes the time that the first one leaves, equal on every participant."""
     a, b = await world.two()
     first = await _led(a, (a, b), schedule=_repeating(), duration=2 * times.MINUTE)
     await a.plan()
@@ -109,7 +109,7 @@ async def test_two_tasks_share_the_time(world: World) -> None:
 
 
 async def test_higher_priority_displaces_and_the_loser_is_placed_again(world: World) -> None:
-    """What gives way is told to its lead, which places it again inside its window."""
+    """A displaced run is reported to its lead, which places it again in its window."""
     a, b = await world.two()
     window = Schedule(start=HOUR, slip=20 * times.MINUTE)
     low = await _led(a, (a, b), schedule=window)
@@ -130,7 +130,7 @@ async def test_higher_priority_displaces_and_the_loser_is_placed_again(world: Wo
 
 
 async def test_a_silent_participant_makes_the_runs_wait(world: World) -> None:
-    """While a participant cannot be reached every slot waits and names it; then all are booked."""
+    """Slots wait for an unreachable participant and name it; all are booked when it is back."""
     a, b = await world.two()
     task = await _led(a, (a, b), schedule=_repeating(), duration=times.MINUTE)
     world.cut = {frozenset("ab")}
@@ -152,7 +152,7 @@ async def test_a_silent_participant_makes_the_runs_wait(world: World) -> None:
 
 
 async def test_a_silent_participant_is_introduced_to_when_it_is_back(world: World) -> None:
-    """A participant that was away at creation is asked before the task is planned."""
+    """A participant that was away at creation is introduced to the task before it is planned."""
     a, b = await world.two()
     task = introduction([a, b], accepted=None, schedule=_repeating(), duration=times.MINUTE)
     await a.keep(task, a)
@@ -167,7 +167,7 @@ async def test_a_silent_participant_is_introduced_to_when_it_is_back(world: Worl
 
 
 async def test_one_participant_refuses_the_task(world: World) -> None:
-    """A task that a participant refuses at its introduction is refused, with who and why."""
+    """A task that a participant refuses at its introduction is refused with name and reason."""
     a, b = await world.two()
     b.node.capabilities._which = lambda _: None
     task = introduction([a, b], accepted=None, schedule=_repeating())
@@ -181,7 +181,7 @@ async def test_one_participant_refuses_the_task(world: World) -> None:
 
 
 async def test_clocks_that_differ_do_not_plan_together(world: World) -> None:
-    """A participant whose clock is off by 90 s is told of with both times."""
+    """A participant whose clock is off by 90 s is named with both times."""
     a = await world.site("a")
     b = await world.site("b", ManualClock(START + 90 * times.SECOND))
     task = await _led(a, (a, b), schedule=_repeating())
@@ -193,7 +193,7 @@ async def test_clocks_that_differ_do_not_plan_together(world: World) -> None:
 
 
 async def test_a_busy_participant_is_named_with_what_keeps_it_busy(world: World) -> None:
-    """A slot without time says who had none, and because of what."""
+    """A slot without time names the busy participant and what occupies it."""
     a, b = await world.two()
     await book_everywhere(introduction([b], priority=7), b, [b], [HOUR])
     task = await _led(a, (a, b), schedule=Schedule(start=HOUR, slip=0))
@@ -203,7 +203,7 @@ async def test_a_busy_participant_is_named_with_what_keeps_it_busy(world: World)
 
 
 async def test_a_slot_is_tried_until_its_window_is_over(world: World) -> None:
-    """A waiting slot is placed when time becomes free, and given up only when it is too late."""
+    """A waiting slot is placed when time becomes free, until its window is over."""
     a, b = await world.two()
     [blocking] = await book_everywhere(introduction([b]), b, [b], [HOUR])
     task = await _led(a, (a, b), schedule=Schedule(start=HOUR, slip=0))
@@ -219,7 +219,7 @@ async def test_a_slot_is_tried_until_its_window_is_over(world: World) -> None:
 
 
 async def test_a_slot_whose_window_is_over_is_given_up(world: World) -> None:
-    """What never found time ends as unplaced and still says what stood in its way."""
+    """A slot that never found time ends as unplaced and keeps the reason."""
     a, b = await world.two()
     await book_everywhere(introduction([b]), b, [b], [HOUR])
     task = await _led(a, (a, b), schedule=Schedule(start=HOUR, slip=0))
@@ -232,7 +232,7 @@ async def test_a_slot_whose_window_is_over_is_given_up(world: World) -> None:
 
 
 async def test_a_refusal_of_one_run_is_kept_as_its_reason(world: World) -> None:
-    """If one participant refuses one run of a batch, that run waits at its lead with its words."""
+    """A run that one participant refuses waits at its lead with the reason; others are booked."""
     a, b = await world.two()
     thief = introduction([b], priority=3)
     await b.keep(thief, b)
@@ -257,7 +257,7 @@ async def test_a_refusal_of_one_run_is_kept_as_its_reason(world: World) -> None:
 
 
 async def test_a_lost_task_is_introduced_again(world: World) -> None:
-    """A participant with a new database gets the task again and then takes part."""
+    """A participant that lost its database is introduced to the task again and takes part."""
     a, b = await world.two()
     await _led(a, (a, b), schedule=_repeating(), duration=times.MINUTE)
     await b.execute("DELETE FROM task")
@@ -269,7 +269,7 @@ async def test_a_lost_task_is_introduced_again(world: World) -> None:
 
 
 async def test_a_participant_removed_from_the_known_nodes_makes_runs_wait(world: World) -> None:
-    """A task with a participant that is not known any more is not forgotten: its slots say why."""
+    """The slots of a task with an unknown participant wait and name the reason."""
     a, b = await world.two()
     task = await _led(a, (a, b), schedule=_repeating(), duration=times.MINUTE)
     await a.node.registration.remove("b")
@@ -283,7 +283,7 @@ async def test_a_participant_removed_from_the_known_nodes_makes_runs_wait(world:
 
 
 async def test_two_pools_plan_a_task_once(world: World) -> None:
-    """Two worker pools that look at the same time share the tasks and plan none twice."""
+    """Two concurrent worker pools share the tasks and plan none twice."""
     a, b = await world.two()
     for number in range(6):
         first = HOUR + number * times.HOUR
@@ -296,7 +296,7 @@ async def test_two_pools_plan_a_task_once(world: World) -> None:
 
 
 async def test_a_worker_that_lost_its_lease_decides_nothing(world: World) -> None:
-    """A worker overtaken while it negotiates commits nothing; the newer one's plan stands."""
+    """A worker that loses its lease commits nothing, and the newer worker plans the task."""
     a, b = await world.two()
     task = await _led(a, (a, b), schedule=_repeating(), duration=times.MINUTE)
 
@@ -316,7 +316,7 @@ async def test_a_worker_that_lost_its_lease_decides_nothing(world: World) -> Non
 
 
 async def test_a_task_cancelled_while_it_is_planned_books_nothing(world: World) -> None:
-    """A cancel between hold and decision wins: nothing is committed and all time is free."""
+    """A cancellation between hold and decision wins: nothing is committed, and all time is free."""
     a, b = await world.two()
     task = await _led(a, (a, b), schedule=_repeating(), duration=times.MINUTE)
 
@@ -335,7 +335,7 @@ async def test_a_task_cancelled_while_it_is_planned_books_nothing(world: World) 
 
 
 async def test_a_slot_that_came_to_wait_meanwhile_is_planned(world: World) -> None:
-    """A run displaced while its task is being planned is not forgotten when planning ends."""
+    """A run displaced while its task is being planned is planned again afterwards."""
     a, b = await world.two()
     first = HOUR - times.HOUR // 2
     task = await _led(
@@ -351,7 +351,7 @@ async def test_a_slot_that_came_to_wait_meanwhile_is_planned(world: World) -> No
             await a.node.termination.lose_run(lost, "b does not have it any more")
 
     world.watch = lose
-    world.clock.advance(4 * times.HOUR - times.HOUR)
+    world.clock.advance(3 * times.HOUR)
     await a.plan()
     rows = await a.rows("SELECT plan_at FROM planning")
     assert rows[0][0] <= world.clock.now()
@@ -361,7 +361,7 @@ async def test_a_slot_that_came_to_wait_meanwhile_is_planned(world: World) -> No
 
 
 async def _cut_off_commit(world: World, a: Site, b: Site) -> tuple[Introduction, UUID]:
-    """Everything is held, the decision falls, and then b cannot be reached past its patience."""
+    """Let a decision fall while b cannot be reached until it drops the hold."""
     task = await _led(a, (a, b), schedule=Schedule(start=HOUR, slip=0))
 
     async def cut(call: Call, phase: str) -> None:
@@ -381,7 +381,7 @@ async def _cut_off_commit(world: World, a: Site, b: Site) -> tuple[Introduction,
 
 
 async def test_a_late_commit_books_the_same_run_again(world: World) -> None:
-    """A participant that had dropped the hold books the same run again if its time is free."""
+    """A participant that dropped the hold books the same run again if its time is free."""
     a, b = await world.two()
     _, run = await _cut_off_commit(world, a, b)
     await world.pass_time(5 * times.MINUTE, 30 * times.SECOND)
@@ -389,7 +389,7 @@ async def test_a_late_commit_books_the_same_run_again(world: World) -> None:
 
 
 async def test_a_late_commit_without_time_frees_the_run_everywhere(world: World) -> None:
-    """If the time has gone the run is taken back everywhere, and its slot is tried again."""
+    """A late commit without free time displaces the run everywhere, and its slot waits again."""
     a, b = await world.two()
     task, run = await _cut_off_commit(world, a, b)
     await book_everywhere(introduction([b]), b, [b], [HOUR])
@@ -400,7 +400,7 @@ async def test_a_late_commit_without_time_frees_the_run_everywhere(world: World)
 
 
 async def test_a_late_commit_of_an_old_epoch_frees_the_run_everywhere(world: World) -> None:
-    """If the participant has seen a newer epoch, the run is not left with the lead alone."""
+    """A late commit under an old epoch displaces the run; the lead does not keep it alone."""
     a, b = await world.two()
     task, run = await _cut_off_commit(world, a, b)
     await b.execute("UPDATE task SET lease_epoch = 99")
@@ -412,7 +412,7 @@ async def test_a_late_commit_of_an_old_epoch_frees_the_run_everywhere(world: Wor
 
 
 async def test_a_late_commit_to_a_node_removed_meanwhile_frees_the_run(world: World) -> None:
-    """A participant that is not known here any more has no run that the others wait for."""
+    """A late commit to a removed node displaces the run for which the others wait."""
     a, b = await world.two()
     _, run = await _cut_off_commit(world, a, b)
     await a.node.registration.remove("b")
@@ -421,7 +421,7 @@ async def test_a_late_commit_to_a_node_removed_meanwhile_frees_the_run(world: Wo
 
 
 async def test_a_second_hold_lives_no_longer_than_the_first(world: World) -> None:
-    """A hold made again for a late commit is gone in time, too, if its lead falls silent."""
+    """A hold repeated for a late commit expires in time, too, if its lead falls silent."""
     a, b = await world.two()
     _, run = await _cut_off_commit(world, a, b)
 
@@ -442,13 +442,13 @@ async def test_a_second_hold_lives_no_longer_than_the_first(world: World) -> Non
 
 
 async def test_planning_goes_on_after_an_error(world: World) -> None:
-    """A failure that nobody foresaw costs the lease's time, and the task is planned after it."""
+    """After an unexpected error a task is planned again when the lease is over."""
     a, b = await world.two()
     await _led(a, (a, b), schedule=_repeating(), duration=times.MINUTE)
 
     async def fail(call: Call, phase: str) -> None:
         world.watch = None
-        raise ParleyError("something nobody foresaw")
+        raise ParleyError("an unexpected error")
 
     world.watch = fail
     await a.plan()
@@ -457,7 +457,7 @@ async def test_planning_goes_on_after_an_error(world: World) -> None:
 
 
 async def test_a_background_task_shares_everything(world: World) -> None:
-    """A background task is booked over an exclusive one at the same time."""
+    """A background task is booked at the same time as an exclusive one."""
     a, b = await world.two()
     await book_everywhere(introduction([b]), b, [b], [HOUR])
     task = await _led(
@@ -471,7 +471,7 @@ async def test_a_background_task_shares_everything(world: World) -> None:
 
 
 async def test_a_claim_is_taken_once(world: World) -> None:
-    """A leased task is not claimed again before the lease is over, and then with a newer epoch."""
+    """A leased task is claimed again only after its lease, with a newer epoch."""
     a = await world.site("a")
     await _led(a, (a,), schedule=_repeating())
     async with a.database.transaction() as connection:
@@ -481,5 +481,5 @@ async def test_a_claim_is_taken_once(world: World) -> None:
         early = LeaseRequest("two", until - 1, until)
         assert await planning.claim(connection, early, before, 9) == []
         late = LeaseRequest("two", until, until + 1)
-        [again] = await planning.claim(connection, late, before, 9)
-    assert (claim.lease_epoch, again.lease_epoch) == (1, 2)
+        [reclaim] = await planning.claim(connection, late, before, 9)
+    assert (claim.lease_epoch, reclaim.lease_epoch) == (1, 2)

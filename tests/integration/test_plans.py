@@ -1,4 +1,4 @@
-"""What would happen: the same as then happens, and by asking for it nothing does."""
+"""A plan shows what would happen: posting the task then does the same, and nothing is stored."""
 
 from __future__ import annotations
 
@@ -37,15 +37,15 @@ MINUTE = times.MINUTE
 
 
 async def _everything(*sites: Site) -> dict[str, list[Any]]:
-    """All rows of all tables of these nodes."""
-    found = {}
+    """Return all rows of all tables of these nodes."""
+    rows_by_table = {}
     for site in sites:
         names = "SELECT tablename FROM pg_tables WHERE schemaname = 'public' ORDER BY 1"
         for row in await site.rows(names):
-            found[f"{site.name}.{row[0]}"] = sorted(
+            rows_by_table[f"{site.name}.{row[0]}"] = sorted(
                 map(str, await site.rows(f'SELECT * FROM "{row[0]}"'))
             )
-    return found
+    return rows_by_table
 
 
 async def _busy(lead: Site, participants: list[Site], start: int, end: int, **options: Any) -> None:
@@ -55,7 +55,7 @@ async def _busy(lead: Site, participants: list[Site], start: int, end: int, **op
 
 
 async def _posted(site: Site, document: dict[str, Any]) -> list[tuple[int, int]]:
-    """Post a task and plan it; the spans of its runs."""
+    """Post a task and plan it; return the spans of its runs."""
     task, _ = await site.node.admission.create(TaskDocument.model_validate(document), None)
     await site.plan()
     rows = await site.rows(
@@ -65,8 +65,8 @@ async def _posted(site: Site, document: dict[str, Any]) -> list[tuple[int, int]]
     return [(row[0], row[1]) for row in rows]
 
 
-def _spans(found: Plan) -> list[tuple[int, int]]:
-    return [(start.starts_at, start.ends_at) for start in found.starts]
+def _spans(preview: Plan) -> list[tuple[int, int]]:
+    return [(start.starts_at, start.ends_at) for start in preview.starts]
 
 
 def _at(start: int, **schedule: Any) -> dict[str, Any]:
@@ -75,25 +75,25 @@ def _at(start: int, **schedule: Any) -> dict[str, Any]:
 
 @pytest.mark.parametrize("random", [False, True])
 async def test_it_is_what_posting_then_does(world: World, *, random: bool) -> None:
-    """The same state, time and seed: every start of the plan is booked when the task is posted."""
+    """With the same state, time and seed, posting the task books every start of the plan."""
     a, b = await world.two()
     await _busy(b, [b], HOUR - MINUTE, HOUR + 7 * MINUTE)
     schedule = {"repeat": "PT1H", "slip": "PT20M", "slip_random": random}
     document = idle(a, b, **_at(HOUR, **schedule))
     task = uuid4()
-    found = await plan(world, a, document, runs=100, task=task)
-    assert (found.outcome, found.drawn) == (Outcome.FOUND, random)
-    assert found.placed == found.asked == len(found.starts) > 20
+    preview = await plan(world, a, document, runs=100, task=task)
+    assert (preview.outcome, preview.drawn) == (Outcome.FOUND, random)
+    assert preview.placed == preview.asked == len(preview.starts) > 20
     a.node.admission._new_id = lambda: task
-    assert await _posted(a, document) == _spans(found)
+    assert await _posted(a, document) == _spans(preview)
 
 
 async def test_nothing_is_kept_anywhere(world: World) -> None:
-    """Not a row of any table of any node is other than before, whatever the answer."""
+    """A plan changes no row of any table of any node, whatever its outcome."""
     a, b = await world.two()
     await _busy(b, [b], HOUR - MINUTE, HOUR + MINUTE)
     await _busy(a, [a, b], HOUR + 30 * MINUTE, HOUR + 40 * MINUTE, priority=-3)
-    before = await _everything(a, b)
+    rows_before = await _everything(a, b)
     schedules: tuple[dict[str, Any], ...] = (
         _at(HOUR, slip="PT0S"),
         _at(HOUR + 33 * MINUTE, slip="PT0S"),
@@ -105,34 +105,34 @@ async def test_nothing_is_kept_anywhere(world: World) -> None:
     world.cut.add(frozenset("ab"))
     outcomes.append((await plan(world, a, idle(a, b))).outcome)
     assert outcomes == ["no-time", "found", "found", "refused", "unreachable"]
-    assert await _everything(a, b) == before
+    assert await _everything(a, b) == rows_before
 
 
 async def test_what_would_be_displaced_is_what_a_hold_sets_aside(world: World) -> None:
-    """Runs, tasks, priorities and node of what gives way; the same as a real hold displaces."""
+    """A plan lists the runs that a real hold displaces, with tasks, priorities and node."""
     a, b = await world.two()
     await _busy(b, [b], HOUR, HOUR + 20 * MINUTE, priority=2)
     await _busy(b, [b], HOUR + 20 * MINUTE, HOUR + 40 * MINUTE, priority=9)
     document = idle(a, b, priority=5, **_at(HOUR + MINUTE, slip="PT0S"))
-    found = await plan(world, a, document)
-    assert found.outcome is Outcome.FOUND
-    assert [start.displacing for start in found.starts] == [True]
-    assert "displacing runs of lower priority" in found.sentence
-    [lost] = found.displaced
+    preview = await plan(world, a, document)
+    assert preview.outcome is Outcome.FOUND
+    assert [start.displacing for start in preview.starts] == [True]
+    assert "displacing runs of lower priority" in preview.sentence
+    [lost] = preview.displaced
     assert (lost.name, lost.priority, lost.test, lost.by) == ("b", 2, "idle", HOUR + MINUTE)
     assert (lost.starts_at, lost.ends_at) == (HOUR, HOUR + 20 * MINUTE)
-    assert found.displaced_count == 1
+    assert preview.displaced_count == 1
     await _posted(a, document)
     await world.settle()
     assert await b.state(lost.run) == "displaced"
 
 
 async def test_how_full_the_nodes_would_be(world: World) -> None:
-    """Seconds and shares hour by hour, of the union of what is booked, displaced runs gone."""
+    """A plan reports occupancy by the hour, of the union of bookings without displaced runs."""
     a, b = await world.two()
     await _busy(b, [b], HOUR, HOUR + 30 * MINUTE, priority=-1)
-    found = await plan(world, a, idle(a, b, seconds=1200, **_at(HOUR + 15 * MINUTE, slip="PT0S")))
-    here, there = found.occupancy
+    preview = await plan(world, a, idle(a, b, seconds=1200, **_at(HOUR + 15 * MINUTE, slip="PT0S")))
+    here, there = preview.occupancy
     assert (here.name, here.added_s, there.name, there.added_s) == ("a", 1200, "b", -600)
     assert [hour.before for hour in there.hours[:3]] == [0, 0.5, 0]
     assert [hour.after for hour in there.hours[:3]] == [0, pytest.approx(1 / 3), 0]
@@ -142,7 +142,7 @@ async def test_how_full_the_nodes_would_be(world: World) -> None:
 
 
 async def test_a_normal_run_beside_others_adds_only_what_is_new(world: World) -> None:
-    """Time that is measured in already is not counted twice."""
+    """Time that is already occupied is not counted twice."""
     a = await world.site("a")
     normal = {"scheduling_class": SchedulingClass.NORMAL}
     await _busy(a, [a], HOUR, HOUR + 10 * MINUTE, **normal)
@@ -153,43 +153,43 @@ async def test_a_normal_run_beside_others_adds_only_what_is_new(world: World) ->
 
 
 async def test_what_each_participant_says(world: World) -> None:
-    """Accepted with the tools, refused with the reason, and what stands in the way of runs."""
+    """A plan has each participant's answer: its tools, its refusal, or the obstacles of runs."""
     a, b, c = await world.three()
     await _busy(b, [b], HOUR - MINUTE, HOUR + 6 * MINUTE)
     document = idle(a, b, c, **_at(HOUR, slip="PT0S", repeat="PT1H", max_runs=3))
-    found = await plan(world, a, document)
-    assert (found.outcome, found.asked, found.placed) == (Outcome.PARTLY, 3, 2)
-    assert [p.answer for p in found.participants] == ["accepts"] * 3
-    assert [p.windows_free for p in found.participants] == [3, 2, 3]
-    assert "busy with an exclusive idle run" in (found.participants[1].reason or "")
-    assert found.participants[0].tools == ("sleep",)
-    assert [lost.slot for lost in found.unplaced] == [HOUR]
+    preview = await plan(world, a, document)
+    assert (preview.outcome, preview.asked, preview.placed) == (Outcome.PARTLY, 3, 2)
+    assert [p.answer for p in preview.participants] == ["accepts"] * 3
+    assert [p.windows_free for p in preview.participants] == [3, 2, 3]
+    assert "busy with an exclusive idle run" in (preview.participants[1].reason or "")
+    assert preview.participants[0].tools == ("sleep",)
+    assert [lost.slot for lost in preview.unplaced] == [HOUR]
     c.node.capabilities._which = lambda _: None
-    found = await plan(world, a, document)
-    assert (found.outcome, found.starts) == (Outcome.REFUSED, ())
-    assert [p.answer for p in found.participants] == ["accepts", "accepts", "refuses"]
-    assert "apt install coreutils" in (found.participants[2].reason or "")
-    assert found.sentence == f"c: {found.participants[2].reason}"
+    preview = await plan(world, a, document)
+    assert (preview.outcome, preview.starts) == (Outcome.REFUSED, ())
+    assert [p.answer for p in preview.participants] == ["accepts", "accepts", "refuses"]
+    assert "apt install coreutils" in (preview.participants[2].reason or "")
+    assert preview.sentence == f"c: {preview.participants[2].reason}"
 
 
 async def test_who_cannot_be_asked(world: World) -> None:
-    """A cut wire and a clock that is off are answers, each with its outcome and no alternative."""
+    """An unreachable participant and a wrong clock are outcomes without alternatives."""
     a = await world.site("a")
     b = await world.site("b", ManualClock(START + 90 * times.SECOND))
-    found = await plan(world, a, idle(a, b))
-    assert found.outcome is Outcome.CLOCK
-    assert "the clock of b is 90.0 s ahead" in found.sentence
-    assert [p.answer for p in found.participants] == ["accepts", "clock"]
+    preview = await plan(world, a, idle(a, b))
+    assert preview.outcome is Outcome.CLOCK
+    assert "the clock of b is 90.0 s ahead" in preview.sentence
+    assert [p.answer for p in preview.participants] == ["accepts", "clock"]
     world.cut.add(frozenset("ab"))
-    found = await plan(world, a, idle(a, b))
-    assert found.outcome is Outcome.UNREACHABLE
-    assert [p.answer for p in found.participants] == ["accepts", "unreachable"]
-    assert found.alternatives == ()
-    assert {none.kind for none in found.no_alternatives} == {"later", "shorter", "tool"}
+    preview = await plan(world, a, idle(a, b))
+    assert preview.outcome is Outcome.UNREACHABLE
+    assert [p.answer for p in preview.participants] == ["accepts", "unreachable"]
+    assert preview.alternatives == ()
+    assert {none.kind for none in preview.no_alternatives} == {"later", "shorter", "tool"}
 
 
 async def test_a_silent_node_at_the_end_only_lacks_its_figures(world: World) -> None:
-    """Whoever is lost after the proposals is left out of the occupancy."""
+    """A participant that is lost after the proposals is left out of the occupancy."""
     a, b = await world.two()
 
     async def cut(call: tuple[str, str, str], phase: str) -> None:
@@ -197,27 +197,27 @@ async def test_a_silent_node_at_the_end_only_lacks_its_figures(world: World) -> 
             world.cut.add(frozenset("ab"))
 
     world.watch = cut
-    found = await plan(world, a, idle(a, b))
-    assert found.outcome is Outcome.FOUND
-    assert [full.name for full in found.occupancy] == ["a"]
+    preview = await plan(world, a, idle(a, b))
+    assert preview.outcome is Outcome.FOUND
+    assert [full.name for full in preview.occupancy] == ["a"]
 
 
 async def test_a_single_run_without_time_has_alternatives_that_work(world: World) -> None:
-    """Later or shorter: each document is posted as it is and finds the time that it names."""
+    """A single run without time gets alternatives that work when posted: later or shorter."""
     a, b = await world.two()
     await _busy(b, [b], HOUR - MINUTE, HOUR + 10 * MINUTE)
     await _busy(a, [a], HOUR + 12 * MINUTE, HOUR + 30 * MINUTE)
-    found = await plan(world, a, idle(a, b, **_at(HOUR, slip="PT10M")))
-    assert found.outcome is Outcome.NO_TIME
-    assert [(other.kind, other.differs) for other in found.alternatives] == [
+    preview = await plan(world, a, idle(a, b, **_at(HOUR, slip="PT10M")))
+    assert preview.outcome is Outcome.NO_TIME
+    assert [(other.kind, other.differs) for other in preview.alternatives] == [
         ("later", f"starts at {format_instant(HOUR + 30 * MINUTE)}, PT30M later"),
         ("shorter", "measures PT2M instead of PT5M"),
     ]
-    assert [other.distance for other in found.alternatives] == [pytest.approx(1 / 48), 0.6]
-    assert [(none.kind, none.reason) for none in found.no_alternatives] == [
+    assert [other.distance for other in preview.alternatives] == [pytest.approx(1 / 48), 0.6]
+    assert [(none.kind, none.reason) for none in preview.no_alternatives] == [
         ("tool", "no other tool for idle that every participant has")
     ]
-    for other in found.alternatives:
+    for other in preview.alternatives:
         [(start, _)] = await _posted(a, other.document)
         assert start == other.starts_at
         await a.execute("DELETE FROM run WHERE state = 'booked' AND starts_at = $1", start)
@@ -225,46 +225,46 @@ async def test_a_single_run_without_time_has_alternatives_that_work(world: World
 
 
 async def test_a_repeating_task_has_more_ways_out(world: World) -> None:
-    """A shifted grid, more slip, a longer interval: all its runs find time, as many as it says."""
+    """A repeating task gets alternatives, too: another phase or more slip, with all runs placed."""
     a, b = await world.two()
     for hour in range(1, 24, 2):
         start = START + hour * times.HOUR
         await _busy(b, [b], start - 2 * MINUTE, start + 8 * MINUTE)
     document = idle(a, b, **_at(START + times.HOUR, slip="PT1M", repeat="PT1H"))
-    found = await plan(world, a, document)
-    assert (found.outcome, found.placed) == (Outcome.PARTLY, found.asked // 2)
-    by_kind = {other.kind: other for other in found.alternatives}
+    preview = await plan(world, a, document)
+    assert (preview.outcome, preview.placed) == (Outcome.PARTLY, preview.asked // 2)
+    by_kind = {other.kind: other for other in preview.alternatives}
     assert by_kind["later"].document["schedule"]["start"] == format_instant(HOUR + 7 * MINUTE)
     assert by_kind["slip"].document["schedule"]["slip"] == "PT8M"
-    assert [other.kind for other in found.alternatives] == ["later", "slip"]
-    for other in found.alternatives:
+    assert [other.kind for other in preview.alternatives] == ["later", "slip"]
+    for other in preview.alternatives:
         assert other.placed == other.asked
-        again = await plan(world, a, other.document)
-        assert (again.outcome, again.placed) == (Outcome.FOUND, other.placed)
+        repeated = await plan(world, a, other.document)
+        assert (repeated.outcome, repeated.placed) == (Outcome.FOUND, other.placed)
 
 
 async def test_a_start_beyond_the_horizon_is_said(world: World) -> None:
-    """Nobody can promise what lies beyond the horizon; that is no refusal."""
+    """A start beyond the horizon is reported as such and not as a refusal."""
     a = await world.site("a")
-    found = await plan(world, a, idle(a, **_at(START + 3 * times.DAY)))
-    assert (found.outcome, found.asked) == (Outcome.LATER, 0)
-    assert "lies beyond the horizon" in found.sentence
-    assert (found.alternatives, found.no_alternatives) == ((), ())
+    preview = await plan(world, a, idle(a, **_at(START + 3 * times.DAY)))
+    assert (preview.outcome, preview.asked) == (Outcome.LATER, 0)
+    assert "lies beyond the horizon" in preview.sentence
+    assert (preview.alternatives, preview.no_alternatives) == ((), ())
 
 
 async def test_the_shortest_horizon_counts(world: World) -> None:
-    """A participant that books less far ahead shortens the plan as it shortens the planning."""
+    """The shortest horizon of the participants limits plan and planning alike."""
     a, b = await world.site("a"), await world.site("b", horizon=6 * times.HOUR)
     document = idle(a, b, **_at(HOUR, repeat="PT1H", slip="PT5M"))
-    found = await plan(world, a, document)
-    assert (found.outcome, found.asked, found.no_alternatives) == (Outcome.FOUND, 5, ())
-    assert await _posted(a, document) == _spans(found)
+    preview = await plan(world, a, document)
+    assert (preview.outcome, preview.asked, preview.no_alternatives) == (Outcome.FOUND, 5, ())
+    assert await _posted(a, document) == _spans(preview)
     document = idle(a, b, **_at(START + 7 * times.HOUR, slip="PT5M"))
     assert (await plan(world, a, document)).outcome is Outcome.LATER
 
 
 async def test_a_wrong_document_is_refused_as_when_posted(world: World) -> None:
-    """The same fault at the same pointer."""
+    """An invalid document is refused with the same fault and pointer as when posted."""
     a = await world.site("a")
     document = idle(a, **_at(START - times.DAY))
     with pytest.raises(InvalidDocument, match="/schedule/start"):
@@ -272,7 +272,7 @@ async def test_a_wrong_document_is_refused_as_when_posted(world: World) -> None:
 
 
 async def test_a_hold_that_is_not_committed_is_in_the_way(world: World) -> None:
-    """What is pending somewhere counts as taken."""
+    """A pending hold blocks its time in a plan."""
     a, b = await world.two()
     task = introduction([b])
     await b.keep(task, b)
@@ -285,7 +285,7 @@ async def test_a_hold_that_is_not_committed_is_in_the_way(world: World) -> None:
 
 
 class _Doze(SleepTool):
-    """Half a sleep, by another program."""
+    """A tool that takes half as long as ``sleep``."""
 
     name = "doze"
     preference = -1
@@ -297,7 +297,7 @@ class _Doze(SleepTool):
 
 @pytest.fixture
 def two_tools(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Idling has two tools: ``sleep`` and, half as long, ``doze``."""
+    """Give idling two tools: ``sleep`` and, half as long, ``doze``."""
     tools = {"sleep": SleepTool(), "doze": _Doze()}
     monkeypatch.setattr(registry, "tools_for", lambda _: tuple(tools.values()))
     monkeypatch.setattr(registry, "tools", lambda: tools)
@@ -305,16 +305,16 @@ def two_tools(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("two_tools")
 async def test_another_tool_where_one_is_missing(world: World) -> None:
-    """A refusal for want of a tool names the one that all have; its document is accepted."""
+    """A refusal for a missing tool has an alternative with a tool that all have."""
     a, b = await world.two()
     b.node.capabilities._which = lambda program: program if program == "doze" else None
     document = idle(a, b, tools=["sleep"], **_at(HOUR))
-    found = await plan(world, a, document)
-    assert found.outcome is Outcome.REFUSED
-    [other] = found.alternatives
+    preview = await plan(world, a, document)
+    assert preview.outcome is Outcome.REFUSED
+    [other] = preview.alternatives
     assert (other.kind, other.differs, other.placed) == ("tool", "measures with doze", 1)
     assert other.document == {**document, "tools": ["doze"]}
-    assert {none.kind for none in found.no_alternatives} == {"later", "shorter"}
+    assert {none.kind for none in preview.no_alternatives} == {"later", "shorter"}
     assert await _posted(a, other.document) == [(HOUR, HOUR + 150 * times.SECOND)]
     both = await plan(world, a, idle(a, b, tools=["sleep", "doze"], **_at(HOUR)))
     assert (both.outcome, both.tool) == (Outcome.FOUND, "doze")
@@ -322,15 +322,15 @@ async def test_another_tool_where_one_is_missing(world: World) -> None:
 
 @pytest.mark.usefixtures("two_tools")
 async def test_another_tool_where_time_is_short(world: World) -> None:
-    """A tool that takes less time is an alternative where that much is free; else that is said."""
+    """A faster tool is an alternative if its time is free, and else is named as insufficient."""
     a, b = await world.two()
     await _busy(b, [b], HOUR + 3 * MINUTE, HOUR + 20 * MINUTE)
-    found = await plan(world, a, idle(a, b, **_at(HOUR, slip="PT0S")))
-    assert found.outcome is Outcome.NO_TIME
-    assert [other.kind for other in found.alternatives] == ["later", "tool", "shorter"]
-    [tool] = [other for other in found.alternatives if other.kind == "tool"]
+    preview = await plan(world, a, idle(a, b, **_at(HOUR, slip="PT0S")))
+    assert preview.outcome is Outcome.NO_TIME
+    assert [other.kind for other in preview.alternatives] == ["later", "tool", "shorter"]
+    [tool] = [other for other in preview.alternatives if other.kind == "tool"]
     assert tool.differs == "measures with doze instead of sleep"
     assert tool.starts_at == HOUR
-    found = await plan(world, a, idle(a, b, seconds=600, **_at(HOUR, slip="PT0S")))
-    reasons = {none.kind: none.reason for none in found.no_alternatives}
+    preview = await plan(world, a, idle(a, b, seconds=600, **_at(HOUR, slip="PT0S")))
+    reasons = {none.kind: none.reason for none in preview.no_alternatives}
     assert reasons["tool"] == "doze would not find the time either"

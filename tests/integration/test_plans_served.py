@@ -1,4 +1,4 @@
-"""What would happen, asked of a node over HTTP that has no lead beside it."""
+"""Plans over HTTP, of a node without a lead."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.support.served_nodes import know, served
 async def client(
     new_database: NewDatabase, clock: ManualClock, tmp_path: Path
 ) -> AsyncIterator[UserClient]:
-    """Its owner asks a, which knows b; neither has a lead."""
+    """Return the client of the owner of a, which knows b; neither has a lead."""
     async with contextlib.AsyncExitStack() as stack:
         a = await stack.enter_async_context(served("a", await new_database(), clock, tmp_path))
         b = await stack.enter_async_context(served("b", await new_database(), clock, tmp_path))
@@ -29,25 +29,25 @@ async def client(
         await know(b, a)
         async with a.database.transaction() as connection:
             await nodes.keep_token(connection, digest("secret"), "owner", clock.now())
-        async with UserClient(a.settings.public_url, "secret", clock) as made:
-            yield made
+        async with UserClient(a.settings.public_url, "secret", clock) as user:
+            yield user
 
 
 async def test_a_node_without_its_lead_answers(client: UserClient) -> None:
-    """Plans need no worker: a node whose lead is another process asks the others itself."""
+    """A node whose lead is another process makes plans by asking the participants itself."""
     spec = {"duration": "PT1M", "class": "exclusive", "participants": ["a", "b"]}
     plan = await client.plan({"test": {"type": "idle", "spec": spec}, "runs": 1})
     assert (plan.outcome, plan.placed) == (Outcome.FOUND, 1)
-    assert [said.answer for said in plan.participants] == ["accepts", "accepts"]
+    assert [participant.answer for participant in plan.participants] == ["accepts", "accepts"]
     assert [full.added_s for full in plan.occupancy] == [60, 60]
 
 
 async def test_a_pool_task_is_planned_without_a_lead(client: UserClient) -> None:
-    """Which nodes would have its seats needs no loop that gives any: it is asked as it would be."""
+    """A plan of a pool task names the nodes of its seats without a running lead."""
     spec = {"duration": "PT1M", "class": "exclusive"}
     await client.add_pool({"name": "all", "match": {}})
-    asked = {"test": {"type": "idle", "spec": spec}, "participants": {"pool": "all", "k": 2}}
-    plan = await client.plan(asked)
+    document = {"test": {"type": "idle", "spec": spec}, "participants": {"pool": "all", "k": 2}}
+    plan = await client.plan(document)
     assert (await client.tasks(seats=True)).items == ()
     assert (plan.outcome, plan.placed) == (Outcome.FOUND, 2)
     assert [(seat.number, seat.node) for seat in plan.seats] == [(1, "a"), (2, "b")]

@@ -1,4 +1,4 @@
-"""Pool tasks with many seats, paused, resumed, edited, cancelled while seats come to their ends."""
+"""Pool tasks with many seats are paused, resumed, edited and cancelled while seats end."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ async def _parts(pool: Pooled, task: UUID) -> dict[UUID, tuple[str, int, int]]:
 
 
 @pytest.mark.parametrize(
-    ("before", "change", "becomes"),
+    ("prepare", "change", "becomes"),
     [
         (None, _pause, ("paused", 0, 2)),
         (_pause, _resume, ("active", 0, 3)),
@@ -51,22 +51,22 @@ async def _parts(pool: Pooled, task: UUID) -> dict[UUID, tuple[str, int, int]]:
     ],
 )
 async def test_a_seat_that_ends_meanwhile_is_no_fault(
-    world: World, before: Change | None, change: Change, becomes: tuple[str, int, int]
+    world: World, prepare: Change | None, change: Change, becomes: tuple[str, int, int]
 ) -> None:
-    """The change waits for who ends it, and is made of all others."""
+    """A change waits for a seat that is just ending and is applied to all others."""
     pool = await pooled(world, [{}, {}], choice="rotating")
     task = await pool.create(1)
-    if before is not None:
-        await before(pool, task)
+    if prepare is not None:
+        await prepare(pool, task)
     ended, *others = await _parts(pool, task)
     assert others, "each slot is a term with a seat of its own"
     async with pool.lead.database.transaction() as connection:
         [(process,)] = await connection.fetch("SELECT pg_backend_pid()")
         await connection.execute("UPDATE task SET state = 'finished' WHERE id = $1", ended)
-        under_way = asyncio.create_task(change(pool, task))
+        changing = asyncio.create_task(change(pool, task))
         while not await _waits_for(pool, process):
             pass
-    await under_way
+    await changing
     after = await _parts(pool, task)
     assert after.pop(ended)[0] == "finished"
     assert set(after.values()) == {becomes}
@@ -74,7 +74,7 @@ async def test_a_seat_that_ends_meanwhile_is_no_fault(
 
 
 async def _waits_for(pool: Pooled, process: int) -> bool:
-    """Whether somebody waits for this process of the database."""
+    """Return whether a transaction waits for this process of the database."""
     waiting = "SELECT FROM pg_stat_activity WHERE $1 = ANY(pg_blocking_pids(pid))"
     return bool(await pool.lead.rows(waiting, process))
 
@@ -83,7 +83,7 @@ async def _waits_for(pool: Pooled, process: int) -> bool:
 async def test_the_database_is_asked_as_often_for_many_seats(
     world: World, monkeypatch: pytest.MonkeyPatch, change: Change
 ) -> None:
-    """An edit keeps each seat's task by itself, and nothing else of it; the others ask no more."""
+    """A change needs as many statements for many seats as for few, except edits of their tasks."""
     pool = await pooled(world, [{}, {}], choice="rotating")
     few = await pool.create(1, schedule={"until": "PT4H"})
     many = await pool.create(1)
@@ -92,11 +92,11 @@ async def test_the_database_is_asked_as_often_for_many_seats(
         await _pause(pool, many)
     parts = {task: len(await _parts(pool, task)) for task in (few, many)}
     assert parts[many] >= 2 * parts[few] > 0
-    asked = asked_of_database(monkeypatch)
+    statements = asked_of_database(monkeypatch)
     counts = {}
     for task in (few, many):
-        asked.clear()
+        statements.clear()
         await change(pool, task)
-        counts[task] = len(asked)
+        counts[task] = len(statements)
     for_each = 3 if change is _edit else 0  # its campaign, itself, the priority of its runs
     assert counts[many] - counts[few] <= for_each * (parts[many] - parts[few])

@@ -1,4 +1,4 @@
-"""Pools and node attributes over HTTP: who belongs to a pool, who does not, and why."""
+"""Pools and node attributes over HTTP: which nodes belong to a pool, which do not, and why."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ from tests.support.served_nodes import Asker, asker, know, served
 
 @pytest.fixture
 async def a(new_database: NewDatabase, clock: ManualClock, tmp_path: Path) -> AsyncIterator[Asker]:
-    """A node that knows two others, which are somewhere else."""
-    async with asker("a", await new_database(), clock, tmp_path) as made:
-        await _others(made)
-        yield made
+    """Return a node that knows two others in other countries."""
+    async with asker("a", await new_database(), clock, tmp_path) as client:
+        await _others(client)
+        yield client
 
 
 async def _others(a: Asker) -> None:
-    said: dict[str, dict[str, Value]] = {
+    attributes_by_name: dict[str, dict[str, Value]] = {
         "b": {"country": "FR", "cpu_mbps": 100},
         "c": {"country": "DE", "cpu_mbps": 5000, "tool:iperf3": True},
     }
     async with a.node.database.transaction() as connection:
-        for name, attributes in said.items():
+        for name, attributes in attributes_by_name.items():
             key, url = NodeKey.generate().identity, f"http://{name}:8642"
             card = NodeCard(identity=key, name=name, url=url, address=name, attributes=attributes)
             await nodes.keep(connection, card, a.node.clock.now())
@@ -42,51 +42,51 @@ async def _others(a: Asker) -> None:
 
 
 async def _refused(a: Asker, method: str, path: str, document: Any) -> list[tuple[str, str]]:
-    """The faults of a document that is refused."""
+    """Return the faults of a document that is refused."""
     status, problem = await a.ask(method, path, document)
     assert status == 422, problem
     return [(fault["pointer"], fault["detail"]) for fault in problem["errors"]]
 
 
 async def test_a_pool_says_who_belongs_to_it(a: Asker) -> None:
-    """Members by name, and of each other node the condition that it fails."""
+    """A pool lists its members, and of each other node the condition that it fails."""
     match = {"country": "DE", "cpu_mbps": {">=": 1000}}
-    wanted = {"name": "fast", "match": match, "policy": {"set": "gridserver-usage"}}
-    status, made = await a.ask("POST", "/v1/pools", wanted)
-    assert (status, made["nodes"], made["lead"], made["choice"]) == (201, ["c"], "a", "sticky")
-    why = {other["node"]: other["reason"] for other in made["others"]}
-    assert why["b"] == (
+    document = {"name": "fast", "match": match, "policy": {"set": "gridserver-usage"}}
+    status, pool = await a.ask("POST", "/v1/pools", document)
+    assert (status, pool["nodes"], pool["lead"], pool["choice"]) == (201, ["c"], "a", "sticky")
+    reasons = {other["node"]: other["reason"] for other in pool["others"]}
+    assert reasons["b"] == (
         'its country is "FR", not country = "DE"; its cpu_mbps is 100, not cpu_mbps >= 1000'
     )
-    assert why["a"].startswith("it has no country")
-    assert (await a.ask("GET", "/v1/pools/fast"))[1] == made
-    assert (await a.ask("POST", "/v1/pools", wanted))[0] == 201
-    status, _ = await a.ask("POST", "/v1/pools", {**wanted, "choice": "rotating"})
+    assert reasons["a"].startswith("it has no country")
+    assert (await a.ask("GET", "/v1/pools/fast"))[1] == pool
+    assert (await a.ask("POST", "/v1/pools", document))[0] == 201
+    status, _ = await a.ask("POST", "/v1/pools", {**document, "choice": "rotating"})
     assert status == 409
 
 
 async def test_a_pool_that_nobody_meets_is_refused(a: Asker) -> None:
-    """With how many nodes are known, and which values of the attribute there are."""
-    wanted = {"name": "far", "match": {"country": "NL"}}
-    [(pointer, said)] = await _refused(a, "POST", "/v1/pools", wanted)
+    """A pool without members is refused with the number of nodes and the existing values."""
+    document = {"name": "far", "match": {"country": "NL"}}
+    [(pointer, detail)] = await _refused(a, "POST", "/v1/pools", document)
     assert pointer == "/match/country"
-    assert said == (
+    assert detail == (
         'matches none of the 3 nodes known here: country = "NL" fails a, b, c; '
         'country is "DE", "FR"'
     )
 
 
 async def test_policies_are_chosen_by_name(a: Asker) -> None:
-    """Sets and axes that do not exist are refused with those called alike; edits hold at once."""
+    """Unknown policy sets and axes are refused with similar names; edits take effect at once."""
     pool = {"name": "all", "match": {}}
     assert (await a.ask("POST", "/v1/pools", pool))[0] == 201
     patch: dict[str, Any] = {"policy": {"set": "maui-prioritty"}}
-    [(pointer, said)] = await _refused(a, "PATCH", "/v1/pools/all", patch)
-    assert (pointer, "near: maui-priority" in said) == ("/policy/set", True)
+    [(pointer, detail)] = await _refused(a, "PATCH", "/v1/pools/all", patch)
+    assert (pointer, "near: maui-priority" in detail) == ("/policy/set", True)
     patch = {"policy": {"set": "maui-fifo", "overrides": {"order": {"rule": "next-rum"}}}}
-    [(pointer, said)] = await _refused(a, "PATCH", "/v1/pools/all", patch)
+    [(pointer, detail)] = await _refused(a, "PATCH", "/v1/pools/all", patch)
     assert pointer == "/policy/overrides/order/rule"
-    assert "there is no rule 'next-rum'; near: next-run" in said
+    assert "there is no rule 'next-rum'; near: next-run" in detail
     faults = await _refused(a, "PATCH", "/v1/pools/all", {"policy": {"overrides": {"taste": {}}}})
     assert faults[0][0].startswith("/policy/overrides/taste")
     patch = {"policy": {"set": "maui-fifo", "overrides": {"order": {"rule": "next-run"}}}}
@@ -96,17 +96,17 @@ async def test_policies_are_chosen_by_name(a: Asker) -> None:
 
 
 async def test_edits_of_pools_are_guarded(a: Asker) -> None:
-    """A match is replaced as a whole, a stale revision refused, and the lead is this node."""
+    """An edit replaces the whole match; a stale revision and another lead are refused."""
     await a.ask("POST", "/v1/pools", {"name": "x", "match": {"country": "DE"}})
     _, edited = await a.ask("PATCH", "/v1/pools/x", {"match": {"cpu_mbps": 100}})
     assert (edited["match"], edited["nodes"]) == ({"cpu_mbps": 100}, ["b"])
     assert (await a.ask("PATCH", "/v1/pools/x", {"revision": 1, "choice": "rotating"}))[0] == 409
     [(pointer, _)] = await _refused(a, "PATCH", "/v1/pools/x", {"name": "y"})
     assert pointer == "/name"
-    [(pointer, said)] = await _refused(
+    [(pointer, detail)] = await _refused(
         a, "POST", "/v1/pools", {"name": "z", "match": {}, "lead": "b"}
     )
-    assert (pointer, "made at the node that plans it" in said) == ("/lead", True)
+    assert (pointer, "made at the node that plans it" in detail) == ("/lead", True)
     [(pointer, _)] = await _refused(
         a, "POST", "/v1/pools", {"name": "z", "match": {"a": {">": "b"}}}
     )
@@ -117,7 +117,7 @@ async def test_edits_of_pools_are_guarded(a: Asker) -> None:
 
 
 async def test_attributes_are_set_and_taken_back(a: Asker) -> None:
-    """This node's own, kept over a restart; tools it has are said by themselves."""
+    """Attributes are set and removed, survive a restart, and tools are reported automatically."""
     patch = {"attributes": {"country": "NL", "cpu_mbps": 2.5}}
     status, node = await a.ask("PATCH", "/v1/nodes/a", patch)
     assert (status, node["attributes"]["country"], node["lanes"]) == (200, "NL", 8)
@@ -141,13 +141,13 @@ async def test_attributes_are_set_and_taken_back(a: Asker) -> None:
     ],
 )
 async def test_wrong_attributes_are_refused(a: Asker, attributes: Any, pointer: str) -> None:
-    """What is not anybody's to set, has no such name or value, or is too much."""
+    """Attributes that are reserved, badly named or typed, or too many are refused."""
     faults = await _refused(a, "PATCH", "/v1/nodes/a", {"attributes": attributes})
     assert faults[0][0].startswith(pointer)
 
 
 async def test_a_node_of_a_pool_that_is_down_is_named(a: Asker) -> None:
-    """Where the pool is shown: who does not answer, since when, and what is known of it."""
+    """A pool warns of a member that does not answer, since when and with which error."""
     await a.ask("POST", "/v1/pools", {"name": "all", "match": {}})
     down = "UPDATE node SET unreachable_since = $1, last_error = 'refused' WHERE name = 'b'"
     await a.rows(down, START)
@@ -157,14 +157,14 @@ async def test_a_node_of_a_pool_that_is_down_is_named(a: Asker) -> None:
 
 
 async def test_another_node_says_itself_what_it_is(a: Asker) -> None:
-    """Nobody sets the attributes of another host."""
+    """The attributes of another host cannot be set."""
     status, problem = await a.ask("PATCH", "/v1/nodes/b", {"attributes": {"country": "NL"}})
     assert (status, "its own owner says" in problem["detail"]) == (403, True)
     assert (await a.ask("PATCH", "/v1/nodes/no", {"attributes": {}}))[0] == 404
 
 
 async def test_nodes_can_be_asked_for_by_predicate(a: Asker) -> None:
-    """The same language as in pools; what is none is refused at its place."""
+    """Nodes can be listed by a predicate in the language of pools; a wrong one has a pointer."""
     match = quote(json.dumps({"any": [{"country": "FR"}, {"name": "a"}]}))
     _, page = await a.ask("GET", f"/v1/nodes?match={match}")
     assert [node["name"] for node in page["items"]] == ["a", "b"]
@@ -176,7 +176,7 @@ async def test_nodes_can_be_asked_for_by_predicate(a: Asker) -> None:
 async def test_others_learn_what_a_node_says(
     new_database: NewDatabase, clock: ManualClock, tmp_path: Path
 ) -> None:
-    """A node's attributes come with its card, and again whenever the lookout looks."""
+    """A node's attributes arrive with its card, and again with each check of the peer monitor."""
     async with (
         asker("a", await new_database(), clock, tmp_path) as a,
         served("b", await new_database(), clock, tmp_path) as b,
@@ -190,13 +190,13 @@ async def test_others_learn_what_a_node_says(
         await b.own_card.set({"country": None})
         await a.node.peer_monitor.run_once()
         await a.node.directory.refresh()
-        found = a.node.directory.find("b")
-        assert found is not None
-        assert "country" not in found.attributes
+        known = a.node.directory.find("b")
+        assert known is not None
+        assert "country" not in known.attributes
 
 
 async def test_a_tool_installed_later_is_noticed(a: Asker) -> None:
-    """What the host shows is looked at now and then."""
+    """A change of the installed tools is detected."""
     a.node.capabilities._which = lambda _program: None
     await a.node.own_card.look_again()
     _, card = await a.ask("GET", "/v1/nodes/self")
@@ -206,12 +206,13 @@ async def test_a_tool_installed_later_is_noticed(a: Asker) -> None:
 
 
 async def test_the_sets_are_listed_with_what_they_are_good_for(a: Asker) -> None:
-    """All of them, the recommended one first and marked as such."""
-    status, listed = await a.ask("GET", "/v1/policysets")
+    """All policy sets are listed, the recommended one first and marked as such."""
+    status, page = await a.ask("GET", "/v1/policysets")
     assert status == 200
-    items = listed["items"]
-    assert [each["name"] for each in items] == list(policysets.SETS)
-    assert [each["name"] for each in items if each["recommended"]] == [policysets.DEFAULT]
-    assert {each["name"]: each["good_for"] for each in items}["gridserver-sla"].startswith(
-        "promised"
-    )
+    items = page["items"]
+    assert [policy_set["name"] for policy_set in items] == list(policysets.SETS)
+    assert [policy_set["name"] for policy_set in items if policy_set["recommended"]] == [
+        policysets.DEFAULT
+    ]
+    good_for = {policy_set["name"]: policy_set["good_for"] for policy_set in items}
+    assert good_for["gridserver-sla"].startswith("promised")

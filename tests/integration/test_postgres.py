@@ -1,4 +1,4 @@
-"""Real clusters, of this host's Postgres and of the embedded one; every test leaves nothing."""
+"""Real clusters of the host's Postgres and of the embedded one; no test leaves anything behind."""
 
 from __future__ import annotations
 
@@ -35,18 +35,18 @@ pytestmark = pytest.mark.timeout(60)
 
 
 def working_under(directory: Path) -> list[int]:
-    """The processes that work in a directory or below."""
-    found = []
+    """Return the processes whose working directory is a directory or below it."""
+    pids = []
     for entry in Path("/proc").iterdir():
         with contextlib.suppress(ValueError, OSError):
             if (entry / "cwd").readlink().is_relative_to(directory):
-                found.append(int(entry.name))
-    return found
+                pids.append(int(entry.name))
+    return pids
 
 
 @pytest.fixture(name="place")
 def _place() -> Iterator[Path]:
-    """A directory which the server's account may enter (pytest's own is closed to it)."""
+    """Return a directory that the server's account may enter, unlike pytest's own."""
     place = Path(tempfile.mkdtemp(prefix="parley-test-"))
     place.chmod(0o711)
     yield place
@@ -56,21 +56,21 @@ def _place() -> Iterator[Path]:
 
 
 def usable(directory: Path) -> ServerBinaries:
-    """The binaries of a directory, which the test cannot do without."""
-    found = binaries.inspect(directory, server_account())
-    assert isinstance(found, ServerBinaries), found
-    return found
+    """Return the binaries of a directory, which must be usable."""
+    inspected = binaries.inspect(directory, server_account())
+    assert isinstance(inspected, ServerBinaries), inspected
+    return inspected
 
 
 @pytest.fixture(name="host", scope="module")
 def _host() -> ServerBinaries:
-    """The Postgres of this host itself."""
+    """Return the host's own Postgres."""
     return usable(next(binaries.candidates()))
 
 
 @pytest.fixture(name="wheel", scope="module")
 def _wheel() -> Iterator[ServerBinaries]:
-    """The embedded Postgres; if the server's account may not read it, a copy of this module's."""
+    """Return the embedded Postgres, or a copy if the server's account may not read it."""
     with pytest.MonkeyPatch.context() as patch:
         directory = Path(tempfile.mkdtemp(prefix="parley-wheel-"))
         directory.chmod(0o711)
@@ -81,13 +81,13 @@ def _wheel() -> Iterator[ServerBinaries]:
 
 @pytest.fixture(name="server", params=["host", "wheel"])
 def _server(request: pytest.FixtureRequest) -> ServerBinaries:
-    """Each Postgres in turn."""
-    found: ServerBinaries = request.getfixturevalue(request.param)
-    return found
+    """Return each Postgres in turn."""
+    server: ServerBinaries = request.getfixturevalue(request.param)
+    return server
 
 
 async def ask(dsn: str, statement: str) -> str:
-    """What the database answers, as text."""
+    """Return the database's answer as text."""
     connection = await asyncpg.connect(dsn)
     try:
         return str(await connection.fetchval(statement))
@@ -96,7 +96,7 @@ async def ask(dsn: str, statement: str) -> str:
 
 
 async def test_a_cluster_is_made_used_kept_and_stopped(place: Path, server: ServerBinaries) -> None:
-    """A database made in one life of the cluster has its rows in the next one."""
+    """A database keeps its rows when the cluster is stopped and opened again."""
     for expected in (0, 1):
         one = await PrivateCluster.create(place / "pg", server, durable=False)
         await one.start()
@@ -112,7 +112,7 @@ async def test_a_cluster_is_made_used_kept_and_stopped(place: Path, server: Serv
 async def test_the_server_is_private_durable_and_in_utc(
     place: Path, server: ServerBinaries
 ) -> None:
-    """No port is open, nobody else may enter the socket's directory, and a commit is on disk."""
+    """No port is open, the socket's directory is private, and a commit is on disk."""
     one = await PrivateCluster.create(place / "pg", server)
     await one.start()
     expected = {
@@ -134,7 +134,7 @@ async def test_the_server_is_private_durable_and_in_utc(
 async def test_the_address_ignores_the_environment(
     place: Path, host: ServerBinaries, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """PGPORT, PGUSER and PGHOST of the operator's shell change nothing."""
+    """PGPORT, PGUSER and PGHOST of the operator's shell have no effect."""
     monkeypatch.setenv("PGPORT", "1")
     monkeypatch.setenv("PGUSER", "nobody-known")
     monkeypatch.setenv("PGHOST", "192.0.2.1")
@@ -146,7 +146,7 @@ async def test_the_address_ignores_the_environment(
 
 
 async def test_a_killed_server_is_started_again(place: Path, server: ServerBinaries) -> None:
-    """After kill -9 of the server its stale pid file is no obstacle, and commits are kept."""
+    """A server starts again after SIGKILL despite its stale pid file, and commits are kept."""
     one = await PrivateCluster.create(place / "pg", server)
     await one.start()
     await ask(one.dsn("postgres"), "CREATE TABLE kept (n int)")
@@ -161,7 +161,7 @@ async def test_a_killed_server_is_started_again(place: Path, server: ServerBinar
 async def test_a_pid_file_that_names_a_stranger_is_forgotten(
     place: Path, host: ServerBinaries
 ) -> None:
-    """A recycled number in a stale pid file does not keep the server from starting."""
+    """A recycled process id in a stale pid file does not keep the server from starting."""
     one = await PrivateCluster.create(place / "pg", host, durable=False)
     await one.start()
     lines = (one.data / "postmaster.pid").read_text().splitlines()
@@ -176,10 +176,10 @@ async def test_a_pid_file_that_names_a_stranger_is_forgotten(
 
 
 async def test_a_second_owner_is_refused(place: Path, host: ServerBinaries) -> None:
-    """While one owner runs the cluster, another is told which process that is."""
+    """A second owner is refused with the process that runs the cluster."""
     one = await PrivateCluster.create(place / "pg", host, durable=False)
     await one.start()
-    await one.start()  # the same owner again: nothing to do
+    await one.start()  # has no effect for the same owner
     other = await PrivateCluster.create(place / "pg", host, durable=False)
     with pytest.raises(
         DatabaseUnavailable, match=rf"in use by another Parley \(process {os.getpid()}\)"
@@ -208,7 +208,7 @@ OWNER = (
 async def test_the_server_does_not_outlive_a_killed_owner(
     place: Path, host: ServerBinaries
 ) -> None:
-    """Kill -9 of the owner shuts the server down cleanly, and the next owner just starts it."""
+    """SIGKILL of the owner shuts the server down cleanly, and the next owner can start it."""
     argv = [sys.executable, "-c", OWNER, str(place / "pg"), str(host.directory), str(host.major)]
     owner = await process.start(argv, cwd=Path.cwd())
     await owner.printed(b"up")
@@ -224,22 +224,22 @@ async def test_the_server_does_not_outlive_a_killed_owner(
 async def test_a_leftover_server_without_a_death_signal_is_ended(
     place: Path, host: ServerBinaries
 ) -> None:
-    """A server that outlived its owner is shut down by the next one, who then has his own."""
+    """A server that outlived its owner is shut down by the next owner."""
     one = await PrivateCluster.create(place / "pg", host, durable=False)
     pg_ctl = [host.program("pg_ctl"), "-D", str(one.data), "-o", "--listen_addresses="]
     pg_ctl += ["-o", f"--unix_socket_directories={one.data}", "-w", "start", "-l", "/dev/null"]
     arguments = {"timeout_s": 20, "user": one.account, "cwd": Path("/")}
     assert (await asyncio.to_thread(process.run, pg_ctl, **arguments)).exit_code == 0  # type: ignore[arg-type]
-    left = int((one.data / "postmaster.pid").read_text().split()[0])
+    leftover = int((one.data / "postmaster.pid").read_text().split()[0])
     await one.start()
-    assert int((one.data / "postmaster.pid").read_text().split()[0]) != left
+    assert int((one.data / "postmaster.pid").read_text().split()[0]) != leftover
     await one.stop()
 
 
 async def test_a_socket_path_too_long_moves_to_a_short_one(
     place: Path, host: ServerBinaries
 ) -> None:
-    """In a deep place the socket has a private directory of a short name, removed at the end."""
+    """A socket whose path would be too long gets a short private directory, removed at the end."""
     one = await PrivateCluster.create(place / ("deep" * 20) / "pg", host, durable=False)
     await one.start()
     assert one.socket.parent == Path("/tmp")
@@ -252,7 +252,7 @@ async def test_a_socket_path_too_long_moves_to_a_short_one(
 async def test_a_short_socket_directory_of_somebody_else_is_refused(
     place: Path, host: ServerBinaries
 ) -> None:
-    """A directory that lies in wait under the short name is not used."""
+    """An existing directory of the short name that others may enter is not used."""
     one = await PrivateCluster.create(place / ("deep" * 20) / "pg", host, durable=False)
     one.socket.mkdir(mode=0o777)
     one.socket.chmod(0o777)
@@ -264,8 +264,8 @@ async def test_a_short_socket_directory_of_somebody_else_is_refused(
 async def test_another_major_version_is_a_clear_error(
     place: Path, host: ServerBinaries, wheel: ServerBinaries
 ) -> None:
-    """A cluster is not opened with the programs of another version; the right package is named."""
-    if wheel.major == host.major:  # the host's is the wheel's newest
+    """A cluster of another major version is refused with the name of the right package."""
+    if wheel.major == host.major:  # the host has the wheel's newest version
         wheel = usable(binaries.wheel_directories()[-1])
     await PrivateCluster.create(place / "pg", host, durable=False)
     with pytest.raises(DatabaseUnavailable, match=rf"apt install postgresql-{host.major}\b"):
@@ -273,7 +273,7 @@ async def test_another_major_version_is_a_clear_error(
 
 
 async def test_an_interrupted_creation_is_made_anew(place: Path, host: ServerBinaries) -> None:
-    """Half a cluster, left by a creation that was killed, is thrown away and not used."""
+    """A cluster whose creation was interrupted is deleted and created anew."""
     half = place / "pg" / "data.new"
     half.mkdir(parents=True)
     (half / "PG_VERSION").write_text("15\n")
@@ -287,7 +287,7 @@ async def test_an_interrupted_creation_is_made_anew(place: Path, host: ServerBin
 async def test_a_server_that_does_not_start_shows_its_log(
     place: Path, host: ServerBinaries
 ) -> None:
-    """The server's own reason is in the error, and the cluster can be started once it is mended."""
+    """A server that does not start fails with its log, and can be started once repaired."""
     one = await PrivateCluster.create(place / "pg", host, durable=False)
     settings = one.data / "postgresql.conf"
     good = settings.read_text()
@@ -300,7 +300,7 @@ async def test_a_server_that_does_not_start_shows_its_log(
 
 
 async def test_a_directory_with_other_things_is_refused(place: Path, host: ServerBinaries) -> None:
-    """Nothing is made, and nobody's rights are changed, in a directory that has another use."""
+    """A directory with other contents is refused and left unchanged."""
     (place / "thesis.tex").touch()
     mode = place.stat().st_mode
     with pytest.raises(DatabaseUnavailable, match=r"holds other things \(thesis\.tex\)"):
@@ -312,7 +312,7 @@ async def test_a_directory_with_other_things_is_refused(place: Path, host: Serve
 async def test_a_place_the_server_cannot_reach_is_refused(
     place: Path, host: ServerBinaries
 ) -> None:
-    """Below a directory that is root's alone the error says so, and names a better place."""
+    """A directory below one of root alone is refused with a better place."""
     assert os.geteuid() == 0, "this is about root's own directories"
     closed = place / "closed"
     closed.mkdir(mode=0o700)
@@ -321,7 +321,7 @@ async def test_a_place_the_server_cannot_reach_is_refused(
 
 
 async def test_a_refused_database_says_why(place: Path, host: ServerBinaries) -> None:
-    """A database that cannot be made is an error with the server's reason."""
+    """A database that cannot be created fails with the server's reason."""
     one = await PrivateCluster.create(place / "pg", host, durable=False)
     await one.start()
     await one.create_database("twice")
@@ -333,7 +333,7 @@ async def test_a_refused_database_says_why(place: Path, host: ServerBinaries) ->
 
 @pytest.mark.needs("root")
 async def test_it_works_without_root(place: Path, host: ServerBinaries) -> None:
-    """An ordinary user gets the same cluster, owned by himself."""
+    """A cluster of an ordinary user works in the same way and belongs to that user."""
     place.chmod(0o777)
     uid = pwd.getpwnam("nobody").pw_uid
 
@@ -360,7 +360,7 @@ async def test_it_works_without_root(place: Path, host: ServerBinaries) -> None:
 
 
 def test_a_given_server_comes_first() -> None:
-    """With a DSN nothing is searched."""
+    """With a DSN no binaries are searched."""
     assert locate("postgresql://db.example/parley") == ExternalServer(
         "postgresql://db.example/parley"
     )
@@ -368,17 +368,17 @@ def test_a_given_server_comes_first() -> None:
 
 @pytest.mark.needs("postgres")
 def test_the_hosts_own_postgres_comes_before_the_wheel() -> None:
-    """The versioned directories come first, then the wheel, newest first."""
+    """The host's versioned directories come first, then the wheel, newest first."""
     order = list(binaries.candidates())
     assert order[0].is_relative_to(binaries.HOST_VERSIONS)
     assert order[-2:] == binaries.wheel_directories()
 
 
 def test_the_version_of_an_existing_cluster_is_preferred(wheel: ServerBinaries) -> None:
-    """Binaries that fit the cluster are taken though others come first in the order."""
-    found = locate(major=wheel.major)
-    assert isinstance(found, ServerBinaries)
-    assert found.major == wheel.major
+    """Binaries of the cluster's version are preferred to others that come first."""
+    located = locate(major=wheel.major)
+    assert isinstance(located, ServerBinaries)
+    assert located.major == wheel.major
 
 
 Fake = Callable[[str], Path]
@@ -386,7 +386,7 @@ Fake = Callable[[str], Path]
 
 @pytest.fixture(name="only")
 def _only(place: Path, monkeypatch: pytest.MonkeyPatch) -> Fake:
-    """Make a fake Postgres, which prints a version, the only one on this host."""
+    """Return a function that makes a fake Postgres the only one on this host."""
 
     def make(version_line: str) -> Path:
         directory = place / "99" / "bin"
@@ -421,14 +421,14 @@ def test_no_postgres_names_both_ways_to_get_one(only: Fake) -> None:
 def test_an_unusable_postgres_is_refused_with_its_reason(
     only: Fake, script: str, reason: str
 ) -> None:
-    """Too old, or broken: the error says of each directory why it was not taken."""
+    """An old or broken Postgres is refused with the reason for each directory."""
     only(script)
     with pytest.raises(DatabaseUnavailable, match=reason):
         locate()
 
 
 def test_a_directory_without_all_programs_is_refused(only: Fake) -> None:
-    """A client-only installation is no server."""
+    """An installation without the server's programs is refused."""
     (only("echo 'postgres (PostgreSQL) 15.1'") / "initdb").unlink()
     with pytest.raises(DatabaseUnavailable, match="lacks initdb"):
         locate()
@@ -437,7 +437,7 @@ def test_a_directory_without_all_programs_is_refused(only: Fake) -> None:
 def test_links_to_single_programs_lead_to_their_directory(
     place: Path, host: ServerBinaries, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A ``postgres`` on the PATH that is only a link is followed to where the others are."""
+    """A ``postgres`` on the PATH that is a link is followed to the directory of the others."""
     (place / "postgres").symlink_to(host.program("postgres"))
     monkeypatch.setenv("PATH", f"{place}:/bin")
     monkeypatch.setattr(binaries, "HOST_VERSIONS", place / "none")
@@ -445,7 +445,7 @@ def test_links_to_single_programs_lead_to_their_directory(
 
 
 def test_the_wheel_is_never_imported() -> None:
-    """Looking for the wheel's binaries does not run its code, which touches ``/tmp``."""
+    """Searching for the wheel's binaries does not import it, as its code touches ``/tmp``."""
     script = (
         "import sys; from node.postgres import binaries; found = list(binaries.candidates());"
         f"sys.exit('{binaries.WHEEL}' in sys.modules)"

@@ -19,7 +19,7 @@ pytestmark = pytest.mark.needs("root")
 
 @pytest.fixture(name="place")
 def _place() -> Iterator[Path]:
-    """A directory which the server's account may enter."""
+    """Return a directory that the server's account may enter."""
     place = Path(tempfile.mkdtemp(prefix="parley-test-"))
     place.chmod(0o711)
     yield place
@@ -28,7 +28,7 @@ def _place() -> Iterator[Path]:
 
 @pytest.fixture(name="closed")
 def _closed(place: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A wheel's directory of programs, below a folder that is root's alone."""
+    """Return a wheel's directory of programs below a folder of root alone."""
     packages = place / "closed" / "packages"
     directory = packages / "pgserver" / "pginstall17" / "bin"
     directory.mkdir(parents=True)
@@ -47,35 +47,35 @@ def _closed(place: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 RELATIVE = '"${0%/*}"/../../../pgserver.libs/libpq.so'
-"""Where a program of the wheel looks for a library."""
+"""The place where a program of the wheel looks for a library."""
 
 
 def test_a_wheel_that_the_account_may_not_read_is_copied_once(closed: Path) -> None:
-    """The server's account runs a copy in which everything is readable; the next one finds it."""
-    found = binaries.inspect(closed, server_account())
-    assert isinstance(found, ServerBinaries), found
-    assert found.major == 17
+    """A wheel that the account may not read is copied once, with everything readable."""
+    inspected = binaries.inspect(closed, server_account())
+    assert isinstance(inspected, ServerBinaries), inspected
+    assert inspected.major == 17
     [copy] = copies.PLACE.iterdir()
-    assert found.directory == copy / "pgserver" / "pginstall17" / "bin"
-    before = found.directory.stat().st_ino
+    assert inspected.directory == copy / "pgserver" / "pginstall17" / "bin"
+    inode = inspected.directory.stat().st_ino
     again = binaries.inspect(closed, server_account())
-    assert again == found
-    assert found.directory.stat().st_ino == before
+    assert again == inspected
+    assert inspected.directory.stat().st_ino == inode
 
 
 def test_several_copy_the_wheel_at_once(closed: Path) -> None:
-    """Whoever comes second takes the copy of the first, and nothing half-made stays."""
+    """Concurrent copies of the wheel result in one complete copy."""
     with ThreadPoolExecutor(4) as pool:
-        found = list(pool.map(lambda _: binaries.inspect(closed, server_account()), range(4)))
-    assert len(set(found)) == 1
-    assert isinstance(found[0], ServerBinaries)
+        inspected = list(pool.map(lambda _: binaries.inspect(closed, server_account()), range(4)))
+    assert len(set(inspected)) == 1
+    assert isinstance(inspected[0], ServerBinaries)
     assert len(list(copies.PLACE.iterdir())) == 1
 
 
 def test_a_wheel_that_cannot_be_copied_is_refused_with_its_reason(
     closed: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The error names the place to which it could not be copied, and why."""
+    """A wheel that cannot be copied is refused with the destination and the reason."""
     (closed / "file").touch()
     monkeypatch.setattr(copies, "PLACE", closed / "file" / "postgres")
     refusal = binaries.inspect(closed, server_account())
@@ -86,7 +86,7 @@ def test_a_wheel_that_cannot_be_copied_is_refused_with_its_reason(
 def test_a_server_of_the_host_that_the_account_may_not_read_is_refused(
     closed: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Only the wheel is copied; of any other directory the reason is given."""
+    """Only the wheel is copied; any other unreadable directory is refused with the reason."""
     monkeypatch.setattr(binaries, "wheel_directories", list)
     account = server_account()
     assert binaries.inspect(closed, account) == f"{closed}: the account {account} may not read it"

@@ -1,4 +1,4 @@
-"""Seats for which others give way: only runs that the policies of the pool name, and no more."""
+"""Seats for which runs give way: only those that the pool's policies name, and no more."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ MOST_OF_IT: dict[str, Any] = {"schedule": ONCE, "length": "PT50M"}
 async def _pool(
     world: World, nodes: int, policy: Mapping[str, Any], **campaigns: Mapping[str, Any]
 ) -> Pooled:
-    """A pool of so many nodes with these policies, and these campaigns."""
+    """Create a pool of nodes with these policies, and these campaigns."""
     pool = await pooled(world, [{}] * nodes, policy=policy)
     for name, settings in campaigns.items():
         document = CampaignDocument.model_validate({"name": name, **settings})
@@ -39,7 +39,7 @@ async def _priorities(pool: Pooled, task: UUID) -> list[int]:
 
 
 async def test_only_a_preemptee_gives_way_to_a_preemptor(world: World) -> None:
-    """Its run is displaced on the node they share; that of a campaign without the flag stays."""
+    """A preemptor displaces the run of a preemptee, but not that of another campaign."""
     flags: dict[str, Mapping[str, Any]] = {"hot": {"preemptor": True}, "bulk": {"preemptee": True}}
     pool = await _pool(world, 2, {"set": "maui-preempt"}, ops={}, **flags)
     on: list[dict[str, Any]] = [
@@ -57,7 +57,7 @@ async def test_only_a_preemptee_gives_way_to_a_preemptor(world: World) -> None:
 
 
 async def test_urgent_seats_displace_up_to_their_budget(world: World) -> None:
-    """A third of three full nodes gives way, whatever the priorities; the next one is refused."""
+    """Urgent runs displace a third of three nodes whatever the priorities, and then no more."""
     urgency = {"percent": 34, "delay": "PT10S"}
     policy = {"set": "gridserver-urgent", "overrides": {"preempt": {"urgency": urgency}}}
     pool = await _pool(world, 3, policy, outage={"level": "urgent"}, bulk={})
@@ -72,12 +72,12 @@ async def test_urgent_seats_displace_up_to_their_budget(world: World) -> None:
     assert await _priorities(pool, outage) == [6]
     assert await _booked(pool, bulk) == 2
     assert await pool.seats(more) == {}
-    said = [sentence for _, sentence in await pool.told(more)]
-    assert "1 of 3 seats are urgent already; the budget is 34 %" in said[-1]
+    sentences = [sentence for _, sentence in await pool.told(more)]
+    assert "1 of 3 seats are urgent already; the budget is 34 %" in sentences[-1]
 
 
 async def test_what_was_lent_is_taken_back(world: World) -> None:
-    """Who is promised half of the pool gets one of two nodes back that another holds, not both."""
+    """A campaign with a promise for half of the pool gets one of two lent nodes back."""
     promise: Mapping[str, Any] = {"target": {"seats": 1, "share": None}}
     pool = await _pool(world, 2, {"set": "gridserver-sla-preempt"}, lab=promise, bulk=promise)
     bulk = await pool.create(2, campaign="bulk", priority=5, **MOST_OF_IT)
@@ -89,7 +89,7 @@ async def test_what_was_lent_is_taken_back(world: World) -> None:
 
 
 async def test_what_was_lent_to_many_runs_is_taken_back(world: World) -> None:
-    """A promised seat is had by a term of many runs, each of which others give way to."""
+    """A promised seat is taken back for a term of many runs, each of which displaces others."""
     promise: Mapping[str, Any] = {"target": {"seats": 1, "share": None}}
     pool = await _pool(world, 2, {"set": "gridserver-sla-preempt"}, lab=promise, bulk=promise)
     often: dict[str, Any] = {
@@ -101,27 +101,29 @@ async def test_what_was_lent_to_many_runs_is_taken_back(world: World) -> None:
     lab = await pool.create(2, campaign="lab", request={"min_k": 1}, **often)
     assert (await _booked(pool, lab), await _booked(pool, bulk)) == (6, 6)
     sentence = (await pool.told(lab))[0][1]
-    said = "6 runs would have to give way to it; that is allowed for 1 of its seats at most, and 1"
-    assert said in sentence
+    refusal = (
+        "6 runs would have to give way to it; that is allowed for 1 of its seats at most, and 1"
+    )
+    assert refusal in sentence
 
 
 async def test_a_budget_of_less_than_a_seat_says_so(world: World) -> None:
-    """Ten percent of three nodes is no seat, and what would be one is said."""
+    """A budget of less than one seat displaces nothing, and the needed budget is named."""
     pool = await _pool(world, 3, {"set": "gridserver-urgent"}, outage={"level": "urgent"}, bulk={})
     await pool.create(3, campaign="bulk", **MOST_OF_IT)
     outage = await pool.create(1, campaign="outage", seat=False, **MOST_OF_IT)
     world.clock.advance(15 * times.SECOND)
     await pool.seat()
-    said = (await pool.told(outage))[-1][1]
-    assert "10 % of 3 seats is less than one, so outage displaces nothing" in said
-    assert """(parley pool edit … --override 'preempt.urgency={"percent": 34}')""" in said
+    sentence = (await pool.told(outage))[-1][1]
+    assert "10 % of 3 seats is less than one, so outage displaces nothing" in sentence
+    assert """(parley pool edit … --override 'preempt.urgency={"percent": 34}')""" in sentence
 
 
 async def test_nothing_gives_way_where_policies_say_never(world: World) -> None:
-    """A seat of a higher priority books beside others, and its runs displace nothing later."""
+    """A seat of a higher priority displaces nothing if the policies never do."""
     pool = await _pool(world, 1, {"set": "fbsng-dynamic"})
     full = await pool.create(1, schedule=ONCE, length="PT50M")
-    world.clock.advance(5 * times.SECOND)  # so far apart are its episodes
+    world.clock.advance(5 * times.SECOND)  # the pool's next episode starts after this pause
     task = await pool.create(1, priority=9, schedule={**ONCE, "max_runs": 2})
     assert await pool.seats(task) == {1: {1: "n1"}}
     assert await _booked(pool, full) == 1
