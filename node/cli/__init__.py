@@ -1,1 +1,1 @@
-"""The ``parley`` command. Modules here import click at most; the rest only when a command runs."""
+"""The ``parley`` command. Modules import only click at the top, the rest when a command runs."""

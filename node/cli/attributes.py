@@ -1,4 +1,4 @@
-"""Attributes of nodes and predicates over them, as people type them."""
+"""Parse attributes of nodes, and predicates over them, as people type them."""
 
 from __future__ import annotations
 
@@ -15,11 +15,13 @@ _CONDITION = re.compile(
     r"(?P<name>[^=<>!\s]+)\s*(?P<word>>=|<=|!=|=|>|<)\s*(?P<value>.*)", re.DOTALL
 )
 
-MATCH_HELP = "Which nodes: KEY=VALUE, KEY=A,B, KEY>=1000, KEY!=VALUE, or JSON; repeat for more."
+MATCH_HELP = (
+    "Condition on nodes: KEY=VALUE, KEY=A,B, KEY>=1000, KEY!=VALUE, or JSON; repeat for more."
+)
 
 
 def json_of(text: str) -> Any:
-    """What is JSON, as it is; anything else as text."""
+    """Parse JSON; return anything else as text."""
     try:
         return json.loads(text)
     except ValueError:
@@ -27,22 +29,22 @@ def json_of(text: str) -> Any:
 
 
 def value_of(text: str) -> Any:
-    """``true``, ``1000`` or ``"7"`` as JSON has them, anything else as text."""
+    """Parse ``true``, ``1000`` or ``"7"`` as JSON; return anything else as text."""
     value = json_of(text)
     return value if isinstance(value, str | int | float) else text
 
 
 def assignment(text: str) -> tuple[str, Any]:
-    """``country=DE`` as a name and a value."""
+    """Split ``country=DE`` into a name and a value."""
     name, equals, value = text.partition("=")
     if not equals or not name or not value:
-        msg = f"{text!r} is not KEY=VALUE; to take one back: parley node unset KEY"
+        msg = f"{text!r} is not KEY=VALUE; to remove an attribute: parley node unset KEY"
         raise click.UsageError(msg)
     return name, value_of(value)
 
 
 def predicate(written: Sequence[str]) -> dict[str, Any]:
-    """Conditions, all of which are to be met, as a predicate's document."""
+    """Return the predicate document of conditions that must all hold."""
     document: dict[str, Any] = {}
     for text in written:
         if text.lstrip().startswith("{"):
@@ -53,24 +55,24 @@ def predicate(written: Sequence[str]) -> dict[str, Any]:
 
 
 def _condition(text: str) -> dict[str, Any]:
-    found = _CONDITION.fullmatch(text.strip())
-    if found is None:
-        msg = f"{text!r} is no condition; write country=DE, site=a,b or 'cpu_mbps>=1000'"
+    match = _CONDITION.fullmatch(text.strip())
+    if match is None:
+        msg = f"{text!r} is not a condition; write country=DE, site=a,b or 'cpu_mbps>=1000'"
         raise click.BadParameter(msg, param_hint="--match")
-    name, word, value = found["name"], found["word"], found["value"]
+    name, word, value = match["name"], match["word"], match["value"]
     if word != "=":
         return {name: {word: value_of(value)}}
-    several = [value_of(each) for each in value.split(",")]
-    return {name: several if len(several) > 1 else several[0]}
+    values = [value_of(each) for each in value.split(",")]
+    return {name: values if len(values) > 1 else values[0]}
 
 
 def _merge(document: dict[str, Any], more: dict[str, Any], text: str) -> None:
-    """Comparisons of one attribute go together; two values for it cannot both be meant."""
-    for name, wanted in more.items():
-        there = document.setdefault(name, wanted)
-        if there is wanted:
+    """Add conditions to a document; refuse two values for one attribute, which cannot both hold."""
+    for name, condition in more.items():
+        before = document.setdefault(name, condition)
+        if before is condition:
             continue
-        if not isinstance(there, dict) or not isinstance(wanted, dict):
+        if not isinstance(before, dict) or not isinstance(condition, dict):
             msg = f"{text!r}: {name} is compared twice; write {name}=A,B for one of several"
             raise click.BadParameter(msg, param_hint="--match")
-        there.update(wanted)
+        before.update(condition)

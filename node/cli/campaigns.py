@@ -1,38 +1,32 @@
-"""``parley campaign``: whom tasks are for, what they are promised, and what they have had."""
+"""``parley campaign``: campaigns, their shares of the nodes, and what they have used."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any, TypeVar
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from node.cli.documents import from_file
-from node.cli.listing import collect, limit_option, print_truncation, print_warnings
-from node.cli.output import Column, Record, RecordLayout, pairs, printable, records_of
+from node.cli.listing import limit_option, print_list
+from node.cli.options import AnyCommand, apply_options, clear_option, require_change
+from node.cli.output import Column, Record, RecordLayout, pairs, percent, printable
 from node.cli.session import Session, asks_node
 from node.cli.times import MOMENT, local
 
 if TYPE_CHECKING:
     from node.cli.times import Moment
-    from node.client.responses import Page
-    from node.model.wire.campaigns import Campaign, UsageHour
 
-AnyCommand = TypeVar("AnyCommand", bound=Callable[..., Any])
 
 CLEARABLE = (
     "parent", "weight", "level", "priority", "preemptor", "preemptee", "seats-max", "target",
     "fairshare", "limits", "quotas", "queue", "owner", "contact", "description",
 )  # fmt: skip
-"""What ``--clear`` gives back to its default."""
+"""The fields that ``--clear`` resets to their defaults."""
 
 _KINDS = {"+": "floor", "-": "ceiling"}
 _AIMED = {"target": ", to be met", "floor": " at least", "ceiling": " at most"}
-
-
-def percent(part: float | None) -> str:
-    """A part of a whole for a person."""
-    return "" if part is None else f"{part * 100:.1f} %".replace(".0 %", " %")
 
 
 def _promised(campaign: Record) -> str:
@@ -57,12 +51,12 @@ def _target_of(campaign: Record) -> str:
 
 def _waits(campaign: Record) -> str:
     waiting = campaign["waiting"]
-    said = ", ".join(
+    counts = ", ".join(
         f"{waiting[word]} {word if waiting[word] > 1 else word.removesuffix('s')}"
         for word in ("runs", "seats")
         if waiting[word]
     )
-    return f"{said}: {waiting['reason']}" if said else ""
+    return f"{counts}: {waiting['reason']}" if counts else ""
 
 
 CAMPAIGN = RecordLayout(
@@ -102,36 +96,42 @@ HOUR = RecordLayout(
 
 
 def _options(command: AnyCommand) -> AnyCommand:
-    """All that can be said of a campaign."""
-    for option in reversed((
-        click.option("--parent", help="It takes its share out of this campaign's."),
-        click.option("--weight", metavar="NUMBER", help="Its share is in proportion to it."),
-        click.option("--level", metavar="0-9|urgent", help="Higher first; 0 suspends it: nothing "
-                     "new is booked for it, what is booked takes place."),
-        click.option("--priority", type=int, help="Added to that of its tasks."),
+    """Add the options of a campaign's document."""
+    return apply_options(
+        command,
+        click.option("--parent", help="Take its share out of this campaign's share."),
+        click.option("--weight", metavar="NUMBER", help="Its share is proportional to this."),
+        click.option(
+            "--level", metavar="0-9|urgent",
+            help="Higher levels first; 0 suspends it: nothing new is booked for it, "
+            "booked runs take place.",
+        ),
+        click.option("--priority", type=int, help="Added to the priority of its tasks."),
         click.option("--preemptor/--no-preemptor", default=None, help="May displace preemptees."),
         click.option("--preemptee/--no-preemptee", default=None, help="May be displaced by them."),
-        click.option("--seats-max", type=click.IntRange(1), help="Most seats held at once."),
+        click.option("--seats-max", type=click.IntRange(1), help="Maximum seats held at once."),
         click.option("--target", metavar="SEATS|PERCENT%", help="A promise: 20, or 30%."),
         click.option("--fairshare", metavar="PERCENT%[+-]", help="Part of all: 25%; 25%+ a floor."),
-        click.option("--limit", "limits", multiple=True, metavar="WHAT=SOFT,HARD",
-                     help="Most at any one instant: runs=10,50 is at most 10 runs going on at once "
-                     "while others want the pool, 50 in any case; one number is both. Also nodes, "
-                     "seats, seat_seconds, seconds (what is left of them), due_runs (considered "
-                     "at once) and others; repeat for several."),
-        click.option("--quota", "quotas", multiple=True, metavar="WHAT=MOST",
-                     help="Most of a counted resource, such as mbps=1000; repeat for others."),
-        click.option("--owner", help="Whose it is."),
-        click.option("--contact", help="How to reach them."),
+        click.option(
+            "--limit", "limits", multiple=True, metavar="WHAT=SOFT,HARD",
+            help="Maximum at any instant: runs=10,50 allows 10 concurrent runs while others want "
+            "the pool, and 50 in any case; one number is both. Also nodes, seats, seat_seconds, "
+            "seconds (their remaining time), due_runs (considered at once) and others; repeat "
+            "for more.",
+        ),
+        click.option(
+            "--quota", "quotas", multiple=True, metavar="WHAT=MOST",
+            help="Maximum of a counted resource, such as mbps=1000; repeat for more.",
+        ),
+        click.option("--owner", help="Who owns it."),
+        click.option("--contact", help="How to reach the owner."),
         click.option("--description", help="What it is for."),
-        click.option("--file", metavar="FILE|-", help="A document; options win over it."),
-    )):  # fmt: skip
-        command = option(command)
-    return command
+        click.option("--file", metavar="FILE|-", help="A document; options override it."),
+    )  # fmt: skip
 
 
 def document_of(given: dict[str, Any]) -> dict[str, Any]:
-    """What the options say, on top of what a file says."""
+    """Return the document that the options describe, on top of the file's."""
     document = from_file(given["file"]) if given["file"] else {}
     plain = ("parent", "priority", "preemptor", "preemptee", "seats_max", "owner", "contact")
     for name in (*plain, "description"):
@@ -148,13 +148,13 @@ def document_of(given: dict[str, Any]) -> dict[str, Any]:
 
 
 def _once(pairs: Iterable[tuple[str, Any]], option: str) -> dict[str, Any]:
-    """What is said of each; of two that say different things neither can be meant."""
-    found: dict[str, Any] = {}
-    for name, said in pairs:
-        if found.setdefault(name, said) != said:
-            msg = f"says two things of {name}; give it once"
+    """Collect the values by name; refuse two different values for one name."""
+    values: dict[str, Any] = {}
+    for name, value in pairs:
+        if values.setdefault(name, value) != value:
+            msg = f"gives two values for {name}; give it once"
             raise click.BadParameter(msg, param_hint=option)
-    return found
+    return values
 
 
 def _number(text: str, option: str) -> float:
@@ -213,7 +213,7 @@ _READ: dict[str, Callable[[str], Any]] = {
     "target": _target,
     "fairshare": _fairshare,
 }
-"""How options are read that are not written as in the document."""
+"""Parsers of the options that are written differently from the document."""
 
 
 @click.group("campaign")
@@ -226,7 +226,7 @@ def campaign_group() -> None:
 @_options
 @asks_node
 async def add(session: Session, /, name: str | None, **given: Any) -> None:
-    """Add a campaign: whom tasks are for, and what share of the nodes they get.
+    """Add a campaign: a purpose of tasks, and its share of the nodes.
 
     \b
       parley campaign add ops --weight 3 --level 7 --owner 'the lab'
@@ -239,8 +239,7 @@ async def add(session: Session, /, name: str | None, **given: Any) -> None:
     if "name" not in document:
         msg = "give the campaign a name: parley campaign add NAME"
         raise click.UsageError(msg)
-    made = await session.client.add_campaign(document)
-    session.output.one(made.model_dump(mode="json"), CAMPAIGN, campaign_view)
+    session.output.one(await session.client.add_campaign(document), CAMPAIGN, campaign_view)
 
 
 @campaign_group.command("list")
@@ -249,19 +248,11 @@ async def add(session: Session, /, name: str | None, **given: Any) -> None:
 async def list_campaigns(session: Session, limit: int) -> None:
     """List campaigns: shares promised, had in the last 24 hours, and booked; who waits and why.
 
-    'By weight' is the share if all wanted something. 'Promised now' is divided among those that
-    have tasks or were charged lately, so that it is 0 for others. The share of a campaign includes
+    'By weight' is the share if all campaigns had tasks. 'Promised now' is divided among those that
+    have tasks or were charged lately, so it is 0 for the others. The share of a campaign includes
     those below it, which divide it: a parent and its only child have the same.
     """
-
-    async def page(size: int, cursor: str | None) -> Page[Campaign]:
-        return await session.client.campaigns(limit=size, cursor=cursor)
-
-    found, more = await collect(page, limit)
-    records = records_of(found)
-    session.output.many(records, CAMPAIGN)
-    print_warnings(session, records)
-    print_truncation(session, more=more)
+    await print_list(session, CAMPAIGN, session.client.campaigns, limit, warnings=True)
 
 
 @campaign_group.command("show")
@@ -269,25 +260,19 @@ async def list_campaigns(session: Session, limit: int) -> None:
 @asks_node
 async def show(session: Session, name: str) -> None:
     """Show everything about a campaign."""
-    found = await session.client.campaign(name)
-    session.output.one(found.model_dump(mode="json"), CAMPAIGN, campaign_view)
+    session.output.one(await session.client.campaign(name), CAMPAIGN, campaign_view)
 
 
 @campaign_group.command("edit")
 @click.argument("name")
 @_options
 @click.option("--state", type=click.Choice(("active", "closed")), help="closed: no new tasks.")
-@click.option(
-    "--clear",
-    multiple=True,
-    type=click.Choice(CLEARABLE),
-    help="Give a field back to its default; repeat for others.",
-)
+@clear_option(CLEARABLE)
 @asks_node
 async def edit(
     session: Session, /, name: str, state: str | None, clear: tuple[str, ...], **given: Any
 ) -> None:
-    """Change a campaign; what is booked already stays.
+    """Change a campaign; runs that are booked already stay booked.
 
     \b
       parley campaign edit ops --weight 2.5 --clear seats-max
@@ -297,27 +282,24 @@ async def edit(
     if state is not None:
         patch["state"] = state
     patch.update({field.replace("-", "_"): None for field in clear})
-    if not patch:
-        msg = "say what to change, such as --weight 2; see: parley campaign edit --help"
-        raise click.UsageError(msg)
-    edited = await session.client.edit_campaign(name, patch)
-    session.output.one(edited.model_dump(mode="json"), CAMPAIGN, campaign_view)
+    require_change(patch, "campaign", "--weight 2")
+    session.output.one(await session.client.edit_campaign(name, patch), CAMPAIGN, campaign_view)
 
 
 @campaign_group.command("remove")
 @click.argument("names", nargs=-1, required=True, metavar="NAME...")
 @asks_node
 async def remove(session: Session, names: tuple[str, ...]) -> None:
-    """Remove campaigns that were never used, in this order; others are closed."""
+    """Remove campaigns that were never used, in this order; used ones can only be closed."""
     for name in names:
         await session.client.remove_campaign(name)
-        session.progress.note(f"{name} is removed.")
+        session.progress.note(f"{name} was removed.")
 
 
 @campaign_group.command("usage")
 @click.argument("name", required=False)
-@click.option("--since", type=MOMENT, help="Hours from then on; the last 24 unless said.")
-@click.option("--until", type=MOMENT, help="Hours before then; the next 24 unless said.")
+@click.option("--since", type=MOMENT, help="From this hour on [24 hours ago].")
+@click.option("--until", type=MOMENT, help="Before this hour [in 24 hours].")
 @limit_option
 @asks_node
 async def usage(
@@ -327,30 +309,24 @@ async def usage(
     until: Moment | None,
     limit: int,
 ) -> None:
-    """Show what a campaign, or each of them, was charged hour by hour, and has booked.
+    """Show what a campaign, or each campaign, was charged and has booked, hour by hour.
 
-    3600 seat-seconds are one exclusive run on one node over a whole hour. Runs of the class
-    background (rtt, trace, dns and the like) are not charged, unless PARLEY_WEIGHT_BACKGROUND says
-    so.
+    3600 seat-seconds are one exclusive run on one node for a whole hour. Runs of the class
+    background (rtt, trace, dns and the like) are not charged, unless PARLEY_WEIGHT_BACKGROUND is
+    set.
     """
     now = session.clock.now()
-
-    async def page(size: int, cursor: str | None) -> Page[UsageHour]:
-        return await session.client.usage(
-            name,
-            since=None if since is None else since.at(now),
-            until=None if until is None else until.at(now),
-            limit=size,
-            cursor=cursor,
-        )
-
-    found, more = await collect(page, limit)
-    session.output.many(records_of(found), HOUR)
-    print_truncation(session, more=more)
+    fetch = partial(
+        session.client.usage,
+        name,
+        since=None if since is None else since.at(now),
+        until=None if until is None else until.at(now),
+    )
+    await print_list(session, HOUR, fetch, limit)
 
 
 def campaign_view(campaign: Record) -> str:
-    """A campaign for a person."""
+    """Describe a campaign for a person."""
     used, fairshare = campaign["used"], campaign["fairshare"]
     tasks = ", ".join(f"{count} {state}" for state, count in campaign["tasks"].items())
     return pairs(
@@ -388,5 +364,5 @@ def _used(share: float | None, seat_seconds: float) -> str:
 
 def _limited(item: tuple[str, Record]) -> str:
     name, bounds = item
-    said = [f"{kind} {bounds[kind]}" for kind in ("soft", "hard") if bounds[kind] is not None]
-    return printable(f"{name} {', '.join(said)}")
+    amounts = [f"{kind} {bounds[kind]}" for kind in ("soft", "hard") if bounds[kind] is not None]
+    return printable(f"{name} {', '.join(amounts)}")

@@ -1,4 +1,4 @@
-"""``parley completion``: the script that makes a shell complete parley's words."""
+"""``parley completion``: print the script for completion in a shell."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""``parley lab demo``: three nodes that measure each other, from nothing to results on the screen.
+"""``parley lab demo``: three nodes that measure each other.
 
-Everything is asked of the first node. It leads all three tasks, also the one between the other two,
+All tasks are created at the first node. It leads all three, even the one between the other two,
 so its page shows them all.
 """
 
@@ -34,12 +34,12 @@ if TYPE_CHECKING:
 CAMPAIGN = "demo"
 _NODES = 3
 _CHECK_S = 120
-"""The check gives up after this; a round takes a quarter of it."""
+"""Timeout of the check; a round takes about a quarter of it."""
 
 
 @dataclass(frozen=True)
 class DemoMeasurement:
-    """A measurement of the demonstration: between which nodes, and how often."""
+    """A measurement of the demo: its test, its nodes by index, and its interval."""
 
     test: str
     source: int
@@ -57,7 +57,7 @@ WISHES = (
 
 @dataclass(frozen=True)
 class DemoResult:
-    """A run that is over, and the nodes it was between; a target that takes no part included."""
+    """A finished run, and the nodes it was between, including a target that takes no part."""
 
     run: Run
     between: str
@@ -67,7 +67,7 @@ class DemoResult:
 @click.option("--check", is_flag=True, help="Stop after the first complete round.")
 @click.pass_context
 def demo(context: click.Context, *, check: bool) -> None:
-    """Start three nodes, let them measure each other, and show the results until Ctrl-C."""
+    """Start three nodes that measure each other, and show the results until Ctrl-C."""
     from node.client.users import UserClient  # loads aiohttp
     from node.clock import SystemClock
 
@@ -90,53 +90,53 @@ def demo(context: click.Context, *, check: bool) -> None:
 async def show(
     lab: LabHandle, client: UserClient, clock: Clock, progress: Progress, *, check: bool
 ) -> int:
-    """The demonstration on a lab that is up; the exit code."""
+    """Run the demo on a lab that is up, and return the exit code."""
     session = Session(client, clock, OutputWriter("table"), progress)
     limit = asyncio.timeout(_CHECK_S if check else None)
     try:
         async with limit:
-            asked = await _create(session, lab)
-            measured = [
-                DemoResult(await follow_task(session, task), between) for task, between in asked
+            created = await _create(session, lab)
+            results = [
+                DemoResult(await follow_task(session, task), between) for task, between in created
             ]
     except TimeoutError:
         if not limit.expired():
             raise
-        print_error_lines(f"✗ the first runs were not over within {_CHECK_S} s")
+        print_error_lines(f"✗ the first runs did not finish within {_CHECK_S} s")
         return NO_RESULT
-    session.output.text(results_table(measured))
+    session.output.text(results_table(results))
     session.output.text(f"\nThe page of {lab.nodes[0].name}: {lab.nodes[0].url}/")
     if check:
-        return _checked(lab, [each.run for each in measured])
-    print_error_lines("\nNew results as they come, until Ctrl-C:")
-    await asyncio.gather(*(_go_on(session, task, between) for task, between in asked))
+        return _checked(lab, [result.run for result in results])
+    print_error_lines("\nPrinting new results until Ctrl-C:")
+    await asyncio.gather(*(_print_new(session, task, between) for task, between in created))
     return 0
 
 
 async def _create(session: Session, lab: LabHandle) -> list[tuple[Task, str]]:
-    """The tasks, each with the nodes it is between."""
+    """Create the tasks; return each with the nodes it is between."""
     tools = (await session.client.tools()).items
-    described = {"name": CAMPAIGN, "description": "the demonstration's tasks"}
-    await session.client.add_campaign(described)
-    asked = []
+    campaign = {"name": CAMPAIGN, "description": "the tasks of the demo"}
+    await session.client.add_campaign(campaign)
+    created = []
     for wish in WISHES:
         source, dest = lab.nodes[wish.source].name, lab.nodes[wish.dest].name
         fitting = [tool for tool in tools if wish.test in tool.tests]
         if not any(tool.available for tool in fitting):
-            because = "; ".join(tool.reason or tool.name for tool in fitting) or "no tool is known"
-            session.progress.note(f"{wish.test} is left out: {because}")
+            reason = "; ".join(tool.reason or tool.name for tool in fitting) or "no tool is known"
+            session.progress.note(f"{wish.test} is skipped: {reason}")
             continue
         task = await session.client.create_task(document_of(wish, source, dest))
-        # One after the other: three batches at once would take each other's times.
+        # Plan one after the other: three batches at once would compete for the same times.
         task = await session.client.until_planned(task.id)
         between = route((source, dest))
         session.progress.note(f"{wish.test} {between} every {wish.repeat}: task {short(task.id)}")
-        asked.append((task, between))
-    return asked
+        created.append((task, between))
+    return created
 
 
 def document_of(wish: DemoMeasurement, source: str, dest: str) -> dict[str, Any]:
-    """The task document of a wish."""
+    """Return the task document of a measurement."""
     return {
         "test": {"type": wish.test, "spec": {"source": source, "dest": dest, **wish.spec}},
         "schedule": {"repeat": wish.repeat},
@@ -144,22 +144,22 @@ def document_of(wish: DemoMeasurement, source: str, dest: str) -> dict[str, Any]
     }
 
 
-def results_table(measured: Sequence[DemoResult]) -> str:
-    """The results of the first round."""
-    return aligned([("test", "between", "start", "result"), *map(_row, measured)])
+def results_table(results: Sequence[DemoResult]) -> str:
+    """Format the results of the first round."""
+    return aligned([("test", "between", "start", "result"), *map(_row, results)])
 
 
-def _row(measured: DemoResult) -> tuple[str, ...]:
-    run = measured.run
-    told = run.summary or run.reason or run.state
+def _row(result: DemoResult) -> tuple[str, ...]:
+    run = result.run
+    outcome = run.summary or run.reason or run.state
     if verdict(run) != 0:
-        told = f"{run.state}: {run.reason or 'no reason given'}"
-    cells = (run.test, measured.between, clock_time(run.starts_at), told)
+        outcome = f"{run.state}: {run.reason or 'no reason given'}"
+    cells = (run.test, result.between, clock_time(run.starts_at), outcome)
     return tuple(map(printable, cells))
 
 
 def _checked(lab: LabHandle, runs: Sequence[Run]) -> int:
-    """Say what the check found; the exit code."""
+    """Print the outcome of the check, and return the exit code."""
     failed = [run for run in runs if verdict(run) != 0]
     for run in failed:
         print_error_lines(f"✗ {run.test} {run.state}: {run.reason or 'no reason given'}")
@@ -173,7 +173,7 @@ def _checked(lab: LabHandle, runs: Sequence[Run]) -> int:
     return NO_RESULT if failed or not runs else 0
 
 
-async def _go_on(session: Session, task: Task, between: str) -> None:
+async def _print_new(session: Session, task: Task, between: str) -> None:
     """Print every further result of a task."""
     silent = Session(session.client, session.clock, session.output, Progress(quiet=True))
     while (run := await session.client.until_run(task.id, OPEN)) is not None:

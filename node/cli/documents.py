@@ -1,20 +1,21 @@
-"""The task document, put together from a file and from options; the options win.
+"""Build task documents from a file and from options; the options override the file.
 
-Durations in the spec may be short (``--spec interval=20ms``): the test's own schema, asked of the
-node, says which fields are durations, so no test needs a word here.
+Durations in the spec may be short (``--spec interval=20ms``). The schema of the test, which the
+node supplies, says which fields are durations, so this module needs to know no test.
 """
 
 from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from node.cli.jsontext import json_object, json_value
+from node.cli.options import AnyCommand, apply_options, clear_option
 from node.cli.seats import seat_options, seat_request
 from node.cli.times import DURATION, MOMENT, Moment, looks_like_duration, parse_duration
 from node.model import times
@@ -22,7 +23,6 @@ from node.model import times
 if TYPE_CHECKING:
     from node.cli.session import Session
 
-AnyCommand = TypeVar("AnyCommand", bound=Callable[..., Any])
 
 Document = dict[str, Any]
 
@@ -30,85 +30,80 @@ CLEARABLE = (
     "start", "repeat", "cron", "timezone", "slip", "slip-random", "until", "max-runs", "tools",
     "priority", "campaign", "reference", "archives",
 )  # fmt: skip
-"""What ``--clear`` gives back to its default."""
-
-
-def _apply(command: AnyCommand, *options: Callable[[AnyCommand], AnyCommand]) -> AnyCommand:
-    for option in reversed(options):
-        command = option(command)
-    return command
+"""The fields that ``--clear`` resets to their defaults."""
 
 
 def schedule_options(command: AnyCommand) -> AnyCommand:
-    """When: the options that fill the schedule."""
-    return _apply(
+    """Add the options of the schedule."""
+    return apply_options(
         command,
         click.option("--start", type=MOMENT, help="First nominal start: now, +10m, @1h, RFC 3339."),
         click.option("--repeat", type=DURATION, help="Interval: 30s, 5m, 1h, PT1H."),
         click.option("--cron", metavar="FIELDS", help="Five cron fields, instead of --repeat."),
-        click.option("--timezone", metavar="ZONE", help="Zone of --cron; UTC unless said."),
+        click.option("--timezone", metavar="ZONE", help="Time zone of --cron [UTC]."),
         click.option("--slip", type=DURATION, help="How much later a run may start."),
         click.option("--slip-random", is_flag=True, help="Start at random within the slip."),
-        click.option("--until", type=MOMENT, help="No run starts then or later."),
-        click.option("--max-runs", type=click.IntRange(1), help="Stop after so many runs."),
+        click.option("--until", type=MOMENT, help="No run starts at or after this time."),
+        click.option("--max-runs", type=click.IntRange(1), help="Stop after this many runs."),
     )
 
 
 def label_options(command: AnyCommand) -> AnyCommand:
-    """How, for whom and how urgently: the options beside test and schedule."""
-    return _apply(
+    """Add the options for priority, tools, campaign, reference, and archives."""
+    return apply_options(
         command,
-        click.option("--priority", type=int, help="Higher displaces lower; 0 unless said."),
+        click.option("--priority", type=int, help="Higher displaces lower [0]."),
         click.option(
-            "--tool", "tools", multiple=True, help="Tool to use; repeat in order of choice."
+            "--tool", "tools", multiple=True, help="Tool to use; repeat, the best one first."
         ),
-        click.option("--campaign", help="Whom it is for: parley campaign list."),
-        click.option("--reference", metavar="JSON", help="Anything of yours, kept with the task."),
+        click.option("--campaign", help="Its campaign; see parley campaign list."),
+        click.option("--reference", metavar="JSON", help="Your own JSON, stored with the task."),
         click.option(
             "--archive", "archives", multiple=True, metavar="JSON",
-            help='Where results go: {"archiver": "http", "spec": {"url": …}}; repeat for others.',
+            help='Where results go: {"archiver": "http", "spec": {"url": …}}; repeat for more.',
         ),
     )  # fmt: skip
 
 
 def context_option(command: AnyCommand) -> AnyCommand:
-    """From where: what can be said of a new task only."""
-    return _apply(
+    """Add ``--context``, which only a new task takes."""
+    return apply_options(
         command,
         click.option(
             "--context", "contexts", multiple=True, metavar="NODE=CONTEXT",
             help="Where NODE measures from: namespace:NAME, interface:NAME or address:IP, if its "
-            "owner allows it (parley node show NODE); repeat for others.",
+            "owner allows it (parley node show NODE); repeat for more.",
         ),
     )  # fmt: skip
 
 
 def patch_options(command: AnyCommand) -> AnyCommand:
-    """All that can be edited of a task."""
+    """Add the options of all fields of a task that can be edited."""
     command = seat_options(label_options(command))
     command = schedule_options(command)
-    return _apply(
+    return apply_options(
         command,
         click.option("--spec", multiple=True, metavar="KEY=VALUE", help="A field of the spec."),
-        click.option("--spec-json", metavar="JSON", help="Fields of the spec; null for default."),
-        click.option("--file", metavar="FILE|-", help="A JSON merge patch; options win over it."),
         click.option(
-            "--clear", multiple=True, type=click.Choice(CLEARABLE),
-            help="Give a field back to its default; repeat for others.",
+            "--spec-json",
+            metavar="JSON",
+            help="Fields of the spec; null resets one to its default.",
         ),
-    )  # fmt: skip
+        click.option("--file", metavar="FILE|-", help="A JSON merge patch; options override it."),
+        clear_option(CLEARABLE),
+    )
 
 
 def document_options(command: AnyCommand) -> AnyCommand:
-    """All that a whole task document takes."""
+    """Add the options of a whole task document."""
     command = context_option(seat_options(label_options(command)))
     command = schedule_options(command)
-    return _apply(
+    return apply_options(
         command,
         click.argument("test", required=False),
         click.option("--spec", multiple=True, metavar="KEY=VALUE", help="A field of the spec."),
         click.option("--spec-json", metavar="JSON", help="The spec as a JSON object."),
-        click.option("--file", metavar="FILE|-", help="A task document; options win over it."),
+        click.option("--file", metavar="FILE|-", help="A task document; options override it."),
         click.option(
             "--participant", "participants", multiple=True, metavar="NAME",
             help="A node that takes part; repeat in the test's order (source, dest).",
@@ -117,13 +112,13 @@ def document_options(command: AnyCommand) -> AnyCommand:
 
 
 async def task_document(session: Session, given: Mapping[str, Any]) -> Document:
-    """The document of ``task create``'s options."""
+    """Return the task document that the options of ``task create`` describe."""
     document = from_file(given["file"]) if given["file"] else {}
     choice = _part(document, "test")
     if given["test"]:
         choice["type"] = given["test"]
     if "type" not in choice:
-        msg = "say what to measure: parley task create TEST, or --file; see: parley test list"
+        msg = "name the test: parley task create TEST, or --file; see: parley test list"
         raise click.UsageError(msg)
     spec = _part(choice, "spec")
     spec.update(json_object(given["spec_json"], "--spec-json"))
@@ -134,8 +129,8 @@ async def task_document(session: Session, given: Mapping[str, Any]) -> Document:
 
 
 def with_plan(session: Session, document: Document, given: Mapping[str, Any]) -> Document:
-    """The document with the schedule options and the labels that were given."""
-    schedule = scheduled(given, session.clock.now())
+    """Add the schedule, labels, contexts, and seat request of the options to a document."""
+    schedule = schedule_document(given, session.clock.now())
     if schedule:
         _part(document, "schedule").update(schedule)
     if given["tools"]:
@@ -146,28 +141,28 @@ def with_plan(session: Session, document: Document, given: Mapping[str, Any]) ->
 
 
 def _with_whom(document: Document, given: Mapping[str, Any]) -> None:
-    """Where participants measure from, and whose seats are asked for."""
+    """Add contexts and the seat request to a document."""
     if given.get("contexts"):
         _part(document, "contexts").update(map(_context, given["contexts"]))
     if request := seat_request(given):
         if given.get("participants"):
-            msg = "--participant names nodes, and --pool has them chosen; leave one of them out"
+            msg = "--participant names nodes, and --pool has them chosen; remove one of the two"
             raise click.UsageError(msg)
-        there = document.get("participants")
-        document["participants"] = {**there, **request} if isinstance(there, dict) else request
+        before = document.get("participants")
+        document["participants"] = {**before, **request} if isinstance(before, dict) else request
 
 
 def counted(document: Document) -> Document:
-    """A new task's document, which says how many nodes it wants of a pool, if of one."""
-    wanted = document.get("participants")
-    if isinstance(wanted, dict) and "pool" in wanted and "k" not in wanted:
-        msg = "say how many nodes of the pool: -k 3"
+    """Check that a new task of a pool says how many nodes it wants, and return its document."""
+    participants = document.get("participants")
+    if isinstance(participants, dict) and "pool" in participants and "k" not in participants:
+        msg = "the number of nodes of the pool is missing: add -k 3"
         raise click.UsageError(msg)
     return document
 
 
 def _labels(given: Mapping[str, Any]) -> Document:
-    """For whom it is and where results go, as far as it was given."""
+    """Return the labels that were given: priority, campaign, reference, archives."""
     labels = {name: given[name] for name in ("priority", "campaign") if given[name] is not None}
     if given["reference"] is not None:
         labels["reference"] = json_value(given["reference"], "--reference")
@@ -177,13 +172,13 @@ def _labels(given: Mapping[str, Any]) -> Document:
 
 
 _EXCLUSIVE = {"cron": ("repeat",), "repeat": ("cron", "timezone")}
-_IN_SCHEDULE = frozenset(CLEARABLE[:8])
+IN_SCHEDULE = frozenset(CLEARABLE[:8])
 
 
 async def task_patch(session: Session, test: str, given: Mapping[str, Any]) -> Document:
-    """The merge patch of ``task edit``'s options; null is what goes back to its default.
+    """Return the merge patch of the options of ``task edit``; null resets a field to its default.
 
-    An interval takes the place of cron fields and the other way round.
+    ``--repeat`` replaces ``--cron`` fields, and the other way round.
     """
     patch = from_file(given["file"]) if given["file"] else {}
     spec = json_object(given["spec_json"], "--spec-json")
@@ -192,34 +187,40 @@ async def task_patch(session: Session, test: str, given: Mapping[str, Any]) -> D
         _part(_part(patch, "test"), "spec").update(spec)
     with_plan(session, patch, given)
     for name in given["clear"]:
-        place = _part(patch, "schedule") if name in _IN_SCHEDULE else patch
+        place = _part(patch, "schedule") if name in IN_SCHEDULE else patch
         place[name.replace("-", "_")] = None
-    for name, others in _EXCLUSIVE.items():
-        if given[name] is not None:
-            patch["schedule"].update({other: None for other in others if given[other] is None})
+    clear_other_rhythm(patch, given)
     return patch
 
 
-def scheduled(given: Mapping[str, Any], now: int) -> Document:
-    """The schedule as the options have it; what was not given is not in it."""
+def clear_other_rhythm(patch: Document, given: Mapping[str, Any]) -> None:
+    """Clear the cron fields where an interval is given, and the other way round."""
+    for name, others in _EXCLUSIVE.items():
+        if given[name] is not None:
+            patch["schedule"].update({other: None for other in others if given[other] is None})
+
+
+def schedule_document(options: Mapping[str, Any], now: int) -> Document:
+    """Return the schedule that the options describe; it has only the fields that were given."""
+    given = {name: value for name, value in options.items() if value is not None}
     schedule: Document = {}
     for name in ("repeat", "slip"):
-        if given[name] is not None:
+        if name in given:
             schedule[name] = times.format_duration(given[name])
     for name in ("start", "until"):
-        moment: Moment | None = given[name]
-        if moment is not None:
+        if name in given:
+            moment: Moment = given[name]
             schedule[name] = times.format_instant(moment.at(now))
-    for name in ("cron", "timezone", "max_runs"):
-        if given[name] is not None:
-            schedule[name] = given[name]
-    if given["slip_random"]:
+    schedule.update(
+        {name: given[name] for name in ("cron", "timezone", "max_runs") if name in given}
+    )
+    if given.get("slip_random"):
         schedule["slip_random"] = True
     return schedule
 
 
 def from_file(name: str) -> Document:
-    """The JSON object in a file, or (``-``) on standard input."""
+    """Read the JSON object in a file, or on standard input for ``-``."""
     try:
         text = sys.stdin.read() if name == "-" else _read(name)
     except (OSError, UnicodeDecodeError) as error:
@@ -233,7 +234,7 @@ def _read(name: str) -> str:
 
 
 def _part(document: Document, name: str) -> Document:
-    """The object inside a document under this name, made if it is not there."""
+    """Return the object under this name inside a document; add an empty one if there is none."""
     part = document.setdefault(name, {})
     if not isinstance(part, dict):
         msg = f"{name!r} is not a JSON object"
@@ -242,7 +243,7 @@ def _part(document: Document, name: str) -> Document:
 
 
 def field_of(written: str) -> tuple[str, Any]:
-    """``count=10`` as a name and a value: JSON where it is JSON, else text."""
+    """Split ``count=10`` into a name and a value: JSON if it can be parsed, otherwise text."""
     name, equals, text = written.partition("=")
     if not equals or not name:
         msg = f"{written!r} is not KEY=VALUE"
@@ -254,7 +255,7 @@ def field_of(written: str) -> tuple[str, Any]:
 
 
 def _context(written: str) -> tuple[str, str]:
-    """``b=interface:eth1`` as a name and a context."""
+    """Split ``b=interface:eth1`` into a node and a context."""
     name, equals, context = written.partition("=")
     if not equals or not name or not context:
         msg = f"{written!r} is not NODE=CONTEXT, such as b=interface:eth1"
@@ -263,18 +264,18 @@ def _context(written: str) -> tuple[str, str]:
 
 
 async def _typed(session: Session, test: str, spec: Document) -> Document:
-    """The fields with short durations written as ISO 8601 where the test has durations."""
-    brief = {
+    """Return the fields; short durations in fields that are durations become ISO 8601."""
+    short = {
         name: value
         for name, value in spec.items()
         if isinstance(value, str) and looks_like_duration(value)
     }
-    if not brief:
+    if not short:
         return spec
     schema = (await session.client.test(test)).spec
     durations = {
         name: times.format_duration(parse_duration(value))
-        for name, value in brief.items()
+        for name, value in short.items()
         if _is_duration(schema.get("properties", {}).get(name, {}))
     }
     return {**spec, **durations}

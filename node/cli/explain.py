@@ -1,8 +1,8 @@
-"""``parley explain``: why a task or a run is where it is; one sentence, then every attempt.
+"""``parley explain``: why a task or a run is in its state; one sentence, then the attempts.
 
-The trace of a decision is the lead's own record (``decision.trace`` in ``schema.sql``): windows
-asked, offers of the participants with their obstacles, choices, refusals. What is not understood
-here is left to ``-o json``; a trace of a newer lead must not break the command.
+The trace of a decision is the lead's own record (``decision.trace`` in ``schema.sql``): requested
+windows, offers of the participants with their obstacles, choices, refusals. Unknown parts are
+skipped and remain visible with ``-o json``, so a trace of a newer lead does not break the command.
 """
 
 from __future__ import annotations
@@ -35,48 +35,49 @@ _SPAN = 2
 
 @click.command("explain")
 @click.argument("what", metavar="TASK|RUN")
-@click.option("--all", "everything", is_flag=True, help="Every attempt, not only the newest three.")
+@click.option(
+    "--all", "everything", is_flag=True, help="Show every attempt, not only the newest three."
+)
 @asks_node
 async def explain(session: Session, what: str, everything: bool) -> None:
-    """Say why a task or a run is where it is, or is not at all."""
+    """Explain why a task or a run is in its state, or why a run has no time."""
     explanation = await _explanation(session, what)
     shown = len(explanation.decisions) if everything else _DECISIONS_SHOWN
 
     def view(record: Record) -> str:
         return explanation_view(record, shown)
 
-    session.output.one(explanation.model_dump(mode="json"), EXPLANATION, view)
+    session.output.one(explanation, EXPLANATION, view)
 
 
 async def _explanation(session: Session, what: str) -> Explanation:
     from node.model.wire.runs import Run  # loads pydantic
 
-    # Who counts back has just asked for a task, and a seat's run may be newer than its task.
-    back = what.startswith("@")
-    found = await (find_task if back else find_either)(session, what)
-    if isinstance(found, Run):
-        return await session.client.explain_run(found.id)
-    return await session.client.explain_task(found.id)
+    # @-1 means the newest task: its author just created it, and a run of a seat may be newer.
+    subject = await (find_task if what.startswith("@") else find_either)(session, what)
+    if isinstance(subject, Run):
+        return await session.client.explain_run(subject.id)
+    return await session.client.explain_task(subject.id)
 
 
 def explanation_view(explanation: Record, shown: int) -> str:
-    """The sentence, then the newest decisions."""
+    """Format the sentence and the newest ``shown`` decisions."""
     subject = f"run {short(explanation['run'])} of " if explanation["run"] else ""
     subject += f"task {short(explanation['task'])}"
     lines = [printable(explanation["sentence"]), f"({subject}, {explanation['state']})"]
     if explanation.get("tool_reason"):
-        told = f"{explanation['tool']}: {explanation['tool_reason']}"
-        lines.append(f"  tool     {printable(told)}")
+        tool = f"{explanation['tool']}: {explanation['tool_reason']}"
+        lines.append(f"  tool     {printable(tool)}")
     decisions = explanation["decisions"]
     for decision in decisions[:shown]:
         lines += ["", *decision_lines(decision)]
     if len(decisions) > shown:
-        lines += ["", f"and {len(decisions) - shown} attempts before: --all shows them"]
+        lines += ["", f"and {len(decisions) - shown} earlier attempts: --all shows them"]
     return "\n".join(lines)
 
 
 def decision_lines(decision: Record) -> list[str]:
-    """One planning attempt: what was asked, offered, in the way, and chosen."""
+    """Describe one planning attempt: windows, offers, obstacles, and choices."""
     trace = decision["trace"]
     what = "seats given" if "pool" in trace else "runs placed"
     count = f"{decision['placed']} of {decision['asked']} {what}"
@@ -102,11 +103,11 @@ def decision_lines(decision: Record) -> list[str]:
 
 
 def _seat_lines(trace: Mapping[str, Any]) -> list[str]:
-    """What an episode decided on the seats of a pool task, and why not more."""
+    """Describe what an episode decided about the seats of a pool task, and the verdicts."""
     lines: list[str] = []
     if isinstance(seats := trace.get("seats"), Mapping) and seats:
-        given = [f"{number} {printable(name)}" for number, name in seats.items()]
-        lines.append(f"  seats    {', '.join(given)}")
+        seated = [f"{number} {printable(name)}" for number, name in seats.items()]
+        lines.append(f"  seats    {', '.join(seated)}")
     if runs := [short(str(run)) for run in _items(trace.get("yielding"))]:
         lines.append(f"  yielding {_some(runs, _SPANS_SHOWN)}")
     if "policies" in trace:
@@ -124,8 +125,8 @@ def _offer_lines(offer: Mapping[str, Any]) -> list[str]:
         lines.append(f"    free   {displacing}, if lower priorities give way")
     if offer.get("reason"):
         lines.append(f"    why    {printable(offer['reason'])}")
-    told = (_obstacle(obstacle) for obstacle in _objects(offer.get("obstacles")))
-    obstacles = list(dict.fromkeys(told))  # a reservation stands in many windows
+    descriptions = (_obstacle(obstacle) for obstacle in _objects(offer.get("obstacles")))
+    obstacles = list(dict.fromkeys(descriptions))  # a reservation is in the way of many windows
     lines += [f"    {obstacle}" for obstacle in obstacles[:_OBSTACLES_SHOWN]]
     if len(obstacles) > _OBSTACLES_SHOWN:
         lines.append(f"    and {len(obstacles) - _OBSTACLES_SHOWN} more")
@@ -133,7 +134,7 @@ def _offer_lines(offer: Mapping[str, Any]) -> list[str]:
 
 
 def _free(ranges: object) -> str:
-    """A set of ranges; the lead writes ``everything`` where they are the windows themselves."""
+    """Format a set of ranges; the lead writes ``everything`` if they equal the windows."""
     if isinstance(ranges, str):
         return printable(ranges)
     spans = _spans(ranges)
@@ -154,7 +155,7 @@ def _obstacle(obstacle: Mapping[str, Any]) -> str:
 
 
 def _choice(choice: object) -> str:
-    """``[nominal start, start, whether it displaces]`` for a person."""
+    """Format ``[nominal start, start, whether it displaces]``."""
     match choice:
         case [int(nominal), int(start), bool(displacing)]:
             late = (
@@ -162,8 +163,8 @@ def _choice(choice: object) -> str:
                 if start > nominal
                 else ""
             )
-            told = ", displacing lower priorities" if displacing else ""
-            return f"{local(start)}{late}{told}"
+            displaces = ", displacing lower priorities" if displacing else ""
+            return f"{local(start)}{late}{displaces}"
         case _:
             return printable(choice)
 
@@ -180,7 +181,7 @@ def _objects(value: object) -> list[Mapping[str, Any]]:
 
 
 def _spans(value: object) -> list[Span]:
-    """Pairs of instants in microseconds; anything else is passed over."""
+    """Return the pairs of instants (microseconds) in a list; ignore anything else."""
     return [
         (item[0], item[1])
         for item in _items(value)
@@ -195,6 +196,6 @@ def _listed(spans: Sequence[Span]) -> str:
 
 
 def _some(texts: Sequence[str], most: int) -> str:
-    """The first few, and how many more there are."""
+    """Join the first texts, and count the rest."""
     rest = len(texts) - most
     return ", ".join(texts[:most]) + (f" and {rest} more" if rest > 0 else "")

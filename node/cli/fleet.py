@@ -1,4 +1,4 @@
-"""``parley simulate fleet``: what sets of policies promise in the long run, and what came of it."""
+"""``parley simulate fleet``: what policy sets promise in the long run, and whether they keep it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ REPORT = RecordLayout(
 
 
 def play(name: str, document: Mapping[str, Any], invocation: Invocation) -> SimulationResult:
-    """Play what a document describes."""
+    """Simulate the fleet that a document describes."""
     from lead.simulation.fleet.document import FleetScenario
     from lead.simulation.fleet.drawing import draw_fleet_report
     from lead.simulation.fleet.play import play
@@ -34,30 +34,34 @@ def play(name: str, document: Mapping[str, Any], invocation: Invocation) -> Simu
             progress.status(f"{share:4.0%} done, {doing}", "simulating")
 
     try:
-        told = play(scenario, tell)
+        report = play(scenario, tell)
     finally:
         progress.clear()
     words = [name, "--seed", str(scenario.seed), "--runs", str(scenario.runs)]
     words += [word for each in scenario.sets for word in ("--set", each)]
     return SimulationResult(
-        told.model_dump(mode="json"), REPORT, report_view, partial(draw_fleet_report, told), words
+        report.model_dump(mode="json"),
+        REPORT,
+        report_view,
+        partial(draw_fleet_report, report),
+        words,
     )
 
 
 def report_view(done: Record) -> str:
-    """The report for a person."""
+    """Format the report for a person."""
     lines = [done["title"], f"{done['nodes']} nodes, seed {done['seed']}", ""]
     for trial in done["trials"]:
         if trial["checks"]:
             lines += [*trial_view(trial), ""]
     broken = [f"  ✗ {violation}" for violation in done["violations"]]
     return "\n".join(
-        [*lines, "Broken promises", *broken] if broken else [*lines, "All of it holds"]
+        [*lines, "Broken promises", *broken] if broken else [*lines, "All promises were kept"]
     )
 
 
 def trial_view(trial: Record) -> list[str]:
-    """What is promised, and a table of what was found, line by line."""
+    """Return the lines of a trial: its promise, and a table of its checks."""
     head = ["", "set", "for whom", "found", "at least", "at most", "promised"]
     rows = [_row(check) for check in trial["checks"]]
     return [f"{trial['name']}: {trial['promise']}", *aligned([head, *rows], "  ").splitlines()]
@@ -67,5 +71,5 @@ def _row(check: Record) -> list[str]:
     free = check["least"] is None and check["most"] is None
     mark = "" if free else "✓" if check["holds"] else "✗"
     bounds = ["" if check[side] is None else f"{check[side]:g}" for side in ("least", "most")]
-    found = f"{check['found']:g} {check['unit']}"
-    return [mark, check["policy"], check["who"], found, *bounds, f"{check['promised']:g}"]
+    value = f"{check['found']:g} {check['unit']}"
+    return [mark, check["policy"], check["who"], value, *bounds, f"{check['promised']:g}"]

@@ -1,4 +1,4 @@
-"""Following a run from its plan to its result, and what its end means for the exit code."""
+"""Follow a run from its plan to its result, and derive the exit code from its end."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from node.cli.intervals import STREAMED, tell_new
+from node.cli.intervals import STREAMED, note_new
 from node.cli.references import short
 from node.cli.times import clock_time, duration_in_words, local
 from node.model import times
@@ -25,7 +25,7 @@ PENDING = ("waiting", "held", "scheduled", "set-aside")
 """States of a run that has not begun."""
 
 OPEN = (*PENDING, "running", "merging")
-"""States of a run that has not come to its end."""
+"""States of a run that has not ended."""
 
 NO_RESULT = 1
 NO_TIME = 4
@@ -35,16 +35,16 @@ _LONGEST_WAIT_S = 20
 _SUCCESSOR_QUESTIONS = 20
 _TICK_S = 0.5
 _PAUSE_S = 0.1
-"""Between two questions, so that a node that does not wait is not flooded."""
+"""Pause between two requests, so that a node that answers at once is not flooded."""
 
 
 def verdict(run: Run) -> int:
-    """The exit code that a run's end stands for."""
+    """Return the exit code for the final state of a run."""
     return _VERDICTS.get(run.state, NO_RESULT)
 
 
 def situation(run: Run, now: int) -> str:
-    """Where a run is, in one line."""
+    """Describe the state of a run in one line."""
     on = ", ".join(run.participants)
     if run.state == "waiting":
         return f"{run.test}: no time yet, {run.reason or 'still being tried'}"
@@ -68,13 +68,13 @@ def situation(run: Run, now: int) -> str:
 class _Watched:
     run: Run
     clock_offset: int
-    """The node's clock minus ours, for a countdown that is right on any screen."""
-    told: int | None = None
-    """The last interval of it that was shown, of a run that gives a result for each."""
+    """The node's clock minus ours, in microseconds, so that the countdown is right on any host."""
+    last_interval: int | None = None
+    """The number of the last interval that was printed, for a run with intervals."""
 
 
 async def follow_run(session: Session, run: Run) -> Run:
-    """The run when it is over; a displaced one is followed to the place it gets next."""
+    """Wait until a run is over and return it; follow a displaced run to its next attempt."""
     session.followed = session.followed or f"run {short(run.id)}"
     while True:
         run = await _until_over(session, run)
@@ -88,17 +88,17 @@ async def follow_run(session: Session, run: Run) -> Run:
 
 
 async def follow_task(session: Session, task: Task) -> Run:
-    """The task's next run, or its last one if none will come, when it is over.
+    """Wait until the task's next run is over and return it, or its last run if none will come.
 
-    :raises RefusedByParticipant: a participant will not take part, so there will be no run.
+    :raises RefusedByParticipant: a participant refused the task, so there will be no run.
     :raises NotFound: the task ended without a run.
     """
     session.followed = f"task {short(task.id)}"
     session.progress.status(f"{task.test.type}: asking the participants for a time", "planning")
     task = await session.client.until_planned(task.id)
     if task.state == TaskState.ACTIVE and not task.planned:
-        far = f"its first run is planned from {local(task.plan_at)} on, when it comes closer"
-        session.progress.status(f"{task.test.type}: {far}", "far")
+        later = f"its first run will be planned from {local(task.plan_at)} on, closer to its start"
+        session.progress.status(f"{task.test.type}: {later}", "far")
     run = await session.client.until_run(task.id, OPEN)
     if run is None:
         run = await _last_run(session, task)
@@ -118,12 +118,12 @@ async def _last_run(session: Session, task: Task) -> Run:
 
 
 async def _successor(session: Session, run: Run) -> Run | None:
-    """The next attempt of the same slot, which the lead makes while the slot's window lasts."""
+    """Return the next attempt of the same slot, which the lead makes within the slot's window."""
     for _ in range(_SUCCESSOR_QUESTIONS):
-        found = await session.client.runs(
+        page = await session.client.runs(
             task=run.task, states=OPEN, starts=run.slot, oldest_first=True
         )
-        for other in found.items:
+        for other in page.items:
             if other.slot == run.slot and other.attempt > run.attempt:
                 return other
         await session.clock.sleep(_TICK_S)
@@ -139,19 +139,19 @@ async def _until_over(session: Session, run: Run) -> Run:
         while watched.run.state in OPEN:
             wait_s = _patience(watched.run, session.clock.now() + offset)
             if watched.run.scheduling_class == STREAMED and watched.run.state in _LONG_STATES:
-                watched.told = await tell_new(session, run, watched.told, wait_s)
-                wait_s = 0
+                last = await note_new(session, run, watched.last_interval, wait_s)
+                watched.last_interval, wait_s = last, 0
             watched.run = await session.client.run(run.id, wait_s=wait_s)
             _show(session, watched)
             if watched.run.state in OPEN:
                 await session.clock.sleep(_PAUSE_S)
-        if watched.told is not None:
-            await tell_new(session, run, watched.told, 0)
+        if watched.last_interval is not None:
+            await note_new(session, run, watched.last_interval, 0)
     return watched.run
 
 
 def _patience(run: Run, now: int) -> int:
-    """How long to wait for the end before asking again, so that the start is not overlooked."""
+    """Return how many seconds to wait before asking again, so as not to miss the start."""
     if run.state in _LONG_STATES:
         return _LONGEST_WAIT_S
     to_start = math.ceil((run.starts_at - now) / times.SECOND)
@@ -160,7 +160,7 @@ def _patience(run: Run, now: int) -> int:
 
 @asynccontextmanager
 async def _shown(session: Session, watched: _Watched) -> AsyncIterator[None]:
-    """Keep the status line counting on a terminal; elsewhere say what is new."""
+    """Update the status line every half second on a terminal; elsewhere print only changes."""
     _show(session, watched)
     ticking = asyncio.create_task(_tick(session, watched)) if session.progress.terminal else None
     try:

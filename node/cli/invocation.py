@@ -1,8 +1,9 @@
-"""The global options: which node, which token, which form of output. Valid before and after verbs.
+"""The global options: server, token, output format, fields, timeout, quiet.
 
-``parley -o json run list`` and ``parley run list -o json`` are the same. A token found in a file is
-sent to a loopback address only: it is this host's, and another host must not learn it. One of the
-environment is sent to another server, which ``--server`` names, once that has shown to be a node.
+They are valid before and after the verbs: ``parley -o json run list`` and ``parley run list -o
+json`` are the same. A token found in a file is sent only to a loopback address: it belongs to
+this host, and another host must not learn it. A token of the environment is sent to another
+server, named by ``--server``, only after that server has answered like a node.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ AnyCommand = TypeVar("AnyCommand", bound=Callable[..., Any])
 
 @dataclass
 class Invocation:
-    """What was given of the global options, wherever it stood; the last one wins."""
+    """The values of the global options, wherever they were given; the last one wins."""
 
     server: str | None = None
     token: str | None = None
@@ -36,31 +37,34 @@ class Invocation:
     timeout: int | None = None
     quiet: bool = False
     command: str | None = None
-    """The command's own name, as far as it asks a node."""
+    """The name of the command, if it is one that asks a node."""
 
     @property
     def machine(self) -> bool:
-        """Whether JSON was asked for by name, so that errors are JSON as well."""
+        """Return whether JSON output was requested explicitly, so that errors are JSON as well."""
         return self.output in {"json", "jsonl"}
 
     @property
     def picked(self) -> tuple[str, ...]:
-        """The fields asked for."""
+        """Return the fields of ``--fields``."""
         names = (name.strip() for name in (self.fields or "").split(","))
         return tuple(name for name in names if name)
 
     @property
     def borrowed(self) -> bool:
-        """Whether the token is of the environment, and goes to another node than is meant there."""
+        """Return whether the token of the environment would go to a node it was not set for."""
         if self.token or not self.server or not os.environ.get("PARLEY_TOKEN"):
             return False
         try:
             return Invocation().server_url() != self.server_url()
         except click.BadParameter:
-            return True  # what is meant there is no address
+            return True  # PARLEY_SERVER is not an address
 
     def server_url(self) -> str:
-        """Scheme, host and port of the node to speak to."""
+        """Return scheme, host and port of the node to use.
+
+        :raises click.BadParameter: it is not an address.
+        """
         given = self.server or os.environ.get("PARLEY_SERVER") or DEFAULT_SERVER
         url = given if "://" in given else f"http://{given}"
         try:
@@ -73,7 +77,7 @@ class Invocation:
         return base
 
     def access_token(self) -> str | None:
-        """The token to show: the one given, else this host's own where that is safe."""
+        """Return the token that was given, or else this host's own if the node is on loopback."""
         given = self.token or os.environ.get("PARLEY_TOKEN")
         if given:
             return given.strip()
@@ -81,7 +85,7 @@ class Invocation:
 
 
 def _base(url: str) -> str | None:
-    """The URL without a slash at its end, if it is scheme, host and port and nothing more."""
+    """Return the URL without a trailing slash if it has only scheme, host and port."""
     parts = urlsplit(url)
     complete = parts.scheme in {"http", "https"} and parts.hostname and parts.port != 0
     more = parts.path not in {"", "/"} or parts.query or parts.fragment or "@" in parts.netloc
@@ -117,11 +121,11 @@ def _shared(*names: str, **settings: Any) -> Callable[[AnyCommand], AnyCommand]:
 
 
 def global_options(command: AnyCommand) -> AnyCommand:
-    """Give a command the global options."""
+    """Add the global options to a command."""
     for option in (
-        _shared("-q", "--quiet", is_flag=True, help="No progress on standard error."),
+        _shared("-q", "--quiet", is_flag=True, help="Print no progress on standard error."),
         _shared("--timeout", type=SECONDS, help="Give up waiting after this long (exit code 7)."),
-        _shared("--fields", metavar="A,B.C", help="Only these fields, in this order."),
+        _shared("--fields", metavar="A,B.C", help="Print only these fields, in this order."),
         _shared(
             "-o", "--output", type=click.Choice(FORMATS), help="Default: table, or JSON in a pipe."
         ),

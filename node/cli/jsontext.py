@@ -1,4 +1,4 @@
-"""JSON that is given as text, in an option or a file."""
+"""Parse JSON that is given as text, in an option or a file."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import click
 
 
 def json_value(text: str, option: str) -> Any:
-    """Any JSON value."""
+    """Parse any JSON value; ``option`` names the option in an error."""
     try:
         return json.loads(text)
     except ValueError as error:
@@ -18,7 +18,7 @@ def json_value(text: str, option: str) -> Any:
 
 
 def json_object(text: str | None, option: str) -> dict[str, Any]:
-    """A JSON object; an empty one for none."""
+    """Parse a JSON object; return an empty one for ``None``."""
     document = json_value(text, option) if text is not None else {}
     if not isinstance(document, dict):
         msg = "not a JSON object"

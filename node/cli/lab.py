@@ -1,4 +1,4 @@
-"""``parley lab``: several whole nodes on this host, for trying and for testing."""
+"""``parley lab``: several complete nodes on this host, for trying and testing."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _WHOLE = 100
 
 
 class _Loss(click.ParamType[float]):
-    """A share of packets: ``1%`` and ``1`` are one percent, ``0.01`` is as well."""
+    """A share of packets: ``1%``, ``1`` and ``0.01`` are all one percent."""
 
     name = "loss"
 
@@ -38,7 +38,7 @@ class _Loss(click.ParamType[float]):
         try:
             number = float(value.removesuffix("%"))
         except ValueError:
-            self.fail(f"{value!r} is not a loss; write 1% or 0.01", param, ctx)
+            self.fail(f"{value!r} is not a share; write 1% or 0.01", param, ctx)
         percent = value.endswith("%") or number >= 1
         share = number / _WHOLE if percent else number
         if not 0 <= share <= 1:
@@ -48,14 +48,14 @@ class _Loss(click.ParamType[float]):
 
 @dataclass(frozen=True)
 class WanOptions:
-    """The emulated network between the nodes, as asked for."""
+    """The requested emulated network between the nodes."""
 
     delay_ms: float
     loss: float
     rate_mbit: float | None
 
     def sentence(self) -> str:
-        """What was understood."""
+        """Describe the network."""
         rate = f", {self.rate_mbit:g} Mb/s" if self.rate_mbit else ""
         loss = f"{_WHOLE * self.loss:g} % loss"
         return f"between the nodes: {self.delay_ms:g} ms and {loss} in each direction{rate}"
@@ -71,18 +71,24 @@ lab_group.add_command(demo)
 
 @lab_group.command("up")
 @click.option(
-    "--nodes", type=click.IntRange(1, _NODES_MAX), default=3, show_default=True, help="How many."
+    "--nodes",
+    type=click.IntRange(1, _NODES_MAX),
+    default=3,
+    show_default=True,
+    help="Number of nodes.",
 )
 @click.option(
-    "--json", "as_json", is_flag=True, help="One line of JSON on standard output when all are up."
+    "--json", "as_json", is_flag=True, help="Print one line of JSON when all nodes are up."
 )
 @click.option(
-    "--namespaces", is_flag=True, help="Each in a network namespace, with a WAN between (as root)."
+    "--namespaces", is_flag=True, help="Network namespaces with a WAN between them (as root)."
 )
-@click.option("--delay-ms", type=click.FloatRange(0, 10_000), help="Delay of the WAN, each way.")
-@click.option("--loss", type=_Loss(), help="Loss of the WAN, each way: 1% or 0.01.")
+@click.option(
+    "--delay-ms", type=click.FloatRange(0, 10_000), help="Delay of the WAN in each direction."
+)
+@click.option("--loss", type=_Loss(), help="Loss of the WAN in each direction: 1% or 0.01.")
 @click.option("--rate-mbit", type=click.FloatRange(0.01, 100_000), help="Rate of the WAN in Mb/s.")
-@click.option("-q", "--quiet", is_flag=True, help="No progress on standard error.")
+@click.option("-q", "--quiet", is_flag=True, help="Print no progress on standard error.")
 @click.pass_context
 def up(
     context: click.Context,
@@ -94,7 +100,7 @@ def up(
     quiet: bool,
     **network: float | None,
 ) -> None:
-    """Start nodes with a database each and serve until Ctrl-C; nothing is left behind."""
+    """Start nodes, each with its own database, and serve until Ctrl-C; clean up everything."""
     progress = Progress(quiet=quiet)
     try:
         wan = wan_of(namespaces=namespaces, **network)
@@ -108,7 +114,7 @@ def up(
 
 
 def wan_of(*, namespaces: bool, **network: float | None) -> WanOptions | None:
-    """The network that was asked for; ``None`` for plain loopback.
+    """Return the requested network, or ``None`` for plain loopback.
 
     :raises NotAllowed: namespaces need root.
     """
@@ -120,7 +126,7 @@ def wan_of(*, namespaces: bool, **network: float | None) -> WanOptions | None:
             raise click.UsageError(msg)
         return None
     if os.geteuid() != 0:
-        msg = "--namespaces needs root; run it with sudo, or leave --namespaces out"
+        msg = "--namespaces needs root; run it with sudo, or without --namespaces"
         raise NotAllowed(msg)
     return WanOptions(given.get("delay_ms", 0), given.get("loss", 0), given.get("rate_mbit"))
 
@@ -140,14 +146,14 @@ async def _serve(lab: LabHandle, *, as_json: bool) -> int:
 
 
 def ready_line(lab: LabHandle) -> str:
-    """All that a program needs to speak to the nodes, on one line."""
+    """Return what a program needs to use the nodes, as one line of JSON."""
     names = ("name", "url", "token", "dsn", "address", "state")
     nodes = [{name: getattr(node, name) for name in names} for node in lab.nodes]
     return json.dumps({"nodes": nodes})
 
 
 def ready_text(lab: LabHandle) -> str:
-    """The nodes and how to use them, for a person."""
+    """Describe the nodes and how to use them."""
     first = lab.nodes[0]
     rows = [("node", "API and page", "measurement address", "its token")]
     rows += [(node.name, node.url, node.address, f"{node.state}/token") for node in lab.nodes]
@@ -160,7 +166,7 @@ def ready_text(lab: LabHandle) -> str:
             "In another terminal:",
             f"  export PARLEY_SERVER={first.url} PARLEY_TOKEN={first.token}",
             f"  parley latency {last.name}",
-            "Each node is told itself what it is (the others: with their own tokens):",
+            "Attributes are set on the node itself, with its own token:",
             f"  PARLEY_SERVER={last.url} PARLEY_TOKEN=$(cat {last.state}/token) \\",
             "    parley node set site=two",
         ]

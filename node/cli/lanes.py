@@ -1,4 +1,4 @@
-"""A time line in characters: one lane for each scheduling class, more where runs overlap. Pure."""
+"""Draw a timeline in characters: a lane per scheduling class, more where runs overlap. Pure."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ LEGEND = "█ measured  ▓ running  ░ planned  · no time yet  ✗ did not ha
 
 @dataclass(frozen=True)
 class Bar:
-    """A run on the time line, or reserved time in a lane of its own."""
+    """A run on the timeline, or reserved time in a lane of its own."""
 
     scheduling_class: str
     state: str
@@ -37,20 +37,20 @@ class Bar:
 
 @dataclass(frozen=True)
 class Frame:
-    """The stretch of time that is shown, and in how many columns."""
+    """The time span to draw, and its width in columns."""
 
     starts_at: int
     ends_at: int
     width: int
 
     def column(self, instant: int) -> int:
-        """The column of an instant; outside the frame, the nearest one."""
+        """Return the column of an instant, or the nearest one if it is outside the frame."""
         share = (instant - self.starts_at) / max(1, self.ends_at - self.starts_at)
         return min(self.width - 1, max(0, int(share * self.width)))
 
 
 def lanes(bars: Sequence[Bar], frame: Frame, now: int) -> list[str]:
-    """The picture, line by line: a scale, then the lanes of each class that has runs."""
+    """Return the lines of the picture: a scale, then the lanes of each class that has runs."""
     classes = list(dict.fromkeys(bar.scheduling_class for bar in bars))
     margin = max(map(len, classes), default=0) + 2
     lines = [" " * margin + _scale(frame)]
@@ -63,7 +63,7 @@ def lanes(bars: Sequence[Bar], frame: Frame, now: int) -> list[str]:
 
 
 def _scale(frame: Frame) -> str:
-    """Round times of day, each beginning at its own column."""
+    """Return the scale: round times of day, each beginning at its column."""
     least = (frame.ends_at - frame.starts_at) * _TICK_COLUMNS // frame.width
     step = next((step for step in _STEPS if step >= least), _STEPS[-1])
     line = ""
@@ -75,7 +75,7 @@ def _scale(frame: Frame) -> str:
 
 
 def _rows(bars: Sequence[Bar], frame: Frame) -> list[str]:
-    """Each bar in the first row where its time is free; what finds none is drawn into the last."""
+    """Draw each bar in the first row that is free then, or in the last row if none is."""
     rows: list[list[str]] = []
     ends: list[int] = []
     for bar in sorted(bars, key=lambda bar: (bar.starts_at, bar.ends_at)):

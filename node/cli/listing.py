@@ -1,47 +1,56 @@
-"""Long lists: page after page up to a limit, and a word when there is more."""
+"""Fetch lists page by page, and print them up to a limit with a note when there are more."""
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import click
 
+from node.cli.output import records_of
 from node.cli.retrying import retry_while_silent
 
 if TYPE_CHECKING:
-    from node.cli.output import Record
+    from pydantic import BaseModel
+
+    from node.cli.output import Record, RecordLayout
     from node.cli.session import Session
-    from node.client.users import Page
+    from node.client.responses import Page
 
 Item = TypeVar("Item")
 
 _PAGE = 200
-_USUAL = 50
-_TOLD = 5000
+_DEFAULT_LIMIT = 50
+_ITEMS_PER_REPORT = 5000
 
 limit_option: Callable[[Callable[..., Any]], Callable[..., Any]] = click.option(
     "--limit",
     type=click.IntRange(1, 100_000),
-    default=_USUAL,
+    default=_DEFAULT_LIMIT,
     show_default=True,
-    help="Show at most so many.",
+    help="Maximum number of entries to show.",
 )
 
 
-async def collect(
-    page: Callable[[int, str | None], Awaitable[Page[Item]]], limit: int
-) -> tuple[list[Item], bool]:
-    """At most ``limit`` items of a list, and whether there are more."""
-    found: list[Item] = []
+class PageFetcher(Protocol[Item]):
+    """A method of the client that returns a list page by page."""
+
+    def __call__(self, *, limit: int, cursor: str | None) -> Awaitable[Page[Item]]:
+        """Fetch up to ``limit`` items that follow the cursor."""
+        ...
+
+
+async def collect(fetch: PageFetcher[Item], limit: int) -> tuple[list[Item], bool]:
+    """Return at most ``limit`` items of a list, and whether there are more."""
+    items: list[Item] = []
     cursor: str | None = None
     while True:
-        part = await page(min(_PAGE, limit - len(found)), cursor)
-        found.extend(part.items)
+        part = await fetch(limit=min(_PAGE, limit - len(items)), cursor=cursor)
+        items.extend(part.items)
         cursor = part.next
-        if cursor is None or len(found) >= limit:
-            return found[:limit], cursor is not None or len(found) > limit
+        if cursor is None or len(items) >= limit:
+            return items[:limit], cursor is not None or len(items) > limit
 
 
 async def collect_all(
@@ -50,30 +59,49 @@ async def collect_all(
     doing: str,
     unit: str = "",
 ) -> list[Item]:
-    """All of a list, page by page; of a long one it is told how far it is."""
-    found: list[Item] = []
+    """Return all items of a list; report progress every few thousand items.
+
+    A page is requested again while the node does not answer (``retry_while_silent``).
+    """
+    items: list[Item] = []
     cursor: str | None = None
     while True:
         part = await retry_while_silent(session.progress, session.clock, partial(page, cursor))
-        told = len(found) // _TOLD
-        found.extend(part.items)
-        if len(found) // _TOLD > told:
-            so_far = f"{doing}: {len(found)}{unit} so far"
-            session.progress.status(so_far, f"{doing.split(maxsplit=1)[0]} {len(found) // _TOLD}")
+        reports = len(items) // _ITEMS_PER_REPORT
+        items.extend(part.items)
+        if len(items) // _ITEMS_PER_REPORT > reports:
+            phase = f"{doing.split(maxsplit=1)[0]} {len(items) // _ITEMS_PER_REPORT}"
+            session.progress.status(f"{doing}: {len(items)}{unit} so far", phase)
         cursor = part.next
         if cursor is None:
             session.progress.clear()
-            return found
+            return items
+
+
+async def print_list(
+    session: Session,
+    layout: RecordLayout,
+    fetch: PageFetcher[Any],
+    limit: int,
+    *,
+    warnings: bool = False,
+) -> None:
+    """Print up to ``limit`` items of a list, and note when there are more.
+
+    ``warnings``: also print the warnings that the items carry.
+    """
+    items: list[BaseModel]
+    items, more = await collect(fetch, limit)
+    records = records_of(items)
+    session.output.many(records, layout)
+    if warnings:
+        print_warnings(session, records)
+    if more:
+        session.progress.note("There are more; --limit shows them.")
 
 
 def print_warnings(session: Session, records: Iterable[Record]) -> None:
-    """Say what is to be told of these."""
+    """Print the warnings of these records."""
     for record in records:
         for warning in record["warnings"]:
             session.progress.note(f"! {record['name']}: {warning}")
-
-
-def print_truncation(session: Session, *, more: bool) -> None:
-    """Say that the list goes on."""
-    if more:
-        session.progress.note("There are more; --limit shows them.")

@@ -1,4 +1,4 @@
-"""What libraries log, as lines like our own: nothing raw stands among the lines of a service."""
+"""Route the log records of libraries into our structured log."""
 
 from __future__ import annotations
 
@@ -8,33 +8,33 @@ import structlog
 
 log = structlog.get_logger()
 
-_TOLD_AGAIN_S = 60.0
+_REPEAT_S = 60.0
 _KNOWN_MAX = 1000
 _HOUSE_KEEPING = "apscheduler"
 
 
 class LogRouter(logging.Handler):
-    """Passes records on; the same words again within a minute are only counted.
+    """Forwards records; counts those that repeat a message within a minute.
 
-    What the timer of house-keeping says under load (a job is late, or still runs when it is due
-    again) is of no use to an operator: it is told as ``debug``.
+    Under load the housekeeping scheduler warns that a job is late, or still running when it is due
+    again. That is of no use to an operator and becomes ``debug``.
     """
 
     def __init__(self) -> None:
-        """Of warnings and worse."""
+        """Handle warnings and worse."""
         super().__init__(logging.WARNING)
-        self._told: dict[tuple[str, str], tuple[float, int]] = {}
+        self._logged: dict[tuple[str, str], tuple[float, int]] = {}
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Tell it, or count it."""
+        """Log the record, or count it."""
         key = record.name, str(record.msg)
-        told_at, kept_back = self._told.get(key, (None, 0))
-        if told_at is not None and record.created - told_at < _TOLD_AGAIN_S:
-            self._told[key] = told_at, kept_back + 1
+        logged_at, repeats = self._logged.get(key, (None, 0))
+        if logged_at is not None and record.created - logged_at < _REPEAT_S:
+            self._logged[key] = logged_at, repeats + 1
             return
-        if len(self._told) >= _KNOWN_MAX:
-            self._told.clear()
-        self._told[key] = record.created, 0
+        if len(self._logged) >= _KNOWN_MAX:
+            self._logged.clear()
+        self._logged[key] = record.created, 0
         quiet = record.name.startswith(_HOUSE_KEEPING) and record.levelno == logging.WARNING
         log.log(
             logging.DEBUG if quiet else record.levelno,
@@ -43,10 +43,10 @@ class LogRouter(logging.Handler):
             exc_info=record.exc_info if record.levelno >= logging.ERROR else None,
             **({"error": str(record.exc_info[1])} if record.exc_info else {}),
             **({"said": record.getMessage()} if quiet else {}),
-            **({"more": kept_back} if kept_back else {}),
+            **({"more": repeats} if repeats else {}),
         )
 
 
 def route() -> None:
-    """From now on, everything that libraries log goes this way."""
+    """Send everything that libraries log through :class:`LogRouter` from now on."""
     logging.basicConfig(handlers=[LogRouter()], level=logging.WARNING, force=True)

@@ -1,7 +1,7 @@
-"""The entry point ``parley``: names every command and loads the one that is called, and only that.
+"""The entry point ``parley``, which imports only the command that is called.
 
-``parley --help`` must come at once, so the commands' one-line helps stand here and their modules,
-with all they import, are loaded when they are used. A test holds these lines and theirs together.
+``parley --help`` must come at once, so the one-line help of each command is repeated here, and its
+module is imported only when it is called. A test compares these lines with the docstrings.
 """
 
 from __future__ import annotations
@@ -26,19 +26,19 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "rtt": ("node.cli.shortcuts:rtt", "Measure round-trip time and loss to HOST, any host."),
     "latency": (
         "node.cli.shortcuts:latency",
-        "Measure delay, loss and jitter each way between nodes A (this one unless said) and B.",
+        "Measure delay, loss and jitter each way between nodes A (default: this one) and B.",
     ),
     "latencybg": (
         "node.cli.shortcuts:latencybg",
-        "Measure delay, loss and jitter each way between nodes, all along.",
+        "Measure delay, loss and jitter each way between nodes, continuously.",
     ),
     "interface": (
         "node.cli.shortcuts:interface",
-        "Count what passes a network interface of a node, all along.",
+        "Count the traffic of a network interface of a node, continuously.",
     ),
     "throughput": (
         "node.cli.shortcuts:throughput",
-        "Measure how many bits per second get from node A (this one unless said) to node B.",
+        "Measure how many bits per second get from node A (default: this one) to node B.",
     ),
     "dns": (
         "node.cli.shortcuts:dns",
@@ -46,7 +46,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     ),
     "http": (
         "node.cli.shortcuts:http",
-        "Ask for URL, measure each phase until the answer is there, and check it.",
+        "Request URL, measure each phase until the answer is complete, and check the answer.",
     ),
     "tcp": (
         "node.cli.shortcuts:tcp",
@@ -58,7 +58,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     ),
     "clock": (
         "node.cli.shortcuts:clock",
-        "Measure how far the clock of node B is ahead of node A's (this one unless said).",
+        "Measure how far the clock of node B is ahead of the clock of node A (default: this one).",
     ),
     "trace": ("node.cli.shortcuts:trace", "Find the path to HOST, any host, hop by hop."),
     "mtu": (
@@ -69,15 +69,15 @@ COMMANDS: dict[str, tuple[str, str]] = {
         "node.cli.tasks:task_group",
         "Create, list, show, pause, resume, edit and cancel tasks.",
     ),
-    "plan": ("node.cli.plans:plan_group", "Ask what would happen; nothing is booked or kept."),
+    "plan": ("node.cli.plans:plan_group", "Preview tasks and meshes; nothing is booked or stored."),
     "run": ("node.cli.runs:run_group", "List, follow and cancel runs, and read their results."),
     "schedule": (
         "node.cli.schedule:schedule",
-        "Show what ran, runs and will run on the node, in the order of starts.",
+        "Show past, current and future runs on the node, by their start.",
     ),
     "explain": (
         "node.cli.explain:explain",
-        "Say why a task or a run is where it is, or is not at all.",
+        "Explain why a task or a run is in its state, or why a run has no time.",
     ),
     "simulate": (
         "node.cli.simulate:simulate",
@@ -85,7 +85,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     ),
     "reservation": (
         "node.cli.reservations:reservation_group",
-        "Set time of the node apart: for maintenance, a demo, or quiet.",
+        "Reserve time of the node: for maintenance, a demo, or quiet.",
     ),
     "campaign": (
         "node.cli.campaigns:campaign_group",
@@ -101,28 +101,28 @@ COMMANDS: dict[str, tuple[str, str]] = {
     ),
     "archive": (
         "node.cli.archives:archive_group",
-        "Say where results go, see what waits, and have it tried again.",
+        "Configure where results are delivered, show the backlog, and retry deliveries.",
     ),
     "node": (
         "node.cli.nodes:node_group",
-        "List, show, add and remove the nodes that this node knows, and say what this one is.",
+        "List, show, add and remove the nodes that this node knows, and set its own attributes.",
     ),
     "test": ("node.cli.nodes:test_group", "List and show what can be measured."),
     "tool": ("node.cli.nodes:tool_group", "List the programs that measure."),
     "plugin": (
         "node.cli.plugins:plugin_group",
-        "List, make and check tests, tools and archivers that come from elsewhere.",
+        "List, create and check tests, tools and archivers of other distributions.",
     ),
     "completion": (
         "node.cli.completion:completion",
         "Print the script that completes words in a shell.",
     ),
 }
-"""Name → where the click command is, and its help in one line; in the order of the help page."""
+"""Name → import path of the click command, and its one-line help; in the order of the help page."""
 
 _EPILOG = """\b
 Ids may be shortened to their first digits; @-1 is the newest task or run.
-Exit codes: 0 done, 1 measured but failed, 2 usage, 3 refused, 4 no time,
+Exit codes: 0 done, 1 run without a result, 2 usage, 3 refused, 4 no time,
 5 node unreachable, 6 not found, 7 timed out, 8 server fault, 130 Ctrl-C.
 With -o json an error is a problem document on the last line of standard error.
 """
@@ -132,11 +132,11 @@ class LazyGroup(click.Group):
     """A group whose commands are imported when they are called."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
-        """The names, in the order of the help page."""
+        """Return the names in the order of the help page."""
         return list(COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
-        """The command itself."""
+        """Import the command and return it."""
         place = COMMANDS.get(cmd_name)
         if place is None:
             return None
@@ -145,7 +145,7 @@ class LazyGroup(click.Group):
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
-        """The help page's list, without loading anything."""
+        """Write the list of the help page without importing any command."""
         with formatter.section("Commands"):
             formatter.write_dl([(name, text) for name, (_, text) in COMMANDS.items()])
 
@@ -163,12 +163,12 @@ def parley() -> None:
 def main() -> None:
     """Run the command line."""
     for stream in (sys.stdout, sys.stderr):
-        _never_fail_on_a_letter(stream)
+        _replace_unencodable(stream)
     parley(prog_name="parley")
 
 
-def _never_fail_on_a_letter(stream: TextIO) -> None:
-    """On a terminal without UTF-8 an arrow becomes a question mark, not a traceback."""
+def _replace_unencodable(stream: TextIO) -> None:
+    """Print a question mark for a character that the stream cannot encode, instead of failing."""
     if hasattr(stream, "reconfigure"):
         stream.reconfigure(errors="replace")
 

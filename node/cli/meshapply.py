@@ -1,4 +1,4 @@
-"""Many requests at a time, with rate and time left on standard error, and failures by cause."""
+"""Send many requests concurrently, report rate and time left, and collect failures by cause."""
 
 from __future__ import annotations
 
@@ -20,22 +20,22 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 _HOPELESS = (NotAuthenticated, NotAllowed)
-"""What the next request would meet, too."""
+"""Errors that every further request would get, too."""
 
-_TOLD_EVERY = times.SECOND // 2
+_REPORT_INTERVAL = times.SECOND // 2
 _TENTHS = 10
 
 
 @dataclass
 class MeshWorker:
-    """What came of it, verb by verb."""
+    """Applies actions to items concurrently, and counts their outcomes by verb."""
 
     progress: Progress
     clock: Clock
     at_once: int
     done: Counter[str] = field(default_factory=Counter)
     failed: Counter[tuple[str, str, str]] = field(default_factory=Counter)
-    """(verb, code, detail) → how often."""
+    """(verb, code, detail) → count."""
     examples: dict[tuple[str, str, str], str] = field(default_factory=dict)
     exit_codes: Counter[int] = field(default_factory=Counter)
     left: int = 0
@@ -49,11 +49,11 @@ class MeshWorker:
         name: Callable[[T], str],
         act: Callable[[T], Awaitable[Any]],
     ) -> None:
-        """Do this to all; what fails is kept by its cause, and only what is hopeless stops it.
+        """Apply ``act`` to all items; count failures by cause, and stop only at hopeless ones.
 
-        ``act`` is done again after growing pauses while the node is silent, so doing it twice has
-        to do it once. It stops all when the node was silent to one item as often as there are
-        pauses, and to all others meanwhile.
+        ``act`` is repeated after growing pauses while the node does not answer, so it must be
+        idempotent. All work stops when the node did not answer one item after the last pause, and
+        answered no other item meanwhile.
         """
         waiting = iter(items)
         meter = _Meter(self.progress, self.clock, verb, len(items))
@@ -64,7 +64,7 @@ class MeshWorker:
                     self.left += 1
                     continue
                 try:
-                    await self._insist(act, item)
+                    await self._retry(act, item)
                     self.done[verb] += 1
                 except ParleyError as error:
                     self._failed(verb, name(item), error)
@@ -73,12 +73,12 @@ class MeshWorker:
         await asyncio.gather(*(worker() for _ in range(self.at_once)))
         self.progress.clear()
 
-    async def _insist(self, act: Callable[[T], Awaitable[Any]], item: T) -> None:
-        """Do it, several times if need be."""
+    async def _retry(self, act: Callable[[T], Awaitable[Any]], item: T) -> None:
+        """Apply ``act``, several times if necessary."""
         answers, pauses = self._answers, iter(PAUSES_S)
         while True:
             try:
-                return await self._heard(act(item))
+                return await self._counted(act(item))
             except RETRYABLE_ERRORS as error:
                 pause_s = next(pauses, None)
                 if pause_s is None:
@@ -88,8 +88,8 @@ class MeshWorker:
                 if pause_s is None or self.stopped:
                     raise
 
-    async def _heard(self, request: Awaitable[Any]) -> None:
-        """Count an answer, be it a refusal."""
+    async def _counted(self, request: Awaitable[Any]) -> None:
+        """Await a request, and count its answer even if it is a refusal."""
         try:
             await request
         except RETRYABLE_ERRORS:
@@ -108,11 +108,11 @@ class MeshWorker:
 
     @property
     def exit_code(self) -> int:
-        """That of the most frequent failure; 0 without any."""
+        """Return the exit code of the most frequent failure; 0 if there is none."""
         return self.exit_codes.most_common(1)[0][0] if self.exit_codes else 0
 
     def failures(self) -> list[dict[str, Any]]:
-        """By cause, the most frequent first."""
+        """Return the failures by cause, the most frequent first."""
         return [
             {"verb": cause[0], "code": cause[1], "detail": cause[2], "count": count,
              "example": self.examples[cause]}
@@ -121,19 +121,19 @@ class MeshWorker:
 
 
 class _Meter:
-    """Tells how far it is, how fast, and how long it will still take."""
+    """Reports progress, rate, and remaining time."""
 
     def __init__(self, progress: Progress, clock: Clock, verb: str, total: int) -> None:
         self._progress, self._clock, self._verb, self._total = progress, clock, verb, total
-        self._began = self._told = clock.now()
+        self._began = self._reported_at = clock.now()
         self._count = 0
 
     def tick(self) -> None:
-        """One more is done."""
+        """Count one more item."""
         self._count += 1
         now = self._clock.now()
-        if now - self._told >= _TOLD_EVERY:
-            self._told = now
+        if now - self._reported_at >= _REPORT_INTERVAL:
+            self._reported_at = now
             rate = self._count * times.SECOND / max(1, now - self._began)
             left = round((self._total - self._count) * times.SECOND / rate)
             self._progress.status(

@@ -1,4 +1,4 @@
-"""``parley mesh``: make what a mesh file says, see what it delivers, take it back."""
+"""``parley mesh``: apply mesh files, report what meshes deliver, and remove them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from node.cli.failures import print_error_lines
-from node.cli.listing import collect, collect_all, limit_option, print_truncation
+from node.cli.listing import collect_all, limit_option, print_list
 from node.cli.meshapply import MeshWorker
 from node.cli.meshfile import CONCURRENCY, MeshAnalysis, analyse_mesh, forecast_mesh
 from node.cli.meshplan import PLAN, difference, plan_view, record_of, sentence
@@ -23,16 +23,15 @@ from node.model.errors import Conflict, InvalidDocument, NotFound
 from node.model.taskstate import OPEN
 
 if TYPE_CHECKING:
-    from node.client.responses import Page
     from node.mesh.comparison import Cancellation, Creation, Edit
-    from node.model.wire.meshes import Mesh, MeshTask
+    from node.model.wire.meshes import MeshTask
 
 _EDITED = ("test", "schedule", "tools", "priority", "campaign", "reference")
 
 
 def _tasks(counts: Record) -> str:
-    said = ", ".join(f"{number} {state}" for state, number in counts.items())
-    return f"removed ({said})" if set(counts) == {"cancelled"} else said
+    states = ", ".join(f"{number} {state}" for state, number in counts.items())
+    return f"removed ({states})" if set(counts) == {"cancelled"} else states
 
 
 MESH = RecordLayout(
@@ -60,7 +59,7 @@ jobs_option = click.option(
     type=click.IntRange(1, 64),
     default=CONCURRENCY,
     show_default=True,
-    help="So many requests at a time.",
+    help="Number of requests in parallel.",
 )
 
 
@@ -71,36 +70,37 @@ def mesh_group() -> None:
 
 @mesh_group.command("apply")
 @click.argument("file")
-@click.option("--dry-run", is_flag=True, help="Only say what would be done; see also: plan mesh.")
+@click.option(
+    "--dry-run", is_flag=True, help="Only show what would be done; see also: parley plan mesh."
+)
 @jobs_option
 @asks_node
 async def apply(session: Session, file: str, dry_run: bool, jobs: int) -> int:
-    """Make what exists what a mesh file says: create, edit and cancel tasks.
+    """Apply a mesh file: create, edit and cancel tasks until they match it.
 
     \b
       parley mesh apply lab.toml
       parley mesh apply lab.toml --dry-run
 
-    Doing it again does what is left to do, also after it was interrupted. Whatever else a node
-    measures stays as it is: a task belongs to a mesh by its reference, {"mesh": NAME, "key": …}.
+    Apply it again to do what is left, for example after an interruption. Other tasks of the
+    nodes are not changed: a task belongs to a mesh by its reference, {"mesh": NAME, "key": …}.
     """  # noqa: D301 - click's mark for lines to keep
-    counsel = await forecast_mesh(session, await analyse_mesh(session, file), ())
-    found = counsel.study
-    if dry_run or found.stopped:
-        session.output.one(record_of(counsel), PLAN, plan_view)
-        return InvalidDocument.exit_code if found.stopped else 0
-    session.progress.note("\n".join(found.sentences()))
+    forecast = await forecast_mesh(session, await analyse_mesh(session, file), ())
+    analysis = forecast.analysis
+    if dry_run or analysis.stopped:
+        session.output.one(record_of(forecast), PLAN, plan_view)
+        return InvalidDocument.exit_code if analysis.stopped else 0
+    session.progress.note("\n".join(analysis.sentences()))
     work = MeshWorker(session.progress, session.clock, jobs)
-    await _do(session, found, work)
-    compared = found.comparison
-    done = _record(found.name, work, compared.unchanged)
-    session.output.one(done, DONE, done_view)
+    await _apply(session, analysis, work)
+    record = _record(analysis.name, work, analysis.comparison.unchanged)
+    session.output.one(record, DONE, done_view)
     return work.exit_code
 
 
-async def _do(session: Session, found: MeshAnalysis, work: MeshWorker) -> None:
-    """What is in the way ends first; what is new comes last."""
-    client, compared = session.client, found.comparison
+async def _apply(session: Session, analysis: MeshAnalysis, work: MeshWorker) -> None:
+    """End, edit, then create tasks: those that end must not occupy the time of new ones."""
+    client, compared = session.client, analysis.comparison
 
     async def end(ending: Cancellation) -> None:
         await client.cancel_task(ending.task.id)
@@ -114,7 +114,7 @@ async def _do(session: Session, found: MeshAnalysis, work: MeshWorker) -> None:
 
     async def create(creation: Creation) -> None:
         key, pair, predecessor = creation
-        document = found.terms[pair.measure].document(key, pair.source, pair.dest)
+        document = analysis.terms[pair.measure].document(key, pair.source, pair.dest)
         await client.create_task(document, idempotency_key(document, predecessor))
 
     await work.each("ended", compared.end, lambda ending: ending.task.key, end)
@@ -123,12 +123,12 @@ async def _do(session: Session, found: MeshAnalysis, work: MeshWorker) -> None:
 
 
 async def _is_as_edited(session: Session, edit: Edit) -> bool:
-    """Whether an edit is done already: its answer may have been lost, or somebody was faster."""
+    """Return whether a task is already as edited: an answer was lost, or someone was faster."""
     client, task = session.client, edit.task.id
-    found = await client.task(task)
-    patch = {**edit.patch, "revision": found.revision}
+    current = await client.task(task)
+    patch = {**edit.patch, "revision": current.revision}
     edited = await client.edit_task(task, patch, dry_run=True)
-    return all(getattr(edited, name) == getattr(found, name) for name in _EDITED)
+    return all(getattr(edited, name) == getattr(current, name) for name in _EDITED)
 
 
 def _record(name: str, work: MeshWorker, unchanged: int) -> dict[str, Any]:
@@ -138,33 +138,28 @@ def _record(name: str, work: MeshWorker, unchanged: int) -> dict[str, Any]:
 
 
 def done_view(done: Record) -> str:
-    """What was done, and what failed by its cause."""
+    """Describe what was done, and the failures by cause."""
     parts = [f"{done[verb]} {verb}" for verb in ("created", "edited", "ended") if done[verb]]
     head = ", ".join([*parts, f"{done['unchanged']} unchanged"])
     lines = [f"mesh {done['mesh']}: {head}"]
     for failure in done["failed"]:
-        count = f"{failure['count']} not {failure['verb']}, {failure['example']} among them"
+        count = f"{failure['count']} not {failure['verb']}, {failure['example']} for example"
         lines.append(printable(f"✗ {count}: {failure['detail']}"))
     if done["left"]:
-        lines.append(f"✗ {done['left']} were not tried any more")
+        lines.append(f"✗ {done['left']} were not attempted")
     if done["failed"]:
-        lines.append("  To go on from here, do it again: only what is left is done")
+        lines.append("  To continue, run it again: only what is left is done")
     return "\n".join(lines)
 
 
 @mesh_group.command("list")
-@click.option("--all", "removed", is_flag=True, help="Also those that were removed.")
+@click.option("--all", "removed", is_flag=True, help="Include those that were removed.")
 @limit_option
 @asks_node
 async def list_meshes(session: Session, removed: bool, limit: int) -> None:
-    """List the meshes that this node leads; not those whose tasks were all cancelled."""
-
-    async def page(size: int, cursor: str | None) -> Page[Mesh]:
-        return await session.client.meshes(removed=removed, limit=size, cursor=cursor)
-
-    found, more = await collect(page, limit)
-    session.output.many(records_of(found), MESH)
-    print_truncation(session, more=more)
+    """List the meshes that this node leads, except those whose tasks were all cancelled."""
+    fetch = partial(session.client.meshes, removed=removed)
+    await print_list(session, MESH, fetch, limit)
 
 
 @mesh_group.command("status")
@@ -178,45 +173,46 @@ async def list_meshes(session: Session, removed: bool, limit: int) -> None:
 )
 @asks_node
 async def status(session: Session, mesh: str, since: int) -> int:
-    """Show what a mesh has delivered, by pair and cause; of a file also what differs.
+    """Show what a mesh has delivered, by pair and cause; for a file also what differs from it.
 
     \b
       parley mesh status lab --since 7d
       parley mesh status lab.toml
 
-    What was taken back before its time (edited, paused, cancelled) was not due. The exit code
-    is 1 if a file differs from what there is, or nothing of it was applied yet.
+    Runs that were taken back before their time (edited, paused, cancelled) were not due. The exit
+    code is 1 if a file differs from the existing tasks, or nothing of it was applied yet.
     """  # noqa: D301 - click's mark for lines to keep
-    found = await analyse_mesh(session, mesh) if _is_file(mesh) else None
-    if found is not None and found.stopped:
-        print_error_lines("\n".join(found.sentences()))
+    analysis = await analyse_mesh(session, mesh) if _is_file(mesh) else None
+    if analysis is not None and analysis.stopped:
+        print_error_lines("\n".join(analysis.sentences()))
         return InvalidDocument.exit_code
-    name = mesh if found is None else found.name
+    name = mesh if analysis is None else analysis.name
     client, now = session.client, session.clock.now()
-    if found is not None and not found.existing:
-        return _nothing_yet(session, found)
+    if analysis is not None and not analysis.existing:
+        return _nothing_yet(session, analysis)
     ask = partial(client.mesh, name, now, now)
-    first = found is None
+    first = analysis is None
     head = await (ask() if first else retry_while_silent(session.progress, session.clock, ask))
     from_, until = now - since, head.until
-    counting = f"counting what mesh {name} has delivered"
+    counting = f"counting the runs delivered by mesh {name}"
     page = partial(client.mesh_pairs, name, from_, until)
     pairs = await collect_all(session, page, counting, " pairs")
     drift = None
-    if found is not None:
-        drift = {"sentence": sentence(found), **difference(found)}
+    if analysis is not None:
+        drift = {"sentence": sentence(analysis), **difference(analysis)}
     whole = head.model_copy(update={"since": from_, "delivery": total_delivery(pairs)})
     record = {**whole.model_dump(mode="json"), "pairs": records_of(pairs), "drift": drift}
     if session.output.format in {"csv", "ids", "jsonl"}:
         session.output.many(record["pairs"], PAIR)
     else:
         session.output.one(record, MESH, status_view)
-    return 0 if found is None or found.comparison.nothing else 1
+    return 0 if analysis is None or analysis.comparison.nothing else 1
 
 
-def _nothing_yet(session: Session, found: MeshAnalysis) -> int:
-    """What a file would make, where nothing of it was applied; the exit code, as for any drift."""
-    record = {"name": found.name, "drift": {"sentence": sentence(found), **difference(found)}}
+def _nothing_yet(session: Session, analysis: MeshAnalysis) -> int:
+    """Print what a file that was never applied would create; return the exit code of a drift."""
+    drift = {"sentence": sentence(analysis), **difference(analysis)}
+    record = {"name": analysis.name, "drift": drift}
     if session.output.format in {"csv", "ids", "jsonl"}:
         session.output.many([], PAIR)
     else:
@@ -230,26 +226,26 @@ def _is_file(word: str) -> bool:
 
 @mesh_group.command("remove")
 @click.argument("name")
-@click.option("--dry-run", is_flag=True, help="Only say how many tasks it has.")
+@click.option("--dry-run", is_flag=True, help="Only show how many tasks would be cancelled.")
 @jobs_option
 @asks_node
 async def remove(session: Session, name: str, dry_run: bool, jobs: int) -> int:
-    """Cancel all tasks of a mesh; what they have measured stays."""
-    found = await collect_all(
+    """Cancel all tasks of a mesh; their results stay."""
+    tasks = await collect_all(
         session, partial(session.client.mesh_tasks, name), f"reading the tasks of mesh {name}"
     )
-    if not found:
-        msg = f"there is no mesh {name} led by this node; see: parley mesh list"
+    if not tasks:
+        msg = f"this node leads no mesh {name}; see: parley mesh list"
         raise NotFound(msg)
-    standing = [task for task in found if task.state in OPEN]
+    open_tasks = [task for task in tasks if task.state in OPEN]
     work = MeshWorker(session.progress, session.clock, jobs)
     if dry_run:
-        session.progress.note(f"would cancel {len(standing)} tasks")
+        session.progress.note(f"would cancel {len(open_tasks)} tasks")
     else:
 
         async def end(task: MeshTask) -> None:
             await session.client.cancel_task(task.id)
 
-        await work.each("ended", standing, lambda task: task.key, end)
-    session.output.one(_record(name, work, len(standing) * dry_run), DONE, done_view)
+        await work.each("ended", open_tasks, lambda task: task.key, end)
+    session.output.one(_record(name, work, len(open_tasks) * dry_run), DONE, done_view)
     return work.exit_code

@@ -1,4 +1,4 @@
-"""A mesh file and what there is: read, linted, compared; and nodes asked about some of it."""
+"""Read and lint a mesh file, compare it with existing tasks, and ask nodes for a forecast."""
 
 from __future__ import annotations
 
@@ -13,8 +13,12 @@ import click
 
 from node.cli.listing import collect_all
 from node.cli.retrying import retry_while_silent
-from node.mesh import answers as answered
-from node.mesh.answers import TaskForecast, forecast_findings, other_bookings
+from node.mesh.answers import (
+    TaskForecast,
+    fault_in_mesh_file,
+    forecast_findings,
+    other_bookings,
+)
 from node.mesh.comparison import Comparison, compare
 from node.mesh.demand import (
     Load,
@@ -54,7 +58,7 @@ _EXITS = {
 
 @dataclass(frozen=True)
 class MeshAnalysis:
-    """A mesh file against what there is; with findings that stop it, nothing but these."""
+    """A mesh file compared with the existing tasks; with findings that stop it, only these."""
 
     path: str
     text: str
@@ -68,27 +72,27 @@ class MeshAnalysis:
 
     @property
     def name(self) -> str:
-        """The mesh's name; nothing if the file cannot be read."""
+        """Return the name of the mesh; empty if the file cannot be read."""
         return "" if self.document is None else self.document.name
 
     @property
     def stopped(self) -> bool:
-        """Whether nothing can be applied before the file is mended."""
+        """Return whether the file must be corrected before anything can be applied."""
         return any(finding.stops for finding in self.findings)
 
     @property
     def exit_code(self) -> int:
-        """That of the worst finding."""
+        """Return the exit code of the worst finding."""
         causes = {finding.cause for finding in self.findings}
         return next((code for cause, code in _EXITS.items() if cause in causes), 0)
 
     def record(self, finding: Finding) -> dict[str, Any]:
-        """A finding with its place in the file."""
+        """Return a finding with its line in the file, as JSON."""
         line = line_of(self.text, finding.pointer) if is_toml(self.path) else None
         return {**vars(finding), "cause": finding.cause.value, "line": line}
 
     def sentences(self) -> list[str]:
-        """All findings for a person: place, what, and the remedy on a line of its own."""
+        """Format all findings for a person: place, fault, and the remedy on a line of its own."""
         lines = []
         for finding in self.findings:
             line = self.record(finding)["line"]
@@ -100,12 +104,15 @@ class MeshAnalysis:
 
 
 def is_toml(path: str) -> bool:
-    """Whether a file is read as TOML: all but ``.json``."""
+    """Return whether a file is read as TOML: any file except ``.json``."""
     return not path.endswith(".json")
 
 
 def read(path: str) -> str:
-    """The text of a mesh file."""
+    """Return the text of a mesh file.
+
+    :raises click.BadParameter: it cannot be read.
+    """
     try:
         return Path(path).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
@@ -114,7 +121,7 @@ def read(path: str) -> str:
 
 
 async def analyse_mesh(session: Session, path: str) -> MeshAnalysis:
-    """Read a file, lint it with what the node says there is, and compare it with its tasks."""
+    """Read a file, lint it against the node's inventory, and compare it with its tasks."""
     text = read(path)
     try:
         parsed = parse(text, toml=is_toml(path))
@@ -124,45 +131,46 @@ async def analyse_mesh(session: Session, path: str) -> MeshAnalysis:
     if document is None:
         return MeshAnalysis(path, text, faults)
     fleet, unknown = await _fleet(session, document, parsed.unread)
-    expansion, found = lint(document, fleet, session.clock.now())
+    expansion, findings = lint(document, fleet, session.clock.now())
     if faults:
-        return MeshAnalysis(path, text, (*faults, *unknown, *_beside(found, parsed)))
-    begun = MeshAnalysis(path, text, (*unknown, *found), document, fleet, expansion)
-    if begun.stopped:
-        return begun
+        return MeshAnalysis(path, text, (*faults, *unknown, *_other_findings(findings, parsed)))
+    analysis = MeshAnalysis(path, text, (*unknown, *findings), document, fleet, expansion)
+    if analysis.stopped:
+        return analysis
     terms = tuple(terms_of(document, n, fleet.tests) for n in range(len(document.measure)))
     what = f"reading the tasks of mesh {document.name}"
     session.progress.status(what, "reading")
     page = partial(session.client.mesh_tasks, document.name)
     existing = tuple(await collect_all(session, page, what))
     comparison = compare(expansion.pairs, terms, existing)
-    return replace(begun, terms=terms, existing=existing, comparison=comparison)
+    return replace(analysis, terms=terms, existing=existing, comparison=comparison)
 
 
 def _finding(fault: FieldFault) -> Finding:
     return Finding(FindingKind.INVALID, fault.pointer, fault.detail)
 
 
-def _beside(found: Iterable[Finding], reading: ParsedMeshFile) -> Iterator[Finding]:
-    """What is wrong beside faulty fields, at its place in the file.
+def _other_findings(findings: Iterable[Finding], file: ParsedMeshFile) -> Iterator[Finding]:
+    """Yield the findings besides faulty fields, at their place in the file.
 
-    What seems to be left unused, or to have no type, may only be so because of these.
+    A field that seems unused, or without a type, may seem so only because of a faulty field, so
+    findings at, above or below a faulty field are left out.
     """
-    known = {fault.pointer for fault in reading.faults}
-    for finding in found:
+    faulty = {fault.pointer for fault in file.faults}
+    for finding in findings:
         place = finding.pointer
         if place.startswith(_ENTRY):
             number, slash, rest = place.removeprefix(_ENTRY).partition("/")
-            place = f"{_ENTRY}{reading.entries[int(number)]}{slash}{rest}"
-        told = any(f"{at}/".startswith(f"{place}/") or place.startswith(f"{at}/") for at in known)
-        if finding.stops and not told:
+            place = f"{_ENTRY}{file.entries[int(number)]}{slash}{rest}"
+        related = any(f"{p}/".startswith(f"{place}/") or place.startswith(f"{p}/") for p in faulty)
+        if finding.stops and not related:
             yield replace(finding, pointer=place)
 
 
 async def _fleet(
     session: Session, document: MeshDocument, unread: frozenset[str]
 ) -> tuple[MeshInventory, list[Finding]]:
-    """What the node says there is, and groups it cannot resolve."""
+    """Return the node's inventory, and findings for groups that it cannot resolve."""
     client = session.client
     nodes, tests, tools, campaigns = await asyncio.gather(
         client.nodes(), client.tests(), client.tools(), client.campaigns(limit=_EVERYTHING)
@@ -199,34 +207,38 @@ async def _fleet(
 
 @dataclass(frozen=True)
 class MeshForecast:
-    """A study with what nodes answered, and how full the whole mesh would make them."""
+    """An analysis with the nodes' answers, and the load that the whole mesh would cause."""
 
-    study: MeshAnalysis
+    analysis: MeshAnalysis
     answers: tuple[TaskForecast, ...]
     loads: Mapping[str, Load]
 
 
-async def forecast_mesh(session: Session, study: MeshAnalysis, keys: Sequence[str]) -> MeshForecast:
-    """Ask what would happen to these tasks, each alone; and to the first of each other entry.
+async def forecast_mesh(
+    session: Session, analysis: MeshAnalysis, keys: Sequence[str]
+) -> MeshForecast:
+    """Preview these tasks, each alone, and the first task of each other entry.
 
-    Of entries whose tasks exist already, nothing need be asked to know what their runs take.
+    Entries whose tasks exist already need no preview: their runs' demand is known.
     """
-    document = study.document
-    if document is None or study.stopped:
-        return MeshForecast(study, (), {})
-    pairs = study.expansion.pairs
-    known = _shapes_of(study)
-    asked = {pairs[key].measure for key in keys}
-    wanted = [*keys, *first_keys(pairs, asked | set(known))]
-    answers, faults = await _ask(session, study, document, wanted)
-    shapes = known | {answer.measure: _shape(answer, pairs[answer.key]) for answer in answers}
-    found, nodes = _demand(document, study, shapes, answers, session.clock.now())
-    findings = (*study.findings, *faults, *forecast_findings(answers), *found)
-    return MeshForecast(replace(study, findings=findings), tuple(answers), nodes)
+    document = analysis.document
+    if document is None or analysis.stopped:
+        return MeshForecast(analysis, (), {})
+    pairs = analysis.expansion.pairs
+    existing = _existing_demands(analysis)
+    previewed = {pairs[key].measure for key in keys}
+    wanted = [*keys, *first_keys(pairs, previewed | set(existing))]
+    answers, faults = await _ask(session, analysis, document, wanted)
+    demands = existing | {
+        answer.measure: _demand_of_answer(answer, pairs[answer.key]) for answer in answers
+    }
+    overload, nodes = _load(document, analysis, demands, answers, session.clock.now())
+    findings = (*analysis.findings, *faults, *forecast_findings(answers), *overload)
+    return MeshForecast(replace(analysis, findings=findings), tuple(answers), nodes)
 
 
 async def _ask(
-    session: Session, study: MeshAnalysis, document: MeshDocument, keys: Sequence[str]
+    session: Session, analysis: MeshAnalysis, document: MeshDocument, keys: Sequence[str]
 ) -> tuple[list[TaskForecast], list[Finding]]:
     faults: dict[Finding, None] = {}
     slots = asyncio.Semaphore(CONCURRENCY)
@@ -234,20 +246,20 @@ async def _ask(
 
     async def ask(key: str) -> TaskForecast | None:
         nonlocal done
-        pair = study.expansion.pairs[key]
-        posted = study.terms[pair.measure].document(key, pair.source, pair.dest)
+        pair = analysis.expansion.pairs[key]
+        posted = analysis.terms[pair.measure].document(key, pair.source, pair.dest)
         async with slots:
             try:
                 wanted = partial(session.client.plan, {**posted, "runs": _STARTS})
                 plan: Plan = await retry_while_silent(session.progress, session.clock, wanted)
             except InvalidDocument as error:
                 for fault in error.faults:
-                    faults[answered.fault_in_mesh_file(document, pair.measure, fault)] = None
+                    faults[fault_in_mesh_file(document, pair.measure, fault)] = None
                 return None
             finally:
                 done += 1
-                told = f"asking the nodes what would happen: {done} of {len(keys)}"
-                session.progress.status(told, "asking")
+                text = f"asking the nodes what would happen: {done} of {len(keys)}"
+                session.progress.status(text, "asking")
         return TaskForecast(key, pair.measure, plan)
 
     answers = await asyncio.gather(*(ask(key) for key in keys))
@@ -255,25 +267,25 @@ async def _ask(
     return [answer for answer in answers if answer is not None], list(faults)
 
 
-def _shapes_of(study: MeshAnalysis) -> dict[int, RunDemand]:
-    """What the runs of existing tasks take, of the entries that stay as they are."""
-    changed = {edit.task.id for edit in study.comparison.edit}
-    found: dict[int, RunDemand] = {}
-    for task in study.existing:
-        pair = study.expansion.pairs.get(task.key)
+def _existing_demands(analysis: MeshAnalysis) -> dict[int, RunDemand]:
+    """Return the demand of the runs of existing tasks, for entries that are not changed."""
+    changed = {edit.task.id for edit in analysis.comparison.edit}
+    demands: dict[int, RunDemand] = {}
+    for task in analysis.existing:
+        pair = analysis.expansion.pairs.get(task.key)
         if pair is not None and task.id not in changed and task.state in OPEN:
-            found.setdefault(pair.measure, _shape_of(task, pair))
-    return found
+            demands.setdefault(pair.measure, _demand_of_task(task, pair))
+    return demands
 
 
-def _shape_of(task: MeshTask, pair: MeasurementPair) -> RunDemand:
+def _demand_of_task(task: MeshTask, pair: MeasurementPair) -> RunDemand:
     takes_part = set(task.participants)
     return RunDemand(
         task.duration, task.scheduling_class, pair.source in takes_part, pair.dest in takes_part
     )
 
 
-def _shape(answer: TaskForecast, pair: MeasurementPair) -> RunDemand:
+def _demand_of_answer(answer: TaskForecast, pair: MeasurementPair) -> RunDemand:
     plan = answer.plan
     takes_part = {participant.name for participant in plan.participants}
     return RunDemand(
@@ -282,7 +294,7 @@ def _shape(answer: TaskForecast, pair: MeasurementPair) -> RunDemand:
 
 
 def schedules_of(document: MeshDocument) -> dict[int, tuple[str, ScheduleDocument]]:
-    """The schedule of each entry that has one, with its name."""
+    """Return the schedule of each entry that has one, with its name."""
     return {
         number: (measure.schedule, document.schedules[measure.schedule])
         for number, measure in enumerate(document.measure)
@@ -290,18 +302,19 @@ def schedules_of(document: MeshDocument) -> dict[int, tuple[str, ScheduleDocumen
     }
 
 
-def _demand(
+def _load(
     document: MeshDocument,
-    study: MeshAnalysis,
-    shapes: Mapping[int, RunDemand],
+    analysis: MeshAnalysis,
+    demands: Mapping[int, RunDemand],
     answers: Iterable[TaskForecast],
     now: int,
 ) -> tuple[list[Finding], dict[str, Load]]:
-    """Who would be too full, or has to wait longer than the slip; and how full all would be."""
+    """Return findings about overload and too short slips, and the load of each node."""
     schedules = schedules_of(document)
     intervals = {number: interval_of(schedule, now) for number, (_, schedule) in schedules.items()}
-    tasks = count_tasks(study.expansion.pairs.values(), shapes)
-    nodes = loads(tasks, shapes, intervals, study.fleet.nodes, other_bookings(answers))
+    tasks = count_tasks(analysis.expansion.pairs.values(), demands)
+    bookings = other_bookings(answers)
+    nodes = loads(tasks, demands, intervals, analysis.fleet.nodes, bookings)
     labels = [measure.label for measure in document.measure]
-    found = overbooked(nodes, intervals, labels)
-    return found + short_slips(tasks, shapes, schedules, now), nodes
+    overload = overbooked(nodes, intervals, labels)
+    return overload + short_slips(tasks, demands, schedules, now), nodes

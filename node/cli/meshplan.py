@@ -1,4 +1,4 @@
-"""``parley plan mesh``: what a mesh file would change, and what would come of it."""
+"""``parley plan mesh``: what a mesh file would change, and how full nodes would get."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from node.cli.meshfile import MeshAnalysis, MeshForecast, analyse_mesh, forecast_mesh
-from node.cli.output import Record, RecordLayout, aligned, printable
+from node.cli.output import Record, RecordLayout, aligned, plural, printable
 from node.cli.session import Session, asks_node
 from node.cli.times import local
 from node.mesh.sampling import covering_keys
@@ -27,55 +27,55 @@ _LISTED = 10
 @click.argument("file")
 @asks_node
 async def mesh(session: Session, file: str) -> int:
-    """Say what applying a mesh file would change, what is wrong with it, and how full nodes get.
+    """Preview a mesh file: what would change, what is wrong with it, and how full nodes get.
 
     \b
       parley plan mesh lab.toml
       parley plan mesh lab.toml -o json
 
-    Up to 20 new tasks are all asked about; of more, pairs such that each node is asked at least
-    once. Each is asked alone, as if the other new ones were not there. The exit code is 2 where
-    the file is wrong, 3 where nodes refuse, 5 where they are out of reach, 4 where time is short.
+    Up to 20 new tasks are all previewed; of more, a sample in which each node takes part at least
+    once. Each is previewed alone, as if there were no other new task. The exit code is 2 if the
+    file is wrong, 3 if nodes refuse, 5 if they cannot be reached, 4 if time is short.
     """  # noqa: D301 - click's mark for lines to keep
-    found = await analyse_mesh(session, file)
-    counsel = await forecast_mesh(session, found, _keys(found))
-    session.output.one(record_of(counsel), PLAN, plan_view)
-    return counsel.study.exit_code
+    analysis = await analyse_mesh(session, file)
+    forecast = await forecast_mesh(session, analysis, _keys(analysis))
+    session.output.one(record_of(forecast), PLAN, plan_view)
+    return forecast.analysis.exit_code
 
 
-def _keys(found: MeshAnalysis) -> list[str]:
-    new = {creation.key: creation.pair for creation in found.comparison.create}
+def _keys(analysis: MeshAnalysis) -> list[str]:
+    new = {creation.key: creation.pair for creation in analysis.comparison.create}
     return list(new) if len(new) <= _FEW else covering_keys(new)
 
 
-def record_of(counsel: MeshForecast) -> dict[str, Any]:
-    """All that is known of a mesh file, as JSON."""
-    found = counsel.study
-    document, compared = found.document, found.comparison
+def record_of(forecast: MeshForecast) -> dict[str, Any]:
+    """Return a forecast as JSON."""
+    analysis = forecast.analysis
+    document, compared = analysis.document, analysis.comparison
     nodes = [
         {"name": name, **{k: v for k, v in vars(load).items() if k != "by_measure"},
          "booked": load.booked}
-        for name, load in sorted(counsel.loads.items(), key=lambda item: -item[1].booked)
+        for name, load in sorted(forecast.loads.items(), key=lambda item: -item[1].booked)
     ]  # fmt: skip
     return {
         "mesh": None if document is None else document.name,
-        "file": found.path,
-        "sentence": sentence(found),
-        "findings": [found.record(finding) for finding in found.findings],
-        "tasks": len(found.expansion.pairs),
-        **difference(found),
+        "file": analysis.path,
+        "sentence": sentence(analysis),
+        "findings": [analysis.record(finding) for finding in analysis.findings],
+        "tasks": len(analysis.expansion.pairs),
+        **difference(analysis),
         "unchanged": compared.unchanged,
         "paused": compared.paused,
-        "asked": len(counsel.answers),
-        "sampled": len(counsel.answers) < len(compared.create),
-        "plans": [_plan(answer) for answer in counsel.answers],
+        "asked": len(forecast.answers),
+        "sampled": len(forecast.answers) < len(compared.create),
+        "plans": [_plan(answer) for answer in forecast.answers],
         "nodes": nodes,
     }
 
 
-def difference(found: MeshAnalysis) -> dict[str, Any]:
-    """What differs between a file and what there is, task by task."""
-    compared = found.comparison
+def difference(analysis: MeshAnalysis) -> dict[str, Any]:
+    """Return the differences between a file and the existing tasks, task by task."""
+    compared = analysis.comparison
     return {
         "create": [creation.key for creation in compared.create],
         "edit": [
@@ -89,13 +89,13 @@ def difference(found: MeshAnalysis) -> dict[str, Any]:
     }
 
 
-def sentence(found: MeshAnalysis) -> str:
-    """What would be done, in one sentence."""
-    if found.stopped:
-        return "the file has to be mended first"
-    compared = found.comparison
+def sentence(analysis: MeshAnalysis) -> str:
+    """Describe in one sentence what would be done."""
+    if analysis.stopped:
+        return "the file has errors that must be corrected first"
+    compared = analysis.comparison
     if compared.nothing:
-        return f"what exists is what the file says: {_tasks(compared.unchanged)}"
+        return f"the existing tasks match the file: {plural(compared.unchanged, 'task')}"
     parts = [
         f"{len(tasks)} to {verb}"
         for verb, tasks in (
@@ -104,10 +104,6 @@ def sentence(found: MeshAnalysis) -> str:
         if tasks
     ]  # fmt: skip
     return f"{', '.join(parts)}, {compared.unchanged} unchanged"
-
-
-def _tasks(count: int) -> str:
-    return f"{count} task{'' if count == 1 else 's'}"
 
 
 def _plan(answer: TaskForecast) -> dict[str, Any]:
@@ -125,10 +121,10 @@ def _plan(answer: TaskForecast) -> dict[str, Any]:
 
 
 def plan_view(plan: Record) -> str:
-    """A plan of a mesh for a person."""
+    """Describe the plan of a mesh for a person."""
     head = f"mesh {plan['mesh'] or '?'} ({printable(plan['file'])}): {plan['sentence']}"
     sections = [
-        [head, *(["(nothing is booked or kept by asking)"] if plan["asked"] else [])],
+        [head, *(["(nothing was booked or stored)"] if plan["asked"] else [])],
         findings_view(plan["file"], plan["findings"]),
         _changes(plan),
         _answers(plan),
@@ -138,14 +134,14 @@ def plan_view(plan: Record) -> str:
 
 
 def findings_view(path: str, findings: Sequence[Record]) -> list[str]:
-    """What is wrong: the place in the file, what, and on a line of its own what to do."""
+    """Describe each finding: its place in the file, the fault, and the remedy on its own line."""
     lines = []
-    for found in findings:
-        place = f"{path}:{found['line']}" if found["line"] else path
-        mark = "✗" if found["cause"] == "invalid" else "!"
-        where = found["pointer"] or "/"
-        lines.append(printable(f"{mark} {place}: {where}: {found['detail']}"))
-        lines += [f"  {printable(found['remedy'])}"] if found["remedy"] else []
+    for finding in findings:
+        place = f"{path}:{finding['line']}" if finding["line"] else path
+        mark = "✗" if finding["cause"] == "invalid" else "!"
+        where = finding["pointer"] or "/"
+        lines.append(printable(f"{mark} {place}: {where}: {finding['detail']}"))
+        lines += [f"  {printable(finding['remedy'])}"] if finding["remedy"] else []
     return lines
 
 
@@ -168,9 +164,9 @@ def _listed(title: str, rows: list[list[str]]) -> list[str]:
 def _answers(plan: Record) -> list[str]:
     if not plan["plans"]:
         return []
-    head = f"What would happen, asked of {plan['asked']} tasks, each alone"
+    head = f"Preview of {plan['asked']} tasks, each alone"
     if plan["sampled"]:
-        head += f" (a sample of the {len(plan['create'])} new ones in which each node is asked)"
+        head += f" (a sample of the {len(plan['create'])} new ones in which each node takes part)"
     rows = [
         [
             answer["key"],
@@ -188,7 +184,7 @@ def _answers(plan: Record) -> list[str]:
 
 
 def _share(node: Record, name: str) -> str:
-    """What others have is not known of nodes that were not asked, or found no time."""
+    """Format a share; "+" marks a lower bound, where other leads' bookings are unknown."""
     if node[name] is None:
         return "unknown"
     more = "+" if name == "booked" and node["others"] is None else ""
@@ -196,7 +192,7 @@ def _share(node: Record, name: str) -> str:
 
 
 def _why_partly(plans: Sequence[Record]) -> list[str]:
-    """For what some runs of those that are not refused would wait; the findings say of others."""
+    """Describe why some runs would wait; the findings cover tasks without any time."""
     waiting: dict[str, list[str]] = {}
     for answer in plans:
         if answer["outcome"] == "partly" and answer["reason"]:
@@ -215,8 +211,8 @@ def _nodes(plan: Record) -> list[str]:
     shown = plan["nodes"][:_LISTED]
     rows = [[printable(node["name"]), *(_share(node, name) for name in names)] for node in shown]
     lines = [
-        "Share of the nodes' time, the fullest first (background runs stand in nobody's way"
-        + ("; +: and what others have)" if any(n["others"] is None for n in shown) else ")"),
+        "Share of the nodes' time, the fullest first (background runs do not block others"
+        + ("; +: at least)" if any(n["others"] is None for n in shown) else ")"),
         *aligned([["node", *names], *rows], indent="  ").splitlines(),
     ]
     more = len(plan["nodes"]) - _LISTED

@@ -1,4 +1,4 @@
-"""What a mesh has delivered, for a person: causes, the worst pairs, a matrix."""
+"""Describe what a mesh has delivered: missing runs by cause, the worst pairs, matrices."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable
 from typing import Any
 
-from node.cli.output import Column, Record, RecordLayout, aligned, printable
+from node.cli.output import Column, Record, RecordLayout, aligned, percent, printable
 from node.cli.times import local
 from node.model.wire.meshes import CAUSES_MAX, Cause, Delivery, MeshPair
 
@@ -18,10 +18,10 @@ _CELL = 4
 
 
 def share(delivery: Record) -> str:
-    """``97.2 %`` of what was due; a dash where nothing was."""
+    """Format the delivered share of the due runs as ``97.2 %``; a dash if none was due."""
     if not delivery["due"]:
         return "-"
-    return f"{100 * delivery['delivered'] / delivery['due']:.1f} %".replace(".0 %", " %")
+    return percent(delivery["delivered"] / delivery["due"])
 
 
 def _why(pair: Record) -> str:
@@ -39,7 +39,7 @@ PAIR = RecordLayout(
         Column("state", lambda pair: pair["state"], whole=True),
         Column("due", lambda pair: str(pair["due"]), whole=True),
         Column("delivered", share, whole=True),
-        Column("missing most often because", _why),
+        Column("most frequent cause of missing runs", _why),
     ),
     fields=("key", "test", "source", "dest", "state", "due", "delivered", "open", "causes"),
     empty="Nothing was due.",
@@ -48,9 +48,9 @@ PAIR = RecordLayout(
 
 
 def total_delivery(pairs: Iterable[MeshPair]) -> Delivery:
-    """What all pairs have delivered; of each cause the example of the pair that has most of it.
+    """Sum up all pairs; each cause has the example of the pair in which it is most frequent.
 
-    Each pair tells its most frequent causes only, as the whole does.
+    Pairs report only their most frequent causes, and so does the sum.
     """
     due = delivered = open_ = 0
     counts: Counter[tuple[str, str]] = Counter()
@@ -58,26 +58,26 @@ def total_delivery(pairs: Iterable[MeshPair]) -> Delivery:
     for pair in pairs:
         due, delivered, open_ = due + pair.due, delivered + pair.delivered, open_ + pair.open
         for cause in pair.causes:
-            why = cause.state, cause.cause
-            counts[why] += cause.count
-            if why not in worst or cause.count > worst[why].count:
-                worst[why] = cause
-    first = sorted(counts, key=lambda why: (-counts[why], why))[:CAUSES_MAX]
-    causes = tuple(worst[why].model_copy(update={"count": counts[why]}) for why in first)
+            key = cause.state, cause.cause
+            counts[key] += cause.count
+            if key not in worst or cause.count > worst[key].count:
+                worst[key] = cause
+    first = sorted(counts, key=lambda key: (-counts[key], key))[:CAUSES_MAX]
+    causes = tuple(worst[key].model_copy(update={"count": counts[key]}) for key in first)
     return Delivery(due=due, delivered=delivered, open=open_, causes=causes)
 
 
 def status_view(mesh: Record) -> str:
-    """A mesh with its delivery figure and what differs from the file."""
+    """Describe the delivery of a mesh, and its differences from the file."""
     delivery = mesh["delivery"]
     tasks = ", ".join(f"{count} {state}" for state, count in mesh["tasks"].items())
-    told = (
+    delivered = (
         f"{share(delivery)} of {delivery['due']} due delivered"
         if delivery["due"]
-        else ("nothing was due")
+        else "nothing was due"
     )
     head = [
-        f"mesh {mesh['name']}: {told}, {delivery['open']} under way",
+        f"mesh {mesh['name']}: {delivered}, {delivery['open']} in progress",
         f"  tasks: {tasks}",
         f"  from {local(mesh['since'])} to {local(mesh['until'])}",
     ]
@@ -87,8 +87,8 @@ def status_view(mesh: Record) -> str:
 
 
 def not_applied_view(mesh: Record) -> str:
-    """A mesh of which there is nothing yet, and what applying its file would make."""
-    head = f"mesh {mesh['name']}: nothing was applied yet; make it: parley mesh apply FILE"
+    """Describe a mesh that was never applied, and what applying its file would create."""
+    head = f"mesh {mesh['name']}: nothing was applied yet; apply it: parley mesh apply FILE"
     return "\n\n".join([head, "\n".join(_drift(mesh["drift"]))])
 
 
@@ -98,7 +98,7 @@ def _drift(drift: Record | None) -> list[str]:
     rows = [["to create", key, ""] for key in drift["create"]]
     rows += [["to edit", edit["key"], "; ".join(edit["differences"])] for edit in drift["edit"]]
     rows += [["to end", ending["key"], ending["reason"]] for ending in drift["end"]]
-    lines = [f"Against the file: {drift['sentence']}"]
+    lines = [f"Compared with the file: {drift['sentence']}"]
     if rows:
         shown = [list(map(printable, row)) for row in rows[:_LISTED]]
         lines += aligned(shown, indent="  ").splitlines()
@@ -134,11 +134,11 @@ def _worst(pairs: list[dict[str, Any]]) -> list[str]:
 
 
 def _matrices(pairs: list[dict[str, Any]]) -> list[list[str]]:
-    """Of each full mesh: rows measure to columns, in percent of what was due."""
-    of: dict[str, dict[tuple[str, str], Record]] = defaultdict(dict)
+    """Draw a matrix for each full mesh: from row to column, in percent of the due runs."""
+    by_label: dict[str, dict[tuple[str, str], Record]] = defaultdict(dict)
     for pair in pairs:
-        of[pair["key"].split("/")[0]][pair["source"], pair["dest"]] = pair
-    return [lines for label, cells in of.items() if (lines := _matrix(label, cells))]
+        by_label[pair["key"].split("/")[0]][pair["source"], pair["dest"]] = pair
+    return [lines for label, cells in by_label.items() if (lines := _matrix(label, cells))]
 
 
 def _matrix(label: str, cells: dict[tuple[str, str], Record]) -> list[str]:

@@ -1,4 +1,4 @@
-"""``parley node``, ``test`` and ``tool``: who takes part, what can be measured, and by what."""
+"""``parley node``, ``test`` and ``tool``: the known nodes, the tests, and the tools for them."""
 
 from __future__ import annotations
 
@@ -35,9 +35,9 @@ def _reached(node: Record) -> str:
 
 
 def _attributes(node: Record) -> str:
-    """What was said of it; the tools it has are on its own page."""
-    said = sorted(node["attributes"].items())
-    return " ".join(f"{name}={flat(value)}" for name, value in said if ":" not in name)
+    """Format the attributes that its owner set, not those that the host detects (``tool:…``)."""
+    attributes = sorted(node["attributes"].items())
+    return " ".join(f"{name}={flat(value)}" for name, value in attributes if ":" not in name)
 
 
 NODE = RecordLayout(
@@ -61,7 +61,7 @@ NODE = RecordLayout(
         "lanes",
         "attributes",
     ),
-    empty="No nodes. Make one known: parley node add http://HOST:8642",
+    empty="No nodes. Add one: parley node add http://HOST:8642",
     key="name",
 )  # fmt: skip
 
@@ -72,7 +72,7 @@ TEST = RecordLayout(
         Column("tools here", lambda test: " ".join(test["tools"]) or "none: see parley tool list"),
     ),
     fields=("name", "title", "tools"),
-    empty="This node knows no tests.",
+    empty="This node has no tests.",
     key="name",
 )
 
@@ -84,14 +84,14 @@ TOOL = RecordLayout(
         Column("what is missing", lambda tool: tool["reason"] or ""),
     ),
     fields=("name", "tests", "available", "reason"),
-    empty="This node knows no tools.",
+    empty="This node has no tools.",
     key="name",
 )
 
 
 @click.group("node")
 def node_group() -> None:
-    """List, show, add and remove the nodes that this node knows, and say what this one is."""
+    """List, show, add and remove the nodes that this node knows, and set its own attributes."""
 
 
 @node_group.command("list")
@@ -99,42 +99,39 @@ def node_group() -> None:
 @asks_node
 async def list_nodes(session: Session, match: tuple[str, ...]) -> None:
     """List the nodes that this node knows, itself included, or those that meet the conditions."""
-    found = await session.client.nodes(predicate(match))
-    session.output.many(records_of(found.items), NODE)
+    session.output.many(records_of((await session.client.nodes(predicate(match))).items), NODE)
 
 
 @node_group.command("set")
 @click.argument("attributes", nargs=-1, required=True, metavar="KEY=VALUE...")
 @asks_node
 async def set_attributes(session: Session, attributes: tuple[str, ...]) -> None:
-    """Say what this node is: attributes by which pools choose nodes.
+    """Set attributes of this node; pools choose nodes by them.
 
     \b
       parley node set country=DE site=ber-1 cpu_mbps=1000 behind_nat=false
     """  # noqa: D301 - click's mark for lines to keep
-    changed = await session.client.set_attributes(dict(map(assignment, attributes)))
-    session.output.one(changed.model_dump(mode="json"), NODE, node_view)
+    node = await session.client.set_attributes(dict(map(assignment, attributes)))
+    session.output.one(node, NODE, node_view)
 
 
 @node_group.command("unset")
 @click.argument("names", nargs=-1, required=True, metavar="KEY...")
 @asks_node
 async def unset(session: Session, names: tuple[str, ...]) -> None:
-    """Take back attributes of this node that were set with 'parley node set'."""
+    """Remove attributes of this node that were set with 'parley node set'."""
     here = next(node for node in (await session.client.nodes()).items if node.is_self)
     for name in dict.fromkeys(names):
         if name not in here.attributes:
-            session.progress.note(f"! {name} was not set: {_there(here.attributes)}")
-    changed = await session.client.set_attributes(dict.fromkeys(names))
-    session.output.one(changed.model_dump(mode="json"), NODE, node_view)
+            session.progress.note(f"! {name} was not set: {_settable(here.attributes)}")
+    node = await session.client.set_attributes(dict.fromkeys(names))
+    session.output.one(node, NODE, node_view)
 
 
-def _there(attributes: Mapping[str, Any]) -> str:
-    """What could be meant; what the host says of itself is not set by hand."""
+def _settable(attributes: Mapping[str, Any]) -> str:
+    """Name the attributes that can be unset; those that the host detects cannot."""
     names = [name for name in sorted(attributes) if ":" not in name]
-    return (
-        f"there {'is' if len(names) == 1 else 'are'} {', '.join(names)}" if names else "nothing is"
-    )
+    return f"the node has {', '.join(names)}" if names else "the node has none"
 
 
 @node_group.command("show")
@@ -142,26 +139,26 @@ def _there(attributes: Mapping[str, Any]) -> str:
 @asks_node
 async def show(session: Session, name: str | None) -> None:
     """Show a node; without NAME this one, with the identity to give to others."""
-    known = (await session.client.nodes()).items
-    found = [node for node in known if (node.is_self if name is None else node.name == name)]
-    if not found:
-        msg = f"no node is called {name}; known are: {', '.join(node.name for node in known)}"
-        raise NotFound(msg)
-    session.output.one(found[0].model_dump(mode="json"), NODE, node_view)
+    nodes = (await session.client.nodes()).items
+    node = next((n for n in nodes if (n.is_self if name is None else n.name == name)), None)
+    if node is None:
+        names = ", ".join(node.name for node in nodes)
+        raise NotFound(f"no node is called {name}; this node knows {names}")
+    session.output.one(node, NODE, node_view)
 
 
 @node_group.command("add")
 @click.argument("url", metavar="URL|ed25519:KEY")
-@click.option("--identity", metavar="ed25519:KEY", help="The key to expect, told by its owner.")
+@click.option("--identity", metavar="ed25519:KEY", help="The key to expect, from its owner.")
 @asks_node
 async def add(session: Session, url: str, identity: str | None) -> None:
-    """Make a node known by the URL of its API; its key is pinned.
+    """Add a node by the URL of its API; its key is pinned.
 
-    Without --identity the key that is found there is trusted: compare it with what
-    'parley node show' says over there.
+    Without --identity the key found there is trusted: compare it with the output of
+    'parley node show' on that node.
 
-    A node that no other reaches (parley up --pull) has no URL: give its key instead. It appears
-    with its name as soon as it asks for its work.
+    A node that no other node can reach (parley up --pull) has no URL: give its key instead. It
+    appears with its name as soon as it fetches its work.
     """
     from pydantic import ValidationError  # slow to load
 
@@ -174,11 +171,11 @@ async def add(session: Session, url: str, identity: str | None) -> None:
     except ValidationError as error:
         raise InvalidDocument(faults_of(error, NodeAddition)) from error
     node = await session.client.add_node(addition)
-    session.output.one(node.model_dump(mode="json"), NODE, node_view)
+    session.output.one(node, NODE, node_view)
     if node.url is None:
-        session.progress.note(f"{node.name} is to ask for its work: parley node list says when.")
+        session.progress.note(f"{node.name} has yet to fetch its work; parley node list says when.")
     elif identity is None:
-        session.progress.note(f"Trusted the key found at {url}; compare it with its owner.")
+        session.progress.note(f"Trusted the key found at {url}; verify it with its owner.")
 
 
 def _addition(url: str, identity: str | None) -> NodeAddition:
@@ -194,13 +191,13 @@ def _addition(url: str, identity: str | None) -> NodeAddition:
 @click.argument("name")
 @asks_node
 async def remove(session: Session, name: str) -> None:
-    """Forget a node; nothing is planned with it any more."""
+    """Remove a node; nothing is planned with it any more."""
     await session.client.remove_node(name)
-    session.progress.note(f"{name} is forgotten.")
+    session.progress.note(f"{name} was removed.")
 
 
 def node_view(node: Record) -> str:
-    """A node for a person."""
+    """Describe a node for a person."""
     return pairs(
         (
             ("node", node["name"]),
@@ -227,7 +224,7 @@ def test_group() -> None:
 @test_group.command("list")
 @asks_node
 async def list_tests(session: Session) -> None:
-    """List the tests and the tools for them on this node."""
+    """List the tests, and the tools for them on this node."""
     session.output.many(records_of((await session.client.tests()).items), TEST)
 
 
@@ -235,13 +232,12 @@ async def list_tests(session: Session) -> None:
 @click.argument("name")
 @asks_node
 async def show_test(session: Session, name: str) -> None:
-    """Show a test: the fields of its spec, their defaults and what they mean."""
-    test = await session.client.test(name)
-    session.output.one(test.model_dump(mode="json"), TEST, test_view)
+    """Show a test: the fields of its spec, their defaults and meaning."""
+    session.output.one(await session.client.test(name), TEST, test_view)
 
 
 def test_view(test: Record) -> str:
-    """A test for a person."""
+    """Describe a test for a person."""
     spec = test["spec"]
     needed = spec.get("required", ())
     rows = [
@@ -266,5 +262,5 @@ def tool_group() -> None:
 @tool_group.command("list")
 @asks_node
 async def list_tools(session: Session) -> None:
-    """List the tools; one that is missing is named with the package that brings it."""
+    """List the tools; a missing one is named with the package that installs it."""
     session.output.many(records_of((await session.client.tools()).items), TOOL)

@@ -1,8 +1,8 @@
-"""Where answers go: a table on a terminal, JSON in a pipe, and nothing else on standard output.
+"""Print answers: a table on a terminal, JSON in a pipe.
 
-Progress and errors go to standard error (``node.cli.progress``, ``node.cli.failures``), so that
-standard output is always one document, one table, or lines of one kind. Records are the API's own
-JSON objects; what a table shows of them is said by a :class:`RecordLayout`.
+Standard output always holds one document, one table, or lines of one kind. Progress and errors
+go to standard error (``node.cli.progress``, ``node.cli.failures``). Records are the JSON objects
+of the API; a :class:`RecordLayout` says what a table shows of them.
 """
 
 from __future__ import annotations
@@ -24,43 +24,43 @@ Cell = Callable[[Record], str]
 
 @dataclass(frozen=True)
 class Column:
-    """A column of a table: its heading and what it shows of a record."""
+    """A column of a table: its heading, and the text of its cell for a record."""
 
     heading: str
     cell: Cell
     whole: bool = False
-    """Never shortened, such as an id that will be typed again."""
+    """True for cells that are never wrapped, such as an id that will be typed again."""
 
 
 @dataclass(frozen=True)
 class RecordLayout:
-    """How one kind of record is shown."""
+    """The columns, CSV fields, and key of one kind of record."""
 
     columns: tuple[Column, ...]
     fields: tuple[str, ...]
-    """The fields of a CSV line, unless others are asked for."""
+    """The fields of a CSV line, unless ``--fields`` names others."""
     empty: str
-    """What to say instead of an empty table: what to do next."""
+    """The text in place of an empty table: what to do next."""
     key: str = "id"
 
 
 def sanitise_line(line: str) -> str:
-    """A line from elsewhere, without what a terminal would obey."""
+    """Replace the control characters of a line, so that a terminal does not obey them."""
     return "".join(letter if letter.isprintable() else "\ufffd" for letter in line)
 
 
 def sanitise_text(text: str) -> str:
-    """Lines from elsewhere, tabs and all, without what else a terminal would obey."""
+    """Replace the control characters of a text, except tabs and line ends."""
     return "".join(letter if letter in "\t\n" else sanitise_line(letter) for letter in text)
 
 
 def printable(value: object) -> str:
-    """A value from elsewhere as harmless text on one line."""
+    """Return a value as text on one line, without control characters."""
     return sanitise_line(" ".join(str(value).split()))
 
 
 def pick(record: Record, path: str) -> Any:
-    """The value at a dotted path; ``None`` where there is nothing."""
+    """Return the value at a dotted path; ``None`` if there is none."""
     value: Any = record
     for step in path.split("."):
         value = value.get(step) if isinstance(value, Mapping) else None
@@ -68,7 +68,7 @@ def pick(record: Record, path: str) -> Any:
 
 
 def flat(value: object) -> str:
-    """A value in a cell: text as it is, lists joined, the rest as JSON; nothing for null."""
+    """Format a value for a cell: text as it is, lists of texts joined, the rest as JSON."""
     if value is None:
         return ""
     if isinstance(value, str):
@@ -79,12 +79,22 @@ def flat(value: object) -> str:
 
 
 def records_of(models: Iterable[BaseModel]) -> list[dict[str, Any]]:
-    """Wire models as the API's own JSON objects."""
+    """Return wire models as the JSON objects of the API."""
     return [model.model_dump(mode="json") for model in models]
 
 
+def plural(count: int, noun: str, nouns: str = "") -> str:
+    """Return a count with its noun: ``1 task``, ``2 tasks``."""
+    return f"{count} {noun if count == 1 else nouns or noun + 's'}"
+
+
+def percent(share: float | None) -> str:
+    """Format a share as ``97.2 %``; nothing for ``None``."""
+    return "" if share is None else f"{share * 100:.1f} %".replace(".0 %", " %")
+
+
 class OutputWriter:
-    """Standard output in the chosen format."""
+    """Writes records to standard output in the chosen format."""
 
     def __init__(
         self, chosen: str | None, fields: Sequence[str] = (), stream: TextIO | None = None
@@ -96,7 +106,7 @@ class OutputWriter:
         self._fields = tuple(fields)
 
     def many(self, records: Sequence[Record], kind: RecordLayout) -> None:
-        """A list."""
+        """Print a list."""
         if self.format == "json":
             self._json([self._picked(record) for record in records], indent=2)
         elif self.format == "table":
@@ -104,8 +114,12 @@ class OutputWriter:
         else:
             self._lines(records, kind)
 
-    def one(self, record: Record, kind: RecordLayout, view: Callable[[Record], str]) -> None:
-        """A single record; ``view`` writes what a person sees of it."""
+    def one(
+        self, record: Record | BaseModel, kind: RecordLayout, view: Callable[[Record], str]
+    ) -> None:
+        """Print a single record or wire model; ``view`` formats it for a person."""
+        if not isinstance(record, Mapping):
+            record = record.model_dump(mode="json")
         if self.format == "json":
             self._json(self._picked(record), indent=2)
         elif self.format == "table":
@@ -114,16 +128,16 @@ class OutputWriter:
             self._lines([record], kind)
 
     def raw(self, document: object) -> None:
-        """A document as JSON whatever the format: indented, or on one line for ``jsonl``."""
+        """Print a document as JSON in any format: indented, or on one line for ``jsonl``."""
         self._json(document, indent=None if self.format == "jsonl" else 2)
 
     def verbatim(self, text: str) -> None:
-        """Text from elsewhere as it is, but for what a terminal would obey."""
+        """Print foreign text unchanged; on a terminal, without control characters."""
         self._stream.write(sanitise_text(text) if self.terminal else text)
         self._stream.flush()
 
     def text(self, text: str) -> None:
-        """Text for a person."""
+        """Print a text for a person."""
         self._stream.write(text + "\n")
         self._stream.flush()
 
@@ -188,11 +202,11 @@ _STYLES = {
     "waiting": "yellow",
     "cancelled": "dim",
 }
-"""Words that have a colour of their own wherever they fill a cell."""
+"""The styles of cells that consist of one of these words."""
 
 
 def colour_wanted() -> bool:
-    """Whether colours may be used (https://no-color.org)."""
+    """Return whether colours may be used (https://no-color.org)."""
     return not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
 
 
@@ -201,7 +215,7 @@ def _at(path: str) -> Cell:
 
 
 def aligned(rows: Sequence[Sequence[str]], indent: str = "") -> str:
-    """Rows of cells as text in columns, two spaces apart."""
+    """Format rows of cells in columns, two spaces apart."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     lines = (
         "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
@@ -211,6 +225,6 @@ def aligned(rows: Sequence[Sequence[str]], indent: str = "") -> str:
 
 
 def pairs(items: Iterable[tuple[str, object]], indent: str = "") -> str:
-    """Names and values in two columns; what has no value is left out."""
+    """Format names and values in two columns, without those that have no value."""
     rows = [(name, printable(flat(value))) for name, value in items if flat(value)]
     return aligned(rows, indent) if rows else ""

@@ -1,7 +1,7 @@
-"""``parley plan``: what would happen; nothing is booked or kept.
+"""``parley plan``: preview tasks and meshes; nothing is booked or stored.
 
-An alternative is a whole task document: ``parley plan task … --alternative 1`` prints it alone, so
-that ``parley plan task … --alternative 1 | parley task create --file -`` posts it.
+An alternative is a complete task document: ``parley plan task … --alternative 1`` prints only
+that, so ``parley plan task … --alternative 1 | parley task create --file -`` posts it.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _LEAST = 0.0005
 
 @click.group("plan")
 def plan_group() -> None:
-    """Ask what would happen; nothing is booked or kept."""
+    """Preview tasks and meshes; nothing is booked or stored."""
 
 
 plan_group.add_command(mesh)
@@ -54,18 +54,16 @@ plan_group.add_command(mesh)
 
 @plan_group.command("task")
 @document_options
-@click.option(
-    "--runs", type=click.IntRange(1), help="How many next starts to show; 10 unless said."
-)
+@click.option("--runs", type=click.IntRange(1), help="How many of the next starts to show [10].")
 @click.option(
     "--alternative",
     type=click.IntRange(1),
     metavar="N",
-    help="Print only the document of the N-th alternative, to be posted.",
+    help="Print only the document of the N-th alternative, ready to be posted.",
 )
 @asks_node
 async def task(session: Session, /, runs: int | None, alternative: int | None, **given: Any) -> int:
-    """Say what would happen if this task were created: the options are those of task create.
+    """Preview a task; the options are those of task create.
 
     \b
       parley plan task throughput --spec source=a --spec dest=b --repeat 1h
@@ -78,7 +76,7 @@ async def task(session: Session, /, runs: int | None, alternative: int | None, *
     plan = await session.client.plan(document if runs is None else {**document, "runs": runs})
     session.progress.clear()
     if alternative is None:
-        session.output.one(plan.model_dump(mode="json"), PLAN, plan_view)
+        session.output.one(plan, PLAN, plan_view)
         return _EXIT_CODES[plan.outcome]
     if alternative > len(plan.alternatives):
         raise NotFound(_no_such(plan.model_dump(mode="json"), alternative))
@@ -87,16 +85,18 @@ async def task(session: Session, /, runs: int | None, alternative: int | None, *
 
 
 def _no_such(plan: Record, wanted: int) -> str:
-    there = len(plan["alternatives"])
-    if there:
-        return f"there is no alternative {wanted}, only {there}"
+    count = len(plan["alternatives"])
+    if count:
+        return f"there is no alternative {wanted}, only {count}"
     if plan["outcome"] == "found":
-        return "there is no alternative: the task as it is finds all its time; create it"
+        return (
+            "there is no alternative: time was found for all runs of the task; create it as it is"
+        )
     return f"there is no alternative; {plan['sentence']}"
 
 
 def plan_view(plan: Record) -> str:
-    """A plan for a person: when, what gives way, who says what, how full, what else."""
+    """Describe a plan: starts, displaced runs, participants, occupancy, and alternatives."""
     names = printable(route(participant["name"] for participant in plan["participants"]))
     who = "" if plan["seats"] else f" {names}"
     head = f"{plan['test']}{who}: {printable(plan['sentence'])}"
@@ -104,7 +104,7 @@ def plan_view(plan: Record) -> str:
     if plan["tool"]:
         takes += f", with {plan['tool']}"
     sections = [
-        [head, f"({takes}; nothing is booked or kept by asking)"],
+        [head, f"({takes}; nothing was booked or stored)"],
         _seats(plan),
         _starts(plan),
         _unplaced(plan),
@@ -117,7 +117,7 @@ def plan_view(plan: Record) -> str:
 
 
 def _seats(plan: Record) -> list[str]:
-    """Who would have the seats of a pool task; of later terms only how many would be taken."""
+    """Describe the seats of a pool task: the first term seat by seat, later ones by their nodes."""
     if not plan["seats"]:
         return []
     first = plan["seats"][0]
@@ -129,10 +129,10 @@ def _seats(plan: Record) -> list[str]:
             rows.append([str(seat["number"]), who, time, why])
     lines = [f"Seats from {local(first['term'])} on", *_columns(rows)]
     for term in dict.fromkeys(seat["term"] for seat in plan["seats"][len(rows) :]):
-        there = [seat for seat in plan["seats"] if seat["term"] == term]
-        named = [seat["node"] for seat in there if seat["node"]]
-        said = f"{len(named)} of {len(there)}: {', '.join(map(printable, named)) or 'nobody'}"
-        lines.append(f"  from {local(term)}  {said}")
+        in_term = [seat for seat in plan["seats"] if seat["term"] == term]
+        nodes = [printable(seat["node"]) for seat in in_term if seat["node"]]
+        summary = f"{len(nodes)} of {len(in_term)}: {', '.join(nodes) or 'nobody'}"
+        lines.append(f"  from {local(term)}  {summary}")
     return lines
 
 
@@ -140,22 +140,22 @@ def _starts(plan: Record) -> list[str]:
     rows = []
     for start in plan["starts"]:
         late = times.parse_instant(start["starts_at"]) - times.parse_instant(start["slot"])
-        told = (
+        notes = (
             [f"{duration_in_words(late)} after its nominal start"] if late >= times.SECOND else []
         )
-        told += ["displacing lower priorities"] if start["displacing"] else []
-        told += [printable(name) for name in start["nodes"]]
-        rows.append([local(start["starts_at"]), ", ".join(told)])
+        notes += ["displacing lower priorities"] if start["displacing"] else []
+        notes += [printable(name) for name in start["nodes"]]
+        rows.append([local(start["starts_at"]), ", ".join(notes)])
     lines = ["Starts", *aligned(rows, indent="  ").splitlines()] if rows else []
     if more := plan["placed"] - len(rows):
         lines.append(f"  and {more} more up to the horizon; --runs N shows more")
     if plan["drawn"] and rows:
-        lines.append("  Drawn at random within the slip: the task itself will draw others.")
+        lines.append("  Drawn at random within the slip: the task will draw others.")
     return lines
 
 
 def _unplaced(plan: Record) -> list[str]:
-    """The first runs without a time; a single one has its reason in the first line."""
+    """Describe the first runs without a time; the reason of a single run is in the first line."""
     waiting = plan["asked"] - plan["placed"]
     if waiting <= 0 or plan["asked"] == 1:
         return []
@@ -192,17 +192,18 @@ def _displaced(plan: Record) -> list[str]:
 
 def _participants(plan: Record) -> list[str]:
     rows = []
-    for said in plan["participants"]:
+    for participant in plan["participants"]:
         time = ""
-        if said["windows_free"] is not None:
-            time = f"time for {said['windows_free']} of {plan['asked']}"
-        # What stands in the way of a run is said beside the run.
-        reason = "" if said["answer"] == "accepts" else printable(said["reason"] or "")
+        if participant["windows_free"] is not None:
+            time = f"time for {participant['windows_free']} of {plan['asked']}"
+        # The obstacles of a run are described beside the run.
+        accepts = participant["answer"] == "accepts"
+        reason = "" if accepts else printable(participant["reason"] or "")
         rows.append(
             [
-                printable(said["name"]),
-                said["answer"],
-                printable(" ".join(said["tools"])),
+                printable(participant["name"]),
+                participant["answer"],
+                printable(" ".join(participant["tools"])),
                 time,
                 reason,
             ]
@@ -211,9 +212,9 @@ def _participants(plan: Record) -> list[str]:
 
 
 def _columns(rows: Sequence[Sequence[str]]) -> list[str]:
-    """Rows in columns, without the columns that are empty."""
-    kept = [column for column in zip(*rows, strict=True) if any(column)]
-    return aligned(list(zip(*kept, strict=True)), indent="  ").splitlines()
+    """Format rows in columns, without the empty columns."""
+    columns = [column for column in zip(*rows, strict=True) if any(column)]
+    return aligned(list(zip(*columns, strict=True)), indent="  ").splitlines()
 
 
 def _occupancy(plan: Record) -> list[str]:
@@ -245,7 +246,7 @@ def _occupancy(plan: Record) -> list[str]:
 
 
 def _bars(hours: Sequence[Record], which: str) -> str:
-    """One letter an hour: a dot for nothing, else eight heights, the highest for a full hour."""
+    """Draw one letter an hour: a dot for nothing, else one of eight heights."""
     return "".join(
         "·" if hour[which] <= 0 else _BARS[min(7, int(hour[which] * 8))] for hour in hours
     )
@@ -254,10 +255,10 @@ def _bars(hours: Sequence[Record], which: str) -> str:
 def _alternatives(plan: Record) -> list[str]:
     rows = []
     for number, other in enumerate(plan["alternatives"], 1):
-        told = f"{other['placed']} of {other['asked']}, first at {local(other['starts_at'])}"
+        outcome = f"{other['placed']} of {other['asked']}, first at {local(other['starts_at'])}"
         if other["displacing"]:
-            told += f", {other['displacing']} displacing"
-        rows.append([str(number), printable(other["differs"]), told])
+            outcome += f", {other['displacing']} displacing"
+        rows.append([str(number), printable(other["differs"]), outcome])
     none = [
         f"  none {_NONE[other['kind']]}: {printable(other['reason'])}"
         for other in plan["no_alternatives"]

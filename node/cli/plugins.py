@@ -1,6 +1,6 @@
-"""``parley plugin``: what other distributions bring, a check of it, and a skeleton to start from.
+"""``parley plugin``: list and check plugins of other distributions, and write a skeleton.
 
-These commands look at this host's Parley, not at a node: plugins are what is installed beside it.
+These commands look at the Parley of this host, not at a node: plugins are installed beside it.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from pydantic import ValidationError
 
 from node.cli.failures import report
 from node.cli.invocation import Invocation, global_options
-from node.cli.output import Column, OutputWriter, RecordLayout, aligned, flat
+from node.cli.output import Column, OutputWriter, RecordLayout, aligned, flat, plural
 from node.clock import SystemClock
 from node.execution.trial import Trial, run_trial
 from node.model.errors import FieldFault, HostError, InvalidDocument, NotFound, ParleyError
@@ -62,14 +62,14 @@ _FILES_OF = {
 
 @click.group("plugin")
 def plugin_group() -> None:
-    """List, make and check tests, tools and archivers that come from elsewhere."""
+    """List, create and check tests, tools and archivers of other distributions."""
 
 
 @plugin_group.command("list")
 @global_options
 @click.pass_context
 def list_plugins(context: click.Context) -> None:
-    """List Parley's own plugins and others', also those that cannot be used and why."""
+    """List Parley's own plugins and others, including unusable ones with the reason."""
     own = {"tests": registry.tests(), "tools": registry.tools(), "archivers": archivers()}
     foreign = _foreign()
     known = {(each.group, each.name) for each in foreign}
@@ -100,14 +100,14 @@ def list_plugins(context: click.Context) -> None:
 
 
 def _but(tool: Tool | None) -> str | None:
-    """What is to be known of a tool that can be used."""
+    """Return a caveat about a usable tool, or ``None``."""
     if tool is None or tool.requirement is None or tool.tried:
         return None
-    return "where a task names it: it was never tried with a real program"
+    return "only if a task names it: it was never tried with a real program"
 
 
 def _lacks(name: str, kind: str) -> str | None:
-    """The client of an archiver that is not installed; what tools lack says the node, by test."""
+    """Return the missing client of an archiver; only a node knows what a tool lacks."""
     return missing_requirement(archivers()[name]) if kind == "archivers" else None
 
 
@@ -121,29 +121,29 @@ def _foreign() -> tuple[DiscoveredPlugin, ...]:
     "--run",
     "running",
     is_flag=True,
-    help="Also measure once, on this host alone; or try the archiver, without a result.",
+    help="Also measure once, on this host alone; or try the archiver without delivering a result.",
 )
 @click.option(
     "--spec",
     "given",
     metavar="JSON",
-    help="With --run: the spec to measure, left out the test's own example; or the archiver's.",
+    help="With --run: the spec of the test [its own example], or of the archiver.",
 )
 @global_options
 @click.pass_context
 def test_plugin(context: click.Context, name: str, running: bool, given: str | None) -> None:
     """Check whether the plugin NAME keeps its contract; exit code 1 if it does not."""
     try:
-        usable, kept = _check(name, given)
+        usable, conforms = _check(name, given)
         if running and usable:
-            kept = _run_as(name, given) and kept
+            conforms = _run_as(name, given) and conforms
     except ParleyError as error:
         context.exit(report(error, context.ensure_object(Invocation)))
-    context.exit(0 if kept else 1)
+    context.exit(0 if conforms else 1)
 
 
 def _check(name: str, given: str | None) -> tuple[bool, bool]:
-    """Whether it can be used, and whether nothing is to mend; all that was found is shown."""
+    """Print the checks of a plugin; return whether it is usable, and whether it has no faults."""
     tests, tools = registry.tests(), registry.tools()
     checks = [
         ConformityCheck(f"{name} of {each.distribution} can be used", each.fault)
@@ -153,7 +153,7 @@ def _check(name: str, given: str | None) -> tuple[bool, bool]:
     usable = not checks
     if usable and name not in {*tests, *tools, *archivers()}:
         known = ", ".join(sorted({*tests, *tools, *archivers()}))
-        raise NotFound(f"there is no plugin {name!r} on this host; there are: {known}")
+        raise NotFound(f"there is no plugin {name!r} on this host; known are: {known}")
     if usable and name in tests:
         checks += conformity.checks_of_test(tests[name])
     if usable and name in tools:
@@ -162,7 +162,8 @@ def _check(name: str, given: str | None) -> tuple[bool, bool]:
         checks += conformity.checks_of_archiver(archiver, None if given is None else _json(given))
     _show(checks)
     faults = sum(check.fault is not None for check in checks)
-    click.echo(f"{name}: {faults} to mend" if faults else f"{name} keeps the contract")
+    summary = f": {plural(faults, 'fault')} to fix" if faults else " keeps the contract"
+    click.echo(f"{name}{summary}")
     return usable, not faults
 
 
@@ -174,14 +175,14 @@ def _show(checks: Sequence[ConformityCheck]) -> None:
 
 
 def _run_as(name: str, given: str | None) -> bool:
-    """Use the plugin once; what it raises of its own is its fault, told with its place."""
+    """Use the plugin once; an exception of its own is printed as its fault, with its place."""
     try:
         if name not in archivers():
             return _run(name, given)
         click.echo(f"✓ {asyncio.run(_tried(name, given))}")
     except ParleyError:
         raise
-    except Exception as error:  # noqa: BLE001 - what a stranger's plugin raises is what is found
+    except Exception as error:  # noqa: BLE001 - the exceptions of a foreign plugin are what is tested
         last = traceback.extract_tb(error.__traceback__)[-1]
         click.echo(f"✗ {name} raised {type(error).__name__}: {error}")
         click.echo(f"    {last.filename}, line {last.lineno}, in {last.name}")
@@ -190,7 +191,7 @@ def _run_as(name: str, given: str | None) -> bool:
 
 
 async def _tried(name: str, given: str | None) -> str:
-    """What an archiver says of its destination.
+    """Test the destination of an archiver, and return its description.
 
     :raises ArchiverFailed: results cannot be delivered there.
     """
@@ -217,26 +218,26 @@ def _run(name: str, given: str | None) -> bool:
     test = tests[name] if name in tests else tests[tool.tests[0]]
     spec = _spec(test, given)
     trial = asyncio.run(run_trial(test, tool, spec, SystemClock()))
-    for line in _told(test, tool, trial):
+    for line in _trial_lines(test, tool, trial):
         click.echo(line)
     result = trial.merged.result
     if not trial.merged.succeeded or result is None:
         return trial.merged.succeeded
     checks = conformity.checks_of_result(test, result)
     _show(checks)
-    if kept := not any(check.fault for check in checks):
+    if conforms := not any(check.fault for check in checks):
         click.echo(f"✓ {test.summary(result)}")
     click.echo(aligned([(f"  {name}", flat(value)) for name, value in result.items()]))
-    return kept
+    return conforms
 
 
 def _json(given: str) -> Any:
     try:
         document = json.loads(given)
     except ValueError as error:
-        raise InvalidDocument([FieldFault("--spec", f"is no JSON: {error}")]) from None
+        raise InvalidDocument([FieldFault("--spec", f"is not JSON: {error}")]) from None
     if not isinstance(document, dict):
-        raise InvalidDocument([FieldFault("--spec", "is no JSON object")])
+        raise InvalidDocument([FieldFault("--spec", "is not a JSON object")])
     return document
 
 
@@ -248,12 +249,12 @@ def _spec(test: Test, given: str | None) -> Any:
         raise InvalidDocument(faults_of(error, test.spec_model, "--spec")) from None
 
 
-def _told(test: Test, tool: Tool, trial: Trial) -> Iterator[str]:
+def _trial_lines(test: Test, tool: Tool, trial: Trial) -> Iterator[str]:
     yield f"\n{test.name} by {tool.name}, on this host alone:"
-    for tried in trial.parts:
-        yield f"  {tried.participant}: {' '.join(tried.argv)}"
-        if tried.part.reason:
-            yield f"    {tried.part.reason}"
+    for part_trial in trial.parts:
+        yield f"  {part_trial.participant}: {' '.join(part_trial.argv)}"
+        if part_trial.part.reason:
+            yield f"    {part_trial.part.reason}"
     if trial.merged.reason:
         yield f"✗ {trial.merged.reason}"
 
@@ -264,38 +265,38 @@ def _told(test: Test, tool: Tool, trial: Trial) -> Iterator[str]:
     "--kind",
     type=click.Choice(["test", "archiver"]),
     default="test",
-    help="What to make: a test with its tool [test], or an archiver.",
+    help="What to create: a test with its tool [test], or an archiver.",
 )
 @click.option(
     "--directory",
     type=click.Path(file_okay=False, path_type=Path),
-    help="Where to write it; left out, parley-NAME here.",
+    help="Where to write it [parley-NAME in the current directory].",
 )
 @global_options
 @click.pass_context
 def new_plugin(context: click.Context, name: str, kind: str, directory: Path | None) -> None:
-    """Write a package with a test, a tool and its tests, or an archiver; it works as it is."""
+    """Write a package with a test and a tool, or an archiver, and its tests; it works as it is."""
     try:
         place = _write(name, kind, directory or Path(f"parley-{name}"))
     except ParleyError as error:
         context.exit(report(error, context.ensure_object(Invocation)))
     if kind == "test":
-        made, spec = f"a test and a tool {name} that work", ""
+        contents, spec = f"a test and a tool {name} that work", ""
     else:
         path = json.dumps({"path": str(Path.cwd() / "results.sqlite")})
-        made, spec = f"an archiver {name} that works", f" --spec {shlex.quote(path)}"
-    click.echo(f"{place} has {made}: start with its README.md.")
+        contents, spec = f"an archiver {name} that works", f" --spec {shlex.quote(path)}"
+    click.echo(f"{place} has {contents}: start with its README.md.")
     click.echo(f"  pip install --editable {place} && parley plugin test {name} --run{spec}")
 
 
 def _write(name: str, kind: str, directory: Path) -> Path:
     if not NAME.fullmatch(name):
         sentence = (
-            "has other characters than a-z, 0-9 and -, does not begin with a letter, or is too long"
+            "has characters other than a-z, 0-9 and -, does not begin with a letter, or is too long"
         )
         raise InvalidDocument([FieldFault("NAME", sentence)])
     if name in {*registry.tests(), *registry.tools(), *archivers()}:
-        raise InvalidDocument([FieldFault("NAME", f"{name} is there already; choose another name")])
+        raise InvalidDocument([FieldFault("NAME", f"{name} exists already; choose another name")])
     if directory.exists() and any(directory.iterdir()):
         raise InvalidDocument([FieldFault("--directory", f"{directory} is not empty")])
     module = name.replace("-", "_")

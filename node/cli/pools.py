@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
 from node.cli.attributes import MATCH_HELP, json_of, predicate
-from node.cli.listing import collect, limit_option, print_truncation, print_warnings
+from node.cli.listing import limit_option, print_list
+from node.cli.options import AnyCommand, apply_options, require_change
 from node.cli.output import (
     Column,
     Record,
@@ -24,10 +25,6 @@ from node.cli.times import DURATION
 from node.model import times
 from node.model.policysets import AXES
 
-if TYPE_CHECKING:
-    from node.client.responses import Page
-    from node.model.wire.pools import Pool
-
 
 def _match(pool: Record) -> str:
     from node.model.predicates import parse
@@ -41,13 +38,13 @@ def _set_name(each: Record) -> str:
 
 def _policy(pool: Record) -> str:
     policy = pool["policy"]
-    other = [f"{axis}: {_overridden(wanted)}" for axis, wanted in policy["overrides"].items()]
-    return f"{policy['set']} ({'; '.join(other)})" if other else str(policy["set"])
+    overrides = [f"{axis}: {_override(values)}" for axis, values in policy["overrides"].items()]
+    return f"{policy['set']} ({'; '.join(overrides)})" if overrides else str(policy["set"])
 
 
-def _overridden(wanted: Record) -> str:
-    given = [f"{name} {flat(value)}" for name, value in wanted.items() if name != "rule"]
-    return ", ".join([*([str(wanted["rule"])] if "rule" in wanted else []), *given])
+def _override(values: Record) -> str:
+    parameters = [f"{name} {flat(value)}" for name, value in values.items() if name != "rule"]
+    return ", ".join([*([str(values["rule"])] if "rule" in values else []), *parameters])
 
 
 POOL = RecordLayout(
@@ -69,7 +66,7 @@ POLICY_SET = RecordLayout(
         Column("good for", lambda each: each["good_for"]),
     ),
     fields=("name", "good_for", "recommended"),
-    empty="This node knows no sets.",
+    empty="This node has no policy sets.",
     key="name",
 )
 
@@ -80,24 +77,33 @@ _OVERRIDE = click.option(
     "overrides",
     multiple=True,
     metavar="AXIS=RULE|AXIS.PARAMETER=VALUE",
-    help="Answer one question otherwise: order=next-run, share.window=PT30M; repeat for others.",
+    help="Override one rule: order=next-run, share.window=PT30M; repeat for more.",
 )
-_CHOICE = click.option(
-    "--choice",
-    type=click.Choice(("sticky", "rotating")),
-    help="Who measures a target again: the same, or each in turn. "
-    "rotating makes a term, and a task for each seat, for every run.",
-)
-_TERM = click.option(
-    "--term",
-    type=DURATION,
-    help="Nodes are chosen for so long at a time, with a task for each seat [6h]; of rotating "
-    "pools it is one run.",
-)
-_PATIENCE = click.option(
-    "--patience", type=DURATION, help="A node that has not answered so long loses its seats [10m]."
-)
-_DESCRIPTION = click.option("--description", help="What it is for.")
+
+
+def _settings_options(command: AnyCommand) -> AnyCommand:
+    """Add the options that can be given when a pool is added and when it is edited."""
+    return apply_options(
+        command,
+        click.option(
+            "--choice",
+            type=click.Choice(("sticky", "rotating")),
+            help="Which nodes measure a target again: the same, or each in turn. "
+            "rotating makes a term, and a task for each seat, for every run.",
+        ),
+        click.option(
+            "--term",
+            type=DURATION,
+            help="How long the chosen nodes keep their seats, with a task for each seat [6h]; "
+            "in rotating pools it is one run.",
+        ),
+        click.option(
+            "--patience",
+            type=DURATION,
+            help="A node that has not answered for this long loses its seats [10m].",
+        ),
+        click.option("--description", help="What it is for."),
+    )
 
 
 @click.group("pool")
@@ -110,10 +116,7 @@ def pool_group() -> None:
 @_MATCH
 @_SET
 @_OVERRIDE
-@_CHOICE
-@_TERM
-@_PATIENCE
-@_DESCRIPTION
+@_settings_options
 @asks_node
 async def add(session: Session, /, name: str, match: tuple[str, ...], **given: Any) -> None:
     """Add a pool: all nodes whose attributes meet the conditions, now and later.
@@ -123,11 +126,10 @@ async def add(session: Session, /, name: str, match: tuple[str, ...], **given: A
       parley pool add fast --match 'cpu_mbps>=1000' --match tool:iperf3=true --set gridserver-usage
     """  # noqa: D301 - click's mark for lines to keep
     if not match:
-        msg = "say which nodes: --match country=DE, or --match '{}' for all that are known"
+        msg = "name its nodes: --match country=DE, or --match '{}' for all that are known"
         raise click.UsageError(msg)
     document = {"name": name, "match": predicate(match), **_settings(given)}
-    made = await session.client.add_pool(document)
-    session.output.one(made.model_dump(mode="json"), POOL, pool_view)
+    session.output.one(await session.client.add_pool(document), POOL, pool_view)
 
 
 @pool_group.command("list")
@@ -135,44 +137,29 @@ async def add(session: Session, /, name: str, match: tuple[str, ...], **given: A
 @asks_node
 async def list_pools(session: Session, limit: int) -> None:
     """List pools and how many nodes belong to each now."""
-
-    async def page(size: int, cursor: str | None) -> Page[Pool]:
-        return await session.client.pools(limit=size, cursor=cursor)
-
-    found, more = await collect(page, limit)
-    records = records_of(found)
-    session.output.many(records, POOL)
-    print_warnings(session, records)
-    print_truncation(session, more=more)
+    await print_list(session, POOL, session.client.pools, limit, warnings=True)
 
 
 @pool_group.command("show")
 @click.argument("name")
 @asks_node
 async def show(session: Session, name: str) -> None:
-    """Show a pool: which nodes belong to it, and why the others do not."""
-    found = await session.client.pool(name)
-    session.output.one(found.model_dump(mode="json"), POOL, pool_view)
+    """Show a pool: its nodes, and why the others do not belong to it."""
+    session.output.one(await session.client.pool(name), POOL, pool_view)
 
 
 @pool_group.command("edit")
 @click.argument("name")
 @_MATCH
-@_CHOICE
-@_TERM
-@_PATIENCE
-@_DESCRIPTION
+@_settings_options
 @asks_node
 async def edit(session: Session, /, name: str, match: tuple[str, ...], **given: Any) -> None:
-    """Change which nodes belong to a pool, and who of them is chosen."""
+    """Change which nodes belong to a pool, and how they are chosen."""
     patch = _settings(given)
     if match:
         patch["match"] = predicate(match)
-    if not patch:
-        msg = "say what to change, such as --match country=DE; see: parley pool edit --help"
-        raise click.UsageError(msg)
-    edited = await session.client.edit_pool(name, patch)
-    session.output.one(edited.model_dump(mode="json"), POOL, pool_view)
+    require_change(patch, "pool", "--match country=DE")
+    session.output.one(await session.client.edit_pool(name, patch), POOL, pool_view)
 
 
 @pool_group.command("set-policy")
@@ -183,26 +170,26 @@ async def edit(session: Session, /, name: str, match: tuple[str, ...], **given: 
 async def set_policy(
     session: Session, name: str, policy_set: str, overrides: tuple[str, ...]
 ) -> None:
-    """Give a pool other policies, from now on and without a restart."""
+    """Change the policies of a pool, effective now and without a restart."""
     policy: dict[str, Any] = {"set": policy_set, "overrides": dict.fromkeys(AXES)}
     policy["overrides"] |= _overrides(overrides)
-    edited = await session.client.edit_pool(name, {"policy": policy})
-    session.output.one(edited.model_dump(mode="json"), POOL, pool_view)
+    pool = await session.client.edit_pool(name, {"policy": policy})
+    session.output.one(pool, POOL, pool_view)
 
 
 @pool_group.command("remove")
 @click.argument("name")
 @asks_node
 async def remove(session: Session, name: str) -> None:
-    """Remove a pool that no task wants nodes of any more; its nodes stay."""
+    """Remove a pool that no task uses any more; its nodes stay."""
     await session.client.remove_pool(name)
-    session.progress.note(f"{name} is removed.")
+    session.progress.note(f"{name} was removed.")
 
 
 @pool_group.command("sets")
 @asks_node
 async def sets(session: Session) -> None:
-    """List the sets of policies that a pool may be given, and what each is good for."""
+    """List the policy sets that a pool can have, and what each is good for."""
     session.output.many(records_of((await session.client.policy_sets()).items), POLICY_SET)
 
 
@@ -220,20 +207,20 @@ def _settings(given: dict[str, Any]) -> dict[str, Any]:
 
 
 def _overrides(written: Sequence[str]) -> dict[str, dict[str, Any]]:
-    """``order=next-run`` and ``fill.depth=2`` by axis."""
-    found: dict[str, dict[str, Any]] = {}
+    """Parse ``order=next-run`` and ``fill.depth=2`` into rules and parameters by axis."""
+    overrides: dict[str, dict[str, Any]] = {}
     for text in written:
         name, equals, value = text.partition("=")
         axis, _, parameter = name.partition(".")
         if not equals or not value or axis not in AXES:
             msg = f"{text!r} is not AXIS=RULE; axes are: {', '.join(AXES)}"
             raise click.BadParameter(msg, param_hint="--override")
-        found.setdefault(axis, {})[parameter or "rule"] = json_of(value)
-    return found
+        overrides.setdefault(axis, {})[parameter or "rule"] = json_of(value)
+    return overrides
 
 
 def pool_view(pool: Record) -> str:
-    """A pool for a person."""
+    """Describe a pool for a person."""
     head = pairs(
         (
             ("pool", pool["name"]),

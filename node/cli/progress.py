@@ -1,4 +1,4 @@
-"""What is going on, on standard error: a status line on a terminal, else a line for each change."""
+"""Report progress on standard error: a status line on a terminal, else a line for each change."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ _FALLBACK_COLUMNS = 80
 
 
 class Progress:
-    """Tells a waiting person what is being waited for; ``quiet`` tells nothing."""
+    """Prints what the command is waiting for; nothing if ``quiet``."""
 
     def __init__(self, *, quiet: bool = False, stream: TextIO | None = None) -> None:
-        """Write to ``stream``, standard error unless said."""
+        """Write to ``stream``, by default standard error."""
         self._stream = stream or sys.stderr
         self._quiet = quiet
         self.terminal = self._stream.isatty()
         self._shown = ""
 
     def status(self, text: str, phase: str) -> None:
-        """What is going on now: replaces the status line, or says each new phase on a line."""
+        """Replace the status line; if this is not a terminal, print a line for each new phase."""
         if self._quiet:
             return
         if self.terminal:
@@ -33,13 +33,13 @@ class Progress:
             self._shown = phase
 
     def note(self, text: str) -> None:
-        """Something to keep on the screen."""
+        """Print lines that stay on the screen."""
         if not self._quiet:
             self.clear()
             self._write("".join(sanitise_line(line) + "\n" for line in text.splitlines()))
 
     def clear(self) -> None:
-        """Take the status line away."""
+        """Remove the status line."""
         if self.terminal and self._shown:
             self._write("\r\x1b[2K")
         self._shown = ""

@@ -1,7 +1,7 @@
-"""The result of any test as lines for a person: names, values, units. Pure.
+"""Format the result of any test for a person: names, values, units. Pure.
 
-Nothing here knows a test. The unit is the last word of a field's name (``rtt_ms``, ``rate_bps``)
-and holds for all that lies inside the field, until another name says otherwise.
+This module knows no test. The unit is the last word of a field's name (``rtt_ms``, ``rate_bps``)
+and applies to everything inside the field, unless an inner name has its own unit.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _WIDEST_CELL = 60
 
 
 def _scaled(*steps: tuple[float, str]) -> Callable[[float], str]:
-    """A formatter that takes the largest unit that leaves at least 1."""
+    """Return a formatter that uses the largest unit in which the value is at least 1."""
 
     def written(value: float) -> str:
         for size, unit in steps:
@@ -29,7 +29,7 @@ def _scaled(*steps: tuple[float, str]) -> Callable[[float], str]:
 
 
 def _digits(value: float) -> str:
-    """Four digits or so that count, and never an exponent."""
+    """Format a number with about four significant digits, never with an exponent."""
     if isinstance(value, int):
         return str(value)
     decimals = 1 if abs(value) >= 100 else 2 if abs(value) >= 10 else 3  # noqa: PLR2004
@@ -47,19 +47,19 @@ _UNITS: dict[str, Callable[[float], str]] = {
     "s": lambda value: f"{_digits(value)} s",
     "seconds": lambda value: f"{_digits(value)} s",
     "bps": _scaled((1e9, "Gb/s"), (1e6, "Mb/s"), (1e3, "kb/s"), (1, "b/s")),
-    "bytes": _scaled((1e9, "GB"), (1e6, "MB"), (1, "B")),  # of packets each one counts
+    "bytes": _scaled((1e9, "GB"), (1e6, "MB"), (1, "B")),  # no kB: packet sizes are exact
     "loss": _percent,
     "cpu": _percent,
     "share": _percent,
 }
-"""How numbers are written, by the last word of the field's name."""
+"""Formatters of numbers, by the last word of the field's name."""
 
 _NAMED_BY_THE_UNIT_ALONE = frozenset({"ms", "us", "s", "bps"})
-"""Units that are dropped from the name; the others are words that say what is measured."""
+"""Units that are dropped from the name; the others are words that describe the value."""
 
 
 def result_view(result: Mapping[str, Any], indent: str = "  ") -> str:
-    """The whole result in two aligned columns; lists of objects as tables below.
+    """Format a result in two aligned columns, and lists of objects as tables below.
 
     Lists that are too long for a screen are only counted.
     """
@@ -71,7 +71,7 @@ def result_view(result: Mapping[str, Any], indent: str = "  ") -> str:
 
 
 def _is_table(value: object) -> bool:
-    """Whether it is a list of objects that fits a screen."""
+    """Return whether it is a list of objects that fits on a screen."""
     return (
         isinstance(value, list)
         and 0 < len(value) <= _LONGEST_TABLE
@@ -91,7 +91,7 @@ def _tables(
 
 
 def _table(rows: Sequence[Mapping[str, Any]], indent: str) -> str:
-    """A line for each object, a column for each field that any of them has."""
+    """Format a line for each object, with a column for each field that any object has."""
     lines = [dict(_entries(row, (), None, within_table=True)) for row in rows]
     columns = list(dict.fromkeys(name for line in lines for name in line))
     cells = [[_cut(line.get(column, "")) for column in columns] for line in lines]
@@ -103,7 +103,7 @@ def _cut(cell: str) -> str:
 
 
 def in_order(result: Mapping[str, Any], schema: Mapping[str, Any]) -> dict[str, Any]:
-    """The result with its fields in the order of the test's schema; the database keeps none."""
+    """Sort the fields of a result as in the test's schema; the database keeps no order."""
     return _sorted(result, schema, schema.get("$defs", {}))
 
 
@@ -127,14 +127,14 @@ def _sorted_value(value: Any, schema: Mapping[str, Any], definitions: Mapping[st
 
 
 def _resolved(schema: Mapping[str, Any], definitions: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The object that a schema stands for, through references and through "or null"."""
+    """Return the object schema behind references and "or null"."""
     for choice in (schema, *schema.get("anyOf", ()), *schema.get("allOf", ())):
         if "$ref" in choice:
             target: Mapping[str, Any] = definitions.get(choice["$ref"].rsplit("/", 1)[-1], {})
             return target
         if "properties" in choice:
-            found: Mapping[str, Any] = choice
-            return found
+            schema_of_object: Mapping[str, Any] = choice
+            return schema_of_object
     return {}
 
 
@@ -158,7 +158,7 @@ def _entries(
 
 
 def _within(name: str, value: object, unit: Callable[[float], str] | None) -> str:
-    """A field of an object in a list: texts and measures speak for themselves, others are named."""
+    """Format a field of an object in a list; numbers without a unit get the name of the field."""
     if value is None or value == []:
         return ""
     words = name.split("_")

@@ -1,7 +1,7 @@
-"""A node that is silent for a moment is asked again after growing pauses, six times in all.
+"""Retry requests to a node that does not answer, after growing pauses, up to six attempts.
 
-That is for commands of many requests, of which one alone should not cost the others. What is asked
-before anything was answered need not be: where no node is, nobody waits to be told so.
+This is for commands with many requests, where one failure should not waste the others. The first
+request of a command is not retried: where there is no node, nobody should wait to learn that.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 RETRYABLE_ERRORS: Final = (PeerUnreachable, DatabaseUnavailable)
-"""What may be over a little later. Whether the node has done it is not known."""
+"""Errors that may be temporary; the node may have carried out the request."""
 
 PAUSES_S: Final = (1, 2, 4, 8, 16)
 
@@ -26,7 +26,7 @@ PAUSES_S: Final = (1, 2, 4, 8, 16)
 async def retry_while_silent(
     progress: Progress, clock: Clock, ask: Callable[[], Awaitable[T]]
 ) -> T:
-    """The answer to a question, which is asked again while the node is silent."""
+    """Return the answer to a request, retrying it while the node does not answer."""
     for pause_s in PAUSES_S:
         try:
             return await ask()
@@ -38,7 +38,7 @@ async def retry_while_silent(
 async def announce_retry(
     progress: Progress, clock: Clock, error: ParleyError, pause_s: int
 ) -> None:
-    """Say that it will be asked again, and wait."""
+    """Print that the request will be retried, and wait."""
     cause = error.detail.partition("; ")[0]
-    progress.status(f"{cause}; asking again in {pause_s} s", f"again {pause_s}")
+    progress.status(f"{cause}; retrying in {pause_s} s", f"again {pause_s}")
     await clock.sleep(pause_s)

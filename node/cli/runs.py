@@ -1,7 +1,8 @@
-"""``parley run``: what was measured, what is being measured, what did not happen and why."""
+"""``parley run``: list, show, follow and cancel runs, and print their results."""
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -9,7 +10,7 @@ import click
 from node.cli import intervals
 from node.cli.failures import print_error_lines
 from node.cli.follow import NO_RESULT, OPEN, PENDING, follow_run, follow_task, verdict
-from node.cli.listing import collect, limit_option, print_truncation
+from node.cli.listing import limit_option, print_list
 from node.cli.output import (
     Column,
     Record,
@@ -27,16 +28,16 @@ from node.cli.times import MOMENT, Moment, local
 from node.model.errors import NotFound
 
 if TYPE_CHECKING:
-    from node.client.users import Page
     from node.model.wire.runs import Run, RunInterval
 
 
 def _outcome(run: Record) -> str:
-    """The result or the reason, marked if it is not to be trusted; a failure is not due to that."""
-    said = run["summary"] or run["reason"] or ""
+    """Return the result or the reason, and the verdict if it is not clean."""
+    text = run["summary"] or run["reason"] or ""
     if run["verdict"] in {None, "clean"}:
-        return said
-    return f"{run['verdict']}: {said}" if run["summary"] else f"{said} ({run['verdict']})"
+        return text
+    # A verdict explains a doubtful result, but not why a run failed, so it follows a reason.
+    return f"{run['verdict']}: {text}" if run["summary"] else f"{text} ({run['verdict']})"
 
 
 RUN = RecordLayout(
@@ -54,7 +55,7 @@ RUN = RecordLayout(
     ),
     empty=(
         "No such runs. Measure something: parley rtt HOST, "
-        "or see what is to come: parley run list --upcoming"
+        "or see future runs: parley run list --upcoming"
     ),
 )  # fmt: skip
 
@@ -67,13 +68,13 @@ def run_group() -> None:
 
 
 @run_group.command("list")
-@click.option("--state", metavar="A,B", help="Only in these states, such as failed,missed.")
-@click.option("--test", help="Only of this test.")
-@click.option("--task", "written", metavar="TASK", help="Only of this task.")
-@click.option("--from", "starts", type=MOMENT, help="Only from this time on (-1h, RFC 3339).")
-@click.option("--to", "ends", type=MOMENT, help="Only before this time.")
-@click.option("--upcoming", is_flag=True, help="Those to come, the next one first.")
-@click.option("--oldest-first", is_flag=True, help="Instead of the newest first.")
+@click.option("--state", metavar="A,B", help="Only runs in these states, such as failed,missed.")
+@click.option("--test", help="Only runs of this test.")
+@click.option("--task", "written", metavar="TASK", help="Only runs of this task.")
+@click.option("--from", "starts", type=MOMENT, help="Only runs from this time on (-1h, RFC 3339).")
+@click.option("--to", "ends", type=MOMENT, help="Only runs before this time.")
+@click.option("--upcoming", is_flag=True, help="Future runs, the next one first.")
+@click.option("--oldest-first", is_flag=True, help="List the oldest first.")
 @limit_option
 @asks_node
 async def list_runs(
@@ -91,7 +92,7 @@ async def list_runs(
 ) -> None:
     """List the runs that have begun, newest first, each with its result or the reason why not.
 
-    Runs to come are listed with --upcoming, or when --state, --from or --to ask for them.
+    Future runs are listed with --upcoming, or if --state, --from or --to include them.
     """
     now = session.clock.now()
     task = (await find_task(session, written)).id if written else None
@@ -101,51 +102,45 @@ async def list_runs(
     elif not (states or starts or ends):
         ends = Moment()
 
-    async def page(size: int, cursor: str | None) -> Page[Run]:
-        return await session.client.runs(
-            states=states,
-            test=test,
-            task=task,
-            starts=starts.at(now) if starts else None,
-            ends=ends.at(now) if ends else None,
-            oldest_first=oldest_first,
-            limit=size,
-            cursor=cursor,
-        )
-
-    found, more = await collect(page, limit)
-    session.output.many(records_of(found), RUN)
-    print_truncation(session, more=more)
+    fetch = partial(
+        session.client.runs,
+        states=states,
+        test=test,
+        task=task,
+        starts=starts.at(now) if starts else None,
+        ends=ends.at(now) if ends else None,
+        oldest_first=oldest_first,
+    )
+    await print_list(session, RUN, fetch, limit)
 
 
 @run_group.command("show")
 @click.argument("run")
 @asks_node
 async def show(session: Session, run: str) -> None:
-    """Show everything about a run; with -o json also what each program printed."""
-    found = await find_run(session, run)
-    await show_run(session, await session.client.run(found.id))
+    """Show everything about a run; with -o json also the output of each program."""
+    await show_run(session, await session.client.run((await find_run(session, run)).id))
 
 
 @run_group.command("follow")
 @click.argument("run", metavar="RUN|TASK")
 @asks_node
 async def follow(session: Session, run: str) -> int:
-    """Follow a run, or the next run of a task, to its end; the exit code says how it went."""
+    """Follow a run, or the next run of a task, to its end; the exit code is its outcome."""
     from node.model.wire.tasks import Task  # loads pydantic
 
-    found = await find_either(session, run)
-    if isinstance(found, Task):
-        return await conclude(session, await follow_task(session, found))
-    return await conclude(session, await follow_run(session, found))
+    subject = await find_either(session, run)
+    if isinstance(subject, Task):
+        return await conclude(session, await follow_task(session, subject))
+    return await conclude(session, await follow_run(session, subject))
 
 
 @run_group.command("result")
 @click.argument("run")
-@click.option("--raw", is_flag=True, help="What each participant's program printed instead.")
-@click.option("--part", metavar="NODE", help="With --raw, its text alone, just as printed.")
+@click.option("--raw", is_flag=True, help="Print the output of each participant's program instead.")
+@click.option("--part", metavar="NODE", help="With --raw, only the output of this node, unchanged.")
 @click.option("--interval", type=click.IntRange(0), help="The result of one interval, by number.")
-@click.option("--last", type=click.IntRange(1), help="The last so many intervals.")
+@click.option("--last", type=click.IntRange(1), metavar="N", help="The last N intervals.")
 @click.option("--since", type=MOMENT, help="The intervals since then (-1h, RFC 3339).")
 @asks_node
 async def result(
@@ -158,16 +153,16 @@ async def result(
     last: int | None,
     since: Moment | None,
 ) -> int:
-    """Print the result alone: JSON in a pipe, a table of its values on a terminal.
+    """Print only the result: JSON in a pipe, a table of its values on a terminal.
 
-    A run that lasts long has results of intervals, while it lasts and after: the table ends with
-    the last of them; --last and --since print these alone.
+    A run that lasts long has results of intervals, during the run and afterwards: the table ends
+    with the last of them; --last and --since print only intervals.
 
-    With --raw, what the program of each participant printed, of long output the beginning and the
-    end; a participant has its own, the lead has all.
+    With --raw, print the output of each participant's program; of a long one the beginning and the
+    end. A participant has only its own output, the lead has all.
     """
     if part is not None and not raw:
-        msg = "--part is for --raw"
+        msg = "--part needs --raw"
         raise click.UsageError(msg)
     found = await find_run(session, run)
     if raw:
@@ -189,11 +184,8 @@ async def result(
 async def _result_of(session: Session, run: Run, measured: Run | RunInterval) -> int:
     if measured.result is None:
         because = f": {measured.reason}" if measured.reason else ""
-        what = (
-            "the interval is a gap"
-            if measured is not run
-            else f"run {short(run.id)} is {run.state}"
-        )
+        whole = measured is run
+        what = f"run {short(run.id)} is {run.state}" if whole else "the interval is a gap"
         print_error_lines(f"✗ {what} and has no result{because}")
         return verdict(run) if measured is run else NO_RESULT
     if session.output.format == "table":
@@ -209,14 +201,14 @@ async def _result_of(session: Session, run: Run, measured: Run | RunInterval) ->
 @click.argument("runs", nargs=-1, required=True, metavar="RUN...")
 @asks_node
 async def cancel(session: Session, runs: tuple[str, ...]) -> None:
-    """Cancel runs; one that is being measured is stopped on all its participants."""
-    found = [await find_run(session, written) for written in runs]
-    cancelled = [await session.client.cancel_run(run.id) for run in found]
+    """Cancel runs; a run in progress is stopped on all its participants."""
+    existing = [await find_run(session, written) for written in runs]
+    cancelled = [await session.client.cancel_run(run.id) for run in existing]
     session.output.many(records_of(cancelled), RUN)
 
 
 async def conclude(session: Session, run: Run) -> int:
-    """Show a run that was followed to its end; the exit code."""
+    """Show a run that was followed to its end, and return the exit code."""
     await show_run(session, run)
     return verdict(run)
 
@@ -227,7 +219,7 @@ async def show_run(session: Session, run: Run) -> None:
 
 
 async def _readable(session: Session, run: Run) -> dict[str, Any]:
-    """The run's document; for a person, with the result in the order of the test's schema."""
+    """Return the run's document; for a person, with the result in the order of the schema."""
     record = run.model_dump(mode="json")
     if session.output.format == "table" and run.result is not None:
         record["result"] = await _sorted_result(session, run, run)
@@ -238,13 +230,13 @@ async def _sorted_result(session: Session, run: Run, measured: Run | RunInterval
     result = measured.result or {}
     try:
         test = await session.client.test(run.test)
-    except NotFound:  # another node's test, of a newer version
+    except NotFound:  # a test that this node lacks, led by a node with a newer version
         return result
     return in_order(result, test.result if measured is run else test.interval or {})
 
 
 def run_view(run: Record) -> str:
-    """A run for a person: how it went first, then the figures, then the particulars."""
+    """Describe a run for a person: outcome, figures, then the particulars."""
     mark = _MARKS.get(run["state"], "·")
     head = printable(run["summary"] or run["reason"] or run["state"])
     lines = [f"{mark} {run['test']} {printable(route(run['participants']))}: {head}"]
@@ -270,46 +262,50 @@ def run_view(run: Record) -> str:
 
 
 def _tool(run: Record) -> str:
-    """The tool with its version: ``iperf3 3.12``; where they differ, ``ping a 1, b 2``."""
-    told = [(part["name"], part["circumstances"]) for part in run["parts"] or ()]
-    versions = {name: it["tool_version"] for name, it in told if it and it["tool_version"]}
+    """Return the tool with its version: ``iperf3 3.12``, or ``ping a 1, b 2`` if they differ."""
+    circumstances = {part["name"]: part["circumstances"] for part in run["parts"] or ()}
+    versions = {
+        name: host["tool_version"]
+        for name, host in circumstances.items()
+        if host and host["tool_version"]
+    }
     if len(set(versions.values())) > 1:
-        said = ", ".join(f"{name} {version}" for name, version in versions.items())
+        text = ", ".join(f"{name} {version}" for name, version in versions.items())
     else:
-        said = next(iter(versions.values()), "")
-    return f"{run['tool'] or ''} {printable(said)}".strip()
+        text = next(iter(versions.values()), "")
+    return f"{run['tool'] or ''} {printable(text)}".strip()
 
 
 def _doubts(run: Record) -> list[str]:
-    """Why the result is not clean; nothing where it is."""
+    """Return the reasons why the result is not clean; none if it is."""
     if run["verdict"] in {None, "clean"}:
         return []
     return [f"{run['verdict']}: {printable(reason)}" for reason in run["verdict_reasons"]]
 
 
 def _print_raw(session: Session, run: Run, only: str | None) -> int:
-    """What the programs of a run printed, each after its argv; or just what one of them printed.
+    """Print what the programs of a run printed, each after its argv; or only that of one node.
 
-    :raises NotFound: nothing is known of that one.
+    :raises NotFound: ``only`` has no part in the run.
     """
     parts = [part.model_dump(mode="json") for part in run.parts or ()]
-    told = [{name: part[name] for name in ("name", "command", "output")} for part in parts]
+    printed = [{name: part[name] for name in ("name", "command", "output")} for part in parts]
     if only is not None:
-        outputs = [part["output"] or "" for part in told if part["name"] == only]
+        outputs = [part["output"] or "" for part in printed if part["name"] == only]
         if not outputs:
-            names = ", ".join(printable(part["name"]) for part in told) or "nobody yet"
+            names = ", ".join(printable(part["name"]) for part in printed) or "nobody yet"
             raise NotFound(f"run {short(run.id)} has no part of {only}, only of {names}")
         session.output.verbatim(outputs[0])
         return 0
     if session.output.format != "table":
-        session.output.raw(told)
-    elif told:
-        session.output.text("\n".join(line for part in told for line in _raw_lines(part)))
+        session.output.raw(printed)
+    elif printed:
+        session.output.text("\n".join(line for part in printed for line in _raw_lines(part)))
     else:
         print_error_lines(
-            f"✗ run {short(run.id)} is {run.state} and no participant has told anything yet"
+            f"✗ run {short(run.id)} is {run.state} and no participant has reported yet"
         )
-    return 0 if told else verdict(run)
+    return 0 if printed else verdict(run)
 
 
 def _raw_lines(part: Record) -> list[str]:
@@ -327,11 +323,11 @@ def _class_and_priority(run: Record) -> str:
 
 
 def _parts(run: Record) -> list[str]:
-    """What the participants did, where there is more to tell than the result."""
+    """Describe what each participant did: its reason, command, and circumstances."""
     lines = []
     for part in run["parts"] or ():
-        said = "gave its part" if part["reason"] is None else part["reason"]
-        lines.append(f"  {printable(part['name'])}: {printable(said)}")
+        outcome = "delivered its part" if part["reason"] is None else part["reason"]
+        lines.append(f"  {printable(part['name'])}: {printable(outcome)}")
         if part["command"]:
             lines.append(f"    {printable(flat(part['command']))}")
         if part["circumstances"]:
@@ -339,14 +335,14 @@ def _parts(run: Record) -> list[str]:
     return ["", *lines] if lines else []
 
 
-def _circumstances(told: Record) -> str:
-    """What a host was doing meanwhile, in one line."""
-    clock, load, wire = told["clock"], told["processors"], told["interface"]
-    words = [f"from {told['context']}"] if told["context"] else []
+def _circumstances(host: Record) -> str:
+    """Describe in one line what a host was doing during the run."""
+    clock, load, wire = host["clock"], host["processors"], host["interface"]
+    words = [f"from {host['context']}"] if host["context"] else []
     if load["busy"] is not None:
         words.append(f"processors {100 * load['busy']:.0f} % busy")
     if wire:
-        seconds = max(told["observed_ms"], 1) / 1000
+        seconds = max(host["observed_ms"], 1) / 1000
         sent, received = (8 * wire[f"{way}_bytes"] / seconds / 1e6 for way in ("sent", "received"))
         words.append(f"{wire['name']} {sent:.3g} Mb/s out, {received:.3g} Mb/s in")
     bound = clock["error_bound_ms"]
@@ -356,6 +352,6 @@ def _circumstances(told: Record) -> str:
         if clock["synchronised"] and bound is not None
         else "clock not synchronised"
     )
-    if told["neighbours_count"]:
-        words.append(f"{told['neighbours_count']} other runs here")
+    if host["neighbours_count"]:
+        words.append(f"{host['neighbours_count']} other runs here")
     return ", ".join(words)

@@ -1,4 +1,4 @@
-"""``parley schedule``: the node's time line, as a picture on a terminal and as a list anywhere."""
+"""``parley schedule``: the node's timeline, as a picture on a terminal and as a list."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ ENTRY = RecordLayout(
         "participants", "summary", "reason",
     ),
     empty=(
-        "Nothing in this time. Look further: parley schedule --from -1d --to +1d, "
+        "Nothing in this time. Show more: parley schedule --from -1d --to +1d, "
         "or measure something: parley rtt HOST"
     ),
     key="run",
@@ -46,11 +46,11 @@ _NARROWEST = 20
 
 
 @click.command("schedule")
-@click.option("--from", "starts", type=MOMENT, help="Beginning; an hour ago unless said.")
-@click.option("--to", "ends", type=MOMENT, help="End; in six hours unless said.")
+@click.option("--from", "starts", type=MOMENT, help="Beginning [an hour ago].")
+@click.option("--to", "ends", type=MOMENT, help="End [in six hours].")
 @asks_node
 async def schedule(session: Session, starts: Moment | None, ends: Moment | None) -> None:
-    """Show what ran, runs and will run on the node, in the order of starts."""
+    """Show past, current and future runs on the node, by their start."""
     now = session.clock.now()
     span = await session.client.schedule(
         starts.at(now) if starts else None, ends.at(now) if ends else None
@@ -64,11 +64,11 @@ async def schedule(session: Session, starts: Moment | None, ends: Moment | None)
         records.sort(key=lambda entry: times.parse_instant(entry["starts_at"]))
     session.output.many(records, ENTRY)
     if not span.complete:
-        session.progress.note("There are more; a shorter time (--from, --to) shows them all.")
+        session.progress.note("There are more; choose a shorter time with --from and --to.")
 
 
 def _reserved(span: ReservedSpan) -> dict[str, Any]:
-    """Reserved time as an entry among the runs: of no run, but with a reservation."""
+    """Return reserved time as an entry among the runs: without a run, with a reservation."""
     why = in_words(span.kind, span.name, span.owner, span.reservation, span.ends_at)
     entry = dict.fromkeys(("run", "task", "priority", "summary"))
     return entry | {
@@ -84,7 +84,7 @@ def _reserved(span: ReservedSpan) -> dict[str, Any]:
 
 
 def picture(span: TimeSpan, columns: int) -> list[str]:
-    """The lanes of a stretch of time, as wide as the terminal."""
+    """Draw the lanes of a time span, as wide as the terminal."""
     bars = [
         Bar(entry.scheduling_class, entry.state, entry.starts_at, entry.ends_at)
         for entry in span.entries

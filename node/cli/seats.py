@@ -1,50 +1,51 @@
-"""Pool tasks on the command line: nodes of a pool instead of named ones, and who has the seats."""
+"""The options of pool tasks, and the views of their seats."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, TypeVar
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import click
 
 from node.cli.attributes import MATCH_HELP, predicate, value_of
+from node.cli.options import AnyCommand, apply_options
 from node.cli.output import Record, aligned, flat, printable
 from node.cli.references import short
 from node.cli.times import local
 from node.model import times
-
-AnyCommand = TypeVar("AnyCommand", bound=Callable[..., Any])
 
 _PLAIN = ("pool", "k", "min_k", "choice", "field")
 _TERMS_SHOWN = 4
 
 
 def seat_options(command: AnyCommand) -> AnyCommand:
-    """What is asked of a pool."""
-    for option in (
-        click.option("--seat-field", "field", metavar="FIELD", help="Where the node is filled in."),
+    """Add the options that request nodes of a pool."""
+    return apply_options(
+        command,
+        click.option("--pool", metavar="NAME", help="Nodes of this pool instead of named ones."),
+        click.option("-k", "k", type=click.IntRange(1), help="How many nodes of the pool."),
+        click.option("--min-k", type=click.IntRange(1), help="How many nodes suffice."),
+        click.option("--match", multiple=True, metavar="CONDITION", help=MATCH_HELP),
         click.option(
-            "--choice", type=click.Choice(("sticky", "rotating")), help="Who measures again."
+            "--prefer", multiple=True, metavar="NAME=A,B", help="Preferred attributes of a node."
         ),
-        click.option("--together", is_flag=True, help="All at once, on all k nodes or on none."),
         click.option(
             "--spread", multiple=True, metavar="NAME=COUNT",
-            help="At most so many alike: site=1; repeat for others.",
+            help="Maximum number of nodes with the same value: site=1; repeat for more.",
+        ),
+        click.option("--together", is_flag=True, help="All k nodes at the same time, or none."),
+        click.option(
+            "--choice", type=click.Choice(("sticky", "rotating")),
+            help="Which nodes measure again: the same, or each in turn.",
         ),
         click.option(
-            "--prefer", multiple=True, metavar="NAME=A,B", help="What a node should be like."
+            "--seat-field", "field", metavar="FIELD", help="The field of the spec for the node."
         ),
-        click.option("--match", multiple=True, metavar="CONDITION", help=MATCH_HELP),
-        click.option("--min-k", type=click.IntRange(1), help="So many nodes suffice."),
-        click.option("-k", "k", type=click.IntRange(1), help="So many nodes of the pool."),
-        click.option("--pool", metavar="NAME", help="Nodes of this pool instead of named ones."),
-    ):  # fmt: skip
-        command = option(command)
-    return command
+    )  # fmt: skip
 
 
 def seat_request(given: Mapping[str, Any]) -> dict[str, Any]:
-    """What the options ask of a pool; what was not given is not in it."""
+    """Return the request that the options make of a pool, with only the fields given."""
     request = {name: given[name] for name in _PLAIN if given[name] is not None}
     if given["match"]:
         request["match"] = predicate(given["match"])
@@ -68,7 +69,7 @@ def _pair(text: str, option: str) -> tuple[str, str]:
 
 
 def request_text(request: Record) -> str:
-    """``20 of europe, together, spread over site``."""
+    """Describe a request: ``20 of europe, together, 1 per site``."""
     words = [f"{request['k']} of {request['pool']}"]
     if request["min_k"]:
         words.append(f"at least {request['min_k']}")
@@ -79,7 +80,7 @@ def request_text(request: Record) -> str:
 
 
 def request_rows(request: Record | None) -> list[tuple[str, str]]:
-    """What else is asked of the nodes and how they are chosen, for the view of one task."""
+    """Return names and values of the rest of a request, for the view of one task."""
     if request is None:
         return []
     from node.model.predicates import parse
@@ -96,17 +97,17 @@ def request_rows(request: Record | None) -> list[tuple[str, str]]:
 
 
 def seats_view(seats: Sequence[Record], wanted: int) -> str:
-    """Term by term who sits where, and why nobody does."""
+    """Describe the seats term by term: the node of each, or the reason why it has none."""
     lines: list[str] = []
     terms = dict.fromkeys((seat["term"], seat["until"]) for seat in seats)
     for term, until in list(terms)[:_TERMS_SHOWN]:
-        there = [seat for seat in seats if seat["term"] == term]
-        taken = sum(seat["state"] in {"taken", "over"} for seat in there)
+        in_term = [seat for seat in seats if seat["term"] == term]
+        taken = sum(seat["state"] in {"taken", "over"} for seat in in_term)
         lines.append(f"  {taken} of {wanted} seats {_when(term, until)}:")
-        rows = [(str(seat["number"]), _holder(seat), printable(_said(seat))) for seat in there]
+        rows = [(str(seat["number"]), _holder(seat), printable(_news(seat))) for seat in in_term]
         lines.append(aligned(rows, "    "))
     if len(terms) > _TERMS_SHOWN:
-        lines.append(f"  and {len(terms) - _TERMS_SHOWN} terms more")
+        lines.append(f"  and {len(terms) - _TERMS_SHOWN} more terms")
     return "\n".join(lines)
 
 
@@ -116,14 +117,14 @@ def _holder(seat: Record) -> str:
     return f"{seat['node']} (lost)" if seat["state"] == "lost" else str(seat["node"])
 
 
-def _said(seat: Record) -> str:
+def _news(seat: Record) -> str:
     counts = ", ".join(f"{count} {state}" for state, count in seat["runs"].items() if count)
     task = f"task {short(seat['task'])}" if seat["task"] else ""
     return "; ".join(filter(None, (task, counts, seat["reason"])))
 
 
 def _when(term: str, until: str) -> str:
-    """``from … to …``; a term of a single slot is an instant."""
+    """Describe a term: ``from … to …``, or ``at …`` if it has a single slot."""
     begin, end = times.parse_instant(term), times.parse_instant(until)
     return (
         f"at {local(begin)}"

@@ -1,6 +1,6 @@
 """The services: ``parley up`` (node and lead in one process), ``parley-node``, ``parley-lead``.
 
-Node and lead are put together by ``lead/assembly.py``.
+``lead/assembly.py`` composes node and lead.
 """
 
 from __future__ import annotations
@@ -47,9 +47,9 @@ log = structlog.get_logger()
 
 
 def settings_of(options: dict[str, Any]) -> Settings:
-    """The settings: options before the environment.
+    """Return the settings; options take precedence over the environment.
 
-    :raises click.UsageError: one is wrong; says which.
+    :raises click.UsageError: a value is wrong; the message names it.
     """
     given = {name: value for name, value in options.items() if value not in (None, False)}
     try:
@@ -62,7 +62,7 @@ def settings_of(options: dict[str, Any]) -> Settings:
 
 
 def _where(place: Sequence[int | str], given: Mapping[str, Any]) -> str:
-    """The option with the wrong value, or the variable of the environment that had it."""
+    """Return the option or the environment variable that had the wrong value."""
     name, *inside = map(str, place)
     if name in given:
         return "--" + "-".join((name, *inside)).replace("_", "-")
@@ -70,16 +70,20 @@ def _where(place: Sequence[int | str], given: Mapping[str, Any]) -> str:
 
 
 _OPTIONS = (
-    click.option("--name", help="What this node calls itself."),
+    click.option("--name", help="Name of this node."),
     click.option("--listen", help="HOST:PORT of the API and the page."),
-    click.option("--url", help="How other nodes reach the API."),
-    click.option("--address", help="The address measurements use."),
-    click.option("--dsn", help="Postgres; a private one is made if none is given."),
-    click.option("--state-dir", help="Where key, token and the private Postgres are kept."),
-    click.option("--allow-remote", is_flag=True, help="Listen beyond loopback."),
-    click.option("--pull", is_flag=True, help="Fetch the work: no other node reaches this one."),
+    click.option("--url", help="URL at which other nodes reach the API."),
+    click.option("--address", help="Address used for measurements."),
+    click.option("--dsn", help="Postgres to use [a private one]."),
+    click.option("--state-dir", help="Directory of the key, the token, and the private Postgres."),
+    click.option(
+        "--allow-remote", is_flag=True, help="Allow --listen on other than loopback addresses."
+    ),
+    click.option(
+        "--pull", is_flag=True, help="Fetch work from other nodes, which cannot reach this one."
+    ),
     click.option("--horizon", help="How far ahead runs are booked, such as P1D."),
-    click.option("--workers", type=int, help="Planning workers of the lead."),
+    click.option("--workers", type=int, help="Number of the lead's planning workers."),
 )
 
 
@@ -99,14 +103,14 @@ def up(**options: Any) -> None:
 @click.command("parley-node")
 @_with_options
 def _node(**options: Any) -> None:
-    """The node's service: API, page, launcher. Its lead runs as parley-lead."""
+    """Run the node's service: API, page, launcher. Its lead runs as parley-lead."""
     _run(settings_of(options), node=True, lead=False)
 
 
 @click.command("parley-lead")
 @_with_options
 def _lead(**options: Any) -> None:
-    """The lead's service: plans the tasks created on this host's node."""
+    """Run the lead's service, which plans the tasks created on this host's node."""
     _run(settings_of(options), node=False, lead=True)
 
 
@@ -175,19 +179,19 @@ async def _serve(settings: Settings, *, with_node: bool, with_lead: bool) -> Non
 
 
 def _connections() -> aiohttp.TCPConnector:
-    """A share for each other node, none in all: a silent one must not use up the others'."""
+    """Limit connections per node, not in total: a silent node must not use up those of others."""
     return aiohttp.TCPConnector(limit=0, limit_per_host=16)
 
 
 @contextlib.asynccontextmanager
 async def _database(settings: Settings) -> AsyncIterator[str]:
-    """The DSN given, else that of a private cluster which runs as long as this service does."""
+    """Yield the given DSN, or that of a private cluster that runs as long as this service."""
     directory = settings.state_dir / "postgres"
-    found = locate(settings.dsn, major=existing_major(directory))
-    if isinstance(found, ExternalServer):
-        yield found.dsn
+    server = locate(settings.dsn, major=existing_major(directory))
+    if isinstance(server, ExternalServer):
+        yield server.dsn
         return
-    cluster = await PrivateCluster.create(directory, found)
+    cluster = await PrivateCluster.create(directory, server)
     await cluster.start()
     try:
         await cluster.create_database("parley")
@@ -203,8 +207,8 @@ def _check_listen(settings: Settings) -> None:
         local = settings.listen_host == "localhost"
     if not local and not settings.allow_remote:
         msg = (
-            f"{settings.listen} is reachable from other hosts; if that is meant, add "
-            "--allow-remote (users then need the token also for reading)"
+            f"{settings.listen} is reachable from other hosts; if that is intended, add "
+            "--allow-remote (users then need the token for reading, too)"
         )
         raise HostError(msg)
 
@@ -261,7 +265,7 @@ async def _leading(node: NodeService, *, own_process: bool) -> AsyncIterator[Non
 
 
 async def _await_node(node: NodeService) -> None:
-    """A lead of its own process starts beside its node, whose card it needs."""
+    """Wait for the node's card, which a lead in its own process needs; both start together."""
     while node.card.identity not in {known.identity for known in node.directory.all}:
         await node.directory.refresh()
         await node.clock.sleep(0.2)
@@ -287,21 +291,21 @@ def _ready(node: NodeService, *, with_node: bool) -> None:
 
 
 def warn_of_contexts(contexts: Contexts, allowed: Iterable[Context]) -> None:
-    """Tell the owner of contexts that are allowed and of no use: a wrong letter, say."""
+    """Warn of contexts that are allowed but cannot be used, for example because of a typo."""
     for context in allowed:
         if (why := contexts.why_not(context)) is not None:
-            log.warning("a context is allowed and cannot be used", context=str(context), why=why)
+            log.warning("a context is allowed but cannot be used", context=str(context), why=why)
 
 
 async def _ping_watchdog(node: NodeService) -> None:
-    """Tell the service manager that the event loop turns and the database answers."""
+    """Tell the service manager that the event loop runs and the database answers."""
     with contextlib.suppress(ParleyError):
         await node.check()
     _notify("WATCHDOG=1")
 
 
 def _notify(state: str) -> None:
-    """sd_notify(3): one datagram to the service manager, if there is one."""
+    """Send one datagram to the service manager, if there is one (sd_notify(3))."""
     address = os.environ.get("NOTIFY_SOCKET")
     if not address:
         return

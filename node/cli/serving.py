@@ -1,6 +1,6 @@
-"""Keeping a lab up while there is something to do, and taking it down whatever happens.
+"""Keep a lab up while there is work, and always take it down.
 
-The signals belong to this module from before the first process starts until after the last one has
+This module handles the signals from before the first process starts until after the last one has
 ended: another Ctrl-C during the clean-up changes nothing, so nothing is left behind.
 """
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class LabNodeHandle(Protocol):
-    """What is shown of a node of the lab."""
+    """A node of the lab."""
 
     @property
     def name(self) -> str:
@@ -45,12 +45,12 @@ class LabNodeHandle(Protocol):
 
     @property
     def address(self) -> str:
-        """What measurements to and from it use."""
+        """The address that measurements to and from it use."""
         ...
 
     @property
     def state(self) -> str:
-        """Its state directory, with its users' token in the file ``token``."""
+        """Its state directory, which has its users' token in the file ``token``."""
         ...
 
 
@@ -63,37 +63,39 @@ class LabHandle(Protocol):
         ...
 
     async def start(self) -> None:
-        """Start them all; returns when they answer."""
+        """Start all nodes, and return when they answer."""
         ...
 
     async def stop(self) -> None:
-        """Stop them and remove everything that was made for them."""
+        """Stop all nodes, and remove everything created for them."""
         ...
 
     async def restart_ended(self) -> None:
-        """Start those again that have ended."""
+        """Restart the nodes that have ended."""
         ...
 
 
 def lab_of(count: int, progress: Progress, wan: WanSettings | None = None) -> LabHandle:
-    """A lab that tells of its start, and of nodes that die."""
-    from node.lab.supervisor import Lab as RealLab  # loads the whole service: only when asked to
+    """Return a lab that reports its start, and nodes that die."""
+    from node.lab.supervisor import Lab as RealLab  # loads the whole service
 
     def died(name: str, why: str) -> None:
         progress.clear()
         print_error_lines(
             f"! {death_reason(name, why, {node.name for node in lab.nodes})}"
-        )  # also to who is quiet
+        )  # even with --quiet
 
     lab = RealLab(count, wan, progress=progress.note, died=died)
     return lab
 
 
 def death_reason(name: str, why: str, nodes: Collection[str]) -> str:
-    """That a part of a lab has ended by itself, and how to go on."""
+    """Describe that a part of a lab has ended by itself, and how to continue."""
     if name in nodes:
-        return f"node {why}\n  The others go on. To start it again: kill -USR1 {os.getpid()}"
-    return f"{why}\n  Nothing can be measured any more: end the lab (Ctrl-C), and start another one"
+        return f"node {why}\n  The others continue. To start it again: kill -USR1 {os.getpid()}"
+    return (
+        f"{why}\n  Nothing can be measured any more: stop the lab (Ctrl-C), and start another one"
+    )
 
 
 Done = TypeVar("Done")
@@ -104,22 +106,22 @@ _ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 async def with_lab(
     lab: LabHandle, progress: Progress, work: Callable[[], Coroutine[Any, Any, int]]
 ) -> int:
-    """Start the lab and do the work until it is done or a signal comes; the exit code.
+    """Start the lab, work until the work is done or a signal comes, and return the exit code.
 
-    Work that a signal ends has served its time: 0. A signal before that: 130. USR1 starts nodes
-    again that have ended.
+    A signal during the work is a normal end: 0. A signal before that: 130. USR1 restarts nodes
+    that have ended.
     """
     ending = asyncio.Event()
     loop = asyncio.get_running_loop()
-    reviving: set[asyncio.Task[None]] = set()
+    restarts: set[asyncio.Task[None]] = set()
 
-    def revive() -> None:
-        if not reviving:
-            task = asyncio.create_task(_revived(lab))
-            reviving.add(task)
-            task.add_done_callback(reviving.discard)
+    def restart() -> None:
+        if not restarts:
+            task = asyncio.create_task(_restart_ended(lab))
+            restarts.add(task)
+            task.add_done_callback(restarts.discard)
 
-    loop.add_signal_handler(signal.SIGUSR1, revive)
+    loop.add_signal_handler(signal.SIGUSR1, restart)
     for number in _ENDING:
         loop.add_signal_handler(number, ending.set)
     try:
@@ -132,16 +134,16 @@ async def with_lab(
         worked = await _unless(ending, work())
         return 0 if worked.cancelled() else worked.result()
     finally:
-        if progress.terminal:  # in a pipe the last line is the work's own
+        if progress.terminal:  # in a pipe the last line must be that of the work
             progress.status("taking the lab down", "ending")
-        loop.add_signal_handler(signal.SIGUSR1, lambda: None)  # nothing is started any more
-        for task in reviving:
+        loop.add_signal_handler(signal.SIGUSR1, lambda: None)  # no restart from now on
+        for task in restarts:
             task.cancel()
         await lab.stop()
         progress.clear()
 
 
-async def _revived(lab: LabHandle) -> None:
+async def _restart_ended(lab: LabHandle) -> None:
     try:
         await lab.restart_ended()
     except ParleyError as error:
@@ -149,13 +151,13 @@ async def _revived(lab: LabHandle) -> None:
 
 
 async def _unless(ending: asyncio.Event, work: Coroutine[Any, Any, Done]) -> asyncio.Task[Done]:
-    """The work's task when it is done, or cancelled because a signal came."""
+    """Return the work's task: done, or cancelled because a signal came."""
     working = asyncio.create_task(work)
     waiting = asyncio.create_task(ending.wait())
     try:
         await asyncio.wait({working, waiting}, return_when=asyncio.FIRST_COMPLETED)
     finally:
         waiting.cancel()
-        working.cancel()  # nothing happens to what is done
+        working.cancel()  # no effect if it is done
         await asyncio.wait({working, waiting})
     return working

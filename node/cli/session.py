@@ -1,4 +1,4 @@
-"""One command's conversation with a node: run the coroutine, turn its end into an exit code."""
+"""Run the coroutine of a command with a client of the node, and turn its end into an exit code."""
 
 from __future__ import annotations
 
@@ -27,22 +27,22 @@ CommandParameters = ParamSpec("CommandParameters")
 
 @dataclass
 class Session:
-    """What a command works with."""
+    """The client, clock, output and progress of one command."""
 
     client: UserClient
     clock: Clock
     output: OutputWriter
     progress: Progress
     followed: str | None = None
-    """What is being followed, such as ``run 7c1e90ab``: to be named if the person walks away."""
+    """The run or task that is followed, such as ``run 7c1e90ab``, to name on an interruption."""
 
 
 def asks_node(
     command: Callable[Concatenate[Session, CommandParameters], Coroutine[Any, Any, int | None]],
 ) -> Callable[CommandParameters, None]:
-    """Make a coroutine that takes a :class:`Session` into a click callback with global options.
+    """Turn a coroutine that takes a :class:`Session` into a click callback with the global options.
 
-    What it returns is the exit code; ``None`` is 0.
+    The coroutine returns the exit code; ``None`` means 0.
     """
 
     @global_options
@@ -65,7 +65,7 @@ def _converse(
     token: str | None,
     command: Callable[[Session], Coroutine[Any, Any, int | None]],
 ) -> int:
-    from node.client.users import UserClient  # loads aiohttp: only to speak
+    from node.client.users import UserClient  # loads aiohttp, which --help does not need
     from node.clock import SystemClock
 
     clock = SystemClock()
@@ -80,19 +80,19 @@ def _converse(
         return asyncio.run(_limited(session, seconds, command)) or 0
     except _TimedOutError:
         session.progress.clear()
-        detail = f"not done within {duration_in_words(invocation.timeout or 0)}"
-        return report_timeout(detail, _way_on(session), invocation)
+        detail = f"not finished within {duration_in_words(invocation.timeout or 0)}"
+        return report_timeout(detail, _how_to_resume(session), invocation)
     except ParleyError as error:
         session.progress.clear()
         return report(error, invocation)
     except KeyboardInterrupt:
         session.progress.clear()
-        print_error_lines(_farewell(session))
+        print_error_lines(_interruption(session))
         return INTERRUPTED
 
 
 class _TimedOutError(Exception):
-    """``--timeout`` was over."""
+    """The time of ``--timeout`` has passed."""
 
 
 async def _limited(
@@ -110,14 +110,14 @@ async def _limited(
         raise
 
 
-def _farewell(session: Session) -> str:
+def _interruption(session: Session) -> str:
     if session.followed is None:
         return "interrupted"
-    return f"{session.followed} goes on without you" + _way_on(session)
+    return f"{session.followed} continues in the background" + _how_to_resume(session)
 
 
-def _way_on(session: Session) -> str:
-    """How to follow again, and how to cancel, what was being followed."""
+def _how_to_resume(session: Session) -> str:
+    """Return the commands that follow the run or task again, and that cancel it."""
     if session.followed is None:
         return ""
     noun, _, identifier = session.followed.partition(" ")

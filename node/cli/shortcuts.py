@@ -1,6 +1,6 @@
-"""``parley rtt``, ``trace``, ``dns`` and the like: plan, create, follow, print, in one go.
+"""``parley rtt``, ``trace``, ``dns`` and the like: create a task, follow its run, print the result.
 
-A shortcut is a task with the common fields of its test as options; what is not here is said with
+A shortcut has the common fields of its test as options; all others are set with
 ``parley task create TEST --spec KEY=VALUE``.
 """
 
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Coroutine, Mapping
-from typing import Any, Concatenate, TypeVar
+from typing import Any, Concatenate
 
 import click
 
@@ -20,6 +20,7 @@ from node.cli.documents import (
     with_plan,
 )
 from node.cli.follow import follow_task
+from node.cli.options import AnyCommand, apply_options
 from node.cli.references import short
 from node.cli.runs import conclude
 from node.cli.seats import seat_options
@@ -46,51 +47,51 @@ class _Rate(click.ParamType[int]):
         return round(float(match["number"]) * _FACTORS[match["factor"]])
 
 
-AnyCommand = TypeVar("AnyCommand", bound=Callable[..., Any])
-
 _Command = Callable[Concatenate[Session, ...], Coroutine[Any, Any, int]]
 
 
 class _Port(click.IntRange):
-    """A port by its number: names of services are not the same on all hosts."""
+    """A port number; names of services are refused, because they differ between hosts."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         try:
             return super().convert(value, param, ctx)
         except click.BadParameter:
-            self.fail(f"{value!r} is no port; write a number, {self.min} to {self.max}", param, ctx)
+            range_ = f"{self.min} to {self.max}"
+            self.fail(f"{value!r} is not a port; write a number, {range_}", param, ctx)
 
 
 _PORT = _Port(1, 65535)
 _DURATIONS = frozenset({"interval", "timeout", "duration", "omit", "each", "wait"})
-_STREAMED_FOR = times.HOUR  # a run of tests that measure all along, unless said
+_STREAM_DURATION = times.HOUR
+"""The default duration of a run of a streaming test."""
 
 
 class _Shortcut(click.Command):
-    """A command that refuses two options for one thing, such as ``-4 -6``: else the last wins."""
+    """A command that refuses two options for one field, such as ``-4 -6``, unlike click."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """As ever, once the options are known not to contradict each other.
+        """Parse the arguments.
 
-        :raises click.UsageError: they do; names both.
+        :raises click.UsageError: two options exclude each other; the message names both.
         """
         _, _, given = self.make_parser(ctx).parse_args(args=[*args])
         first: dict[str | None, click.Parameter] = {}
         for option in given:
             other = first.setdefault(option.name, option)
             if other is not option and not ctx.resilient_parsing:
-                msg = f"{other.opts[0]} and {option.opts[0]} exclude each other; leave one out"
+                msg = f"{other.opts[0]} and {option.opts[0]} exclude each other; remove one of them"
                 raise click.UsageError(msg, ctx)
         return super().parse_args(ctx, args)
 
 
 _hosts_argument = click.argument("hosts", metavar="[A] B", nargs=-1, required=True)
-_source_option = click.option("--source", metavar="NODE", help="The node that asks [this one].")
+_source_option = click.option("--source", metavar="NODE", help="The node that measures [this one].")
 _udp_port_option = click.option(
-    "--port", type=_Port(1024, 65535), help="UDP port of B [given out]."
+    "--port", type=_Port(1024, 65535), help="UDP port of B [assigned by B]."
 )
 _hops_option = click.option(
-    "--hops", "hops_max", type=click.IntRange(1, 64), help="How many at most [30]."
+    "--hops", "hops_max", type=click.IntRange(1, 64), help="Maximum number of hops [30]."
 )
 _insecure_option = click.option(
     "--insecure", "verify", flag_value=False, default=None, help="Trust any certificate."
@@ -98,9 +99,9 @@ _insecure_option = click.option(
 
 
 def _task_options(*, contexts: bool = False) -> Callable[[_Command], Callable[..., None]]:
-    """What all of them take: when, for whom, on which seats, and whom to ask.
+    """Add the options that all shortcuts share: schedule, labels, seats, and the global ones.
 
-    ``contexts``: also from where on each host.
+    ``contexts``: also add ``--context``.
     """
     options = (
         seat_options,
@@ -110,36 +111,42 @@ def _task_options(*, contexts: bool = False) -> Callable[[_Command], Callable[..
     )
 
     def add(command: _Command) -> Callable[..., None]:
-        made = asks_node(command)
+        decorated = asks_node(command)
         for option in options:
-            made = option(made)
-        return made
+            decorated = option(decorated)
+        return decorated
 
     return add
 
 
 def _address_options(command: AnyCommand) -> AnyCommand:
-    for version in (6, 4):
-        option = click.option(
-            f"-{version}", "ip_version", type=int, flag_value=version, default=None,
-            help=f"Over IPv{version}.",
-        )  # fmt: skip
-        command = option(command)
-    return command
+    return apply_options(
+        command,
+        *(
+            click.option(
+                f"-{version}", "ip_version", type=int, flag_value=version, default=None,
+                help=f"Over IPv{version}.",
+            )
+            for version in (4, 6)
+        ),
+    )  # fmt: skip
 
 
 def _packet_options(count: int, interval: str, length: int) -> Callable[[AnyCommand], AnyCommand]:
-    """The options of tests that send numbered packets, with the defaults that the test has."""
+    """Add the options of tests that send numbered packets; the defaults are those of the test."""
 
     def add(command: AnyCommand) -> AnyCommand:
-        for option in (
+        return apply_options(
+            command,
+            click.option("--count", type=click.IntRange(1), help=f"Number of packets [{count}]."),
+            click.option(
+                "--interval", type=DURATION, help=f"Time from packet to packet [{interval}]."
+            ),
+            click.option(
+                "--packet-timeout", type=DURATION, help="A later packet counts as lost [1s]."
+            ),
             click.option("--length", type=int, help=f"Bytes in each packet [{length}]."),
-            click.option("--packet-timeout", type=DURATION, help="Lost when later than this [1s]."),
-            click.option("--interval", type=DURATION, help=f"From packet to packet [{interval}]."),
-            click.option("--count", type=click.IntRange(1), help=f"Packets [{count}]."),
-        ):
-            command = option(command)
-        return command
+        )
 
     return add
 
@@ -163,39 +170,38 @@ async def rtt(session: Session, /, **given: Any) -> int:
 @_address_options
 @_task_options(contexts=True)
 async def latency(session: Session, /, hosts: tuple[str, ...], **given: Any) -> int:
-    """Measure delay, loss and jitter each way between nodes A (this one unless said) and B."""
+    """Measure delay, loss and jitter each way between nodes A (default: this one) and B."""
     return await _measure(session, "latency", {**given, **_ends(hosts)})
 
 
 @click.command("throughput", cls=_Shortcut)
 @_hosts_argument
 @click.option("--duration", type=DURATION, help="How long to measure, whole seconds [10s].")
-@click.option("--omit", type=DURATION, help="Left out at the beginning [a fifth, at most 2s].")
+@click.option("--omit", type=DURATION, help="Time to leave out at the start [a fifth, at most 2s].")
 @click.option("--udp", "protocol", flag_value="udp", help="UDP instead of TCP.")
-@click.option("--streams", type=click.IntRange(1, 64), help="Parallel streams [1].")
+@click.option("--streams", type=click.IntRange(1, 64), help="Number of parallel streams [1].")
 @click.option("--rate", "rate_bps", type=_Rate(), help="Per stream, such as 50M [all; UDP 1M].")
 @click.option("--congestion", help="TCP's congestion control, or host [cubic].")
 @click.option("--reverse", is_flag=True, default=None, help="B sends to A.")
-@click.option("--window-bytes", type=int, help="Socket buffers [the kernel's choice].")
+@click.option("--window-bytes", type=int, help="Size of the socket buffers [the kernel's choice].")
 @_address_options
 @_task_options(contexts=True)
 async def throughput(session: Session, /, hosts: tuple[str, ...], **given: Any) -> int:
-    """Measure how many bits per second get from node A (this one unless said) to node B."""
+    """Measure how many bits per second get from node A (default: this one) to node B."""
     if given["protocol"] == "udp" and given["congestion"]:
-        msg = "UDP has no congestion control; leave --congestion or --udp out"
+        msg = "UDP has no congestion control; remove --congestion or --udp"
         raise click.UsageError(msg)
     return await _measure(session, "throughput", {**given, **_ends(hosts)})
 
 
 def _stream_options(command: AnyCommand) -> AnyCommand:
-    """The options of tests that measure again and again while a run lasts."""
-    for option in (
-        click.option("--continuous", is_flag=True, help="Run after run, without end."),
-        click.option("--each", type=DURATION, help="One result for so long [1m]."),
+    """Add the options of tests that give results repeatedly while a run lasts."""
+    return apply_options(
+        command,
         click.option("--duration", type=DURATION, help="How long a run lasts [1h]."),
-    ):
-        command = option(command)
-    return command
+        click.option("--each", type=DURATION, help="How long the interval of one result is [1m]."),
+        click.option("--continuous", is_flag=True, help="Repeat run after run, without gaps."),
+    )
 
 
 @click.command("latencybg", cls=_Shortcut)
@@ -208,22 +214,24 @@ def _stream_options(command: AnyCommand) -> AnyCommand:
 @_address_options
 @_task_options()
 async def latencybg(session: Session, /, hosts: tuple[str, ...], **given: Any) -> int:
-    """Measure delay, loss and jitter each way between nodes, all along.
+    """Measure delay, loss and jitter each way between nodes, continuously.
 
-    From node A, this one unless said, to node B and back: a result each minute.
+    From node A (default: this one) to node B and back, with a result each minute.
     """
     return await _measure(session, "latencybg", {**given, **_ends(hosts)})
 
 
 @click.command("interface", cls=_Shortcut)
 @click.argument("host", metavar="[NODE]", required=False)
-@click.option("--interface", metavar="NAME", help="Such as eth0 [that of the default route].")
+@click.option(
+    "--interface", metavar="NAME", help="The interface, such as eth0 [that of the default route]."
+)
 @_stream_options
 @_task_options()
 async def interface(session: Session, /, **given: Any) -> int:
-    """Count what passes a network interface of a node, all along.
+    """Count the traffic of a network interface of a node, continuously.
 
-    NODE is this one unless said: a result each minute.
+    NODE is this one by default; there is a result each minute.
     """
     return await _measure(session, "interface", given)
 
@@ -231,15 +239,20 @@ async def interface(session: Session, /, **given: Any) -> int:
 @click.command("trace", cls=_Shortcut)
 @click.argument("dest", metavar="HOST")
 @_source_option
-@click.option("--icmp", "protocol", flag_value="icmp", help="ICMP echo instead of UDP.")
-@click.option("--tcp", "protocol", flag_value="tcp", help="TCP SYN instead of UDP.")
-@click.option("--port", type=_PORT, help="TCP's port [80].")
+@click.option("--icmp", "protocol", flag_value="icmp", help="Use ICMP echo instead of UDP.")
+@click.option("--tcp", "protocol", flag_value="tcp", help="Use TCP SYN instead of UDP.")
+@click.option("--port", type=_PORT, help="Port for --tcp [80].")
 @_hops_option
 @click.option("--probes", type=click.IntRange(1, 10), help="Packets for each hop [3].")
 @click.option("--packet-timeout", "wait", type=DURATION, help="Lost when later than this [2s].")
 @click.option("--length", type=int, help="Bytes of each packet [the tool's].")
 @click.option("--names", is_flag=True, default=None, help="Look up the names of the hops.")
-@click.option("--as-numbers", is_flag=True, default=None, help="Look up whose networks they are.")
+@click.option(
+    "--as-numbers",
+    is_flag=True,
+    default=None,
+    help="Look up the networks (AS numbers) of the hops.",
+)
 @_address_options
 @_task_options(contexts=True)
 async def trace(session: Session, /, **given: Any) -> int:
@@ -250,7 +263,7 @@ async def trace(session: Session, /, **given: Any) -> int:
 @click.command("mtu", cls=_Shortcut)
 @click.argument("dest", metavar="HOST")
 @_source_option
-@click.option("--max", "mtu_max_bytes", type=int, help="Largest to try [the interface's].")
+@click.option("--max", "mtu_max_bytes", type=int, help="Largest size to try [the interface's MTU].")
 @click.option("--packet-timeout", "wait", type=DURATION, help="Lost when later than this [1s].")
 @_hops_option
 @_address_options
@@ -261,27 +274,31 @@ async def mtu(session: Session, /, **given: Any) -> int:
 
 
 def _patience(what: str, default: str) -> Callable[[AnyCommand], AnyCommand]:
-    """How long the test waits; ``--timeout`` is already how long to wait for the run."""
+    """Add ``--within``, the timeout of the test; ``--timeout`` already limits the command."""
     return click.option("--within", "packet_timeout", type=DURATION, help=f"{what} [{default}].")
 
 
 @click.command("dns", cls=_Shortcut)
 @click.argument("name")
-@click.option("--type", "type", metavar="TYPE", help="A, AAAA, MX, TXT, PTR and others [A].")
+@click.option(
+    "--type", "type", metavar="TYPE", help="Record type: A, AAAA, MX, TXT, PTR and others [A]."
+)
 @_source_option
 @click.option("--ask", metavar="HOST", help="The server to ask [the node's resolvers].")
 @click.option("--port", type=_PORT, help="The server's port [53].")
-@click.option("--tcp", "protocol", flag_value="tcp", help="Over TCP instead of UDP.")
-@click.option("--dnssec", is_flag=True, default=None, help="Ask for signatures.")
-@click.option("--tries", type=click.IntRange(1, 10), help="How often to ask [3].")
-@_patience("So long for each try", "2s")
-@click.option("--expect", "expected", metavar="VALUE", help="An address or text it must bring.")
+@click.option("--tcp", "protocol", flag_value="tcp", help="Use TCP instead of UDP.")
+@click.option("--dnssec", is_flag=True, default=None, help="Request signatures.")
+@click.option("--tries", type=click.IntRange(1, 10), help="Maximum number of tries [3].")
+@_patience("Timeout of each try", "2s")
+@click.option(
+    "--expect", "expected", metavar="VALUE", help="An address or text that the answer must have."
+)
 @click.option("--rcode", help="The code the answer must have [NOERROR].")
 @_address_options
 @_task_options()
 async def dns(session: Session, /, **given: Any) -> int:
     """Ask a DNS server for NAME, and measure how long the answer takes."""
-    # --server is every command's and names the node that is to do it.
+    # --server is a global option that names the node, so the DNS server has another one.
     kind, server = given["type"], given["ask"]
     spec = {**given, "server": server, "type": kind and kind.upper()}
     return await _measure(session, "dns", spec)
@@ -290,40 +307,48 @@ async def dns(session: Session, /, **given: Any) -> int:
 @click.command("http", cls=_Shortcut)
 @click.argument("url")
 @_source_option
-@click.option("--head", "method", flag_value="HEAD", help="HEAD instead of GET.")
-@click.option("--header", "headers", metavar="'NAME: VALUE'", multiple=True, help="Send it along.")
-@click.option("--redirects", type=click.IntRange(0, 20), help="Follow so many [5].")
-@click.option("--status", type=click.IntRange(100, 599), help="Status it must have [below 400].")
-@click.option("--text", help="What must be in the body.")
+@click.option("--head", "method", flag_value="HEAD", help="Use HEAD instead of GET.")
+@click.option(
+    "--header",
+    "headers",
+    metavar="'NAME: VALUE'",
+    multiple=True,
+    help="A header to send; repeat for more.",
+)
+@click.option("--redirects", type=click.IntRange(0, 20), help="Maximum number of redirects [5].")
+@click.option("--status", type=click.IntRange(100, 599), help="Required status [below 400].")
+@click.option("--text", help="A text that the body must have.")
 @_insecure_option
-@click.option("--bytes-max", type=click.IntRange(1), help="Read so much of the body [1000000].")
-@_patience("So long at most for all of it", "10s")
+@click.option(
+    "--bytes-max", type=click.IntRange(1), help="Maximum bytes to read of the body [1000000]."
+)
+@_patience("Timeout of the whole request", "10s")
 @_address_options
 @_task_options()
 async def http(session: Session, /, **given: Any) -> int:
-    """Ask for URL, measure each phase until the answer is there, and check it."""
+    """Request URL, measure each phase until the answer is complete, and check the answer."""
     return await _measure(session, "http", {**given, "headers": _headers(given["headers"])})
 
 
 def _headers(lines: tuple[str, ...]) -> dict[str, str] | None:
-    """``NAME: VALUE`` each."""
-    found = {}
+    """Parse headers written as ``NAME: VALUE``."""
+    headers = {}
     for line in lines:
         name, colon, value = line.partition(":")
         if not colon:
             msg = f"{line!r} is not a header; write 'Accept: text/html'"
             raise click.UsageError(msg)
-        found[name.strip()] = value.strip()
-    return found or None
+        headers[name.strip()] = value.strip()
+    return headers or None
 
 
 @click.command("tcp", cls=_Shortcut)
 @click.argument("dest", metavar="HOST")
 @click.argument("port", type=_PORT)
 @_source_option
-@click.option("--count", type=click.IntRange(1, 1000), help="Connections [3].")
-@click.option("--interval", type=DURATION, help="From one to the next [500ms].")
-@_patience("So long for each connection", "3s")
+@click.option("--count", type=click.IntRange(1, 1000), help="Number of connections [3].")
+@click.option("--interval", type=DURATION, help="Time from one to the next [500ms].")
+@_patience("Timeout of each connection", "3s")
 @click.option("--banner", is_flag=True, default=None, help="Wait for what HOST sends first.")
 @_address_options
 @_task_options()
@@ -340,7 +365,7 @@ async def tcp(session: Session, /, **given: Any) -> int:
 @click.option("--days", "days_min", type=click.IntRange(0), help="Days it must have left [0].")
 @_insecure_option
 @click.option("--alpn", multiple=True, help="Offer this protocol, such as h2.")
-@_patience("So long at most for all of it", "10s")
+@_patience("Timeout of the whole request", "10s")
 @_address_options
 @_task_options()
 async def tls(session: Session, /, **given: Any) -> int:
@@ -357,7 +382,7 @@ async def tls(session: Session, /, **given: Any) -> int:
 @_address_options
 @_task_options()
 async def clock(session: Session, /, hosts: tuple[str, ...], **given: Any) -> int:
-    """Measure how far the clock of node B is ahead of node A's (this one unless said)."""
+    """Measure how far the clock of node B is ahead of the clock of node A (default: this one)."""
     return await _measure(session, "clock", {**given, **_ends(hosts)})
 
 
@@ -397,16 +422,16 @@ _FIELDS = {
 
 
 def _ends(hosts: tuple[str, ...]) -> dict[str, str | None]:
-    """Source and dest out of ``[A] B``."""
+    """Return source and dest of ``[A] B``."""
     if len(hosts) > len(("source", "dest")):
-        msg = f"two hosts at most, not {len(hosts)}"
+        msg = f"at most two hosts can be given, not {len(hosts)}"
         raise click.UsageError(msg)
     return {"source": hosts[0] if len(hosts) > 1 else None, "dest": hosts[-1]}
 
 
 def spec_of(test: str, given: Mapping[str, Any]) -> dict[str, Any]:
-    """The test's spec as the options have it; what was not given is not in it."""
-    # --timeout already means how long to wait for the run, so a packet's has another name.
+    """Return the spec that the options describe; it has only the fields that were given."""
+    # --timeout limits the whole command, so a packet's timeout has another name.
     values = {**given, "timeout": given.get("packet_timeout")}
     return {
         name: times.format_duration(values[name]) if name in _DURATIONS else values[name]
@@ -416,28 +441,28 @@ def spec_of(test: str, given: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def continuous_options(given: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The options with ``--continuous`` said as ``--repeat``: as often as a run lasts.
+    """Replace ``--continuous`` by a ``--repeat`` as long as a run lasts.
 
-    :raises click.UsageError: it is to be repeated in another way, too.
+    :raises click.UsageError: ``--repeat`` or ``--cron`` is given as well.
     """
     if not given.get("continuous"):
         return given
     if given["repeat"] is not None or given["cron"]:
-        msg = "--continuous repeats by itself; leave --repeat and --cron out"
+        msg = "--continuous repeats by itself; remove --repeat and --cron"
         raise click.UsageError(msg)
-    return {**given, "repeat": given["duration"] or _STREAMED_FOR}
+    return {**given, "repeat": given["duration"] or _STREAM_DURATION}
 
 
 async def _measure(session: Session, test: str, given: Mapping[str, Any]) -> int:
     given = continuous_options(given)
-    asked = {"test": {"type": test, "spec": spec_of(test, given)}}
-    document = counted(with_plan(session, asked, given))
+    body = {"test": {"type": test, "spec": spec_of(test, given)}}
+    document = counted(with_plan(session, body, given))
     task = await session.client.create_task(document)
     announce(session, task)
     exit_code = await conclude(session, await follow_task(session, task))
     if given["repeat"] is not None or given["cron"]:
         session.progress.note(
-            f"It goes on, {schedule_text(task.schedule.model_dump(mode='json'))}:\n"
+            f"It continues, {schedule_text(task.schedule.model_dump(mode='json'))}:\n"
             f"  results:  parley run list --task {short(task.id)}\n"
             f"  cancel:   parley task cancel {short(task.id)}"
         )

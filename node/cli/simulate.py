@@ -1,8 +1,8 @@
-"""``parley simulate``: a whole world of nodes in virtual time, on this host, without a node.
+"""``parley simulate``: simulate a world of nodes in virtual time, on this host, without a node.
 
-Report on standard output, progress on standard error. The same scenario and seed give the same
-report, byte for byte. A broken promise is a fault of the program: exit code 8, with the command
-that plays the same world again.
+The report goes to standard output, progress to standard error. The same scenario and seed give
+the same report, byte for byte. A broken promise is a fault of the program: exit code 8, with the
+command that simulates the same world again.
 """
 
 from __future__ import annotations
@@ -56,24 +56,36 @@ REPORT = RecordLayout(
 
 @click.command("simulate")
 @click.argument("scenario", required=False)
-@click.option("--seed", type=click.IntRange(0), help="Another world of the same kind.")
-@click.option("--days", type=click.FloatRange(0, 366, min_open=True), help="How long; 0.5 is 12 h.")
+@click.option(
+    "--seed",
+    type=click.IntRange(0),
+    help="Seed of the random numbers; another seed gives another world.",
+)
+@click.option(
+    "--days", type=click.FloatRange(0, 366, min_open=True), help="Days to simulate; 0.5 is 12 h."
+)
 @click.option(
     "--svg",
     type=click.Path(dir_okay=False, writable=True, path_type=Path),
     metavar="FILE",
-    help="Draw the report too, into this file.",
+    help="Also draw the report into this file.",
 )
 @click.option(
     "--set",
     "sets",
     multiple=True,
     metavar="NAME",
-    help="Of a fleet: only this set of policies; may be repeated.",
+    help="For a fleet: only this policy set; repeat for more.",
 )
-@click.option("--runs", type=click.IntRange(100), help="Of a fleet: shares over so many runs.")
-@click.option("--list", "listing", is_flag=True, help="The scenarios that come with the program.")
-@click.option("--show", is_flag=True, help="Print the scenario's file, to start your own from.")
+@click.option(
+    "--runs",
+    type=click.IntRange(100),
+    help="For a fleet: number of runs over which shares are computed.",
+)
+@click.option("--list", "listing", is_flag=True, help="List the built-in scenarios.")
+@click.option(
+    "--show", is_flag=True, help="Print the file of the scenario, as a start for your own."
+)
 @global_options
 @click.pass_context
 def simulate(  # one parameter for each option
@@ -95,7 +107,9 @@ def simulate(  # one parameter for each option
         if listing:
             _list(invocation)
         elif scenario is None:
-            raise click.UsageError("which scenario? parley simulate --list names some")
+            raise click.UsageError(
+                "name a scenario; parley simulate --list shows the built-in ones"
+            )
         elif show:
             _show(scenario)
         else:
@@ -125,12 +139,12 @@ def _list(invocation: Invocation) -> None:
 def _show(name: str) -> None:
     from lead.simulation.scenario import built_in_text, read
 
-    read(name)  # says what is wrong with the name
+    read(name)  # raises an error that explains a wrong name
     click.echo(built_in_text(name), nl=False)
 
 
 def _play(name: str, options: Mapping[str, Any], svg: Path | None, invocation: Invocation) -> int:
-    """Of a world or of a fleet, each with its own options."""
+    """Simulate a world or a fleet; each has its own options."""
     from lead.simulation.scenario import read
 
     document = read(name)
@@ -154,34 +168,34 @@ def _simulate(name: str, given: Mapping[str, Any], invocation: Invocation) -> Si
     progress = Progress(quiet=invocation.quiet)
     watch = _Watch(progress, SystemClock(), scenario.days)
     try:
-        told = simulate(scenario, progress=watch)
+        result = simulate(scenario, progress=watch)
     finally:
         progress.clear()
     words = [name, "--seed", str(scenario.seed), "--days", f"{scenario.days:g}"]
     return SimulationResult(
-        told.model_dump(mode="json"), REPORT, report_view, partial(draw_report, told), words
+        result.model_dump(mode="json"), REPORT, report_view, partial(draw_report, result), words
     )
 
 
 class _Watch:
-    """Tells who waits how far the simulation is: on a terminal all the time, else now and then.
+    """Reports the progress of the simulation: continuously on a terminal, else now and then.
 
-    How long the rest takes is not said: a day costs twice as much in the beginning as later, and
-    what else this host does changes it as much.
+    It does not estimate the remaining time: a day costs twice as much in the beginning as later,
+    and other load on this host changes it as much.
     """
 
     def __init__(self, progress: Progress, clock: Clock, days: float) -> None:
         self._progress = progress
         self._clock = clock
         self._days = days
-        self._began = self._told = clock.now()
+        self._began = self._reported_at = clock.now()
 
     def __call__(self, share: float, world: World) -> None:
-        """This share of the work is done."""
+        """Report that this share of the work is done."""
         now = self._clock.now()
-        if now - self._told < (_ON_A_TERMINAL if self._progress.terminal else _IN_A_FILE):
+        if now - self._reported_at < (_ON_A_TERMINAL if self._progress.terminal else _IN_A_FILE):
             return
-        self._told = now
+        self._reported_at = now
         text = _how_far(share, world, self._days, now - self._began)
         if self._progress.terminal:
             self._progress.status(text, "simulating")
@@ -203,7 +217,7 @@ def _how_far(share: float, world: World, days: float, took: int) -> str:
 
 
 def report_view(done: Record) -> str:
-    """The report for a person."""
+    """Format the report for a person."""
     promised, delivered = done["promised"], done["delivered"]
     share = f" ({delivered / promised:.2%})" if promised else ""
     lines = [
@@ -272,4 +286,4 @@ def _verdict(done: Record) -> str:
     if done["violations"]:
         broken = [f"  ✗ {violation}" for violation in done["violations"]]
         return "\n".join(["Broken promises", *broken])
-    return "\n".join(["Checked, and it holds", *(f"  ✓ {name}" for name in done["invariants"])])
+    return "\n".join(["Checked and kept", *(f"  ✓ {name}" for name in done["invariants"])])

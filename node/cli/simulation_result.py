@@ -1,4 +1,4 @@
-"""What came of a simulation, of whatever kind: printed, drawn, and played again where it failed."""
+"""Print and draw the report of a simulation, with the command that repeats it if it failed."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from node.cli.invocation import Invocation
 from node.cli.output import OutputWriter, Record, RecordLayout
 
 BROKEN = 8
-"""The exit code where a promise was broken: a fault of the program."""
+"""The exit code if a promise was broken, which is a fault of the program."""
 
 
 @dataclass(frozen=True)
 class SimulationResult:
-    """A report, how it is shown and drawn, and the words after ``parley simulate`` for another."""
+    """A report, its view and drawing, and the arguments of ``parley simulate`` that repeat it."""
 
     report: Record
     kind: RecordLayout
@@ -27,7 +27,7 @@ class SimulationResult:
 
 
 def tell(simulated: SimulationResult, svg: Path | None, invocation: Invocation) -> int:
-    """Print the report, and draw it into a file if one is given; the exit code."""
+    """Print the report, draw it into ``svg`` if given, and return the exit code."""
     if svg is not None:
         svg.write_text(simulated.drawn(), "utf-8")
     report = simulated.report

@@ -1,7 +1,8 @@
-"""``parley task``: ask for measurements, look at what was asked, change it, take it back."""
+"""``parley task``: create tasks, show them, change them, and cancel them."""
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -9,7 +10,8 @@ import click
 from node.cli.documents import document_options, patch_options, task_document, task_patch
 from node.cli.failures import print_error_lines
 from node.cli.follow import follow_task
-from node.cli.listing import collect, limit_option, print_truncation
+from node.cli.listing import limit_option, print_list
+from node.cli.options import require_change
 from node.cli.output import Column, Record, RecordLayout, flat, pairs, printable, records_of
 from node.cli.references import find_task, route, short
 from node.cli.runs import conclude
@@ -20,12 +22,11 @@ from node.model.errors import RefusedByParticipant
 from node.model.taskstate import TaskState
 
 if TYPE_CHECKING:
-    from node.client.users import Page
     from node.model.wire.tasks import Task
 
 
 def schedule_text(schedule: Record) -> str:
-    """When, in a few words: ``every PT5M until …``."""
+    """Describe a schedule: ``every PT5M until …``."""
     words = ["once"]
     if schedule["repeat"]:
         words = [f"every {schedule['repeat']}"]
@@ -51,7 +52,7 @@ def _counts(task: Record) -> str:
 
 
 def _news(task: Record) -> str:
-    """What a list says of how a task stands."""
+    """Describe the state of a task for a list."""
     if task["reason"]:
         return str(task["reason"])
     since = f"paused since {local(task['paused_at'])}" if task["paused_at"] else ""
@@ -59,12 +60,12 @@ def _news(task: Record) -> str:
 
 
 def _seats(task: Record) -> str:
-    """How the seats of a pool task stand: ``19 of 20 seats (…)``."""
+    """Describe how many seats of a pool task are taken: ``19 of 20 seats (…)``."""
     seats = task["seats"]
     if not seats:
         return ""
-    said = f"{seats['taken']} of {seats['wanted']} seats"
-    return f"{said} ({seats['reason']})" if seats["reason"] else said
+    taken = f"{seats['taken']} of {seats['wanted']} seats"
+    return f"{taken} ({seats['reason']})" if seats["reason"] else taken
 
 
 TASK = RecordLayout(
@@ -98,8 +99,8 @@ def task_group() -> None:
 @click.option(
     "--wait/--no-wait",
     default=None,
-    help="Follow the first run to its end, or not even wait for the first planning. "
-    "Unless said: wait until planned.",
+    help="Follow the first run to its end, or do not even wait for the first planning. "
+    "Default: wait until planned.",
 )
 @asks_node
 async def create(session: Session, /, wait: bool | None, **given: Any) -> int:
@@ -120,7 +121,7 @@ async def create(session: Session, /, wait: bool | None, **given: Any) -> int:
         session.progress.status("asking the participants for a time", "planning")
         task = await session.client.until_planned(task.id)
         session.progress.clear()
-    session.output.one(task.model_dump(mode="json"), TASK, task_view)
+    session.output.one(task, TASK, task_view)
     if task.state == TaskState.REFUSED:
         print_error_lines(f"✗ {task.reason}")
         return RefusedByParticipant.exit_code
@@ -132,28 +133,21 @@ async def create(session: Session, /, wait: bool | None, **given: Any) -> int:
 async def _say_why_waiting(session: Session, task: Task) -> None:
     waiting = await session.client.runs(task=task.id, states=("waiting",), limit=1)
     for run in waiting.items:
-        session.progress.note(f"no time yet, it is tried again: {printable(run.reason)}")
+        session.progress.note(f"no time yet, will be retried: {printable(run.reason)}")
 
 
 @task_group.command("list")
-@click.option("--seats", is_flag=True, help="Also the ordinary tasks in the seats of pool tasks.")
-@click.option("--state", help="Only in this state, such as active.")
-@click.option("--test", help="Only of this test.")
+@click.option("--seats", is_flag=True, help="Include the tasks of the seats of pool tasks.")
+@click.option("--state", help="Only tasks in this state, such as active.")
+@click.option("--test", help="Only tasks of this test.")
 @limit_option
 @asks_node
 async def list_tasks(
     session: Session, state: str | None, test: str | None, seats: bool, limit: int
 ) -> None:
     """List tasks, newest first."""
-
-    async def page(size: int, cursor: str | None) -> Page[Task]:
-        return await session.client.tasks(
-            state=state, test=test, seats=seats, limit=size, cursor=cursor
-        )
-
-    found, more = await collect(page, limit)
-    session.output.many(records_of(found), TASK)
-    print_truncation(session, more=more)
+    fetch = partial(session.client.tasks, state=state, test=test, seats=seats)
+    await print_list(session, TASK, fetch, limit)
 
 
 @task_group.command("show")
@@ -161,11 +155,11 @@ async def list_tasks(
 @asks_node
 async def show(session: Session, task: str) -> None:
     """Show everything about a task."""
-    listed = await find_task(session, task)
-    found = await session.client.task(listed.id)  # archives and the tool's reason are in no list
-    record = found.model_dump(mode="json")
-    if found.pool is not None:
-        seats = await session.client.seats(found.id)
+    # A list has neither the archives of a task nor the reason for its tool.
+    whole = await session.client.task((await find_task(session, task)).id)
+    record = whole.model_dump(mode="json")
+    if whole.pool is not None:
+        seats = await session.client.seats(whole.id)
         record["seat_list"] = records_of(seats.items)
     session.output.one(record, TASK, task_view)
 
@@ -174,9 +168,9 @@ async def show(session: Session, task: str) -> None:
 @click.argument("tasks", nargs=-1, required=True, metavar="TASK...")
 @asks_node
 async def pause(session: Session, tasks: tuple[str, ...]) -> None:
-    """Free the runs to come of tasks, on all nodes; what is being measured goes on."""
-    found = [await find_task(session, written) for written in tasks]
-    paused = [await session.client.pause_task(task.id) for task in found]
+    """Free the future runs of tasks on all nodes; runs in progress continue."""
+    active = [await find_task(session, written) for written in tasks]
+    paused = [await session.client.pause_task(task.id) for task in active]
     session.output.many(records_of(paused), TASK)
 
 
@@ -184,19 +178,19 @@ async def pause(session: Session, tasks: tuple[str, ...]) -> None:
 @click.argument("tasks", nargs=-1, required=True, metavar="TASK...")
 @asks_node
 async def resume(session: Session, tasks: tuple[str, ...]) -> None:
-    """Plan paused tasks again from now on; what they missed is not made up for."""
-    found = [await find_task(session, written) for written in tasks]
-    resumed = [await session.client.resume_task(task.id) for task in found]
+    """Plan paused tasks again from now on; runs they missed meanwhile are not made up."""
+    paused = [await find_task(session, written) for written in tasks]
+    resumed = [await session.client.resume_task(task.id) for task in paused]
     session.output.many(records_of(resumed), TASK)
 
 
 @task_group.command("edit")
 @click.argument("task")
 @patch_options
-@click.option("--dry-run", is_flag=True, help="Only show the task as it would be.")
+@click.option("--dry-run", is_flag=True, help="Only show what would change.")
 @asks_node
 async def edit(session: Session, /, task: str, dry_run: bool, **given: Any) -> None:
-    """Change a task; its runs to come are planned anew where they do not fit any more.
+    """Change a task; future runs that no longer fit are planned again.
 
     \b
       parley task edit @-1 --repeat 30m --priority 10
@@ -205,21 +199,20 @@ async def edit(session: Session, /, task: str, dry_run: bool, **given: Any) -> N
     """  # noqa: D301 - click's mark for lines to keep
     from node.model.changes import differences
 
-    found = await find_task(session, task)
-    patch = await task_patch(session, found.test.type, given)
-    if not patch:
-        msg = "say what to change, such as --repeat 30m; see: parley task edit --help"
-        raise click.UsageError(msg)
-    patch.setdefault("revision", found.revision)
-    edited = await session.client.edit_task(found.id, patch, dry_run=dry_run)
-    said = differences(_editable(found), _editable(edited))
-    would = "would change" if dry_run else "changed"
-    session.progress.note(f"{would}: {'; '.join(map(printable, said))}" if said else "no change")
-    session.output.one(edited.model_dump(mode="json"), TASK, task_view)
+    before = await find_task(session, task)
+    patch = await task_patch(session, before.test.type, given)
+    require_change(patch, "task", "--repeat 30m")
+    patch.setdefault("revision", before.revision)
+    after = await session.client.edit_task(before.id, patch, dry_run=dry_run)
+    changes = differences(_editable(before), _editable(after))
+    verb = "would change" if dry_run else "changed"
+    text = f"{verb}: {'; '.join(map(printable, changes))}" if changes else "no change"
+    session.progress.note(text)
+    session.output.one(after, TASK, task_view)
 
 
 def _editable(task: Task) -> dict[str, Any]:
-    """What of a task can be edited."""
+    """Return the fields of a task that can be edited."""
     fields = {"test", "tools", "schedule", "priority", "campaign", "reference", "pool"}
     return task.model_dump(mode="json", include=fields)
 
@@ -228,20 +221,20 @@ def _editable(task: Task) -> dict[str, Any]:
 @click.argument("tasks", nargs=-1, required=True, metavar="TASK...")
 @asks_node
 async def cancel(session: Session, tasks: tuple[str, ...]) -> None:
-    """Cancel tasks with all their runs; what is being measured is stopped everywhere."""
-    found = [await find_task(session, written) for written in tasks]
-    cancelled = [await session.client.cancel_task(task.id) for task in found]
+    """Cancel tasks with all their runs; runs in progress are stopped on all nodes."""
+    existing = [await find_task(session, written) for written in tasks]
+    cancelled = [await session.client.cancel_task(task.id) for task in existing]
     session.output.many(records_of(cancelled), TASK)
 
 
 def announce(session: Session, task: Task) -> None:
-    """Say what was created, while its run is being followed."""
+    """Note which task was created, before its run is followed."""
     when = schedule_text(task.schedule.model_dump(mode="json"))
     session.progress.note(f"task {short(task.id)}: {task.test.type} {when}")
 
 
 def task_view(task: Record) -> str:
-    """A task for a person."""
+    """Describe a task for a person."""
     head = f"{task['test']['type']} {printable(_names(task))}: {task['state']}"
     reason = f", {printable(task['reason'])}" if task["reason"] else ""
     spec = [(f"  {name}", value) for name, value in task["test"]["spec"].items()]
@@ -249,7 +242,7 @@ def task_view(task: Record) -> str:
         ("task", task["id"]),
         ("when", schedule_text(task["schedule"])),
         ("nodes", request_text(task["pool"]) if task["pool"] else ""),
-        *((name, printable(said)) for name, said in request_rows(task["pool"])),
+        *((name, printable(value)) for name, value in request_rows(task["pool"])),
         ("seats", _seats(task)),
         ("seat of", task["parent"]),
         ("slip", _slip(task["schedule"])),
@@ -292,9 +285,9 @@ def _tool(task: Record) -> str:
 
 
 def _archive(archive: Record) -> str:
-    """Where results go: the archiver, what of its spec is said, and which runs."""
-    said = {name: value for name, value in archive["spec"].items() if value not in (None, {}, [])}
-    spec = ", ".join(f"{name} {flat(value)}" for name, value in said.items())
+    """Describe an archive: its archiver, the fields of its spec that are set, and which runs."""
+    fields = {name: v for name, v in archive["spec"].items() if v not in (None, {}, [])}
+    spec = ", ".join(f"{name} {flat(value)}" for name, value in fields.items())
     return printable(f"{archive['archiver']} ({spec}), {archive['runs']}")
 
 

@@ -1,8 +1,8 @@
-"""Times as people type and read them.
+"""Parse times as people type them, and format them as people read them.
 
 Typed: ``5m``, ``1h30m``, ``PT5M`` for a duration; RFC 3339, ``now``, ``+1h``, ``-30m`` or ``@1h``
-(the next full hour) for an instant. Read: instants in the zone of the terminal with their offset,
-which can be typed again.
+(the next full hour) for an instant. Printed: instants in the zone of the terminal with their
+offset, which can be typed again.
 """
 
 from __future__ import annotations
@@ -30,7 +30,10 @@ _HINT = "write 30s, 5m, 1h30m, 2d or PT5M"
 
 
 def parse_duration(text: str) -> int:
-    """``5m``, ``1h30m`` or ``PT5M`` as microseconds; :class:`ValueError` says what to write."""
+    """Parse ``5m``, ``1h30m`` or ``PT5M``; return microseconds.
+
+    :raises ValueError: the text is not a duration; the message says what to write.
+    """
     text = text.strip()
     if text.startswith("P"):
         return times.parse_duration(text)
@@ -48,41 +51,44 @@ def parse_duration(text: str) -> int:
 
 
 def looks_like_duration(text: str) -> bool:
-    """Whether this is a duration in the short form, such as ``5m``."""
+    """Return whether this is a duration in the short form, such as ``5m``."""
     return _PIECES.fullmatch(text) is not None
 
 
 @dataclass(frozen=True)
 class Moment:
-    """An instant as typed: fixed, so long before or after now, or the next full interval."""
+    """An instant as typed: fixed, relative to now, or the next full multiple of an interval."""
 
     instant: int | None = None
     offset: int = 0
     every: int | None = None
 
     def at(self, now: int) -> int:
-        """The instant that is meant."""
+        """Return the instant, given the current time."""
         if self.every is not None:
             return times.moment_after(f"@{times.format_duration(self.every)}", now)
         return now + self.offset if self.instant is None else self.instant
 
 
 def parse_moment(text: str) -> Moment:
-    """``now``, ``+1h``, ``-30m``, ``@1h`` or RFC 3339; :class:`ValueError` says what to write."""
+    """Parse ``now``, ``+1h``, ``-30m``, ``@1h`` or RFC 3339.
+
+    :raises ValueError: the text is not a time; the message says what to write.
+    """
     text = text.strip()
     if text == "now":
         return Moment()
     if text.startswith("@"):
         if every := parse_duration(text[1:]):
             return Moment(every=every)
-        msg = f"{text!r}: there are no multiples of nothing; write @1h for the next full hour"
+        msg = f"{text!r}: the interval is zero; write @1h for the next full hour"
         raise ValueError(msg)
     if text[:1] in {"+", "-"}:
         sign = -1 if text[0] == "-" else 1
         return Moment(offset=sign * parse_duration(text[1:]))
     if looks_like_duration(text):
         plain = text.replace(" ", "")
-        msg = f"{text!r} is no time; write -{plain} for so long ago, +{plain} for so long from now"
+        msg = f"{text!r} is not a time; write -{plain} for the past, +{plain} for the future"
         raise ValueError(msg)
     try:
         return Moment(times.parse_instant(text))
@@ -104,7 +110,7 @@ class _Duration(click.ParamType[int]):
 
 
 class _Seconds(_Duration):
-    """A duration where a bare number means seconds, as in other programs' ``--timeout``."""
+    """A duration for which a bare number means seconds, as in other programs' ``--timeout``."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
         bare = isinstance(value, str) and value.replace(".", "", 1).isdecimal()
@@ -131,7 +137,7 @@ MOMENT = _Moment()
 
 
 def local(instant: int | str | None) -> str:
-    """An instant in the terminal's zone: ``2026-12-01 01:00:00+01:00``; nothing for ``None``."""
+    """Format an instant in the terminal's zone, such as ``2026-12-01 01:00:00+01:00``."""
     if instant is None:
         return ""
     if isinstance(instant, str):
@@ -141,12 +147,12 @@ def local(instant: int | str | None) -> str:
 
 
 def clock_time(instant: int) -> str:
-    """Only the time of day, where the day goes without saying."""
+    """Format only the time of day, where the day is obvious."""
     return times.to_datetime(instant).astimezone().strftime("%H:%M:%S")
 
 
 def duration_in_words(duration: int) -> str:
-    """A duration in words short enough for a status line: ``4 s``, ``12 min``, ``3 h 5 min``."""
+    """Format a duration briefly, for a status line: ``4 s``, ``12 min``, ``3 h 5 min``."""
     seconds = round(abs(duration) / times.SECOND)
     for size, name, smaller_size, smaller in (
         (86_400, "d", 3_600, "h"),

@@ -1,6 +1,6 @@
-"""A stand-in for a node that only serves documents, a real one, and the command as a process.
+"""A stand-in for a node that serves documents, a real node, and the command as a process.
 
-It stands in for parsing and printing; what nodes really do is tested in tests/acceptance.
+The stand-in is for parsing and printing; what nodes really do is tested in tests/acceptance.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ START = "2026-12-01T10:00:00Z"
 
 
 def a_task(identifier: str, **changes: Any) -> Document:
-    """A task as the API shows it."""
+    """Return a task as the API returns it."""
     participant = {"node": "ed25519:a", "url": "http://a:1", "address": "192.0.2.1"}
     return {
         "id": identifier,
@@ -57,7 +57,7 @@ def a_task(identifier: str, **changes: Any) -> Document:
 
 
 def a_run(identifier: str, task: str, **changes: Any) -> Document:
-    """A run as the API shows it."""
+    """Return a run as the API returns it."""
     return {
         "id": identifier,
         "task": task,
@@ -86,36 +86,36 @@ def a_run(identifier: str, task: str, **changes: Any) -> Document:
 
 @dataclass
 class StandIn:
-    """What the stand-in serves, and what it was asked."""
+    """The documents that the stand-in serves, and the requests it has received."""
 
     url: str = ""
     token: str = "secret"
     tasks: list[Document] = field(default_factory=list)
     runs: list[Document] = field(default_factory=list)
     documents: dict[str, Any] = field(default_factory=dict)
-    """Path → what a GET of it answers."""
+    """Path → the answer to a GET."""
     stories: dict[str, list[Document]] = field(default_factory=dict)
-    """Run → changes that each further GET of it brings."""
+    """Run → changes that each further GET applies."""
     created: Document | ParleyError | None = None
-    """What a POST of a task answers."""
+    """The answer to a POST of a task."""
     drop_posts: int = 0
-    """So many POSTs lose their connection after they have arrived."""
+    """Number of POSTs whose connection is closed after they have arrived."""
     asked: list[tuple[str, str, dict[str, str]]] = field(default_factory=list)
     posted: list[tuple[Document, str]] = field(default_factory=list)
     patched: list[tuple[Document, str]] = field(default_factory=list)
     """Merge patches of tasks, and whether each was a dry run."""
     waited: asyncio.Event = field(default_factory=asyncio.Event)
-    """Set when somebody waits for a run that will not end."""
+    """Set when a client waits for a run that will not end."""
     was_asked: asyncio.Event = field(default_factory=asyncio.Event)
     """Set by every request."""
 
     def add_task(self, identifier: str, **changes: Any) -> Document:
-        """Serve a task."""
+        """Add a task to serve."""
         self.tasks.append(a_task(identifier, **changes))
         return self.tasks[-1]
 
     def add_run(self, identifier: str, task: str, **changes: Any) -> Document:
-        """Serve a run."""
+        """Add a run to serve."""
         self.runs.append(a_run(identifier, task, **changes))
         return self.runs[-1]
 
@@ -142,35 +142,35 @@ async def _problems(request: web.Request, handler: Handler) -> web.StreamRespons
         )
 
 
-def _listed(found: list[Document], request: web.Request) -> web.Response:
-    """One page of a list; the cursor is the number of the first item."""
+def _listed(items: list[Document], request: web.Request) -> web.Response:
+    """Return one page of a list; the cursor is the number of the first item."""
     query = request.query
     prefix = query.get("prefix", "")
     states = query.get("state", "").split(",") if query.get("state") else None
-    found = [
+    items = [
         item
-        for item in found
+        for item in items
         if item["id"].startswith(prefix)
         and (states is None or item["state"] in states)
         and query.get("task", item.get("task")) == item.get("task")
     ]
     first, size = int(query.get("cursor", 0)), int(query.get("limit", 50))
     after = first + size
-    page = found[first:after]
-    return web.json_response({"items": page, "next": str(after) if after < len(found) else None})
+    page = items[first:after]
+    return web.json_response({"items": page, "next": str(after) if after < len(items) else None})
 
 
-def _by_id(found: list[Document], request: web.Request) -> Document:
-    for item in found:
+def _by_id(items: list[Document], request: web.Request) -> Document:
+    for item in items:
         if item["id"] == str(UUID(request.match_info["id"])):
             return item
     raise NotFound(f"there is no {request.path}")
 
 
 async def _list_tasks(request: web.Request) -> web.Response:
-    # As a node does: these are told of single tasks only.
-    untold = {"archives": None, "tool_reason": None}
-    return _listed([task | untold for task in request.app[STAND_IN].tasks], request)
+    # Like a node: a list does not have these.
+    omitted = {"archives": None, "tool_reason": None}
+    return _listed([task | omitted for task in request.app[STAND_IN].tasks], request)
 
 
 async def _list_runs(request: web.Request) -> web.Response:
@@ -209,7 +209,7 @@ async def _create(request: web.Request) -> web.Response:
 async def _campaign(request: web.Request) -> web.Response:
     nothing = dict.fromkeys(("promised", "delivered", "booked"))
     sums = dict.fromkeys(("delivered_seat_seconds", "booked_seat_seconds"), 0)
-    made = {
+    campaign = {
         **await request.json(),
         "revision": 1,
         "created_at": START,
@@ -218,7 +218,7 @@ async def _campaign(request: web.Request) -> web.Response:
         "waiting": {"runs": 0, "seats": 0, "tasks": 0, "reason": None},
         "used": {**nothing, **sums},
     }
-    return web.json_response(made, status=201)
+    return web.json_response(campaign, status=201)
 
 
 async def _plan(request: web.Request) -> web.Response:
@@ -229,32 +229,32 @@ async def _plan(request: web.Request) -> web.Response:
 
 async def _cancel(request: web.Request) -> web.Response:
     node = request.app[STAND_IN]
-    found = _by_id(node.tasks if "/tasks/" in request.path else node.runs, request)
-    found.update(state="cancelled", reason="cancelled by its owner")
-    return web.json_response(found)
+    item = _by_id(node.tasks if "/tasks/" in request.path else node.runs, request)
+    item.update(state="cancelled", reason="cancelled by its owner")
+    return web.json_response(item)
 
 
 async def _pause(request: web.Request) -> web.Response:
-    found = _by_id(request.app[STAND_IN].tasks, request)
-    found.update(state="paused", paused_at=START, next_run_at=None, runs={"cancelled": 2})
-    return web.json_response(found)
+    task = _by_id(request.app[STAND_IN].tasks, request)
+    task.update(state="paused", paused_at=START, next_run_at=None, runs={"cancelled": 2})
+    return web.json_response(task)
 
 
 async def _resume(request: web.Request) -> web.Response:
-    found = _by_id(request.app[STAND_IN].tasks, request)
-    found.update(state="active", paused_at=None)
-    return web.json_response(found)
+    task = _by_id(request.app[STAND_IN].tasks, request)
+    task.update(state="active", paused_at=None)
+    return web.json_response(task)
 
 
 async def _edit(request: web.Request) -> web.Response:
     node = request.app[STAND_IN]
     patch = await request.json()
     node.patched.append((patch, request.query.get("dry_run", "")))
-    found = _by_id(node.tasks, request)
-    if patch.get("revision", 1) != found.get("revision", 1):
+    task = _by_id(node.tasks, request)
+    if patch.get("revision", 1) != task.get("revision", 1):
         raise Conflict("the task has been changed since")
-    schedule = found["schedule"] | patch.get("schedule", {})
-    return web.json_response({**found, "schedule": schedule, "revision": 5})
+    schedule = task["schedule"] | patch.get("schedule", {})
+    return web.json_response({**task, "schedule": schedule, "revision": 5})
 
 
 async def _document(request: web.Request) -> web.Response:
@@ -266,7 +266,7 @@ async def _document(request: web.Request) -> web.Response:
 
 @pytest.fixture
 async def node() -> AsyncIterator[StandIn]:
-    """The stand-in, listening."""
+    """Serve the stand-in."""
     stand_in = StandIn()
     app = web.Application(middlewares=[_problems])
     app[STAND_IN] = stand_in
@@ -299,7 +299,7 @@ async def node() -> AsyncIterator[StandIn]:
 
 @dataclass(frozen=True)
 class Ended:
-    """How a command ended."""
+    """The exit code and the output of a command."""
 
     code: int
     out: str
@@ -307,7 +307,7 @@ class Ended:
 
 
 class Parley:
-    """The command line as a process, with nothing of this user's own settings."""
+    """Runs the command as a process, without any settings of this user."""
 
     def __init__(self, home: Path) -> None:
         self._environment = {
@@ -342,13 +342,13 @@ class Parley:
 
 @pytest.fixture
 def bare(tmp_path: Path) -> Parley:
-    """The command without any server or token."""
+    """Return the command without a server or a token."""
     return Parley(tmp_path)
 
 
 @pytest.fixture
 def parley(bare: Parley, node: StandIn) -> Callable[..., Awaitable[Ended]]:
-    """The command with the stand-in as its node."""
+    """Return the command with the stand-in as its node."""
 
     async def run(*arguments: str, stdin: str = "", **more: str) -> Ended:
         settings = {"PARLEY_SERVER": node.url, "PARLEY_TOKEN": node.token} | more
@@ -359,14 +359,14 @@ def parley(bare: Parley, node: StandIn) -> Callable[..., Awaitable[Ended]]:
 
 @pytest.fixture
 async def a(new_database: NewDatabase, clock: ManualClock, tmp_path: Path) -> AsyncIterator[Asker]:
-    """A real node to ask, with a token."""
+    """Serve a real node, with a token."""
     async with asker("a", await new_database(), clock, tmp_path) as made:
         yield made
 
 
 @pytest.fixture
 def ask(bare: Parley, a: Asker) -> Callable[..., Awaitable[Ended]]:
-    """The command with that node; what begins is said as an instant: their clocks differ."""
+    """Return the command with that node; starts must be instants, because their clocks differ."""
 
     async def run(*arguments: str) -> Ended:
         assert a.node.card.url is not None

@@ -1,4 +1,4 @@
-"""Creating tasks: what the options become, how the first run is followed, what the end means."""
+"""Creating tasks: the documents of options, following the first run, and exit codes."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ PENDING: dict[str, Any] = {
 
 @pytest.fixture
 def planned(node: Any) -> Any:
-    """A node that takes a task and has planned its first run, which then runs and is measured."""
+    """A node that accepts a task and has planned its first run, which then runs and is measured."""
     node.created = node.add_task(TASK, planned=False, plan_at="2020-01-01T00:00:00Z")
     run = node.add_run(RUN, TASK)
     measured = dict(run)
@@ -35,7 +35,7 @@ def planned(node: Any) -> Any:
 
 
 async def test_a_shortcut_creates_follows_and_prints(parley: Any, planned: Any) -> None:
-    """A shortcut ends with the run on standard output and its progress on standard error."""
+    """A shortcut prints the run on standard output and its progress on standard error."""
     ended = await parley("rtt", "b", "--count", "5", "--interval", "20ms", "--packet-timeout", "2s")
     assert ended.code == 0
     run = json.loads(ended.out)
@@ -58,7 +58,7 @@ async def test_a_shortcut_creates_follows_and_prints(parley: Any, planned: Any) 
 
 
 async def test_a_result_for_a_person(parley: Any, planned: Any) -> None:
-    """As a table the summary stands first, then each value with its unit."""
+    """A table begins with the summary, followed by each value with its unit."""
     assert planned.created
     ended = await parley("latency", "a", "b", "-o", "table", "-q")
     lines = ended.out.splitlines()
@@ -75,7 +75,7 @@ async def test_a_result_for_a_person(parley: Any, planned: Any) -> None:
 async def test_the_end_of_the_run_is_the_exit_code(
     parley: Any, planned: Any, state: str, code: int
 ) -> None:
-    """What was measured but failed is 1, what found no time is 4, and the reason is shown."""
+    """A failed run exits with 1, a run without time with 4, and the reason is shown."""
     end = {"state": state, "reason": "because of this"}
     planned.stories[RUN] = [end]
     ended = await parley("throughput", "b", "-o", "table")
@@ -84,7 +84,7 @@ async def test_the_end_of_the_run_is_the_exit_code(
 
 
 async def test_options_become_the_document(parley: Any, planned: Any) -> None:
-    """Options win over the file, and the whole schedule and every label find their place."""
+    """Options override the file, and fill in the schedule and all labels."""
     base = {"test": {"type": "rtt", "spec": {"dest": "b", "count": 3}}, "priority": 1}
     ended = await parley(
         "task", "create", "--file", "-", "--spec", "count=10", "--spec-json", '{"length": 100}',
@@ -114,7 +114,7 @@ async def test_options_become_the_document(parley: Any, planned: Any) -> None:
 
 
 async def test_short_durations_in_the_spec(parley: Any, planned: Any) -> None:
-    """A short duration is written out where the test's schema has a duration, and only there."""
+    """A short duration becomes ISO 8601 only in fields that are durations in the test's schema."""
     duration = {"anyOf": [{"type": "string", "format": "duration"}, {"type": "null"}]}
     schema = {"properties": {"interval": duration, "dest": {"type": "string"}}}
     planned.documents["/v1/tests/rtt"] = {
@@ -128,7 +128,7 @@ async def test_short_durations_in_the_spec(parley: Any, planned: Any) -> None:
 
 
 async def test_wait_follows_and_no_wait_does_not(parley: Any, planned: Any) -> None:
-    """--wait ends with the run, --no-wait asks nothing after the task was taken."""
+    """--wait ends with the run, and --no-wait asks nothing after the task was accepted."""
     assert json.loads((await parley("task", "create", "rtt", "--wait")).out)["id"] == RUN
     planned.asked.clear()
     ended = await parley("task", "create", "rtt", "--no-wait")
@@ -137,7 +137,7 @@ async def test_wait_follows_and_no_wait_does_not(parley: Any, planned: Any) -> N
 
 
 async def test_a_repeating_shortcut_says_how_to_end_it(parley: Any, planned: Any) -> None:
-    """After the first result it says that the task goes on, and the way to cancel it."""
+    """After the first result it prints that the task continues, and how to cancel it."""
     planned.created["schedule"] = {"repeat": "PT5M"}
     ended = await parley("rtt", "b", "--repeat", "5m")
     assert ended.code == 0
@@ -145,12 +145,12 @@ async def test_a_repeating_shortcut_says_how_to_end_it(parley: Any, planned: Any
 
 
 async def test_a_task_without_time_says_why(parley: Any, node: Any) -> None:
-    """A task that was taken but found no time yet is no error, and the reason is told."""
+    """A task without time yet is not an error, and the reason is printed."""
     node.created = node.add_task(TASK, next_run_at=None, runs={"waiting": 1})
     node.add_run(RUN, TASK, **PENDING | {"state": "waiting", "reason": "b is busy until 14:00"})
     ended = await parley("task", "create", "rtt")
     assert ended.code == 0
-    assert "no time yet, it is tried again: b is busy until 14:00" in ended.err
+    assert "no time yet, will be retried: b is busy until 14:00" in ended.err
 
 
 async def test_a_displaced_run_is_followed_to_its_new_place(parley: Any, planned: Any) -> None:
@@ -173,7 +173,7 @@ async def test_follow_takes_a_task(parley: Any, planned: Any) -> None:
 
 
 async def test_refusals(parley: Any, node: Any) -> None:
-    """A refusal has code 3 whether it comes at once or is the task's state."""
+    """A refusal exits with 3, whether it is an error or the state of the task."""
     node.created = RefusedByParticipant("b has no tool for throughput; apt install iperf3")
     ended = await parley("throughput", "b")
     assert (ended.code, ended.out) == (3, "")
@@ -184,7 +184,7 @@ async def test_refusals(parley: Any, node: Any) -> None:
 
 
 async def test_wrong_documents(parley: Any, node: Any) -> None:
-    """Every wrong field is named; code 2."""
+    """Every wrong field is named, and the exit code is 2."""
     faults = [FieldFault("/test/spec/dest", "is required"), FieldFault("/priority", "too much")]
     node.created = InvalidDocument(faults)
     ended = await parley("task", "create", "rtt")
@@ -194,7 +194,7 @@ async def test_wrong_documents(parley: Any, node: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "text"),
     [
         (("task", "create"), "parley test list"),
         (("task", "create", "rtt", "--repeat", "P1M"), "vary in length"),
@@ -205,20 +205,20 @@ async def test_wrong_documents(parley: Any, node: Any) -> None:
         (("task", "create", "rtt", "--reference", "{"), "not JSON"),
         (("task", "create", "--file", "/nonexistent"), "cannot be read"),
         (("throughput", "b", "--rate", "fast"), "50M"),
-        (("latency", "a", "b", "c"), "two hosts at most"),
+        (("latency", "a", "b", "c"), "at most two hosts"),
         (("run", "list", "--server", "ftp://x"), "not the address of a node"),
     ],
 )
-async def test_usage(parley: Any, node: Any, arguments: tuple[str, ...], told: str) -> None:
-    """A wrong command line is refused with what to write, before anything is sent; code 2."""
+async def test_usage(parley: Any, node: Any, arguments: tuple[str, ...], text: str) -> None:
+    """A wrong command line is refused before any request, with what to write and exit code 2."""
     ended = await parley(*arguments)
     assert (ended.code, ended.out) == (2, "")
-    assert told in " ".join(ended.err.split())
+    assert text in " ".join(ended.err.split())
     assert node.posted == []
 
 
-async def test_walking_away(bare: Any, planned: Any) -> None:
-    """Ctrl-C while following says how to go on, cancels nothing, and has code 130."""
+async def test_ctrl_c_while_following(bare: Any, planned: Any) -> None:
+    """Ctrl-C while following prints how to follow again, cancels nothing, and exits with 130."""
     planned.stories[RUN] = []
     settings = {"PARLEY_SERVER": planned.url, "PARLEY_TOKEN": planned.token}
     process = await bare.start("rtt", "b", **settings)
@@ -231,8 +231,8 @@ async def test_walking_away(bare: Any, planned: Any) -> None:
     assert not any(method == "DELETE" for method, _, _ in planned.asked)
 
 
-async def test_giving_up(parley: Any, planned: Any) -> None:
-    """--timeout ends the waiting with code 7 and says how to follow again."""
+async def test_timeout(parley: Any, planned: Any) -> None:
+    """--timeout ends the command with exit code 7, and prints how to follow again."""
     planned.stories[RUN] = []
     ended = await parley("run", "follow", RUN, "--timeout", "0.5")
     assert (ended.code, ended.out) == (7, "")
@@ -242,7 +242,7 @@ async def test_giving_up(parley: Any, planned: Any) -> None:
 
 
 async def test_cancelling(parley: Any, planned: Any) -> None:
-    """Tasks and runs are cancelled by shortened ids, several at once."""
+    """Several tasks and runs are cancelled at once by shortened ids."""
     planned.add_run(NEXT, TASK, state="running")
     ended = await parley("run", "cancel", "11", "12")
     assert [run["state"] for run in json.loads(ended.out)] == ["cancelled", "cancelled"]
@@ -253,7 +253,7 @@ async def test_cancelling(parley: Any, planned: Any) -> None:
 
 
 async def test_results_alone(parley: Any, planned: Any) -> None:
-    """The result of a run is raw JSON in a pipe; a run without one says why."""
+    """A result is raw JSON in a pipe, and a run without one gives the reason."""
     assert (await parley("run", "result", "11")).code == 1
     planned.runs[0].update(state="finished", result={"loss": 0.5, "rtt_ms": None})
     ended = await parley("run", "result", "11")
@@ -262,13 +262,13 @@ async def test_results_alone(parley: Any, planned: Any) -> None:
 
 
 async def test_what_a_program_printed(parley: Any, planned: Any) -> None:
-    """As JSON in a pipe, to be read in a table with its tabs, and of one participant as it was."""
+    """Programs' output is JSON in a pipe, sanitised in a table, and raw for one participant."""
     printed = '{\n\t"end":\t1\n}\x1b[2J\n'
     part = dict.fromkeys(("started_at", "finished_at", "result", "reason"))
     part |= {"participant": 0, "name": "a", "command": ["iperf3", "-J"], "output": printed}
     planned.runs[0].update(state="finished", parts=[part])
     ended = await parley("run", "result", "11", "--raw")
-    assert [told["output"] for told in json.loads(ended.out)] == [printed]
+    assert [part["output"] for part in json.loads(ended.out)] == [printed]
     ended = await parley("run", "result", "11", "--raw", "-o", "table")
     assert ended.out == 'a: iperf3 -J\n  {\n  \t"end":\t1\n  }\ufffd[2J\n'
     assert (await parley("run", "result", "11", "--raw", "--part", "a")).out == printed

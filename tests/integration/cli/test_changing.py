@@ -1,4 +1,4 @@
-"""Pausing, resuming and editing: what the options become, and what is said of it."""
+"""Pausing, resuming and editing tasks: the patches of options, and the output."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def tasks(node: Any) -> Any:
 
 
 async def test_several_are_paused_at_once(parley: Any, tasks: Any) -> None:
-    """Each is paused, and the list says since when."""
+    """Several tasks are paused at once, and the list shows since when."""
     ended = await parley("task", "pause", "aaaa", "bbbb", "-o", "table")
     assert ended.code == 0
     assert ended.out.count("paused since 2026-12-01 10:00:00Z; 2 cancelled") == 2
@@ -29,7 +29,7 @@ async def test_several_are_paused_at_once(parley: Any, tasks: Any) -> None:
 
 
 async def test_one_is_resumed(parley: Any, tasks: Any) -> None:
-    """It is active again, and shows its revision."""
+    """A resumed task is active again, and shows its revision."""
     await parley("task", "pause", "aaaa")
     shown = await parley("task", "show", "aaaa", "-o", "table")
     assert "paused since" in shown.out
@@ -40,7 +40,7 @@ async def test_one_is_resumed(parley: Any, tasks: Any) -> None:
 
 
 async def test_options_become_a_merge_patch(parley: Any, tasks: Any) -> None:
-    """Only what was given is in it; null is what goes back; the revision read fences it."""
+    """A patch has only the given fields, null for cleared ones, and the revision that was read."""
     ended = await parley(
         "task", "edit", "aaaa", "--repeat", "30m", "--priority", "10", "--spec", "count=20",
         "--clear", "until", "--clear", "campaign",
@@ -64,7 +64,7 @@ async def test_options_become_a_merge_patch(parley: Any, tasks: Any) -> None:
 
 
 async def test_a_dry_run_says_what_would_change(parley: Any, tasks: Any) -> None:
-    """The node is asked not to change anything; options win over the file."""
+    """A dry run changes nothing, and options override the file."""
     patch = json.dumps({"schedule": {"repeat": "PT1H", "slip": "PT2M"}, "revision": 4})
     ended = await parley(
         "task", "edit", "aaaa", "--file", "-", "--cron", "0 * * * *", "--dry-run", stdin=patch
@@ -75,7 +75,7 @@ async def test_a_dry_run_says_what_would_change(parley: Any, tasks: Any) -> None
 
 
 async def test_an_edit_of_nothing_is_a_usage_error(parley: Any, tasks: Any) -> None:
-    """It says what could be given, and asks the node to change nothing."""
+    """An edit without changes is refused with an example, without a request to change."""
     ended = await parley("task", "edit", "aaaa")
     assert ended.code == 2
     assert "--repeat 30m" in ended.err

@@ -1,4 +1,4 @@
-"""The users' client against answers that are late, lost, or not a node's."""
+"""The users' client against answers that are late, lost, or not from a node."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from aiohttp import web
 
 from node.cli.output import OutputWriter
 from node.cli.progress import Progress
-from node.cli.reservations import _made
+from node.cli.reservations import _add
 from node.cli.session import Session
 from node.client.users import UserClient
 from node.clock import SystemClock
@@ -33,14 +33,14 @@ Serve = Callable[[Callable[[web.Request], Awaitable[web.StreamResponse]]], Await
 
 @pytest.fixture
 async def client(node: Any) -> AsyncIterator[UserClient]:
-    """A client of the stand-in."""
+    """Return a client of the stand-in."""
     async with UserClient(node.url, node.token, SystemClock()) as client:
         yield client
 
 
 @pytest.fixture
 async def serve() -> AsyncIterator[Serve]:
-    """Serve every path by one handler; the address."""
+    """Serve every path by one handler, and return the address."""
     runners = []
 
     async def start(handler: Callable[[web.Request], Awaitable[web.StreamResponse]]) -> str:
@@ -71,7 +71,7 @@ async def test_a_lost_post_is_sent_again_with_its_key(client: UserClient, node: 
 
 
 async def test_problems_are_the_errors_they_were_made_of(client: UserClient, node: Any) -> None:
-    """What the node raised is raised here."""
+    """The client raises the errors that the node raised."""
     with pytest.raises(NotFound):
         await client.task(UUID(TASK))
     node.created = Conflict("the key was used for another document")
@@ -97,7 +97,7 @@ async def test_problems_are_the_errors_they_were_made_of(client: UserClient, nod
 async def test_answers_of_others(
     serve: Serve, status: int, body: str, error: type[ParleyError]
 ) -> None:
-    """A page, a redirect, a crash: each is an error of Parley's own tree with the address."""
+    """A page, a redirect, or a crash raises an error of Parley with the address."""
 
     async def answer(_request: web.Request) -> web.Response:
         return web.Response(status=status, text=body, headers={"Location": "http://127.0.0.1:1"})
@@ -109,7 +109,7 @@ async def test_answers_of_others(
 
 
 async def test_a_silent_server(serve: Serve) -> None:
-    """A server that takes the request and says nothing is unreachable after a while."""
+    """A server that accepts a request but does not answer is unreachable after a timeout."""
 
     async def answer(_request: web.Request) -> web.Response:
         await asyncio.Event().wait()
@@ -118,12 +118,12 @@ async def test_a_silent_server(serve: Serve) -> None:
     async with UserClient(await serve(answer), None, SystemClock(), patience_s=0.2) as client:
         with pytest.raises(PeerUnreachable, match=r"no answer within 0\.2 s"):
             await client.tools()
-        with pytest.raises(AnswerLost, match=r"gave no answer within 0\.2 s; it may have done"):
+        with pytest.raises(AnswerLost, match=r"gave no answer within 0\.2 s; it may have"):
             await client.remove_reservation(UUID(TASK))
 
 
 async def test_a_lost_answer_is_asked_for_under_the_same_key(serve: Serve) -> None:
-    """What became of a reservation is told; or that it may have been made."""
+    """A lost answer is requested again under the same key; a second loss says what may exist."""
     keys: list[str] = []
 
     async def answer(request: web.Request) -> web.Response:
@@ -137,14 +137,16 @@ async def test_a_lost_answer_is_asked_for_under_the_same_key(serve: Serve) -> No
     async with UserClient(await serve(answer), None, SystemClock(), patience_s=0.2) as client:
         session = Session(client, SystemClock(), OutputWriter("table", ()), progress)
         with pytest.raises(Conflict, match="told by the second answer"):
-            await _made(session, {})
-        with pytest.raises(AnswerLost, match="it may have been made all the same: see parley res"):
-            await _made(session, {})
+            await _add(session, {})
+        with pytest.raises(
+            AnswerLost, match="the reservation may exist nevertheless: see parley res"
+        ):
+            await _add(session, {})
     assert keys[0] == keys[1] != keys[2] == keys[3]
 
 
 async def test_waiting_asks_again(client: UserClient, node: Any) -> None:
-    """Who waits for a plan asks again until there is one, unless it is far off or never comes."""
+    """Waiting for a plan repeats until there is one, unless it is far off or will never come."""
     node.add_task(TASK, planned=False, plan_at="2020-01-01T00:00:00Z")
     waiting = asyncio.create_task(client.until_planned(UUID(TASK)))
     while len(node.asked) < 2:
@@ -166,7 +168,7 @@ async def test_names_are_kept_in_their_place(client: UserClient, node: Any) -> N
 
 
 async def test_a_token_is_kept_from_strangers(serve: Serve, bare: Any) -> None:
-    """What is no node is not told the token that was meant for another; dns says what it may be."""
+    """A server that is not a node does not get the token, and dns explains --server."""
     shown: list[str | None] = []
 
     async def answer(request: web.Request) -> web.Response:
@@ -177,11 +179,11 @@ async def test_a_token_is_kept_from_strangers(serve: Serve, bare: Any) -> None:
     ended = await bare("dns", "b.example", "--server", stranger, PARLEY_TOKEN="secret")
     assert (ended.code, shown) == (5, [None])
     assert f"✗ {stranger} does not answer like a node\n" in ended.err
-    assert "--server is the node that is to ask; the DNS server stands after --ask" in ended.err
+    assert "--server names the node that asks; name the DNS server with --ask" in ended.err
 
 
 async def test_a_token_goes_to_another_node(node: Any, bare: Any) -> None:
-    """A node that --server names is asked who it is, and then told the token."""
+    """A node named by --server gets the token after it has shown its card."""
     node.documents["/v1/nodes/self"] = {"identity": "ed25519:b", "unheard_of": True}
     node.add_task(TASK)
     ended = await bare("task", "cancel", "aa", "--server", node.url, PARLEY_TOKEN=node.token)

@@ -1,4 +1,4 @@
-"""The demonstration's course against a stand-in; the real one is what ``make demo`` runs."""
+"""The demo against a stand-in; ``make demo`` runs the real one."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ RUN = "11111111-1111-4111-8111-111111111111"
 
 @dataclass(frozen=True)
 class PlainNode:
-    """A node in name only."""
+    """A node that consists of its attributes."""
 
     name: str
     url: str
@@ -35,18 +35,18 @@ class PlainLab:
     nodes: list[PlainNode]
 
     async def start(self) -> None:
-        """Up already."""
+        """Do nothing: it is up."""
 
     async def stop(self) -> None:
-        """Nothing to stop."""
+        """Do nothing."""
 
     async def restart_ended(self) -> None:
-        """None has ended."""
+        """Do nothing: no node has ended."""
 
 
 @pytest.fixture
 def lab(node: Any) -> PlainLab:
-    """Three names for one stand-in whose only task has been measured."""
+    """Return three names for one stand-in whose only task has been measured."""
     node.created = node.add_task(TASK, state="finished")
     node.add_run(RUN, TASK)
     tools = [
@@ -58,14 +58,14 @@ def lab(node: Any) -> PlainLab:
 
 
 async def demonstrate(lab: PlainLab) -> int:
-    """The check, quietly."""
+    """Run the check."""
     first = lab.nodes[0]
     async with UserClient(first.url, first.token, SystemClock()) as client:
         return await show(lab, client, SystemClock(), Progress(), check=True)
 
 
 async def test_a_round(lab: PlainLab, node: Any, capsys: pytest.CaptureFixture[str]) -> None:
-    """The check creates the repeating tasks between the nodes and ends with its one line."""
+    """The check creates repeating tasks between the nodes, and ends with a summary line."""
     assert await demonstrate(lab) == 0
     out = capsys.readouterr().out.splitlines()
     assert out[-1] == "demo: 3 nodes, 3 runs finished, 0 failed"
@@ -81,19 +81,19 @@ async def test_a_round(lab: PlainLab, node: Any, capsys: pytest.CaptureFixture[s
 
 
 async def test_a_missing_tool(lab: PlainLab, node: Any, capsys: pytest.CaptureFixture[str]) -> None:
-    """A test whose tool is not installed is left out, and the package to install is named."""
+    """A test whose tool is not installed is skipped, and the package to install is named."""
     missing = node.documents["/v1/tools"]["items"][2]
     missing.update(available=False, reason="iperf3 is not installed: apt install iperf3")
     assert await demonstrate(lab) == 0
-    told = capsys.readouterr()
-    assert "throughput is left out: iperf3 is not installed: apt install iperf3" in told.err
-    assert told.out.endswith("demo: 3 nodes, 2 runs finished, 0 failed\n")
+    output = capsys.readouterr()
+    assert "throughput is skipped: iperf3 is not installed: apt install iperf3" in output.err
+    assert output.out.endswith("demo: 3 nodes, 2 runs finished, 0 failed\n")
 
 
 async def test_a_failure(lab: PlainLab, node: Any, capsys: pytest.CaptureFixture[str]) -> None:
-    """A run that failed fails the check, with its reason."""
+    """A failed run fails the check, and its reason is printed."""
     node.runs[0].update(state="failed", reason="ping: unknown host")
     assert await demonstrate(lab) == 1
-    told = capsys.readouterr()
-    assert "ping: unknown host" in told.err
-    assert told.out.endswith(f"0 runs finished, {len(WISHES)} failed\n")
+    output = capsys.readouterr()
+    assert "ping: unknown host" in output.err
+    assert output.out.endswith(f"0 runs finished, {len(WISHES)} failed\n")

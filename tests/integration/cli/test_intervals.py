@@ -1,4 +1,4 @@
-"""Intervals of a run over HTTP and on the command line: pages, the last ones, one in full."""
+"""Intervals of a run over HTTP and on the command line: pages, the last ones, single ones."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ FROM generate_series(0, 59) AS number
 
 @pytest.fixture(name="run")
 async def _run(a: Asker) -> UUID:
-    """A run with 60 intervals: the 30th is a gap, and the 58th waits for somebody's share."""
+    """Create a run with 60 intervals: number 30 is a gap, and number 58 is not merged yet."""
     task = uuid4()
     await a.rows(_TASK, task, START)
     await a.rows(_RUN, RUN, task, START)
@@ -61,15 +61,15 @@ async def _numbers(a: Asker, query: str) -> list[int]:
 
 
 async def test_intervals_come_page_by_page(a: Asker, run: UUID) -> None:
-    """All pages together are all intervals before the one that waits, once and in order."""
-    path, found, cursor = f"/v1/runs/{run}/intervals?limit=25", [], ""
+    """The pages together have all intervals before the incomplete one, once and in order."""
+    path, numbers, cursor = f"/v1/runs/{run}/intervals?limit=25", [], ""
     while True:
         _, page = await a.ask("GET", path + cursor)
-        found += [item["number"] for item in page["items"]]
+        numbers += [item["number"] for item in page["items"]]
         if page["next"] is None:
             break
         cursor = f"&cursor={page['next']}"
-    assert found == list(range(58))
+    assert numbers == list(range(58))
     assert await _numbers(a, "order=desc&limit=3") == [57, 56, 55]
     assert await _numbers(a, "after=55") == [56, 57]
     assert await _numbers(a, "after=57") == []
@@ -79,7 +79,7 @@ async def test_intervals_come_page_by_page(a: Asker, run: UUID) -> None:
 
 
 async def test_an_interval_has_its_figures(a: Asker, run: UUID) -> None:
-    """They are named as those of a run are; a gap, and what cannot be read, has none."""
+    """An interval has the figures of a run; a gap, or an unreadable result, has none."""
     way = {
         "rate_bps": 16.0,
         "packet_rate": 1.0,
@@ -107,20 +107,20 @@ async def test_an_interval_has_its_figures(a: Asker, run: UUID) -> None:
 @pytest.mark.parametrize(
     "query", ["after=-1", "after=x", "after=99999999999", "cursor=1", "order=up", "since=x", "x=1"]
 )
-async def test_questions_that_make_no_sense(a: Asker, run: UUID, query: str) -> None:
-    """A wrong parameter is refused, not passed over."""
+async def test_invalid_queries(a: Asker, run: UUID, query: str) -> None:
+    """A wrong parameter is refused."""
     assert (await a.ask("GET", f"/v1/runs/{run}/intervals?{query}"))[0] == 422
 
 
 async def test_numbers_beyond_all_intervals(a: Asker, run: UUID) -> None:
-    """The largest number there is, and another run's cursor, are an empty page."""
+    """The largest possible number, and another run's cursor, give an empty page."""
     assert await _numbers(a, "after=2147483647") == []
     assert await _numbers(a, f"cursor=1795310027600986_{run}") == []
     assert (await a.ask("GET", f"/v1/runs/{uuid4()}/intervals"))[0] == 404
 
 
 async def test_the_last_intervals_of_a_run_that_goes_on(ask: Any, run: UUID) -> None:
-    """A running run has no result yet, but the table of what it has measured so far."""
+    """A run in progress has no result yet, but a table of its intervals."""
     ended = await ask("run", "result", str(run), "-o", "table")
     assert ended.code == 0, ended.err
     lines = ended.out.splitlines()
@@ -131,17 +131,17 @@ async def test_the_last_intervals_of_a_run_that_goes_on(ask: Any, run: UUID) -> 
 
 
 async def test_intervals_in_a_pipe(ask: Any, run: UUID) -> None:
-    """So many, or all since an instant, as the API has them; a gap has its reason."""
-    found = json.loads((await ask("run", "result", str(run), "--last", "28")).out)
-    assert [each["number"] for each in found] == list(range(30, 58))
-    assert (found[0]["result"], found[0]["reason"]) == (None, "a: the counters were reset")
+    """The last intervals, or all since an instant, are printed as JSON, gaps with their reason."""
+    intervals = json.loads((await ask("run", "result", str(run), "--last", "28")).out)
+    assert [each["number"] for each in intervals] == list(range(30, 58))
+    assert (intervals[0]["result"], intervals[0]["reason"]) == (None, "a: the counters were reset")
     since = times.format_instant(START + 20 * times.MINUTE)
-    found = json.loads((await ask("run", "result", str(run), "--since", since)).out)
-    assert [each["number"] for each in found] == list(range(20, 58))
+    intervals = json.loads((await ask("run", "result", str(run), "--since", since)).out)
+    assert [each["number"] for each in intervals] == list(range(20, 58))
 
 
 async def test_one_interval_in_full(ask: Any, run: UUID) -> None:
-    """The result of one interval, as JSON or with units; a gap says why it is one."""
+    """The result of one interval is printed as JSON or with units, and a gap has its reason."""
     ended = await ask("run", "result", str(run), "--interval", "0")
     assert json.loads(ended.out) == {"sent": {"rate_bps": 0}}
     ended = await ask("run", "result", str(run), "--interval", "57", "-o", "table")

@@ -1,4 +1,4 @@
-"""Lists in every form, ids by their first digits, and what an empty list says."""
+"""Lists in every format, ids by their first digits, and the text of empty lists."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ AT = "2026-12-01T10:00:00Z"
 
 @pytest.fixture
 def runs(node: Any) -> list[dict[str, Any]]:
-    """One that was measured and one that was not."""
+    """A run that was measured, and one that was not."""
     lost = {"state": "unplaced", "summary": None, "result": None, "tool": None}
     reason = "b was busy with throughput 7c1e until 14:00"
     node.add_task(TASK)
@@ -30,17 +30,17 @@ def runs(node: Any) -> list[dict[str, Any]]:
 
 
 async def test_a_pipe_gets_json(parley: Any, runs: list[dict[str, Any]]) -> None:
-    """In a pipe a list is one JSON array of the API's own objects."""
+    """In a pipe a list is one JSON array of the API's objects."""
     ended = await parley("run", "list")
     assert ended.code == 0
     assert ended.err == ""
-    found = json.loads(ended.out)
-    assert [run["id"] for run in found] == [ONE, TWO]
-    assert found[0]["result"] == runs[0]["result"]
+    records = json.loads(ended.out)
+    assert [run["id"] for run in records] == [ONE, TWO]
+    assert records[0]["result"] == runs[0]["result"]
 
 
 async def test_a_table_has_the_reason_in_the_list(parley: Any, runs: list[dict[str, Any]]) -> None:
-    """A run that did not happen says why in the list itself."""
+    """The list shows the reason of a run that did not take place."""
     ended = await parley("run", "list", "-o", "table")
     lines = ended.out.splitlines()
     assert lines[0].split()[:3] == ["run", "state", "test"]
@@ -51,7 +51,7 @@ async def test_a_table_has_the_reason_in_the_list(parley: Any, runs: list[dict[s
 
 
 async def test_other_forms(parley: Any, runs: list[dict[str, Any]]) -> None:
-    """Ids are lines, jsonl is one object a line, csv has the fields asked for."""
+    """Ids are lines, jsonl is one object a line, and csv has the requested fields."""
     assert len(runs) == 2
     assert (await parley("run", "list", "-o", "ids")).out.split() == [ONE, TWO]
     lines = (await parley("run", "list", "-o", "jsonl")).out.splitlines()
@@ -67,7 +67,7 @@ async def test_other_forms(parley: Any, runs: list[dict[str, Any]]) -> None:
 async def test_options_go_before_and_after_the_verb(
     parley: Any, runs: list[dict[str, Any]]
 ) -> None:
-    """The global options are the same wherever they stand, and the last one wins."""
+    """The global options work before and after the verbs, and the last one wins."""
     assert len(runs) == 2
     before = await parley("-o", "ids", "run", "list")
     after = await parley("-o", "json", "run", "list", "-o", "ids")
@@ -75,7 +75,7 @@ async def test_options_go_before_and_after_the_verb(
 
 
 async def test_filters_reach_the_node(parley: Any, node: Any, runs: list[dict[str, Any]]) -> None:
-    """State, test, task and time are the API's filters."""
+    """State, test, task and time are sent as filters of the API."""
     assert len(runs) == 2
     ended = await parley(
         "run", "list", "--state", "failed,missed", "--test", "rtt", "--task", "aaaa",
@@ -90,7 +90,7 @@ async def test_filters_reach_the_node(parley: Any, node: Any, runs: list[dict[st
 
 
 async def test_runs_that_have_begun_or_will(parley: Any, node: Any) -> None:
-    """Unless asked for, runs to come are left out; --upcoming lists them, the next one first."""
+    """Future runs are left out by default, and --upcoming lists them, the next one first."""
     await parley("run", "list")
     assert set(node.asked[-1][2]) == {"to", "limit"}
     await parley("run", "list", "--upcoming")
@@ -102,7 +102,7 @@ async def test_runs_that_have_begun_or_will(parley: Any, node: Any) -> None:
 
 
 async def test_long_lists_take_several_pages(parley: Any, node: Any) -> None:
-    """A list follows the cursor up to its limit and says on standard error when there is more."""
+    """A list follows the cursor up to its limit, and notes on standard error if there is more."""
     for number in range(450):
         node.add_run(f"{number:08x}-1111-4111-8111-111111111111", TASK)
     ended = await parley("run", "list", "--limit", "420", "-o", "ids")
@@ -112,7 +112,7 @@ async def test_long_lists_take_several_pages(parley: Any, node: Any) -> None:
 
 
 async def test_empty_lists_say_what_to_do(parley: Any) -> None:
-    """An empty table names the next command; empty JSON is an empty array."""
+    """An empty table names the next command, and empty JSON is an empty array."""
     assert "parley rtt HOST" in (await parley("run", "list", "-o", "table")).out
     assert "parley task create" in (await parley("task", "list", "-o", "table")).out
     assert (await parley("task", "list")).out.strip() == "[]"
@@ -126,7 +126,7 @@ async def test_ids_may_be_shortened(parley: Any, runs: list[dict[str, Any]]) -> 
 
 
 async def test_ambiguous_and_unknown_ids(parley: Any, runs: list[dict[str, Any]]) -> None:
-    """A beginning of several ids lists them; none is not found; a word is a mistake."""
+    """An ambiguous beginning lists the matches, an unknown one exits with 6, a word with 2."""
     assert len(runs) == 2
     ended = await parley("run", "show", "1")
     assert ended.code == 2
@@ -140,7 +140,7 @@ async def test_ambiguous_and_unknown_ids(parley: Any, runs: list[dict[str, Any]]
 
 
 async def test_task_list_and_show(parley: Any, node: Any) -> None:
-    """A task says when, between whom, and what its runs came to."""
+    """A task is shown with its schedule, participants, and counts of runs."""
     node.add_task(TASK)
     line = (await parley("task", "list", "-o", "table")).out.splitlines()[1]
     assert "every PT5M" in line
@@ -151,14 +151,14 @@ async def test_task_list_and_show(parley: Any, node: Any) -> None:
 
 
 async def test_all_of_a_task_is_shown_however_it_is_named(parley: Any, node: Any) -> None:
-    """Archives and why it has its tool, which no list tells, are there for short names, too."""
+    """A task named by a short id has its archives and tool reason, which lists do not have."""
     spec = {"url": "https://h.example/in", "gzip": False, "secret": "(secret)", "headers": {}}
     archive = {"archiver": "http", "spec": spec, "runs": "all", "transform": None}
     node.add_task(TASK, archives=[archive], tool_reason="the best that all have")
     for name in (TASK, "aa", "@-1"):
         shown = await parley("task", "show", name, "-o", "json")
-        [told] = json.loads(shown.out)["archives"]
-        assert told["spec"] == spec
+        [shown_archive] = json.loads(shown.out)["archives"]
+        assert shown_archive["spec"] == spec
     lines = (await parley("task", "show", "aa", "-o", "table")).out.splitlines()
     rows = {line.split()[0]: " ".join(line.split()[1:]) for line in lines}
     assert rows["archive"] == "http (url https://h.example/in, gzip false, secret (secret)), all"
@@ -168,7 +168,7 @@ async def test_all_of_a_task_is_shown_however_it_is_named(parley: Any, node: Any
 async def test_deliveries_and_backlog_say_for_which_archive_and_since_when(
     parley: Any, node: Any
 ) -> None:
-    """Two archives at one place are told apart; an error has its time, and is gone when over."""
+    """Deliveries name their archive, and the backlog has the time of the last error."""
     to = {"archiver": "http", "destination": 1, "label": "h.example"}
     failed = {"last_error": "500 no", "attempts": 1, "next_at": None, "tried_at": None}
     own = {
@@ -207,7 +207,7 @@ async def test_deliveries_and_backlog_say_for_which_archive_and_since_when(
 
 
 async def test_text_from_elsewhere_cannot_command_the_terminal(parley: Any, node: Any) -> None:
-    """Control characters in a reason are shown as replacements."""
+    """Control characters in a reason are replaced."""
     node.add_run(ONE, TASK, state="failed", summary=None, reason="\x1b[2Jgone\nnext")
     ended = await parley("run", "list", "-o", "table")
     assert "\x1b" not in ended.out
@@ -215,7 +215,7 @@ async def test_text_from_elsewhere_cannot_command_the_terminal(parley: Any, node
 
 
 async def test_nodes_tests_and_tools(parley: Any, node: Any) -> None:
-    """Nodes, tests and tools are lists like the others; a missing tool says what to install."""
+    """Nodes, tests and tools are listed, and a missing tool names its package."""
     card = {
         "identity": "ed25519:" + "A" * 43,
         "name": "a.example",
@@ -254,7 +254,7 @@ async def test_nodes_tests_and_tools(parley: Any, node: Any) -> None:
 
 
 async def test_a_terminal_gets_a_table(bare: Any, node: Any) -> None:
-    """On a terminal the default is a table, coloured unless NO_COLOR says no."""
+    """On a terminal the default is a table, with colours unless NO_COLOR is set."""
     node.add_run(ONE, TASK)
     for more, coloured in (({}, True), ({"NO_COLOR": "1"}, False)):
         controller, terminal = pty.openpty()

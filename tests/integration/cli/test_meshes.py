@@ -1,4 +1,4 @@
-"""``parley plan mesh`` and ``parley mesh``: what is asked and posted, what is told, how it ends."""
+"""``parley plan mesh`` and ``parley mesh``: requests, output, and exit codes."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def _page(*items: Any) -> dict[str, Any]:
 
 @pytest.fixture
 def file(tmp_path: Path) -> Path:
-    """A mesh file."""
+    """Write a mesh file."""
     path = tmp_path / "lab.toml"
     path.write_text(MESH)
     return path
@@ -43,7 +43,7 @@ def file(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def meshed(node: Any) -> Any:
-    """A node that knows three nodes and has nothing of the mesh yet."""
+    """A node that knows three nodes and has no task of the mesh yet."""
     describe = {"title": "", "result": {}, "tools": []}
     tests = [{"name": name, "spec": spec, **describe} for name, spec in SCHEMAS.items()]
     tool = {
@@ -69,7 +69,7 @@ def _existing() -> list[Any]:
 
 
 async def test_a_plan_says_what_would_change(parley: Any, meshed: Any, file: Path) -> None:
-    """Each new task is asked about; what exists and is the same is not."""
+    """A plan previews each new task, but not unchanged ones."""
     ended = await parley("plan", "mesh", str(file))
     plan = json.loads(ended.out)
     assert (ended.code, plan["findings"]) == (0, [])
@@ -87,7 +87,7 @@ async def test_a_plan_says_what_would_change(parley: Any, meshed: Any, file: Pat
 
 
 async def test_a_file_with_faults_is_told_where(parley: Any, meshed: Any, file: Path) -> None:
-    """Nothing is asked of other nodes or posted; the line, the place, the remedy."""
+    """Faults are reported with line, place, and remedy, before any preview or post."""
     file.write_text(MESH.replace('"c"]', '"cc"]').replace("duration", "durtion"))
     ended = await parley("plan", "mesh", str(file), "-o", "table")
     assert ended.code == 2
@@ -116,32 +116,32 @@ async def test_a_file_with_faults_is_told_where(parley: Any, meshed: Any, file: 
 
 
 @pytest.mark.parametrize(
-    ("outcome", "code", "said"),
+    ("outcome", "code", "text"),
     [
-        ("refused", 3, "no pair can run this: all 6 that were asked are refused"),
-        ("unreachable", 5, "out of reach"),
-        ("no-time", 4, "without any time"),
+        ("refused", 3, "no pair can run this: all 6 previewed pairs are refused"),
+        ("unreachable", 5, "unreachable"),
+        ("no-time", 4, "without free time"),
         ("partly", 0, None),
     ],
 )
-async def test_nodes_that_say_no(
-    parley: Any, meshed: Any, file: Path, outcome: str, code: int, said: str | None
+async def test_refusing_nodes(
+    parley: Any, meshed: Any, file: Path, outcome: str, code: int, text: str | None
 ) -> None:
-    """Their reasons are counted, and the exit code is that of the worst."""
+    """Refusals are counted by reason, and the exit code is that of the worst."""
     meshed.documents["/v1/plans"] |= {"outcome": outcome, "sentence": "b: iperf3 is missing"}
     ended = await parley("plan", "mesh", str(file))
-    found = json.loads(ended.out)["findings"]
-    assert (ended.code, [said in each["detail"] for each in found]) == (
+    findings = json.loads(ended.out)["findings"]
+    assert (ended.code, [text in each["detail"] for each in findings]) == (
         code,
-        [True] if said else [],
+        [True] if text else [],
     )
-    if said:
-        assert "b: iperf3 is missing (6 times)" in found[0]["detail"]
-        assert found[0]["pointer"] == "/measure/0"
+    if text:
+        assert "b: iperf3 is missing (6 times)" in findings[0]["detail"]
+        assert findings[0]["pointer"] == "/measure/0"
 
 
 async def test_applying_posts_what_is_missing(parley: Any, meshed: Any, file: Path) -> None:
-    """What has to be created, edited and cancelled is, each request with a key of its own."""
+    """Applying creates, edits and cancels tasks, each request with its own key."""
     tasks = _existing()
     for task, change in ((tasks[0], {"priority": 9}), (tasks[1], {"key": "fill/a/gone"})):
         meshed.add_task(task["id"])
@@ -167,7 +167,7 @@ async def test_applying_posts_what_is_missing(parley: Any, meshed: Any, file: Pa
 async def test_an_edit_whose_answer_was_lost_is_done(
     parley: Any, meshed: Any, file: Path, repeat: str, code: int
 ) -> None:
-    """A task that is at a later revision counts if it is what the edit makes; else that is told."""
+    """A task at a later revision counts as edited if it matches the edit."""
     tasks = _existing()
     tasks[0]["schedule"]["repeat"] = "PT2H"
     meshed.documents["/v1/meshes/lab/tasks"] = _page(*tasks)
@@ -183,19 +183,19 @@ async def test_an_edit_whose_answer_was_lost_is_done(
 
 
 async def test_failures_are_told_by_cause(parley: Any, meshed: Any, file: Path) -> None:
-    """All others are tried; the exit code is that of the failures, and it can be done again."""
+    """Failures are reported by cause, all others are attempted, and the exit code is theirs."""
     meshed.created = RefusedByParticipant("b: iperf3 is not installed on b")
     ended = await parley("mesh", "apply", str(file), "-o", "table")
     assert ended.code == 3
-    assert "✗ 6 not created, fill/a/b among them: b: iperf3 is not installed on b" in ended.out
-    assert "do it again" in ended.out
+    assert "✗ 6 not created, fill/a/b for example: b: iperf3 is not installed on b" in ended.out
+    assert "run it again" in ended.out
     meshed.token = "another"
     ended = await parley("mesh", "apply", str(file), "--jobs", "1")
     assert ended.code == 3
 
 
 async def test_a_mesh_is_removed(parley: Any, meshed: Any) -> None:
-    """All its tasks that are not over are cancelled."""
+    """Removing a mesh cancels all its tasks that are not over."""
     tasks = _existing()
     tasks[0]["state"] = "finished"
     meshed.documents["/v1/meshes/lab/tasks"] = _page(*tasks)
@@ -226,7 +226,7 @@ def _pair(source: str, dest: str, delivered: int) -> dict[str, Any]:
 
 
 async def test_the_status_of_a_mesh(parley: Any, meshed: Any, file: Path) -> None:
-    """The share that was delivered, causes, the worst pairs, a matrix; of a file also the drift."""
+    """The status shows delivery, causes, worst pairs, and a matrix, and for a file the drift."""
     pairs = [_pair(s, d, 4 if d == "c" else 10) for s in "abc" for d in "abc" if s != d]
     meshed.documents |= {
         "/v1/meshes/lab": {
@@ -248,7 +248,7 @@ async def test_the_status_of_a_mesh(parley: Any, meshed: Any, file: Path) -> Non
     }
     ended = await parley("mesh", "status", "lab", "-o", "table", "--since", "7d")
     assert ended.code == 0
-    assert "mesh lab: 80 % of 60 due delivered, 6 under way" in ended.out
+    assert "mesh lab: 80 % of 60 due delivered, 6 in progress" in ended.out
     assert "  12  20.0 %  unplaced  b: busy" in ended.out
     [query] = [query for _, path, query in meshed.asked if path.startswith("/v1/meshes/lab?")]
     assert query["from"] == query["to"]
@@ -262,7 +262,10 @@ async def test_the_status_of_a_mesh(parley: Any, meshed: Any, file: Path) -> Non
     ]
     meshed.documents["/v1/meshes/lab/tasks"] = _page(*_existing()[:1])
     ended = await parley("mesh", "status", str(file), "-o", "table")
-    assert (ended.code, "Against the file: 5 to create, 1 unchanged" in ended.out) == (1, True)
+    assert (ended.code, "Compared with the file: 5 to create, 1 unchanged" in ended.out) == (
+        1,
+        True,
+    )
     ended = await parley("mesh", "status", "lab", "-o", "csv")
     assert ended.out.splitlines()[1].startswith("fill/a/b,throughput,a,b,active,10,10,1")
     meshed.documents["/v1/meshes"] = _page(meshed.documents["/v1/meshes/lab"] | {})
@@ -274,13 +277,13 @@ async def test_the_status_of_a_mesh(parley: Any, meshed: Any, file: Path) -> Non
 async def test_the_status_of_a_file_before_it_is_applied(
     parley: Any, meshed: Any, file: Path
 ) -> None:
-    """It says that nothing is there and what would be made; the exit code is that of drift."""
+    """The status of a file that was never applied shows what it would create, and exits with 1."""
     ended = await parley("mesh", "status", str(file))
-    told = json.loads(ended.out)
-    assert (ended.code, told["name"], len(told["drift"]["create"])) == (1, "lab", 6)
+    status = json.loads(ended.out)
+    assert (ended.code, status["name"], len(status["drift"]["create"])) == (1, "lab", 6)
     ended = await parley("mesh", "status", str(file), "-o", "table")
     assert ended.code == 1
-    assert "mesh lab: nothing was applied yet; make it: parley mesh apply" in ended.out
-    assert "Against the file: 6 to create, 0 unchanged\n  to create  fill/a/b" in ended.out
+    assert "mesh lab: nothing was applied yet; apply it: parley mesh apply" in ended.out
+    assert "Compared with the file: 6 to create, 0 unchanged\n  to create  fill/a/b" in ended.out
     assert (await parley("mesh", "status", str(file), "-o", "csv")).code == 1
     assert (await parley("mesh", "status", "lab")).code == 6

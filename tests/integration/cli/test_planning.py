@@ -1,4 +1,4 @@
-"""``parley plan``: what is sent, what is shown, which alternative is printed, how it ends."""
+"""``parley plan``: requests, the view, alternatives, and exit codes."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def _participant(name: str, **changes: Any) -> dict[str, Any]:
 
 
 def a_plan(**changes: Any) -> dict[str, Any]:
-    """A plan as the API shows it: one run displaces, one would wait."""
+    """Return a plan of the API in which one run displaces and one would wait."""
     lost = {"scheduling_class": "normal", "priority": -1, "starts_at": START, "ends_at": START}
     busy = "b: no PT10S free: busy with an exclusive idle run of priority 7"
     return {
@@ -97,32 +97,32 @@ def a_plan(**changes: Any) -> dict[str, Any]:
 
 @pytest.fixture
 def planning(node: Any) -> Any:
-    """A node that answers what would happen."""
+    """A node that answers with a plan."""
     node.documents["/v1/plans"] = a_plan()
     return node
 
 
 async def test_it_asks_with_the_options_of_a_task(parley: Any, planning: Any) -> None:
-    """The document is that of task create, and in a pipe the answer is the API's own."""
+    """A preview posts the document of task create, and prints the API's plan in a pipe."""
     given = ("throughput", "--spec", "dest=b", "--repeat", "1h", "--priority", "3")
     ended = await parley("plan", "task", *given, "--runs", "4")
     assert (ended.code, json.loads(ended.out)) == (0, a_plan())
     planning.created = planning.add_task(TASK)
     await parley("task", "create", *given)
-    (asked, _), (created, _) = planning.posted
-    assert asked == {**created, "runs": 4}
+    (previewed, _), (created, _) = planning.posted
+    assert previewed == {**created, "runs": 4}
     ended = await parley("plan", "task", "--file", "-", stdin=json.dumps(created))
     assert planning.posted[-1][0] == created
 
 
-async def test_it_tells_at_a_glance(parley: Any, planning: Any) -> None:
-    """When, what waits, what gives way, who says what, how full, and what else could be asked."""
+async def test_the_view_of_a_plan(parley: Any, planning: Any) -> None:
+    """The view has starts, other runs, participants, occupancy, and alternatives."""
     out = (await parley("plan", "task", "throughput", "-o", "table")).out
     assert out.splitlines()[0] == "throughput a → b: 1 of 2 runs would be booked"
     sections = {part.splitlines()[0]: part for part in out.split("\n\n")}
     starts = sections["Starts"]
     assert "10:02:00Z  2 min after its nominal start, displacing lower priorities" in starts
-    assert "the task itself will draw others" in starts
+    assert "the task will draw others" in starts
     assert "11:00:00Z  b: no PT10S free" in sections["Would wait"]
     displaced = sections["Would give way to priority 3"]
     assert "b  idle of task aaaaaaaa  run 11111111  normal  priority -1" in displaced
@@ -139,7 +139,7 @@ async def test_it_tells_at_a_glance(parley: Any, planning: Any) -> None:
 
 
 async def test_an_alternative_is_ready_to_post(parley: Any, planning: Any) -> None:
-    """--alternative prints one document and nothing else, which task create takes as it is."""
+    """--alternative prints only one document, which task create accepts unchanged."""
     ended = await parley("plan", "task", "throughput", "--alternative", "1", "-o", "table", "-q")
     assert (ended.code, ended.err) == (0, "")
     planning.created = planning.add_task(TASK)
@@ -148,21 +148,21 @@ async def test_an_alternative_is_ready_to_post(parley: Any, planning: Any) -> No
 
 
 @pytest.mark.parametrize(
-    ("changes", "told"),
+    ("changes", "text"),
     [
         ({}, "only 1"),
-        ({"alternatives": [], "outcome": "found"}, "finds all its time"),
+        ({"alternatives": [], "outcome": "found"}, "time was found for all runs"),
         ({"alternatives": [], "outcome": "refused", "sentence": "b: will not"}, "b: will not"),
     ],
 )
 async def test_an_alternative_that_is_not_there(
-    parley: Any, planning: Any, changes: dict[str, Any], told: str
+    parley: Any, planning: Any, changes: dict[str, Any], text: str
 ) -> None:
-    """It is not found (code 6), and nothing is printed that could be posted by mistake."""
+    """A missing alternative exits with 6, and prints nothing that could be posted by mistake."""
     planning.documents["/v1/plans"] = a_plan(**changes)
     ended = await parley("plan", "task", "throughput", "--alternative", "2")
     assert (ended.code, ended.out) == (6, "")
-    assert told in " ".join(ended.err.split())
+    assert text in " ".join(ended.err.split())
 
 
 @pytest.mark.parametrize(
@@ -177,14 +177,14 @@ async def test_an_alternative_that_is_not_there(
     ],
 )
 async def test_exit_codes(parley: Any, planning: Any, outcome: str, code: int) -> None:
-    """The exit code says what would come of the task; the answer is printed all the same."""
+    """The exit code is that of the outcome, and the plan is printed anyway."""
     planning.documents["/v1/plans"] = a_plan(outcome=outcome)
     ended = await parley("plan", "task", "throughput")
     assert (ended.code, json.loads(ended.out)["outcome"]) == (code, outcome)
 
 
 def test_a_refusal_is_short() -> None:
-    """Where nothing was placed there are no starts, no occupancy: who refuses, and why."""
+    """A refused plan shows only the sentence, the participants, and no alternatives."""
     nothing: dict[str, Any] = {
         "asked": 0, "placed": 0, "starts": [], "unplaced": [], "displaced": [],
         "displaced_count": 0, "occupancy": [], "alternatives": [], "tool": None,

@@ -1,4 +1,4 @@
-"""``parley plugin``: a skeleton that works, others' plugins found, or told why not."""
+"""``parley plugin``: a working skeleton, plugins of others, and why one is unusable."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ REPOSITORY = Path(__file__).parents[3]
 def run(
     *argv: str | Path, folder: Path, site: Path | None = None
 ) -> subprocess.CompletedProcess[str]:
-    """A program in a folder, with what is installed in ``site`` beside all else."""
+    """Run a program in a folder, with the packages in ``site`` installed."""
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(map(str, (site, REPOSITORY)))}
     argv_ = [str(word) for word in argv]
     return subprocess.run(
@@ -31,7 +31,7 @@ def run(
 
 
 def new(folder: Path, name: str, *options: str) -> Path:
-    """The folder of a new plugin."""
+    """Write a new plugin, and return its folder."""
     done = run(PARLEY, "plugin", "new", name, *options, folder=folder)
     assert done.returncode == 0, done.stderr
     assert f"parley plugin test {name} --run" in done.stdout
@@ -39,7 +39,7 @@ def new(folder: Path, name: str, *options: str) -> Path:
 
 
 def installed(package: Path, folder: Path) -> Path:
-    """A folder of installed packages with that one in it."""
+    """Install the package into a folder, and return the folder."""
     options = ("--no-deps", "--no-build-isolation", "--quiet", "--disable-pip-version-check")
     done = run(
         *(sys.executable, "-m", "pip", "install", *options, "--target", folder, package),
@@ -51,28 +51,28 @@ def installed(package: Path, folder: Path) -> Path:
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder of a new plugin ``lookup-time``."""
+    """Write a new plugin ``lookup-time``, and return its folder."""
     return new(tmp_path_factory.mktemp("new"), "lookup-time")
 
 
 @pytest.fixture(scope="module")
 def site(made: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder of installed packages with that plugin in it."""
+    """Install that plugin into a folder, and return the folder."""
     return installed(made, tmp_path_factory.mktemp("site"))
 
 
 def test_the_skeletons_own_tests_pass(made: Path) -> None:
-    """What was written has tests, and they pass."""
+    """The tests of the skeleton pass."""
     done = run(sys.executable, "-m", "pytest", "-q", "-p", "no:randomly", folder=made)
     assert done.returncode == 0, done.stdout
     assert "3 passed" in done.stdout
 
 
 def test_it_is_found_and_measures(made: Path, site: Path) -> None:
-    """Once installed it is listed with its distribution, keeps the contract, and measures."""
+    """An installed plugin is listed with its distribution, keeps the contract, and measures."""
     listed = run(PARLEY, "plugin", "list", "-o", "json", folder=made.parent, site=site)
-    found = [each for each in json.loads(listed.stdout) if each["name"] == "lookup-time"]
-    assert [(each["kind"], each["from"], each["fault"]) for each in found] == [
+    rows = [each for each in json.loads(listed.stdout) if each["name"] == "lookup-time"]
+    assert [(each["kind"], each["from"], each["fault"]) for each in rows] == [
         ("test", "parley-lookup-time 0.1.0", None),
         ("tool", "parley-lookup-time 0.1.0", None),
     ]
@@ -89,22 +89,23 @@ def test_it_is_found_and_measures(made: Path, site: Path) -> None:
     assert "host" in refused.stderr
 
 
-def test_what_was_never_tried_is_said(tmp_path: Path) -> None:
-    """In the list, with the tool; all that was tried has nothing beside it."""
+def test_untried_tools_are_marked(tmp_path: Path) -> None:
+    """The list has a caveat for tools that were never tried, and for no other plugin."""
     listed = run(PARLEY, "plugin", "list", "-o", "json", folder=tmp_path)
-    said = {each["name"]: each["but"] for each in json.loads(listed.stdout) if each["but"]}
-    assert said == {"owping": "where a task names it: it was never tried with a real program"}
+    caveats = {each["name"]: each["but"] for each in json.loads(listed.stdout) if each["but"]}
+    reason = "only if a task names it: it was never tried with a real program"
+    assert caveats == {"owping": reason}
 
 
 def test_an_archiver_is_made_that_works(tmp_path: Path) -> None:
-    """Its own tests pass; installed it is listed, keeps the contract, and can be tried."""
+    """The archiver of the skeleton passes its tests, is listed, and can be tried."""
     package = new(tmp_path, "kept-rows", "--kind", "archiver")
     done = run(sys.executable, "-m", "pytest", "-q", "-p", "no:randomly", folder=package)
     assert "4 passed" in done.stdout, done.stdout
     site = installed(package, tmp_path / "site")
     listed = run(PARLEY, "plugin", "list", "-o", "json", folder=tmp_path, site=site)
-    found = [each for each in json.loads(listed.stdout) if each["name"] == "kept-rows"]
-    assert [(each["kind"], each["from"], each["fault"]) for each in found] == [
+    rows = [each for each in json.loads(listed.stdout) if each["name"] == "kept-rows"]
+    assert [(each["kind"], each["from"], each["fault"]) for each in rows] == [
         ("archiver", "parley-kept-rows 0.1.0", None)
     ]
     spec = json.dumps({"path": str(tmp_path / "results.sqlite")})
@@ -119,7 +120,7 @@ def test_an_archiver_is_made_that_works(tmp_path: Path) -> None:
 
 
 def test_a_broken_plugin_stops_nothing(tmp_path: Path) -> None:
-    """One that cannot be imported, or takes a name of ours, is listed with the reason."""
+    """A plugin that cannot be imported, or has a name of ours, is listed with the reason."""
     info = tmp_path / "parley_broken-1.0.dist-info"
     info.mkdir()
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: parley-broken\nVersion: 1.0\n")
@@ -156,8 +157,8 @@ def test_a_broken_plugin_stops_nothing(tmp_path: Path) -> None:
     assert checked.returncode == 1
 
 
-def test_what_a_plugin_raises_is_told_without_a_traceback(tmp_path: Path) -> None:
-    """A summary, a merge or a destination that raises is what is to mend; the exit code is 1."""
+def test_exceptions_of_plugins_are_reported(tmp_path: Path) -> None:
+    """An exception in a summary, a merge or a destination is reported, with exit code 1."""
     info = tmp_path / "parley_silent-1.0.dist-info"
     info.mkdir()
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: parley-silent\nVersion: 1.0\n")
@@ -173,10 +174,10 @@ def test_what_a_plugin_raises_is_told_without_a_traceback(tmp_path: Path) -> Non
         return done.stdout
 
     short = ("--run", "--spec", '{"duration": "PT1S"}')
-    assert "it raised KeyError: 'rate'\nsilent: 1 to mend" in tried("silent")
-    told = tried("silent", *short)
-    assert "✓ the result is as its model says\n✗ it has a summary" in told
-    assert "duration_ms" in told
+    assert "it raised KeyError: 'rate'\nsilent: 1 fault to fix" in tried("silent")
+    output = tried("silent", *short)
+    assert "✓ the result is as its model says\n✗ it has a summary" in output
+    assert "duration_ms" in output
     assert re.search(
         r"wild raised OSError: gone\n    .*/parley_silent.py, line \d+, in merge",
         tried("wild", *short),
@@ -219,7 +220,7 @@ SILENT, WILD, NAP, PIT = Silent(), Wild(), Nap(), Pit()
 def test_a_client_that_is_not_installed_is_listed_as_lacking(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """An archiver whose extra is missing cannot be used, and says what brings it."""
+    """An archiver whose extra is missing is listed with how to install it."""
     monkeypatch.setattr("node.results.archivers.find_spec", lambda _: None)
     done = CliRunner().invoke(parley, ["plugin", "list", "-o", "json"], catch_exceptions=False)
     faults = {each["name"]: each["fault"] for each in json.loads(done.stdout)}
@@ -228,7 +229,7 @@ def test_a_client_that_is_not_installed_is_listed_as_lacking(
 
 
 def test_the_readme_of_a_plugin_can_be_followed(made: Path) -> None:
-    """The command to measure with it is one, and what its tests need comes with it."""
+    """The README of the skeleton has a valid command, and its tests' requirements are declared."""
     readme = (made / "README.md").read_text()
     [words] = re.findall(r"`parley task create ([^`]*)`", readme)
     context = task_group.commands["create"].make_context("create", words.split())
@@ -240,14 +241,14 @@ def test_the_readme_of_a_plugin_can_be_followed(made: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "words"),
     [
-        ("rtt", "rtt is there already"),
-        ("kafka", "kafka is there already"),
-        ("Übermess", "other characters"),
-        ("../x", "other characters"),
+        ("rtt", "rtt exists already"),
+        ("kafka", "kafka exists already"),
+        ("Übermess", "characters other than"),
+        ("../x", "characters other than"),
     ],
 )
-def test_names_that_cannot_be(tmp_path: Path, name: str, words: str) -> None:
-    """A name that is taken, or is none, is refused before anything is written."""
+def test_invalid_names(tmp_path: Path, name: str, words: str) -> None:
+    """A name that is taken or invalid is refused before anything is written."""
     done = run(PARLEY, "plugin", "new", name, folder=tmp_path)
     assert done.returncode == 2
     assert words in done.stderr
@@ -255,18 +256,18 @@ def test_names_that_cannot_be(tmp_path: Path, name: str, words: str) -> None:
 
 
 def test_a_folder_with_something_in_it_is_left_alone(tmp_path: Path) -> None:
-    """Nothing of anybody's is overwritten."""
+    """A folder that is not empty is refused."""
     (tmp_path / "mine.txt").write_text("keep")
     done = run(PARLEY, "plugin", "new", "fresh", "--directory", tmp_path, folder=tmp_path)
     assert done.returncode == 2
     assert "is not empty" in done.stderr
 
 
-def test_what_is_not_there_is_told(tmp_path: Path) -> None:
-    """An unknown name is answered with those that are known."""
+def test_unknown_plugins(tmp_path: Path) -> None:
+    """An unknown name is refused with the known ones."""
     done = run(PARLEY, "plugin", "test", "astrology", folder=tmp_path)
     assert done.returncode == 6
-    assert re.search(r"there are: .*\bidle,", done.stderr)
+    assert re.search(r"known are: .*\bidle,", done.stderr)
 
 
 def test_ours_can_be_tried_too(tmp_path: Path) -> None:
@@ -278,7 +279,7 @@ def test_ours_can_be_tried_too(tmp_path: Path) -> None:
 
 
 def test_one_that_gives_a_result_each_interval_can_be_tried(tmp_path: Path) -> None:
-    """What it told of its intervals is merged when it has ended."""
+    """The intervals of a streaming test are merged when it has ended."""
     spec = json.dumps({"interface": "lo", "duration": "PT2S", "each": "PT1S"})
     done = run(PARLEY, "plugin", "test", "interface", "--run", "--spec", spec, folder=tmp_path)
     assert done.returncode == 0, done.stdout + done.stderr

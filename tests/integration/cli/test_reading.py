@@ -13,7 +13,7 @@ RUN = "11111111-1111-4111-8111-111111111111"
 
 
 async def test_explain(parley: Any, node: Any) -> None:
-    """The sentence comes first, then what each participant offered and what stood in the way."""
+    """An explanation has the sentence first, then each participant's offer and obstacles."""
     node.add_task(TASK)
     node.add_run(RUN, TASK)
     hour = 1_796_119_200_000_000
@@ -44,12 +44,12 @@ async def test_explain(parley: Any, node: Any) -> None:
     )
     assert "busy all the time" in ended.out
     assert ended.out.count("demo 'SC26' by alice") == 3  # once in each attempt
-    assert lines[-1] == "and 2 attempts before: --all shows them"
+    assert lines[-1] == "and 2 earlier attempts: --all shows them"
     assert json.loads((await parley("explain", RUN)).out)["sentence"] == explanation["sentence"]
 
 
 async def test_schedule(parley: Any, node: Any) -> None:
-    """The schedule is a list of spans for the time asked for."""
+    """The schedule is a list of spans in the requested time."""
     entry = {
         "run": RUN, "task": TASK, "test": "rtt", "state": "scheduled",
         "scheduling_class": "background", "priority": 0, "starts_at": "2026-12-01T10:00:00Z",
@@ -69,7 +69,7 @@ async def test_schedule(parley: Any, node: Any) -> None:
 
 
 async def test_nobody_answers(bare: Any) -> None:
-    """Where no node listens the error names the address and the way to start one; code 5."""
+    """If no node listens, the error names the address and how to start one, with exit code 5."""
     ended = await bare("task", "list", "--server", "http://127.0.0.1:1")
     assert (ended.code, ended.out) == (5, "")
     assert ended.err == (
@@ -87,7 +87,7 @@ async def test_errors_for_programs(parley: Any) -> None:
 
 
 async def test_another_service(parley: Any, node: Any) -> None:
-    """An answer that is no node's is a sentence, never a traceback."""
+    """An answer that is not from a node gives a sentence, not a traceback."""
     node.documents["/v1/tools"] = ["something else"]
     ended = await parley("tool", "list")
     assert ended.code == 5
@@ -123,7 +123,7 @@ async def test_completion(bare: Any) -> None:
 
 
 async def test_help_names_every_exit_code(bare: Any) -> None:
-    """The help page comes without a node, and says what the exit codes mean."""
+    """The help page needs no node, and explains the exit codes."""
     ended = await bare("--help")
     assert ended.code == 0
     for code in (*range(9), 130):

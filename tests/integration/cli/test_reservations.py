@@ -12,7 +12,7 @@ LISTED = ("--from", "2026-12-01T00:00:00Z", "--to", "2026-12-01T06:00:00Z")
 
 
 async def test_a_life_from_the_command_line(ask: Command) -> None:
-    """Added with all that admits, shown, listed, edited field by field, and removed."""
+    """A reservation is added with all criteria, shown, listed, edited, and removed."""
     added = await ask(
         "reservation", "add", "SC26", "--kind", "demo", *AT, "--owner", "alice",
         "--campaign", "default", "--test", "rtt", "--class", "background", "--priority", "7",
@@ -38,26 +38,26 @@ async def test_a_life_from_the_command_line(ask: Command) -> None:
     assert "every P1D from" in table
     assert (await ask("reservation", "list", "-o", "ids")).out == f"{made['id']}\n"
     removed = await ask("reservation", "remove", made["id"])
-    assert (removed.code, f"SC26 ({made['id'][:8]}) is removed." in removed.err) == (0, True)
+    assert (removed.code, f"SC26 ({made['id'][:8]}) was removed." in removed.err) == (0, True)
     assert (await ask("reservation", "show", made["id"])).code == 6
     empty = await ask("reservation", "list", "-o", "table")
-    assert empty.out.startswith("Nothing is reserved. Set time apart: parley reservation add")
+    assert empty.out.startswith("Nothing is reserved. Reserve time: parley reservation add")
 
 
-async def test_what_is_missing_or_wrong_is_said(ask: Command) -> None:
-    """What must be said, what is no such thing, and what the node does not know."""
+async def test_missing_and_wrong_options(ask: Command) -> None:
+    """Missing options, invalid kinds, and unknown pools are refused with a reason."""
     missing = await ask("reservation", "add", "x")
-    assert (missing.code, "say also --kind, --for" in missing.err) == (2, True)
+    assert (missing.code, "missing: --kind, --for" in missing.err) == (2, True)
     assert (await ask("reservation", "add", "x", "--kind", "party", *AT)).code == 2
     unknown = await ask("reservation", "add", "x", "--kind", "quiet", *AT, "--pool", "europe")
     assert (unknown.code, "/pool: there is no pool europe" in unknown.err) == (2, True)
     await ask("reservation", "add", "x", "--kind", "quiet", *AT)
     nothing = await ask("reservation", "edit", "@-1")
-    assert (nothing.code, "say what to change" in nothing.err) == (2, True)
+    assert (nothing.code, "nothing to change" in nothing.err) == (2, True)
 
 
 async def test_a_document_is_read_and_options_win(ask: Command, tmp_path: Path) -> None:
-    """As for tasks."""
+    """A document can be read from a file, and options override it."""
     path = tmp_path / "quiet.json"
     schedule = {"start": "2026-12-01T01:00:00Z", "repeat": "P1D"}
     access = {"classes": ["background"]}
@@ -70,7 +70,7 @@ async def test_a_document_is_read_and_options_win(ask: Command, tmp_path: Path) 
 
 
 async def test_the_pool_is_said(ask: Command, a: Asker) -> None:
-    """Where it is one of a pool, in the document, the list and the view."""
+    """The pool of a reservation is in the document, the list and the view."""
     await a.node.own_card.set({"in": "europe"})
     await a.node.directory.refresh()
     assert (await ask("pool", "add", "europe", "--match", "in=europe")).code == 0
@@ -85,13 +85,13 @@ async def test_the_pool_is_said(ask: Command, a: Asker) -> None:
 
 
 async def test_the_schedule_shows_it(ask: Command) -> None:
-    """Among the runs, with its words; not where ids of runs are asked for."""
+    """Reserved time is listed among the runs, except in a list of run ids."""
     add = ("reservation", "add", "SC26", "--kind", "demo", *AT, "--owner", "alice", "-o", "ids")
     identifier = (await ask(*add)).out.strip()
     [entry] = json.loads((await ask("schedule", *LISTED, "-o", "json")).out)
     assert (entry["state"], entry["reservation"], entry["run"]) == ("reserved", identifier, None)
-    said = f"reserved for demo 'SC26' by alice until 2026-12-01T03:00:00Z, reservation {identifier}"
-    assert entry["reason"] == said
+    reason = "reserved for demo 'SC26' by alice until 2026-12-01T03:00:00Z"
+    assert entry["reason"] == f"{reason}, reservation {identifier}"
     table = (await ask("schedule", *LISTED, "-o", "table")).out
     assert identifier[:8] in table
     assert (await ask("schedule", *LISTED, "-o", "ids")).out == ""

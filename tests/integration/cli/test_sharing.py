@@ -8,7 +8,7 @@ from tests.support.served_nodes import Asker, Command
 
 
 async def test_campaigns_from_the_command_line(ask: Command) -> None:
-    """Added with all options, shown, edited, listed and removed."""
+    """A campaign is added with all options, shown, edited, listed and removed."""
     added = await ask(
         "campaign", "add", "ops", "--weight", "2.5", "--level", "urgent", "--target", "30%",
         "--fairshare", "25%+", "--limit", "runs=10,50", "--limit", "due_runs=7",
@@ -35,8 +35,8 @@ async def test_campaigns_from_the_command_line(ask: Command) -> None:
     )
 
 
-async def test_what_is_wrong_is_said_with_its_remedy(ask: Command) -> None:
-    """The sentence of the node on standard error, with the exit codes of the others."""
+async def test_errors_have_a_remedy(ask: Command) -> None:
+    """The node's sentence and remedy are printed on standard error, with its exit code."""
     refused = await ask("task", "create", "idle", "--campaign", "obs")
     assert refused.code == 2
     assert "✗ /campaign: there is no campaign obs on this node" in refused.err
@@ -46,45 +46,45 @@ async def test_what_is_wrong_is_said_with_its_remedy(ask: Command) -> None:
 
 
 async def test_a_promise_beyond_the_pool_is_told(ask: Command) -> None:
-    """In the answer, and wherever the campaign or the pool is shown; it is no refusal."""
+    """A promise beyond the pool is a warning wherever campaign or pool are shown, not an error."""
     await ask("pool", "add", "all", "--match", "{}", "--set", "gridserver-sla")
     made = await ask("campaign", "add", "ops", "--target", "20", "-o", "table")
-    said = "ops is promised 20 seats, and pool all has 1; lower its target, or widen the pool"
-    assert (made.code, said in " ".join(made.out.split())) == (0, True)
-    assert json.loads((await ask("campaign", "show", "ops")).out)["warnings"] == [said]
-    assert json.loads((await ask("pool", "show", "all")).out)["warnings"] == [said]
+    warning = "ops is promised 20 seats, and pool all has 1; lower its target, or widen the pool"
+    assert (made.code, warning in " ".join(made.out.split())) == (0, True)
+    assert json.loads((await ask("campaign", "show", "ops")).out)["warnings"] == [warning]
+    assert json.loads((await ask("pool", "show", "all")).out)["warnings"] == [warning]
     assert "20 seats for sure" not in (await ask("campaign", "list", "-o", "table")).out
-    assert f"! ops: {said}" in (await ask("campaign", "list", "-o", "table")).err
-    assert f"! all: {said}" in (await ask("pool", "list", "-o", "table")).err
+    assert f"! ops: {warning}" in (await ask("campaign", "list", "-o", "table")).err
+    assert f"! all: {warning}" in (await ask("pool", "list", "-o", "table")).err
     mended = json.loads((await ask("campaign", "edit", "ops", "--target", "1")).out)
     assert mended["warnings"] == []
 
 
 async def test_a_quota_of_what_nobody_counts(ask: Command) -> None:
-    """A name that is mistyped would be no limit at all, so it is refused."""
+    """A quota of an unknown resource is refused, because it would limit nothing."""
     refused = await ask("campaign", "add", "ops", "--quota", "mbsp=1000")
-    said = "✗ /quotas/mbsp: would limit nothing: no test needs mbsp\n  write mbps"
-    assert (refused.code, said in refused.err) == (2, True)
+    text = "✗ /quotas/mbsp: would limit nothing: no test needs mbsp\n  write mbps"
+    assert (refused.code, text in refused.err) == (2, True)
     assert (await ask("campaign", "show", "ops")).code == 6
 
 
 async def test_nodes_are_named_or_chosen_and_not_both(ask: Command) -> None:
-    """A named participant beside a pool is refused at once instead of forgotten."""
+    """Named participants together with a pool are refused."""
     both = await ask("task", "create", "idle", "--pool", "all", "-k", "1", "--participant", "a")
-    assert (both.code, "leave one of them out" in both.err) == (2, True)
+    assert (both.code, "remove one of the two" in both.err) == (2, True)
     none = await ask("task", "create", "idle", "--pool", "all")
-    assert (none.code, "how many nodes of the pool: -k 3" in none.err) == (2, True)
+    assert (none.code, "number of nodes of the pool is missing: add -k 3" in none.err) == (2, True)
 
 
 async def test_counting_back_explains_the_task_and_not_a_run(ask: Command) -> None:
-    """The newest task is meant, though its runs are newer."""
+    """@-1 means the newest task, even if its runs are newer."""
     made = json.loads((await ask("task", "create", "idle", "--repeat", "1h", "--no-wait")).out)
     explained = json.loads((await ask("explain", "@-1")).out)
     assert (explained["task"], explained["run"]) == (made["id"], None)
 
 
 async def test_a_pool_that_has_become_empty_is_to_be_widened(ask: Command) -> None:
-    """Nobody is told to ask for no nodes at all."""
+    """A request to an empty pool is refused with the advice to widen the pool."""
     assert (await ask("node", "set", "tier=edge")).code == 0
     assert (await ask("pool", "add", "solo", "--match", "tier=edge")).code == 0
     assert (await ask("node", "unset", "tier")).code == 0
@@ -95,7 +95,7 @@ async def test_a_pool_that_has_become_empty_is_to_be_widened(ask: Command) -> No
 
 
 async def test_attributes_from_the_command_line(ask: Command) -> None:
-    """Set and taken back; nodes are listed by what is said of them."""
+    """Attributes are set and removed, and nodes are listed by them."""
     card = json.loads((await ask("node", "set", "country=DE", "cpu_mbps=1000")).out)
     assert (card["attributes"]["country"], card["attributes"]["cpu_mbps"]) == ("DE", 1000)
     card = json.loads((await ask("node", "unset", "cpu_mbps")).out)
@@ -107,7 +107,7 @@ async def test_attributes_from_the_command_line(ask: Command) -> None:
 
 
 async def test_pools_from_the_command_line(ask: Command, a: Asker) -> None:
-    """Added by conditions, given other policies, and they show who belongs and who does not."""
+    """A pool is added by conditions, gets other policies, and shows its members and others."""
     await a.node.own_card.set({"country": "DE", "cpu_mbps": 1000})
     await a.node.directory.refresh()
     match = ("--match", "country=DE,FR", "--match", "cpu_mbps>=500")
@@ -129,8 +129,8 @@ async def test_pools_from_the_command_line(ask: Command, a: Asker) -> None:
     assert (await ask("pool", "remove", "fast")).code == 0
 
 
-async def test_what_is_no_pool(ask: Command) -> None:
-    """Conditions that are none, sets that do not exist, nobody who belongs to it."""
+async def test_invalid_pools(ask: Command) -> None:
+    """A pool without members, with an unknown set, or without conditions is refused."""
     nobody = await ask("pool", "add", "x", "--match", "country=NL")
     assert (nobody.code, "matches none of the 1 node known here" in nobody.err) == (2, True)
     unknown = await ask("pool", "add", "x", "--match", "{}", "--set", "maui-fiffo")

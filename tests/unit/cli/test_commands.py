@@ -1,4 +1,4 @@
-"""The commands themselves: their helps, their tokens, the documents of shortcuts."""
+"""The help of commands, servers and tokens, specs of shortcuts, and error sentences."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ OWN = [name for name in COMMANDS if name != "up"]
 
 
 @pytest.mark.parametrize("name", OWN)
-def test_the_help_page_says_what_the_command_says(name: str) -> None:
+def test_help_page_matches_the_command(name: str) -> None:
     """The line on the help page is the first sentence of the command's own help."""
     context = click.Context(parley)
     command = parley.get_command(context, name)
@@ -45,7 +45,7 @@ def _leaves(command: click.Command, path: str) -> list[tuple[str, click.Command]
 
 @pytest.mark.parametrize("name", OWN)
 def test_every_option_has_a_help(name: str) -> None:
-    """No option of any command is without a word on what it does."""
+    """Every command and every option has a help text."""
     command = parley.get_command(click.Context(parley), name)
     assert command is not None
     for path, leaf in _leaves(command, name):
@@ -73,8 +73,8 @@ def test_servers(written: str | None, url: str, monkeypatch: pytest.MonkeyPatch)
 @pytest.mark.parametrize(
     "written", ["ftp://a", "http://", "http://a/v1", "http://u:p@a", "http://a:99999", "http://[::"]
 )
-def test_what_is_no_server(written: str) -> None:
-    """Anything else is refused before anything is sent."""
+def test_invalid_servers(written: str) -> None:
+    """Anything that is not an address is refused before a request is sent."""
     with pytest.raises(click.BadParameter, match="address of a node"):
         Invocation(server=written).server_url()
 
@@ -90,10 +90,10 @@ def test_what_is_no_server(written: str) -> None:
         ("http://127.0.0.1.example", None),
     ],
 )
-def test_this_hosts_token_stays_on_this_host(
+def test_stored_token_stays_on_this_host(
     server: str, sent: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A token found in a file goes to loopback only; one that is given goes anywhere."""
+    """A token found in a file is sent only to loopback, a given one anywhere."""
     (tmp_path / "token").write_text("own\n")
     monkeypatch.setenv("PARLEY_STATE_DIR", str(tmp_path))
     monkeypatch.setenv("HOME", str(tmp_path / "nobody"))
@@ -118,7 +118,7 @@ def test_this_hosts_token_stays_on_this_host(
     ],
 )
 def test_specs_of_shortcuts(test: str, given: dict[str, Any], spec: dict[str, Any]) -> None:
-    """Only what was given is in the spec, under the test's own names, durations as ISO 8601."""
+    """A spec has only the given fields, under the test's names, with durations as ISO 8601."""
     names = (
         "source", "dest", "count", "interval", "length", "ttl", "port", "ip_version", "duration",
         "omit", "protocol", "streams", "rate_bps", "congestion", "reverse", "window_bytes",
@@ -126,9 +126,9 @@ def test_specs_of_shortcuts(test: str, given: dict[str, Any], spec: dict[str, An
         "method", "headers", "redirects", "status", "text", "verify", "bytes_max", "banner",
         "server_name", "days_min", "alpn",
     )  # fmt: skip
-    found = spec_of(test, dict.fromkeys(names) | given)
-    assert found.items() >= spec.items()
-    assert set(found) == {"timeout" if name == "packet_timeout" else name for name in given}
+    spec_fields = spec_of(test, dict.fromkeys(names) | given)
+    assert spec_fields.items() >= spec.items()
+    assert set(spec_fields) == {"timeout" if name == "packet_timeout" else name for name in given}
 
 
 @pytest.mark.parametrize(
@@ -140,14 +140,14 @@ def test_losses(text: str, share: float) -> None:
 
 
 @pytest.mark.parametrize("text", ["101%", "-1%", "much", "nan"])
-def test_what_is_no_loss(text: str) -> None:
+def test_invalid_losses(text: str) -> None:
     """Anything outside 0 % to 100 % is refused."""
     with pytest.raises(click.BadParameter):
         _Loss().convert(text, None, None)
 
 
 def test_networks(monkeypatch: pytest.MonkeyPatch) -> None:
-    """An emulated network needs namespaces, namespaces need root, and both are said."""
+    """An emulated network needs namespaces, and namespaces need root."""
     assert wan_of(namespaces=False, delay_ms=None, loss=None) is None
     with pytest.raises(click.UsageError, match="--delay-ms needs --namespaces"):
         wan_of(namespaces=False, delay_ms=20.0)
@@ -162,14 +162,14 @@ def test_networks(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_sentences() -> None:
-    """An error is the cause on one line and the mend on the next."""
+    """An error is printed as the cause on one line and the remedy on the next."""
     assert sentence(NotAllowed("no; ask the owner")) == "✗ no\n  ask the owner"
     assert sentence(InvalidDocument([FieldFault("/a", "is wrong")])) == "✗ /a: is wrong"
     assert "PARLEY_TOKEN" in sentence(NotAuthenticated("who are you"))
 
 
 def test_each_refusal_has_a_line() -> None:
-    """What one participant says is no advice about another; a mend stays with its cause."""
+    """Each refusal has its own line, and a remedy stays with its cause."""
     lacks = "iperf3: TCP here has no congestion control bbr; modprobe tcp_bbr may bring it"
     other = "nuttcp: nuttcp cannot choose bbr"
     assert sentence(RefusedByParticipant(f"a: {lacks}; {other}; b: {lacks}; {other}")) == (
@@ -191,7 +191,7 @@ def test_each_refusal_has_a_line() -> None:
         ("http://b:1", "given", "http://a:1", False),
     ],
 )
-def test_whose_token_it_is(
+def test_borrowed_tokens(
     server: str | None,
     token: str | None,
     meant: str,
@@ -199,7 +199,7 @@ def test_whose_token_it_is(
     *,
     borrowed: bool,
 ) -> None:
-    """One of the environment belongs to the server that the environment names."""
+    """A token of the environment is borrowed if it goes to another server than PARLEY_SERVER."""
     monkeypatch.setenv("PARLEY_SERVER", meant)
     monkeypatch.setenv("PARLEY_TOKEN", "environment")
     assert Invocation(server=server, token=token).borrowed is borrowed

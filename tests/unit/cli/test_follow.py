@@ -1,4 +1,4 @@
-"""Where a run is, in a line, and how it is told."""
+"""The line that describes a run in progress, and the progress output."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def a_run(**changes: Any) -> Run:
 
 
 @pytest.mark.parametrize(
-    ("state", "before_noon", "told"),
+    ("state", "before_noon", "text"),
     [
         ("scheduled", 90 * SECOND, "on a, b, starts in 1 min 30 s"),
         ("held", 0, "on a, b, starting"),
@@ -58,13 +58,13 @@ def a_run(**changes: Any) -> Run:
         ("failed", 0, "failed: because"),
     ],
 )
-def test_situations(state: str, before_noon: int, told: str) -> None:
-    """Each state is said with what a waiting person wants to know next."""
-    assert told in situation(a_run(state=state, reason="because"), NOON - before_noon)
+def test_situations(state: str, before_noon: int, text: str) -> None:
+    """Each state is described with what a waiting person wants to know next."""
+    assert text in situation(a_run(state=state, reason="because"), NOON - before_noon)
 
 
 def test_only_finished_is_success() -> None:
-    """Every other end of a run has an exit code of its own kind."""
+    """Only a finished run exits with 0; displaced and unplaced runs exit with 4, others with 1."""
     ends = ("finished", "failed", "missed", "cancelled", "displaced", "unplaced")
     assert [verdict(a_run(state=state)) for state in ends] == [0, 1, 1, 1, 4, 4]
     assert not set(ends) & set(OPEN)
@@ -74,12 +74,12 @@ class Terminal(io.StringIO):
     """A stream that says it is a terminal."""
 
     def isatty(self) -> bool:
-        """As it says."""
+        """Return True."""
         return True
 
 
 def test_progress_on_a_terminal_is_one_line() -> None:
-    """The status line is overwritten, and taken away before anything else is said."""
+    """The status line is overwritten, and removed before a note is printed."""
     stream = Terminal()
     progress = Progress(stream=stream)
     progress.status("in 2 s", "planned")
@@ -89,7 +89,7 @@ def test_progress_on_a_terminal_is_one_line() -> None:
 
 
 def test_progress_elsewhere_is_a_line_for_each_phase() -> None:
-    """In a log each phase is said once, without control characters; quiet says nothing."""
+    """Without a terminal each phase is printed once, without control characters."""
     stream = io.StringIO()
     progress = Progress(stream=stream)
     progress.status("in 2 s", "planned")

@@ -1,4 +1,4 @@
-"""The lab's keeper and the demonstration, with a lab of plain objects."""
+"""Keeping a lab up, signals, and the ready texts, with a lab of plain objects."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from node.model.errors import DatabaseUnavailable, HostError
 
 @dataclass(frozen=True)
 class PlainNode:
-    """A node in name only."""
+    """A node that consists of its attributes."""
 
     name: str
     url: str = "http://127.0.0.1:1"
@@ -33,7 +33,7 @@ class PlainNode:
 
 @dataclass
 class PlainLab:
-    """A lab whose starting and stopping the test decides on."""
+    """A lab whose start and stop the test defines."""
 
     nodes: list[PlainNode] = field(default_factory=lambda: [PlainNode("a"), PlainNode("b")])
     starting: Callable[[], Any] | None = None
@@ -42,17 +42,17 @@ class PlainLab:
     revived: asyncio.Event = field(default_factory=asyncio.Event)
 
     async def restart_ended(self) -> None:
-        """Say that it was asked to, and fail."""
+        """Record the call, and fail."""
         self.revived.set()
         raise HostError("node a was not ready within 60 s")
 
     async def start(self) -> None:
-        """Start as the test has it."""
+        """Start as the test defines it."""
         if self.starting is not None:
             await self.starting()
 
     async def stop(self) -> None:
-        """Count, and let the other tasks run as a real clean-up does."""
+        """Count the call, and let other tasks run as a real clean-up does."""
         if self.stopping is not None:
             self.stopping()
         for _ in range(3):
@@ -64,13 +64,13 @@ QUIET = Progress(quiet=True)
 
 
 async def forever() -> int:
-    """Work that has no end."""
+    """Work forever."""
     await asyncio.Event().wait()
     return 1
 
 
 async def test_work_that_ends() -> None:
-    """The code of the work is the code of the command, and the lab is stopped."""
+    """The exit code of the work is that of the command, and the lab is stopped."""
     lab = PlainLab()
 
     async def work() -> int:
@@ -93,8 +93,8 @@ async def test_a_signal_ends_serving(number: signal.Signals) -> None:
     assert lab.stopped == 1
 
 
-async def test_who_is_asked_starts_nodes_again(capsys: pytest.CaptureFixture[str]) -> None:
-    """USR1 starts nodes again that have ended, as their death told; a fault of it ends nothing."""
+async def test_usr1_restarts_nodes(capsys: pytest.CaptureFixture[str]) -> None:
+    """USR1 restarts nodes that have ended, and a failure of it does not end the lab."""
     lab = PlainLab()
 
     async def work() -> int:
@@ -104,21 +104,21 @@ async def test_who_is_asked_starts_nodes_again(capsys: pytest.CaptureFixture[str
 
     assert await with_lab(lab, QUIET, work) == 3
     assert capsys.readouterr().err == "✗ node a was not ready within 60 s\n"
-    told = death_reason("a", "a has ended without having been asked to", ["a", "b"])
-    assert told.startswith("node a has ended")
-    assert f"kill -USR1 {os.getpid()}" in told
+    text = death_reason("a", "a has ended without having been asked to", ["a", "b"])
+    assert text.startswith("node a has ended")
+    assert f"kill -USR1 {os.getpid()}" in text
     assert "start another one" in death_reason("database", "database has ended", ["a", "b"])
 
 
 def test_settings_of_the_environment_hold_for_every_node() -> None:
-    """Those that a lab does not give each node itself; nothing else of the environment."""
+    """A lab passes on the settings of the environment that it does not set for each node itself."""
     given = {"PARLEY_CONTEXTS": "interface:eth1", "PARLEY_ARCHIVE_DIRECTORIES": "/srv/results"}
     others = {"PARLEY_NAME": "x", "PARLEY_STATE_DIR": "/x", "PARLEY_TOKEN": "x", "HOME": "/root"}
     assert settings_given({**given, **others}) == given
 
 
 async def test_a_signal_while_starting() -> None:
-    """A signal before all nodes are up stops what has started; code 130."""
+    """A signal before all nodes are up stops the started ones, with exit code 130."""
 
     async def starting() -> None:
         signal.raise_signal(signal.SIGINT)
@@ -130,7 +130,7 @@ async def test_a_signal_while_starting() -> None:
 
 
 async def test_a_start_that_fails() -> None:
-    """What went wrong is raised after the rest was taken down."""
+    """An error during the start is raised after the lab was stopped."""
 
     async def starting() -> None:
         raise DatabaseUnavailable("no Postgres here")
@@ -141,8 +141,8 @@ async def test_a_start_that_fails() -> None:
     assert lab.stopped == 1
 
 
-def test_what_a_lab_says_when_it_is_up() -> None:
-    """One line of JSON for a program; names, addresses and the next command for a person."""
+def test_ready_texts() -> None:
+    """A ready lab prints one line of JSON for programs, or addresses and commands for people."""
     lab = PlainLab()
     line = ready_line(lab)
     assert "\n" not in line

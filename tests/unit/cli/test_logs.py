@@ -1,4 +1,4 @@
-"""What libraries log becomes lines like our own, and not one for each time."""
+"""Log records of libraries become structured lines, and repeated ones are counted."""
 
 from __future__ import annotations
 
@@ -16,41 +16,41 @@ def _record(name: str, level: int, words: str, at: float, *given: Any) -> loggin
     return record
 
 
-def test_a_late_job_is_told_once_a_minute_and_quietly() -> None:
-    """As debug, in our words, with what was said and how often it was not told."""
+def test_a_late_job_is_logged_once_a_minute() -> None:
+    """A late job is logged once a minute as debug, with its message and the number of repeats."""
     routed = LogRouter()
-    with capture_logs() as told:
+    with capture_logs() as logged:
         for second in (0.0, 1.0, 59.0, 61.0):
             words = 'Run time of job "%s" was missed by 0:00:01'
             routed.handle(_record("apscheduler.executors", logging.WARNING, words, second, "tend"))
-    assert [line["log_level"] for line in told] == ["debug", "debug"]
-    assert [line["event"] for line in told] == ["house-keeping is late"] * 2
-    assert [line.get("more") for line in told] == [None, 2]
-    assert told[0]["said"] == 'Run time of job "tend" was missed by 0:00:01'
+    assert [line["log_level"] for line in logged] == ["debug", "debug"]
+    assert [line["event"] for line in logged] == ["house-keeping is late"] * 2
+    assert [line.get("more") for line in logged] == [None, 2]
+    assert logged[0]["said"] == 'Run time of job "tend" was missed by 0:00:01'
 
 
-def test_what_others_say_keeps_its_words_and_its_level() -> None:
-    """Different words are different lines, each with who said it."""
+def test_other_records_keep_message_and_level() -> None:
+    """Different messages are different lines, each with the name of its logger."""
     routed = LogRouter()
-    with capture_logs() as told:
+    with capture_logs() as logged:
         routed.handle(_record("asyncio", logging.ERROR, "Task was destroyed", 0.0))
         routed.handle(_record("asyncio", logging.WARNING, "slow", 0.0))
         routed.handle(_record("apscheduler.x", logging.ERROR, "Job raised", 0.0))
-    assert [(line["log_level"], line["event"], line["by"]) for line in told] == [
+    assert [(line["log_level"], line["event"], line["by"]) for line in logged] == [
         ("error", "Task was destroyed", "asyncio"),
         ("warning", "slow", "asyncio"),
         ("error", "Job raised", "apscheduler.x"),
     ]
 
 
-def test_what_a_library_mends_by_itself_has_no_traceback() -> None:
-    """A warning tells its error in words; only what is an error shows where it was raised."""
+def test_warnings_have_no_traceback() -> None:
+    """A warning has the text of its exception, and only an error has the traceback."""
     fault = FileNotFoundError("no socket")
     routed = LogRouter()
-    with capture_logs() as told:
+    with capture_logs() as logged:
         for level in (logging.WARNING, logging.ERROR):
             record = _record("asyncpg.pool", level, f"failed {level}", 0.0)
             record.exc_info = (FileNotFoundError, fault, None)
             routed.handle(record)
-    assert [line["error"] for line in told] == ["no socket", "no socket"]
-    assert [bool(line["exc_info"]) for line in told] == [False, True]
+    assert [line["error"] for line in logged] == ["no socket", "no socket"]
+    assert [bool(line["exc_info"]) for line in logged] == [False, True]

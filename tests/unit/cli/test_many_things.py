@@ -1,4 +1,4 @@
-"""Views of what there may be thousands of, and of what is not known."""
+"""Views of thousands of runs, of unknown figures, and of removed meshes."""
 
 from __future__ import annotations
 
@@ -43,13 +43,13 @@ def _reservation(tasks: int, runs: int, inside_count: int) -> dict[str, Any]:
     [(1, 3, 3, None), (10, 40, 40, None), (20, 1000, 1000, 500), (20, 1000, 1700, 1200)],
 )
 def test_runs_inside_are_summed_up(tasks: int, runs: int, count: int, more: int | None) -> None:
-    """A line for each of ten tasks, and how many runs there are more."""
+    """A reservation shows one line for each of ten tasks, and counts the other runs."""
     lines = reservation_view(_reservation(tasks, runs, count)).splitlines()
     kept = [line for line in lines if line.startswith("  kept: ")]
     assert len(kept) == min(tasks, 10)
     assert kept[0].startswith(f"  kept: {runs // tasks} runs of task 00000000 (rtt, normal,")
-    said = [line for line in lines if line.startswith("  and ")]
-    assert said == ([] if more is None else [f"  and {more} more"])
+    rest = [line for line in lines if line.startswith("  and ")]
+    assert rest == ([] if more is None else [f"  and {more} more"])
 
 
 def _plan(others: float | None, outcome: str) -> dict[str, Any]:
@@ -64,30 +64,30 @@ def _plan(others: float | None, outcome: str) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def test_what_is_partly_placed_says_why() -> None:
-    """The same reason is said once; what is placed as a whole has none."""
+def test_partly_placed_tasks_have_a_reason() -> None:
+    """A reason that several tasks share is printed once, and placed tasks have none."""
     shown = plan_view(_plan(0.0, "partly"))
     assert "  partly: k1 and 1 more: reserved for demo 'SC26'\n" in shown
     assert "reserved" not in plan_view(_plan(0.0, "found"))
 
 
-def test_what_others_have_booked_may_not_be_known() -> None:
-    """A node that nobody asked, or that found no time, is not taken for empty."""
+def test_unknown_bookings_of_others() -> None:
+    """Bookings by others are unknown if a node was not asked, and its share is a lower bound."""
     known, unknown = (plan_view(_plan(others, "found")) for others in (0.0, None))
     assert ("unknown" in known, "50.0%+" in known) == (False, False)
     assert unknown.splitlines()[-1].split() == ["b", "50.0%+", "50.0%", "0.0%", "0.0%", "unknown"]
-    assert "+: and what others have" in unknown
+    assert "+: at least" in unknown
 
 
-def test_a_removed_mesh_is_told_as_one() -> None:
-    """Whose tasks were all cancelled; one that ended by itself was not removed."""
+def test_a_removed_mesh_is_shown_as_removed() -> None:
+    """A mesh is removed if all its tasks were cancelled, not if some ended by themselves."""
     [column] = [column for column in MESH.columns if column.heading == "tasks"]
     assert column.cell({"tasks": {"cancelled": 21}}) == "removed (21 cancelled)"
     assert column.cell({"tasks": {"cancelled": 1, "finished": 2}}) == "1 cancelled, 2 finished"
 
 
-def test_numbers_that_json_cannot_say_are_pointed_at() -> None:
-    """Wherever they are; the places are those of the document."""
+def test_numbers_that_json_cannot_represent() -> None:
+    """Each number that JSON cannot represent is reported with its pointer in the document."""
     document = {"weight": float("nan"), "a/b": [1.5, {"x": float("-inf")}], "n": 10**400}
     faults = [(fault.pointer, fault.detail) for fault in not_finite(document)]
     assert faults == [

@@ -1,4 +1,4 @@
-"""What a mesh has delivered as a whole, out of what each pair has."""
+"""The total delivery of a mesh, summed up from its pairs."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ _CAUSES = st.builds(
 
 @st.composite
 def _pairs(draw: st.DrawFn) -> list[MeshPair]:
-    """Pairs with causes, the most frequent first, that are all that is missing."""
-    made = []
+    """Pairs whose causes, the most frequent first, account for all missing runs."""
+    pairs = []
     for number in range(draw(st.integers(0, 8))):
         causes = draw(st.lists(_CAUSES, max_size=6, unique_by=lambda c: (c.state, c.cause)))
         causes.sort(key=lambda cause: -cause.count)
@@ -38,13 +38,13 @@ def _pairs(draw: st.DrawFn) -> list[MeshPair]:
             open=draw(st.integers(0, 3)),
             causes=tuple(causes),
         )
-        made.append(pair)
-    return made
+        pairs.append(pair)
+    return pairs
 
 
 @given(_pairs())
 def test_the_whole_is_the_sum_of_its_pairs(pairs: list[MeshPair]) -> None:
-    """Each figure is; causes alike are one, the most frequent first, at most twenty of them."""
+    """Each figure is a sum, and equal causes are merged, the twenty most frequent first."""
     whole = total_delivery(pairs)
     for figure in ("due", "delivered", "open"):
         assert getattr(whole, figure) == sum(getattr(pair, figure) for pair in pairs)
@@ -55,11 +55,11 @@ def test_the_whole_is_the_sum_of_its_pairs(pairs: list[MeshPair]) -> None:
     assert counts == sorted(wanted.values(), reverse=True)[:20]
     for cause in whole.causes:
         alike = [
-            found
+            other
             for pair in pairs
-            for found in pair.causes
-            if (found.state, found.cause) == (cause.state, cause.cause)
+            for other in pair.causes
+            if (other.state, other.cause) == (cause.state, cause.cause)
         ]
         assert cause.count == wanted[cause.state, cause.cause]
-        most = max(found.count for found in alike)
-        assert cause.example in {found.example for found in alike if found.count == most}
+        most = max(other.count for other in alike)
+        assert cause.example in {other.example for other in alike if other.count == most}

@@ -1,4 +1,4 @@
-"""Many requests at a time: all are tried, few at once, and what is hopeless stops them."""
+"""Concurrent requests: all are attempted, a few at a time, and hopeless failures stop them."""
 
 from __future__ import annotations
 
@@ -25,26 +25,26 @@ from tests.support.clocks import ManualClock
 
 
 class _Hasty(ManualClock):
-    """Whoever sleeps moves it on."""
+    """A clock on which sleeping advances the time."""
 
     slept: list[float]
 
     async def sleep(self, seconds: float) -> None:
-        """Not a moment."""
+        """Record the duration and advance the clock."""
         self.slept = [*getattr(self, "slept", ()), seconds]
         self.advance(round(seconds * times.SECOND))
         await super().sleep(0)
 
 
 def _work(clock: ManualClock, at_once: int) -> tuple[MeshWorker, io.StringIO]:
-    told = io.StringIO()
-    return MeshWorker(Progress(stream=told), clock, at_once), told
+    output = io.StringIO()
+    return MeshWorker(Progress(stream=output), clock, at_once), output
 
 
 @pytest.mark.parametrize("at_once", [1, 3, 64])
 async def test_all_are_tried_and_few_at_once(clock: ManualClock, at_once: int) -> None:
-    """Failures are counted by cause, with one of those they met; the most frequent sets the end."""
-    work, told = _work(clock, at_once)
+    """Failures are counted by cause with an example, and the most frequent sets the exit code."""
+    work, output = _work(clock, at_once)
     seen: list[int] = []
     most = running = 0
 
@@ -67,12 +67,12 @@ async def test_all_are_tried_and_few_at_once(clock: ManualClock, at_once: int) -
     assert (work.done["created"], work.left, work.exit_code) == (5, 0, 3)
     assert [(f["detail"], f["count"]) for f in work.failures()] == [("b: no", 4), ("twice", 1)]
     assert work.failures()[0]["example"] == "0"
-    assert "created: 5 of 10, 1.0/s, 5 s left" in told.getvalue()
+    assert "created: 5 of 10, 1.0/s, 5 s left" in output.getvalue()
 
 
 @pytest.mark.parametrize("error", [NotAllowed("not you"), Conflict("twice")])
-async def test_what_is_hopeless_stops_all(clock: ManualClock, error: ParleyError) -> None:
-    """What is left is counted, also of what would have come behind it."""
+async def test_hopeless_failures_stop_all(clock: ManualClock, error: ParleyError) -> None:
+    """After a hopeless failure the remaining items are counted, also those of later verbs."""
     work, _ = _work(clock, 1)
 
     async def act(number: int) -> None:
@@ -88,10 +88,12 @@ async def test_what_is_hopeless_stops_all(clock: ManualClock, error: ParleyError
 
 @pytest.mark.parametrize("error", [PeerUnreachable("no answer"), DatabaseUnavailable("away")])
 @pytest.mark.parametrize("silences", range(7))
-async def test_a_silence_is_sat_out(silences: int, error: ParleyError) -> None:
-    """After growing pauses it is asked again; a silence that lasts stops all."""
+async def test_requests_are_retried_while_the_node_is_silent(
+    silences: int, error: ParleyError
+) -> None:
+    """A request is retried after growing pauses, and a lasting silence stops all."""
     clock, tries = _Hasty(), 0
-    work, told = _work(clock, 1)
+    work, output = _work(clock, 1)
 
     async def act(number: int) -> None:
         nonlocal tries
@@ -101,7 +103,7 @@ async def test_a_silence_is_sat_out(silences: int, error: ParleyError) -> None:
 
     await work.each("created", range(5), str, act)
     assert getattr(clock, "slept", []) == [1, 2, 4, 8, 16][:silences]
-    assert (f"{error.detail}; asking again in 1 s" in told.getvalue()) == (silences > 0)
+    assert (f"{error.detail}; retrying in 1 s" in output.getvalue()) == (silences > 0)
     over = silences > 5
     assert (tries, work.done["created"]) == (min(silences + 1, 6), 2 if over else 5)
     assert (sum(work.failed.values()), work.left, work.stopped) == (
@@ -109,8 +111,8 @@ async def test_a_silence_is_sat_out(silences: int, error: ParleyError) -> None:
     )
 
 
-async def test_who_is_silent_to_one_only_is_asked_for_the_others() -> None:
-    """One request that never gets an answer fails alone; a refusal is an answer, too."""
+async def test_one_unanswered_request_fails_alone() -> None:
+    """A request that never gets an answer fails alone, and a refusal counts as an answer."""
     work, _ = _work(_Hasty(), 2)
     tried: list[int] = []
 
@@ -128,7 +130,7 @@ async def test_who_is_silent_to_one_only_is_asked_for_the_others() -> None:
 
 
 async def test_all_stop_once_one_gives_up() -> None:
-    """Nobody begins another pause or another item behind a node that is gone."""
+    """No worker starts another pause or another item once one has given up."""
     clock, tries = _Hasty(), 0
     work, _ = _work(clock, 8)
 
@@ -144,14 +146,14 @@ async def test_all_stop_once_one_gives_up() -> None:
 
 
 class _Silent:
-    """Answers page by page, but for the first so many times it is asked for the second one."""
+    """Answers page by page, but fails the first requests for the second page."""
 
     def __init__(self, silences: int) -> None:
         self.left = silences
         self.asked: list[str | None] = []
 
     async def page(self, cursor: str | None) -> Page[int]:
-        """A page of two."""
+        """Return a page of two items, or fail."""
         self.asked.append(cursor)
         if cursor is None:
             return Page((1, 2), "2")
@@ -162,18 +164,18 @@ class _Silent:
 
 
 @pytest.mark.parametrize("silences", [0, 1, 5])
-async def test_a_page_is_asked_for_again(silences: int) -> None:
-    """A node that is silent for a moment costs that one page, and not those before it."""
-    clock, told, silent = _Hasty(), io.StringIO(), _Silent(silences)
-    session: Any = SimpleNamespace(clock=clock, progress=Progress(stream=told))
+async def test_a_page_is_requested_again(silences: int) -> None:
+    """A short silence repeats only one page, not those before it."""
+    clock, output, silent = _Hasty(), io.StringIO(), _Silent(silences)
+    session: Any = SimpleNamespace(clock=clock, progress=Progress(stream=output))
     assert await collect_all(session, silent.page, "reading") == [1, 2, 3]
     assert silent.asked == [None, *["2"] * (1 + silences)]
     assert getattr(clock, "slept", []) == [1, 2, 4, 8, 16][:silences]
-    assert ("the database is away; asking again in 1 s" in told.getvalue()) is (silences > 0)
+    assert ("the database is away; retrying in 1 s" in output.getvalue()) is (silences > 0)
 
 
-async def test_who_stays_silent_is_given_up() -> None:
-    """After six questions the error is the command's."""
+async def test_a_lasting_silence_is_an_error() -> None:
+    """After six attempts the error is raised."""
     clock, silent = _Hasty(), _Silent(6)
     session: Any = SimpleNamespace(clock=clock, progress=Progress(stream=io.StringIO()))
     with pytest.raises(DatabaseUnavailable):

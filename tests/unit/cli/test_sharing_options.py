@@ -1,4 +1,4 @@
-"""Options of campaigns and pools: how they are read, and what is refused before a node is asked."""
+"""Parsing of the options of campaigns and pools, and refusals before a request."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ import click
 import pytest
 
 from node.cli.attributes import assignment, predicate
-from node.cli.campaigns import CLEARABLE, document_of, percent
+from node.cli.campaigns import CLEARABLE, document_of
+from node.cli.output import percent
 from node.cli.pools import _overrides
 from node.model.wire.campaigns import CampaignPatch
 
@@ -20,14 +21,14 @@ NOTHING: dict[str, Any] = {
 }
 
 
-def test_what_is_not_given_is_not_sent() -> None:
-    """Only what was said is in the document."""
+def test_only_given_options_are_sent() -> None:
+    """A document has only the options that were given."""
     assert document_of(NOTHING) == {}
     assert document_of({**NOTHING, "preemptor": False}) == {"preemptor": False}
 
 
 def test_every_clearable_field_is_one_of_a_patch() -> None:
-    """What --clear offers can be given back."""
+    """Every field that --clear offers is a field of a patch."""
     assert {name.replace("-", "_") for name in CLEARABLE} <= set(CampaignPatch.model_fields)
 
 
@@ -44,8 +45,8 @@ def test_every_clearable_field_is_one_of_a_patch() -> None:
         ("fairshare", "25%-", {"part": 0.25, "kind": "ceiling"}),
     ],
 )
-def test_what_options_mean(option: str, written: str, expected: object) -> None:
-    """Percents, levels and promises as people write them."""
+def test_parsed_options(option: str, written: str, expected: object) -> None:
+    """Percents, levels and targets are parsed as people write them."""
     assert document_of({**NOTHING, option: written}) == {option: expected}
 
 
@@ -59,7 +60,7 @@ def test_what_options_mean(option: str, written: str, expected: object) -> None:
     ],
 )
 def test_limits(written: str, bounds: object) -> None:
-    """Soft and hard, or one for both."""
+    """A limit has a soft and a hard bound, or one number for both."""
     assert document_of({**NOTHING, "limits": (written,)}) == {"limits": {"runs": bounds}}
 
 
@@ -76,8 +77,8 @@ def test_limits(written: str, bounds: object) -> None:
         ("limits", ("runs=10", "runs=5")),
     ],
 )
-def test_what_cannot_be_read(option: str, written: Any) -> None:
-    """It is said which option is wrong."""
+def test_invalid_options(option: str, written: Any) -> None:
+    """A value that cannot be parsed is refused."""
     with pytest.raises(click.BadParameter):
         document_of({**NOTHING, option: written})
 
@@ -94,19 +95,19 @@ def test_what_cannot_be_read(option: str, written: Any) -> None:
     ],
 )
 def test_conditions(written: list[str], document: object) -> None:
-    """The short form of a predicate, with JSON for what it cannot say."""
+    """Conditions are parsed in the short form, or as JSON for what it cannot express."""
     assert predicate(written) == document
 
 
 @pytest.mark.parametrize("written", [["country"], ["a=1", "a>2"], ["a=1", "a=2"], ["{"], ["=3"]])
-def test_what_is_no_condition(written: list[str]) -> None:
-    """Two values for one attribute cannot both be meant."""
+def test_invalid_conditions(written: list[str]) -> None:
+    """A text that is not a condition, and two values for one attribute, are refused."""
     with pytest.raises(click.BadParameter):
         predicate(written)
 
 
 def test_assignments() -> None:
-    """Values are JSON where they can be, and nothing is no value."""
+    """A value is parsed as JSON if possible, and an empty value is refused."""
     assert assignment("cpu_mbps=1000") == ("cpu_mbps", 1000)
     assert assignment("behind_nat=false") == ("behind_nat", False)
     assert assignment("site=[x]") == ("site", "[x]")
@@ -116,7 +117,7 @@ def test_assignments() -> None:
 
 
 def test_overrides() -> None:
-    """An axis of another set, and parameters."""
+    """Overrides are parsed into rules and parameters by axis."""
     written = ["order=next-run", "share.window=PT30M", "fill.depth=2", 'select.x={"a": 1}']
     expected = {
         "order": {"rule": "next-run"},
@@ -131,5 +132,5 @@ def test_overrides() -> None:
 
 
 def test_percents() -> None:
-    """One digit at most behind the point, and nothing for nothing."""
+    """A percentage has at most one decimal, and ``None`` is printed as nothing."""
     assert [percent(part) for part in (None, 0, 0.125, 1 / 3)] == ["", "0 %", "12.5 %", "33.3 %"]

@@ -1,4 +1,4 @@
-"""What the options of shortcuts become."""
+"""The specs and schedules that the options of shortcuts become."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ NOTHING: dict[str, Any] = dict.fromkeys(
 
 
 def test_durations_are_written_as_the_api_reads_them() -> None:
-    """What was given is in the spec, durations as ISO 8601; what was not is left to the test."""
+    """A spec has only the given options, with durations as ISO 8601."""
     given = NOTHING | {"dest": "b", "each": 30 * SECOND, "packet_timeout": 2 * SECOND}
     wanted = {"dest": "b", "each": "PT30S", "timeout": "PT2S"}
     assert spec_of("latencybg", given) == wanted
@@ -31,7 +31,7 @@ def test_durations_are_written_as_the_api_reads_them() -> None:
 
 
 def test_continuous_is_as_often_as_a_run_lasts() -> None:
-    """The next run begins where one ends; a run lasts an hour unless said."""
+    """The next run begins where one ends, and a run lasts an hour by default."""
     assert continuous_options(NOTHING | {"continuous": False})["repeat"] is None
     assert continuous_options(NOTHING | {"continuous": True})["repeat"] == HOUR
     lasting = NOTHING | {"continuous": True, "duration": 10 * MINUTE}
@@ -40,34 +40,32 @@ def test_continuous_is_as_often_as_a_run_lasts() -> None:
 
 @pytest.mark.parametrize("other", [{"repeat": HOUR}, {"cron": "0 * * * *"}])
 def test_continuous_repeats_by_itself(other: dict[str, Any]) -> None:
-    """Another repetition beside it is a mistake, and said to be one."""
+    """Another repetition besides --continuous is refused."""
     with pytest.raises(click.UsageError, match="repeats by itself"):
         continuous_options(NOTHING | {"continuous": True} | other)
 
 
 @pytest.mark.parametrize(
-    ("command", "options", "told"),
+    ("command", "options", "text"),
     [
         (shortcuts.trace, ["b", "--icmp", "--tcp"], "--icmp and --tcp exclude each other"),
         (shortcuts.rtt, ["-4", "b", "-6"], "-4 and -6 exclude each other"),
-        (shortcuts.tcp, ["b", "ssh"], "'ssh' is no port; write a number, 1 to 65535"),
-        (shortcuts.latency, ["b", "--port", "80"], "'80' is no port; write a number, 1024 to"),
+        (shortcuts.tcp, ["b", "ssh"], "'ssh' is not a port; write a number, 1 to 65535"),
+        (shortcuts.latency, ["b", "--port", "80"], "'80' is not a port; write a number, 1024 to"),
         (
             shortcuts.throughput,
             ["b", "--congestion", "cubic", "--udp"],
-            "UDP has no congestion control; leave --congestion or --udp out",
+            "UDP has no congestion control; remove --congestion or --udp",
         ),
     ],
 )
-def test_what_is_refused_before_a_node_is_asked(
-    command: click.Command, options: list[str], told: str
-) -> None:
-    """Of options that contradict each other none wins silently; a port is a number."""
-    ended = CliRunner().invoke(command, [*options, "--server", "http://127.0.0.1:1"])
-    assert (ended.exit_code, told in ended.output) == (2, True)
+def test_invalid_options_are_refused(command: click.Command, options: list[str], text: str) -> None:
+    """Options that contradict each other are refused, and so is a port that is not a number."""
+    result = CliRunner().invoke(command, [*options, "--server", "http://127.0.0.1:1"])
+    assert (result.exit_code, text in result.output) == (2, True)
 
 
 def test_an_option_twice_is_no_contradiction() -> None:
-    """The same is said again, or another value of the same option, which then holds."""
+    """An option that is given twice takes the last value."""
     context = shortcuts.trace.make_context("trace", ["b", "--tcp", "--tcp", "--hops", "2"])
     assert (context.params["protocol"], context.params["hops_max"]) == ("tcp", 2)

@@ -66,27 +66,27 @@ start = "PT3H"
 
 @pytest.fixture(scope="module")
 def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A small world's file."""
+    """Return the file of a small world."""
     path = tmp_path_factory.mktemp("worlds") / "world.toml"
     path.write_text(WORLD)
     return path
 
 
 def simulated(*words: object) -> Result:
-    """The command, in this process."""
+    """Run the command in this process."""
     return CliRunner().invoke(parley, ["simulate", *map(str, words)])
 
 
 def report(*words: object) -> dict[str, Any]:
-    """Its report, for programs."""
-    told = simulated(*words, "-o", "json")
-    assert told.exit_code == 0, told.output
-    found: dict[str, Any] = json.loads(told.stdout)
-    return found
+    """Run the command and return its JSON report."""
+    result = simulated(*words, "-o", "json")
+    assert result.exit_code == 0, result.output
+    document: dict[str, Any] = json.loads(result.stdout)
+    return document
 
 
 def test_the_report_counts_every_slot(world: Path) -> None:
-    """What was promised is delivered, or has a reason."""
+    """Every promised slot is delivered, or has a reason."""
     done = report(world)
     lost = sum(reason["slots"] for reason in done["not_delivered"])
     assert done["promised"] == done["delivered"] + lost > 0
@@ -96,9 +96,9 @@ def test_the_report_counts_every_slot(world: Path) -> None:
 
 @pytest.mark.timeout(180)
 def test_the_same_seed_is_the_same_world_in_any_process(world: Path) -> None:
-    """Byte for byte, whatever the order of sets and hashes is."""
+    """A seed gives the same report byte for byte, regardless of the hash seed."""
     argv = [sys.executable, "-m", "node.cli.main", "simulate", str(world), "--days", "0.01"]
-    told = {
+    reports = {
         subprocess.run(
             [*argv, "-o", form],
             capture_output=True,
@@ -107,40 +107,40 @@ def test_the_same_seed_is_the_same_world_in_any_process(world: Path) -> None:
         ).stdout
         for form, seed in (("json", "0"), ("json", "1"), ("table", "2"), ("table", "4711"))
     }
-    assert len(told) == 2
+    assert len(reports) == 2
 
 
 def test_another_seed_is_another_world(world: Path) -> None:
-    """The seed can be given, and so can the days."""
+    """Another seed or another number of days gives another report."""
     one, other = report(world, "--seed", 1), report(world, "--seed", 2)
     assert one["messages"] != other["messages"]
     assert report(world, "--days", 0.01)["promised"] < one["promised"]
 
 
 def test_people_get_a_table(world: Path) -> None:
-    """It says what was promised, delivered, and checked."""
-    told = simulated(world, "-o", "table")
-    assert told.exit_code == 0
-    assert "delivered" in told.stdout
-    assert "✓ no forbidden overlap on any node" in told.stdout
+    """The table shows what was promised, delivered, and checked."""
+    result = simulated(world, "-o", "table")
+    assert result.exit_code == 0
+    assert "delivered" in result.stdout
+    assert "✓ no forbidden overlap on any node" in result.stdout
 
 
 def test_the_report_is_drawn_too(world: Path, tmp_path: Path) -> None:
-    """The same drawing for the same seed, beside the report; not without a folder to put it in."""
+    """A seed gives the same drawing, and a missing folder is refused."""
     files = [tmp_path / "one.svg", tmp_path / "other.svg"]
     for file in files:
         done = report(world, "--svg", file)
         assert f"{done['promised']:,} runs promised" in file.read_text()
     one, other = (file.read_bytes() for file in files)
     assert one == other
-    told = simulated(world, "--svg", tmp_path / "nowhere" / "x.svg")
-    assert told.exit_code == 2
-    assert "there is no folder" in told.stderr
+    result = simulated(world, "--svg", tmp_path / "nowhere" / "x.svg")
+    assert result.exit_code == 2
+    assert "there is no folder" in result.stderr
 
 
 @dataclass
 class _Turning:
-    """As much of a world as is told of."""
+    """The parts of a world that the progress report uses."""
 
     now: float
     created: int = 5
@@ -159,8 +159,8 @@ class _Turning:
         return {"proposals": 1234}
 
 
-def test_who_waits_is_told_how_far_it_is_now_and_then() -> None:
-    """In a file a line every half minute; how long it took is known, the rest is not guessed."""
+def test_progress_is_reported_now_and_then() -> None:
+    """A file gets a line every half minute, without a guess at the remaining time."""
     clock, stream = ManualClock(), io.StringIO()
     watch = _Watch(Progress(stream=stream), clock, 7)
     world: Any = _Turning(1.5 * times.DAY)
@@ -176,31 +176,31 @@ def test_who_waits_is_told_how_far_it_is_now_and_then() -> None:
 def test_a_broken_promise_says_how_to_see_it_again(
     world: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Exit code 8, the promise, and the command that plays the same world again."""
+    """A broken promise gives exit code 8 and the command that simulates the same world again."""
     monkeypatch.setattr(History, "begins", lambda self, *_: self.violated("two at once"))
-    told = simulated(world, "--seed", 5, "-o", "table")
-    assert told.exit_code == 8
-    assert "✗ two at once" in told.stdout
-    assert f"again with: parley simulate {world} --seed 5 --days 0.02" in told.stderr
+    result = simulated(world, "--seed", 5, "-o", "table")
+    assert result.exit_code == 8
+    assert "✗ two at once" in result.stdout
+    assert f"again with: parley simulate {world} --seed 5 --days 0.02" in result.stderr
 
 
 @pytest.mark.timeout(180)
 def test_shares_of_a_pool_are_told_and_drawn(tmp_path: Path) -> None:
-    """A table of what was promised and found beside the rest of the report; broken ones count."""
+    """The report has a table of promised and found shares, and broken ones count."""
     world, drawing = tmp_path / "world.toml", tmp_path / "world.svg"
     world.write_text(SHARED)
-    told = simulated(world, "-o", "table", "--svg", drawing)
-    assert told.exit_code == 8, told.output
-    assert "shares: Each campaign gets of pool all what it was promised" in told.stdout
-    assert "campaign-default  ops" in told.stdout
-    assert "✗ shares, campaign-default, idle: 0 %" in told.stdout
+    result = simulated(world, "-o", "table", "--svg", drawing)
+    assert result.exit_code == 8, result.output
+    assert "shares: Each campaign gets of pool all what it was promised" in result.stdout
+    assert "campaign-default  ops" in result.stdout
+    assert "✗ shares, campaign-default, idle: 0 %" in result.stdout
     assert "campaign-default" in drawing.read_text()
 
 
 def test_the_scenarios_are_listed_and_shown() -> None:
-    """Each name can be shown as a file to start one's own from."""
-    told = simulated("--list", "-o", "json")
-    names = [record["name"] for record in json.loads(told.stdout)]
+    """Every listed scenario can be printed as a file."""
+    result = simulated("--list", "-o", "json")
+    names = [record["name"] for record in json.loads(result.stdout)]
     assert names == ["contention", "faults", "mesh", "pools", "shares", "small", "fleet"]
     assert all("title = " in simulated(name, "--show").stdout for name in names)
 
@@ -219,25 +219,25 @@ def test_a_fleet_is_played_and_drawn(tmp_path: Path) -> None:
     drawing = tmp_path / "fleet.svg"
     result = simulated(small, "--svg", drawing, "-o", "table")
     assert result.exit_code == 0, result.output
-    assert "All of it holds" in result.stdout
+    assert "All promises were kept" in result.stdout
     assert "gridserver-usage" in drawing.read_text()
     assert report(small)["sets"] == ["gridserver-usage"]
 
 
 @pytest.mark.timeout(60)
 def test_a_broken_promise_of_a_fleet_is_told(tmp_path: Path) -> None:
-    """The exit code says so, and the command that plays it again."""
+    """A broken promise of a fleet gives exit code 8 and the command that simulates it again."""
     crowded = fleet(tmp_path / "crowded.toml", ((1, "PT60M"), (9, "PT1M")))
-    told = simulated(crowded, "-o", "table")
-    assert told.exit_code == 8
-    assert "Broken promises" in told.stdout
-    assert "again with: parley simulate" in told.stderr
+    result = simulated(crowded, "-o", "table")
+    assert result.exit_code == 8
+    assert "Broken promises" in result.stdout
+    assert "again with: parley simulate" in result.stderr
 
 
 @pytest.mark.parametrize(
-    ("words", "code", "said"),
+    ("words", "code", "text"),
     [
-        ((), 2, "which scenario?"),
+        ((), 2, "name a scenario"),
         (("fleet", "--days", "1"), 2, "--set and --runs are for fleets"),
         (("mesh", "--set", "pscheduler"), 2, "--set and --runs are for fleets"),
         (("fleet", "--set", "maui-magic"), 2, "there is no set maui-magic"),
@@ -245,17 +245,17 @@ def test_a_broken_promise_of_a_fleet_is_told(tmp_path: Path) -> None:
         (("mesh", "--days", "0"), 2, "--days"),
     ],
 )
-def test_what_is_wrong_is_said(words: tuple[str, ...], code: int, said: str) -> None:
-    """With the exit code that all commands have for it."""
-    told = simulated(*words)
-    assert told.exit_code == code
-    assert said in told.stderr
+def test_usage_errors(words: tuple[str, ...], code: int, text: str) -> None:
+    """Usage errors have the exit code and the text that explain them."""
+    result = simulated(*words)
+    assert result.exit_code == code
+    assert text in result.stderr
 
 
-def test_a_wrong_field_is_said(tmp_path: Path) -> None:
-    """By its place in the document."""
+def test_a_wrong_field_is_reported(tmp_path: Path) -> None:
+    """A wrong field is named by its place in the document."""
     path = tmp_path / "wrong.toml"
     path.write_text("[network]\nloss = 7\n")
-    told = simulated(path)
-    assert told.exit_code == 2
-    assert "/network/loss" in told.stderr
+    result = simulated(path)
+    assert result.exit_code == 2
+    assert "/network/loss" in result.stderr

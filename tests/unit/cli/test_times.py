@@ -27,7 +27,7 @@ from node.model.times import DAY, HOUR, LONGEST, MILLISECOND, MINUTE, SECOND
 
 @pytest.fixture(autouse=True)
 def zone(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """A terminal in Berlin."""
+    """Set the time zone to Berlin."""
     with monkeypatch.context() as changed:
         changed.setenv("TZ", "Europe/Berlin")
         time.tzset()
@@ -58,34 +58,34 @@ def test_durations(text: str, duration: int) -> None:
 @pytest.mark.parametrize(
     "text", ["", "5", "5M", "m", "-5m", "5 parsecs", "P1M", "367d", "5mm", "\u0665m"]
 )
-def test_what_is_no_duration(text: str) -> None:
-    """What could be misread is refused with what to write instead."""
+def test_invalid_durations(text: str) -> None:
+    """A text that could be misread is refused with what to write instead."""
     with pytest.raises(ValueError, match=r"write|longer|cron"):
         parse_duration(text)
 
 
 @given(strategies.integers(0, LONGEST))
 def test_iso_is_accepted_as_it_is_written(duration: int) -> None:
-    """Every duration that is echoed can be typed again."""
+    """Every duration that is printed can be typed again."""
     assert parse_duration(times.format_duration(duration)) == duration
 
 
 @given(strategies.text(max_size=12))
 def test_any_text_is_a_duration_or_a_sentence(text: str) -> None:
-    """Whatever is typed ends in a duration or in a ValueError."""
+    """Every text gives a duration or a ValueError."""
     with contextlib.suppress(ValueError):
         assert 0 <= parse_duration(text) <= LONGEST
 
 
 def test_only_the_short_form_looks_like_a_duration() -> None:
-    """A host name is not mistaken for one, and ISO 8601 needs no translation."""
+    """A host name and an ISO 8601 duration do not look like the short form."""
     assert looks_like_duration("20ms")
     assert not looks_like_duration("PT20S")
     assert not looks_like_duration("m5.example")
 
 
 def test_moments() -> None:
-    """Relative moments count from now; RFC 3339 is what it says."""
+    """Relative moments count from now, and RFC 3339 is absolute."""
     assert parse_moment("now").at(7) == 7
     assert parse_moment("+1h").at(7) == HOUR + 7
     assert parse_moment("-30m").at(HOUR) == 30 * MINUTE
@@ -96,14 +96,14 @@ def test_moments() -> None:
 
 
 @pytest.mark.parametrize("text", ["tomorrow", "2026-12-01 00:00", "+", "1h", "@", "@0s", ""])
-def test_what_is_no_moment(text: str) -> None:
+def test_invalid_moments(text: str) -> None:
     """A time without an offset, or a word, is refused with what to write."""
     with pytest.raises(ValueError, match="write"):
         parse_moment(text)
 
 
 def test_option_types() -> None:
-    """As options they fail like click's own; only --timeout takes bare seconds."""
+    """Invalid values raise BadParameter, and only --timeout takes bare seconds."""
     assert SECONDS.convert("1.5", None, None) == 1_500 * MILLISECOND
     assert SECONDS.convert("2m", None, None) == 2 * MINUTE
     assert DURATION.convert(5, None, None) == 5
@@ -114,7 +114,7 @@ def test_option_types() -> None:
 
 
 def test_local_times_carry_their_offset_and_can_be_typed_again() -> None:
-    """In summer and in winter the offset is right, and what is shown parses to the same instant."""
+    """Times are shown with the right offset in summer and winter, and can be typed again."""
     winter, summer = "2026-12-01T00:00:00Z", "2026-07-01T00:00:00Z"
     assert local(winter) == "2026-12-01 01:00:00+01:00"
     assert local(summer) == "2026-07-01 02:00:00+02:00"
@@ -136,13 +136,13 @@ def test_local_times_carry_their_offset_and_can_be_typed_again() -> None:
     ],
 )
 def test_spoken(duration: int, text: str) -> None:
-    """Two units at most, and none that is zero."""
+    """A duration is spoken in at most two units, without those that are zero."""
     assert duration_in_words(duration) == text
 
 
 @pytest.mark.parametrize("text", ["2m", "1h 30m"])
-def test_a_duration_is_no_time(text: str) -> None:
-    """Which side of now is meant has to be said, and it is shown how."""
+def test_a_duration_is_not_a_time(text: str) -> None:
+    """A duration in place of a time is refused with how to write past and future."""
     plain = text.replace(" ", "")
-    with pytest.raises(ValueError, match=rf"write -{plain} for so long ago, \+{plain} for so long"):
+    with pytest.raises(ValueError, match=rf"write -{plain} for the past, \+{plain} for the future"):
         parse_moment(text)

@@ -55,12 +55,12 @@ from node.model.wire.seats import SeatRequest
     ],
 )
 def test_results_of_any_test(result: dict[str, Any], line: str) -> None:
-    """Units come from the names, inside nested fields too; what is null is left out."""
+    """Units come from the field names, also in nested fields, and null is left out."""
     assert result_view(result, indent="") == line
 
 
 def test_results_come_in_the_order_of_their_schema() -> None:
-    """The order is the schema's, through references and "or null"; what it lacks comes last."""
+    """Fields are sorted as in the schema, through references and "or null", unknown ones last."""
     figures: dict[str, Any] = {"properties": {"min": {}, "max": {}}}
     optional = {"anyOf": [{"$ref": "#/$defs/Figures"}, {"type": "null"}]}
     schema = {"properties": {"sent": {}, "rtt_ms": optional}, "$defs": {"Figures": figures}}
@@ -73,7 +73,7 @@ def test_results_come_in_the_order_of_their_schema() -> None:
 
 
 def test_objects_in_lists_come_in_the_order_of_their_schema() -> None:
-    """What a list holds is ordered, too."""
+    """Objects in lists are sorted as in the schema, too."""
     schema = {
         "properties": {"hops": {"items": {"$ref": "#/$defs/Hop"}}},
         "$defs": {"Hop": {"properties": {"ttl": {}, "by": {}}}},
@@ -84,7 +84,7 @@ def test_objects_in_lists_come_in_the_order_of_their_schema() -> None:
 
 
 def test_lanes_stack_what_overlaps() -> None:
-    """Each class has its lanes, overlapping runs lie in different ones, and now is a line."""
+    """Each class has lanes, overlapping runs are in different ones, and now is a line."""
     frame = Frame(0, HOUR, 60)
     bars = [
         Bar("exclusive", "finished", 0, 10 * MINUTE),
@@ -102,7 +102,7 @@ def test_lanes_stack_what_overlaps() -> None:
 
 
 def test_lanes_keep_within_the_frame() -> None:
-    """Runs that reach beyond the frame are cut, and more than four at once share the last lane."""
+    """Runs that exceed the frame are cut, and more than four at once share the last lane."""
     frame = Frame(HOUR, 2 * HOUR, 30)
     bars = [Bar("background", "finished", 0, 3 * HOUR)] * 9
     lines = lanes(bars, frame, now=0)
@@ -112,7 +112,7 @@ def test_lanes_keep_within_the_frame() -> None:
 
 
 def test_an_explanation_survives_an_unknown_trace() -> None:
-    """What is not understood in a trace is passed over, never a crash."""
+    """Unknown parts of a trace are skipped."""
     decision = {
         "first_at": "2026-12-01T09:00:00Z",
         "decided_at": "2026-12-01T10:00:00Z",
@@ -151,7 +151,7 @@ def test_an_explanation_survives_an_unknown_trace() -> None:
 
 
 def test_pieces_of_tables() -> None:
-    """Columns are aligned, empty values are left out, dotted paths are followed."""
+    """Columns are aligned, empty values are left out, and dotted paths are followed."""
     assert aligned([["a", "b"], ["long", "c"]]) == "a     b\nlong  c"
     assert pairs([("a", None), ("b", ""), ("c", 0)]) == "c  0"
     assert pairs([]) == ""
@@ -162,7 +162,7 @@ def test_pieces_of_tables() -> None:
 
 
 def test_a_decision_on_seats_says_who_has_them_and_what_gives_way() -> None:
-    """Seats by number, the runs that give way, by whose policies, and what these say against it."""
+    """A decision on seats shows seats, displaced runs, policies, and verdicts."""
     verdict = {"axis": "share", "rule": "no-seats", "sentence": "all seats are taken"}
     decision = {
         "decided_at": "2026-12-01T00:00:00Z",
@@ -193,7 +193,7 @@ def test_a_decision_on_seats_says_who_has_them_and_what_gives_way() -> None:
 
 
 def test_a_pool_task_shows_all_that_is_asked_of_its_nodes() -> None:
-    """Predicate, preference, spread and choice, in words; of other tasks nothing."""
+    """A pool task shows predicate, preference, spread and choice, and other tasks show nothing."""
     wanted = SeatRequest(
         pool="europe", k=4, match={"country": "DE"}, prefer={"site": ("x", "y")}, spread={"site": 1}
     )
@@ -218,7 +218,7 @@ def test_a_pool_task_shows_all_that_is_asked_of_its_nodes() -> None:
 def test_a_verdict_is_not_why_a_run_failed(
     summary: str | None, reason: str | None, cell: str
 ) -> None:
-    """In lists it stands before a result, which it is about, and behind a reason."""
+    """In lists a verdict stands before a result, and after a reason."""
     outcome = next(column for column in RUN.columns if column.heading == "result or reason")
     run = {"summary": summary, "reason": reason, "verdict": "contaminated"}
     assert outcome.cell(run) == cell
