@@ -234,7 +234,7 @@ class SimulatedPeers(Peers):
 
     def __init__(self, network: Network, here: Station, stations: dict[str, Station]) -> None:
         """Create the peers of ``here``; ``stations`` by identity."""
-        self._mail = {}
+        self._batches = {}
         self._network = network
         self._here = here
         self._stations = stations

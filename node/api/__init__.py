@@ -1,1 +1,1 @@
-"""The HTTP API: each route parses, calls, replies; rules live elsewhere."""
+"""The HTTP API: each route parses the request, calls a service, and replies."""

@@ -41,7 +41,7 @@ ROUTES = (
 
 
 def application(node: NodeService, page: list[web.RouteDef]) -> web.Application:
-    """Everything this node serves; ``page`` are the routes of the page for people."""
+    """Return the application that serves the API; ``page`` are the routes of the web page."""
     app = web.Application(middlewares=[problems], client_max_size=PEER_BODY_MAX)
     app[NODE] = node
     for route in ROUTES:

@@ -1,4 +1,4 @@
-"""Where results go: archivers, the node's own archives, deliveries and what waits."""
+"""Routes of archivers, the node's archives, deliveries, and the backlog."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def _kind(archiver: Archiver) -> ArchiverKind:
 
 
 async def kinds(request: web.Request) -> web.StreamResponse:
-    """GET: the archivers that there are, with the JSON Schema of their specs."""
+    """GET: the archivers, with the JSON Schema of their specs."""
     requests.only(request)
     return responses.many([_kind(archiver) for _, archiver in sorted(archivers().items())])
 
@@ -46,47 +46,47 @@ async def kind(request: web.Request) -> web.StreamResponse:
     """GET: one archiver."""
     name = request.match_info["name"]
     if name not in archivers():
-        msg = f"there is no archiver {name!r}; there are: {', '.join(sorted(archivers()))}"
+        msg = f"there is no archiver {name!r}; known are: {', '.join(sorted(archivers()))}"
         raise NotFound(msg)
     return responses.one(_kind(archivers()[name]))
 
 
 async def add(request: web.Request) -> web.StreamResponse:
-    """POST: 201 with the archive; the very same again changes nothing."""
+    """POST: 201 with the archive; an identical one again changes nothing."""
     document = requests.document(request, ArchiveDocument)
-    made = await request.app[NODE].archives.add(document)
-    return responses.one(made, 201, {"Location": f"/v1/archives/{made.name}"})
+    archive = await request.app[NODE].archives.add(document)
+    return responses.one(archive, 201, {"Location": f"/v1/archives/{archive.name}"})
 
 
 async def list_(request: web.Request) -> web.StreamResponse:
-    """GET: a page of the node's own archives, by name."""
+    """GET: a page of the node's archives, by name."""
     requests.only(request, "limit", "cursor")
     own = await request.app[NODE].archives.own()
     return responses.many(*requests.page_of_names(request, own))
 
 
 async def show(request: web.Request) -> web.StreamResponse:
-    """GET: one of the node's own archives."""
+    """GET: one archive of the node."""
     requests.only(request)
     name = requests.name(request, "archive")
     return responses.one(await request.app[NODE].archives.one(name))
 
 
 async def edit(request: web.Request) -> web.StreamResponse:
-    """PATCH: the archive with the changes; what waits goes where it is then."""
+    """PATCH: the changed archive; deliveries that wait go to the new destination."""
     patch = requests.document(request, ArchivePatch)
     name = requests.name(request, "archive")
     return responses.one(await request.app[NODE].archives.edit(name, patch))
 
 
 async def remove(request: web.Request) -> web.StreamResponse:
-    """DELETE: nothing goes there any more."""
+    """DELETE: remove the archive and its waiting deliveries."""
     await request.app[NODE].archives.remove(requests.name(request, "archive"))
     return web.Response(status=204)
 
 
 async def test(request: web.Request) -> web.StreamResponse:
-    """POST: whether results can be delivered there; none is."""
+    """POST: check whether results can be delivered, without delivering one."""
     name = requests.name(request, "archive")
     return responses.one(await request.app[NODE].archives.test(name))
 
@@ -107,19 +107,18 @@ async def deliveries(request: web.Request) -> web.StreamResponse:
     )
     async with request.app[NODE].database.connection() as connection:
         rows = await archives.deliveries(connection, wanted)
-    full = len(rows) == wanted.limit
-    following = requests.cursor_after(rows[-1]["number"], rows[-1]["run"]) if full else None
+    following = requests.next_cursor(rows, wanted.limit, lambda row: (row["number"], row["run"]))
     return responses.many([Archiving.model_validate(dict(row)) for row in rows], following)
 
 
 async def retry(request: web.Request) -> web.StreamResponse:
-    """POST: parked deliveries and those that wait for their time are tried at once."""
-    asked = requests.document(request, RetryRequest)
-    return responses.one(await request.app[NODE].archives.retry(asked))
+    """POST: retry at once deliveries that are parked or wait for their next attempt."""
+    document = requests.document(request, RetryRequest)
+    return responses.one(await request.app[NODE].archives.retry(document))
 
 
 async def backlog(request: web.Request) -> web.StreamResponse:
-    """GET: what waits for each destination."""
+    """GET: the waiting and parked deliveries of each destination."""
     requests.only(request)
     async with request.app[NODE].database.connection() as connection:
         rows = await archives.backlog(connection)
@@ -135,7 +134,7 @@ ROUTES = (
         "POST",
         "/v1/archives",
         add,
-        "Add an archive of the node's own: results of all tasks it leads go there",
+        "Add an archive of the node: it receives the results of all tasks that the node leads",
         Access.WRITE,
         ArchiveDocument,
         Archive,
@@ -145,7 +144,7 @@ ROUTES = (
         "GET",
         "/v1/archives",
         list_,
-        "List the node's own archives, by name",
+        "List the node's archives, by name",
         answer=Archive,
         listed=True,
         query=(LIMIT, CURSOR),
@@ -164,7 +163,7 @@ ROUTES = (
         "DELETE",
         "/v1/archives/{name}",
         remove,
-        "Remove an archive, and what waits for it",
+        "Remove an archive, and drop its waiting deliveries",
         Access.WRITE,
         status=204,
     ),
@@ -172,7 +171,7 @@ ROUTES = (
         "POST",
         "/v1/archives/{name}/test",
         test,
-        "Try whether results can be delivered; none is",
+        "Check whether results can be delivered, without delivering one",
         Access.WRITE,
         answer=ArchiveTested,
     ),
@@ -184,9 +183,9 @@ ROUTES = (
         answer=Archiving,
         listed=True,
         query=(
-            Query("run", "Only of this run.", ID),
-            Query("task", "Only of this task's runs.", ID),
-            Query("archive", "Only to this archive of the node's own.", TEXT),
+            Query("run", "Only results of this run.", ID),
+            Query("task", "Only results of this task.", ID),
+            Query("archive", "Only to this archive of the node.", TEXT),
             Query("destination", "Only to this destination.", _NUMBER),
             Query("state", "Comma-separated: waiting, delivered, parked.", TEXT),
             LIMIT,
@@ -197,7 +196,7 @@ ROUTES = (
         "POST",
         "/v1/archivings/retry",
         retry,
-        "Try deliveries at once that are parked or wait for their time",
+        "Retry at once deliveries that are parked or wait for their next attempt",
         Access.WRITE,
         RetryRequest,
         Retried,
@@ -206,7 +205,7 @@ ROUTES = (
         "GET",
         "/v1/archivings/backlog",
         backlog,
-        "What waits, by destination",
+        "Waiting and parked deliveries, by destination",
         answer=Backlog,
         listed=True,
     ),

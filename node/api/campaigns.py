@@ -1,4 +1,4 @@
-"""Campaigns: add, list, show, edit, remove, and what they were charged for."""
+"""Routes of campaigns and their usage."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from node.store.campaigns import HourFilter
 
 
 async def _all(node: NodeService) -> list[Campaign]:
-    """By name, each with its account and what is to be told of it."""
-    told = (await node.pools.warnings()).campaigns
+    """Return all campaigns by name, each with its usage and its warnings."""
+    warnings = (await node.pools.warnings()).campaigns
     return [
-        campaign.model_copy(update={"warnings": told.get(campaign.name, ())})
+        campaign.model_copy(update={"warnings": warnings.get(campaign.name, ())})
         for campaign in await node.usage.all()
     ]
 
@@ -30,7 +30,7 @@ async def _fetch(node: NodeService, name: str) -> Campaign:
 
 
 async def create(request: web.Request) -> web.StreamResponse:
-    """POST: 201 with the campaign; the very same again gives the one made before."""
+    """POST: 201 with the campaign; an identical one again gives the existing one."""
     node = request.app[NODE]
     document = requests.document(request, CampaignDocument)
     await node.campaigns.create(document)
@@ -54,25 +54,25 @@ async def show(request: web.Request) -> web.StreamResponse:
 
 
 async def edit(request: web.Request) -> web.StreamResponse:
-    """PATCH: the campaign with the changes."""
+    """PATCH: the changed campaign."""
     node, name = request.app[NODE], requests.name(request, "campaign")
     await node.campaigns.edit(name, requests.document(request, CampaignPatch))
     return responses.one(await _fetch(node, name))
 
 
 async def remove(request: web.Request) -> web.StreamResponse:
-    """DELETE: away with a campaign that nothing hangs on."""
+    """DELETE: remove a campaign that was never used."""
     await request.app[NODE].campaigns.remove(requests.name(request, "campaign"))
     return web.Response(status=204)
 
 
 async def usage(request: web.Request) -> web.StreamResponse:
-    """GET: what all campaigns were charged, hour by hour."""
+    """GET: the usage of all campaigns, hour by hour."""
     return await _hours(request, None)
 
 
 async def usage_of(request: web.Request) -> web.StreamResponse:
-    """GET: what one campaign was charged, hour by hour."""
+    """GET: the usage of one campaign, hour by hour."""
     name = requests.name(request, "campaign")
     await request.app[NODE].campaigns.find(name)
     return await _hours(request, name)
@@ -80,19 +80,19 @@ async def usage_of(request: web.Request) -> web.StreamResponse:
 
 async def _hours(request: web.Request, name: str | None) -> web.StreamResponse:
     requests.only(request, "since", "until", "limit", "cursor")
-    accounts = request.app[NODE].usage
-    since, until = accounts.day_around()
-    given = requests.instant(request, "since"), requests.instant(request, "until")
+    usages = request.app[NODE].usage
+    default_since, default_until = usages.day_around()
+    since, until = requests.instant(request, "since"), requests.instant(request, "until")
     after = requests.named_cursor(request)
     wanted = HourFilter(
-        since=since if given[0] is None else given[0],
-        until=until if given[1] is None else given[1],
+        since=default_since if since is None else since,
+        until=default_until if until is None else until,
         campaign=name,
         after_hour=after[0] if after else None,
         after_campaign=after[1] if after else None,
         limit=requests.limit(request),
     )
-    hours = await accounts.hours(wanted)
+    hours = await usages.hours(wanted)
     full = len(hours) == wanted.limit
     following = f"{hours[-1].starts_at}_{hours[-1].campaign}" if full else None
     return responses.many(hours, following)
@@ -101,12 +101,12 @@ async def _hours(request: web.Request, name: str | None) -> web.StreamResponse:
 _HOURS = (
     Query(
         "since",
-        "Hours that begin then or later; the last 24 unless said.",
+        "Only hours that begin at or after this instant; default: 24 hours ago.",
         INSTANT,
     ),
     Query(
         "until",
-        "Hours that begin before; the next 24 unless said.",
+        "Only hours that begin before this instant; default: in 24 hours.",
         INSTANT,
     ),
     LIMIT,
@@ -128,7 +128,7 @@ ROUTES = (
         "GET",
         "/v1/campaigns",
         list_,
-        "List campaigns, by name: what they are promised, have had, and wait for",
+        "List campaigns, by name, with their promised and used shares, and their waiting runs",
         answer=Campaign,
         listed=True,
         query=(LIMIT, CURSOR),
@@ -155,7 +155,7 @@ ROUTES = (
         "GET",
         "/v1/campaigns/{name}/usage",
         usage_of,
-        "What a campaign was charged, hour by hour",
+        "Usage of a campaign, hour by hour",
         answer=UsageHour,
         listed=True,
         query=_HOURS,
@@ -164,7 +164,7 @@ ROUTES = (
         "GET",
         "/v1/usage",
         usage,
-        "What all campaigns were charged, hour by hour",
+        "Usage of all campaigns, hour by hour",
         answer=UsageHour,
         listed=True,
         query=_HOURS,

@@ -1,4 +1,4 @@
-"""The event stream: server-sent events of what changes on this node."""
+"""The event stream: server-sent events about changes on this node."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from node.api import requests
 from node.api.routing import NODE, TEXT, Query, Route
 
 _BEAT_S = 15.0
-_DIGITS = 18  # more than any event's number has
+_DIGITS = 18  # more than the number of any event has
 
 
 async def stream(request: web.Request) -> web.StreamResponse:
-    """GET: events as they happen; with ``Last-Event-ID`` those missed come first."""
+    """GET: events as they happen, after those missed since ``Last-Event-ID``."""
     hub = request.app[NODE].hub
     requests.only(request)
     last = request.headers.get("Last-Event-ID", "")
@@ -54,8 +54,8 @@ ROUTES = (
         "GET",
         "/v1/events",
         stream,
-        "What changes, as it happens (server-sent events)",
+        "Changes on this node as they happen (server-sent events)",
         media_type="text/event-stream",
-        headers=(Query("Last-Event-ID", "Go on behind this event.", TEXT),),
+        headers=(Query("Last-Event-ID", "Resume after this event.", TEXT),),
     ),
 )

@@ -1,4 +1,4 @@
-"""What runs that last long have measured so far, interval by interval."""
+"""The route of the intervals that long runs have measured so far."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ NUMBER_MAX = 2**31 - 1
 
 
 async def list_(request: web.Request) -> web.StreamResponse:
-    """GET: a page of a run's intervals; with ``wait`` as soon as there are any, or it is over."""
+    """GET: a page of a run's intervals; with ``wait``, when there are some or the run is over."""
     node = request.app[NODE]
     requests.only(request, *(query.name for query in FILTERS))
     run = requests.identifier(request)
     at = requests.cursor(request)
-    beyond = requests.number(request, "after", NUMBER_MAX) if at is None else min(at[0], NUMBER_MAX)
+    after = requests.number(request, "after", NUMBER_MAX) if at is None else min(at[0], NUMBER_MAX)
     since = requests.instant(request, "since")
     limit = requests.limit(request)
     descending = requests.choices(request, "order", frozenset({"asc", "desc"})) == ["desc"]
@@ -36,7 +36,7 @@ async def list_(request: web.Request) -> web.StreamResponse:
             rows = await intervals.listed(
                 connection,
                 run,
-                beyond=beyond,
+                beyond=after,
                 since=since,
                 descending=descending,
                 limit=limit,
@@ -44,20 +44,20 @@ async def list_(request: web.Request) -> web.StreamResponse:
         return rows, bool(rows) or over
 
     rows = await until(node, some, requests.seconds(request))
-    following = requests.cursor_after(rows[-1]["number"], run) if len(rows) == limit else None
+    following = requests.next_cursor(rows, limit, lambda row: (row["number"], run))
     return responses.many([_view(node, test, row) for row in rows], following)
 
 
 def _view(node: NodeService, test: str, row: Record) -> RunInterval:
     result = row["result"]
-    found = () if result is None else node.capabilities.metrics(test, result, interval=True)
-    return RunInterval(**row, metrics=tuple(MetricView(**vars(metric)) for metric in found))
+    metrics = () if result is None else node.capabilities.metrics(test, result, interval=True)
+    return RunInterval(**row, metrics=tuple(MetricView(**vars(metric)) for metric in metrics))
 
 
 FILTERS = (
     Query(
         "after",
-        "Only intervals behind the one of this number.",
+        "Only intervals after the one with this number.",
         {"type": "integer", "minimum": 0},
     ),
     Query(
@@ -78,7 +78,7 @@ ROUTES = (
         "GET",
         "/v1/runs/{id}/intervals",
         list_,
-        "What a run that lasts long has measured so far, interval by interval",
+        "List the intervals that a long run has measured so far",
         answer=RunInterval,
         listed=True,
         query=FILTERS,

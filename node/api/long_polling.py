@@ -1,4 +1,4 @@
-"""Long polls: ask again at each change, until there is an answer or the time is over."""
+"""Long polling: evaluate again at each change, until the answer is ready or the time is over."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from node.service import NodeService
 T = TypeVar("T")
 
 _POLL_S = 2.0
-"""A lost notification costs so long."""
+"""Maximum delay in seconds if a notification is lost."""
 
 
 async def until(
     node: NodeService, ask: Callable[[], Awaitable[tuple[T, bool]]], seconds: float
 ) -> T:
-    """The answer, as soon as ``ask`` says that it is ready, or as it is after ``seconds``."""
+    """Return the answer as soon as ``ask`` reports that it is ready, or after ``seconds``."""
     deadline = node.clock.now() + int(seconds * times.SECOND)
     while True:
         answer, ready = await ask()

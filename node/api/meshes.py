@@ -1,4 +1,4 @@
-"""Meshes: which there are, what they have, and what they have delivered, by pair and cause."""
+"""Routes of meshes: their tasks, and what they have delivered by pair and cause."""
 
 from __future__ import annotations
 
@@ -28,70 +28,77 @@ from node.store.meshes import MeshTaskCounts, SlotOutcome
 
 
 async def list_(request: web.Request) -> web.StreamResponse:
-    """GET: a page of meshes, by name; of which all tasks were cancelled only if asked for."""
+    """GET: a page of meshes, by name; with ``removed``, also those with only cancelled tasks."""
     requests.only(request, "removed", "limit", "cursor")
-    removed = requests.choices(request, "removed", frozenset({"true", "false"})) == ["true"]
+    removed = requests.flag(request, "removed")
     async with request.app[NODE].database.connection() as connection:
         every = [
-            _document(found)
-            for found in await meshes.listed(connection)
-            if removed or set(found.tasks) != {TaskState.CANCELLED}
+            _document(counts)
+            for counts in await meshes.listed(connection)
+            if removed or set(counts.tasks) != {TaskState.CANCELLED}
         ]
     return responses.many(*requests.page_of_names(request, every))
 
 
-def _document(found: MeshTaskCounts) -> Mesh:
+def _document(counts: MeshTaskCounts) -> Mesh:
     return Mesh(
-        name=found.mesh,
-        tasks=found.tasks,
-        campaigns=tuple(found.campaigns),
-        created_at=found.created_at,
-        changed_at=found.changed_at,
+        name=counts.mesh,
+        tasks=counts.tasks,
+        campaigns=tuple(counts.campaigns),
+        created_at=counts.created_at,
+        changed_at=counts.changed_at,
     )
 
 
 async def show(request: web.Request) -> web.StreamResponse:
-    """GET: one mesh, and what it has delivered; of no time at all nothing is counted."""
+    """GET: one mesh, and what it has delivered in the span; nothing in an empty span."""
     node, name = request.app[NODE], requests.name(request, "mesh")
     requests.only(request, "from", "to")
     since, until = _span(request, node)
     mesh = await _one(node, name)
-    found: list[SlotOutcome] = []
+    outcomes: list[SlotOutcome] = []
     if since < until:
         async with node.database.connection() as connection:
-            found = await meshes.outcomes(connection, name, since, until)
-    answer = MeshDelivery(**mesh.model_dump(), since=since, until=until, delivery=_delivery(found))
+            outcomes = await meshes.outcomes(connection, name, since, until)
+    answer = MeshDelivery(
+        **mesh.model_dump(), since=since, until=until, delivery=_delivery(outcomes)
+    )
     return responses.one(answer)
 
 
 async def _one(node: NodeService, name: str) -> Mesh:
     async with node.database.connection() as connection:
-        found = await meshes.listed(connection, name)
-    if not found:
+        counts = await meshes.listed(connection, name)
+    if not counts:
         raise NotFound(_none(name))
-    return _document(found[0])
+    return _document(counts[0])
 
 
 def _none(name: str) -> str:
-    return f"there is no mesh {name} led by this node; see: parley mesh list"
+    return f"this node leads no mesh {name}; see: parley mesh list"
 
 
 def _span(request: web.Request, node: NodeService) -> tuple[int, int]:
-    """The last 24 hours unless said; nothing to come is due."""
+    """Return the span of the request, by default the last 24 hours; it ends now at the latest."""
     now = node.clock.now()
     since, until = requests.instant(request, "from"), requests.instant(request, "to")
     until = now if until is None else min(until, now)
     return max(until - times.DAY, times.EARLIEST) if since is None else since, until
 
 
-def _delivery(found: Iterable[SlotOutcome]) -> Delivery:
+def _delivery(outcomes: Iterable[SlotOutcome]) -> Delivery:
     slots = dict.fromkeys(("delivered", "missing", "open"), 0)
     causes: list[Cause] = []
-    for each in found:
+    for each in outcomes:
         slots[each.outcome] += each.slots
         if each.outcome == "missing" and len(causes) < CAUSES_MAX:
-            state, cause, said = each.state or "", each.cause or "", each.example or ""
-            causes.append(Cause(state=state, cause=cause, count=each.slots, example=said))
+            cause = Cause(
+                state=each.state or "",
+                cause=each.cause or "",
+                count=each.slots,
+                example=each.example or "",
+            )
+            causes.append(cause)
     return Delivery(
         due=slots["delivered"] + slots["missing"],
         delivered=slots["delivered"],
@@ -101,7 +108,7 @@ def _delivery(found: Iterable[SlotOutcome]) -> Delivery:
 
 
 async def pairs(request: web.Request) -> web.StreamResponse:
-    """GET: what each pair has delivered; those without a task that had nothing due are left out."""
+    """GET: what each pair has delivered, except pairs without a task that had nothing due."""
     node, name = request.app[NODE], requests.name(request, "mesh")
     requests.only(request, "from", "to", "limit", "cursor")
     since, until = _span(request, node)
@@ -110,23 +117,23 @@ async def pairs(request: web.Request) -> web.StreamResponse:
         if not await meshes.exists(connection, name):
             raise NotFound(_none(name))
         keys = await meshes.keys(connection, name, after, size)
-        found: dict[str, list[SlotOutcome]] = {}
+        outcomes: dict[str, list[SlotOutcome]] = {}
         if keys:
             span = keys[0].key, keys[-1].key
-            found = await meshes.outcomes_of(connection, name, since, until, *span)
-    every = [MeshPair(**vars(each), **dict(_delivery(found.get(each.key, ())))) for each in keys]
+            outcomes = await meshes.outcomes_of(connection, name, since, until, *span)
+    every = [MeshPair(**vars(each), **dict(_delivery(outcomes.get(each.key, ())))) for each in keys]
     shown = [pair for pair in every if pair.state in OPEN or pair.due or pair.open]
     return responses.many(shown, keys[-1].key if len(keys) == size else None)
 
 
 async def tasks(request: web.Request) -> web.StreamResponse:
-    """GET: what there is, to be compared with a mesh file; no such mesh is an empty one."""
+    """GET: the tasks of a mesh, to be compared with its file; an unknown mesh has none."""
     node, name = request.app[NODE], requests.name(request, "mesh")
     requests.only(request, "limit", "cursor")
     after, size = _task_cursor(request), requests.limit(request)
     async with node.database.connection() as connection:
         rows = await meshes.tasks(connection, name, after, size)
-    found: Sequence[MeshTask] = [
+    items: Sequence[MeshTask] = [
         MeshTask(
             **{**row, "tools": tuple(row["tools"])}
             | {"schedule": Schedule.model_validate(row["schedule"])}
@@ -135,9 +142,9 @@ async def tasks(request: web.Request) -> web.StreamResponse:
         for row in rows
     ]
     following = None
-    if len(found) == size:
-        following = f"{found[-1].created_at}_{found[-1].id}_{found[-1].key}"
-    return responses.many(found, following)
+    if len(items) == size:
+        following = f"{items[-1].created_at}_{items[-1].id}_{items[-1].key}"
+    return responses.many(items, following)
 
 
 def _key_cursor(request: web.Request) -> str | None:
@@ -154,16 +161,16 @@ def _task_cursor(request: web.Request) -> tuple[str, int, UUID] | None:
     made, _, rest = text.partition("_")
     task, _, key = rest.partition("_")
     try:
-        found = int(made[:20]), UUID(task)
+        position = int(made[:20]), UUID(task)
     except ValueError:
         raise _no_cursor() from None
-    if not 0 <= found[0] < times.LATEST or not _is_key(key):
+    if not 0 <= position[0] < times.LATEST or not _is_key(key):
         raise _no_cursor()
-    return key, *found
+    return key, *position
 
 
 def _is_key(text: str) -> bool:
-    """Whether Postgres takes it: neither NUL nor half a letter."""
+    """Return whether Postgres can store it: it has no NUL and no lone surrogate."""
     return "\x00" not in text and text.encode(errors="replace").decode() == text
 
 
@@ -174,19 +181,19 @@ def _no_cursor() -> InvalidDocument:
 _SPAN = (
     Query(
         "from",
-        "Of slots then or later; the last 24 hours unless said.",
+        "Only slots at or after this instant; default: 24 hours ago.",
         INSTANT,
     ),
     Query(
         "to",
-        "Of slots before; now unless said, and never later.",
+        "Only slots before this instant; default, and at the latest, now.",
         INSTANT,
     ),
 )
 
 _REMOVED = Query(
     "removed",
-    "true: also those whose tasks were all cancelled.",
+    "true: include meshes whose tasks were all cancelled.",
     {"type": "string", "enum": ["true", "false"]},
 )
 
@@ -195,7 +202,7 @@ ROUTES = (
         "GET",
         "/v1/meshes",
         list_,
-        "List meshes, by name: how many tasks each has",
+        "List meshes, by name, with the number of their tasks",
         answer=Mesh,
         listed=True,
         query=(_REMOVED, LIMIT, CURSOR),
@@ -204,7 +211,7 @@ ROUTES = (
         "GET",
         "/v1/meshes/{name}",
         show,
-        "What a mesh has delivered, and why the rest is missing",
+        "Show what a mesh has delivered, and why the rest is missing",
         answer=MeshDelivery,
         query=_SPAN,
     ),
@@ -212,7 +219,7 @@ ROUTES = (
         "GET",
         "/v1/meshes/{name}/pairs",
         pairs,
-        "What each pair of a mesh has delivered, and why the rest is missing",
+        "List what each pair of a mesh has delivered, and why the rest is missing",
         answer=MeshPair,
         listed=True,
         query=(*_SPAN, LIMIT, CURSOR),

@@ -1,4 +1,4 @@
-"""Around every request: who asks, how much is read, and errors as problem documents."""
+"""Wrap every request: authentication, the body size limit, and problem documents."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ from node.trust.tokens import digest
 
 BODY_MAX = 1_000_000
 PEER_BODY_MAX = 8_000_000
-OWN_FAULT = "the node met an error of its own; its log has the details"
+OWN_FAULT = "an internal error occurred; see the log of the node"
 
 log = structlog.get_logger()
 
 
 @web.middleware
 async def problems(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """Every error is answered with a problem document; none reaches the caller as a trace."""
+    """Answer every error with a problem document, never with a traceback."""
     try:
         return await handler(request)
     except ParleyError as error:
@@ -48,17 +48,17 @@ async def problems(request: web.Request, handler: Handler) -> web.StreamResponse
 
 def _of_http(error: web.HTTPException) -> ParleyError:
     if isinstance(error, web.HTTPNotFound):
-        return NotFound("there is nothing at this path; /v1/openapi.json lists what there is")
+        return NotFound("there is nothing at this path; see /v1/openapi.json")
     if isinstance(error, web.HTTPMethodNotAllowed):
         allowed = ", ".join(sorted(error.allowed_methods))
-        return MethodNotAllowed(f"{error.method} is not possible here; possible: {allowed}")
+        return MethodNotAllowed(f"{error.method} is not allowed here; allowed: {allowed}")
     if isinstance(error, web.HTTPRequestEntityTooLarge):
-        return TooLarge("the body is larger than this node reads")
+        return TooLarge("the request body is larger than this node accepts")
     return MalformedRequest(error.reason)
 
 
 def guarded(route: Route) -> Handler:
-    """The route's handler behind its access rule and its body limit."""
+    """Wrap the route's handler in its access rule and its body limit."""
 
     async def handle(request: web.Request) -> web.StreamResponse:
         request.app[NODE].served[route.access] += 1
@@ -79,7 +79,7 @@ def guarded(route: Route) -> Handler:
 
 async def _read_body(request: web.Request, bytes_max: int) -> None:
     if request.headers.get("Content-Encoding", "identity") != "identity":
-        msg = "compressed bodies are not read; send it as it is"
+        msg = "compressed request bodies are not supported; send it uncompressed"
         raise MalformedRequest(msg)
     if (request.content_length or 0) > bytes_max:
         msg = f"the body is larger than {bytes_max} bytes"
@@ -105,7 +105,7 @@ def _signed(request: web.Request) -> str:
 
 
 def _from_loopback(request: web.Request) -> bool:
-    """Whether the caller is on this host, and a page from elsewhere has not made it ask."""
+    """Return whether the caller is on this host, and not a web page from another host."""
     try:
         local = ipaddress.ip_address(request.remote or "").is_loopback
     except ValueError:
@@ -116,7 +116,7 @@ def _from_loopback(request: web.Request) -> bool:
     try:
         return local and ipaddress.ip_address(host).is_loopback
     except ValueError:
-        # A name that resolves to this host may be a stranger's (DNS rebinding): a token decides.
+        # A name that resolves to this host may be an attacker's (DNS rebinding): require a token.
         return False
 
 
@@ -124,10 +124,10 @@ async def _with_token(request: web.Request) -> None:
     scheme, _, token = request.headers.get("Authorization", "").partition(" ")
     if scheme.lower() != "bearer" or not token:
         msg = (
-            "this needs a token: send 'Authorization: Bearer …'; the node's owner finds it in the "
-            "file 'token' of its state directory"
+            "this needs a token; send 'Authorization: Bearer …' with the token in the "
+            "file 'token' of the node's state directory"
         )
         raise NotAuthenticated(msg)
     if not await request.app[NODE].knows_token(digest(token.strip())):
-        msg = "the token is not one of this node's"
+        msg = "the token is not valid for this node"
         raise NotAuthenticated(msg)

@@ -1,4 +1,4 @@
-"""Nodes this node knows, its clock, and the tests and tools it offers."""
+"""Routes of known nodes, the clock, tests, and tools."""
 
 from __future__ import annotations
 
@@ -26,36 +26,36 @@ from node.store.nodes import KnownNode
 
 
 def _document(known: KnownNode) -> NodeDocument:
-    """Of another node nobody keeps which version it runs."""
+    """Return a node as a document; the version is known only of this node."""
     version = program_version() if known.is_self else ""
     return NodeDocument(version=version, **vars(known))
 
 
 async def self_(request: web.Request) -> web.StreamResponse:
-    """GET: this node's card, open to all: whoever wants to pin its key reads it here."""
+    """GET: this node's card, open to all, because nodes that pin its key read it here."""
     return responses.one(request.app[NODE].card)
 
 
 async def list_(request: web.Request) -> web.StreamResponse:
-    """GET: every known node, this one first; with ``match`` those that meet a predicate."""
+    """GET: every known node, this one first; with ``match``, those that meet a predicate."""
     node = request.app[NODE]
     requests.only(request, "match")
     predicate = predicates.parse(requests.json(request, "match", {}), "?match")
     await node.directory.refresh()
     every = node.directory.all
-    found = [known for known in every if predicate.met_by(known.facts)]
-    return responses.many([_document(known) for known in found])
+    matching = [known for known in every if predicate.met_by(known.facts)]
+    return responses.many([_document(known) for known in matching])
 
 
 async def edit(request: web.Request) -> web.StreamResponse:
-    """PATCH: attributes of this node are set, or (null) taken back."""
+    """PATCH: set attributes of this node, or remove them (null)."""
     node, name = request.app[NODE], request.match_info["name"]
     patch = requests.document(request, NodePatch)
     if name not in {"self", node.card.name}:
         if node.directory.find(name) is None:
-            msg = f"no node named {name} is known here"
+            msg = f"there is no node {name} here"
             raise NotFound(msg)
-        msg = f"what {name} is, its own owner says; ask there: parley --server URL node set"
+        msg = f"only {name} itself sets its attributes; use: parley --server URL node set"
         raise NotAllowed(msg)
     await node.own_card.set(patch.attributes)
     await node.directory.refresh()
@@ -76,7 +76,7 @@ async def remove(request: web.Request) -> web.StreamResponse:
 
 
 async def clock(request: web.Request) -> web.StreamResponse:
-    """GET: this node's clock, and what the kernel says of it."""
+    """GET: this node's clock, and its synchronisation as the kernel reports it."""
     state = synchronisation()
     bound = None if state.error_bound is None else state.error_bound / MILLISECOND
     return responses.one(
@@ -103,7 +103,7 @@ def _test(node: NodeService, test: Test) -> TestDescription:
 
 
 async def tests(request: web.Request) -> web.StreamResponse:
-    """GET: the tests that can be asked for, with the JSON Schema of their specs."""
+    """GET: the tests, with the JSON Schema of their specs."""
     node = request.app[NODE]
     return responses.many(
         [_test(node, test) for _, test in sorted(node.capabilities.tests.items())]
@@ -115,13 +115,13 @@ async def test_(request: web.Request) -> web.StreamResponse:
     node = request.app[NODE]
     name = request.match_info["name"]
     if name not in node.capabilities.tests:
-        msg = f"there is no test {name!r}; there are: {', '.join(sorted(node.capabilities.tests))}"
+        msg = f"there is no test {name!r}; known are: {', '.join(sorted(node.capabilities.tests))}"
         raise NotFound(msg)
     return responses.one(_test(node, node.capabilities.tests[name]))
 
 
 async def tools(request: web.Request) -> web.StreamResponse:
-    """GET: the tools this program knows, and what is missing where one is not installed."""
+    """GET: the tools, and what is missing for those that cannot be used."""
     node = request.app[NODE]
     described = [
         ToolDescription(
@@ -157,7 +157,7 @@ ROUTES = (
         "POST",
         "/v1/nodes",
         add,
-        "Make a node known and pin its key",
+        "Add a node and pin its key",
         Access.WRITE,
         NodeAddition,
         NodeDocument,
@@ -172,7 +172,7 @@ ROUTES = (
         NodePatch,
         NodeDocument,
     ),
-    Route("DELETE", "/v1/nodes/{name}", remove, "Forget a node", Access.WRITE, status=204),
+    Route("DELETE", "/v1/nodes/{name}", remove, "Remove a node", Access.WRITE, status=204),
     Route("GET", "/v1/clock", clock, "This node's clock", answer=ClockState),
     Route("GET", "/v1/tests", tests, "List tests", answer=TestDescription, listed=True),
     Route("GET", "/v1/tests/{name}", test_, "Show a test", answer=TestDescription),

@@ -1,4 +1,4 @@
-"""The OpenAPI 3.1 document, made of the same table of routes that is served."""
+"""Build the OpenAPI 3.1 document from the route table that is served."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _REFERENCE = "#/components/schemas/{model}"
 
 
 def describe(routes: Sequence[Route], version: str) -> dict[str, Any]:
-    """The document for these routes; those between nodes are left out, users cannot call them."""
+    """Return the document for these routes, except those that only nodes can call."""
     public = [route for route in routes if route.access is not Access.PEER]
     models: set[type[Document]] = {Problem}
     for route in public:
@@ -35,9 +35,9 @@ def describe(routes: Sequence[Route], version: str) -> dict[str, Any]:
         "info": {
             "title": "Parley",
             "version": version,
-            "description": "Schedules measurements between hosts that nobody owns together. "
+            "description": "Schedules measurements between hosts of different owners. "
             "Reading from loopback needs no token; everything else does. "
-            "Whoever has a token may do everything: it is the operator's, too.",
+            "A token permits everything: it is the operator's, too.",
             "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
         },
         "paths": paths,
@@ -98,7 +98,7 @@ def _parameter(query: Query, where: str) -> dict[str, Any]:
 
 def _responses(route: Route, named: dict[type[Document], Any]) -> dict[str, Any]:
     problem = {
-        "description": "What went wrong, why, and what to do (RFC 9457).",
+        "description": "The error, its reason, and the remedy (RFC 9457).",
         "content": {MEDIA_TYPE: {"schema": named[Problem]}},
     }
     success: dict[str, Any] = {"description": route.summary}

@@ -1,4 +1,4 @@
-"""What operators' machines ask: alive, ready, figures, the description of the API."""
+"""Routes for operators: health, readiness, metrics, and the OpenAPI document."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from node.model.errors import DatabaseUnavailable
 
 
 async def alive(_request: web.Request) -> web.StreamResponse:
-    """GET: the process answers."""
+    """GET: 200, because the process answers."""
     return web.json_response({"status": "ok"})
 
 
 async def ready(request: web.Request) -> web.StreamResponse:
-    """GET: it can work; 503 with the reason if not."""
+    """GET: 200 if the node can work, or 503 with the reason."""
     node = request.app[NODE]
     if node.stopping:
         msg = "the node is stopping"
@@ -27,7 +27,7 @@ async def ready(request: web.Request) -> web.StreamResponse:
 
 
 async def metrics(request: web.Request) -> web.StreamResponse:
-    """GET: figures for Prometheus."""
+    """GET: metrics for Prometheus."""
     body = generate_latest(await registry_of(request.app[NODE]))
     return web.Response(body=body, headers={"Content-Type": CONTENT_TYPE_LATEST})
 
@@ -42,6 +42,6 @@ async def description(request: web.Request) -> web.StreamResponse:
 ROUTES = (
     Route("GET", "/healthz", alive, "Alive", Access.OPEN),
     Route("GET", "/readyz", ready, "Ready to work", Access.OPEN),
-    Route("GET", "/metrics", metrics, "Figures for Prometheus", media_type="text/plain"),
+    Route("GET", "/metrics", metrics, "Metrics for Prometheus", media_type="text/plain"),
     Route("GET", "/v1/openapi.json", description, "This description", Access.OPEN),
 )

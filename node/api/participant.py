@@ -1,4 +1,4 @@
-"""What other nodes ask of this one; every request is signed by a node that is known here."""
+"""Routes for other nodes; every request is signed by a node that is known here."""
 
 from __future__ import annotations
 
@@ -43,46 +43,46 @@ log = structlog.get_logger()
 
 
 async def introduce(request: web.Request) -> web.StreamResponse:
-    """PUT: a task is made known; this host accepts it or says why not."""
+    """PUT: introduce a task; this host accepts it or refuses it with a reason."""
     introduction = requests.document(request, Introduction)
     if introduction.task != requests.identifier(request):
         msg = "path and body name different tasks"
         raise NotAllowed(msg)
-    consent = request.app[NODE].acceptance
-    return responses.one(await consent.consider(request[SENDER], introduction))
+    acceptance = request.app[NODE].acceptance
+    return responses.one(await acceptance.consider(request[SENDER], introduction))
 
 
 async def consider(request: web.Request) -> web.StreamResponse:
-    """POST: whether this host would accept a task; nothing is kept."""
+    """POST: whether this host would accept a task; nothing is stored."""
     introduction = requests.document(request, Introduction)
     return responses.one(await request.app[NODE].acceptance.judge(request[SENDER], introduction))
 
 
 async def outlook(request: web.Request) -> web.StreamResponse:
     """POST: what runs would displace here, and how full the node would be; nothing is booked."""
-    asked = requests.document(request, ImpactRequest)
-    return responses.one(await request.app[NODE].impacts.outlook(asked))
+    impact_request = requests.document(request, ImpactRequest)
+    return responses.one(await request.app[NODE].impacts.outlook(impact_request))
 
 
 async def propose(request: web.Request) -> web.StreamResponse:
-    """POST: free ranges in the windows of each question."""
-    asked = requests.quick(request, Batch[ProposalRequest])
-    interest, sender = request.app[NODE].freed_time, request[SENDER]
-    return await _each(interest.propose(sender, item) for item in asked.items)
+    """POST: free ranges in the windows of each request."""
+    batch = requests.quick(request, Batch[ProposalRequest])
+    freed_time, sender = request.app[NODE].freed_time, request[SENDER]
+    return await _each(freed_time.propose(sender, item) for item in batch.items)
 
 
 async def hold(request: web.Request) -> web.StreamResponse:
-    """POST: book for now, exchange by exchange."""
-    asked = requests.quick(request, Batch[ExchangeHold])
+    """POST: hold runs, exchange by exchange."""
+    batch = requests.quick(request, Batch[ExchangeHold])
     time_line, sender = request.app[NODE].time_line, request[SENDER]
-    return await _each(time_line.hold(item.exchange, sender, item.hold) for item in asked.items)
+    return await _each(time_line.hold(item.exchange, sender, item.hold) for item in batch.items)
 
 
 async def rule(request: web.Request) -> web.StreamResponse:
-    """POST: the lead has decided: keep these runs of an exchange, or drop it."""
-    asked = requests.document(request, Batch[Ruling])
+    """POST: the lead's decision: commit these runs of an exchange, or release it."""
+    batch = requests.document(request, Batch[Ruling])
     time_line, sender = request.app[NODE].time_line, request[SENDER]
-    return await _each(_ruled(time_line, item, sender) for item in asked.items)
+    return await _each(_ruled(time_line, item, sender) for item in batch.items)
 
 
 async def _ruled(time_line: TimeLine, ruling: Ruling, sender: str) -> CommitAnswer:
@@ -95,28 +95,28 @@ async def _ruled(time_line: TimeLine, ruling: Ruling, sender: str) -> CommitAnsw
 
 
 async def _each(answers: Iterable[Awaitable[Document]]) -> web.Response:
-    """What became of each, the errors included; a fault of ours with one spoils no other."""
-    told = await asyncio.gather(*answers, return_exceptions=True)
-    replied = []
-    for answer in told:
-        if isinstance(answer, Exception):
-            replied.append({"problem": problem_of(_explained(answer)).model_dump(mode="json")})
-        elif isinstance(answer, BaseException):
-            raise answer
+    """Answer each item of a batch, errors included; an internal error of one affects no other."""
+    outcomes = await asyncio.gather(*answers, return_exceptions=True)
+    replies = []
+    for outcome in outcomes:
+        if isinstance(outcome, Exception):
+            replies.append({"problem": problem_of(_explained(outcome)).model_dump(mode="json")})
+        elif isinstance(outcome, BaseException):
+            raise outcome
         else:
-            replied.append({"answer": answer.model_dump(mode="json")})
-    return web.Response(body=orjson.dumps({"items": replied}), content_type="application/json")
+            replies.append({"answer": outcome.model_dump(mode="json")})
+    return web.Response(body=orjson.dumps({"items": replies}), content_type="application/json")
 
 
 def _explained(error: Exception) -> ParleyError:
     if isinstance(error, ParleyError):
         return error
-    log.error("one of several questions failed", exc_info=error)
+    log.error("one item of a batch failed", exc_info=error)
     return ParleyError(OWN_FAULT)
 
 
 async def decision(request: web.Request) -> web.StreamResponse:
-    """GET: as lead, what became of an exchange."""
+    """GET: as lead, the decision on an exchange."""
     return responses.one(await request.app[NODE].time_line.decision(requests.identifier(request)))
 
 
@@ -148,36 +148,38 @@ async def part(request: web.Request) -> web.StreamResponse:
 
 
 async def intervals(request: web.Request) -> web.StreamResponse:
-    """POST: as lead, a participant's share of some intervals of a run that goes on."""
+    """POST: as lead, a participant's share of some intervals of a run in progress."""
     message = requests.document(request, IntervalsMessage)
     await request.app[NODE].collector.receive_intervals(request[SENDER], message)
     return web.Response(status=204)
 
 
 async def compare(request: web.Request) -> web.StreamResponse:
-    """POST: what this node has of the sender's tasks, where it differs."""
-    asked = requests.document(request, DigestRequest)
-    return responses.one(await request.app[NODE].time_line.compare(request[SENDER], asked))
+    """POST: this node's runs of the sender's tasks, where they differ."""
+    digest = requests.document(request, DigestRequest)
+    return responses.one(await request.app[NODE].time_line.compare(request[SENDER], digest))
 
 
 async def work(request: web.Request) -> web.StreamResponse:
-    """POST: what waits here for a node that nobody reaches; it answers what it had before."""
-    asked = requests.document(request, WorkRequest)
+    """POST: pass on the answers of a node in pull mode, and return the requests for it."""
+    work_request = requests.document(request, WorkRequest)
     node, sender = request.app[NODE], request[SENDER]
-    await node.peer_monitor.came(sender, asked.card)
-    given = await node.mailboxes.of(sender).take(asked)
-    body = b'{"questions":[' + b",".join(given) + b"]}"
+    await node.peer_monitor.came(sender, work_request.card)
+    questions = await node.mailboxes.of(sender).take(work_request)
+    body = b'{"questions":[' + b",".join(questions) + b"]}"
     return web.Response(body=body, content_type="application/json")
 
 
 async def errand(request: web.Request) -> web.StreamResponse:
-    """POST: this node's own lead, in a process beside this one, asks a node that nobody reaches."""
+    """POST: forward a question of this node's lead, another process, to a node in pull mode."""
     node = request.app[NODE]
     if request[SENDER] != node.card.identity:
-        msg = "a node runs errands for its own lead only"
+        msg = "a node forwards questions only for its own lead"
         raise NotAllowed(msg)
-    asked = requests.document(request, ForwardedQuestion)
-    return responses.one(await node.mailboxes.of(asked.node).ask(asked.name, asked.question))
+    forwarded = requests.document(request, ForwardedQuestion)
+    return responses.one(
+        await node.mailboxes.of(forwarded.node).ask(forwarded.name, forwarded.question)
+    )
 
 
 def _route(
@@ -202,9 +204,16 @@ def _route(
 
 
 ROUTES = (
-    _route("PUT", "tasks/{id}", introduce, "Make a task known", Introduction, IntroductionAnswer),
-    _route("POST", "considerations", consider, "Consider a task", Introduction, IntroductionAnswer),
-    _route("POST", "outlooks", outlook, "What runs would mean", ImpactRequest, Impact),
+    _route("PUT", "tasks/{id}", introduce, "Introduce a task", Introduction, IntroductionAnswer),
+    _route(
+        "POST",
+        "considerations",
+        consider,
+        "Ask whether a task would be accepted",
+        Introduction,
+        IntroductionAnswer,
+    ),
+    _route("POST", "outlooks", outlook, "Ask for the impact of runs", ImpactRequest, Impact),
     _route(
         "POST",
         "proposals",
@@ -216,12 +225,12 @@ ROUTES = (
     _route("POST", "holds", hold, "Hold runs", Batch[ExchangeHold], BatchReplies[HoldAnswer]),
     _route("POST", "rulings", rule, "Commit or release", Batch[Ruling], BatchReplies[CommitAnswer]),
     _route("GET", "exchanges/{id}", decision, "Ask for the decision", answer=DecisionAnswer),
-    _route("POST", "runs/ends", run_end, "A run is over", RunEnd),
-    _route("POST", "tasks/ends", task_end, "A task is over", TaskEnd),
-    _route("POST", "tasks/freed", freed, "Refused time became free", FreedTime),
-    _route("POST", "intervals", intervals, "Some intervals of a part", IntervalsMessage),
-    _route("POST", "parts", part, "A participant's part", PartMessage),
-    _route("POST", "digests", compare, "Compare runs to come", DigestRequest, Differences),
-    _route("POST", "work", work, "Fetch what is asked of the sender", WorkRequest, WorkResponse),
-    _route("POST", "errands", errand, "Ask a node that fetches its work", ForwardedQuestion, Reply),
+    _route("POST", "runs/ends", run_end, "Report the end of a run", RunEnd),
+    _route("POST", "tasks/ends", task_end, "Report the end of a task", TaskEnd),
+    _route("POST", "tasks/freed", freed, "Report that refused time is free", FreedTime),
+    _route("POST", "intervals", intervals, "Report intervals of a part", IntervalsMessage),
+    _route("POST", "parts", part, "Report a participant's part", PartMessage),
+    _route("POST", "digests", compare, "Compare future runs", DigestRequest, Differences),
+    _route("POST", "work", work, "Fetch the requests for the sender", WorkRequest, WorkResponse),
+    _route("POST", "errands", errand, "Ask a node in pull mode", ForwardedQuestion, Reply),
 )

@@ -1,4 +1,4 @@
-"""Plans: what would happen if a task were posted."""
+"""The route that previews a task."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from node.model.wire.plans import Plan, PlanRequest
 
 
 async def plan(request: web.Request) -> web.StreamResponse:
-    """POST: the answer is 200 also where the task would be refused; nothing is booked or kept."""
-    node, asked = request.app[NODE], requests.document(request, PlanRequest)
-    await node.archives.checked_all(asked.archives)
-    return responses.one(await node.preview(asked))
+    """POST: 200 with the plan, even if the task would be refused; nothing is booked or stored."""
+    node, plan_request = request.app[NODE], requests.document(request, PlanRequest)
+    await node.archives.checked_all(plan_request.archives)
+    return responses.one(await node.preview(plan_request))
 
 
 ROUTES = (
@@ -21,8 +21,8 @@ ROUTES = (
         "POST",
         "/v1/plans",
         plan,
-        "What would happen if this task were posted; nothing is booked or kept",
-        # Whoever asks makes other nodes work for it.
+        "Preview a task; nothing is booked or stored",
+        # It needs a token, because it makes other nodes work.
         Access.WRITE,
         PlanRequest,
         Plan,

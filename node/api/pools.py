@@ -1,4 +1,4 @@
-"""Pools: add, list, show, edit, remove."""
+"""Routes of pools and policy sets."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ async def _shown(node: NodeService, name: str) -> Pool:
 
 
 async def create(request: web.Request) -> web.StreamResponse:
-    """POST: 201 with the pool; the very same again gives the one made before."""
+    """POST: 201 with the pool; an identical one again gives the existing one."""
     node = request.app[NODE]
     document = requests.document(request, PoolDocument)
     await node.pools.create(document)
-    made = await _shown(node, document.name)
-    return responses.one(made, 201, {"Location": f"/v1/pools/{document.name}"})
+    pool = await _shown(node, document.name)
+    return responses.one(pool, 201, {"Location": f"/v1/pools/{document.name}"})
 
 
 async def list_(request: web.Request) -> web.StreamResponse:
@@ -58,20 +58,20 @@ async def show(request: web.Request) -> web.StreamResponse:
 
 
 async def edit(request: web.Request) -> web.StreamResponse:
-    """PATCH: the pool with the changes, from now on."""
+    """PATCH: the changed pool; changes take effect at once."""
     node, name = request.app[NODE], requests.name(request, "pool")
     await node.pools.edit(name, requests.document(request, PoolPatch))
     return responses.one(await _shown(node, name))
 
 
 async def remove(request: web.Request) -> web.StreamResponse:
-    """DELETE: forget a pool; its nodes stay."""
+    """DELETE: remove a pool; its nodes stay."""
     await request.app[NODE].pools.remove(requests.name(request, "pool"))
     return web.Response(status=204)
 
 
 async def sets(request: web.Request) -> web.StreamResponse:
-    """GET: the named sets of policies, the recommended one first."""
+    """GET: the policy sets, the recommended one first."""
     requests.only(request)
     return responses.many(
         [
@@ -86,7 +86,7 @@ ROUTES = (
         "GET",
         "/v1/policysets",
         sets,
-        "List the sets of policies that a pool may be given, and what each is good for",
+        "List the policy sets that a pool can have, and what each is good for",
         answer=PolicySet,
         listed=True,
     ),
@@ -95,7 +95,7 @@ ROUTES = (
         "GET",
         "/v1/pools",
         list_,
-        "List pools, by name: who belongs to them, and who does not and why",
+        "List pools, by name, with their nodes, and why the others do not belong to them",
         answer=Pool,
         listed=True,
         query=(LIMIT, CURSOR),

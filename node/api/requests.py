@@ -1,9 +1,9 @@
-"""Reading requests: bodies, query parameters, ids; every fault has a pointer or a name."""
+"""Parse requests: bodies, query parameters, ids; every fault has a pointer or a name."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol, TypeVar
 from uuid import UUID
 
@@ -18,6 +18,7 @@ from node.model.wire.fields import FROM_OUTSIDE, Document
 from node.model.wire.validation import faults_of
 
 T = TypeVar("T", bound=Document)
+Item = TypeVar("Item")
 
 DEPTH_MAX = 64
 WAIT_MAX_S = 300.0
@@ -28,19 +29,19 @@ _NAME = re.compile(r"[a-z][a-z0-9-]{0,62}", re.ASCII)
 
 
 def document(request: web.Request, kind: type[T]) -> T:
-    """The request's body as a document.
+    """Parse the request body as a document.
 
     :raises MalformedRequest: it is not JSON.
-    :raises InvalidDocument: a field is wrong; each has its pointer.
+    :raises InvalidDocument: fields are wrong; each fault has a pointer.
     """
     body = request[BODY]
     if not body:
-        msg = "the body is empty; send a JSON document"
+        msg = "the request body is empty; send a JSON document"
         raise MalformedRequest(msg)
     try:
         parsed = orjson.loads(body)
     except orjson.JSONDecodeError as error:
-        msg = f"the body is not JSON: {error}"
+        msg = f"the request body is not JSON: {error}"
         raise MalformedRequest(msg) from None
     _check(parsed)
     try:
@@ -50,10 +51,10 @@ def document(request: web.Request, kind: type[T]) -> T:
 
 
 def quick(request: web.Request, kind: type[T]) -> T:
-    """The body as a document of numbers and ids only, of which there are thousands in it.
+    """Parse a large body that consists of numbers and ids only, without the checks of texts.
 
     :raises MalformedRequest: it is not JSON.
-    :raises InvalidDocument: a field is wrong; each has its pointer.
+    :raises InvalidDocument: fields are wrong; each fault has a pointer.
     """
     try:
         return kind.model_validate_json(request[BODY], context=FROM_OUTSIDE)
@@ -64,14 +65,14 @@ def quick(request: web.Request, kind: type[T]) -> T:
 
 
 def _check(parsed: Any) -> None:
-    """Refuse what Postgres cannot keep (NUL) and what nests deeper than any honest document."""
+    """Refuse what Postgres cannot store (NUL), and documents that nest too deeply."""
     stack: list[tuple[Any, str, int]] = [(parsed, "", 0)]
     while stack:
         value, pointer, depth = stack.pop()
         if depth > DEPTH_MAX:
             raise InvalidDocument([FieldFault(pointer[:200], f"nests deeper than {DEPTH_MAX}")])
         if isinstance(value, str) and "\x00" in value:
-            raise InvalidDocument([FieldFault(pointer, "holds a NUL character")])
+            raise InvalidDocument([FieldFault(pointer, "contains a NUL character")])
         if isinstance(value, dict):
             for key, child in value.items():
                 if "\x00" in key:
@@ -83,7 +84,10 @@ def _check(parsed: Any) -> None:
 
 
 def identifier(request: web.Request, name: str = "id") -> UUID:
-    """A UUID of the path; what is none names nothing."""
+    """Return a UUID of the path.
+
+    :raises NotFound: it is not a UUID.
+    """
     text = request.match_info[name]
     try:
         return UUID(text)
@@ -93,16 +97,19 @@ def identifier(request: web.Request, name: str = "id") -> UUID:
 
 
 def name(request: web.Request, what: str) -> str:
-    """A name in the path; what cannot be one names nothing."""
+    """Return a name of the path.
+
+    :raises NotFound: it is not a valid name.
+    """
     text = request.match_info["name"]
     if _NAME.fullmatch(text) is None:
-        msg = f"there is no {what} {text!r}: names are small letters, digits and '-'"
+        msg = f"there is no {what} {text!r}: names consist of small letters, digits and '-'"
         raise NotFound(msg)
     return text
 
 
 def instant(request: web.Request, name: str) -> int | None:
-    """An RFC 3339 query parameter in microseconds."""
+    """Return an RFC 3339 query parameter in microseconds."""
     text = request.query.get(name)
     if text is None:
         return None
@@ -113,7 +120,7 @@ def instant(request: web.Request, name: str) -> int | None:
 
 
 def seconds(request: web.Request, name: str = "wait") -> float:
-    """How long to wait, in seconds; 0 if not given."""
+    """Return a duration in seconds; 0 by default."""
     text = request.query.get(name, "0")
     try:
         value = float(text)
@@ -125,7 +132,7 @@ def seconds(request: web.Request, name: str = "wait") -> float:
 
 
 def limit(request: web.Request) -> int:
-    """Page size."""
+    """Return the page size."""
     text = request.query.get("limit", str(PAGE))
     value = int(text) if text.isascii() and text.isdecimal() and len(text) <= _DIGITS else 0
     if not 1 <= value <= PAGE_MAX:
@@ -134,7 +141,7 @@ def limit(request: web.Request) -> int:
 
 
 def number(request: web.Request, name: str, most: int) -> int | None:
-    """A query parameter that is a whole number from 0 to ``most``."""
+    """Return a query parameter that is a whole number from 0 to ``most``."""
     text = request.query.get(name)
     if text is None:
         return None
@@ -144,19 +151,24 @@ def number(request: web.Request, name: str, most: int) -> int | None:
 
 
 def choices(request: web.Request, name: str, known: frozenset[str]) -> list[str] | None:
-    """A comma-separated list of known words."""
+    """Return the words of a comma-separated query parameter, all of which must be known."""
     text = request.query.get(name)
     if text is None:
         return None
     words = [word for word in text.split(",") if word]
     for word in words:
         if word not in known:
-            raise _query_fault(name, f"{word!r} is none of {', '.join(sorted(known))}")
+            raise _query_fault(name, f"{word!r} is not one of {', '.join(sorted(known))}")
     return words
 
 
+def flag(request: web.Request, name: str) -> bool:
+    """Return a query parameter that is ``true`` or ``false``; false by default."""
+    return choices(request, name, frozenset({"true", "false"})) == ["true"]
+
+
 def word(request: web.Request, name: str) -> str | None:
-    """A short plain word, such as a name or the beginning of an id."""
+    """Return a short plain word, such as a name or the beginning of an id."""
     text = request.query.get(name)
     if text is None:
         return None
@@ -166,7 +178,7 @@ def word(request: web.Request, name: str) -> str | None:
 
 
 def json(request: web.Request, name: str, otherwise: Any) -> Any:
-    """A query parameter that is JSON."""
+    """Return a query parameter that is JSON."""
     text = request.query.get(name)
     if text is None:
         return otherwise
@@ -179,7 +191,7 @@ def json(request: web.Request, name: str, otherwise: Any) -> Any:
 
 
 def uuid(request: web.Request, name: str) -> UUID | None:
-    """A UUID query parameter."""
+    """Return a UUID query parameter."""
     text = request.query.get(name)
     if text is None:
         return None
@@ -190,7 +202,7 @@ def uuid(request: web.Request, name: str) -> UUID | None:
 
 
 def cursor(request: web.Request) -> tuple[int, UUID] | None:
-    """Where the last page ended; made by :func:`cursor_after`."""
+    """Return the position where the previous page ended, from :func:`next_cursor`."""
     text = request.query.get("cursor")
     if text is None:
         return None
@@ -200,33 +212,41 @@ def cursor(request: web.Request) -> tuple[int, UUID] | None:
     except ValueError:
         instant_at, identifier_at = -1, None
     if identifier_at is None or not 0 <= instant_at < times.LATEST:
-        raise _query_fault("cursor", "is not one that a list has returned as next")
+        raise _query_fault("cursor", "is not a cursor that a list has returned as next")
     return instant_at, identifier_at
 
 
-def cursor_after(at: int, identifier_: UUID) -> str:
-    """The cursor of the page behind this entry."""
-    return f"{at}_{identifier_}"
+def next_cursor(
+    items: Sequence[Item], limit: int, position: Callable[[Item], tuple[int, UUID]]
+) -> str | None:
+    """Return the cursor of the next page; ``None`` after a page that is not full.
+
+    ``position`` gives the number or instant, and the id, by which the list is sorted.
+    """
+    if len(items) < limit:
+        return None
+    at, item_id = position(items[-1])
+    return f"{at}_{item_id}"
 
 
 def named_cursor(request: web.Request) -> tuple[int, str] | None:
-    """The same for entries that have an instant and a name."""
+    """Return the same for lists that are sorted by an instant and a name."""
     text = request.query.get("cursor")
     if text is None:
         return None
     at, _, name = text.partition("_")
     known = at.isascii() and at[:20].isdecimal() and _NAME.fullmatch(name)
     if not known or int(at[:20]) >= times.LATEST:
-        raise _query_fault("cursor", "is not one that a list has returned as next")
+        raise _query_fault("cursor", "is not a cursor that a list has returned as next")
     return int(at[:20]), name
 
 
 class Named(Protocol):
-    """What has a name."""
+    """A document with a name."""
 
     @property
     def name(self) -> str:
-        """By which lists are in order."""
+        """The name by which lists are sorted."""
         ...
 
 
@@ -234,10 +254,10 @@ N = TypeVar("N", bound=Named)
 
 
 def page_of_names(request: web.Request, every: Sequence[N]) -> tuple[Sequence[N], str | None]:
-    """The page asked for of a list in the order of names, and the cursor of the next one."""
+    """Return the requested page of a list sorted by name, and the cursor of the next one."""
     after, size = request.query.get("cursor", ""), limit(request)
-    left = [one for one in every if one.name > after]
-    return left[:size], left[size - 1].name if len(left) > size else None
+    rest = [one for one in every if one.name > after]
+    return rest[:size], rest[size - 1].name if len(rest) > size else None
 
 
 def only(request: web.Request, *names: str) -> None:
@@ -245,7 +265,7 @@ def only(request: web.Request, *names: str) -> None:
     for name in request.query:
         if name not in names:
             known = ", ".join(names) or "none"
-            raise _query_fault(name, f"is no parameter here; known: {known}")
+            raise _query_fault(name, f"is not a parameter of this route; known: {known}")
 
 
 def _query_fault(name: str, sentence: str) -> InvalidDocument:

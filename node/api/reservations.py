@@ -1,4 +1,4 @@
-"""Reservations: make, list, show, edit, remove."""
+"""Routes of reservations."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from node.store.reservations import ReservationFilter
 
 
 async def create(request: web.Request) -> web.StreamResponse:
-    """POST: 201 with the reservation; a repeated Idempotency-Key gives the one made before."""
+    """POST: 201 with the reservation; a repeated Idempotency-Key gives the existing one."""
     document = requests.document(request, ReservationDocument)
-    made = await request.app[NODE].reservations.create(document, idempotency_key(request))
-    return responses.one(made, 201, {"Location": f"/v1/reservations/{made.id}"})
+    created = await request.app[NODE].reservations.create(document, idempotency_key(request))
+    return responses.one(created, 201, {"Location": f"/v1/reservations/{created.id}"})
 
 
 async def list_(request: web.Request) -> web.StreamResponse:
@@ -28,11 +28,9 @@ async def list_(request: web.Request) -> web.StreamResponse:
         before_id=at[1] if at else None,
         limit=requests.limit(request),
     )
-    found = await request.app[NODE].reservations.listed(wanted)
-    full = len(found) == wanted.limit
-    return responses.many(
-        found, requests.cursor_after(found[-1].created_at, found[-1].id) if full else None
-    )
+    items = await request.app[NODE].reservations.listed(wanted)
+    following = requests.next_cursor(items, wanted.limit, lambda item: (item.created_at, item.id))
+    return responses.many(items, following)
 
 
 async def show(request: web.Request) -> web.StreamResponse:
@@ -42,14 +40,14 @@ async def show(request: web.Request) -> web.StreamResponse:
 
 
 async def edit(request: web.Request) -> web.StreamResponse:
-    """PATCH: the reservation with the changes."""
+    """PATCH: the changed reservation."""
     patch = requests.document(request, ReservationPatch)
     reservation = requests.identifier(request)
     return responses.one(await request.app[NODE].reservations.edit(reservation, patch))
 
 
 async def remove(request: web.Request) -> web.StreamResponse:
-    """DELETE: its time is free at once."""
+    """DELETE: remove the reservation; its time is free at once."""
     await request.app[NODE].reservations.remove(requests.identifier(request))
     return web.Response(status=204)
 
@@ -59,7 +57,7 @@ ROUTES = (
         "POST",
         "/v1/reservations",
         create,
-        "Set time of this node apart",
+        "Reserve time of this node",
         Access.WRITE,
         ReservationDocument,
         Reservation,
@@ -95,7 +93,7 @@ ROUTES = (
         "DELETE",
         "/v1/reservations/{id}",
         remove,
-        "Remove a reservation: its time is free",
+        "Remove a reservation; its time is free at once",
         Access.WRITE,
         status=204,
     ),

@@ -1,4 +1,4 @@
-"""Answers: documents and lists as JSON."""
+"""Build responses: documents, lists, and problems as JSON."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ from node.model.wire.problems import MEDIA_TYPE, problem_of
 
 
 def one(answer: Document, status: int = 200, headers: dict[str, str] | None = None) -> web.Response:
-    """One document."""
+    """Return a response with one document."""
     body = orjson.dumps(answer.model_dump(mode="json"))
     return web.Response(body=body, status=status, content_type="application/json", headers=headers)
 
 
 def many(items: Sequence[Document], following: str | None = None) -> web.Response:
-    """A page of a list, and the cursor of the next one."""
-    listed = [item.model_dump(mode="json") for item in items]
-    body = orjson.dumps({"items": listed, "next": following})
+    """Return a response with a page of a list, and the cursor of the next one."""
+    documents = [item.model_dump(mode="json") for item in items]
+    body = orjson.dumps({"items": documents, "next": following})
     return web.Response(body=body, content_type="application/json")
 
 
 def problem(error: ParleyError, path: str) -> web.Response:
-    """A problem document."""
+    """Return a response with a problem document."""
     document = problem_of(error, path).model_dump(mode="json")
     headers = (
         {"WWW-Authenticate": "Bearer"} if error.status == web.HTTPUnauthorized.status_code else {}

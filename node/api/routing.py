@@ -1,4 +1,4 @@
-"""The table of routes: one list is what aiohttp serves and what OpenAPI describes."""
+"""The types of the route table, which aiohttp serves and OpenAPI describes."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class Access(StrEnum):
-    """Who may call a route."""
+    """The callers that a route permits."""
 
     OPEN = "open"
     READ = "read"
@@ -37,7 +37,7 @@ Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 @dataclass(frozen=True)
 class Query:
-    """A query parameter, for the document."""
+    """A query parameter or header, for the OpenAPI document."""
 
     name: str
     description: str
@@ -69,14 +69,14 @@ ID = {"type": "string", "format": "uuid"}
 LIMIT = Query(
     "limit", "Page size.", {"type": "integer", "minimum": 1, "maximum": 500, "default": 50}
 )
-CURSOR = Query("cursor", "The list's next of the page before.", TEXT)
+CURSOR = Query("cursor", "The value of next in the previous page.", TEXT)
 PREFIX = Query("prefix", "First characters of an id.", TEXT)
 
 
 def waits(until: str) -> Query:
-    """The query parameter of what answers only then."""
+    """Return the query parameter ``wait`` of a route that answers only then."""
     return Query(
         "wait",
-        f"Answer only when {until}, at most after so many seconds.",
+        f"Answer only when {until}, after at most this many seconds.",
         {"type": "number", "minimum": 0, "maximum": 300, "default": 0},
     )

@@ -1,4 +1,4 @@
-"""Runs: lists, one run with its parts, why it is where it is, cancel; and the schedule."""
+"""Routes of runs and their explanation, and of the schedule."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _SCHEDULE_MAX = 20_000
 
 
 def run_of(node: NodeService, row: Record, parts: tuple[PartView, ...] | None = None) -> Run:
-    """A row of the view ``run_known`` as the API shows it."""
+    """Return a row of the view ``run_known`` as the API's document."""
     started = row["started_at"]
     error = None if started is None else (started - row["starts_at"]) / times.MILLISECOND
     return Run(
@@ -73,15 +73,15 @@ def run_of(node: NodeService, row: Record, parts: tuple[PartView, ...] | None = 
 
 
 def _metrics(node: NodeService, row: Record) -> tuple[MetricView, ...]:
-    """Of finished runs only: half a measurement in a series would look like a whole one."""
+    """Return the metrics of a finished run; others would look like complete measurements."""
     if row["state"] != RunState.FINISHED or row["result"] is None:
         return ()
-    found = node.capabilities.metrics(row["test"], row["result"])
-    return tuple(MetricView(**vars(metric)) for metric in found)
+    metrics = node.capabilities.metrics(row["test"], row["result"])
+    return tuple(MetricView(**vars(metric)) for metric in metrics)
 
 
 async def fetch(node: NodeService, run: UUID) -> Run:
-    """One run with its parts.
+    """Return one run with its parts.
 
     :raises NotFound: there is none.
     """
@@ -90,14 +90,14 @@ async def fetch(node: NodeService, run: UUID) -> Run:
         if row is None:
             msg = f"there is no run {run} on this node"
             raise NotFound(msg)
-        kept = await runs.parts(connection, run)
-    return run_of(node, row, tuple(PartView.model_validate(vars(part)) for part in kept))
+        parts = await runs.parts(connection, run)
+    return run_of(node, row, tuple(PartView.model_validate(vars(part)) for part in parts))
 
 
 async def decisions(
     connection: Connection, task: UUID, slot: int | None, limit: int
 ) -> tuple[Decision, ...]:
-    """Planning attempts, newest first."""
+    """Return planning attempts, newest first."""
     return tuple(
         Decision(task=row["task_id"], **{k: v for k, v in row.items() if k != "task_id"})
         for row in await runs.decisions(connection, task, slot, limit)
@@ -105,7 +105,7 @@ async def decisions(
 
 
 async def page(request: web.Request, task: UUID | None) -> web.StreamResponse:
-    """A page of runs; with ``wait`` as soon as there are any."""
+    """Answer with a page of runs; with ``wait``, when there are some."""
     node = request.app[NODE]
     names = {query.name for query in FILTERS} | ({"task"} if task is None else set())
     requests.only(request, *sorted(names))
@@ -129,8 +129,9 @@ async def page(request: web.Request, task: UUID | None) -> web.StreamResponse:
         return rows, bool(rows)
 
     rows = await until(node, some, requests.seconds(request))
-    full = len(rows) == wanted.limit
-    following = requests.cursor_after(rows[-1]["starts_at"], rows[-1]["run_id"]) if full else None
+    following = requests.next_cursor(
+        rows, wanted.limit, lambda row: (row["starts_at"], row["run_id"])
+    )
     return responses.many([run_of(node, row) for row in rows], following)
 
 
@@ -140,20 +141,20 @@ async def list_(request: web.Request) -> web.StreamResponse:
 
 
 async def show(request: web.Request) -> web.StreamResponse:
-    """GET: one run; with ``wait`` as soon as it is over."""
+    """GET: one run; with ``wait``, when it is over."""
     node = request.app[NODE]
     requests.only(request, "wait")
     run = requests.identifier(request)
 
     async def over() -> tuple[Run, bool]:
-        found = await fetch(node, run)
-        return found, found.state in OVER
+        current = await fetch(node, run)
+        return current, current.state in OVER
 
     return responses.one(await until(node, over, requests.seconds(request)))
 
 
 async def cancel(request: web.Request) -> web.StreamResponse:
-    """DELETE: the run is taken back everywhere; a running one is stopped."""
+    """DELETE: cancel the run on all participants; a running one is stopped."""
     node = request.app[NODE]
     run = requests.identifier(request)
     await node.termination.cancel_run(run)
@@ -161,29 +162,29 @@ async def cancel(request: web.Request) -> web.StreamResponse:
 
 
 async def explain(request: web.Request) -> web.StreamResponse:
-    """GET: why this run is where it is, or did not happen."""
+    """GET: why this run is in its state, or did not take place."""
     node = request.app[NODE]
     run = await fetch(node, requests.identifier(request))
     async with node.database.connection() as connection:
-        made = await decisions(connection, run.task, run.slot, _DECISIONS_SHOWN)
-        went = await archives.deliveries(
+        attempts = await decisions(connection, run.task, run.slot, _DECISIONS_SHOWN)
+        rows = await archives.deliveries(
             connection, archives.DeliveryFilter(run=run.id, whole=True)
         )
-    archivings = tuple(Archiving.model_validate(dict(row)) for row in went)
+    archivings = tuple(Archiving.model_validate(dict(row)) for row in rows)
     return responses.one(
         Explanation(
             task=run.task,
             run=run.id,
             state=run.state,
-            sentence="; ".join([_sentence(run), *map(_went, reversed(archivings))]),
-            decisions=made,
+            sentence="; ".join([_sentence(run), *map(_delivery, reversed(archivings))]),
+            decisions=attempts,
             archivings=archivings,
         )
     )
 
 
-def _went(one: Archiving) -> str:
-    """Where an outcome went, or why it has not."""
+def _delivery(one: Archiving) -> str:
+    """Describe where an outcome was delivered, or why it was not."""
     where = f"{one.archiver} {one.label}"
     if one.archive is not None:
         where = f"{one.archive} ({where})"
@@ -213,7 +214,7 @@ def _outcome(run: Run) -> str:
 
 
 async def schedule(request: web.Request) -> web.StreamResponse:
-    """GET: this node's time line, in start order, and what of its time is reserved."""
+    """GET: this node's timeline by start, and its reserved time."""
     node = request.app[NODE]
     requests.only(request, "from", "to")
     now = node.clock.now()
@@ -264,16 +265,16 @@ def _reserved(each: ReservationSpan) -> ReservedSpan:
 
 FILTERS = (
     Query("state", "Comma-separated states.", TEXT),
-    Query("test", "Only this test.", TEXT),
+    Query("test", "Only runs of this test.", TEXT),
     PREFIX,
     Query("from", "Only runs that end after this instant.", INSTANT),
     Query("to", "Only runs that start before this instant.", INSTANT),
     Query("order", "By start: desc (default) or asc.", {"type": "string", "enum": ["asc", "desc"]}),
     LIMIT,
     CURSOR,
-    waits("there are some"),
+    waits("there are some runs"),
 )
-_WAIT = waits("it is over")
+_WAIT = waits("the run is over")
 
 ROUTES = (
     Route(
@@ -283,14 +284,14 @@ ROUTES = (
         "List runs, newest first",
         answer=Run,
         listed=True,
-        query=(*FILTERS, Query("task", "Only this task's.", ID)),
+        query=(*FILTERS, Query("task", "Only runs of this task.", ID)),
     ),
     Route("GET", "/v1/runs/{id}", show, "Show a run with its parts", answer=Run, query=(_WAIT,)),
     Route(
         "DELETE",
         "/v1/runs/{id}",
         cancel,
-        "Cancel a run, also a running one",
+        "Cancel a run, even while it is running",
         Access.WRITE,
         answer=Run,
     ),
@@ -298,14 +299,14 @@ ROUTES = (
         "GET",
         "/v1/runs/{id}/explain",
         explain,
-        "Why it is where it is, or did not happen",
+        "Explain why a run is in its state, or did not take place",
         answer=Explanation,
     ),
     Route(
         "GET",
         "/v1/schedule",
         schedule,
-        "This node's time line",
+        "Show this node's timeline",
         answer=ScheduleEntry,
         listed=True,
         query=(

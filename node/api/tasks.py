@@ -1,4 +1,4 @@
-"""Tasks: create, list, show, pause, resume, edit, cancel."""
+"""Routes of tasks, their runs, seats, and explanation."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ _NAMED = 5
 
 
 def task_of(row: Record) -> Task:
-    """A stored row as the API shows it."""
+    """Return a stored row as the API's document."""
     return Task(
         id=row["id"],
         state=row["state"],
@@ -82,7 +82,7 @@ def task_of(row: Record) -> Task:
 
 
 async def fetch(node: NodeService, task: UUID) -> Task:
-    """One task.
+    """Return one task.
 
     :raises NotFound: there is none.
     """
@@ -92,27 +92,31 @@ async def fetch(node: NodeService, task: UUID) -> Task:
     if not rows:
         msg = f"there is no task {task} on this node"
         raise NotFound(msg)
-    found, archived = task_of(rows[0]), await node.archives.of_task(task)
-    why = _tool_reason(node, found)
-    plan_at = None if found.plan_at is None else max(found.plan_at, now)  # what is due is next
-    told = {"archives": archived, "tool_reason": why, "plan_at": plan_at}
-    return found.model_copy(update=told)
+    stored = task_of(rows[0])
+    plan_at = None if stored.plan_at is None else max(stored.plan_at, now)  # overdue means now
+    return stored.model_copy(
+        update={
+            "archives": await node.archives.of_task(task),
+            "tool_reason": _tool_reason(node, stored),
+            "plan_at": plan_at,
+        }
+    )
 
 
 def _tool_reason(node: NodeService, task: Task) -> str | None:
-    """Why it has its tool; nothing where that was decided elsewhere, or seat by seat."""
+    """Return why the task has its tool; ``None`` if another node, or each seat, decides that."""
     if task.tool is None or not task.led_here or not task.participants:
         return None
     try:
         spec = node.capabilities.spec(node.capabilities.test(task.test.type), task.test.spec)
-    except InvalidDocument:  # kept by a version of this program that knew more
+    except InvalidDocument:  # stored by a newer version of this program
         return None
-    answered = [ToolOffer(p.name, p.accepted, p.tools, p.lacks) for p in task.participants]
-    return choice.explain_choice(task.test.type, task.tool, task.tools, spec, answered)
+    offers = [ToolOffer(p.name, p.accepted, p.tools, p.lacks) for p in task.participants]
+    return choice.explain_choice(task.test.type, task.tool, task.tools, spec, offers)
 
 
 async def create(request: web.Request) -> web.StreamResponse:
-    """POST: 201 with the task; a repeated Idempotency-Key gives the task made before."""
+    """POST: 201 with the task; a repeated Idempotency-Key gives the existing task."""
     node = request.app[NODE]
     document = requests.document(request, TaskDocument)
     task, _ = await node.admission.create(document, idempotency_key(request))
@@ -121,7 +125,7 @@ async def create(request: web.Request) -> web.StreamResponse:
 
 
 def idempotency_key(request: web.Request) -> str | None:
-    """By which the same POST is known again."""
+    """Return the key by which a repeated POST is recognised."""
     key = request.headers.get("Idempotency-Key")
     if key is not None and not 1 <= len(key) <= _KEY_MAX:
         fault = FieldFault("Idempotency-Key", f"must have 1 to {_KEY_MAX} characters")
@@ -140,37 +144,38 @@ async def list_(request: web.Request) -> web.StreamResponse:
         prefix=requests.word(request, "prefix"),
         before_created=at[0] if at else None,
         before_task=at[1] if at else None,
-        seats=requests.choices(request, "seats", frozenset({"true", "false"})) == ["true"],
+        seats=requests.flag(request, "seats"),
         parent=requests.uuid(request, "parent"),
         limit=requests.limit(request),
     )
     async with node.database.connection() as connection:
         rows = await tasks.listed(connection, wanted, node.clock.now())
-    full = len(rows) == wanted.limit
-    following = requests.cursor_after(rows[-1]["created_at"], rows[-1]["id"]) if full else None
+    following = requests.next_cursor(rows, wanted.limit, lambda row: (row["created_at"], row["id"]))
     return responses.many([task_of(row) for row in rows], following)
 
 
 async def show(request: web.Request) -> web.StreamResponse:
-    """GET: one task; with ``wait`` as soon as it has been planned."""
+    """GET: one task; with ``wait``, when it has been planned."""
     node = request.app[NODE]
     requests.only(request, "wait")
     task = requests.identifier(request)
 
     async def planned() -> tuple[Task, bool]:
-        found = await fetch(node, task)
-        later = found.plan_at is not None and found.plan_at > node.clock.now() + _SOON
-        # What is decided is "held" for a moment until it is committed here, too; and seats that
-        # are given are planned next.
-        seated = found.seats is not None and found.seats.taken > 0
-        settled = found.planned and not found.runs.get("held") and not (seated and not found.runs)
-        return found, settled or later or found.state != TaskState.ACTIVE or not found.led_here
+        current = await fetch(node, task)
+        later = current.plan_at is not None and current.plan_at > node.clock.now() + _SOON
+        # After a decision runs are "held" for a moment until they are committed here, too, and a
+        # task whose seats were just granted is planned next: both are not settled yet.
+        seated = current.seats is not None and current.seats.taken > 0
+        settled = (
+            current.planned and not current.runs.get("held") and not (seated and not current.runs)
+        )
+        return current, settled or later or current.state != TaskState.ACTIVE or not current.led_here
 
     return responses.one(await until(node, planned, requests.seconds(request)))
 
 
 async def pause(request: web.Request) -> web.StreamResponse:
-    """POST: its runs to come are freed everywhere and no others planned; again is harmless."""
+    """POST: free the future runs on all nodes, and plan no others; idempotent."""
     node = request.app[NODE]
     task = requests.identifier(request)
     await node.editing.pause(task)
@@ -178,7 +183,7 @@ async def pause(request: web.Request) -> web.StreamResponse:
 
 
 async def resume(request: web.Request) -> web.StreamResponse:
-    """POST: it is planned again from now on; again is harmless."""
+    """POST: plan the task again from now on; idempotent."""
     node = request.app[NODE]
     task = requests.identifier(request)
     await node.editing.resume(task)
@@ -186,27 +191,29 @@ async def resume(request: web.Request) -> web.StreamResponse:
 
 
 async def edit(request: web.Request) -> web.StreamResponse:
-    """PATCH: the task with the changes; with ``dry_run`` as it would be, and nothing is changed."""
+    """PATCH: the changed task; with ``dry_run``, the task as it would be, without changing it."""
     node = request.app[NODE]
     requests.only(request, "dry_run")
-    dry_run = requests.choices(request, "dry_run", frozenset({"true", "false"})) == ["true"]
+    dry_run = requests.flag(request, "dry_run")
     task = requests.identifier(request)
     patch = requests.document(request, TaskPatch)
     would_be = await node.editing.edit(task, patch, dry_run=dry_run)
-    found = await fetch(node, task)
+    current = await fetch(node, task)
     if would_be is None:
-        return responses.one(found)
+        return responses.one(current)
     if "archives" in patch.model_fields_set:
-        archived = await node.archives.edited(task, patch.archives or ())
-        found = found.model_copy(
-            update={"archives": found.archives if archived is None else archived.after}
+        archives_change = await node.archives.edited(task, patch.archives or ())
+        current = current.model_copy(
+            update={
+                "archives": current.archives if archives_change is None else archives_change.after
+            }
         )
-    return responses.one(_as_if(found, would_be))
+    return responses.one(_as_if(current, would_be))
 
 
-def _as_if(found: Task, would_be: StoredTask) -> Task:
-    """A task as it would be after an edit."""
-    return found.model_copy(
+def _as_if(task: Task, would_be: StoredTask) -> Task:
+    """Return a task as it would be after an edit."""
+    return task.model_copy(
         update={
             "revision": would_be.terms.revision,
             "test": TestChoice(type=would_be.terms.test, spec=would_be.terms.spec),
@@ -223,7 +230,7 @@ def _as_if(found: Task, would_be: StoredTask) -> Task:
 
 
 async def cancel(request: web.Request) -> web.StreamResponse:
-    """DELETE: the task and its runs end, on every participant; again is harmless."""
+    """DELETE: cancel the task and its runs on every participant; idempotent."""
     node = request.app[NODE]
     task = requests.identifier(request)
     await node.termination.cancel_task(task)
@@ -269,27 +276,27 @@ async def runs_of(request: web.Request) -> web.StreamResponse:
 
 
 def _again(task: Task, plan_at: int, outcome: str) -> str:
-    """When it is tried again, or that this would be too late."""
+    """Describe when planning is retried, or that the task ends before."""
     end = task.schedule.until
     if end is not None and plan_at > end + (task.schedule.slip or 0):
-        return f"not planned again: it ends before, at {times.to_the_second(end)}"
-    verb = "asked" if outcome in UNANSWERED else "planned"
+        return f"not planned again: the task ends before, at {times.to_the_second(end)}"
+    verb = "asked" if outcome in {"unreachable", "no answer"} else "planned"
     return f"{verb} again at {times.to_the_second(plan_at)}"
 
 
 async def explain(request: web.Request) -> web.StreamResponse:
-    """GET: why the task's runs are where they are."""
+    """GET: why the task's runs are in their states."""
     node = request.app[NODE]
     task = await fetch(node, requests.identifier(request))
     async with node.database.connection() as connection:
         decisions = await runs.decisions(connection, task.id, None, requests.limit(request))
         waits = await seats.waiting(connection, task.id, _REASONS) if task.pool else []
         before = await seats.before(connection, task.id, node.clock.now()) if task.pool else None
-    counted = ", ".join(f"{count} {state}" for state, count in sorted(task.runs.items()))
+    counts = ", ".join(f"{count} {state}" for state, count in sorted(task.runs.items()))
     newest = decisions[0].sentence if decisions else _not_planned(node, task)
     lacks = bool(decisions) and not decisions[0].placed
     if task.seats is not None and decisions:
-        # The newest decision may be of a term that is far away.
+        # The newest decision may concern a term far in the future, so describe the seats instead.
         newest, lacks = seats_in_words(task.seats), task.seats.taken < task.seats.wanted
     sentence = task.reason or newest
     if before is not None and task.state == TaskState.ACTIVE:
@@ -302,7 +309,7 @@ async def explain(request: web.Request) -> web.StreamResponse:
             task=task.id,
             run=None,
             state=task.state,
-            sentence=f"{sentence} ({counted})" if counted else sentence,
+            sentence=f"{sentence} ({counts})" if counts else sentence,
             tool=task.tool,
             tool_reason=task.tool_reason,
             decisions=decisions,
@@ -311,19 +318,19 @@ async def explain(request: web.Request) -> web.StreamResponse:
 
 
 def seats_in_words(seats: SeatCount) -> str:
-    """How the seats of the term that is on, or of the next one, stand and why some are empty."""
+    """Describe the seats of the current or next term, and why some are empty."""
     first, until = times.to_the_second(seats.term), times.to_the_second(seats.until)
     when = first if seats.until - seats.term < times.SECOND else f"{first} to {until}"
-    said = f"{seats.taken} of {seats.wanted} seat{'' if seats.wanted == 1 else 's'}, {when}"
+    taken = f"{seats.taken} of {seats.wanted} seat{'' if seats.wanted == 1 else 's'}, {when}"
     empty = seats.wanted - seats.taken
     if not empty:
-        return said
-    why = seats.reason or "nodes are being looked for"
-    return f"{said}; {empty} {'is' if empty == 1 else 'are'} empty: {why}"
+        return taken
+    why = seats.reason or "the search for nodes is in progress"
+    return f"{taken}; {empty} {'is' if empty == 1 else 'are'} empty: {why}"
 
 
 def waiting_in_words(waits: seats.SeatWait) -> str:
-    """What runs of seats wait for, as it is said at the pool task."""
+    """Describe what the runs of seats wait for, for the explanation of the pool task."""
     count, nodes = waits.runs, len(waits.nodes)
     some = f" and {nodes - _NAMED} more" if nodes > _NAMED else ""
     whose = f"seat{'' if nodes == 1 else 's'} of {', '.join(waits.nodes[:_NAMED])}{some}"
@@ -344,19 +351,19 @@ def _not_planned(node: NodeService, task: Task) -> str:
 
 _SEATS = Query(
     "seats",
-    "Also the ordinary tasks that have seats of pool tasks.",
+    "Include the tasks of the seats of pool tasks.",
     {"type": "boolean", "default": False},
 )
-_PARENT = Query("parent", "Only those of this pool task.", ID)
-_WAIT = waits("there is something new")
+_PARENT = Query("parent", "Only tasks of the seats of this pool task.", ID)
+_WAIT = waits("the task has been planned")
 DRY_RUN = Query(
     "dry_run",
-    "Check it and ask the participants; answer the task as it would be, and change nothing.",
+    "Check the changes and ask the participants; return the task as it would be, unchanged.",
     {"type": "boolean", "default": False},
 )
 KEY = Query(
     "Idempotency-Key",
-    "The same key again gives what was made before; kept for a day.",
+    "A repeated key gives what was created before; remembered for a day.",
     {"type": "string", "minLength": 1, "maxLength": 200},
 )
 
@@ -381,7 +388,7 @@ ROUTES = (
         listed=True,
         query=(
             Query("state", "Comma-separated states.", TEXT),
-            Query("test", "Only this test.", TEXT),
+            Query("test", "Only tasks of this test.", TEXT),
             PREFIX,
             _SEATS,
             _PARENT,
@@ -404,7 +411,7 @@ ROUTES = (
         "POST",
         "/v1/tasks/{id}/pause",
         pause,
-        "Pause a task: free its runs to come",
+        "Pause a task: free its future runs",
         Access.WRITE,
         answer=Task,
     ),
@@ -424,7 +431,7 @@ ROUTES = (
         query=(
             Query(
                 "from",
-                "Of terms that end after this instant; now unless said.",
+                "Only terms that end after this instant; default: now.",
                 INSTANT,
             ),
         ),
@@ -442,7 +449,7 @@ ROUTES = (
         "GET",
         "/v1/tasks/{id}/explain",
         explain,
-        "Why its runs are where they are",
+        "Explain why the runs of a task are in their states",
         answer=Explanation,
         query=(LIMIT,),
     ),

@@ -1,1 +1,1 @@
-"""Typed HTTP clients: ``peers`` speaks to other nodes, signed; ``users`` with a token."""
+"""Typed HTTP clients: ``peers`` for other nodes (signed), ``users`` for users (with a token)."""

@@ -1,4 +1,4 @@
-"""What a node's users ask about meshes."""
+"""The users' client: meshes."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ _PAGE = 500
 
 
 class MeshesApi(SharingApi):
-    """A part of the client of a node's API: meshes and what they deliver."""
+    """The part of the client for meshes and what they deliver."""
 
     async def meshes(
         self, *, removed: bool = False, limit: int = 50, cursor: str | None = None
     ) -> Page[Mesh]:
-        """Meshes, by name; with ``removed`` also those whose tasks were all cancelled."""
+        """Return a page of meshes; with ``removed``, also those with only cancelled tasks."""
         query = {"removed": "true" if removed else None, "limit": limit, "cursor": cursor}
         return page(Mesh, await self._ask("GET", "/meshes", query=query))
 
     async def mesh(self, name: str, since: int, until: int) -> MeshDelivery:
-        """One mesh, and what it has delivered in ``[since, until)``, up to now at most.
+        """Return one mesh, and what it has delivered in ``[since, until)``, up to now at most.
 
-        Of a large mesh that takes long: :meth:`mesh_pairs` counts the same page by page.
+        This takes long for a large mesh; :meth:`mesh_pairs` counts the same page by page.
         """
         query = {"from": format_instant(since), "to": format_instant(until)}
         return read(MeshDelivery, await self._ask("GET", _path(name), query=query))
@@ -33,13 +33,13 @@ class MeshesApi(SharingApi):
     async def mesh_pairs(
         self, name: str, since: int, until: int, cursor: str | None = None
     ) -> Page[MeshPair]:
-        """A page of what each pair of a mesh has delivered, in the order of their keys."""
+        """Return a page of what each pair of a mesh has delivered, in the order of their keys."""
         span = {"from": format_instant(since), "to": format_instant(until)}
         query = {**span, "limit": _PAGE, "cursor": cursor}
         return page(MeshPair, await self._ask("GET", f"{_path(name)}/pairs", query=query))
 
     async def mesh_tasks(self, name: str, cursor: str | None = None) -> Page[MeshTask]:
-        """A page of the tasks of a mesh: those that are not over, and the newest of each key."""
+        """Return a page of the tasks of a mesh: those not over, and the newest of each key."""
         query = {"limit": _PAGE, "cursor": cursor}
         return page(MeshTask, await self._ask("GET", f"{_path(name)}/tasks", query=query))
 

@@ -1,8 +1,8 @@
-"""What one node says to another: signed requests under ``/v1/participant/``, answers as documents.
+"""The client for other nodes: signed requests under ``/v1/participant/``.
 
-One session keeps connections open; each request has a time limit. To a node without a URL nothing
-can be sent: the same request, signed, is left for it to fetch (``mailboxes.py``). What another node
-answers is parsed like anything from outside: a wrong answer is :class:`PeerAnswered`, none is
+One session keeps connections open; each request has a timeout. Nothing can be sent to a node
+without a URL, so the same request, signed, is left for it to fetch (``mailboxes.py``). Answers
+are parsed like anything from outside: an invalid answer is :class:`PeerAnswered`, no answer is
 :class:`PeerUnreachable`, and a problem document is raised as the error it describes.
 """
 
@@ -64,37 +64,37 @@ Answer = TypeVar("Answer", bound=Document)
 
 _ANSWER_BYTES_MAX = 8_000_000
 _WEIGHT_MAX = 2048
-"""Most windows or runs in one message."""
+"""Maximum number of windows or runs in one message."""
 _MESSAGES_AT_ONCE = 2
 _NOWHERE = "http://node.invalid"
-"""Stands for the URL of a node that has none: only path and query are signed."""
+"""The placeholder URL of a node without one; only path and query are signed."""
 _ERRAND_S = 2.0
-"""How much longer than the errand itself its way to this node's own API and back may take."""
+"""Extra time in seconds for a forwarded question to travel through this node's own API."""
 
 
 class Peers:
     """Sends signed requests to other nodes."""
 
     def __init__(self, session: aiohttp.ClientSession, sign: Sign, timeout_s: float) -> None:
-        """The session is the caller's to close."""
+        """Use this session, which the caller closes."""
         self._session = session
         self._sign = sign
         self._timeout_s = timeout_s
-        self._mail: dict[str, PeerBatches] = {}
+        self._batches: dict[str, PeerBatches] = {}
         self.carry: Carry = _no_way
 
     def batches_of(self, peer: Peer) -> PeerBatches:
-        """Where what is asked of this node is gathered."""
-        mail = self._mail.get(peer.identity)
-        if mail is None or mail.url != peer.url:
-            mail = self._mail[peer.identity] = PeerBatches(peer)
-        return mail
+        """Return the batches of requests to this node."""
+        batches = self._batches.get(peer.identity)
+        if batches is None or batches.url != peer.url:
+            batches = self._batches[peer.identity] = PeerBatches(peer)
+        return batches
 
     async def card(self, url: str) -> NodeCard:
-        """What the node at this URL says of itself; not signed, since it is not known yet.
+        """Return the card of the node at this URL; unsigned, because its key is not known yet.
 
-        :raises PeerUnreachable: nobody answers there.
-        :raises PeerAnswered: whoever answers is no node.
+        :raises PeerUnreachable: there is no answer.
+        :raises PeerAnswered: the answer is not from a node.
         """
         address = f"{url.rstrip('/')}/v1/nodes/self"
         try:
@@ -103,21 +103,22 @@ class Peers:
             raise PeerAnswered(error.detail) from error
 
     def to(self, identity: str, name: str, url: str | None) -> Peer:
-        """One other node; without a URL it fetches what is asked of it."""
+        """Return a client of one other node; a node without a URL fetches its requests."""
         return Peer(self, identity, name, url and url.rstrip("/"))
 
     async def send(
         self, peer: Peer, method: str, path: str, document: Document | None, wait_s: float = 0.0
     ) -> bytes:
-        """One signed request; the answer's bytes. Signed anew once if the signature was stale.
+        """Send a signed request and return the body of the answer.
 
-        ``wait_s`` is how long the other node may take beyond the time limit.
+        A rejected signature, which may have become stale, is made anew once. ``wait_s`` is how
+        long the other node may take beyond the timeout.
         """
         body = b"" if document is None else document.model_dump_json().encode()
         return await self._signed(peer, method, path, body, wait_s)
 
     async def post(self, peer: Peer, path: str, body: bytes) -> bytes:
-        """The same with a body that is ready to go."""
+        """Send a signed POST with a serialised body, and return the body of the answer."""
         return await self._signed(peer, "POST", path, body)
 
     async def _signed(
@@ -128,7 +129,7 @@ class Peers:
         async def once() -> bytes:
             headers = self._sign(method, url, body, peer.identity)
             if peer.url is None:
-                return await self._left(peer, method, url, body, headers)
+                return await self._leave(peer, method, url, body, headers)
             return await self._exchange(method, url, body, headers, peer.name, wait_s)
 
         try:
@@ -136,7 +137,7 @@ class Peers:
         except NotAuthenticated:
             return await once()
 
-    async def _left(
+    async def _leave(
         self, peer: Peer, method: str, url: str, body: bytes, headers: dict[str, str]
     ) -> bytes:
         question = Question.model_validate(
@@ -148,20 +149,20 @@ class Peers:
             }
         )
         reply = await self.carry(peer, question)
-        answered = reply.body.encode()
+        body_of_reply = reply.body.encode()
         if reply.status < 300:  # noqa: PLR2004 - HTTP's own border
-            return answered
-        raise error_of(_parsed(Problem, answered, peer.name))
+            return body_of_reply
+        raise error_of(_parsed(Problem, body_of_reply, peer.name))
 
     async def fetch(self, peer: Peer, request: WorkRequest) -> WorkResponse:
-        """What waits there for this node; what was fetched before is answered with it."""
+        """Fetch the requests that wait there for this node, and deliver answers to earlier ones."""
         wait_s = request.wait / times.SECOND
         return _parsed(
             WorkResponse, await self.send(peer, "POST", "work", request, wait_s), peer.name
         )
 
     async def forward_question(self, url: str, question: Question) -> Reply:
-        """Put a question that was fetched to the API at this URL, which is this node's own.
+        """Forward a fetched question to the API at this URL, which is this node's own.
 
         :raises PeerUnreachable: it does not answer.
         """
@@ -185,7 +186,7 @@ class Peers:
             return answered
         if kind == MEDIA_TYPE:
             raise error_of(_parsed(Problem, answered, name or url))
-        msg = f"{name or url} answered {status} without saying why; is it a node?"
+        msg = f"{name or url} answered {status} without a reason; is it a node?"
         raise PeerAnswered(msg)
 
     async def _request(
@@ -211,16 +212,16 @@ class Peers:
                 return response.status, response.content_type, await _read(response)
         except (aiohttp.ClientError, OSError, TimeoutError) as error:
             late = isinstance(error, TimeoutError)
-            told = f"no answer within {self._timeout_s:g} s" if late else cause_of(error)
-            msg = f"{name or url} cannot be reached: {told}"
+            cause = f"no answer within {self._timeout_s:g} s" if late else cause_of(error)
+            msg = f"{name or url} cannot be reached: {cause}"
             raise PeerUnreachable(msg) from error
 
 
 class PeerBatches:
-    """What goes to one other node in batches: many tasks are planned with it at the same time."""
+    """The requests to one other node that travel in batches, because many tasks plan with it."""
 
     def __init__(self, peer: Peer) -> None:
-        """Nothing is sent before it is asked for."""
+        """Create empty batches."""
         self.url = peer.url
         self.proposals: Batcher[ProposalRequest, Proposal] = Batcher(
             partial(peer.ask_together, "proposals", BatchReplies[Proposal]),
@@ -246,10 +247,10 @@ class PeerBatches:
 
 
 class Peer:
-    """One other node: what a lead asks of its participants, and participants of their lead."""
+    """A client of one other node: requests of a lead to participants, and the other way round."""
 
     def __init__(self, peers: Peers, identity: str, name: str, url: str | None) -> None:
-        """Made by :meth:`Peers.to`."""
+        """Use :meth:`Peers.to` instead."""
         self.identity = identity
         self.name = name
         self.url = url
@@ -261,7 +262,7 @@ class Peer:
         return _parsed(kind, await self._peers.send(self, method, path, document), self.name)
 
     async def introduce(self, introduction: Introduction) -> IntroductionAnswer:
-        """Make a task known."""
+        """Introduce a task."""
         return await self._ask(
             IntroductionAnswer, "PUT", f"tasks/{introduction.task}", introduction
         )
@@ -271,7 +272,7 @@ class Peer:
         return await self._ask(IntroductionAnswer, "POST", "considerations", introduction)
 
     async def outlook(self, request: ImpactRequest) -> Impact:
-        """Ask what runs would mean for it."""
+        """Ask for the impact of runs."""
         return await self._ask(Impact, "POST", "outlooks", request)
 
     async def propose(self, request: ProposalRequest) -> Proposal:
@@ -279,51 +280,51 @@ class Peer:
         return await self._peers.batches_of(self).proposals.ask(request)
 
     async def hold(self, exchange: UUID, request: HoldRequest) -> HoldAnswer:
-        """Book for now."""
-        asked = ExchangeHold(exchange=exchange, hold=request)
-        return await self._peers.batches_of(self).holds.ask(asked)
+        """Hold runs until the lead decides."""
+        held = ExchangeHold(exchange=exchange, hold=request)
+        return await self._peers.batches_of(self).holds.ask(held)
 
     async def commit(self, exchange: UUID, request: CommitRequest) -> CommitAnswer:
-        """Keep these runs."""
+        """Commit these runs."""
         ruling = Ruling(exchange=exchange, commit=request)
         return await self._peers.batches_of(self).rulings.ask(ruling)
 
     async def release(self, exchange: UUID, task: UUID) -> None:
-        """Drop all runs of a hold."""
+        """Release all runs of a hold."""
         ruling = Ruling(exchange=exchange, release=task)
         await self._peers.batches_of(self).rulings.ask(ruling)
 
     async def ask_together(
         self, path: str, answered: type[BatchReplies[Answer]], items: Sequence[Document]
     ) -> list[Answer | ParleyError]:
-        """Several questions in one message: for each its answer, or the error."""
+        """Send several questions in one message; return the answer or the error of each."""
         body = b'{"items":[' + b",".join(i.model_dump_json().encode() for i in items) + b"]}"
-        told = _parsed(answered, await self._peers.post(self, path, body), self.name)
-        if len(told.items) != len(items):
-            msg = f"{self.name} answered {len(told.items)} of {len(items)} questions"
+        replies = _parsed(answered, await self._peers.post(self, path, body), self.name)
+        if len(replies.items) != len(items):
+            msg = f"{self.name} answered {len(replies.items)} of {len(items)} questions"
             raise PeerAnswered(msg)
         return [
             reply.answer if reply.answer is not None else _refused(reply.problem, self.name)
-            for reply in told.items
+            for reply in replies.items
         ]
 
     async def decision(self, exchange: UUID) -> DecisionAnswer:
-        """Ask the lead what became of an exchange; what it does not know is aborted."""
+        """Ask the lead for its decision on an exchange; one that it does not know is aborted."""
         try:
             return await self._ask(DecisionAnswer, "GET", f"exchanges/{exchange}")
         except NotFound:
             return DecisionAnswer(state=NegotiationState.ABORTED)
 
     async def end_run(self, end: RunEnd) -> None:
-        """Tell that a run is over."""
+        """Report that a run is over."""
         await self._peers.send(self, "POST", "runs/ends", end)
 
     async def end_task(self, end: TaskEnd) -> None:
-        """Tell that a task is over."""
+        """Report that a task is over."""
         await self._peers.send(self, "POST", "tasks/ends", end)
 
     async def freed(self, message: FreedTime) -> None:
-        """Tell a lead that time for its tasks has become free."""
+        """Report to a lead that time for its tasks has become free."""
         await self._peers.send(self, "POST", "tasks/freed", message)
 
     async def send_intervals(self, intervals: IntervalsMessage) -> None:
@@ -335,17 +336,17 @@ class Peer:
         await self._peers.send(self, "POST", "parts", part)
 
     async def compare(self, request: DigestRequest) -> Differences:
-        """Compare what both sides have of the runs to come."""
+        """Compare what both sides have of the future runs."""
         return await self._ask(Differences, "POST", "digests", request)
 
 
 def via_own_node(peers: Peers, own: Peer) -> Carry:
-    """For a process beside the one that serves this node's API, which has the mailboxes."""
+    """Return a carrier for a process beside the one that serves the API and has the mailboxes."""
 
     async def carry(peer: MailboxOwner, question: Question) -> Reply:
         errand = ForwardedQuestion(node=peer.identity, name=peer.name, question=question)
-        told = await peers.send(own, "POST", "errands", errand, _ERRAND_S)
-        return _parsed(Reply, told, own.name)
+        reply = await peers.send(own, "POST", "errands", errand, _ERRAND_S)
+        return _parsed(Reply, reply, own.name)
 
     return carry
 
@@ -356,9 +357,9 @@ async def _no_way(peer: MailboxOwner, _: Question) -> Reply:
 
 
 async def _read(response: aiohttp.ClientResponse) -> bytes:
-    """The whole body: a single ``read(n)`` gives what has arrived so far, which may be a part.
+    """Read the whole body; a single ``read(n)`` returns only what has arrived so far.
 
-    :raises TooLarge: it is longer than any sensible answer; to less, a shorter one may come.
+    :raises TooLarge: it is longer than any sensible answer; fewer items may get a shorter one.
     """
     body = bytearray()
     async for chunk in response.content.iter_any():
@@ -371,7 +372,7 @@ async def _read(response: aiohttp.ClientResponse) -> bytes:
 
 def _refused(problem: Problem | None, name: str) -> ParleyError:
     if problem is None:
-        return PeerAnswered(f"{name} gave neither an answer nor a reason")
+        return PeerAnswered(f"{name} sent neither an answer nor a reason")
     return error_of(problem)
 
 
@@ -379,5 +380,5 @@ def _parsed(kind: type[Answer], body: bytes, name: str) -> Answer:
     try:
         return kind.model_validate_json(body)
     except ValidationError as error:
-        msg = f"{name} gave an answer that cannot be read: {str(error).splitlines()[0]}"
+        msg = f"{name} sent an answer that cannot be parsed: {str(error).splitlines()[0]}"
         raise PeerAnswered(msg) from error

@@ -1,4 +1,4 @@
-"""A node's answers as the wire models that the API documents."""
+"""Parse a node's answers into the wire models that the API documents."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Page(Generic[Record]):
 
 
 class NodeApi(ABC):
-    """A part of the client of a node's API."""
+    """The base of the parts of the client of a node's API."""
 
     @abstractmethod
     async def _ask(
@@ -38,24 +38,27 @@ class NodeApi(ABC):
         body: Mapping[str, Any] | None = None,
         wait_s: int = 0,
     ) -> Any:
-        """One request and what came of it."""
+        """Send one request, and return the JSON of its answer."""
 
 
 def read(model: type[Model], document: object) -> Model:
-    """A document as a model; what does not fit is the node's fault and is named."""
+    """Parse a document as a model.
+
+    :raises PeerAnswered: it does not fit; the message names the first fault.
+    """
     try:
         return model.model_validate(document)
     except ValidationError as error:
         fault = faults_of(error, model)[0]
         msg = (
-            f"the node's answer is not the {model.__name__} this program knows: "
+            f"the node's answer is not the {model.__name__} that this program expects: "
             f"{fault.pointer or '/'} {fault.detail}; do their versions differ?"
         )
         raise PeerAnswered(msg) from error
 
 
 def page(model: type[Model], document: object) -> Page[Model]:
-    """A list document; its cursor may be missing."""
+    """Parse a list document; its cursor may be missing."""
     if not isinstance(document, dict) or not isinstance(document.get("items"), list):
         msg = "the node's answer is not a list; do the versions of node and program differ?"
         raise PeerAnswered(msg)
@@ -64,7 +67,7 @@ def page(model: type[Model], document: object) -> Page[Model]:
 
 
 def not_finite(document: Any, pointer: str = "") -> list[FieldFault]:
-    """The numbers in a document to be sent that JSON cannot say: nan, and what is too large."""
+    """Return a fault for each number in a document that JSON cannot represent: nan and infinity."""
     if isinstance(document, float) and not math.isfinite(document):
         return [FieldFault(pointer, f"is {document}; give a finite number")]
     steps: Iterable[tuple[object, Any]] = ()

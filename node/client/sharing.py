@@ -1,4 +1,4 @@
-"""What a node's users ask about campaigns, pools and the attributes of nodes."""
+"""The users' client: campaigns, pools, and attributes of nodes."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ if TYPE_CHECKING:
 
 
 class SharingApi(NodeApi):
-    """A part of the client of a node's API: who shares which nodes, and how."""
+    """The part of the client for campaigns, pools, and nodes."""
 
     async def add_campaign(self, document: Mapping[str, Any]) -> Campaign:
-        """Add a campaign; the very same again changes nothing."""
+        """Add a campaign; an identical one again changes nothing."""
         return read(Campaign, await self._ask("POST", "/campaigns", body=document))
 
     async def campaigns(self, *, limit: int = 50, cursor: str | None = None) -> Page[Campaign]:
-        """Campaigns, by name."""
+        """Return a page of campaigns, by name."""
         query = {"limit": limit, "cursor": cursor}
         return page(Campaign, await self._ask("GET", "/campaigns", query=query))
 
     async def campaign(self, name: str) -> Campaign:
-        """One campaign."""
+        """Return one campaign."""
         return read(Campaign, await self._ask("GET", f"/campaigns/{quote(name, safe='')}"))
 
     async def edit_campaign(self, name: str, patch: Mapping[str, Any]) -> Campaign:
@@ -50,7 +50,7 @@ class SharingApi(NodeApi):
         limit: int = 50,
         cursor: str | None = None,
     ) -> Page[UsageHour]:
-        """What one campaign, or all, were charged, hour by hour."""
+        """Return a page of the usage of one campaign, or of all, hour by hour."""
         path = "/usage" if name is None else f"/campaigns/{quote(name, safe='')}/usage"
         query = {
             "since": None if since is None else format_instant(since),
@@ -61,20 +61,20 @@ class SharingApi(NodeApi):
         return page(UsageHour, await self._ask("GET", path, query=query))
 
     async def add_pool(self, document: Mapping[str, Any]) -> Pool:
-        """Add a pool; the very same again changes nothing."""
+        """Add a pool; an identical one again changes nothing."""
         return read(Pool, await self._ask("POST", "/pools", body=document))
 
     async def policy_sets(self) -> Page[PolicySet]:
-        """The sets of policies that a pool may be given, the recommended one first."""
+        """Return the policy sets that a pool can have, the recommended one first."""
         return page(PolicySet, await self._ask("GET", "/policysets"))
 
     async def pools(self, *, limit: int = 50, cursor: str | None = None) -> Page[Pool]:
-        """Pools, by name."""
+        """Return a page of pools, by name."""
         query = {"limit": limit, "cursor": cursor}
         return page(Pool, await self._ask("GET", "/pools", query=query))
 
     async def pool(self, name: str) -> Pool:
-        """One pool."""
+        """Return one pool."""
         return read(Pool, await self._ask("GET", f"/pools/{quote(name, safe='')}"))
 
     async def edit_pool(self, name: str, patch: Mapping[str, Any]) -> Pool:
@@ -86,11 +86,11 @@ class SharingApi(NodeApi):
         await self._ask("DELETE", f"/pools/{quote(name, safe='')}")
 
     async def nodes(self, match: Mapping[str, Any] | None = None) -> Page[Node]:
-        """Every node this one knows, itself included, or those that meet a predicate."""
+        """Return the known nodes, itself included, or those that meet a predicate."""
         query = {"match": json.dumps(match) if match else None}
         return page(Node, await self._ask("GET", "/nodes", query=query))
 
     async def set_attributes(self, attributes: Mapping[str, Any]) -> Node:
-        """Set attributes of this node; None takes one back."""
+        """Set attributes of the node; ``None`` removes one."""
         body = {"attributes": dict(attributes)}
         return read(Node, await self._ask("PATCH", "/nodes/self", body=body))

@@ -1,9 +1,9 @@
 """The typed client of a node's HTTP API, for people and their programs.
 
-Every method returns the wire model that the API documents, or raises the :class:`ParleyError` that
-the node's problem document was made of. Nothing here retries for long: a request whose connection
-was lost is sent once more, which is safe because every POST carries an idempotency key and
-everything else is idempotent by itself.
+Every method returns the wire model that the API documents, or raises the :class:`ParleyError`
+from which the node made its problem document. A request whose connection was lost is sent once
+more, which is safe because every POST carries an idempotency key and everything else is
+idempotent by itself. There are no further retries.
 """
 
 from __future__ import annotations
@@ -67,14 +67,14 @@ _SHOWN_CHARACTERS = 80
 
 @dataclass(frozen=True)
 class TimeSpan:
-    """A stretch of a node's time line, and the node's time when it was asked."""
+    """A span of a node's timeline, and the node's time when it was read."""
 
     now: int
     starts_at: int
     ends_at: int
     entries: tuple[ScheduleEntry, ...]
     complete: bool
-    """Whether these are all; a node shows some thousands at most."""
+    """False if there are more; a node returns at most some thousands."""
     reserved: tuple[ReservedSpan, ...] = ()
 
 
@@ -90,9 +90,9 @@ class UserClient(MeshesApi, ArchivesApi):
         wary: bool = False,
         patience_s: float = 30,
     ) -> None:
-        """Speak to ``server`` (scheme, host and port); wait ``patience_s`` for an answer.
+        """Use ``server`` (scheme, host and port); wait ``patience_s`` for an answer.
 
-        ``wary``: the token is kept back from what does not answer like a node without it.
+        ``wary``: send the token only to a server that answers like a node without it.
         """
         self.server = server
         self._token = token
@@ -102,9 +102,9 @@ class UserClient(MeshesApi, ArchivesApi):
         self._http: aiohttp.ClientSession | None = None
 
     async def __aenter__(self) -> Self:
-        """Open the connections.
+        """Open the session.
 
-        :raises PeerError: ``wary``, and there is no node.
+        :raises PeerError: ``wary``, and the server is not a node.
         """
         if self._wary and self._token:
             async with UserClient(
@@ -121,21 +121,21 @@ class UserClient(MeshesApi, ArchivesApi):
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """Close them."""
+        """Close the session."""
         if self._http is not None:
             await self._http.close()
 
     # Tasks
 
     async def create_task(self, document: Mapping[str, Any], key: str | None = None) -> Task:
-        """Post a task document; the node judges it, field by field.
+        """Post a task document; the node validates it field by field.
 
-        The same ``key`` (an Idempotency-Key) gives the task made before.
+        A repeated ``key`` (Idempotency-Key) gives the task created before.
         """
         return read(Task, await self._ask("POST", "/tasks", body=document, key=key))
 
     async def plan(self, document: Mapping[str, Any]) -> Plan:
-        """What would happen to a task document; nothing is booked or kept."""
+        """Preview a task document; nothing is booked or stored."""
         return read(Plan, await self._ask("POST", "/plans", body=document))
 
     async def tasks(
@@ -148,41 +148,40 @@ class UserClient(MeshesApi, ArchivesApi):
         limit: int = 50,
         cursor: str | None = None,
     ) -> Page[Task]:
-        """Tasks, newest first; with ``seats`` also those that have seats of pool tasks."""
+        """Return a page of tasks, newest first; with ``seats``, also the tasks of seats."""
         query = {"state": state, "test": test, "prefix": prefix, "limit": limit, "cursor": cursor}
         query["seats"] = "true" if seats else None
         return page(Task, await self._ask("GET", "/tasks", query=query))
 
     async def task(self, task: UUID, *, wait_s: int = 0) -> Task:
-        """One task; with ``wait_s`` the answer comes once planning was tried."""
+        """Return one task; with ``wait_s``, when planning has been attempted."""
         return read(Task, await self._ask("GET", f"/tasks/{task}", wait_s=wait_s))
 
     async def seats(self, task: UUID) -> Page[Seat]:
-        """Who has the seats of a pool task, in the terms that are not over."""
+        """Return the seats of a pool task, in the terms that are not over."""
         return page(Seat, await self._ask("GET", f"/tasks/{task}/seats"))
 
     async def cancel_task(self, task: UUID) -> Task:
-        """Cancel a task with all its runs; doing it twice changes nothing."""
+        """Cancel a task with all its runs; idempotent."""
         return read(Task, await self._ask("DELETE", f"/tasks/{task}"))
 
     async def pause_task(self, task: UUID) -> Task:
-        """Free a task's runs to come and plan no others; doing it twice changes nothing."""
+        """Free a task's future runs, and plan no others; idempotent."""
         return read(Task, await self._ask("POST", f"/tasks/{task}/pause"))
 
     async def resume_task(self, task: UUID) -> Task:
-        """Have a paused task planned again; doing it twice changes nothing."""
+        """Plan a paused task again; idempotent."""
         return read(Task, await self._ask("POST", f"/tasks/{task}/resume"))
 
     async def edit_task(
         self, task: UUID, patch: Mapping[str, Any], *, dry_run: bool = False
     ) -> Task:
-        """Change a task by a merge patch; with ``dry_run`` only the task as it would be."""
+        """Change a task by a merge patch; with ``dry_run``, only return the task as it would be."""
         query = {"dry_run": "true" if dry_run else None}
-        answered = await self._ask("PATCH", f"/tasks/{task}", query=query, body=patch)
-        return read(Task, answered)
+        return read(Task, await self._ask("PATCH", f"/tasks/{task}", query=query, body=patch))
 
     async def explain_task(self, task: UUID) -> Explanation:
-        """Why the task is as it is."""
+        """Explain why a task is in its state."""
         return read(Explanation, await self._ask("GET", f"/tasks/{task}/explain"))
 
     # Runs
@@ -201,7 +200,7 @@ class UserClient(MeshesApi, ArchivesApi):
         cursor: str | None = None,
         wait_s: int = 0,
     ) -> Page[Run]:
-        """Runs, newest first unless said; with ``wait_s`` it waits for the list not to be empty."""
+        """Return a page of runs, by default newest first; with ``wait_s``, when there are some."""
         query = {
             "state": ",".join(states) or None,
             "test": test,
@@ -216,7 +215,7 @@ class UserClient(MeshesApi, ArchivesApi):
         return page(Run, await self._ask("GET", "/runs", query=query, wait_s=wait_s))
 
     async def run(self, run: UUID, *, wait_s: int = 0) -> Run:
-        """One run with its parts; with ``wait_s`` the answer comes once it is over."""
+        """Return one run with its parts; with ``wait_s``, when it is over."""
         return read(Run, await self._ask("GET", f"/runs/{run}", wait_s=wait_s))
 
     async def intervals(  # noqa: PLR0913 - the API's filters, each by name
@@ -230,7 +229,7 @@ class UserClient(MeshesApi, ArchivesApi):
         cursor: str | None = None,
         wait_s: int = 0,
     ) -> Page[RunInterval]:
-        """What a run that lasts long has measured so far; with ``wait_s`` once there is any."""
+        """Return a page of a long run's intervals; with ``wait_s``, when there are some."""
         query = {
             "after": after,
             "since": _instant(since),
@@ -242,15 +241,15 @@ class UserClient(MeshesApi, ArchivesApi):
         return page(RunInterval, await self._ask("GET", path, query=query, wait_s=wait_s))
 
     async def cancel_run(self, run: UUID) -> Run:
-        """Cancel one run; if it is running it is stopped on every participant."""
+        """Cancel one run; a running one is stopped on every participant."""
         return read(Run, await self._ask("DELETE", f"/runs/{run}"))
 
     async def explain_run(self, run: UUID) -> Explanation:
-        """Why the run is where it is, or is not at all."""
+        """Explain why a run is in its state, or did not take place."""
         return read(Explanation, await self._ask("GET", f"/runs/{run}/explain"))
 
     async def schedule(self, starts: int | None = None, ends: int | None = None) -> TimeSpan:
-        """The node's time line, in the order of starts."""
+        """Return a span of the node's timeline, in the order of starts."""
         query = {"from": _instant(starts), "to": _instant(ends)}
         body = await self._ask("GET", "/schedule", query=query)
         try:
@@ -271,82 +270,82 @@ class UserClient(MeshesApi, ArchivesApi):
     async def add_reservation(
         self, document: Mapping[str, Any], key: str | None = None
     ) -> Reservation:
-        """Set time of the node apart; the answer has the runs that were booked in it before.
+        """Reserve time of the node; the answer has the runs that were booked in it before.
 
-        The same ``key`` (an Idempotency-Key) gives the reservation made before.
+        A repeated ``key`` (Idempotency-Key) gives the reservation created before.
         """
         return read(Reservation, await self._ask("POST", "/reservations", body=document, key=key))
 
     async def reservations(
         self, *, prefix: str | None = None, limit: int = 50, cursor: str | None = None
     ) -> Page[Reservation]:
-        """Reservations, newest first."""
+        """Return a page of reservations, newest first."""
         query = {"prefix": prefix, "limit": limit, "cursor": cursor}
         return page(Reservation, await self._ask("GET", "/reservations", query=query))
 
     async def reservation(self, reservation: UUID) -> Reservation:
-        """One of them, with the runs that were booked in its time before."""
+        """Return one reservation, with the runs that were booked in its time before."""
         return read(Reservation, await self._ask("GET", f"/reservations/{reservation}"))
 
     async def edit_reservation(self, reservation: UUID, patch: Mapping[str, Any]) -> Reservation:
-        """Change one by a merge patch."""
-        answered = await self._ask("PATCH", f"/reservations/{reservation}", body=patch)
-        return read(Reservation, answered)
+        """Change a reservation by a merge patch."""
+        path = f"/reservations/{reservation}"
+        return read(Reservation, await self._ask("PATCH", path, body=patch))
 
     async def remove_reservation(self, reservation: UUID) -> None:
-        """Give its time back."""
+        """Remove a reservation; its time is free at once."""
         await self._ask("DELETE", f"/reservations/{reservation}")
 
     # Nodes, tests, tools
 
     async def own_card(self) -> NodeCard:
-        """What the node says of itself."""
+        """Return the node's card."""
         return read(NodeCard, await self._ask("GET", _CARD))
 
     async def check_node(self) -> None:
-        """Nothing, if this is a node of whatever version; its card is open to all.
+        """Check that the server is a node of any version, by its card, which is open to all.
 
-        :raises PeerError: it is none.
+        :raises PeerError: it is not.
         """
         card = await self._ask("GET", _CARD)
         if not isinstance(card, dict) or not str(card.get("identity")).startswith("ed25519:"):
-            msg = f"{self.server} does not answer like a node; name one with --server"
+            msg = f"{self.server} does not answer like a node; name a node with --server"
             raise PeerAnswered(msg)
 
     async def add_node(self, addition: NodeAddition) -> Node:
-        """Make another node known; its key is pinned."""
+        """Add another node; its key is pinned."""
         body = addition.model_dump(mode="json", exclude_none=True)
         return read(Node, await self._ask("POST", "/nodes", body=body))
 
     async def remove_node(self, name: str) -> None:
-        """Forget a node."""
+        """Remove a node."""
         await self._ask("DELETE", f"/nodes/{quote(name, safe='')}")
 
     async def tests(self) -> Page[TestDescription]:
-        """What can be measured."""
+        """Return the tests."""
         return page(TestDescription, await self._ask("GET", "/tests"))
 
     async def test(self, name: str) -> TestDescription:
-        """One test, with the schema of its spec."""
+        """Return one test, with the schema of its spec."""
         return read(TestDescription, await self._ask("GET", f"/tests/{quote(name, safe='')}"))
 
     async def tools(self) -> Page[ToolDescription]:
-        """The tools the program knows, and whether the node's host has them."""
+        """Return the tools, and whether the node's host has them."""
         return page(ToolDescription, await self._ask("GET", "/tools"))
 
     async def clock(self) -> ClockState:
-        """The node's clock."""
+        """Return the state of the node's clock."""
         return read(ClockState, await self._ask("GET", "/clock"))
 
-    # Waiting, as long as it takes: who wants a limit sets one around the call
+    # Waiting without a limit; a caller that wants one uses a timeout
 
     async def until_planned(self, task: UUID) -> Task:
-        """The task once planning was tried, or as it is if that is not going to be soon or here."""
-        found = await self.task(task, wait_s=_POLL_S)
-        while self._is_about_to_be_planned(found):
+        """Return the task when planning was attempted, or at once if that is not soon or here."""
+        current = await self.task(task, wait_s=_POLL_S)
+        while self._is_about_to_be_planned(current):
             await self._clock.sleep(_PAUSE_S)
-            found = await self.task(task, wait_s=_POLL_S)
-        return found
+            current = await self.task(task, wait_s=_POLL_S)
+        return current
 
     def _is_about_to_be_planned(self, task: Task) -> bool:
         if task.planned or task.state != TaskState.ACTIVE or not task.led_here:
@@ -354,7 +353,7 @@ class UserClient(MeshesApi, ArchivesApi):
         return task.plan_at is not None and task.plan_at <= self._clock.now() + _SOON
 
     async def until_run(self, task: UUID, states: Iterable[str] = ()) -> Run | None:
-        """The task's first run in one of the states; ``None`` if it ended without one."""
+        """Return the task's first run in one of the states; ``None`` if it ends without one."""
         wanted, wait_s = tuple(states), 0
         while True:
             page = await self.runs(
@@ -379,12 +378,15 @@ class UserClient(MeshesApi, ArchivesApi):
         wait_s: int = 0,
         key: str | None = None,
     ) -> Any:
-        """One request and what came of it, sent again once if the connection was lost."""
+        """Send a request and return the JSON of its answer; repeat it once if the connection fails.
+
+        :raises AnswerLost: the node may have carried out the request.
+        """
         if faults := not_finite(body):
             raise InvalidDocument(faults)
-        given = {**(query or {}), "wait": wait_s or None}
+        parameters = {**(query or {}), "wait": wait_s or None}
         url = URL(f"{self.server}/v1{path}", encoded=True).with_query(
-            {key: str(value) for key, value in given.items() if value is not None}
+            {key: str(value) for key, value in parameters.items() if value is not None}
         )
         headers = {"Idempotency-Key": key or str(uuid4())} if method == "POST" else {}
         timeout = aiohttp.ClientTimeout(
@@ -403,8 +405,8 @@ class UserClient(MeshesApi, ArchivesApi):
             if method == "GET" or isinstance(error, aiohttp.ClientError):
                 raise self._unreachable(cause) from error
             msg = (
-                f"the node at {self.server} gave {cause}; it may have done what was asked all the "
-                "same: look before you ask again"
+                f"the node at {self.server} gave {cause}; it may have carried out the request: "
+                "check before you repeat it"
             )
             raise AnswerLost(msg) from error
         except aiohttp.ClientError as error:
@@ -418,7 +420,7 @@ class UserClient(MeshesApi, ArchivesApi):
             return self._answer(response, await response.read())
 
     def _answer(self, response: aiohttp.ClientResponse, raw: bytes) -> Any:
-        """The document in an answer, or the error that it stands for."""
+        """Return the document of an answer, or raise the error of its problem document."""
         try:
             document = json.loads(raw) if raw else None
         except ValueError:
@@ -435,15 +437,15 @@ class UserClient(MeshesApi, ArchivesApi):
         raise error_of(problem)
 
     def _not_ours(self, response: aiohttp.ClientResponse, raw: bytes) -> ParleyError:
-        """The error for what no node answers: a proxy, a crash, another service."""
+        """Return the error for an answer of a proxy, a crash, or another service."""
         shown = " ".join(raw.decode(errors="replace").split())[:_SHOWN_CHARACTERS]
-        said = (
+        answer = (
             f"{response.status} {response.reason} ({response.content_type}): {shown or 'nothing'}"
         )
         if response.status >= _SERVER_FAULT:
-            msg = f"{self.server} failed with {said}; look into the node's log"
+            msg = f"{self.server} failed with {answer}; see the log of the node"
             return ParleyError(msg)
-        msg = f"{self.server} does not answer like a node but with {said}; name one with --server"
+        msg = f"{self.server} does not answer like a node but with {answer}; name one with --server"
         return PeerAnswered(msg)
 
     def _unreachable(self, cause: str) -> PeerUnreachable:
@@ -455,7 +457,7 @@ class UserClient(MeshesApi, ArchivesApi):
 
 
 async def _twice(send: Callable[[], Awaitable[Any]]) -> Any:
-    """Once more if the connection was lost on the way, not if there was none in the first place."""
+    """Send again if the connection was lost, but not if it could not be established."""
     try:
         return await send()
     except aiohttp.ClientConnectorError:

@@ -159,7 +159,7 @@ async def test_a_node_of_a_pool_that_is_down_is_named(a: Asker) -> None:
 async def test_another_node_says_itself_what_it_is(a: Asker) -> None:
     """The attributes of another host cannot be set."""
     status, problem = await a.ask("PATCH", "/v1/nodes/b", {"attributes": {"country": "NL"}})
-    assert (status, "its own owner says" in problem["detail"]) == (403, True)
+    assert (status, "b itself sets its attributes" in problem["detail"]) == (403, True)
     assert (await a.ask("PATCH", "/v1/nodes/no", {"attributes": {}}))[0] == 404
 
 

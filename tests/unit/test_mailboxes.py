@@ -161,7 +161,7 @@ async def test_there_is_an_end_to_what_waits(box: Mailbox, monkeypatch: pytest.M
     tasks = await asked(box, *(question(number, "x" * 300) for number in range(3)))
     assert [given.question.body for given in await take(box, request())] == ["x" * 300] * 2
     monkeypatch.setattr(mailboxes, "QUESTIONS_WAITING_MAX", 3)
-    with pytest.raises(PeerUnreachable, match="3 requests wait to be fetched already"):
+    with pytest.raises(PeerUnreachable, match="3 requests wait for it already"):
         await box.ask("b", question())
     for task in tasks:
         task.cancel()

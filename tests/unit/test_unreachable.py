@@ -72,10 +72,10 @@ def test_an_invalid_answer_is_described_as_such() -> None:
     """A participant with an invalid answer is not described as unreachable."""
     rng = random.Random(1)
     silence = after_unanswered_question(
-        None, "b", "b answered 500 without saying why", START, START, rng
+        None, "b", "b answered 500 without a reason", START, START, rng
     )
     assert silence.in_words() == (
-        "b gives no valid answer since 2026-12-01T00:00:00Z: b answered 500 without saying why"
+        "b gives no valid answer since 2026-12-01T00:00:00Z: b answered 500 without a reason"
     )
 
 
