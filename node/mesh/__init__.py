@@ -1,6 +1,6 @@
-"""Meshes: one file that says who measures what to whom, and what it would take. Pure.
+"""Meshes: one file that describes which nodes measure what, and what that requires. Pure.
 
-``document`` is the file, ``expansion`` the tasks it stands for, ``terms`` what each of them asks,
-``lint`` what is wrong with it, ``comparison`` how it differs from what exists, ``sampling`` whom to
-ask about it, and ``demand`` how full it makes the nodes.
+``document`` parses the file, ``expansion`` derives its tasks, ``terms`` their documents, ``lint``
+finds faults, ``comparison`` compares with existing tasks, ``sampling`` chooses tasks to preview,
+``answers`` turns previews into findings, and ``demand`` computes how full the nodes get.
 """

@@ -1,4 +1,4 @@
-"""What nodes answered when they were asked about some tasks of a mesh. Pure."""
+"""Turn the previews of some tasks of a mesh into findings. Pure."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from node.model.wire.plans import Outcome, Plan
 _REASONS = 3
 _CAUSES = {
     Outcome.REFUSED: (FindingKind.REFUSED, "refused"),
-    Outcome.UNREACHABLE: (FindingKind.UNREACHABLE, "out of reach"),
-    Outcome.NO_TIME: (FindingKind.NO_TIME, "without any time"),
-    Outcome.CLOCK: (FindingKind.NO_TIME, "not possible, by the clock"),
+    Outcome.UNREACHABLE: (FindingKind.UNREACHABLE, "unreachable"),
+    Outcome.NO_TIME: (FindingKind.NO_TIME, "without free time"),
+    Outcome.CLOCK: (FindingKind.NO_TIME, "refused because of a clock"),
 }
 _REMEDIES = {
-    FindingKind.REFUSED: "mend it on the nodes that are named, or take them out of the group",
+    FindingKind.REFUSED: "correct it on the named nodes, or remove them from the group",
     FindingKind.UNREACHABLE: "check that these nodes are up; their tasks wait until then",
     FindingKind.NO_TIME: "measure less often, give a longer slip, or a higher priority",
 }
@@ -27,7 +27,7 @@ _REMEDIES = {
 
 @dataclass(frozen=True)
 class TaskForecast:
-    """What would happen to one task."""
+    """The preview of one task, with its key and the number of its entry."""
 
     key: str
     measure: int
@@ -35,13 +35,13 @@ class TaskForecast:
 
 
 def forecast_findings(answers: Iterable[TaskForecast]) -> list[Finding]:
-    """By entry and outcome: no pair can run it, or some of those that were asked cannot."""
-    of: dict[int, list[Plan]] = {}
+    """Return a finding for each entry and outcome: no pair can run it, or some pairs cannot."""
+    by_entry: dict[int, list[Plan]] = {}
     for answer in answers:
-        of.setdefault(answer.measure, []).append(answer.plan)
+        by_entry.setdefault(answer.measure, []).append(answer.plan)
     return [
         finding
-        for measure, plans in sorted(of.items())
+        for measure, plans in sorted(by_entry.items())
         for outcome in _CAUSES
         for finding in _judged(measure, outcome, plans)
     ]
@@ -52,29 +52,29 @@ def _judged(measure: int, outcome: Outcome, plans: Sequence[Plan]) -> list[Findi
     if not bad:
         return []
     cause, word = _CAUSES[outcome]
-    some = f"{len(bad)} of {len(plans)} pairs that were asked are {word}"
+    some = f"{len(bad)} of {len(plans)} previewed pairs are {word}"
     if len(bad) == len(plans):
-        some = f"no pair can run this: all {len(plans)} that were asked are {word}"
+        some = f"no pair can run this: all {len(plans)} previewed pairs are {word}"
         if len(plans) == 1:
-            some = f"the pair that was asked is {word}"
+            some = f"the previewed pair is {word}"
     reasons = Counter(reason for plan in bad for reason in _reasons(plan))
-    said = "; ".join(
+    details = "; ".join(
         f"{reason} ({count} times)" if count > 1 else reason
         for reason, count in reasons.most_common(_REASONS)
     )
     more = len(reasons) - _REASONS
-    said += f"; and {more} other reasons" if more > 0 else ""
-    return [Finding(cause, f"/measure/{measure}", f"{some}: {said}", _REMEDIES[cause])]
+    details += f"; and {more} other reasons" if more > 0 else ""
+    return [Finding(cause, f"/measure/{measure}", f"{some}: {details}", _REMEDIES[cause])]
 
 
 def _reasons(plan: Plan) -> list[str]:
-    """Who says no and why; else what the plan itself says."""
-    said = [f"{p.name}: {p.reason}" for p in plan.participants if p.answer != "accepts"]
-    return said or [plan.sentence]
+    """Return each participant that does not accept, with its reason; else the plan's sentence."""
+    refusals = [f"{p.name}: {p.reason}" for p in plan.participants if p.answer != "accepts"]
+    return refusals or [plan.sentence]
 
 
 def fault_in_mesh_file(document: MeshDocument, measure: int, fault: FieldFault) -> Finding:
-    """A fault in a task's document, at its place in the mesh file."""
+    """Return a fault in a task's document as a finding at its place in the mesh file."""
     entry = document.measure[measure]
     steps = fault.pointer.split("/")
     at = f"/measure/{measure}"
@@ -87,9 +87,12 @@ def fault_in_mesh_file(document: MeshDocument, measure: int, fault: FieldFault) 
 
 
 def other_bookings(answers: Iterable[TaskForecast]) -> dict[str, float]:
-    """By node, the share of the next 24 hours in which others have exclusive or normal runs."""
-    found: dict[str, float] = {}
+    """Return, by node, the share of the next 24 hours that others have booked (not background).
+
+    Where several previews tell of a node, the highest share counts.
+    """
+    shares: dict[str, float] = {}
     for answer in answers:
         for node in answer.plan.occupancy:
-            found[node.name] = max(found.get(node.name, 0.0), node.others)
-    return found
+            shares[node.name] = max(shares.get(node.name, 0.0), node.others)
+    return shares

@@ -1,4 +1,4 @@
-"""What differs between a mesh file and what exists. Pure."""
+"""Compare a mesh file with the existing tasks. Pure."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _DOUBLE = "there is another one for the same pair"
 
 
 class Creation(NamedTuple):
-    """A task to be made; ``predecessor`` is the newest one of its key, which is over."""
+    """A task to create; ``predecessor`` is the newest one of its key that is over."""
 
     key: str
     pair: MeasurementPair
@@ -27,7 +27,7 @@ class Creation(NamedTuple):
 
 
 class Edit(NamedTuple):
-    """A task to be changed by a merge patch, and what differs, field by field."""
+    """A task to change by a merge patch, and its differences field by field."""
 
     task: MeshTask
     pair: MeasurementPair
@@ -36,7 +36,7 @@ class Edit(NamedTuple):
 
 
 class Cancellation(NamedTuple):
-    """A task to be cancelled, and why."""
+    """A task to cancel, and the reason."""
 
     task: MeshTask
     reason: str
@@ -44,18 +44,18 @@ class Cancellation(NamedTuple):
 
 @dataclass(frozen=True)
 class Comparison:
-    """What to do to make what exists what the file says."""
+    """The changes that make the existing tasks match the file."""
 
     create: tuple[Creation, ...]
     edit: tuple[Edit, ...]
     end: tuple[Cancellation, ...]
     unchanged: int
     paused: int
-    """So many of those that stay are paused, and stay so."""
+    """Number of unchanged or edited tasks that are paused, and stay paused."""
 
     @property
     def nothing(self) -> bool:
-        """Whether what exists is what the file says."""
+        """Return whether there is nothing to do."""
         return not (self.create or self.edit or self.end)
 
 
@@ -64,25 +64,25 @@ def compare(
     terms: Sequence[MeshEntryTerms],
     existing: Iterable[MeshTask],
 ) -> Comparison:
-    """What the file wants (``terms`` by the number of the entry) against what there is.
+    """Compare the file's tasks with the existing ones; ``terms`` are by the number of the entry.
 
-    A task that is over because its schedule is counts as there: it is not made again. One that
-    was cancelled or refused does not.
+    A task that is over because of its schedule counts as existing: it is not created again. A
+    task that was cancelled or refused does not.
     """
     edit: list[Edit] = []
     end: list[Cancellation] = []
-    there: set[str] = set()
+    present: set[str] = set()
     over: dict[str, UUID] = {}
     unchanged = paused = 0
     for task in sorted(existing, key=lambda task: task.state not in OPEN):
         pair = pairs.get(task.key)
         wanted = None if pair is None else terms[pair.measure]
-        why = _why_not(task, wanted, taken=task.key in there)
+        why = _why_not(task, wanted, taken=task.key in present)
         same = pair is not None and wanted is not None and not why and _same(task, pair, wanted)
         if task.state not in OPEN:
-            # What is over because its schedule is counts as done, if it is still what is wanted.
+            # A finished task counts as done if the file still describes it.
             if task.state == TaskState.FINISHED and same:
-                there.add(task.key)
+                present.add(task.key)
                 unchanged += 1
             else:
                 over[task.key] = task.id
@@ -90,19 +90,19 @@ def compare(
             end.append(Cancellation(task, why))
             over[task.key] = task.id
         else:
-            there.add(task.key)
+            present.add(task.key)
             paused += task.state == TaskState.PAUSED
             unchanged += same
             if not same:
                 edit.append(_edit(task, pair, wanted))
     create = tuple(
-        Creation(key, pair, over.get(key)) for key, pair in pairs.items() if key not in there
+        Creation(key, pair, over.get(key)) for key, pair in pairs.items() if key not in present
     )
     return Comparison(create, tuple(edit), tuple(end), unchanged, paused)
 
 
 def _why_not(task: MeshTask, wanted: MeshEntryTerms | None, *, taken: bool) -> str:
-    """Why a task cannot be the one that is wanted for its pair; nothing if it can."""
+    """Return why a task cannot be the wanted one of its pair; an empty text if it can."""
     if wanted is None:
         return _GONE
     if taken:
@@ -123,7 +123,7 @@ def _same(task: MeshTask, pair: MeasurementPair, wanted: MeshEntryTerms) -> bool
 
 
 def _other_fields(task: MeshTask, pair: MeasurementPair, wanted: MeshEntryTerms) -> list[str]:
-    """The fields of the spec that differ; one whose default is not known counts if written."""
+    """Return the fields of the spec that differ; a field without a known default, if written."""
     spec = {**wanted.filled, **wanted.named(pair.source, pair.dest)}
     return [name for name, value in spec.items() if task.spec.get(name) != value]
 
@@ -162,7 +162,7 @@ def _edit(task: MeshTask, pair: MeasurementPair, wanted: MeshEntryTerms) -> Edit
 
 
 def _replaced(old: Any, new: Mapping[str, Any]) -> dict[str, Any]:
-    """The merge patch that leaves nothing of the old object."""
+    """Return the merge patch that replaces the old object completely."""
     moments = new.get("moments", {})
     gone = dict.fromkeys(set(old) - set(new))
     if isinstance(old.get("moments"), Mapping) and moments:

@@ -1,8 +1,8 @@
-"""How full a mesh makes the nodes, and what would fit. Pure.
+"""Compute how full a mesh makes the nodes, and what would fit. Pure.
 
-A node's share is what its tasks take of its time, run after run: duration over interval. Exclusive
-runs take all of it; normal ones go side by side, as many as the node has lanes; background ones
-stand in nobody's way. What others have booked there comes on top.
+A node's share is the part of its time that its tasks take, run after run: duration over interval.
+Exclusive runs take all of it; normal runs are concurrent, as many as the node has lanes; background
+runs do not block others. Bookings of others are added.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from node.model.wire.tasks import ScheduleDocument
 
 FULL = 1.0
 _COMFORTABLE = 0.9
-"""What is recommended leaves room: runs of two nodes do not fill both to the brim."""
+"""Target load of recommendations: runs of two nodes cannot fill both completely."""
 
 _SPARE_SLIP = 1.25
 _LOOKED_AT = 7 * times.DAY
@@ -36,12 +36,12 @@ _NICE = tuple(
     )
     for count in counts
 )
-"""Intervals that people write."""
+"""Round intervals, as people write them."""
 
 
 @dataclass(frozen=True)
 class RunDemand:
-    """What a run of an entry takes: how long, in which class, and of which ends."""
+    """What a run of an entry takes: its duration, its class, and whether of source and dest."""
 
     duration: int
     scheduling_class: SchedulingClass
@@ -51,25 +51,25 @@ class RunDemand:
 
 @dataclass(frozen=True)
 class Load:
-    """A node's shares of its time, 1 for all of it."""
+    """The shares of a node's time; 1 is all of it."""
 
     exclusive: float = 0.0
     normal: float = 0.0
     """Already divided by the node's lanes."""
     background: float = 0.0
     others: float | None = None
-    """None where nobody has said how full it is."""
+    """``None`` if it is not known how full the node is."""
     by_measure: Mapping[int, float] = field(default_factory=dict)
-    """What each entry has of the exclusive and normal share."""
+    """The exclusive and normal share of each entry."""
 
     @property
     def booked(self) -> float:
-        """What is known of the time in which an exclusive run could be; 1 at most can be kept."""
+        """Return the known share without room for exclusive runs; more than 1 cannot be kept."""
         return self.exclusive + self.normal + (self.others or 0.0)
 
 
 def interval_of(schedule: ScheduleDocument, now: int) -> int | None:
-    """From run to run, on average for cron; None for a single one."""
+    """Return the time from run to run, the average for cron; ``None`` for a single run."""
     recurrence = recurrence_of(schedule.at(now), now)
     if recurrence.cron is None:
         return recurrence.repeat
@@ -80,16 +80,16 @@ def interval_of(schedule: ScheduleDocument, now: int) -> int | None:
 def count_tasks(
     pairs: Iterable[MeasurementPair], shapes: Mapping[int, RunDemand]
 ) -> dict[str, dict[int, int]]:
-    """By node and entry, in how many tasks the node takes part."""
-    found: dict[str, dict[int, int]] = defaultdict(lambda: defaultdict(int))
+    """Return, by node and entry, the number of tasks in which the node takes part."""
+    counts: dict[str, dict[int, int]] = defaultdict(lambda: defaultdict(int))
     for measure, source, dest in pairs:
         shape = shapes.get(measure)
         if shape is not None:
             if shape.source:
-                found[source][measure] += 1
+                counts[source][measure] += 1
             if shape.dest:
-                found[dest][measure] += 1
-    return found
+                counts[dest][measure] += 1
+    return counts
 
 
 def loads(
@@ -99,8 +99,8 @@ def loads(
     lanes: Mapping[str, int],
     others: Mapping[str, float],
 ) -> dict[str, Load]:
-    """By node, how full it would be; ``tasks`` as of :func:`count_tasks`, ``others`` shares."""
-    found = {}
+    """Return, by node, how full it would be; ``tasks`` as of :func:`count_tasks`."""
+    by_node = {}
     for node, counts in tasks.items():
         shares = dict.fromkeys(SchedulingClass, 0.0)
         by_measure = {}
@@ -113,33 +113,33 @@ def loads(
                 shares[shape.scheduling_class] += share
                 if shape.scheduling_class in {SchedulingClass.EXCLUSIVE, SchedulingClass.NORMAL}:
                     by_measure[measure] = share
-        found[node] = Load(
+        by_node[node] = Load(
             shares[SchedulingClass.EXCLUSIVE],
             shares[SchedulingClass.NORMAL],
             shares[SchedulingClass.BACKGROUND] + shares[SchedulingClass.BACKGROUND_MULTI],
             others.get(node),
             by_measure,
         )
-    return found
+    return by_node
 
 
 def round_up_interval(duration: float) -> int:
-    """The next longer interval that people write; whole weeks beyond."""
+    """Round up to an interval that people write, or to whole weeks."""
     week = 7 * times.DAY
     return next((each for each in _NICE if each >= duration), int(-(-duration // week) * week))
 
 
 def overbooked(
-    found: Mapping[str, Load], intervals: Mapping[int, int | None], labels: Sequence[str]
+    loads_by_node: Mapping[str, Load], intervals: Mapping[int, int | None], labels: Sequence[str]
 ) -> list[Finding]:
-    """The nodes that are asked for more than all their time, by the entry that asks for most."""
+    """Return a finding for each entry with overbooked nodes to which it contributes most."""
     worst: dict[int, list[tuple[float, str]]] = defaultdict(list)
-    for node, load in found.items():
+    for node, load in loads_by_node.items():
         if load.booked > FULL and load.by_measure:
             most = max(load.by_measure, key=lambda measure: load.by_measure[measure])
             worst[most].append((load.booked, node))
     return [
-        _overbooked(measure, sorted(nodes, key=_fullest), found, intervals, labels)
+        _overbooked(measure, sorted(nodes, key=_fullest), loads_by_node, intervals, labels)
         for measure, nodes in sorted(worst.items())
     ]
 
@@ -151,12 +151,12 @@ def _fullest(node: tuple[float, str]) -> tuple[float, str]:
 def _overbooked(
     measure: int,
     nodes: Sequence[tuple[float, str]],
-    found: Mapping[str, Load],
+    loads_by_node: Mapping[str, Load],
     intervals: Mapping[int, int | None],
     labels: Sequence[str],
 ) -> Finding:
     booked, node = nodes[0]
-    load = found[node]
+    load = loads_by_node[node]
     parts = [
         f"{share:.0%} by measure {number + 1} ({labels[number]})"
         for number, share in sorted(load.by_measure.items(), key=lambda item: -item[1])
@@ -175,7 +175,7 @@ def _overbooked(
 
 
 def _what_fits(measure: int, load: Load, intervals: Mapping[int, int | None]) -> str:
-    """The interval at which the node would be full but not overfull."""
+    """Return the interval at which the node would be full but not overbooked."""
     own = load.by_measure[measure]
     rest = load.booked - own
     if rest < _COMFORTABLE:
@@ -183,7 +183,7 @@ def _what_fits(measure: int, load: Load, intervals: Mapping[int, int | None]) ->
         return f"an interval of {times.format_duration(fitting)} would fit, or fewer pairs"
     free = _COMFORTABLE - (load.others or 0.0)
     if free <= 0:
-        return "others have booked all its time; leave it out, or ask them"
+        return "others have booked all its time; remove it from the mesh, or ask them"
     return f"all its entries {load.booked / free:.1f} times less often would fit, or fewer pairs"
 
 
@@ -193,10 +193,10 @@ def short_slips(
     schedules: Mapping[int, tuple[str, ScheduleDocument]],
     now: int,
 ) -> list[Finding]:
-    """Schedules whose slip is too short for the exclusive runs that one node has at once.
+    """Return schedules whose slip is too short for the exclusive runs of one node at one start.
 
-    They share their nominal start, and only one goes at a time: the last has to wait for all
-    others. Where the time of the interval itself is short, that is said instead.
+    They share their nominal start and run one at a time, so the last waits for all others. A
+    schedule whose interval itself is too short is left to :func:`overbooked`.
     """
     worst: dict[str, tuple[int, str, int, int]] = {}
     for node, counts in tasks.items():
@@ -210,8 +210,8 @@ def short_slips(
             needed = sum(count * each for count, each in runs) - longest
             worst[name] = max(worst.get(name, (0, "", 0, 0)), (needed, node, number, longest))
     documents = dict(schedules.values())
-    found = (_short_slip(name, documents[name], *of, now) for name, of in sorted(worst.items()))
-    return [finding for finding in found if finding is not None]
+    findings = (_short_slip(name, documents[name], *of, now) for name, of in sorted(worst.items()))
+    return [finding for finding in findings if finding is not None]
 
 
 def _short_slip(  # noqa: PLR0913, PLR0917 - one row of figures

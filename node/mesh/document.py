@@ -1,4 +1,4 @@
-"""The mesh file: groups, tests, schedules, and who measures what to whom. Pure."""
+"""Parse mesh files: groups, tests, schedules, and entries of pairs that measure. Pure."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class PoolGroup(Document):
 
 
 class HostGroup(Document):
-    """Hosts that are measured but are no nodes: they can only be the far end."""
+    """Hosts that are measured but are not nodes: they can only be the far end."""
 
     hosts: tuple[Host, ...]
 
@@ -58,7 +58,7 @@ Group = Annotated[
     | Annotated[HostGroup, Tag(_KINDS["hosts"])],
     Discriminator(_kind),
 ]
-"""Names of nodes; or those that match, or belong to a pool; or hosts that are no nodes."""
+"""Names of nodes, or nodes that match, or nodes of a pool, or hosts that are not nodes."""
 
 
 def _several(value: object) -> object:
@@ -70,7 +70,7 @@ Words = Annotated[tuple[Host, ...], BeforeValidator(_several)]
 
 
 class TestEntry(Document):
-    """What is measured, without the two ends."""
+    """A test and its spec, without the two ends."""
 
     type: Name
     spec: dict[str, Any] = Field(default_factory=dict)
@@ -79,11 +79,11 @@ class TestEntry(Document):
 
 
 class Measure(Document):
-    """Who measures what to whom, and when."""
+    """An entry: which pairs run which test, and when."""
 
     shape: MeshShape
     test: Name
-    name: Name | None = Field(None, description="Keeps its tasks apart from others of this test.")
+    name: Name | None = Field(None, description="Distinguishes its tasks from others of this test.")
     schedule: Name | None = Field(None, description="None: once, now.")
     members: Words = ()
     centre: Words = ()
@@ -93,7 +93,7 @@ class Measure(Document):
 
     @property
     def label(self) -> str:
-        """The first word of the keys of its tasks."""
+        """Return the first part of the keys of its tasks."""
         return self.name or self.test
 
 
@@ -110,10 +110,10 @@ class MeshDocument(Document):
 
 @dataclass(frozen=True)
 class ParsedMeshFile:
-    """A file as far as it can be read, with what is wrong with its fields.
+    """The valid part of a file, with the faults of its fields.
 
-    ``entries`` are the numbers in the file, from 0, of the ``[[measure]]`` that could be read, and
-    ``unread`` the groups that could not: their names stand for nobody.
+    ``entries`` are the numbers in the file, from 0, of the valid ``[[measure]]`` entries, and
+    ``unread`` are the groups that are not valid: their names stand for no nodes.
     """
 
     document: MeshDocument | None
@@ -123,9 +123,9 @@ class ParsedMeshFile:
 
 
 def parse(text: str, *, toml: bool) -> ParsedMeshFile:
-    """A file as a document; TOML may write instants without quotes.
+    """Parse a file; TOML may have instants without quotes.
 
-    A wrong field is left out, and where nothing is left that can be read, the part it is in: so all
+    A wrong field is left out, or the part that contains it if nothing valid remains, so that all
     faults of a file are found at once.
 
     :raises InvalidDocument: it is not TOML or JSON.
@@ -143,8 +143,8 @@ def parse(text: str, *, toml: bool) -> ParsedMeshFile:
         return ParsedMeshFile(None, tuple(faults))
     for fault in faults:
         _leave_out(raw, fault.pointer.split("/")[1:])
-    document, left = _read(raw)
-    parts = {tuple(fault.pointer.split("/")[1:3]) for fault in left}
+    document, remaining = _read(raw)
+    parts = {tuple(fault.pointer.split("/")[1:3]) for fault in remaining}
     unread = frozenset(name for part, *named in parts if part == "groups" for name in named)
     entries = _without(raw, parts)
     if document is None:
@@ -160,7 +160,7 @@ def _read(raw: Any) -> tuple[MeshDocument | None, list[FieldFault]]:
 
 
 def _leave_out(raw: Any, steps: Sequence[str]) -> None:
-    """Take out the field that this leads to, if it is one; what is in a list stays."""
+    """Remove the field at this path; items of lists stay."""
     *way, last = steps or [""]
     for step in way:
         if isinstance(raw, dict):
@@ -174,12 +174,12 @@ def _leave_out(raw: Any, steps: Sequence[str]) -> None:
 
 
 def _without(raw: dict[str, Any], parts: Collection[tuple[str, ...]]) -> tuple[int, ...]:
-    """Put nothing in the place of these parts; the entries that are left."""
+    """Replace these parts by empty ones; return the numbers of the remaining entries."""
     raw.setdefault("name", "unnamed")
     for kind, nothing in (("groups", []), ("schedules", {}), ("tests", {"type": "unread"})):
-        there = raw.get(kind)
-        if isinstance(there, dict):
-            there.update((part[1], nothing) for part in parts if part[0] == kind and len(part) > 1)
+        section = raw.get(kind)
+        if isinstance(section, dict):
+            section.update((p[1], nothing) for p in parts if p[0] == kind and len(p) > 1)
     measures = raw.get("measure")
     if not isinstance(measures, list):
         return ()
@@ -189,7 +189,7 @@ def _without(raw: dict[str, Any], parts: Collection[tuple[str, ...]]) -> tuple[i
 
 
 def _plain(value: Any) -> Any:
-    """TOML's own instants as they would be written in JSON."""
+    """Convert TOML's instants into the texts of JSON."""
     match value:
         case dict():
             return {name: _plain(child) for name, child in value.items()}

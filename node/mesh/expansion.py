@@ -1,7 +1,6 @@
-"""From a mesh file to the tasks it stands for. Pure.
+"""Expand a mesh file into its tasks. Pure.
 
-A task is known by its key, ``label/source/dest``: what a mesh has made is found again by it,
-whatever ids there are.
+A task is identified by its key, ``label/source/dest``, regardless of its id.
 """
 
 from __future__ import annotations
@@ -25,53 +24,53 @@ class MeasurementPair(NamedTuple):
 
 @dataclass(frozen=True)
 class MeshInventory:
-    """What a node says there is."""
+    """The nodes, groups, tests, tools and campaigns that a node knows."""
 
     nodes: Mapping[str, int]
     """Each node's lanes, by name."""
     groups: Mapping[str, Sequence[str]] = field(default_factory=dict)
-    """The nodes that match or belong to a pool, by the name of the group."""
+    """The nodes of groups that are predicates or pools, by the name of the group."""
     tests: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     """The JSON schema of each test's spec."""
     tools: Mapping[str, Sequence[str]] = field(default_factory=dict)
     """The tests of each tool."""
     campaigns: frozenset[str] = frozenset()
     unresolved: frozenset[str] = frozenset()
-    """Groups that the node refused to resolve, and said why."""
+    """Groups that the node could not resolve, for which there are findings already."""
 
 
 @dataclass(frozen=True)
 class Expansion:
-    """The tasks by their keys, and keys that two entries want."""
+    """The tasks by their keys, and findings about keys of two entries."""
 
     pairs: Mapping[str, MeasurementPair]
     findings: tuple[Finding, ...] = ()
 
 
 def members_of(document: MeshDocument, fleet: MeshInventory) -> dict[str, tuple[str, ...]]:
-    """The names in each group, each once, in the order of the file."""
-    found = {}
+    """Return the names in each group, without duplicates, in the order of the file."""
+    members = {}
     for name, group in document.groups.items():
         if isinstance(group, tuple):
             names: Sequence[str] = group
         else:
             names = group.hosts if isinstance(group, HostGroup) else fleet.groups.get(name, ())
-        found[name] = tuple(dict.fromkeys(names))
-    return found
+        members[name] = tuple(dict.fromkeys(names))
+    return members
 
 
 def spread(words: Sequence[str], groups: Mapping[str, Sequence[str]]) -> tuple[str, ...]:
-    """The nodes that these words mean, each once: a group's name stands for all in it."""
+    """Replace names of groups by their members; return each name once."""
     return tuple(dict.fromkeys(name for word in words for name in groups.get(word, (word,))))
 
 
 def direction_of(measure: Measure) -> Direction:
-    """Which way it measures: both ways unless said, but pairs as they are written."""
+    """Return the direction of an entry: by default both, or for pairs as written."""
     return measure.direction or ("one" if measure.shape == "pairs" else "both")
 
 
 def ends_of(measure: Measure, groups: Mapping[str, Sequence[str]]) -> Iterator[tuple[str, str]]:
-    """The (source, dest) of an entry; nobody measures to itself."""
+    """Yield the (source, dest) pairs of an entry; no node measures to itself."""
     way = direction_of(measure)
     if measure.shape == "full-mesh":
         names = spread(measure.members, groups)
@@ -95,7 +94,7 @@ def ends_of(measure: Measure, groups: Mapping[str, Sequence[str]]) -> Iterator[t
 
 
 def expand(document: MeshDocument, groups: Mapping[str, Sequence[str]]) -> Expansion:
-    """Every task of the file; ``groups`` as of :func:`members_of`."""
+    """Return every task of the file; ``groups`` as of :func:`members_of`."""
     pairs: dict[str, MeasurementPair] = {}
     findings = []
     for number, measure in enumerate(document.measure):
@@ -103,9 +102,9 @@ def expand(document: MeshDocument, groups: Mapping[str, Sequence[str]]) -> Expan
         taken: dict[int, str] = {}
         for source, dest in ends_of(measure, groups):
             key = f"{start}{source}/{dest}"
-            there = pairs.setdefault(key, MeasurementPair(number, source, dest))
-            if there.measure != number:
-                taken.setdefault(there.measure, f"{source} to {dest}")
+            existing = pairs.setdefault(key, MeasurementPair(number, source, dest))
+            if existing.measure != number:
+                taken.setdefault(existing.measure, f"{source} to {dest}")
         findings += [_twice(document, number, other, ends) for other, ends in taken.items()]
     return Expansion(pairs, tuple(findings))
 
@@ -116,5 +115,5 @@ def _twice(document: MeshDocument, number: int, other: int, ends: str) -> Findin
         FindingKind.INVALID,
         f"/measure/{number}",
         f"measures {label} from {ends}, and so does measure {other + 1}",
-        'give one of the two a name of its own (name = "…"), or take the pair out of one',
+        'give one of the two its own name (name = "…"), or remove the pair from one',
     )

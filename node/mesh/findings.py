@@ -1,4 +1,4 @@
-"""What is wrong with a mesh: where in the file, what, and what to do about it. Pure."""
+"""Findings about a mesh: place in the file, detail, and remedy. Pure."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ _FIELD = re.compile(r"""\s*(?:"([^"]*)"|'([^']*)'|([A-Za-z0-9_-]+))\s*=""")
 
 
 class FindingKind(StrEnum):
-    """What kind of thing is found."""
+    """The kind of a finding."""
 
     INVALID = "invalid"
-    """The file is wrong as it is; nothing of it can be applied."""
+    """The file has a fault; nothing of it can be applied."""
     IDLE = "idle"
-    """Something in the file does nothing."""
+    """A part of the file has no effect."""
     REFUSED = "refused"
     UNREACHABLE = "unreachable"
     NO_TIME = "no-time"
@@ -27,7 +27,7 @@ class FindingKind(StrEnum):
 
 @dataclass(frozen=True)
 class Finding:
-    """``pointer`` (RFC 6901) is the place in the file."""
+    """A fault or warning; ``pointer`` (RFC 6901) is its place in the file."""
 
     cause: FindingKind
     pointer: str
@@ -36,12 +36,12 @@ class Finding:
 
     @property
     def stops(self) -> bool:
-        """Whether nothing can be applied before it is mended."""
+        """Return whether it must be corrected before anything can be applied."""
         return self.cause is FindingKind.INVALID
 
 
 def similar_names(word: str, known: Iterable[str]) -> str:
-    """What is called alike, or what there is: a remedy for an unknown name."""
+    """Return a remedy for an unknown name: similar names, or all known ones."""
     names = sorted(set(known))
     alike = difflib.get_close_matches(word, names, n=3, cutoff=0.6)
     if alike:
@@ -50,16 +50,16 @@ def similar_names(word: str, known: Iterable[str]) -> str:
 
 
 def join_names(names: Iterable[str]) -> str:
-    """The first names, and how many there are more."""
+    """Join the first names, and count the rest."""
     every = list(names)
     more = len(every) - _SHOWN
     return ", ".join(every[:_SHOWN]) + (f" and {more} more" if more > 0 else "")
 
 
 def line_of(toml: str, pointer: str) -> int | None:
-    """The line (from 1) in a TOML file where this place is, or the nearest one around it."""
+    """Return the line (from 1) of this place in a TOML file, or the nearest line around it."""
     wanted = [step.replace("~1", "/").replace("~0", "~") for step in pointer.split("/")[1:]]
-    best, found = 0, None
+    best, found_line = 0, None
     table: list[str] = []
     counts: dict[str, int] = {}
     for number, line in enumerate(toml.splitlines(), 1):
@@ -74,5 +74,5 @@ def line_of(toml: str, pointer: str) -> int | None:
         else:
             continue
         if len(here) > best and here == wanted[: len(here)]:
-            best, found = len(here), number
-    return found
+            best, found_line = len(here), number
+    return found_line

@@ -1,4 +1,4 @@
-"""What is wrong with a mesh file, as far as it can be told without asking the nodes. Pure."""
+"""Find faults in a mesh file without asking other nodes. Pure."""
 
 from __future__ import annotations
 
@@ -36,16 +36,16 @@ _FIELDS = {
     "star": (("centre", "members"), ("pairs",), ("both", "out", "in")),
     "pairs": (("pairs",), ("members", "centre"), ("one", "both")),
 }
-"""By shape: what it needs, what does not go with it, and which ways it can measure."""
+"""By shape: required fields, forbidden fields, and possible directions."""
 
 _ENDS = {"source", "dest", "participants"}
 
 
 def lint(document: MeshDocument, fleet: MeshInventory, now: int) -> tuple[Expansion, list[Finding]]:
-    """The tasks of the file, and what is wrong with it, in the order of the file."""
+    """Return the tasks of the file, and the findings in the order of the file."""
     groups = members_of(document, fleet)
     expansion = expand(document, groups)
-    found = [
+    findings = [
         *_campaign(document, fleet),
         *_groups(document, fleet, groups),
         *_tests(document, fleet),
@@ -53,7 +53,7 @@ def lint(document: MeshDocument, fleet: MeshInventory, now: int) -> tuple[Expans
         *_measures(document, fleet, groups),
         *expansion.findings,
     ]
-    return expansion, found
+    return expansion, findings
 
 
 def _invalid(pointer: str, detail: str, remedy: str) -> Finding:
@@ -78,17 +78,17 @@ def _groups(
     for name, group in document.groups.items():
         at = f"/groups/{name}"
         if name in fleet.nodes:
-            said = f"{name} is the name of a group and of a node"
-            yield _invalid(at, said, "give the group another name")
+            detail = f"{name} is the name of a group and of a node"
+            yield _invalid(at, detail, "give the group another name")
         if not groups[name] and name not in fleet.unresolved:
-            yield _invalid(at, "is empty", _who_is_missing(group))
+            yield _invalid(at, "is empty", _remedy_for_empty(group))
         if name not in used:
-            yield _idle(at, "is used by nothing", "take it out, or name it in a [[measure]]")
+            yield _idle(at, "is not used", "remove it, or name it in a [[measure]]")
         yield from _written(at, group, fleet)
 
 
 def _written(at: str, group: Group, fleet: MeshInventory) -> Iterator[Finding]:
-    """The names that somebody wrote, not found by a predicate or in a pool."""
+    """Find faults in the names of a list, which no predicate or pool has resolved."""
     if isinstance(group, MatchingGroup | PoolGroup):
         return
     names = group.hosts if isinstance(group, HostGroup) else group
@@ -100,11 +100,11 @@ def _written(at: str, group: Group, fleet: MeshInventory) -> Iterator[Finding]:
             yield _unknown_node(f"{at}/{index}", word, fleet)
 
 
-def _who_is_missing(group: object) -> str:
+def _remedy_for_empty(group: object) -> str:
     if isinstance(group, MatchingGroup):
         return "no node meets its predicate; compare with: parley node list -o json"
     if isinstance(group, PoolGroup):
-        return f"nobody is in the pool now; see: parley pool show {group.pool}"
+        return f"no node is in the pool now; see: parley pool show {group.pool}"
     return "name the nodes in it"
 
 
@@ -113,7 +113,7 @@ def _unknown_node(
 ) -> Finding:
     remedy = (
         f"{similar_names(word, [*fleet.nodes, *groups])} Or make it known: parley node add URL; "
-        "a far end that is no node goes into a group of its own: { hosts = [ … ] }"
+        "a far end that is not a node goes into a group of its own: { hosts = [ … ] }"
     )
     kind = "a node known here" if not groups else "a group of this file or a node known here"
     return _invalid(pointer, f"{word} is not {kind}", remedy)
@@ -124,10 +124,10 @@ def _tests(document: MeshDocument, fleet: MeshInventory) -> Iterator[Finding]:
     for name, test in document.tests.items():
         at = f"/tests/{name}"
         if name not in used:
-            yield _idle(at, "is measured by nobody", "take it out, or name it in a [[measure]]")
+            yield _idle(at, "is not used", "remove it, or name it in a [[measure]]")
         if test.type not in fleet.tests:
-            said = f"there is no test {test.type}"
-            yield _invalid(f"{at}/type", said, similar_names(test.type, fleet.tests))
+            detail = f"there is no test {test.type}"
+            yield _invalid(f"{at}/type", detail, similar_names(test.type, fleet.tests))
             meant = get_close_matches(test.type, fleet.tests, n=1)
             for alike in meant:
                 yield from _spec(at, test, fleet.tests[alike].get("properties", {}))
@@ -136,18 +136,18 @@ def _tests(document: MeshDocument, fleet: MeshInventory) -> Iterator[Finding]:
         for index, tool in enumerate(test.tools):
             able = [each for each, tests in fleet.tools.items() if test.type in tests]
             if tool not in able:
-                said = f"there is no tool {tool} for {test.type}"
-                yield _invalid(f"{at}/tools/{index}", said, similar_names(tool, able))
+                detail = f"there is no tool {tool} for {test.type}"
+                yield _invalid(f"{at}/tools/{index}", detail, similar_names(tool, able))
 
 
 def _spec(at: str, test: TestEntry, fields: Mapping[str, object]) -> Iterator[Finding]:
     for field in test.spec:
         if field in _ENDS & set(fields):
-            said = "names an end, and the ends come from the shape"
-            yield _invalid(f"{at}/spec/{field}", said, "take it out")
+            detail = "names an end, but the ends come from the shape"
+            yield _invalid(f"{at}/spec/{field}", detail, "remove it")
         elif field not in fields:
-            said = f"{test.type} has no field {field}"
-            yield _invalid(f"{at}/spec/{field}", said, similar_names(field, set(fields) - _ENDS))
+            detail = f"{test.type} has no field {field}"
+            yield _invalid(f"{at}/spec/{field}", detail, similar_names(field, set(fields) - _ENDS))
 
 
 def _schedules(document: MeshDocument, now: int) -> Iterator[Finding]:
@@ -155,23 +155,23 @@ def _schedules(document: MeshDocument, now: int) -> Iterator[Finding]:
     for name, schedule in document.schedules.items():
         at = f"/schedules/{name}"
         if name not in used:
-            yield _idle(at, "is followed by nothing", "take it out, or name it in a [[measure]]")
+            yield _idle(at, "is not used", "remove it, or name it in a [[measure]]")
         for fault in schedule_faults(schedule, now, 0):
             place = at + fault.pointer.removeprefix("/schedule")
-            yield _invalid(place, fault.detail, "without a run to come there is nothing to measure")
+            yield _invalid(place, fault.detail, "correct it so that there is a future run")
 
 
 def schedule_faults(schedule: ScheduleDocument, now: int, duration: int) -> list[FieldFault]:
-    """What is wrong with the schedule of runs that take so long; pointers as in a task."""
+    """Return the faults of a schedule of runs of this duration; pointers are as in a task."""
     recurrence = recurrence_of(schedule.at(now), now)
     faults = validate(recurrence, duration)
     if faults:
         return faults
     slot = first_slot(recurrence, now)
     if slot is None:
-        return [FieldFault("/schedule", "leaves no run to come")]
+        return [FieldFault("/schedule", "has no future run")]
     if slot + recurrence.slip < now:
-        return [FieldFault("/schedule/start", "and its slip are over")]
+        return [FieldFault("/schedule/start", "and its slip are in the past")]
     return []
 
 
@@ -184,7 +184,7 @@ def _measures(
     document: MeshDocument, fleet: MeshInventory, groups: Mapping[str, Sequence[str]]
 ) -> Iterator[Finding]:
     if not document.measure:
-        yield _invalid("/measure", "says nothing", "add a [[measure]] with a shape and a test")
+        yield _invalid("/measure", "is empty", "add a [[measure]] with a shape and a test")
     hosts = {
         host
         for name, group in document.groups.items()
@@ -232,15 +232,15 @@ def _shape(measure: Measure, at: str) -> Iterator[Finding]:
     needed, foreign, ways = _FIELDS[measure.shape]
     for field in needed:
         if not getattr(measure, field):
-            said = f"a {measure.shape} needs {field}"
-            yield _invalid(f"{at}/{field}", said, "name a group, or nodes in a list")
+            detail = f"a {measure.shape} needs {field}"
+            yield _invalid(f"{at}/{field}", detail, "name a group, or nodes in a list")
     for field in foreign:
         if getattr(measure, field):
-            said = f"{field} does not go with {measure.shape}"
-            yield _invalid(f"{at}/{field}", said, "take it out, or choose another shape")
+            detail = f"a {measure.shape} has no {field}"
+            yield _invalid(f"{at}/{field}", detail, "remove it, or choose another shape")
     if direction_of(measure) not in ways:
-        said = f"a {measure.shape} has no direction {measure.direction}"
-        yield _invalid(f"{at}/direction", said, f"there are: {', '.join(ways)}")
+        detail = f"a {measure.shape} has no direction {measure.direction}"
+        yield _invalid(f"{at}/direction", detail, f"possible are: {', '.join(ways)}")
 
 
 def _ends(
@@ -251,24 +251,24 @@ def _ends(
     hosts: set[str],
     at: str,
 ) -> Iterator[Finding]:
-    """Who would measure what to whom: nobody, or ends that cannot be what they should be."""
+    """Find entries without any pair, and ends that cannot be source or dest."""
     members = spread(measure.members, groups)
     if measure.shape == "full-mesh" and len(members) == 1:
-        said = f"a full mesh of {members[0]} alone measures nothing"
-        yield _invalid(f"{at}/members", said, "name another node, or take the entry out")
+        detail = f"a full mesh of {members[0]} alone measures nothing"
+        yield _invalid(f"{at}/members", detail, "name another node, or remove the entry")
         return
     ends = _both_ends(measure, groups)
     if not ends[0]:
-        said = "has no pair of different ends, and measures nothing"
-        yield _invalid(at, said, "name nodes that are not the same at both ends")
+        detail = "has no pair of different ends, so it measures nothing"
+        yield _invalid(at, detail, "name different nodes at the two ends")
         return
     test = document.tests.get(measure.test)
     schema = {} if test is None else fleet.tests.get(test.type, {})
     both = "dest" not in end_fields(schema.get("properties", {}))
     for what, names in (("source", ends[0]), ("dest", ends[1] if both else ())):
         if wrong := [name for name in names if name in hosts]:
-            said = f"{join_names(wrong)} cannot be the {what}: no node is known of this name"
-            yield _invalid(at, said, 'put such hosts at the far end, with direction = "out"')
+            detail = f"{join_names(wrong)} cannot be the {what}: no node has this name"
+            yield _invalid(at, detail, 'put such hosts at the far end, with direction = "out"')
 
 
 def _both_ends(

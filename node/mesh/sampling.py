@@ -1,4 +1,4 @@
-"""Whom to ask when not all can be asked: few pairs, in which everybody takes part. Pure."""
+"""Choose a small sample of pairs in which every node takes part. Pure."""
 
 from __future__ import annotations
 
@@ -8,29 +8,29 @@ from node.mesh.expansion import MeasurementPair
 
 
 def covering_keys(pairs: Mapping[str, MeasurementPair]) -> list[str]:
-    """Keys such that each end of each entry is asked at least once: at source or at dest.
+    """Return keys such that each end of each entry is in a pair, as source or as dest.
 
-    First pairs of which neither end is asked yet, then those that ask one more: at most as many
-    as there are ends, and half of that in a full mesh.
+    First come pairs with two new ends, then pairs with one: at most as many as there are ends, and
+    half of that in a full mesh.
     """
-    asked: set[tuple[int, str]] = set()
-    left = []
+    covered: set[tuple[int, str]] = set()
+    rest = []
     chosen = []
     for key, (measure, source, dest) in pairs.items():
-        if (measure, source) not in asked and (measure, dest) not in asked:
-            asked |= {(measure, source), (measure, dest)}
+        if (measure, source) not in covered and (measure, dest) not in covered:
+            covered |= {(measure, source), (measure, dest)}
             chosen.append(key)
         else:
-            left.append((key, (measure, source), (measure, dest)))
-    for key, source_end, dest_end in left:
-        if source_end not in asked or dest_end not in asked:
-            asked |= {source_end, dest_end}
+            rest.append((key, (measure, source), (measure, dest)))
+    for key, source_end, dest_end in rest:
+        if source_end not in covered or dest_end not in covered:
+            covered |= {source_end, dest_end}
             chosen.append(key)
     return chosen
 
 
 def first_keys(pairs: Mapping[str, MeasurementPair], skip: Iterable[int] = ()) -> list[str]:
-    """The first key of each entry, but for those to skip."""
+    """Return the first key of each entry, except of those to skip."""
     seen = set(skip)
     chosen = []
     for key, pair in pairs.items():

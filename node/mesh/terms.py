@@ -1,7 +1,7 @@
-"""What the tasks of one entry of a mesh file ask for, whoever the two ends are. Pure.
+"""The common part of the task documents of one entry of a mesh file. Pure.
 
-The test's own JSON schema (``/v1/tests``) says where the ends are named, which fields are durations
-and what is meant where a field is left out: so a task that exists can be compared with the file.
+The JSON schema of the test (``/v1/tests``) says which fields name the ends, which fields are
+durations, and the defaults, so that an existing task can be compared with the file.
 """
 
 from __future__ import annotations
@@ -26,20 +26,20 @@ _BOTH = "participants"
 
 @dataclass(frozen=True)
 class MeshEntryTerms:
-    """One entry's part of its tasks' documents."""
+    """The common part of the task documents of one entry."""
 
     mesh: str
     test: str
     spec: Mapping[str, Any]
-    """As written, without the ends."""
+    """The spec as written, without the ends."""
     filled: Mapping[str, Any]
-    """As a node keeps it: with every field whose default is known."""
+    """The spec as a node stores it: with every field whose default is known."""
     ends: tuple[str, ...]
     """The fields that name the ends: source and dest, participants, or none of the spec's."""
     tools: tuple[str, ...]
     schedule: Mapping[str, Any]
     kept: Mapping[str, Any]
-    """The schedule as a node keeps it, but for moments that hang on when the task is made."""
+    """The schedule as a node stores it, without moments relative to the creation of the task."""
     moments: Mapping[str, str]
     """These moments, as written."""
     priority: int
@@ -47,22 +47,22 @@ class MeshEntryTerms:
 
     @property
     def kept_campaign(self) -> str:
-        """The campaign as a node keeps it."""
+        """Return the campaign as a node stores it."""
         return self.campaign or DEFAULT
 
     def named(self, source: str, dest: str) -> dict[str, Any]:
-        """The fields of the spec that name these ends."""
+        """Return the fields of the spec that name these ends."""
         if self.ends == _ENDS:
             return {"source": source, "dest": dest}
         return {_BOTH: [source, dest]} if self.ends else {}
 
     def reference(self, key: str) -> dict[str, Any]:
-        """What a task of this key is found again by."""
-        said = {"mesh": self.mesh, "key": key}
-        return {**said, "moments": dict(self.moments)} if self.moments else said
+        """Return the reference by which a task of this key is found again."""
+        reference = {"mesh": self.mesh, "key": key}
+        return {**reference, "moments": dict(self.moments)} if self.moments else reference
 
     def document(self, key: str, source: str, dest: str) -> dict[str, Any]:
-        """The task to be posted."""
+        """Return the task document to post."""
         document: dict[str, Any] = {
             "test": {"type": self.test, "spec": {**self.spec, **self.named(source, dest)}},
             "reference": self.reference(key),
@@ -83,7 +83,7 @@ class MeshEntryTerms:
 def terms_of(
     document: MeshDocument, number: int, schemas: Mapping[str, Mapping[str, Any]]
 ) -> MeshEntryTerms:
-    """The terms of an entry whose test and schedule are known."""
+    """Return the terms of an entry whose test and schedule are known."""
     measure = document.measure[number]
     test = document.tests[measure.test]
     schedule = (
@@ -114,21 +114,21 @@ def terms_of(
 
 
 def end_fields(fields: Mapping[str, Any]) -> tuple[str, ...]:
-    """Which fields of a spec name the ends."""
+    """Return the fields of a spec that name the ends."""
     if all(name in fields for name in _ENDS):
         return _ENDS
     return (_BOTH,) if _BOTH in fields else ()
 
 
 def fill_defaults(fields: Mapping[str, Any], spec: Mapping[str, Any]) -> dict[str, Any]:
-    """The spec as a node would keep it; a field without a known default is left out."""
-    found = {}
+    """Return the spec as a node would store it; fields without a known default are left out."""
+    filled = {}
     for name, schema in fields.items():
         if name in spec:
-            found[name] = _canonical(schema, spec[name])
+            filled[name] = _canonical(schema, spec[name])
         elif "default" in schema:
-            found[name] = _canonical(schema, schema["default"])
-    return found
+            filled[name] = _canonical(schema, schema["default"])
+    return filled
 
 
 def _canonical(schema: Mapping[str, Any], value: Any) -> Any:
@@ -136,7 +136,7 @@ def _canonical(schema: Mapping[str, Any], value: Any) -> Any:
         return value
     try:
         return times.format_duration(times.parse_duration(value))
-    except ValueError:  # the node says what is wrong with it
+    except ValueError:  # the node will report the fault
         return value
 
 
@@ -145,10 +145,10 @@ def _is_duration(schema: Mapping[str, Any]) -> bool:
 
 
 def idempotency_key(document: Mapping[str, Any], predecessor: UUID | None) -> str:
-    """The same for the same task of the same mesh, as long as nothing else has taken its place.
+    """Return a key that is the same for the same task of a mesh, until another replaces it.
 
-    ``predecessor`` is the newest task of this key that is over: what was cancelled by hand can be
-    made again, though the key is remembered for a day.
+    ``predecessor`` is the newest task of this key that is over, so that a task that was cancelled
+    manually can be created again, although a node remembers keys for a day.
     """
     content = json.dumps([document, str(predecessor)], sort_keys=True, ensure_ascii=True)
     return f"mesh-{hashlib.sha256(content.encode()).hexdigest()}"

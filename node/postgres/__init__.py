@@ -1,7 +1,7 @@
-"""Finding a Postgres, or making a private one out of the binaries that are there.
+"""Find a Postgres, or create a private one from installed binaries.
 
-:mod:`.binaries` finds, :mod:`.cluster` makes, :mod:`.account` says as whom. Nothing here speaks
-SQL: what is in the databases belongs to the stores.
+:mod:`.binaries` finds the server, :mod:`.cluster` creates and runs a private one, :mod:`.account`
+chooses its account. This package uses no SQL: the content of databases belongs to the stores.
 """
 
 from node.postgres.binaries import ExternalServer, ServerBinaries, locate

@@ -1,4 +1,4 @@
-"""As whom a private Postgres runs: it refuses to run as root, so root has to choose somebody."""
+"""Choose the account of a private Postgres, which refuses to run as root."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ CHOICES = ("postgres", "parley", "nobody")
 
 
 def server_account(data: Path | None = None) -> str | None:
-    """The account for a server started by root; ``None`` when we are not root, hence ourselves.
+    """Return the account for a server started by root; ``None`` if we are not root.
 
     An existing data directory stays with its owner.
 
-    :raises DatabaseUnavailable: its owner has no name, or there is no account to choose.
+    :raises DatabaseUnavailable: the owner has no account, or there is no account to choose.
     """
     if os.geteuid() != 0:
         return None
@@ -29,7 +29,7 @@ def server_account(data: Path | None = None) -> str | None:
             return name
     raise DatabaseUnavailable(
         "Postgres does not run as root, and none of the accounts "
-        f"{', '.join(CHOICES)} exists to run it as. Make one: useradd --system parley"
+        f"{', '.join(CHOICES)} exists to run it as. Create one: useradd --system parley"
     )
 
 
@@ -39,6 +39,6 @@ def _owner(data: Path) -> str:
         return pwd.getpwuid(uid).pw_name
     except KeyError:
         raise DatabaseUnavailable(
-            f"the database in {data} belongs to the user with number {uid}, who has no account "
-            "here. Give it to one that has: chown -R postgres"
+            f"the database in {data} belongs to the user id {uid}, which has no account here. "
+            "Change its owner: chown -R postgres"
         ) from None

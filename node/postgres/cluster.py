@@ -1,11 +1,12 @@
 """A private Postgres: one directory, one owner, reached through a socket that only we can open.
 
-The directory holds ``data`` and ``socket`` (the server's own, mode 0700), ``log`` and ``lock``.
-Whoever holds the lock owns the cluster. The kernel drops it with its owner, so with the lock in
-hand any server still running in ``data`` is left over from an owner that was killed, and is ended.
+The directory has ``data`` and ``socket`` (the server's own, mode 0700), ``log`` and ``lock``.
+The process that holds the lock owns the cluster. The kernel releases the lock when its owner ends,
+so a server that still runs in ``data`` when the lock is taken is a leftover of a killed owner, and
+is ended.
 
-Authentication is ``trust``: what protects the server is that no network reaches it, and that the
-socket lies in a directory which nobody else can enter.
+Authentication is ``trust``: the server is protected because no network reaches it, and its socket
+is in a directory that nobody else can enter.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ STOP_S = 60.0
 _POLL_S = 0.01
 
 _SOCKET_NAME_BYTES = len(f"/.s.PGSQL.{PORT}")
-_SOCKET_PATH_BYTES_MAX = 107  # what the kernel's sockaddr_un holds, less the final zero
+_SOCKET_PATH_BYTES_MAX = 107  # size of the kernel's sun_path, less the final zero
 
 _SETTINGS = {
     "listen_addresses": "",
@@ -47,7 +48,7 @@ _SETTINGS = {
     "timezone": "UTC",
     "log_timezone": "UTC",
     "lc_messages": "C",  # its messages are part of ours
-    "jit": "off",  # thousands of short statements, none worth compiling
+    "jit": "off",  # all statements are short, none is worth compiling
     "max_parallel_workers_per_gather": "0",
     "autovacuum_naptime": "15s",  # runs change state several times within a minute
     "log_checkpoints": "off",
@@ -57,9 +58,9 @@ _NOT_DURABLE = {"fsync": "off", "synchronous_commit": "off", "full_page_writes":
 
 
 class PrivateCluster:
-    """One Postgres cluster in ``directory``; made by :meth:`create`, which keeps an existing one.
+    """One Postgres cluster in ``directory``; use :meth:`create`, which keeps an existing one.
 
-    ``durable=False`` gives up safety in a power cut for speed, for tests only.
+    ``durable=False`` trades safety in a power failure for speed, for tests only.
     """
 
     def __init__(
@@ -70,7 +71,7 @@ class PrivateCluster:
         connections_max: int = 300,
         durable: bool = True,
     ) -> None:
-        """Name the cluster; touches nothing."""
+        """Set the paths of the cluster, without touching the disk."""
         self.directory = directory.absolute()
         self.data = self.directory / "data"
         self.log = self.directory / "log"
@@ -91,10 +92,10 @@ class PrivateCluster:
         connections_max: int = 300,
         durable: bool = True,
     ) -> PrivateCluster:
-        """Make the cluster if it is not there yet; it is not started.
+        """Create the cluster if it does not exist, without starting it.
 
-        :raises DatabaseUnavailable: the directory cannot be used, or the cluster in it was made by
-            another major version.
+        :raises DatabaseUnavailable: the directory cannot be used, or the cluster in it was created
+            by another major version.
         """
         cluster = cls(directory, binaries, connections_max=connections_max, durable=durable)
         cluster._make_directory()
@@ -106,16 +107,16 @@ class PrivateCluster:
 
     @property
     def running(self) -> bool:
-        """Whether the server runs, started by us."""
+        """Return whether the server that we started is running."""
         return self._server is not None and not self._server.ended
 
     async def start(self) -> None:
-        """Start the server and return when it takes connections; nothing happens if it does.
+        """Start the server unless it runs, and return when it accepts connections.
 
-        A server left over from an owner that was killed is ended first.
+        A leftover server of a killed owner is ended first.
 
         :raises DatabaseUnavailable: another process owns the cluster, or the server did not start;
-            then the end of its log is in the message.
+            then the message has the end of its log.
         """
         if self.running:
             return
@@ -131,7 +132,7 @@ class PrivateCluster:
             raise
 
     async def stop(self) -> None:
-        """Fast shutdown: sessions are ended, everything is written, nobody is left. Repeatable."""
+        """Shut down fast: end sessions, write everything, and end all processes; idempotent."""
         lock, self._lock = self._lock, None
         server, self._server = self._server, None
         if lock is None:
@@ -144,32 +145,32 @@ class PrivateCluster:
                 shutil.rmtree(self.socket, ignore_errors=True)
 
     async def wait(self) -> None:
-        """Return when the server has ended, whoever ended it."""
+        """Wait until the server has ended for any reason."""
         if self._server is not None:
             await self._server.wait()
 
     async def create_database(self, name: str) -> None:
-        """Make an empty database; one that is there already is kept.
+        """Create an empty database unless it exists.
 
-        :raises DatabaseUnavailable: the server refused, or cannot be reached; says why.
+        :raises DatabaseUnavailable: the server refused with a reason, or cannot be reached.
         """
         argv = [self._binaries.program("createdb"), "-h", str(self.socket), "-p", str(PORT)]
         argv += ["-U", SUPERUSER, "--", name]
         finished = await process.finish(argv, timeout_s=60, cwd=Path("/"))
         if finished.exit_code != 0 and b"already exists" not in finished.stderr:
             raise DatabaseUnavailable(
-                f"the database {name} could not be made: {process.tail(finished.stderr, 2)}"
+                f"the database {name} could not be created: {process.tail(finished.stderr, 2)}"
             )
 
     def dsn(self, name: str) -> str:
-        """The address of a database, complete: nothing is taken from the environment."""
+        """Return the complete address of a database, independent of the environment."""
         host = quote(str(self.socket), safe="/")
         return f"postgresql:///{quote(name, safe='')}?host={host}&port={PORT}&user={SUPERUSER}"
 
     def _socket_directory(self) -> Path:
-        """Beside the data, or where its name is short enough for a socket.
+        """Return the socket directory: beside the data, or a shorter path if that is too long.
 
-        The short name follows from the long one, so that a restart finds it again.
+        The short name is derived from the long one, so that a restart finds it again.
         """
         beside = self.directory / "socket"
         if len(os.fsencode(beside)) + _SOCKET_NAME_BYTES <= _SOCKET_PATH_BYTES_MAX:
@@ -178,14 +179,15 @@ class PrivateCluster:
         return Path("/tmp") / f"parley-{os.geteuid()}-{digest}"  # noqa: S108 - owner is checked
 
     def _make_directory(self) -> None:
-        """Our own directory, which the server's account may pass through but not read."""
+        """Create our directory, which the server's account may enter but not read."""
         try:
             if self.directory.exists() and not self.data.exists():
-                strange = {path.name for path in self.directory.iterdir()}
-                strange -= {"data.new", "socket", "log", "lock"}
-                if strange:
+                foreign = {path.name for path in self.directory.iterdir()}
+                foreign -= {"data.new", "socket", "log", "lock"}
+                names = ", ".join(sorted(foreign)[:3])
+                if foreign:
                     raise DatabaseUnavailable(
-                        f"{self.directory} holds other things ({', '.join(sorted(strange)[:3])}). "
+                        f"{self.directory} contains other files ({names}). "
                         "A database needs a directory of its own"
                     )
             self.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -203,13 +205,13 @@ class PrivateCluster:
             raise DatabaseUnavailable(
                 f"Postgres does not run as root, and the account {self.account}, as which it would "
                 f"run, may not enter {self.directory}, often because a directory above it belongs "
-                "to root alone. Choose a place outside, for example /var/lib/parley"
+                "to root alone. Choose a directory outside, for example /var/lib/parley"
             )
 
     def _own_directory(self, directory: Path) -> None:
-        """A directory of mode 0700 that belongs to the server's account, made if need be.
+        """Ensure that a directory exists, has mode 0700, and belongs to the server's account.
 
-        Under ``/tmp`` somebody else may have put it there first; then it is refused.
+        Under ``/tmp`` somebody else may have created it first; then it is refused.
         """
         entry = pwd.getpwnam(self.account) if self.account else None
         owner = entry.pw_uid if entry else os.geteuid()
@@ -228,11 +230,11 @@ class PrivateCluster:
             )
 
     async def _initialise(self) -> None:
-        """Make the cluster beside its place and then move it there: it is whole, or not there."""
+        """Create the cluster under another name and rename it, so that it is complete or absent."""
         new = self.directory / "data.new"
         shutil.rmtree(new, ignore_errors=True)
         finished = None
-        for locale in ("C.UTF-8", "C"):  # the first is not known everywhere
+        for locale in ("C.UTF-8", "C"):  # the first does not exist everywhere
             self._own_directory(new)
             argv = [self._binaries.program("initdb"), "-D", str(new), "-U", SUPERUSER]
             argv += ["--auth=trust", "--encoding=UTF8", f"--locale={locale}", "--no-instructions"]
@@ -244,21 +246,21 @@ class PrivateCluster:
                 new.rename(self.data)
                 return
             shutil.rmtree(new, ignore_errors=True)
-        said = process.tail(finished.stderr) if finished else ""
-        raise DatabaseUnavailable(f"a database could not be made in {self.directory}: {said}")
+        reason = process.tail(finished.stderr) if finished else ""
+        raise DatabaseUnavailable(f"no database could be created in {self.directory}: {reason}")
 
     def _check_major(self) -> None:
         major = existing_major(self.directory)
         if major != self._binaries.major:
             raise DatabaseUnavailable(
-                f"the database in {self.directory} was made by Postgres {major}, but what is "
-                f"installed here is Postgres {self._binaries.major} ({self._binaries.directory}). "
-                f"Install it: apt install postgresql-{major}. Or move the directory away to "
+                f"the database in {self.directory} was created by Postgres {major}, but Postgres "
+                f"{self._binaries.major} is installed here ({self._binaries.directory}). "
+                f"Install the other: apt install postgresql-{major}. Or move the directory away to "
                 "start with an empty database"
             )
 
     def _take_lock(self) -> IO[str]:
-        """The cluster's lock file; whoever has it open owns the cluster."""
+        """Lock the cluster's lock file and return it; whichever process has it owns the cluster."""
         lock = (self.directory / "lock").open("a+")
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -276,25 +278,25 @@ class PrivateCluster:
         return lock
 
     async def _end_leftovers(self) -> None:
-        """End the server of a former owner.
+        """End the leftover server of a former owner.
 
         :raises DatabaseUnavailable: it does not end.
         """
         recorded = _recorded_pid(self.data / "postmaster.pid")
-        left = proctable.working_in(self.data)
-        if recorded in left:
+        leftovers = proctable.working_in(self.data)
+        if recorded in leftovers:
             os.kill(recorded, signal.SIGINT)
         try:
-            await asyncio.wait_for(proctable.wait_for_exits(left), STOP_S)
+            await asyncio.wait_for(proctable.wait_for_exits(leftovers), STOP_S)
         except TimeoutError:
             raise DatabaseUnavailable(
-                f"an earlier Postgres still works in {self.data} (processes {left}) and does not "
-                "end. Look at them with ps, and end them by hand"
+                f"an earlier Postgres still runs in {self.data} (processes {leftovers}) and does "
+                "not end. Inspect them with ps, and end them manually"
             ) from None
         self._forget_stranger(recorded)
 
     def _forget_stranger(self, recorded: int) -> None:
-        """Postgres would take the process that has the former server's number now for a server."""
+        """Remove a stale pid file: its pid may now be that of an unrelated process."""
         if recorded and Path(f"/proc/{recorded}").exists():
             (self.data / "postmaster.pid").unlink(missing_ok=True)
             for name in (f".s.PGSQL.{PORT}", f".s.PGSQL.{PORT}.lock"):
@@ -318,7 +320,7 @@ class PrivateCluster:
         )
 
     async def _ready(self, server: RunningProcess) -> None:
-        """Return when the server says in its pid file that it takes connections."""
+        """Return when the server's pid file says that it accepts connections."""
         try:
             async with asyncio.timeout(START_S):
                 while not server.ended:
@@ -334,9 +336,9 @@ class PrivateCluster:
 
 
 def existing_major(directory: Path) -> int | None:
-    """The major version that made the cluster in a directory; ``None`` if there is none.
+    """Return the major version of the cluster in a directory; ``None`` if there is none.
 
-    :raises DatabaseUnavailable: we may not look, or what is there is no cluster.
+    :raises DatabaseUnavailable: it cannot be read, or is not a cluster.
     """
     try:
         return int((directory / "data" / "PG_VERSION").read_text())
@@ -347,7 +349,7 @@ def existing_major(directory: Path) -> int | None:
 
 
 async def _shut_down(server: RunningProcess) -> None:
-    for number in (signal.SIGINT, signal.SIGQUIT):  # fast; then at once, to be replayed
+    for number in (signal.SIGINT, signal.SIGQUIT):  # fast; then immediate, with a later replay
         server.send(number)
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(server.wait(), STOP_S)
@@ -359,12 +361,12 @@ def _unusable(directory: Path, fault: Exception) -> DatabaseUnavailable:
     reason = (fault.strerror if isinstance(fault, OSError) else None) or str(fault)
     return DatabaseUnavailable(
         f"{directory} cannot be used for a database: {reason}. Choose another directory, or start "
-        "as the user to whom it belongs"
+        "as the user who owns it"
     )
 
 
 def _recorded_pid(pid_file: Path) -> int:
-    """The server's number in a pid file; 0 if there is none."""
+    """Return the server's pid in a pid file; 0 if there is none."""
     try:
         return abs(int(pid_file.read_text().splitlines()[0]))
     except (FileNotFoundError, IndexError, ValueError):
@@ -372,7 +374,7 @@ def _recorded_pid(pid_file: Path) -> int:
 
 
 def _says_ready(pid_file: Path, pid: int) -> bool:
-    """Whether the eighth line is ``ready`` and the first is this server's number."""
+    """Return whether the eighth line is ``ready`` and the first is this server's pid."""
     try:
         lines = pid_file.read_text().splitlines()
     except FileNotFoundError:

@@ -1,8 +1,8 @@
 """Copies of the embedded server for an account that may not read the environment it is in.
 
-Postgres does not run as root. When root's virtual environment lies in a folder that is root's alone
-(``/root`` has mode 0700 on most systems), the account that runs the server can read neither its
-programs nor their libraries. They are copied once for each version to a place everyone can read.
+Postgres does not run as root. If root's virtual environment is in a folder that only root can enter
+(``/root`` has mode 0700 on most systems), the server's account can read neither its programs
+nor their libraries. They are copied once for each version to a place that everyone can read.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ PLACE = Path("/var/cache/parley/postgres")
 
 
 def readable_copy(installation: Path, libraries: Path, version: str) -> Path:
-    """A copy of a server's ``bin``, ``lib`` and ``share``, made unless it is there already.
+    """Return a copy of a server's ``bin``, ``lib`` and ``share``; create it unless it exists.
 
-    ``installation`` and ``libraries`` keep their place relative to each other, because the programs
-    look for the libraries there. The copy appears complete or not at all. Returns the copy of
+    ``installation`` and ``libraries`` keep their relative position, because the programs look for
+    the libraries there. The copy appears complete or not at all. The result is the copy of
     ``installation``.
 
     :raises OSError: the copy cannot be written.
@@ -44,7 +44,7 @@ def readable_copy(installation: Path, libraries: Path, version: str) -> Path:
 
 
 def _open(top: Path) -> None:
-    """Let everyone read a tree, whatever the umask was when it was installed."""
+    """Make a tree readable by everyone, regardless of the umask when it was installed."""
     top.chmod(0o755)
     for path in top.rglob("*"):
         if not path.is_symlink():
@@ -56,5 +56,5 @@ def _move(new: Path, whole: Path) -> None:
     try:
         new.rename(whole)
     except OSError:
-        if not whole.exists():  # otherwise another process was quicker, with the same copy
+        if not whole.exists():  # otherwise another process made the same copy first
             raise

@@ -1,4 +1,4 @@
-"""Who is asking: the node's key, signatures between nodes, tokens of users.
+"""Authentication: the node's key, signatures between nodes, tokens of users.
 
-Nothing here decides what somebody may do, and nothing reads the clock: ``now`` is passed in.
+This package does not decide on permissions, and does not read the clock: ``now`` is an argument.
 """

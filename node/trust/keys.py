@@ -1,8 +1,8 @@
 """The node's Ed25519 key, and the printable form by which nodes know each other.
 
 An *identity* is ``ed25519:`` and the 32 bytes of the public key in base64url without padding, 51
-characters in all. It is the whole key, so to pin a peer is to compare two strings, and it is the
-only spelling of that key: other spellings of the same bytes are refused.
+characters in all. It is the whole key, so pinning a peer means comparing two strings. Other
+spellings of the same bytes are refused, so each key has one identity.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _GROUP = 4
 
 
 class NodeKey:
-    """The private key of this node. Its text form names the node and tells nothing secret."""
+    """The private key of this node; its ``repr`` shows only the identity."""
 
     __slots__ = ("_private", "identity", "public")
 
@@ -45,31 +45,31 @@ class NodeKey:
     """The public key in its printable form."""
 
     def __init__(self, private: Ed25519PrivateKey) -> None:
-        """Hold a key that was read or made."""
+        """Wrap a key that was read or generated."""
         self._private = private
         self.public = private.public_key().public_bytes_raw()
         self.identity = identity_of(self.public)
 
     def __repr__(self) -> str:
-        """The identity; the private part never shows."""
+        """Return the identity, never the private part."""
         return f"NodeKey({self.identity})"
 
     @classmethod
     def generate(cls) -> NodeKey:
-        """A new key that is stored nowhere."""
+        """Return a new key, without storing it."""
         return cls(Ed25519PrivateKey.generate())
 
     @classmethod
     def load_or_create(cls, path: Path) -> NodeKey:
-        """The key in the PEM file ``path``; where there is none, a new one is stored there.
+        """Return the key in the PEM file ``path``; generate and store one if there is no file.
 
-        Two services that start at the same time end up with the same key.
+        Two services that start at the same time get the same key.
 
-        :raises HostError: the file is damaged, open to others or cannot be read or written.
+        :raises HostError: the file is damaged, open to others, or cannot be read or written.
         """
         pem = read_private(path)
         if pem is None:
-            # Another service may be starting, too: whoever is first, what is stored counts.
+            # Another service may start at the same time: the key that was stored first counts.
             create_private(path, _pem_of(Ed25519PrivateKey.generate()))
             pem = read_private(path)
         try:
@@ -81,30 +81,33 @@ class NodeKey:
         return cls(private)
 
     def sign(self, data: bytes) -> bytes:
-        """The signature of ``data``: 64 bytes."""
+        """Return the signature of ``data``: 64 bytes."""
         return self._private.sign(data)
 
 
 def identity_of(public: bytes) -> str:
-    """The printable form of the 32 bytes of a public key."""
+    """Return the printable form of the 32 bytes of a public key."""
     return _PREFIX + base64.urlsafe_b64encode(public).decode("ascii").rstrip("=")
 
 
 def public_of(identity: str) -> bytes:
-    """The 32 bytes behind an identity; :class:`ValueError` if it is none, or spelt otherwise."""
+    """Return the 32 bytes of an identity.
+
+    :raises ValueError: it is not an identity, or is not in its one accepted spelling.
+    """
     if _IDENTITY.fullmatch(identity):
         public = base64.urlsafe_b64decode(identity.removeprefix(_PREFIX) + "=")
-        # The last character has two bits to spare: four spellings of each key, one of them ours.
+        # The last character has two unused bits, so each key has four spellings; accept only ours.
         if identity_of(public) == identity:
             return public
-    msg = "not a node's identity; it looks like ed25519: and 43 letters, digits, '-' or '_'"
+    msg = "not a node's identity; an identity is ed25519: and 43 letters, digits, '-' or '_'"
     raise ValueError(msg)
 
 
 def fingerprint(identity: str) -> str:
-    """Twenty hex digits of the key's SHA-256, in groups, for people to compare and talk about.
+    """Return twenty hex digits of the key's SHA-256, in groups, for people to compare.
 
-    Never compared by programs: pinning uses the whole identity.
+    Programs must not compare it: pinning uses the whole identity.
     """
     digits = hashlib.sha256(public_of(identity)).hexdigest()
     groups = (digits[n * _GROUP : (n + 1) * _GROUP] for n in range(_FINGERPRINT_GROUPS))
@@ -112,7 +115,7 @@ def fingerprint(identity: str) -> str:
 
 
 def verify(identity: str, signature: bytes, data: bytes) -> bool:
-    """Whether the holder of this identity signed ``data``; no for anything that is not one."""
+    """Return whether the holder of this identity signed ``data``; false for invalid identities."""
     try:
         _public_key(identity).verify(signature, data)
     except (ValueError, InvalidSignature):
@@ -131,6 +134,7 @@ def _pem_of(private: Ed25519PrivateKey) -> bytes:
 
 def _damaged(path: Path) -> str:
     return (
-        f"{path} holds no Ed25519 key in PEM form. Restore it from a backup; or remove it, and the "
-        "node makes a new key, which the owners of all its peers then have to admit"
+        f"{path} does not contain an Ed25519 key in PEM form. Restore it from a backup; or "
+        "remove it, and the node generates a new key, which the owners of all its peers then have "
+        "to add"
     )

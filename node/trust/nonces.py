@@ -1,9 +1,9 @@
-"""The memory that finds a signed request which comes a second time.
+"""Detect signed requests that are received a second time.
 
 Each signer has a set of nonces per generation. A new generation begins when the current one is as
-old as a signature can stay valid; the one before is then dropped whole. So a nonce is kept for one
-to two lives, each step costs the same however many there are, and a signer who floods the node
-fills only a set of his own.
+old as a signature can stay valid; the previous one is then dropped as a whole. So a nonce is kept
+for one to two lifetimes, each step costs the same regardless of their number, and a signer that
+floods the node fills only its own set.
 
 Dropping a generation leaves one number per signer: the newest creation time in it. Signatures not
 newer than that are refused from then on. With a steady clock they are stale anyway; the number
@@ -17,17 +17,17 @@ from dataclasses import dataclass, field
 
 @dataclass
 class _Seen:
-    """What one signer sent in one generation; ``newest`` is the latest creation time, in s."""
+    """The nonces of one signer in one generation; ``newest`` is the latest creation time, in s."""
 
     nonces: set[str] = field(default_factory=set)
     newest: int = 0
 
 
 class NonceMemory:
-    """Nonces of the last one to two lives. ``life`` is in microseconds."""
+    """Nonces of the last one to two lifetimes; ``life`` is a lifetime in microseconds."""
 
     def __init__(self, life: int, per_signer_max: int) -> None:
-        """Remember nothing yet; at most ``per_signer_max`` nonces per signer and generation."""
+        """Begin empty; keep at most ``per_signer_max`` nonces per signer and generation."""
         self._life = life
         self._per_signer_max = per_signer_max
         self._current: dict[str, _Seen] = {}
@@ -36,14 +36,14 @@ class NonceMemory:
         self._forgotten: dict[str, int] = {}
 
     def objection(self, signer: str, nonce: str, created: int, now: int) -> str | None:
-        """Remember the nonce and return ``None``, or say why the request must be refused.
+        """Remember the nonce and return ``None``, or return the reason to refuse the request.
 
-        ``created`` is in seconds as signed, ``now`` in microseconds. Call it only once the
-        signature has been verified: else anybody could use up a signer's nonces.
+        ``created`` is in seconds as signed, ``now`` in microseconds. Call it only after the
+        signature has been verified: otherwise anybody could use up a signer's nonces.
         """
         self._turn(now)
         if created <= self._forgotten.get(signer, 0):
-            return "is no newer than requests that this node has forgotten; sign it again"
+            return "is not newer than requests that this node has forgotten; sign it again"
         seen = self._current.setdefault(signer, _Seen())
         before = self._previous.get(signer, _Seen())
         if nonce in seen.nonces or nonce in before.nonces:
@@ -55,8 +55,8 @@ class NonceMemory:
         return None
 
     def _turn(self, now: int) -> None:
-        """Begin a new generation if it is time; after a long silence, two."""
-        self._turned = min(self._turned, now)  # the clock was set back: a whole life from now
+        """Begin a new generation if the current one is old enough; two after a long pause."""
+        self._turned = min(self._turned, now)  # if the clock was set back, start a lifetime anew
         lives = (now - self._turned) // self._life
         for _ in range(min(lives, 2)):
             for signer, seen in self._previous.items():

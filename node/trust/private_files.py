@@ -1,7 +1,7 @@
 """Files that only the service may read: keys and tokens.
 
-They are written under another name and appear under their own in one step, so that a crash leaves
-the old file, the new one or none, never half of one.
+They are written under another name and renamed in one step, so that a crash leaves the old file,
+the new one, or none, but never a partial one.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ _LARGEST = 65_536
 
 
 def read_private(path: Path) -> bytes | None:
-    """What the file holds, ``None`` if there is no such file.
+    """Return the content of the file, or ``None`` if there is no such file.
 
     :raises HostError: it cannot be read, or others than its owner may read it.
     """
     try:
-        # Without O_NONBLOCK a pipe in the place of the file would stop the service for ever.
+        # Without O_NONBLOCK, opening a pipe in place of the file would block forever.
         with _opened(path, os.O_RDONLY | os.O_NONBLOCK, "rb") as file:
             mode = os.fstat(file.fileno()).st_mode
             if not stat.S_ISREG(mode):
@@ -47,9 +47,9 @@ def read_private(path: Path) -> bytes | None:
 
 
 def create_private(path: Path, content: bytes) -> bool:
-    """Write the file, mode 0600, unless there is one; whether it was written.
+    """Write the file with mode 0600 unless it exists; return whether it was written.
 
-    :raises HostError: the folder does not take it.
+    :raises HostError: it cannot be written.
     """
     try:
         with _finished_copy(path, content) as copy:
@@ -62,9 +62,9 @@ def create_private(path: Path, content: bytes) -> bool:
 
 
 def replace_private(path: Path, content: bytes) -> None:
-    """Write the file, mode 0600, in the place of whatever is there.
+    """Write the file with mode 0600, and replace an existing one.
 
-    :raises HostError: the folder does not take it.
+    :raises HostError: it cannot be written.
     """
     try:
         with _finished_copy(path, content) as copy:
@@ -75,11 +75,11 @@ def replace_private(path: Path, content: bytes) -> None:
 
 @contextmanager
 def _finished_copy(path: Path, content: bytes) -> Iterator[Path]:
-    """A complete file beside ``path``; whatever the caller made of it, its name is gone after."""
+    """Yield a complete temporary file beside ``path``, and remove its name afterwards."""
     copy = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
     try:
         with _opened(copy, os.O_WRONLY | os.O_CREAT | os.O_EXCL, "wb") as file:
-            os.fchmod(file.fileno(), OWNER_ONLY)  # whatever the umask says
+            os.fchmod(file.fileno(), OWNER_ONLY)  # regardless of the umask
             file.write(content)
             file.flush()
             os.fsync(file.fileno())
@@ -94,7 +94,7 @@ def _finished_copy(path: Path, content: bytes) -> Iterator[Path]:
 
 
 def _opened(path: Path, flags: int, mode: str) -> IO[bytes]:
-    """The open file; ``flags`` are those of :func:`os.open`."""
+    """Open the file; ``flags`` are those of :func:`os.open`."""
 
     def opener(name: str, _: int) -> int:
         return os.open(name, flags, OWNER_ONLY)
@@ -105,7 +105,7 @@ def _opened(path: Path, flags: int, mode: str) -> IO[bytes]:
 def _exposed(path: Path, mode: int) -> str:
     return (
         f"{path} is open to other users of this host (mode {stat.S_IMODE(mode):04o}), who could "
-        f"then pose as this node: chmod 600 {shlex.quote(str(path))}"
+        f"then impersonate this node: chmod 600 {shlex.quote(str(path))}"
     )
 
 
@@ -114,15 +114,15 @@ def _unwritable(path: Path, error: OSError) -> str:
 
 
 def prepare_directory(path: Path) -> None:
-    """Make the state directory, readable by its owner only.
+    """Create the state directory, readable only by its owner.
 
-    Root's can be entered by others, who find nothing readable in it: the private Postgres does not
-    run as root and must get to its own directory.
+    Root's directory can be entered by others, who find nothing readable in it: the private Postgres
+    does not run as root and must reach its own directory.
 
-    :raises HostError: it cannot be made.
+    :raises HostError: it cannot be created.
     """
     try:
         path.mkdir(mode=0o711 if os.geteuid() == 0 else 0o700, parents=True, exist_ok=True)
     except OSError as error:
-        msg = f"{path} cannot be made: {error.strerror}; choose another with --state-dir"
+        msg = f"{path} cannot be created: {error.strerror}; choose another with --state-dir"
         raise HostError(msg) from error

@@ -1,4 +1,4 @@
-"""Signed requests between nodes: RFC 9421 signatures over an RFC 9530 digest, one fixed profile.
+"""Sign and verify requests between nodes: RFC 9421 with an RFC 9530 digest, in a fixed profile.
 
 A signed request carries four headers::
 
@@ -13,18 +13,18 @@ ms to sign and 0.8 ms to verify, most of a request's time, for a generality that
 does not need. The tests hold both against each other.
 
 **What is covered.** ``@target-uri`` and ``@authority`` are not: a node has several names, and
-proxies before it change scheme and ``Host``, so the receiver would have to guess what was signed.
-They would say which server was meant; ``Parley-To`` says it better, by the receiver's key. Path and
-query are signed as they stand on the request line: a proxy must not rewrite them. No other header
-is covered, so none may change what a participant request does.
+proxies in front of it change scheme and ``Host``, so the receiver would have to guess what was
+signed. They would identify the server; ``Parley-To`` does that better, by the receiver's key. Path
+and query are signed as in the request line: a proxy must not rewrite them. No other header is
+covered, so none may change the effect of a participant request.
 
 **What is accepted** is exactly this form: these components in this order, these four parameters
-each once in any order, one signature. Anything else is refused with the reason.
+once each in any order, one signature. Anything else is refused with the reason.
 
-**The order of checks.** First what costs nothing: form, receiver, whether the key is known, time.
+**The order of checks.** Cheap checks come first: form, receiver, whether the key is known, time.
 A stranger never makes the node hash a body or verify a signature, and learns only whether a key is
-pinned here, which is no secret. Then digest, signature and, last, the nonce: only the holder of a
-known key can use up memory.
+pinned here, which is not secret. Then come the digest, the signature and, last, the nonce: only
+the holder of a known key can use up memory.
 
 **Time.** ``created`` is in whole seconds. Nonces are lost at a restart, so signatures created
 before the start are refused, and the client signs again; because of the whole seconds that can
@@ -53,7 +53,7 @@ if TYPE_CHECKING:
 AGE_MAX_S = 60
 SKEW_S = 30
 NONCES_PER_SIGNER = 200_000
-"""Per 90 s, 25 MB: 2,200 requests a second from one peer, close to all that a node can verify."""
+"""Maximum per 90 s (25 MB): 2,200 requests/s of one peer, close to what a node can verify."""
 
 COMPONENTS = '("@method" "@path" "@query" "content-digest" "parley-to")'
 PARAMETERS = ("created", "nonce", "keyid", "alg")
@@ -75,7 +75,7 @@ _SIGNATURE = re.compile(r"parley=:(?P<bytes>[A-Za-z0-9+/]{86}==):", re.ASCII)
 
 @dataclass(frozen=True)
 class _Claim:
-    """What the headers say, well-formed but not yet believed. ``created`` is in seconds."""
+    """The well-formed but unverified content of the headers; ``created`` is in seconds."""
 
     identity: str
     created: int
@@ -87,26 +87,26 @@ class _Claim:
 
 
 def new_nonce(random_bytes: Callable[[int], bytes]) -> str:
-    """A nonce of 128 bits; ``random_bytes`` as for tokens."""
+    """Return a nonce of 128 bits; ``random_bytes`` is as for tokens."""
     return base64.urlsafe_b64encode(random_bytes(_NONCE_BYTES)).decode("ascii").rstrip("=")
 
 
 def sign(  # noqa: PLR0913 - a request has this many parts, and all of them are signed
     key: NodeKey, method: str, url: str, body: bytes, *, created: int, nonce: str, to: str
 ) -> dict[str, str]:
-    """The headers that sign a request.
+    """Return the headers that sign a request.
 
-    ``url`` is absolute and percent-encoded, as it goes out (``str`` of a yarl URL); ``body`` is
-    what goes out, empty if nothing does; ``created`` is in seconds; ``nonce`` is new for each
-    request (:func:`new_nonce`); ``to`` is the identity of the node that is called.
+    ``url`` is absolute and percent-encoded, as it is sent (``str`` of a yarl URL); ``body`` is
+    the body as sent, or empty; ``created`` is in seconds; ``nonce`` is new for each request
+    (:func:`new_nonce`); ``to`` is the identity of the called node.
 
-    :raises ValueError: an argument that no receiver would accept.
+    :raises ValueError: no receiver would accept an argument.
     """
     target = _target_of(url)
     public_of(to)
     sound = _METHOD.fullmatch(method) and _CREATED.fullmatch(str(created))
     if not sound or not _NONCE.fullmatch(nonce):
-        msg = "method, created or nonce is not of the form that is signed"
+        msg = "method, created or nonce does not have the form that is signed"
         raise ValueError(msg)
     digest = content_digest(body)
     signed_as = (
@@ -122,7 +122,7 @@ def sign(  # noqa: PLR0913 - a request has this many parts, and all of them are 
 
 
 def content_digest(body: bytes) -> str:
-    """The value of ``Content-Digest`` for a body (RFC 9530, SHA-256)."""
+    """Return the value of ``Content-Digest`` for a body (RFC 9530, SHA-256)."""
     return f"sha-256=:{base64.b64encode(hashlib.sha256(body).digest()).decode('ascii')}:"
 
 
@@ -141,7 +141,7 @@ class Verifier:
     ) -> None:
         """Verify for the node ``identity``, whose memory of nonces begins at ``started`` (µs).
 
-        ``known`` says whether an identity is pinned as a peer. A signature is accepted for
+        ``known`` returns whether an identity is pinned as a peer. A signature is accepted for
         ``age_max_s`` after its creation, and up to ``skew_s`` before it by this host's clock.
         """
         self._identity = identity
@@ -154,14 +154,14 @@ class Verifier:
     def verify(
         self, *, method: str, target: str, headers: Mapping[str, str], body: bytes, now: int
     ) -> str:
-        """The identity of the peer that signed this request for this node just now.
+        """Return the identity of the peer that signed this request for this node.
 
-        ``target`` is the path and query as they stand on the request line (``raw_path`` of an
-        aiohttp request); ``headers`` are all of them, repeated ones included if the mapping can
-        hold them; ``body`` is as received, before any decoding; ``now`` is in microseconds.
+        ``target`` is the path and query as in the request line (``raw_path`` of an aiohttp
+        request); ``headers`` are all headers, including repeated ones if the mapping can hold
+        them; ``body`` is as received, before any decoding; ``now`` is in microseconds.
 
-        :raises NotAuthenticated: for any doubt, with the reason. Nothing else is raised, whatever
-            the request holds.
+        :raises NotAuthenticated: at any doubt, with the reason. No other exception is raised,
+            whatever the request contains.
         """
         if not _METHOD.fullmatch(method) or not _TARGET.fullmatch(target):
             raise _refusal("has a method or a target that cannot be signed")
@@ -193,7 +193,7 @@ class Verifier:
         if not self._known(claim.identity):
             raise _refusal(
                 f"names the key {fingerprint(claim.identity)}, which this node does not know; its "
-                "owner admits it with: parley node add URL, or, if it fetches its work (--pull), "
+                "owner adds it with: parley node add URL, or, if it fetches its work (--pull), "
                 f"parley node add {claim.identity}"
             )
 
@@ -218,18 +218,18 @@ class Verifier:
 
 
 def _claim_of(headers: Mapping[str, str]) -> _Claim:
-    """What the four headers say, if they are exactly of our form."""
-    found = _signature_headers(headers)
-    shape = _INPUT.fullmatch(found["signature-input"])
+    """Parse the four headers, which must have exactly our form."""
+    fields = _signature_headers(headers)
+    shape = _INPUT.fullmatch(fields["signature-input"])
     if shape is None:
         raise _malformed('Signature-Input is not one signature labelled "parley"')
     parameters = _parameters_of(shape["parameters"])
     if shape["components"] != COMPONENTS:
-        raise _refusal(f"covers the wrong components; this node asks for exactly {COMPONENTS}")
-    signature = _SIGNATURE.fullmatch(found["signature"])
+        raise _refusal(f"covers the wrong components; this node requires exactly {COMPONENTS}")
+    signature = _SIGNATURE.fullmatch(fields["signature"])
     if signature is None or not _is_canonical(signature["bytes"]):
-        raise _malformed("Signature is not one of 64 bytes in base64")
-    for name, identity in (("keyid", parameters["keyid"]), ("Parley-To", found["parley-to"])):
+        raise _malformed("Signature does not consist of 64 bytes in base64")
+    for name, identity in (("keyid", parameters["keyid"]), ("Parley-To", fields["parley-to"])):
         try:
             public_of(identity)
         except ValueError as error:
@@ -238,32 +238,32 @@ def _claim_of(headers: Mapping[str, str]) -> _Claim:
         identity=parameters["keyid"],
         created=int(parameters["created"]),
         nonce=parameters["nonce"],
-        to=found["parley-to"],
-        digest=found["content-digest"],
+        to=fields["parley-to"],
+        digest=fields["content-digest"],
         signature=base64.b64decode(signature["bytes"]),
-        signed_as=found["signature-input"].removeprefix("parley="),
+        signed_as=fields["signature-input"].removeprefix("parley="),
     )
 
 
 def _signature_headers(headers: Mapping[str, str]) -> dict[str, str]:
-    """The four headers by their lower-case names, each there exactly once."""
-    found: dict[str, str] = {}
+    """Return the four headers by their lower-case names; each must be there exactly once."""
+    fields: dict[str, str] = {}
     for name, value in headers.items():
         lower = name.lower()
         if lower in _HEADERS:
-            if lower in found:
-                raise _malformed(f"{lower} is there twice")
-            found[lower] = value
-    if "signature-input" not in found or "signature" not in found:
+            if lower in fields:
+                raise _malformed(f"{lower} is given twice")
+            fields[lower] = value
+    if "signature-input" not in fields or "signature" not in fields:
         raise _refusal("is not signed; participants sign theirs with their node's key (RFC 9421)")
     for name in _HEADERS:
-        if name not in found:
+        if name not in fields:
             raise _malformed(f"the header {name} is missing")
-    return found
+    return fields
 
 
 def _parameters_of(text: str) -> dict[str, str]:
-    """The four parameters without their quotes, each well-formed."""
+    """Return the four parameters without their quotes; each must be well-formed."""
     pairs = _PARAMETER.findall(text)
     if sorted(name for name, _ in pairs) != sorted(PARAMETERS):
         raise _malformed(f"its parameters are not exactly {', '.join(PARAMETERS)}, each once")
@@ -272,14 +272,14 @@ def _parameters_of(text: str) -> dict[str, str]:
     if len(quoted) < len(PARAMETERS) - 1:
         raise _malformed("nonce, keyid and alg must be strings")
     if quoted["alg"] != "ed25519":
-        raise _refusal('uses an unknown algorithm; this node knows "ed25519" only')
+        raise _refusal('uses an unknown algorithm; this node supports only "ed25519"')
     if not _NONCE.fullmatch(quoted["nonce"]) or not _CREATED.fullmatch(raw["created"]):
         raise _malformed("created is not a time in seconds, or nonce not 16 to 32 characters")
     return quoted | {"created": raw["created"]}
 
 
 def _signature_base(method: str, target: str, digest: str, to: str, signed_as: str) -> bytes:
-    """The bytes that are signed (RFC 9421, section 2.5)."""
+    """Return the bytes to sign (RFC 9421, section 2.5)."""
     path, _, query = target.partition("?")
     return (
         f'"@method": {method}\n'
@@ -292,19 +292,19 @@ def _signature_base(method: str, target: str, digest: str, to: str, signed_as: s
 
 
 def _target_of(url: str) -> str:
-    """Path and query of an absolute URL, as an HTTP client puts them on the request line."""
+    """Return path and query of an absolute URL, as an HTTP client sends them."""
     parts = urlsplit(url)
     target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
     absolute = parts.scheme and parts.netloc and not parts.fragment
-    # urlsplit drops tabs and line ends without a word: look at the whole, too.
+    # urlsplit silently drops tabs and line ends, so check the whole URL, too.
     if not absolute or not _TARGET.fullmatch("/" + url) or not _TARGET.fullmatch(target):
-        msg = "the URL is not an absolute, percent-encoded one without a fragment"
+        msg = "the URL is not absolute and percent-encoded, or has a fragment"
         raise ValueError(msg)
     return target
 
 
 def _is_canonical(text: str) -> bool:
-    """Whether base64 is spelt as everybody writes it: spare bits of the last character are zero."""
+    """Return whether base64 has its canonical form: unused bits of the last character are zero."""
     return base64.b64encode(base64.b64decode(text)).decode("ascii") == text
 
 

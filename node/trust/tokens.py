@@ -1,8 +1,8 @@
-"""Bearer tokens of users: opaque, random, stored as their SHA-256 only.
+"""Bearer tokens of users: opaque, random, stored only as their SHA-256.
 
-A token has 256 random bits. A fast hash is enough for it: slow, salted hashes protect passwords,
-which can be guessed; nobody guesses 256 bits, however fast the hash, and no two users have the same
-ones. A fast hash also lets a token be looked up by its digest.
+A token has 256 random bits. A fast hash is enough: slow, salted hashes protect passwords, which
+can be guessed, but 256 bits cannot be guessed, and no two users have the same. A fast hash also
+allows looking up a token by its digest.
 """
 
 from __future__ import annotations
@@ -19,33 +19,34 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 PREFIX = "parley_"
-"""What every token begins with, so that people and scanners for leaked secrets recognise one."""
+"""The prefix of every token, by which people and secret scanners recognise one."""
 
 _BYTES = 32
 
 
 def new_token(random_bytes: Callable[[int], bytes]) -> str:
-    """A token: the prefix and 43 letters, digits, ``-`` or ``_``.
+    """Return a token: the prefix and 43 letters, digits, ``-`` or ``_``.
 
-    ``random_bytes`` takes a number of bytes and must be fit for secrets (``secrets.token_bytes``).
+    ``random_bytes`` takes a number of bytes and must be cryptographically secure
+    (``secrets.token_bytes``).
     """
     text = base64.urlsafe_b64encode(random_bytes(_BYTES)).decode("ascii")
     return PREFIX + text.rstrip("=")
 
 
 def digest(token: str) -> str:
-    """What is stored of a token: its SHA-256 as 64 hex digits. Takes any text a client may send."""
+    """Return the stored form of a token: its SHA-256 as 64 hex digits. Accepts any text."""
     return hashlib.sha256(token.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def matches(token: str, stored: str) -> bool:
-    """Whether ``stored`` is the digest of ``token``, in a time that does not depend on either."""
+    """Return whether ``stored`` is the digest of ``token``, in constant time."""
     return hmac.compare_digest(digest(token).encode("ascii"), stored.encode("utf-8"))
 
 
 def write_token(path: Path, token: str) -> None:
-    """Store a token for its user, mode 0600, in one step, in the place of an older one.
+    """Store a token for its user with mode 0600, and replace an older one in one step.
 
-    :raises node.model.errors.HostError: the folder does not take it.
+    :raises node.model.errors.HostError: it cannot be written.
     """
     replace_private(path, token.encode("ascii") + b"\n")

@@ -303,7 +303,7 @@ async def test_a_directory_with_other_things_is_refused(place: Path, host: Serve
     """A directory with other contents is refused and left unchanged."""
     (place / "thesis.tex").touch()
     mode = place.stat().st_mode
-    with pytest.raises(DatabaseUnavailable, match=r"holds other things \(thesis\.tex\)"):
+    with pytest.raises(DatabaseUnavailable, match=r"contains other files \(thesis\.tex\)"):
         await PrivateCluster.create(place, host)
     assert place.stat().st_mode == mode
 
@@ -327,7 +327,7 @@ async def test_a_refused_database_says_why(place: Path, host: ServerBinaries) ->
     await one.create_database("twice")
     await one.create_database("twice")
     await one.stop()
-    with pytest.raises(DatabaseUnavailable, match="the database late could not be made"):
+    with pytest.raises(DatabaseUnavailable, match="the database late could not be created"):
         await one.create_database("late")
 
 
@@ -414,7 +414,7 @@ def test_no_postgres_names_both_ways_to_get_one(only: Fake) -> None:
 @pytest.mark.parametrize(
     ("script", "reason"),
     [
-        ("echo 'postgres (PostgreSQL) 14.9'", "is Postgres 14; 15 to 18 can be used"),
+        ("echo 'postgres (PostgreSQL) 14.9'", "is Postgres 14; supported are 15 to 18"),
         ("echo 'libfoo.so: not found' >&2; exit 127", "does not run.*: libfoo.so: not found"),
     ],
 )

@@ -161,7 +161,7 @@ async def test_an_unknown_key_is_refused(caller: Caller) -> None:
     """A key that is not pinned is named, with what the owner would have to do."""
     body = caller.body()
     detail = await caller.refused(body, caller.signed(body, key=NodeKey.generate()))
-    assert "which this node does not know; its owner admits it with: parley node" in detail
+    assert "which this node does not know; its owner adds it with: parley node" in detail
 
 
 async def test_a_request_for_another_node_is_refused(caller: Caller) -> None:

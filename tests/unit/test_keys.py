@@ -99,7 +99,7 @@ def test_damaged_key_is_refused_and_kept(tmp_path: Path, content: bytes) -> None
     """What is no unencrypted Ed25519 key is refused with the way out, and never overwritten."""
     path = tmp_path / "node.key"
     create_private(path, content)
-    with pytest.raises(HostError, match=r"holds no Ed25519 key.*Restore it from a backup"):
+    with pytest.raises(HostError, match=r"not contain an Ed25519 key.*Restore it from a backup"):
         NodeKey.load_or_create(path)
     assert path.read_bytes() == content
 

@@ -102,7 +102,7 @@ def test_repeated_header(name: str) -> None:
     received = request()
     headers = CIMultiDict(received.headers)
     headers.add(name, received.headers[name])
-    assert f"{name.lower()} is there twice" in reason(bert(), replace(received, headers=headers))
+    assert f"{name.lower()} is given twice" in reason(bert(), replace(received, headers=headers))
 
 
 @pytest.mark.parametrize(
@@ -127,9 +127,9 @@ def test_repeated_header(name: str) -> None:
         ("Signature-Input", 'alg="ed25519"', "alg=25519", "must be strings"),
         ("Signature-Input", "ed25519:", "", "keyid is not a node's identity"),
         ("Parley-To", "ed25519:", "", "Parley-To is not a node's identity"),
-        ("Signature", "parley=", "sig1=", "not one of 64 bytes"),
-        ("Signature", "==:", ":", "not one of 64 bytes"),
-        ("Signature", "parley=:", "parley=:AAAA", "not one of 64 bytes"),
+        ("Signature", "parley=", "sig1=", "not consist of 64 bytes"),
+        ("Signature", "==:", ":", "not consist of 64 bytes"),
+        ("Signature", "parley=:", "parley=:AAAA", "not consist of 64 bytes"),
     ],
 )
 def test_malformed(name: str, old: str, new: str, words: str) -> None:
@@ -160,7 +160,7 @@ def test_unknown_algorithm(algorithm: str) -> None:
 def test_wrong_components(components: str) -> None:
     """Fewer, more, repeated or reordered components are refused with the list that is asked for."""
     received = edited(request(), "Signature-Input", COMPONENTS, components)
-    assert f"wrong components; this node asks for exactly {COMPONENTS}" in reason(bert(), received)
+    assert f"wrong components; this node requires exactly {COMPONENTS}" in reason(bert(), received)
 
 
 def test_digest_mismatch() -> None:
@@ -329,7 +329,7 @@ def test_spare_bits_of_the_signature_are_refused() -> None:
     alphabet = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"
     other = alphabet[alphabet.index(last) + 1]
     respelt = with_header(received, "Signature", text[:-4] + other + "==:")
-    assert "not one of 64 bytes" in reason(bert(), respelt)
+    assert "not consist of 64 bytes" in reason(bert(), respelt)
 
 
 HEADER_TEXT = st.text() | st.text('parley=:;"()@ ,aA0+/-_') | st.from_regex(r"parley=\(.*\);.*")

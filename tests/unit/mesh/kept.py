@@ -1,4 +1,4 @@
-"""Tasks of a mesh as a node would keep them, without a node."""
+"""Tasks of a mesh as a node would store them, without a node."""
 
 from __future__ import annotations
 
@@ -45,18 +45,18 @@ schedule = "hourly"
 
 
 def a_fleet(*names: str, **changes: Any) -> MeshInventory:
-    """A node's own words on what there is."""
-    there: dict[str, Any] = {
+    """Return an inventory of nodes, tests, tools and campaigns."""
+    fields: dict[str, Any] = {
         "nodes": dict.fromkeys(names or ("a", "b", "c"), 8),
         "tests": SCHEMAS,
         "tools": {name: tool.tests for name, tool in tools().items()},
         "campaigns": frozenset({"default", "ops"}),
     }
-    return MeshInventory(**(there | changes))
+    return MeshInventory(**(fields | changes))
 
 
 def a_mesh(text: str = MESH) -> MeshDocument:
-    """A TOML file; :class:`InvalidDocument` with all that is wrong with its fields."""
+    """Parse a TOML file; raise :class:`InvalidDocument` with all faults of its fields."""
     reading = parse(text, toml=True)
     if reading.faults or reading.document is None:
         raise InvalidDocument(list(reading.faults))
@@ -64,17 +64,17 @@ def a_mesh(text: str = MESH) -> MeshDocument:
 
 
 def pairs_of(document: MeshDocument) -> Mapping[str, MeasurementPair]:
-    """All tasks of a file whose groups are lists."""
+    """Return all tasks of a file whose groups are lists."""
     return expand(document, members_of(document, MeshInventory({}))).pairs
 
 
 def all_terms(document: MeshDocument) -> list[MeshEntryTerms]:
-    """The terms of each entry."""
+    """Return the terms of each entry."""
     return [terms_of(document, number, SCHEMAS) for number in range(len(document.measure))]
 
 
 def kept(document: Mapping[str, Any], created_at: int = NOW, **changes: Any) -> MeshTask:
-    """A task as a node keeps what was posted: with all defaults, and moments made instants."""
+    """Return a posted task as a node stores it: with all defaults, and moments as instants."""
     task = TaskDocument.model_validate(document, context=FROM_OUTSIDE)
     test = tests()[task.test.type]
     spec = test.spec_model.model_validate(task.test.spec, context=FROM_OUTSIDE)
@@ -102,7 +102,7 @@ def kept(document: Mapping[str, Any], created_at: int = NOW, **changes: Any) -> 
 
 
 def everything(document: MeshDocument, created_at: int = NOW) -> list[MeshTask]:
-    """All tasks of a file as they would be kept."""
+    """Return all tasks of a file as a node would store them."""
     terms = all_terms(document)
     return [
         kept(terms[pair.measure].document(key, pair.source, pair.dest), created_at)

@@ -1,4 +1,4 @@
-"""What nodes said about some tasks of a mesh, as findings with a place in the file."""
+"""Findings from the previews of some tasks of a mesh, and the documented meshes."""
 
 from __future__ import annotations
 
@@ -54,20 +54,20 @@ def _answer(
 
 
 def test_no_pair_can_run_this() -> None:
-    """If all that were asked say no, that is said; their reasons are counted."""
+    """A finding says how many of the previewed pairs are refused, and counts the reasons."""
     refused = Outcome.REFUSED
     answers = [_answer(1, refused, "b"), _answer(2, refused, "b"), _answer(3, refused, "c")]
     [finding] = forecast_findings(answers)
     assert (finding.cause, finding.pointer) == (FindingKind.REFUSED, "/measure/0")
     assert finding.detail == (
-        "no pair can run this: all 3 that were asked are refused: b: no iperf3 (2 times); "
+        "no pair can run this: all 3 previewed pairs are refused: b: no iperf3 (2 times); "
         "c: no iperf3"
     )
     [finding] = forecast_findings([*answers, _answer(4, Outcome.FOUND)])
-    assert finding.detail.startswith("3 of 4 pairs that were asked are refused: b: no iperf3")
+    assert finding.detail.startswith("3 of 4 previewed pairs are refused: b: no iperf3")
     [finding] = forecast_findings([_answer(1, Outcome.NO_TIME, measure=2)])
     assert (finding.cause, finding.pointer) == (FindingKind.NO_TIME, "/measure/2")
-    assert finding.detail == "the pair that was asked is without any time: there is no time"
+    assert finding.detail == "the previewed pair is without free time: there is no time"
     assert forecast_findings([_answer(1, Outcome.FOUND), _answer(2, Outcome.PARTLY)]) == []
 
 
@@ -82,12 +82,12 @@ def test_no_pair_can_run_this() -> None:
     ],
 )
 def test_a_fault_in_a_task_has_its_place_in_the_file(pointer: str, place: str) -> None:
-    """What the node says of a field is said of the section that it came from."""
+    """A fault in a task is reported at the section of the file that it came from."""
     assert fault_in_mesh_file(a_mesh(), 0, FieldFault(pointer, "is wrong")).pointer == place
 
 
 def test_what_others_have_booked() -> None:
-    """The most that was seen of what is not the mesh's own, and no background run."""
+    """The bookings of others on a node are the largest share of any preview."""
 
     def full(name: str, others: float) -> Occupancy:
         return Occupancy(name=name, added_s=0, before=0.9, after=0.9, others=others, hours=())
@@ -100,7 +100,7 @@ def test_what_others_have_booked() -> None:
 
 
 def test_the_mesh_in_the_documentation_is_as_large_as_it_says() -> None:
-    """The documented file of a full mesh expands to the 89,700 pairs that its figures are of."""
+    """The documented file of a full mesh expands to the 89,700 pairs of its figures."""
     [text] = re.findall(r"```toml\n(.*?)```", MESHES, re.DOTALL)
     document = a_mesh(text)
     nodes = [f"n{number}" for number in range(300)]
@@ -109,7 +109,7 @@ def test_the_mesh_in_the_documentation_is_as_large_as_it_says() -> None:
 
 
 def test_the_example_is_sound() -> None:
-    """The example file has every word of the language and no faults."""
+    """The example file uses every feature and has no faults."""
     document = a_mesh(EXAMPLE.read_text())
     fleet = a_fleet(*"abcde", groups={"edge": ("d", "e"), "fast": ("b", "d")})
     expansion, findings = lint(document, fleet, NOW)

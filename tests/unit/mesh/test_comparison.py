@@ -1,4 +1,4 @@
-"""What exists against what the file says: the same is left alone, and applying once is enough."""
+"""Comparing existing tasks with the file: equal ones stay, and applying once is enough."""
 
 from __future__ import annotations
 
@@ -67,27 +67,27 @@ def _compared(document: MeshDocument, existing: list[MeshTask]) -> Comparison:
 
 
 def _applied(document: MeshDocument, existing: list[MeshTask], now: int) -> list[MeshTask]:
-    """What there is after all that a comparison says was done, as nodes would do it."""
+    """Return the tasks after a comparison was applied, as nodes would do it."""
     compared, terms = _compared(document, existing), all_terms(document)
     ended = {ending.task.id for ending in compared.end}
     edited = {edit.task.id: edit for edit in compared.edit}
-    left = []
+    tasks = []
     for task in existing:
         if task.id in ended:
-            left.append(task.model_copy(update={"state": "cancelled"}))
+            tasks.append(task.model_copy(update={"state": "cancelled"}))
         elif task.id in edited:
-            left.append(_patched(task, edited[task.id].patch, now))
+            tasks.append(_patched(task, edited[task.id].patch, now))
         else:
-            left.append(task)
-    made = [
+            tasks.append(task)
+    created = [
         kept(terms[c.pair.measure].document(c.key, c.pair.source, c.pair.dest), now)
         for c in compared.create
     ]
-    return left + made
+    return tasks + created
 
 
 def _patched(task: MeshTask, patch: dict[str, Any], now: int) -> MeshTask:
-    """As node/tasks/editing.py does it: what has its default only is left to the default."""
+    """Patch a task like node/tasks/editing.py: null leaves a field to its default."""
     changes = dict(patch)
     assert changes.pop("revision") == task.revision
     document = {
@@ -102,8 +102,8 @@ def _patched(task: MeshTask, patch: dict[str, Any], now: int) -> MeshTask:
 
 
 @given(document=documents())
-def test_what_was_made_of_a_file_is_what_the_file_says(document: MeshDocument) -> None:
-    """Defaults, other spellings and moments that have become instants are no differences."""
+def test_created_tasks_match_their_file(document: MeshDocument) -> None:
+    """Defaults, other spellings, and moments that became instants are not differences."""
     compared = _compared(document, everything(document))
     assert compared.nothing
     assert compared.unchanged == 2
@@ -111,7 +111,7 @@ def test_what_was_made_of_a_file_is_what_the_file_says(document: MeshDocument) -
 
 @given(before=documents(), after=documents(), seed=st.integers(0, 99))
 def test_applying_once_is_enough(before: MeshDocument, after: MeshDocument, seed: int) -> None:
-    """From any state, a crash in its middle included, one whole apply leaves nothing to do."""
+    """From any state, even after a crash, one complete apply leaves nothing to do."""
     rng = Random(seed)
     existing = [
         task.model_copy(update={"state": rng.choice(["active", "active", "paused", "cancelled"])})
@@ -124,8 +124,8 @@ def test_applying_once_is_enough(before: MeshDocument, after: MeshDocument, seed
     assert compared.unchanged == 2
 
 
-def test_what_differs_is_said_field_by_field() -> None:
-    """And the patch holds these fields and the revision that was read, no others."""
+def test_differences_are_listed_field_by_field() -> None:
+    """An edit lists its differences, and its patch has only these fields and the revision."""
     changed = (
         MESH.replace('"PT20S"', '"PT30S"')
         .replace('slip = "PT50M"', "")
@@ -149,8 +149,8 @@ def test_what_differs_is_said_field_by_field() -> None:
     }
 
 
-def test_what_the_file_does_not_have_ends() -> None:
-    """So does a second task of one pair, and one whose test is another now."""
+def test_tasks_that_are_not_in_the_file_end() -> None:
+    """A task ends if the file does not have it, it is a duplicate, or its test has changed."""
     document = a_mesh()
     existing = everything(document)
     smaller = a_mesh(MESH.replace(', "c"', ""))
@@ -171,7 +171,7 @@ def test_what_the_file_does_not_have_ends() -> None:
     [("cancelled", 6, 0), ("refused", 6, 0), ("finished", 0, 6), ("paused", 0, 6)],
 )
 def test_tasks_that_are_over(state: str, made: int, unchanged: int) -> None:
-    """What was cancelled is made again; what has run to its end is not; paused ones stay so."""
+    """Cancelled tasks are created again, finished ones are not, and paused ones stay paused."""
     existing = [t.model_copy(update={"state": state}) for t in everything(a_mesh())]
     compared = _compared(a_mesh(), existing)
     assert (len(compared.create), compared.unchanged) == (made, unchanged)
@@ -182,7 +182,7 @@ def test_tasks_that_are_over(state: str, made: int, unchanged: int) -> None:
 
 
 def test_keys_of_requests() -> None:
-    """The same task has the same key, until another one has taken its place and ended."""
+    """A task has the same key until another has replaced it and ended."""
     document = a_mesh()
     [terms] = all_terms(document)
     posted = terms.document("fill/a/b", "a", "b")

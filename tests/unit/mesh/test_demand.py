@@ -53,8 +53,8 @@ def test_a_share_is_the_sum_of_its_runs(
         assert load.booked == pytest.approx((load.others or 0) + sum(load.by_measure.values()))
 
 
-def test_a_node_that_is_asked_for_too_much() -> None:
-    """The worst node, by which entries, and the interval at which it would fit."""
+def test_an_overbooked_node() -> None:
+    """A finding names the worst node, its entries, and the interval at which it would fit."""
     intervals: dict[int, int | None] = {0: 10 * times.MINUTE, 1: times.HOUR}
     found = {
         "a": Load(0.8, by_measure={0: 0.8}),
@@ -74,7 +74,7 @@ def test_a_node_that_is_asked_for_too_much() -> None:
 
 @given(own=st.floats(0.5, 50), rest=st.floats(0, 0.85))
 def test_the_interval_that_is_recommended_fits(own: float, rest: float) -> None:
-    """With it, the node is not overbooked any more."""
+    """A node is not overbooked at the recommended interval."""
     interval = 10 * times.MINUTE
     load = Load(own + rest, by_measure={0: own, 1: min(rest, own / 2)})
     for finding in overbooked({"a": load}, {0: interval, 1: interval}, ["x", "y"]):
@@ -85,13 +85,13 @@ def test_the_interval_that_is_recommended_fits(own: float, rest: float) -> None:
 
 @given(duration=st.integers(1, 400 * times.DAY))
 def test_nice_intervals_are_never_shorter(duration: int) -> None:
-    """They are written in one unit."""
+    """A rounded interval is not shorter than the original, and has one unit."""
     assert round_up_interval(duration) >= duration
     assert len(times.format_duration(round_up_interval(duration))) <= 6
 
 
 def test_a_slip_for_all_that_want_to_start_at_once() -> None:
-    """The runs of a node follow one another: the last one has to wait for all others."""
+    """A slip is too short if the last exclusive run of a node cannot wait for all others."""
     exclusive = RunDemand(20 * times.SECOND, SchedulingClass.EXCLUSIVE)
     pairs = [MeasurementPair(0, "a", dest) for dest in "bcdefghijk"]
     tasks = count_tasks(pairs, {0: exclusive})
@@ -112,7 +112,7 @@ def test_a_slip_for_all_that_want_to_start_at_once() -> None:
 
 
 def test_intervals_of_schedules() -> None:
-    """Cron's is the mean of a week; a single run has none."""
+    """The interval of cron is the mean of a week, and a single run has none."""
     assert interval_of(ScheduleDocument(repeat=times.HOUR), NOW) == times.HOUR
     assert interval_of(ScheduleDocument(), NOW) is None
     weekdays = ScheduleDocument(cron="0 8-17 * * 1-5")

@@ -1,4 +1,4 @@
-"""From a mesh file to its tasks: every pair once, none to itself, all of them asked."""
+"""Expanding a mesh file into tasks: every pair once, none to itself, and samples of them."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def _ends(document: MeshDocument) -> list[tuple[str, str]]:
 
 @given(names=NAMES, both=st.booleans())
 def test_a_full_mesh_has_every_pair_once(names: list[str], both: bool) -> None:  # noqa: FBT001
-    """Both ways each ordered pair of different nodes, one way each unordered one."""
+    """A full mesh has each ordered pair in both directions, or each unordered pair in one."""
     way = "both" if both else "one"
     ends = _ends(_document(shape="full-mesh", members=names, direction=way))
     wanted = {(one, other) for one in names for other in names if one != other}
@@ -45,7 +45,7 @@ def test_a_full_mesh_has_every_pair_once(names: list[str], both: bool) -> None: 
     way=st.sampled_from(["both", "out", "in"]),
 )
 def test_a_star_has_its_centre_at_one_end(centres: list[str], members: list[str], way: str) -> None:
-    """Out of the centre, into it, or both."""
+    """A star has pairs out of its centre, into it, or both."""
     ends = _ends(_document(shape="star", centre=centres, members=members, direction=way))
     out = {(c, m) for c in centres for m in members if c != m}
     into = {(m, c) for c, m in out}
@@ -54,7 +54,7 @@ def test_a_star_has_its_centre_at_one_end(centres: list[str], members: list[str]
 
 
 def test_pairs_are_as_they_are_written() -> None:
-    """A group in a pair stands for all in it; both ways only if that is said."""
+    """A group in a pair stands for its members, and pairs have both directions only on request."""
     groups = {"left": ("a", "b"), "right": ("b", "c")}
     document = _document(shape="pairs", pairs=[["left", "right"], ["x", "a"]])
     ends = [pair[1:] for pair in expand(document, groups).pairs.values()]
@@ -65,7 +65,7 @@ def test_pairs_are_as_they_are_written() -> None:
 
 
 def test_two_entries_may_not_want_the_same_task() -> None:
-    """Unless one of them has a name of its own."""
+    """Two entries may not have the same task, unless one has its own name."""
     again = '\n[[measure]]\nshape = "star"\ncentre = "a"\nmembers = "all"\ntest = "fill"\n'
     document = a_mesh(MESH + again)
     [finding] = expand(document, members_of(document, MeshInventory({}))).findings
@@ -83,7 +83,7 @@ def test_two_entries_may_not_want_the_same_task() -> None:
     )
 )
 def test_a_covering_asks_everybody(ends: list[tuple[int, str, str]]) -> None:
-    """Each end of each entry is in one of the pairs, and there are no more pairs than ends."""
+    """Each end of each entry is in a sampled pair, and there are at most as many pairs."""
     pairs = {f"{m}/{s}/{d}": MeasurementPair(m, s, d) for m, s, d in ends}
     chosen = [pairs[key] for key in covering_keys(pairs)]
     asked = {(p.measure, end) for p in chosen for end in (p.source, p.dest)}
@@ -94,14 +94,14 @@ def test_a_covering_asks_everybody(ends: list[tuple[int, str, str]]) -> None:
 
 
 def test_a_full_mesh_is_covered_by_half_of_its_nodes() -> None:
-    """Each pair asks two of them."""
+    """A sample of a full mesh has half as many pairs as nodes."""
     names = [f"n{number}" for number in range(300)]
     pairs = pairs_of(_document(shape="full-mesh", members=names))
     assert (len(pairs), len(covering_keys(pairs))) == (89_700, 150)
 
 
 def test_the_document_of_a_task() -> None:
-    """The ends stand where the test's own schema has them; the reference finds it again."""
+    """The ends are in the fields of the test's schema, and the reference identifies the task."""
     document = a_mesh()
     [terms] = all_terms(document)
     assert terms.document("fill/a/b", "a", "b") == {
@@ -115,13 +115,13 @@ def test_the_document_of_a_task() -> None:
     }
     idle = MESH.replace('"throughput"', '"idle"').replace('"PT50M"', '"PT50M"\nstart = "@PT1H"')
     [terms] = all_terms(a_mesh(idle))
-    made = terms.document("fill/a/b", "a", "b")
-    assert made["test"]["spec"] == {"duration": "PT20S", "participants": ["a", "b"]}
-    assert made["reference"]["moments"] == {"start": "@PT1H"}
+    document_of_idle = terms.document("fill/a/b", "a", "b")
+    assert document_of_idle["test"]["spec"] == {"duration": "PT20S", "participants": ["a", "b"]}
+    assert document_of_idle["reference"]["moments"] == {"start": "@PT1H"}
 
 
 @pytest.mark.parametrize(
-    ("text", "pointer", "said"),
+    ("text", "pointer", "detail"),
     [
         ("name = ", "", "is not TOML"),
         ('name = "Lab"', "/name", "write a small letter"),
@@ -131,16 +131,16 @@ def test_the_document_of_a_task() -> None:
         (MESH + "frequency = 3", "/measure/0/frequency", "no such field"),
     ],
 )
-def test_a_file_that_cannot_be_read(text: str, pointer: str, said: str) -> None:
-    """It says where and what."""
+def test_a_file_that_cannot_be_read(text: str, pointer: str, detail: str) -> None:
+    """A file that cannot be parsed is refused with the place and the fault."""
     with pytest.raises(InvalidDocument) as refused:
         a_mesh(text)
     assert refused.value.faults[0].pointer == pointer
-    assert said in refused.value.faults[0].detail
+    assert detail in refused.value.faults[0].detail
 
 
 def test_toml_and_json_say_the_same() -> None:
-    """TOML's own instants are read like quoted ones."""
+    """TOML's instants are read like quoted ones."""
     dated = MESH.replace('slip = "PT50M"', "start = 2026-12-01T01:00:00+01:00")
     schedule = a_mesh(dated).schedules["hourly"]
     assert schedule.model_dump(mode="json")["start"] == "2026-12-01T00:00:00Z"

@@ -1,4 +1,4 @@
-"""What is wrong with a mesh file: each finding has its place and its remedy."""
+"""Faults in a mesh file: each finding has its place and its remedy."""
 
 from __future__ import annotations
 
@@ -18,21 +18,21 @@ def _found(text: str, **fleet: Any) -> list[tuple[str, str, str]]:
     return [(f.pointer, f.detail, f.remedy) for f in findings]
 
 
-def test_a_group_that_could_not_be_resolved_is_told_once() -> None:
-    """Whoever asked the node has told why; that it is empty would be no news."""
+def test_an_unresolved_group_is_not_reported_as_empty() -> None:
+    """An unresolved group, for which there is a finding already, is not reported as empty."""
     text = MESH.replace('["a", "b", "c"]', '{ pool = "europe" }')
     found = _found(text, unresolved=frozenset({"all"}))
     assert "is empty" not in [detail for _, detail, _ in found]
 
 
 def test_a_sound_file() -> None:
-    """Nothing is found."""
+    """A correct file has no findings."""
     expansion, findings = lint(a_mesh(), a_fleet(), NOW)
     assert (findings, len(expansion.pairs)) == ([], 6)
 
 
 @pytest.mark.parametrize(
-    ("text", "pointer", "said", "remedy"),
+    ("text", "pointer", "text_of_detail", "remedy"),
     [
         (MESH.replace('"c"', '"cc"'), "/groups/all/2", "cc is not a node", "parley node add"),
         (MESH.replace('"c"', '"a"'), "/groups/all", "names a 2 times", "once"),
@@ -64,7 +64,12 @@ def test_a_sound_file() -> None:
         ),
         (MESH.replace('"throughput"', '"thruput"'), "/tests/fill/type", "no test", "throughput?"),
         (MESH.replace("duration =", "durtion ="), "/tests/fill/spec/durtion", "no f", "duration?"),
-        (MESH.replace("duration =", "source ="), "/tests/fill/spec/source", "names an end", "out"),
+        (
+            MESH.replace("duration =", "source ="),
+            "/tests/fill/spec/source",
+            "names an end",
+            "remove it",
+        ),
         (
             MESH.replace("priority = 3", 'tools = ["ping"]'),
             "/tests/fill/tools/0",
@@ -82,46 +87,47 @@ def test_a_sound_file() -> None:
             MESH.replace('slip = "PT50M"', 'until = "2026-11-01T00:00:00Z"'),
             "/schedules/hourly/until",
             "not later than the start",
-            "run to come",
+            "future run",
         ),
         (
             MESH.replace(
                 'slip = "PT50M"', "start = 2026-10-01T00:00:00Z\nuntil = 2026-11-01T00:00:00Z"
             ),
             "/schedules/hourly",
-            "leaves no run to come",
-            "run to come",
+            "has no future run",
+            "future run",
         ),
         (MESH.replace('name = "lab"', 'name = "lab"\ncampaign = "op"'), "/campaign", "op", "ops?"),
-        (MESH + 'centre = "a"', "/measure/0/centre", "does not go with full-mesh", "take it out"),
+        (MESH + 'centre = "a"', "/measure/0/centre", "a full-mesh has no centre", "remove it"),
         (MESH + 'direction = "in"', "/measure/0/direction", "no direction in", "both, one"),
         (MESH + STAR, "/measure/1/centre", "a star needs centre", "name a group"),
         (
             MESH + STAR.replace('"all"', '["a"]') + 'centre = "a"',
             "/measure/1",
             "no pair of different ends",
-            "not the same",
+            "different nodes",
         ),
-        (MESH + '[tests.more]\ntype = "rtt"', "/tests/more", "measured by nobody", "take it out"),
-        (MESH + '[schedules.more]\nrepeat = "PT1H"', "/schedules/more", "followed by", "take"),
-        (MESH.replace("[tests", 'x = ["b"]\n[tests'), "/groups/x", "used by nothing", "take it"),
-        ('name = "lab"', "/measure", "says nothing", "[[measure]]"),
+        (MESH + '[tests.more]\ntype = "rtt"', "/tests/more", "is not used", "remove it"),
+        (MESH + '[schedules.more]\nrepeat = "PT1H"', "/schedules/more", "is not used", "remove"),
+        (MESH.replace("[tests", 'x = ["b"]\n[tests'), "/groups/x", "is not used", "remove it"),
+        ('name = "lab"', "/measure", "is empty", "[[measure]]"),
     ],
 )
-def test_each_fault_is_found(text: str, pointer: str, said: str, remedy: str) -> None:
-    """Where it is, what is wrong, and what to do."""
+def test_each_fault_is_found(text: str, pointer: str, text_of_detail: str, remedy: str) -> None:
+    """Each fault has a finding with its place, detail, and remedy."""
     found = [each for each in _found(text) if each[0] == pointer]
     assert len(found) >= 1, _found(text)
-    assert any(said in detail and remedy in mend for _, detail, mend in found), found
+    assert any(text_of_detail in d and remedy in r for _, d, r in found), found
 
 
 def test_hosts_that_are_no_nodes_are_far_ends() -> None:
-    """They can be measured to, and cannot measure."""
+    """Hosts that are not nodes can be the destination, but not the source."""
     hosts = MESH.replace("[tests.fill]", 'far = { hosts = ["192.0.2.7"] }\n[tests.fill]')
     star = STAR.replace('"all"', '"far"') + 'centre = "all"\n'
     assert _found(hosts + star + 'direction = "out"') == []
-    [(pointer, said, remedy)] = _found(hosts + star)
-    assert (pointer, said.startswith("192.0.2.7 cannot be the source")) == ("/measure/1", True)
+    [(pointer, detail, remedy)] = _found(hosts + star)
+    expected = detail.startswith("192.0.2.7 cannot be the source")
+    assert (pointer, expected) == ("/measure/1", True)
     assert 'direction = "out"' in remedy
 
 
@@ -140,5 +146,5 @@ def test_hosts_that_are_no_nodes_are_far_ends() -> None:
     ],
 )
 def test_the_line_of_a_place(pointer: str, line: int | None) -> None:
-    """The nearest line around it, so that somebody can go there."""
+    """A pointer has the nearest line around it, or none."""
     assert line_of(MESH + STAR, pointer) == line
