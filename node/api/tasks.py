@@ -23,7 +23,6 @@ from node.api.routing import (
 )
 from node.model import times
 from node.model.errors import FieldFault, InvalidDocument, NotFound
-from node.model.outcomes import UNANSWERED
 from node.model.taskstate import TaskState
 from node.model.wire.runs import Explanation, Run
 from node.model.wire.seats import Seat, SeatCount, SeatRequest, SeatState
@@ -169,7 +168,8 @@ async def show(request: web.Request) -> web.StreamResponse:
         settled = (
             current.planned and not current.runs.get("held") and not (seated and not current.runs)
         )
-        return current, settled or later or current.state != TaskState.ACTIVE or not current.led_here
+        open_here = current.state == TaskState.ACTIVE and current.led_here
+        return current, settled or later or not open_here
 
     return responses.one(await until(node, planned, requests.seconds(request)))
 
