@@ -1,7 +1,7 @@
-"""The page at ``/``: static files that read the API and never decide anything.
+"""The page at ``/``: static files that show what the API returns.
 
-Plain ES modules without a build step; ``app.js`` wires the others together. Whatever lies in this
-folder with one of the known endings is served, by its own name.
+It consists of plain ES modules without a build step; ``app.js`` connects the others. Every file in
+this folder with one of the known suffixes is served under its own name.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _MEDIA_TYPES = {
 
 @dataclass(frozen=True)
 class StaticFile:
-    """One file of the page; the tag changes with every byte of it."""
+    """One file of the page; the tag is a hash of its content."""
 
     media_type: str
     body: bytes
@@ -38,12 +38,12 @@ class StaticFile:
 
 @cache
 def static_files() -> Mapping[str, StaticFile]:
-    """Every file of the page by name, read once: they change only with the program."""
-    found: dict[str, StaticFile] = {}
+    """Return every file of the page by name; they are read once, as they change with the program."""
+    by_name: dict[str, StaticFile] = {}
     for entry in files(__name__).iterdir():
         media_type = _MEDIA_TYPES.get(PurePath(entry.name).suffix)
         if media_type is not None:
             body = entry.read_bytes()
             tag = hashlib.sha256(body).hexdigest()[:32]
-            found[entry.name] = StaticFile(media_type, body, tag)
-    return MappingProxyType(found)
+            by_name[entry.name] = StaticFile(media_type, body, tag)
+    return MappingProxyType(by_name)

@@ -1,8 +1,8 @@
-// Reads the node's API. Every request carries the token, if one was given; errors come as words.
+// The client of the node's API. Every request carries the token, if there is one.
 
 const TOKEN_KEY = "parley-token";
 
-/** Something the node, or the way to it, would not do: a sentence for the reader. */
+/** A failed request, with a sentence for the reader. */
 export class ApiError extends Error {
   constructor(message, status = 0) {
     super(message);
@@ -10,7 +10,7 @@ export class ApiError extends Error {
   }
 }
 
-/** The API of this origin; `askToken(again)` is called when the node wants to know who reads. */
+/** The API of this origin; `askToken(again)` is called when the node requires a token. */
 export class Api {
   #askToken;
   #asking = null;
@@ -19,25 +19,25 @@ export class Api {
     this.#askToken = askToken;
   }
 
-  /** A document of the API. */
+  /** Returns a document of the API. */
   async get(path) {
     const response = await this.open(path, { Accept: "application/json" });
     return response.json();
   }
 
-  /** Has the node do what a document asks for. */
+  /** Posts a document, and returns the answer. */
   async send(path, document) {
     const headers = { Accept: "application/json", "Content-Type": "application/json" };
-    const asked = { method: "POST", body: JSON.stringify(document) };
-    const response = await this.open(path, headers, undefined, asked);
+    const options = { method: "POST", body: JSON.stringify(document) };
+    const response = await this.open(path, headers, undefined, options);
     return response.json();
   }
 
-  /** An answer whose body is still to be read; asks for a token as often as it takes. */
-  async open(path, headers, signal, asked = {}) {
+  /** Returns a response with an unread body; asks for a token until the node accepts it. */
+  async open(path, headers, signal, options = {}) {
     for (let again = false; ; again = true) {
       const token = sessionStorage.getItem(TOKEN_KEY);
-      const response = await this.#fetch(path, { ...asked, headers, signal }, token);
+      const response = await this.#fetch(path, { ...options, headers, signal }, token);
       if (response.ok) return response;
       if (response.status !== 401) throw await problemOf(response);
       await this.#newToken(token, again || token !== null);
@@ -54,7 +54,7 @@ export class Api {
     }
   }
 
-  // Several requests may be refused at once: the reader is asked once for all of them.
+  // Several requests may be refused at once: ask the reader once for all of them.
   async #newToken(refused, again) {
     if (sessionStorage.getItem(TOKEN_KEY) !== refused) return;
     this.#asking ??= this.#askToken(again).then((token) => {

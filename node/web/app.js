@@ -1,4 +1,4 @@
-// Wires the page together: what to fetch when, and what to draw with it.
+// Connects the parts of the page: what to fetch when, and what to draw with it.
 
 import { Api, ApiError } from "./api.js";
 import { ARCHIVES_PATH, drawArchives, RETRY_PATH } from "./archives.js";
@@ -18,7 +18,7 @@ import { spanTitle, Timeline } from "./timeline.js";
 import { between, stateOf } from "./words.js";
 
 const HOUR = 3_600_000;
-// So many changed runs are fetched one by one; for more, the whole span is asked for again.
+// Maximum number of changed runs to fetch one by one; for more, the whole span is fetched again.
 const SINGLY_AT_MOST = 6;
 const SAFETY = 30_000;
 
@@ -26,13 +26,13 @@ const model = new Model();
 const api = new Api(askToken);
 const timeline = new Timeline(model, () => refreshSchedule({ urgent: true }));
 const changed = new Set();
-let down = null; // or since when, and why if the node said so
+let down = null; // or { since, why }, where why is the node's reason if it gave one
 let problem = null;
 let firstClock = null;
 let wholeDay = true;
 
 // ------------------------------------------------------------------------------------------------
-// Fetching: each of these runs at most twice a second, and slower if the node is slow
+// Fetching: each of these runs at most twice a second, and less often if the node is slow
 // ------------------------------------------------------------------------------------------------
 
 const refreshLists = coalesced(() => reporting(fetchLists), 500);
@@ -55,14 +55,14 @@ function refreshAll() {
   refreshDrawer();
 }
 
-/** Runs a fetch and gives whether it went well; if not, the page says why until it does. */
+/** Runs a fetch and returns whether it succeeded; if not, the page shows why until one does. */
 async function reporting(action) {
   try {
-    // The browser's own clock may be anywhere: what is past and what is next, the node's clock says.
+    // The browser's clock may be wrong, so the node's clock decides what is past and what is next.
     if (!model.clockKnown) await (firstClock ??= fetchClock());
     await action();
     problem = null;
-    // The node answers: no need to wait until the stream is tried again.
+    // The node answers, so retry the stream at once.
     if (down !== null) stream.retry();
   } catch (error) {
     if (!(error instanceof ApiError)) console.error(error);
@@ -84,23 +84,23 @@ async function fetchLists() {
     model.lists[name] = model.merge(items);
     byId(`${name}-api`).href = listPath(name, model.now(), task);
   });
-  // Only now: what could not be fetched is still to be fetched when this is tried again.
+  // Only after success: runs that could not be fetched must be fetched at the next attempt.
   for (const id of ids) changed.delete(id);
   announce(ids);
   drawRuns();
   await fetchSingly(ids.filter((id) => !answers.some(({ items }) => items.some((run) => run.id === id))));
 }
 
-// What the lists did not bring is wanted by the timeline all the same.
+// The timeline needs the changed runs that are not in the lists.
 async function fetchSingly(ids) {
   if (!ids.length) return;
   if (ids.length > SINGLY_AT_MOST) return void refreshSchedule();
-  const found = await Promise.all(ids.map((id) => api.get(`/v1/runs/${id}`).catch(forgotten)));
-  model.merge(found.filter(Boolean));
+  const runs = await Promise.all(ids.map((id) => api.get(`/v1/runs/${id}`).catch(forgotten)));
+  model.merge(runs.filter(Boolean));
   drawRuns();
 }
 
-// A run that is gone again since its event was sent is no error.
+// A run that was deleted after its event was sent is not an error.
 function forgotten(error) {
   if (error.status !== 404) throw error;
 }
@@ -129,7 +129,7 @@ async function fetchTasks() {
   drawRuns();
 }
 
-// The runs of a pool task are those of the ordinary tasks that have its seats.
+// The runs of a pool task are those of the tasks of its seats.
 async function fetchParts() {
   const { task } = place();
   const pooled = [...model.tasks.values()].some(({ pool }) => pool);
@@ -137,7 +137,7 @@ async function fetchParts() {
   model.parts = new Map(items.map((part) => [part.id, part]));
 }
 
-/** The figures of the one task whose runs are shown. */
+/** Fetches the figures of the task whose runs are shown. */
 async function fetchCourse() {
   const { task } = place();
   const { items } = task ? await api.get(coursePath(task)) : { items: [] };
@@ -170,9 +170,9 @@ function retryArchive(destination) {
 }
 
 async function fetchClock() {
-  const asked = Date.now();
+  const sent = Date.now();
   const clock = await api.get("/v1/clock");
-  model.setClock(clock.now, asked, Date.now());
+  model.setClock(clock.now, sent, Date.now());
   header.drawClock(model.now());
   header.drawClockState(clock);
 }
@@ -218,7 +218,7 @@ function drawRuns() {
   drawSelection();
 }
 
-/** Says aloud what failed just now; everything else is only shown. */
+/** Announces new failures to screen readers; everything else is only shown. */
 function announce(ids) {
   const bad = model.lists.last.filter(({ id, kind }) => ids.includes(id) && kind !== "done");
   if (!bad.length) return;
@@ -234,7 +234,7 @@ function drawNotice() {
   return header.drawNotice(header.downSentence(down, model.now()));
 }
 
-/** Follows the address: the filter by task, and what the drawer shows. */
+/** Applies the address: the filter by task, and the content of the drawer. */
 function drawPlace() {
   const { task, run, list } = place();
   const filter = byId("filter");
@@ -243,13 +243,13 @@ function drawPlace() {
   setText(byId("filter-name"), known ? `${known.test.type} ${taskWords(known)}` : `task ${task ?? ""}`);
   timeline.show(task);
   if (!run && !list) return closeDrawer();
-  if (run && byId("drawer").dataset.shown !== `run ${run}`) showMessage(`run ${run}`, "Asking the node …");
+  if (run && byId("drawer").dataset.shown !== `run ${run}`) showMessage(`run ${run}`, "Loading …");
   drawSelection();
   openDrawer();
   return refreshDrawer({ urgent: true });
 }
 
-// A drawer that shows a list of runs follows the model.
+// Updates a drawer that shows a list of runs.
 function drawSelection() {
   const { list, lane, from, to } = place();
   if (list === "failed") {
@@ -262,13 +262,13 @@ function drawSelection() {
 }
 
 // ------------------------------------------------------------------------------------------------
-// What comes in: events, clicks, tokens
+// Input: events, clicks, tokens
 // ------------------------------------------------------------------------------------------------
 
 const stream = new Stream(api, {
   onOpen() {
     down = null;
-    // What happened while nobody listened may lie anywhere in the day.
+    // Changes during the break may concern any run of the day.
     wholeDay = true;
     header.drawLive("live");
     drawNotice();
@@ -305,11 +305,11 @@ const stream = new Stream(api, {
   },
 });
 
-/** Asks the reader for a token, until there is one. */
+/** Asks the reader for a token until one is entered. */
 async function askToken(again) {
   const ask = byId("ask");
   const field = byId("ask-token");
-  if (again) setText(byId("ask-why"), "This node does not know that token. Try another.");
+  if (again) setText(byId("ask-why"), "The token is not valid for this node. Try another.");
   do {
     field.value = "";
     ask.showModal();
@@ -334,7 +334,7 @@ function listen() {
   });
   drawer.addEventListener("click", ({ target }) => target === drawer && drawer.close());
   byId("drawer-close").addEventListener("click", () => drawer.close());
-  // The whole row opens the run; the link in it is for the keyboard and for new tabs.
+  // The whole row opens the run; its link is for the keyboard and for new tabs.
   document.addEventListener("click", ({ target }) => {
     const row = target.closest("tr[data-run]");
     if (row && !target.closest("a") && !String(getSelection())) go({ run: row.dataset.run });

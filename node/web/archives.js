@@ -1,4 +1,4 @@
-// Where results go: what waits for each destination, since when, why, and a button to try again.
+// The destinations of results: their backlog, last error, and a button to retry.
 
 import { byId, element } from "./dom.js";
 import { drawTable } from "./lists.js";
@@ -9,7 +9,7 @@ export const RETRY_PATH = "/v1/archivings/retry";
 
 const COLUMNS = ["Where", "Waiting", "Parked", "Oldest", "Last error", ""];
 
-/** Draws the destinations; there is no panel where results go nowhere. */
+/** Draws the destinations; the panel is hidden if there are none. */
 export function drawArchives(items, now, retry) {
   byId("archives-panel").hidden = !items.length;
   if (!items.length) return void byId("archives").replaceChildren();
@@ -46,8 +46,8 @@ function where({ archiver, label, archives, tasks }) {
 }
 
 function retryButton({ destination, label }, retry) {
-  const attributes = { type: "button", "aria-label": `Try ${label} again` };
-  const button = element("button", attributes, "Try again");
+  const attributes = { type: "button", "aria-label": `Retry ${label}` };
+  const button = element("button", attributes, "Retry");
   button.addEventListener("click", () => {
     button.disabled = true;
     retry(destination);

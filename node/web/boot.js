@@ -1,5 +1,5 @@
-// A page on a wall has nobody to reload it: if its modules could not be fetched (the node was just
-// restarting, or the network changed), it tries again by itself.
+// Nobody reloads a page on a wall display, so it reloads itself if its modules could not be fetched,
+// for example while the node was restarting or the network changed.
 
 addEventListener("load", () => {
   if (!document.documentElement.dataset.started) setTimeout(() => location.reload(), 2_000);

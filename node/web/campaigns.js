@@ -1,4 +1,4 @@
-// The campaigns: what each is promised and has had, and who waits and why.
+// The campaigns: their promised and used shares, and what they wait for.
 
 import { byId, element } from "./dom.js";
 import { drawTable } from "./lists.js";
@@ -9,7 +9,7 @@ const ENDED = new Set(["finished", "cancelled", "refused", "unplaced"]);
 
 export const CAMPAIGNS_PATH = "/v1/campaigns?limit=200";
 
-/** Draws the campaigns: each below its parent. */
+/** Draws the campaigns, each below its parent. */
 export function drawCampaigns(campaigns) {
   drawTable(byId("campaigns"), inFamilies(campaigns), {
     caption: "Campaigns",
@@ -20,7 +20,7 @@ export function drawCampaigns(campaigns) {
   });
 }
 
-/** Parents before their children, with how far below they are. */
+/** Sorts parents before their children, and adds the depth. */
 function inFamilies(campaigns, parent = null, depth = 0) {
   return campaigns
     .filter((campaign) => campaign.parent === parent)
@@ -61,7 +61,7 @@ function promise({ level, target, used, warnings }) {
   return sure ? `${percent(used.promised)}, ${sure}${warnings.length ? "" : " for sure"}` : percent(used.promised);
 }
 
-// Two bars on one scale, with a mark where the promise is; the figures beside them say the same.
+// Two bars on one scale, with a mark at the promise; the figures beside them have the same values.
 function shares(used) {
   const lines = [
     ["had", used.delivered, used.delivered_seat_seconds],
@@ -75,7 +75,7 @@ function shares(used) {
       element(
         "span",
         { class: "figure", title: `${Math.round(seatSeconds)} seat-seconds` },
-        share === null ? "nobody has any" : `${percent(share)} ${word}`,
+        share === null ? "no usage yet" : `${percent(share)} ${word}`,
       ),
     ]),
   );
@@ -98,7 +98,7 @@ function shape(tag, attributes) {
 
 function waits({ runs, seats, tasks: waiting, reason }) {
   const lacking = [[runs, "run"], [seats, "seat"]].filter(([count]) => count);
-  if (!lacking.length) return [element("span", { class: "reason" }, "nobody waits")];
+  if (!lacking.length) return [element("span", { class: "reason" }, "nothing waits")];
   const count = `${lacking.map((each) => counted(...each)).join(", ")} of ${counted(waiting, "task")}`;
   return [count, element("p", { class: "reason" }, reason)];
 }

@@ -1,4 +1,4 @@
-// The course of a task's figures, and where they go on a chart. Pure: runs and a box in, marks out.
+// Computes the series of a task's figures and their places on a chart. Pure: runs and a box in, marks out.
 
 const SERIES_MOST = 8;
 const TICKS_ABOUT = 4;
@@ -9,14 +9,14 @@ const PREFIXES = [
   [1e3, "k"],
 ];
 
-/** The names of the figures that runs have, in the order in which their tests tell them. */
+/** Returns the names of the figures of the runs, in the order of their tests. */
 export function namesOf(runs) {
   return [...new Set(runs.flatMap(({ metrics }) => metrics.map(({ name }) => name)))];
 }
 
 /**
- * The course of one figure: its unit, a series for each label and set of participants, and the runs
- * without it. A series is cut where a run of its participants in between has no such figure.
+ * Returns the course of one figure: its unit, a series for each label and set of participants, and the
+ * runs without it. A series is interrupted where a run of its participants lacks the figure.
  */
 export function courseOf(runs, name) {
   const ordered = [...runs].sort((one, other) => one.starts - other.starts);
@@ -25,13 +25,13 @@ export function courseOf(runs, name) {
   const bad = [];
   let unit = "";
   for (const run of ordered) {
-    const found = run.metrics.filter((metric) => metric.name === name);
-    if (!found.length) {
+    const metrics = run.metrics.filter((metric) => metric.name === name);
+    if (!metrics.length) {
       bad.push(run);
       cut(series, whom(run));
       continue;
     }
-    for (const metric of found) {
+    for (const metric of metrics) {
       unit = metric.unit;
       const labels = Object.values(metric.labels).map(wordsOf);
       const title = [several && whom(run), ...labels].filter(Boolean).join(", ") || wordsOf(name);
@@ -51,12 +51,12 @@ function cut(series, participants) {
   }
 }
 
-/** A figure's or label's name as people write it: "rtt_median_ms" is "rtt median". */
+/** Formats the name of a figure or label: "rtt_median_ms" is "rtt median". */
 export function wordsOf(name) {
   return name.replace(/_(?:ms|bps)$/u, "").replaceAll("_", " ");
 }
 
-/** A value with its unit: 941300000 bit/s is "941 Mb/s", 0.0125 of 1 is "1.25 %". */
+/** Formats a value with its unit: 941300000 bit/s is "941 Mb/s", 0.0125 of 1 is "1.25 %". */
 export function valueText(value, unit) {
   if (unit === "1") return `${digits(100 * value)} %`;
   if (unit !== "bit/s") return `${digits(value)} ${unit}`;
@@ -69,7 +69,7 @@ function digits(value) {
   return whole ? String(Math.round(value)) : String(Number(value.toPrecision(3)));
 }
 
-/** Marks for a course in a box of `left`, `right`, `top`, `bottom`, all in pixels. */
+/** Returns the marks of a course in a box of `left`, `right`, `top`, `bottom`, all in pixels. */
 export function layOut(course, box) {
   const points = course.series.flatMap(({ pieces }) => pieces.flat());
   const times = [...points.map(({ at }) => at), ...course.bad.map(({ starts }) => starts)];
@@ -94,7 +94,7 @@ export function layOut(course, box) {
 
 const pathOf = (places) => `M${places.map(([x, y]) => `${x.toFixed(1)} ${y.toFixed(1)}`).join("L")}`;
 
-/** Round values from below the least to above the most; from 0 where that is not far away. */
+/** Returns round values from below the least to above the most; from 0 if that is not far away. */
 export function ticksOf(values) {
   if (!values.length) return [0, 1];
   const [least, most] = [Math.min(...values), Math.max(...values)];

@@ -7,19 +7,19 @@ import { momentOf, stateOf } from "./words.js";
 
 const SVG = "http://www.w3.org/2000/svg";
 const HEIGHT = 200;
-// As wide as the drawer and as the page: one unit of the drawing is about a pixel in both.
+// The widths of the drawer and of the page: one unit of the drawing is about a pixel in both.
 const WIDTHS = { drawer: 640, page: 1300 };
 
-// Which figure of which test was chosen last: the next run of it is shown by the same one.
+// The figure that was last chosen for each test, which is also used for its next run.
 const chosen = new Map();
 
-/** What the chart asks of the API: the newest runs of a task that are over, or those up to a run. */
+/** Returns the query of the chart: the newest runs of a task that are over, or those up to a run. */
 export function coursePath(task, upTo = null) {
   const until = upTo ? `&to=${new Date(Date.parse(upTo.starts_at) + 1).toISOString()}` : "";
   return `/v1/runs?state=finished,failed,missed,unplaced&order=desc&limit=200&task=${task}${until}`;
 }
 
-/** The runs of a list as the chart takes them. */
+/** Converts the runs of a list for the chart. */
 export function measured(documents) {
   return documents.map((run) => ({
     id: run.id,
@@ -32,7 +32,7 @@ export function measured(documents) {
   }));
 }
 
-/** The intervals of a run as the chart takes them: each like a run, by which it is linked. */
+/** Converts the intervals of a run for the chart; each is like a run and links to its run. */
 export function intervalsMeasured(documents, run) {
   return documents.map((interval) => ({
     id: run.id,
@@ -45,7 +45,7 @@ export function intervalsMeasured(documents, run) {
   }));
 }
 
-/** A figure with the chart in it; null where no run has measured anything that can be drawn. */
+/** Returns a figure with the chart; null if no run has measured anything that can be drawn. */
 export function chart(runs, { now, shown = null, on = "drawer", what = "runs" }) {
   const names = namesOf(runs);
   if (!names.length) return null;
@@ -105,7 +105,7 @@ function dotOf({ x, y, value, run }, title, unit, { now, shown }) {
   return linked(run, words, vector("circle", { cx: x, cy: y, r: radius, class: run.id === shown ? "shown" : "dot" }));
 }
 
-// What failed stands below the figures, so that a gap has its cause at hand.
+// Failed runs are drawn below the figures, so that a gap shows its cause.
 function crossOf(x, y, run, now) {
   const words = `${stateOf(run.state).word}: ${run.reason ?? "no figure"}, ${momentOf(run.starts, now)}`;
   return linked(run, words, vector("path", { class: "cross", d: `M${x - 3} ${y - 3}l6 6m-6 0l6 -6` }));

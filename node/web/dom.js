@@ -1,8 +1,8 @@
-// Small tools to build the page: elements, icons, and lists that keep their rows.
+// Helpers that build the page: elements, icons, and lists that keep their rows.
 
 const SVG = "http://www.w3.org/2000/svg";
 
-/** An element with attributes (functions become listeners) and children (text or nodes). */
+/** Creates an element with attributes (functions become listeners) and children (text or nodes). */
 export function element(tag, attributes = {}, ...children) {
   const made = document.createElement(tag);
   for (const [name, value] of Object.entries(attributes)) {
@@ -18,7 +18,7 @@ export function element(tag, attributes = {}, ...children) {
 
 export const byId = (id) => document.getElementById(id);
 
-/** An icon of the sprite in index.html; always beside a word, so hidden from screen readers. */
+/** Creates an icon of the sprite in index.html; it is always beside a word, so hidden from screen readers. */
 export function icon(name) {
   const svg = document.createElementNS(SVG, "svg");
   svg.setAttribute("class", "icon");
@@ -29,7 +29,7 @@ export function icon(name) {
   return svg;
 }
 
-/** Host names in a row: they wrap between each other first, and only then after a dot. */
+/** Splits host names, so that they wrap between each other first, and only then after a dot. */
 export function hosts(text) {
   return text.split(/( → |, )/u).map((piece, index) => (index % 2 ? piece : host(piece)));
 }
@@ -39,15 +39,14 @@ function host(name) {
   return element("span", { class: "host" }, pieces.slice(1));
 }
 
-/** Sets an element's text only if it differs: untouched text is not read out again. */
+/** Sets an element's text only if it differs: screen readers do not repeat unchanged text. */
 export function setText(target, text) {
   if (target.textContent !== text) target.textContent = text;
 }
 
 /**
- * Makes `parent` hold one child per item, in order, reusing the child of a key whose signature is
- * unchanged. A child whose state is another is marked as changed; a row that is rebuilt while it has
- * the focus gets it back.
+ * Gives `parent` one child per item, in order, reusing the child of a key whose signature is unchanged.
+ * A child with another state is marked as changed; a rebuilt row that had the focus gets it back.
  */
 export function reconcile(parent, items, { key, signature, build }) {
   const known = new Map([...parent.children].map((child) => [child.dataset.key, child]));
@@ -70,7 +69,7 @@ export function reconcile(parent, items, { key, signature, build }) {
   }
 }
 
-// Moves only what is not already in its place: moving a row would take the focus from it.
+// Moves only children that are not in place: moving a row would take the focus from it.
 function place(parent, children) {
   const wanted = new Set(children);
   for (const child of [...parent.children]) if (!wanted.has(child)) child.remove();

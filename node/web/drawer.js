@@ -1,4 +1,4 @@
-// The drawer: one run in full, with the reason first and every decision that led to it.
+// The drawer: all about one run, with the reason first and every decision that led to it.
 
 import { chart, intervalsMeasured } from "./chart.js";
 import { byId, element, icon } from "./dom.js";
@@ -8,10 +8,10 @@ import { hrefOf } from "./place.js";
 import { known, tree } from "./tree.js";
 import { momentOf, spell, stateOf } from "./words.js";
 
-// How many of the intervals in the chart are told one by one.
+// Number of intervals in the chart that are also listed.
 const INTERVALS_LISTED = 20;
 
-/** Opens, or leaves open, the drawer. */
+/** Opens the drawer unless it is open. */
 export function openDrawer() {
   const drawer = byId("drawer");
   if (!drawer.open) drawer.showModal();
@@ -34,7 +34,7 @@ export function showMessage(key, sentence) {
   show(key, ["Run"], [element("p", { class: "verdict" }, sentence)]);
 }
 
-/** Runs of a span of one lane, or those that failed. */
+/** Shows the runs of a span of one lane, or those that failed. */
 export function showRuns(key, title, entries, model) {
   const same = byId("drawer").dataset.shown === key;
   const box = same ? byId("drawer-body").firstElementChild : element("div");
@@ -42,9 +42,9 @@ export function showRuns(key, title, entries, model) {
   if (!same) show(key, [title], [box]);
 }
 
-/** A run with its parts, its task if it is known, its explanation, its figures' course, and its last intervals. */
+/** Shows a run with its parts, task (if known), explanation, course of figures, and last intervals. */
 export function showRun(run, task, explanation, { course, intervals }, now) {
-  // Drawn anew only if it is another: what the reader unfolded stays unfolded.
+  // Redraw only if something changed: what the reader unfolded stays unfolded.
   const drawer = byId("drawer");
   const signature = JSON.stringify([run, explanation, course, intervals]);
   if (drawer.dataset.signature === signature) return;
@@ -54,22 +54,22 @@ export function showRun(run, task, explanation, { course, intervals }, now) {
     verdict(run, explanation),
     trust(run),
     section("Course up to this run", chart(course, { now, shown: run.id })),
-    section("Result", toldOf(run.result)),
+    section("Result", treeOf(run.result)),
     section("Course of its intervals", chart(intervalsMeasured(intervals, run), { now, what: "intervals" })),
     section("Last intervals", intervals.length ? intervalList(intervals.slice(0, INTERVALS_LISTED), now) : null),
     section("Facts", facts(run, task, now)),
     section("Parts", parts(run.parts ?? [], now)),
     section("Why", why(explanation, now)),
-    section("Asked for", toldOf(spec)),
+    section("Spec", treeOf(spec)),
     apiCall(`/v1/runs/${run.id}`),
   ]);
   drawer.dataset.signature = signature;
 }
 
-// What it says; nothing of an object in which all is null.
-function toldOf(value) {
-  const told = known(value ?? {});
-  return Object.keys(told).length ? tree(told) : null;
+// The tree of an object without its null fields; null if all are null.
+function treeOf(value) {
+  const fields = known(value ?? {});
+  return Object.keys(fields).length ? tree(fields) : null;
 }
 
 function section(heading, content) {
@@ -81,17 +81,17 @@ function span(run, now) {
   return element("span", {}, timeElement(starts, now), " – ", timeElement(ends, now), `, ${spell(ends - starts)}`);
 }
 
-// The one sentence that says how it stands: the reason, else the result, else the explanation.
+// The sentence about the outcome: the reason, else the result, else the explanation.
 function verdict(run, explanation) {
   const { kind, icon: picture } = stateOf(run.state);
   const sentence = run.reason ?? run.summary ?? explanation?.sentence;
   return sentence && element("p", { class: `verdict ${kind}` }, icon(picture), element("span", {}, sentence));
 }
 
-// How far the result can be trusted, and each reason why not.
+// The verdict on the result, with its reasons.
 function trust(run) {
   if (!run.verdict) return null;
-  if (run.verdict === "clean") return element("p", { class: "hint" }, "Clean: nothing is known that disturbed it.");
+  if (run.verdict === "clean") return element("p", { class: "hint" }, "Clean: no known disturbance.");
   const reasons = run.verdict_reasons.map((reason) => element("li", {}, reason));
   const head = element("p", { class: `doubt ${run.verdict}` }, icon("alert"), `${run.verdict}, because`);
   return element("section", { class: "trust" }, head, element("ul", {}, reasons));
@@ -113,7 +113,7 @@ function facts(run, task, now) {
     ["Displaced by", run.displaced_by && idLink({ run: run.displaced_by }, run.displaced_by)],
     ["Campaign", task?.campaign],
     ["Task", idLink({ task: run.task }, run.task, "only its runs")],
-    ["Has seats of", task?.parent && idLink({ task: task.parent }, task.parent, "only their runs")],
+    ["Seat of", task?.parent && idLink({ task: task.parent }, task.parent, "only their runs")],
     ["Run", element("code", {}, run.id)],
   ];
   const known = rows.filter(([, value]) => value);
@@ -135,7 +135,7 @@ function parts(all, now) {
   return element("ul", { class: "parts" }, all.map((part) => element("li", {}, partOf(part, now))));
 }
 
-// Newest first; a gap shows why it is one, and what was measured unfolds.
+// Newest first; a gap shows its reason, and a result can be unfolded.
 function intervalList(intervals, now) {
   return element("ul", { class: "parts" }, intervals.map((interval) => element("li", {}, intervalOf(interval, now))));
 }
@@ -170,9 +170,9 @@ function partOf(part, now) {
     ),
     failed ? element("p", { class: "reason" }, part.reason) : null,
     part.command && element("pre", {}, part.command.join(" ")),
-    part.output && folded("What the program printed", element("pre", {}, part.output)),
-    part.result && folded("This part’s result", tree(known(part.result))),
-    part.circumstances && folded("What its host was doing meanwhile", tree(part.circumstances)),
+    part.output && folded("Program output", element("pre", {}, part.output)),
+    part.result && folded("Result of this part", tree(known(part.result))),
+    part.circumstances && folded("Its host during the run", tree(part.circumstances)),
   ].filter(Boolean);
 }
 

@@ -1,4 +1,4 @@
-// The head of the page: whose node this is, its clock, its counts, its peers, and the connection.
+// The head of the page: the node, its clock, its counts, its peers, and the connection.
 
 import { byId, element, icon, reconcile, setText } from "./dom.js";
 import { hrefOf } from "./place.js";
@@ -10,7 +10,7 @@ export function drawSelf(card) {
   document.title = `${card.name} · Parley`;
 }
 
-/** The node's time, in the reader's zone; UTC beside it where that is another. */
+/** Draws the node's time in the reader's zone, with UTC in its title. */
 export function drawClock(now) {
   const clock = byId("clock");
   setText(clock, timeOf(now));
@@ -18,7 +18,7 @@ export function drawClock(now) {
 }
 
 export function drawClockState(state) {
-  const sync = { true: "synchronised", false: "not synchronised" }[state.synchronised] ?? "synchronisation not known";
+  const sync = { true: "synchronised", false: "not synchronised" }[state.synchronised] ?? "synchronisation unknown";
   const bound = state.error_bound_ms === null ? "" : ` ±\u00a0${state.error_bound_ms.toFixed(1)}\u00a0ms`;
   const detail = byId("clock-detail");
   setText(detail, `${zone} · clock ${sync}${state.synchronised ? bound : ""}`);
@@ -43,13 +43,13 @@ export function drawCounts(counts) {
   return target.replaceChildren(link);
 }
 
-/** The nodes this one knows, those out of reach first. */
+/** Draws the known nodes, unreachable ones first. */
 export function drawNodes(nodes, now) {
   const others = nodes.filter((node) => !node.is_self);
   const list = byId("nodes");
   if (!others.length) {
     const code = element("code", {}, "parley node add URL");
-    list.replaceChildren(element("li", { class: "none" }, "none known yet: ", code));
+    list.replaceChildren(element("li", { class: "none" }, "none yet: ", code));
     return;
   }
   others.sort((one, other) => Boolean(other.unreachable_since) - Boolean(one.unreachable_since));
@@ -77,11 +77,11 @@ function reach(node, now) {
   if (node.unreachable_since) {
     const since = momentOf(Date.parse(node.unreachable_since), now);
     const why = node.last_error ? `: ${node.last_error}` : "";
-    return { word: `out of reach since ${since}${why}`, kind: "failed", picture: "cross", detail: where };
+    return { word: `unreachable since ${since}${why}`, kind: "failed", picture: "cross", detail: where };
   }
   if (!node.seen_at) return { word: "not seen yet", kind: "gone", picture: "clock", detail: where };
   const seen = distance(Date.parse(node.seen_at), now);
-  return { word: "in reach", kind: "done", picture: "check", detail: `${where}, seen ${seen}` };
+  return { word: "reachable", kind: "done", picture: "check", detail: `${where}, seen ${seen}` };
 }
 
 const LIVE_WORDS = { connecting: "connecting", live: "live", down: "reconnecting" };
@@ -92,15 +92,15 @@ export function drawLive(state) {
   setText(byId("live-word"), LIVE_WORDS[state]);
 }
 
-/** One sentence across the page, or none. */
+/** Shows one sentence across the page, or none. */
 export function drawNotice(sentence) {
   const notice = byId("notice");
   notice.hidden = !sentence;
   setText(notice, sentence ?? "");
 }
 
-/** What to say while the stream is down. It stays as it is: it is read out at each change. */
+/** Returns the notice while the stream is down. It is constant, because each change would be read out. */
 export function downSentence({ since, why }, now) {
   const cause = why ?? `No connection to the node since ${momentOf(since, now)}`;
-  return `${cause}. What you see may be old; the page comes back to life by itself.`;
+  return `${cause}. The data shown may be out of date; the page reconnects automatically.`;
 }

@@ -1,4 +1,4 @@
-// Now, Next and Last: three tables of runs. What did not happen says why in its row.
+// Now, Next and Last: three tables of runs. A run that did not take place has its reason in its row.
 
 import { byId, element, reconcile } from "./dom.js";
 import { doubt, progressBar, runName, stateBadge, ticking, timeElement } from "./parts.js";
@@ -7,13 +7,13 @@ import { dateOf } from "./words.js";
 
 const OVER = "finished,failed,missed,cancelled,displaced,unplaced";
 
-/** The three lists: what they ask for, their columns and what to say when they are empty. */
+/** The three lists: their queries, columns, and texts when they are empty. */
 const LISTS = {
   now: {
     query: "state=running,merging&order=asc&limit=20",
     columns: ["Run", "Progress", "Started"],
     cells: nowCells,
-    empty: () => ["Nothing is being measured at this moment."],
+    empty: () => ["No run is in progress."],
   },
   next: {
     query: "state=scheduled,held,waiting,set-aside&order=asc&limit=8",
@@ -26,23 +26,23 @@ const LISTS = {
     most: 12,
     columns: ["State", "Result or reason", "Run", "When"],
     cells: lastCells,
-    empty: () => ["No run has ended yet. The first result will be here by itself."],
+    empty: () => ["No run has ended yet. The first result will appear automatically."],
   },
 };
 
 export const LIST_NAMES = Object.keys(LISTS);
 
-/** What a list asks of the API. Runs cancelled ahead of their time are no news: "last" ends now. */
+/** Returns the query of a list. "Last" ends now, so that it has no runs cancelled before their start. */
 export function listPath(name, now, task) {
   const until = name === "last" ? `&to=${new Date(now + 1000).toISOString()}` : "";
   const only = task ? `&task=${task}` : "";
   return `/v1/runs?${LISTS[name].query}${until}${only}`;
 }
 
-/** Whether anything took place: a run cancelled ahead of its time is no news later either. */
+/** Returns whether a run took place; one cancelled before its start is not shown later either. */
 const begun = ({ state, started }) => state !== "cancelled" || started !== null;
 
-/** Draws one list; rows that did not change stay as they are. */
+/** Draws one list; unchanged rows stay. */
 export function drawList(name, entries, model) {
   const { columns, cells, empty, most } = LISTS[name];
   drawTable(byId(name), most ? entries.filter(begun).slice(0, most) : entries, {
@@ -50,12 +50,12 @@ export function drawList(name, entries, model) {
     columns,
     empty,
     row: (entry) => runRow(entry, model, cells),
-    // The date is in it because times of another day are written with theirs.
+    // The signature has the date, because times of another day are shown with it.
     sign: (entry) => JSON.stringify([entry, model.specOf(entry), hrefOf({}), dateOf(model.now())]),
   });
 }
 
-/** Draws a table of runs, or what to say in its place. */
+/** Draws a table, or a text in its place if there are no items. */
 export function drawTable(box, items, { caption, columns, empty, row, sign }) {
   if (!items.length) {
     if (!box.querySelector(".empty.settled")) {
@@ -124,7 +124,7 @@ function lastCells(entry, model) {
   ];
 }
 
-/** Draws runs of any state into the drawer, in the form of the last ones. */
+/** Draws runs of any state into the drawer, like the list of the last runs. */
 export function drawRuns(box, entries, model) {
   drawTable(box, entries, {
     caption: "Runs",

@@ -1,11 +1,11 @@
-// What the page knows: runs by id, tasks by id, nodes, and the node's clock.
+// The page's data: runs by id, tasks by id, nodes, and the node's clock.
 
 import { stateOf } from "./words.js";
 
 const HOUR = 3_600_000;
 export const DAY = 24 * HOUR;
 
-/** A run, a schedule entry, or an older note of one, in the page's own form. */
+/** Converts a run or a schedule entry into the page's form. */
 function entryOf(document) {
   return {
     id: document.run ?? document.id,
@@ -26,7 +26,7 @@ function entryOf(document) {
   };
 }
 
-/** A span of reserved time, in the page's own form. */
+/** Converts a span of reserved time into the page's form. */
 function reservedOf(document) {
   return {
     id: document.reservation,
@@ -42,32 +42,32 @@ export class Model {
   entries = new Map();
   reserved = [];
   tasks = new Map();
-  /** The ordinary tasks that have seats: of the pool task whose runs are shown, or of any. */
+  /** The tasks of seats: of the pool task whose runs are shown, or of any. */
   parts = new Map();
   lists = { now: [], next: [], last: [] };
   nodes = [];
   #clockAhead = 0;
   clockKnown = false;
 
-  /** The node's time, in milliseconds, by the last comparison with the browser's clock. */
+  /** Returns the node's time in milliseconds, by the last comparison with the browser's clock. */
   now() {
     return Date.now() + this.#clockAhead;
   }
 
-  /** Takes the node's clock as read between two instants of the browser's. */
-  setClock(instant, asked, answered) {
-    this.#clockAhead = Date.parse(instant) - (asked + answered) / 2;
+  /** Sets the node's clock, as read between two instants of the browser's clock. */
+  setClock(instant, sent, received) {
+    this.#clockAhead = Date.parse(instant) - (sent + received) / 2;
     this.clockKnown = true;
   }
 
-  /** Takes runs as they are now. */
+  /** Adds runs, or updates them. */
   merge(documents) {
     const entries = documents.map(entryOf);
     for (const entry of entries) this.entries.set(entry.id, entry);
     return entries;
   }
 
-  /** Takes everything that starts in a span: what is not among it is no longer there. */
+  /** Replaces all runs that start in a span: runs that are not among the documents are removed. */
   replace(documents, from, to) {
     const present = new Set(this.merge(documents).map((entry) => entry.id));
     const oldest = this.now() - DAY - HOUR;
@@ -77,29 +77,29 @@ export class Model {
     }
   }
 
-  /** Takes all the reserved time that there is in the span the page knows of. */
+  /** Replaces the reserved time. */
   reserve(documents) {
     this.reserved = documents.map(reservedOf);
   }
 
-  /** Reserved time that overlaps a span, in start order. */
+  /** Returns the reserved time that overlaps a span, sorted by start. */
   reservedBetween(from, to) {
     return this.reserved.filter(({ starts, ends }) => ends > from && starts < to);
   }
 
-  /** Runs that overlap a span, in start order, of one task if it is given. */
+  /** Returns the runs that overlap a span, sorted by start, of one task if it is given. */
   between(from, to, task) {
-    const found = [...this.entries.values()].filter(
+    const entries = [...this.entries.values()].filter(
       (entry) => entry.ends > from && entry.starts < to && (!task || this.#isOf(entry, task)),
     );
-    return found.sort((one, other) => one.starts - other.starts || (one.id < other.id ? -1 : 1));
+    return entries.sort((one, other) => one.starts - other.starts || (one.id < other.id ? -1 : 1));
   }
 
   #isOf(entry, task) {
     return entry.task === task || this.parts.get(entry.task)?.parent === task;
   }
 
-  /** Runs that did not give a result in the last day, newest first. */
+  /** Returns the runs without a result in the last day, newest first. */
   failures() {
     const now = this.now();
     const bad = this.between(now - DAY, now + HOUR).filter(
@@ -122,7 +122,7 @@ export class Model {
     return counts;
   }
 
-  /** The spec of a run's task, where the task is known. */
+  /** Returns the spec of a run's task, if the task is known. */
   specOf(entry) {
     return (this.tasks.get(entry.task) ?? this.parts.get(entry.task))?.test.spec;
   }

@@ -1,21 +1,21 @@
-// The pieces that lists, drawer and timeline share: a state, a time, a run's name.
+// Elements that lists, drawer and timeline share: a state, a time, a run's name.
 
 import { element, hosts, icon } from "./dom.js";
 import { age, between, distance, momentOf, spell, stateOf, utcOf } from "./words.js";
 
-/** Icon and word of a state; the colour only repeats what they say. */
+/** Creates icon and word of a state; the colour is redundant. */
 export function stateBadge(name) {
   const { word, kind, icon: picture } = stateOf(name);
   return element("span", { class: `state ${kind}` }, icon(picture), word);
 }
 
-/** A mark on a result that is not clean, with all reasons in its title; nothing on others. */
+/** Creates a mark for a result that is not clean, with all reasons in its title; null for others. */
 export function doubt(verdict, reasons) {
   if (!verdict || verdict === "clean") return null;
   return element("p", { class: `doubt ${verdict}`, title: reasons.join("; ") }, icon("alert"), `${verdict}: ${reasons[0]}`);
 }
 
-/** A local time; UTC is in its title. */
+/** Creates a local time, with UTC in its title. */
 export function timeElement(instant, now) {
   return element("time", { datetime: utcOf(instant), title: utcOf(instant) }, momentOf(instant, now));
 }
@@ -26,13 +26,13 @@ const TICKS = {
   left: (instant, now) => (instant > now ? `${spell(instant - now)} left` : "about to end"),
 };
 
-/** Text that follows the clock: "in 4 min 12 s", "3 min ago", "12 s left". */
+/** Creates a text that is updated by the clock: "in 4 min 12 s", "3 min ago", "12 s left". */
 export function ticking(manner, instant, now) {
   const text = TICKS[manner](instant, now);
   return element("span", { class: "ticking", "data-tick": manner, "data-instant": instant }, text);
 }
 
-/** Brings every text that follows the clock, and every progress bar, up to now. */
+/** Updates every text that depends on the clock, and every progress bar. */
 export function tick(now) {
   for (const target of document.querySelectorAll("[data-tick]")) {
     const text = TICKS[target.dataset.tick](Number(target.dataset.instant), now);
@@ -51,13 +51,13 @@ export function progressBar(entry, now) {
   return bar;
 }
 
-/** A test and between whom, as one line. */
+/** Creates one line with a test and its ends. */
 export function runName(entry, spec) {
   const whom = between(entry.participants, spec);
   return [element("b", { class: "test" }, entry.test), " ", element("span", { class: "whom" }, hosts(whom))];
 }
 
-/** A link to a document of the API, and how to fetch it from a terminal. */
+/** Creates a link to a document of the API, and the command that fetches it. */
 export function apiCall(path) {
   return element(
     "details",

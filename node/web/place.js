@@ -1,14 +1,14 @@
-// What the page shows is in the address: "#task=…" filters, "#run=…" and "#list=…" open the drawer.
+// The address contains what the page shows: "#task=…" filters, "#run=…" and "#list=…" open the drawer.
 
 const FIELDS = ["task", "run", "list", "lane", "from", "to"];
 
-/** The place in the address, as an object with the fields that are there. */
+/** Returns the fields in the address as an object. */
 export function place() {
   const given = new URLSearchParams(location.hash.slice(1));
   return Object.fromEntries(FIELDS.filter((name) => given.has(name)).map((name) => [name, given.get(name)]));
 }
 
-/** The address of another place; the filter by task stays unless it is changed. */
+/** Returns another address; the filter by task stays unless it is changed. */
 export function hrefOf(next) {
   const fields = { task: place().task, ...next };
   const given = Object.entries(fields).filter(([, value]) => value !== undefined && value !== null);
@@ -19,7 +19,7 @@ export function go(next) {
   location.hash = hrefOf(next);
 }
 
-/** Closes what is open without a jump to the top of the page and without a new step to go back. */
+/** Closes the drawer without scrolling to the top and without a new entry in the history. */
 export function leave() {
   history.replaceState(null, "", hrefOf({}));
 }

@@ -1,4 +1,4 @@
-"""Serves the page: ``/`` and ``/web/{name}``, with the headers that fence it in."""
+"""Serve the page: ``/`` and ``/web/{name}``, with headers that restrict what it may do."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ _HEADERS: Final = {
     "Content-Security-Policy": CONTENT_SECURITY_POLICY,
     "X-Content-Type-Options": "nosniff",
     "Referrer-Policy": "no-referrer",
-    # Kept by the browser, but asked for each time: a new version must show at once.
+    # The browser caches but revalidates each time: a new version must show at once.
     "Cache-Control": "no-cache",
 }
 
 
 def routes() -> list[web.RouteDef]:
-    """The page's routes, to be added to the node's application."""
+    """Return the page's routes, to be added to the node's application."""
     return [web.get("/", _index), web.get("/web/{name}", _file)]
 
 

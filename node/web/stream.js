@@ -1,11 +1,11 @@
-// The event stream of the node, by fetch: EventSource could not send the token.
+// The event stream of the node, read by fetch, because EventSource cannot send the token.
 
 const PAUSE_FIRST = 1_000;
 const PAUSE_LONGEST = 15_000;
-// A stream that is silent for so long may be dead without either side knowing: it is opened anew.
+// A stream that is silent for longer may be dead without either side knowing, so it is reopened.
 const SILENCE_LONGEST = 120_000;
 
-/** Follows `/v1/events` for ever. Calls `onOpen()`, `onEvent(type, data)` and `onDown(why)`. */
+/** Follows `/v1/events` forever. Calls `onOpen()`, `onEvent(type, data)` and `onDown(why)`. */
 export class Stream {
   #api;
   #handlers;
@@ -28,7 +28,7 @@ export class Stream {
     }
   }
 
-  /** Ends the pause before the next try: there is reason to think that the node is back. */
+  /** Ends the pause before the next attempt, because the node seems to be back. */
   retry() {
     this.#wake?.();
   }
@@ -40,7 +40,7 @@ export class Stream {
     });
   }
 
-  // Until the stream ends; gives the node's own words where it refused to open one.
+  // Follows the stream until it ends; returns the node's reason if it refused to open one.
   async #follow() {
     const abort = new AbortController();
     let watchdog = 0;
@@ -71,12 +71,12 @@ export class Stream {
     try {
       this.#handlers.onEvent(type, JSON.parse(data));
     } catch (error) {
-      console.warn("An event could not be read:", data, error);
+      console.warn("An event could not be processed:", data, error);
     }
   }
 }
 
-/** Takes text as it comes and calls back with each whole event (WHATWG HTML, section 9.2.6). */
+/** Parses text piece by piece, and calls back with each complete event (WHATWG HTML, section 9.2.6). */
 export class EventParser {
   #buffer = "";
   #id = null;
@@ -90,7 +90,7 @@ export class EventParser {
 
   feed(text) {
     this.#buffer += text;
-    // A carriage return at the very end may be half of a line's end: it waits for the rest.
+    // A carriage return at the end may be half of a line end, so it waits for the rest.
     for (let match; (match = /\r\n|\n|\r(?!$)/u.exec(this.#buffer)); ) {
       const line = this.#buffer.slice(0, match.index);
       this.#buffer = this.#buffer.slice(match.index + match[0].length);

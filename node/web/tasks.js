@@ -1,4 +1,4 @@
-// The list of tasks: what is asked for lastingly, when, and what came of it.
+// The list of tasks: what they measure, when, and the counts of their runs.
 
 import { byId, element, hosts } from "./dom.js";
 import { drawTable } from "./lists.js";
@@ -11,13 +11,13 @@ const ENDED_SHOWN = 12;
 const OPEN = new Set(["active", "paused", "refused"]);
 const RANK = { refused: 0, active: 1, paused: 2 };
 
-/** Active and paused ones in full, and the newest of the others. */
+/** The queries for all active and paused tasks, and for the newest of the others. */
 export const TASK_PATHS = ["/v1/tasks?state=active,paused&limit=200", "/v1/tasks?limit=50"];
 
-/** The newest ordinary tasks that have seats: of a pool task, or of any. */
+/** Returns the query for the newest tasks of seats: of a pool task, or of any. */
 export const partsPath = (task) => `/v1/tasks?${task ? `parent=${task}` : "seats=true&state=active"}&limit=200`;
 
-/** Draws the tasks: those that need a look first, then by their next run, then the ended ones. */
+/** Draws the tasks: refused ones first, then by their next run, then the ended ones. */
 export function drawTasks(model) {
   const tasks = [...model.tasks.values()];
   const open = tasks.filter(({ state }) => OPEN.has(state));
@@ -39,7 +39,7 @@ function noTask() {
     element("code", {}, "parley rtt HOST"),
     " measures once; ",
     element("code", {}, "parley task create"),
-    " measures again and again.",
+    " measures repeatedly.",
   ];
 }
 
@@ -64,7 +64,7 @@ function taskRow(task, now) {
   );
 }
 
-/** The test and between whom, or how many of which pool, as people call a task. */
+/** Describes the ends of a task, or how many nodes of which pool it uses. */
 export function taskWords(task) {
   if (task.pool) {
     const { k, pool } = task.pool;
@@ -84,7 +84,7 @@ function name(task) {
   );
 }
 
-/** What is wrong with a task, and why seats of a pool task are empty. */
+/** Returns the reason of a task, and why seats of a pool task are empty. */
 function whyNot({ reason, seats }) {
   const empty = seats && seats.taken < seats.wanted ? seats.reason : null;
   return [...new Set([reason, empty])].filter(Boolean);

@@ -1,8 +1,8 @@
-// Where each run goes on the timeline. Pure: entries and a view in, boxes out.
+// Computes the place of each run on the timeline. Pure: entries and a view in, boxes out.
 //
-// A lane shows each run as a bar, overlapping ones in rows. Where there are more runs than that can
-// show, the lane turns into columns: each stands for a few pixels of time and is as high as the
-// number of runs in it, the failed ones on top.
+// A lane shows each run as a bar, overlapping ones in rows. A lane with more runs than fit turns into
+// columns: each stands for a few pixels of time, and its height is the number of runs in it, with the
+// failed ones on top.
 
 export const LANES = ["exclusive", "normal", "background", "background-multi"];
 
@@ -19,8 +19,8 @@ const CROWDED_FROM = 20;
 export const KINDS = ["done", "running", "future", "gone", "missed", "failed"];
 
 /**
- * Lanes and boxes for entries in start order; `view` has from, to, left, right, top, caption.
- * Where time is reserved there is a lane for that above the others.
+ * Returns lanes and boxes for entries sorted by start; `view` has from, to, left, right, top, caption.
+ * Reserved time has its own lane above the others.
  */
 export function layOut(entries, reserved, view) {
   const scale = (view.right - view.left) / (view.to - view.from);
@@ -43,7 +43,7 @@ export function layOut(entries, reserved, view) {
   return { lanes, boxes, bottom: y };
 }
 
-// Reserved time lies over reserved time in rows; what finds none is drawn into the last.
+// Overlapping reservations are drawn in rows, and in the last row if there are too many.
 function closures(reserved, xOf, view) {
   const ends = [];
   const boxes = reserved.map((closure) => {
@@ -61,8 +61,8 @@ function extent(entry, xOf, view) {
   return { x, width: Math.max(BAR_NARROWEST, right - x) };
 }
 
-// Bars, or null where they would need too many rows. Exclusive runs never share time, so a row is
-// added only where they really do (a displaced run under the one that took its time).
+// Returns bars, or null if they need too many rows. Exclusive runs never share time, so a row is added
+// only where they really overlap (a displaced run below the one that took its time).
 function bars(entries, xOf, view, exclusive) {
   const rows = [];
   let crowded = 0;
@@ -80,7 +80,7 @@ function bars(entries, xOf, view, exclusive) {
   return { boxes, height: Math.max(1, rows.length) * ROW - (ROW - BAR), note: null };
 }
 
-// Columns are cut at multiples of their own span, so that they do not flicker as time moves on.
+// Columns begin at multiples of their span, so that they do not flicker as time passes.
 function columns(entries, xOf, view, scale) {
   const span = COLUMN / scale;
   const buckets = new Map();
@@ -109,7 +109,7 @@ function column(from, span, bucket, { xOf, view, most }) {
 const MINUTE = 60_000;
 const STEPS = [1, 2, 5, 10, 15, 30, 60, 120, 180, 360, 720, 1440].map((minutes) => minutes * MINUTE);
 
-/** Instants for the axis, on round local times, at least `apart` pixels from each other. */
+/** Returns instants for the axis at round local times, at least `apart` pixels from each other. */
 export function axisTicks(view, apart) {
   const scale = (view.right - view.left) / (view.to - view.from);
   const step = STEPS.find((span) => span * scale >= apart) ?? STEPS.at(-1);
@@ -121,7 +121,7 @@ export function axisTicks(view, apart) {
   return ticks;
 }
 
-/** The box under a point, or the nearest within reach of a finger or an unsteady hand. */
+/** Returns the box at a point, or the nearest one within `reach` pixels. */
 export function boxAt(boxes, x, y, reach) {
   let best = null;
   let least = reach;

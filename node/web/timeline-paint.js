@@ -1,7 +1,7 @@
-// Paints the timeline's boxes on a canvas. Colours and type come from the style sheet.
+// Paints the timeline's boxes on a canvas. Colours and font come from the style sheet.
 //
-// Never by colour alone: past is solid, future outlined, failed hatched with a flag, missed hatched
-// the other way with a dot, cancelled struck through.
+// States differ not only by colour: past runs are solid, future ones outlined, failed ones hatched
+// with a flag, missed ones hatched the other way with a dot, cancelled ones struck through.
 
 import { KINDS } from "./timeline-layout.js";
 import { shortTimeOf } from "./words.js";
@@ -9,7 +9,7 @@ import { shortTimeOf } from "./words.js";
 const TEXT_FROM = 54;
 const RADIUS = 2.5;
 
-/** The theme as the style sheet has it now. */
+/** Reads the current theme from the style sheet. */
 export function readTheme(canvas, density) {
   const style = getComputedStyle(canvas);
   const colour = (name) => style.getPropertyValue(`--${name}`).trim();
@@ -40,7 +40,7 @@ function hatch(colour, slope, density) {
   return { tile, size };
 }
 
-/** The whole picture: `scene` has lanes, boxes, view, ticks, now, chosen, width, height, density. */
+/** Paints the whole picture: `scene` has lanes, boxes, view, ticks, now, chosen, width, height, density. */
 export function paint(canvas, scene, theme) {
   const pen = canvas.getContext("2d");
   pen.setTransform(scene.density, 0, 0, scene.density, 0, 0);
@@ -84,7 +84,7 @@ function paintLanes(pen, { lanes, view, bottom }, theme) {
   for (const y of [...lanes.map((lane) => lane.y), bottom]) pen.fillRect(0, Math.round(y), view.right, 1);
 }
 
-// Reserved time runs through all lanes: what lies in it was admitted, or was there before.
+// Reserved time spans all lanes: runs inside it were admitted, or were booked before.
 function paintClosed(pen, { boxes, view, bottom }, brush) {
   pen.globalAlpha = 0.14;
   pen.fillStyle = brush;
@@ -94,7 +94,7 @@ function paintClosed(pen, { boxes, view, bottom }, brush) {
   pen.globalAlpha = 1;
 }
 
-// With a rim, because on a narrow screen the names lie on the lanes and the line of now.
+// The text has a rim, because on a narrow screen the names overlap the lanes and the line of now.
 function paintNames(pen, { lanes, view, boxes }, theme) {
   pen.textAlign = "left";
   pen.strokeStyle = theme.surface;
@@ -120,7 +120,7 @@ function paintEmpty(pen, { lanes, view }, theme) {
   pen.fillText("No run in this span", (view.left + view.right) / 2, middle + 4);
 }
 
-// What the columns of a crowded lane mean.
+// Explains the columns of a crowded lane.
 function paintNote(pen, lane, { view, middle }, theme) {
   if (!lane.note) return;
   const seconds = Math.round(lane.note.span / 1000);
@@ -183,10 +183,10 @@ function paintBar(pen, box, theme, brushes) {
   if (box.width >= TEXT_FROM && kind !== "gone") paintLabel(pen, box, theme, solid);
 }
 
-// An outline in the colour of the kind, over hatching if it has any; dashed while not yet agreed.
+// Draws an outline in the colour of the kind, over hatching if there is any; dashed until agreed.
 function paintHollow(pen, box, theme, brush) {
   const { kind, state } = box.entry;
-  // A narrow one keeps its hollow: the line is what gives way.
+  // A narrow bar has a thinner line, so that it stays hollow.
   const line = box.width < 8 ? 1 : 1.5;
   outline(pen, box, line / 2);
   for (const fill of [theme.surface, brush].filter(Boolean)) {

@@ -1,4 +1,4 @@
-// The timeline: past and coming runs of this node, one lane per scheduling class.
+// The timeline: past and future runs of this node, one lane per scheduling class.
 
 import { byId, element } from "./dom.js";
 import { stateBadge, timeElement } from "./parts.js";
@@ -9,7 +9,7 @@ import { between, shortTimeOf, spell, stateOf, timeOf } from "./words.js";
 
 const SPAN_KEY = "parley-ahead";
 const AHEAD = 6 * 3_600_000;
-// One part past to six parts ahead: an hour back where six hours ahead are shown.
+// The ratio of past to future: one hour back if six hours ahead are shown.
 const PAST = 1 / 6;
 const NARROW = 620;
 const REACH_MOUSE = 3;
@@ -33,7 +33,7 @@ export class Timeline {
     this.#markSpan();
   }
 
-  /** From when to when it shows. */
+  /** Returns the span that it shows. */
   span(now = this.#model.now()) {
     return { from: now - this.#ahead * PAST, to: now + this.#ahead };
   }
@@ -43,7 +43,7 @@ export class Timeline {
     this.draw();
   }
 
-  /** Lays out and paints everything anew: cheap enough for once a second. */
+  /** Computes and paints everything again, which is cheap enough for once a second. */
   draw() {
     const now = this.#model.now();
     const { clientWidth: width } = byId("stage");
@@ -145,7 +145,7 @@ export class Timeline {
     return this.#chosen === null ? null : boxes.find((box) => keyOf(box) === this.#chosen);
   }
 
-  // Below the box and within the stage, whichever end of it the box is at.
+  // Places the tip below the box, but inside the stage.
   #placeTip(box) {
     const { width } = this.#scene;
     const wide = this.#tip.offsetWidth;
@@ -180,7 +180,7 @@ export class Timeline {
     event.preventDefault();
   }
 
-  // From box to box in the order of time; the first step goes to the one nearest to now.
+  // Moves from box to box in the order of time; the first step selects the one nearest to now.
   #step(by) {
     const boxes = [...(this.#scene?.boxes ?? [])].sort((one, other) => one.x - other.x || one.y - other.y);
     if (!boxes.length) return;
@@ -212,7 +212,7 @@ function closureTip({ id, kind, name, owner, starts, ends }, now) {
   ];
 }
 
-const WORDS = { done: "finished", future: "to come", gone: "cancelled or displaced" };
+const WORDS = { done: "finished", future: "planned", gone: "cancelled or displaced" };
 
 function columnTip(box) {
   const counts = [...KINDS].reverse().filter((kind) => box.counts[kind]);

@@ -1,5 +1,5 @@
-// A JSON value as a tree a person can read: units from the fields' names, long lists folded.
-// The unit is the last word of a name, and holds for all inside, as on the command line.
+// Shows a JSON value as a readable tree: units from the fields' names, long lists folded. The unit is
+// the last word of a name, and applies to everything inside, as on the command line.
 
 import { element } from "./dom.js";
 
@@ -14,12 +14,12 @@ const UNITS = {
   cpu: percent,
   share: percent,
 };
-// These say what is measured, too, and stay in the name.
+// These units also describe the value, so they stay in the name.
 const TELLING = new Set(["loss", "cpu", "share"]);
 const FOLD_AT = 6;
 const LONGEST_LINE = 72;
 
-/** The value without what is null in it: what was not asked for, or has no meaning in this result. */
+/** Removes null fields: they were not requested, or have no meaning in this result. */
 export function known(value) {
   if (value === null || typeof value !== "object") return value;
   if (Array.isArray(value)) return value.map(known);
@@ -27,7 +27,7 @@ export function known(value) {
   return Object.fromEntries(entries.map(([key, child]) => [key, known(child)]));
 }
 
-/** The value as nested lists. */
+/** Creates nested lists for a value. */
 export function tree(value, unit = null, depth = 0) {
   if (value === null || typeof value !== "object") return leaf(value, unit);
   const line = oneLine(value, unit);
@@ -54,7 +54,7 @@ function leaf(value, unit) {
   return element("span", { class: kind, title: String(value) }, text);
 }
 
-// Short lists of plain values read best in one line.
+// Short lists of plain values are shown in one line.
 function oneLine(value, unit) {
   const items = Object.values(value);
   if (!items.length) return "none";
@@ -75,7 +75,7 @@ function words(key) {
 }
 
 function figure(value, unit) {
-  if (value === null) return "not known";
+  if (value === null) return "unknown";
   if (value === true) return "yes";
   if (value === false) return "no";
   return typeof value === "number" && unit !== null ? UNITS[unit](value) : String(value);

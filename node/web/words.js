@@ -1,11 +1,11 @@
-// Times, durations, schedules and states in words. Pure: nothing here touches the page.
+// Times, durations, schedules and states in words. Pure: it does not access the page.
 
 const SECOND = 1000;
 const MINUTE = 60 * SECOND;
 const HOUR = 60 * MINUTE;
 const DAY = 24 * HOUR;
 
-// kind decides colour and drawing: future, running, done, failed, missed, gone.
+// kind determines colour and drawing: future, running, done, failed, missed, gone.
 const STATES = {
   waiting: { word: "waiting for time", kind: "future", icon: "clock" },
   held: { word: "held", kind: "future", icon: "clock" },
@@ -24,7 +24,7 @@ const STATES = {
   refused: { word: "refused", kind: "failed", icon: "cross" },
 };
 
-/** How to show a state of a run or a task. */
+/** Returns how to show a state of a run or a task. */
 export function stateOf(name) {
   return STATES[name] ?? { word: name, kind: "future", icon: "clock" };
 }
@@ -33,7 +33,7 @@ const TIME = new Intl.DateTimeFormat("en-GB", { hour: "2-digit", minute: "2-digi
 const SHORT_TIME = new Intl.DateTimeFormat("en-GB", { hour: "2-digit", minute: "2-digit" });
 const DATE = new Intl.DateTimeFormat("en-GB", { weekday: "short", day: "numeric", month: "short" });
 
-/** Where the reader's times are: "Europe/Berlin", or "UTC". */
+/** The reader's time zone: "Europe/Berlin", or "UTC". */
 export const zone = Intl.DateTimeFormat().resolvedOptions().timeZone || "UTC";
 
 export const timeOf = (instant) => TIME.format(instant);
@@ -41,12 +41,12 @@ export const shortTimeOf = (instant) => SHORT_TIME.format(instant);
 export const dateOf = (instant) => DATE.format(instant);
 export const utcOf = (instant) => new Date(instant).toISOString().replace(/\.000Z$/u, "Z");
 
-/** Local time, with the date where it is not today's. */
+/** Formats local time, with the date if it is not today's. */
 export function momentOf(instant, now) {
   return dateOf(instant) === dateOf(now) ? timeOf(instant) : `${dateOf(instant)}, ${timeOf(instant)}`;
 }
 
-/** Milliseconds in words with two units at most: "4 min 12 s", "2 h 5 min", "0.4 s". */
+/** Formats milliseconds with at most two units: "4 min 12 s", "2 h 5 min", "0.4 s". */
 export function spell(milliseconds) {
   const span = Math.abs(milliseconds);
   if (span > 0 && span < SECOND) return `${(span / SECOND).toFixed(1)} s`;
@@ -69,7 +69,7 @@ export function distance(instant, now) {
   return span > 0 ? `in ${spell(Math.floor(span / SECOND) * SECOND)}` : `${spell(span)} ago`;
 }
 
-/** An age for lists: one unit is enough. "just now", "3 min ago", "2 h ago". */
+/** Formats an age with one unit, for lists: "just now", "3 min ago", "2 h ago". */
 export function age(instant, now) {
   const span = now - instant;
   if (span < 0) return distance(instant, now);
@@ -78,7 +78,7 @@ export function age(instant, now) {
   return `${Math.floor(span / unit)} ${name} ago`;
 }
 
-/** Milliseconds of an ISO 8601 duration as the API writes it. */
+/** Parses an ISO 8601 duration of the API into milliseconds. */
 export function parseDuration(text) {
   const match = /^P(?:(\d+)W)?(?:(\d+)D)?(?:T(?:(\d+)H)?(?:(\d+)M)?(?:([\d.]+)S)?)?$/u.exec(text ?? "");
   if (!match) return null;
@@ -86,7 +86,7 @@ export function parseDuration(text) {
   return (weeks * 7 + days) * DAY + hours * HOUR + minutes * MINUTE + seconds * SECOND;
 }
 
-/** A task's schedule in words: "every 5 min until …", "cron 0 3 * * * (Europe/Berlin)", "once". */
+/** Describes a task's schedule: "every 5 min until …", "cron 0 3 * * * (Europe/Berlin)", "once". */
 export function scheduleWords(schedule, now) {
   const start = schedule.start ? Date.parse(schedule.start) : null;
   const words = [];
@@ -95,17 +95,17 @@ export function scheduleWords(schedule, now) {
   else return start === null ? "once, as soon as possible" : `once, at ${momentOf(start, now)}`;
   if (start !== null && start > now) words.push(`from ${momentOf(start, now)}`);
   if (schedule.until) words.push(`until ${momentOf(Date.parse(schedule.until), now)}`);
-  if (schedule.max_runs) words.push(`${schedule.max_runs} runs at most`);
+  if (schedule.max_runs) words.push(`at most ${schedule.max_runs} runs`);
   if (schedule.slip_random && schedule.slip) {
     words.push(`at random within ${spell(parseDuration(schedule.slip) ?? 0)}`);
   }
   return words.join(", ");
 }
 
-// What a test without a second participant points at, by the names the tests' specs use.
+// The fields of specs that name the target of a test without a second participant.
 const TARGETS = ["dest", "host", "url", "query"];
 
-/** Between whom: "a → b", or "a, b, c"; a target that is no node comes from the task's spec. */
+/** Joins the ends of a run: "a → b", or "a, b, c"; a target that is not a node is in the task's spec. */
 export function between(participants, spec) {
   const names = [...participants];
   const target = TARGETS.map((field) => spec?.[field]).find((value) => typeof value === "string");

@@ -18,14 +18,14 @@ if TYPE_CHECKING:
 @pytest.fixture(scope="module")
 @fixture_needs("chromium")
 def browser() -> Iterator[str]:
-    """One browser for all tests of a module; each gets a context of its own in it."""
+    """Start one browser for all tests of a module; each gets its own context."""
     with chromium() as address:
         yield address
 
 
 @pytest.fixture
 def ordinary() -> StandIn:
-    """A stand-in with the runs of an ordinary day."""
+    """Return a stand-in with the runs of an ordinary day."""
     stand_in = StandIn()
     scene.ordinary_day(stand_in)
     return stand_in

@@ -11,15 +11,15 @@ from tests.support.page_stand_in import StandIn
 pytestmark = pytest.mark.timeout(40)
 
 
-async def test_what_waits_for_an_archive_is_tried_again(browser: str) -> None:
-    """Where results go, how many wait since when and why; the button has them tried again."""
+async def test_waiting_deliveries_are_retried(browser: str) -> None:
+    """The panel shows the backlog of a destination, and its button retries the deliveries."""
     stand_in = StandIn()
     stand_in.backlog = [scene.BACKLOG]
     async with opened(browser, stand_in) as page:
         await page.until("document.querySelectorAll('#archives tbody tr').length === 1")
-        told = await page.text("#archives")
+        panel = await page.text("#archives")
         for word in ("https://collector.example/in", "3", "41", ":00:00", "404 Not Found"):
-            assert word in told
+            assert word in panel
         await page.click("#archives button")
         await page.until("document.getElementById('archives-panel').hidden")
         assert stand_in.retried == [{"destination": 7}]

@@ -12,7 +12,7 @@ pytestmark = pytest.mark.timeout(40)
 
 
 async def test_draws_the_course_of_a_task(browser: str, ordinary: StandIn) -> None:
-    """The figures of a task's runs are a chart, with what failed below; another can be chosen."""
+    """The figures of a task's runs are drawn as a chart, with failed runs below."""
     failed = ordinary.runs[scene.the_failed(ordinary)]
     count = "document.querySelectorAll('#course .dot').length"
     async with opened(browser, ordinary, f"#task={failed.task}") as page:
@@ -37,7 +37,7 @@ async def test_draws_the_course_of_a_task(browser: str, ordinary: StandIn) -> No
 
 
 async def test_a_run_stands_in_its_course(browser: str, ordinary: StandIn) -> None:
-    """The drawer of a run shows it among those of its task; a click on another one goes there."""
+    """The drawer of a run shows it in the chart of its task, and a click opens another run."""
     async with opened(browser, ordinary) as page:
         await page.until(DRAWN)
         await page.click("#last tr.done td.outcome")
@@ -51,9 +51,9 @@ async def test_a_run_stands_in_its_course(browser: str, ordinary: StandIn) -> No
 
 
 async def test_charts_have_round_ticks_and_units(browser: str) -> None:
-    """Ticks are round and hold all values; lines are cut where a run has no figure."""
+    """Ticks are round and include all values, and lines break at runs without a figure."""
     async with opened(browser, StandIn()) as page:
-        found = await page.evaluate(
+        values = await page.evaluate(
             """import('/web/chart-layout.js').then((c) => {
                 const figure = (value) => [{name: 'x_ms', value, unit: 'ms', labels: {}}];
                 const run = (starts, ...values) =>
@@ -66,7 +66,7 @@ async def test_charts_have_round_ticks_and_units(browser: str) -> None:
                     course.series[0].pieces.map((piece) => piece.length), course.bad.length];
             })"""
         )
-        assert found == [
+        assert values == [
             [20, 21, 22, 23, 24],
             *([0, 50, 100], [4, 6], [0, 0.5], [0, 1]),
             *("941 Mb/s", "1.25 %", "20.4 ms", "12345 segments", [1, 2], 1),

@@ -19,7 +19,7 @@ Promise.all([import('/web/drawer.js'), fetch('/v1/runs/%s').then((told) => told.
         const interval = (number) => ({
             number, starts_at: new Date(Date.parse(run.starts_at) + 60000 * number).toISOString(),
             result: number === 7 ? null : {}, summary: `${number} ms`,
-            reason: number === 7 ? 'nobody told' : null,
+            reason: number === 7 ? 'no report' : null,
             metrics: number === 7 ? [] :
                 [{name: 'delay_median_ms', value: number, unit: 'ms', labels: {}}],
         });
@@ -36,10 +36,10 @@ Promise.all([import('/web/drawer.js'), fetch('/v1/runs/%s').then((told) => told.
 
 
 async def test_intervals_have_a_chart(browser: str, ordinary: StandIn) -> None:
-    """All that were asked for are in it, cut at a gap, which tells its cause; the last are told."""
+    """The chart has all intervals, with a break at a gap, and the last ones are listed."""
     run = next(run for run in ordinary.runs.values() if run.state == "finished")
     async with opened(browser, ordinary) as page:
-        dots, lines, cause, label, told = await page.evaluate(_SHOWN % run.id)
-        assert (dots, lines, told) == (29, 2, 20)
-        assert "nobody told" in cause
+        dots, lines, cause, label, listed = await page.evaluate(_SHOWN % run.id)
+        assert (dots, lines, listed) == (29, 2, 20)
+        assert "no report" in cause
         assert label.startswith("delay median of 29 intervals, 1 without it")

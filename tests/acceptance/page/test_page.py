@@ -26,7 +26,7 @@ pytestmark = pytest.mark.timeout(40)
 
 
 async def test_shows_what_the_node_knows(browser: str, ordinary: StandIn) -> None:
-    """Now, next, last and tasks are there with routes, results and local times."""
+    """The page shows now, next, last and tasks with routes, results and local times."""
     async with opened(browser, ordinary) as page:
         await page.until(f"{DRAWN} && {LIVE} && document.querySelector('#nodes li')")
         await page.until(
@@ -36,7 +36,7 @@ async def test_shows_what_the_node_knows(browser: str, ordinary: StandIn) -> Non
         assert "waiting for time" in await page.text("#next")
         assert "20.41 ms, loss 0 %" in await page.text("#last")
         assert "cron */20 * * * * (Europe/Berlin)" in await page.text("#tasks")
-        assert "lab-7.campus.example out of reach since 12:53:00" in await page.text("#nodes")
+        assert "lab-7.campus.example unreachable since 12:53:00" in await page.text("#nodes")
         assert (await page.text("#clock")).startswith("13:00:")
         title = await page.evaluate("document.querySelector('#last time').title")
         assert title == "2026-12-01T11:56:00Z"
@@ -44,16 +44,16 @@ async def test_shows_what_the_node_knows(browser: str, ordinary: StandIn) -> Non
 
 
 async def test_shows_pool_tasks_with_their_seats(browser: str, ordinary: StandIn) -> None:
-    """How many seats are taken and why not all; its runs are those of the seats."""
+    """A pool task shows its taken seats, why others are empty, and the runs of its seats."""
     scene.with_seats(ordinary)
     whole = next(task for task in ordinary.tasks.values() if task.pool is not None)
     async with opened(browser, ordinary) as page:
         await page.until(f"{DRAWN} && {LIVE}")
-        told = await page.text("#tasks")
-        assert "3 nodes of europe → 203.0.113.9" in told
-        assert "2 of 3 seats taken" in told
+        tasks = await page.text("#tasks")
+        assert "3 nodes of europe → 203.0.113.9" in tasks
+        assert "2 of 3 seats taken" in tasks
         await page.until("document.querySelector('#last').textContent.includes('203.0.113.9')")
-        assert told.index("busy with an exclusive throughput run") < told.index("2 of 3 seats")
+        assert tasks.index("busy with an exclusive throughput run") < tasks.index("2 of 3 seats")
         await page.click(f"#tasks a[href='#task={whole.id}']")
         named = "document.querySelector('#filter-name').textContent"
         await page.until(f"{named}.includes('3 nodes of europe')")
@@ -63,7 +63,7 @@ async def test_shows_pool_tasks_with_their_seats(browser: str, ordinary: StandIn
 
 
 async def test_says_why_in_the_list(browser: str, ordinary: StandIn) -> None:
-    """A failed run gives its cause in its row, with a word and an icon beside the colour."""
+    """A failed run shows its cause in its row, with a word and an icon besides the colour."""
     async with opened(browser, ordinary) as page:
         await page.until(DRAWN)
         row = await page.text("#last tr.failed")
@@ -75,7 +75,7 @@ async def test_says_why_in_the_list(browser: str, ordinary: StandIn) -> None:
 
 
 async def test_marks_what_is_not_to_be_trusted(browser: str, ordinary: StandIn) -> None:
-    """A contaminated result says so in its row, and in the drawer why; a clean one says nothing."""
+    """A contaminated result is marked in its row, with the reasons in the drawer."""
     done = [run for run in ordinary.runs.values() if run.state == "finished"]
     newest = max(done, key=lambda run: run.starts_at)
     for run in done:
@@ -93,7 +93,7 @@ async def test_marks_what_is_not_to_be_trusted(browser: str, ordinary: StandIn) 
 
 
 async def test_follows_the_event_stream(browser: str, ordinary: StandIn) -> None:
-    """An event brings a new result into the list without a reload, and says a failure aloud."""
+    """An event adds a new result to the list without a reload, and announces a failure."""
     async with opened(browser, ordinary) as page:
         await page.until(f"{DRAWN} && {LIVE}")
         await page.evaluate("window.sameDocument = true")
@@ -125,7 +125,7 @@ async def test_many_events_cost_few_requests(browser: str, ordinary: StandIn) ->
 
 
 async def test_comes_back_after_a_break(browser: str, ordinary: StandIn) -> None:
-    """A broken stream is said, opened again from the last event, and what was missed is fetched."""
+    """A broken stream is shown, resumed from the last event, and missed changes are fetched."""
     async with opened(browser, ordinary) as page:
         await page.until(f"{DRAWN} && {LIVE}")
         waiting = next(run for run in ordinary.runs.values() if run.state == "waiting")
@@ -146,7 +146,7 @@ async def test_comes_back_after_a_break(browser: str, ordinary: StandIn) -> None
 
 
 async def test_drawer_by_click(browser: str, ordinary: StandIn) -> None:
-    """A click on a row opens the run with its parts, their programs' words and the decisions."""
+    """A click on a row opens the run with its parts, their output, and the decisions."""
     async with opened(browser, ordinary) as page:
         await page.until(DRAWN)
         await page.click("#last tr.failed td.outcome")
@@ -160,7 +160,7 @@ async def test_drawer_by_click(browser: str, ordinary: StandIn) -> None:
 
 
 async def test_drawer_by_keyboard(browser: str, ordinary: StandIn) -> None:
-    """Enter on a run's link opens it, Escape closes it and gives the focus back to the link."""
+    """Enter on a run's link opens it, and Escape closes it and returns the focus to the link."""
     async with opened(browser, ordinary) as page:
         await page.until(DRAWN)
         link = "document.querySelector('#last tr.done a')"
@@ -175,7 +175,7 @@ async def test_drawer_by_keyboard(browser: str, ordinary: StandIn) -> None:
 
 
 async def test_timeline_by_keyboard(browser: str, ordinary: StandIn) -> None:
-    """The arrows go from run to run on the timeline, and Enter opens the one they are at."""
+    """The arrow keys move from run to run on the timeline, and Enter opens the selected one."""
     async with opened(browser, ordinary) as page:
         await page.until(DRAWN)
         await page.evaluate("document.getElementById('canvas').focus()")
@@ -201,7 +201,7 @@ async def test_timeline_by_mouse(browser: str, ordinary: StandIn) -> None:
 
 
 async def test_reserved_time_is_shown(browser: str, ordinary: StandIn) -> None:
-    """It has a lane of its own above the others and says what it is; an event brings it."""
+    """Reserved time has its own lane above the others and a tip, and appears with an event."""
     label = "document.getElementById('canvas').ariaLabel"
     async with opened(browser, ordinary) as page:
         await page.until(f"{DRAWN} && {LIVE}")
@@ -226,7 +226,7 @@ async def test_reserved_time_is_shown(browser: str, ordinary: StandIn) -> None:
 
 
 async def timeline_point(page: Page, share: float, y: float) -> tuple[float, float]:
-    """A point of the timeline: the share of its span from the left, pixels from its top."""
+    """Return a point of the timeline by the share of its span and the pixels from its top."""
     box = await page.evaluate(
         "(({x, y, width}) => [x, y, width])(document.all.canvas.getBoundingClientRect())"
     )
@@ -236,7 +236,7 @@ async def timeline_point(page: Page, share: float, y: float) -> tuple[float, flo
 
 
 async def test_filters_by_task(browser: str, ordinary: StandIn) -> None:
-    """The link of a task leaves only its runs in the lists; the filter's link brings all back."""
+    """The link of a task shows only its runs, and the filter's link shows all again."""
     async with opened(browser, ordinary) as page:
         await page.until(DRAWN)
         task = next(task for task in ordinary.tasks.values() if task.test.type == "idle")
@@ -249,7 +249,7 @@ async def test_filters_by_task(browser: str, ordinary: StandIn) -> None:
 
 
 async def test_a_crowded_day_stays_smooth(browser: str) -> None:
-    """Five thousand runs are drawn in columns, and those of a column can be listed from there."""
+    """Five thousand runs are drawn in columns, and a click on a column lists its runs."""
     crowded = StandIn()
     scene.crowded_day(crowded)
     async with opened(browser, crowded) as page:
@@ -266,7 +266,7 @@ async def test_a_crowded_day_stays_smooth(browser: str) -> None:
 
 
 async def test_campaigns_have_their_shares(browser: str, ordinary: StandIn) -> None:
-    """Promised and delivered side by side, children below their parents, and who waits and why."""
+    """Campaigns show promised and used shares, children below parents, and what waits and why."""
     async with opened(browser, ordinary) as page:
         await page.until(
             f"{DRAWN} && document.querySelectorAll('#campaigns tbody tr').length === 5"
@@ -275,19 +275,19 @@ async def test_campaigns_have_their_shares(browser: str, ordinary: StandIn) -> N
             "[...document.querySelectorAll('#campaigns .test')].map((each) => each.innerText)"
         )
         assert names == ["outage", "ops", "ops-lab", "default", "thesis"]
-        told = await page.text("#campaigns")
-        assert "60 %, 20 seats for sure" in told
-        assert "55 % had" in told
-        assert "served first" in told
-        assert "4 runs of 1 task" in told
-        assert "b.example is busy with exclusive runs until 12:14:00" in told
+        campaigns = await page.text("#campaigns")
+        assert "60 %, 20 seats for sure" in campaigns
+        assert "55 % had" in campaigns
+        assert "served first" in campaigns
+        assert "4 runs of 1 task" in campaigns
+        assert "b.example is busy with exclusive runs until 12:14:00" in campaigns
         marks = "document.querySelectorAll('#campaigns .mark').length"
         assert await page.evaluate(marks) == 8  # two bars of each that is promised a part
         assert page.complaints() == []
 
 
 async def test_empty_states_say_what_to_do(browser: str) -> None:
-    """A node with nothing on it names the commands that change that."""
+    """The page of a node without tasks names the commands that create some."""
     async with opened(browser, StandIn()) as page:
         await page.until("document.querySelectorAll('.empty.settled').length === 5")
         assert "parley campaign add" in await page.text("#campaigns")
@@ -297,7 +297,7 @@ async def test_empty_states_say_what_to_do(browser: str) -> None:
 
 
 async def test_errors_come_in_words(browser: str, ordinary: StandIn) -> None:
-    """A problem document of the API is shown as its title and detail, and goes when it is over."""
+    """A problem document is shown as title and detail, and disappears when it is over."""
     ordinary.fault = Problem(
         type="x",
         title="The database cannot be reached",
@@ -313,12 +313,12 @@ async def test_errors_come_in_words(browser: str, ordinary: StandIn) -> None:
 
 
 async def test_asks_for_a_token(browser: str, ordinary: StandIn) -> None:
-    """Where reading needs a token the page asks once, also after a wrong one, and keeps it."""
+    """If reading requires a token the page asks for it, also after a wrong one, and stores it."""
     ordinary.token = "let-me-in"
     async with opened(browser, ordinary) as page:
         for attempt, words in (
-            ("wrong", "wants a token"),
-            ("let-me-in", "does not know that token"),
+            ("wrong", "requires a token"),
+            ("let-me-in", "not valid for this node"),
         ):
             await page.until(f"document.querySelector('#ask[open]')?.innerText.includes('{words}')")
             await page.type(attempt)
@@ -329,7 +329,7 @@ async def test_asks_for_a_token(browser: str, ordinary: StandIn) -> None:
 
 
 async def test_texts_have_contrast(browser: str, ordinary: StandIn) -> None:
-    """Every text colour has a contrast of 4.5 or more against the ground it stands on (WCAG AA)."""
+    """Every text colour has a contrast of at least 4.5 on its background (WCAG AA)."""
     async with opened(browser, ordinary) as page:
         await page.until(DRAWN)
         for dark in (False, True):
@@ -338,7 +338,7 @@ async def test_texts_have_contrast(browser: str, ordinary: StandIn) -> None:
 
 
 async def test_fits_a_phone(browser: str, ordinary: StandIn) -> None:
-    """At the width of a phone nothing sticks out to the side."""
+    """At the width of a phone nothing extends beyond the side."""
     async with opened(browser, ordinary) as page:
         await page.resize(360, 740)
         await page.until(DRAWN)
@@ -346,7 +346,7 @@ async def test_fits_a_phone(browser: str, ordinary: StandIn) -> None:
 
 
 async def test_words_for_times_and_schedules(browser: str) -> None:
-    """Durations, countdowns and schedules read as a person would say them."""
+    """Durations, countdowns and schedules are formatted for people."""
     async with opened(browser, StandIn()) as page:
         words = await page.evaluate(
             """import('/web/words.js').then((w) => [
@@ -369,13 +369,13 @@ async def test_words_for_times_and_schedules(browser: str) -> None:
                 93_600_250,
             ),
             *(90_500, "once, as soon as possible"),
-            "every 5 min, 9 runs at most, at random within 30 s",
+            "every 5 min, at most 9 runs, at random within 30 s",
             "cron 0 3 * * * (UTC)",
         ]
 
 
 async def test_results_have_units_and_no_gaps(browser: str) -> None:
-    """Units as on the command line; what is null was not asked for or means nothing here."""
+    """Results have the units of the command line, and null fields are left out."""
     result = """{rate_bps: 941300000, cpu: {source: 0.00336}, datagrams: null, loss: 0,
         sent: {bytes: 1448, retransmits: null}, rtt_ms: [0.5, null], ttl_s: 300}"""
     async with opened(browser, StandIn()) as page:
@@ -386,12 +386,12 @@ async def test_results_have_units_and_no_gaps(browser: str) -> None:
         )
         assert shown == [
             *("rate: 941.3 Mb/s", "source: 0.336 %", "loss: 0 %", "bytes: 1.448 kB"),
-            *("rtt: 0.5 ms, not known", "ttl: 300 s"),
+            *("rtt: 0.5 ms, unknown", "ttl: 300 s"),
         ]
 
 
 async def test_events_are_read_however_they_are_cut(browser: str) -> None:
-    """The stream's text gives the same events whole, in pieces, with comments and any line ends."""
+    """The stream is parsed equally whole or in pieces, with comments and any line ends."""
     async with opened(browser, StandIn()) as page:
         events = await page.evaluate(
             r"""import('/web/stream.js').then(({EventParser}) => {
@@ -407,7 +407,7 @@ async def test_events_are_read_however_they_are_cut(browser: str) -> None:
 
 
 async def test_headers_fence_the_page_in() -> None:
-    """Every file comes with the strict policy and a tag, and is not sent again to who has it."""
+    """Every file has the strict policy and a tag, and is not sent again if it is unchanged."""
     async with TestServer(StandIn().application()) as server, ClientSession() as session:
         for path in ("/", *(f"/web/{name}" for name in static_files())):
             async with session.get(server.make_url(path)) as response:
