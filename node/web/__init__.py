@@ -38,7 +38,7 @@ class StaticFile:
 
 @cache
 def static_files() -> Mapping[str, StaticFile]:
-    """Return every file of the page by name; they are read once, as they change with the program."""
+    """Return every file of the page by name; they are read once and change with the program."""
     by_name: dict[str, StaticFile] = {}
     for entry in files(__name__).iterdir():
         media_type = _MEDIA_TYPES.get(PurePath(entry.name).suffix)
