@@ -1,4 +1,4 @@
-"""Pools for tests of the policies: small views, and a driver that finds whatever time is free."""
+"""Pools for tests of the policies: small views, and a driver that finds all free time."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from node.model import times
 from node.model.spans import Span, subtract
 
 NOW = 500_000 * times.HOUR
-"""On the hour, so that the hour in progress is a whole one."""
+"""The current instant; a full hour, so that the hour in progress is a whole one."""
 
 
 def nodes_of(count: int, **figures: Any) -> dict[str, NodeView]:
-    """Nodes n0, n1, …, two to a site."""
+    """Return nodes n0, n1, …, two to a site."""
     return {
         f"n{number}": NodeView(f"n{number}", {"site": f"s{number // 2}"}, **figures)
         for number in range(count)
@@ -34,7 +34,7 @@ def view_of(
     candidates: Sequence[Candidate],
     **others: Any,
 ) -> View:
-    """A view of all these nodes as one pool."""
+    """Return a view of all these nodes as one pool."""
     return View(
         now=NOW,
         horizon=times.DAY,
@@ -47,7 +47,7 @@ def view_of(
 
 
 def due(task: str, campaign: str, nodes: Mapping[str, NodeView], **figures: Any) -> Candidate:
-    """A task of ten minutes that is due now and may be moved within the hour."""
+    """Return a task of ten minutes that is due now and may slip within the hour."""
     usual = {"next_run_at": NOW, "duration": 10 * times.MINUTE, "slip": 50 * times.MINUTE}
     usual["waits_since"] = NOW
     return Candidate(task, campaign, nodes=tuple(nodes), **{**usual, **figures})
@@ -55,7 +55,7 @@ def due(task: str, campaign: str, nodes: Mapping[str, NodeView], **figures: Any)
 
 @dataclass
 class Driver:
-    """Answers an episode out of a timetable of its own; pass 2 is not tried."""
+    """A driver that answers an episode from its own timetable, without pass 2."""
 
     view: View
     asks: list[Ask] = field(default_factory=list)
@@ -63,7 +63,7 @@ class Driver:
     has_time: Callable[[Ask], bool] = lambda _: True
 
     def drive(self, policy: PolicyComposition, rng: random.Random | None = None) -> EpisodeOutcome:
-        """The whole episode."""
+        """Drive the whole episode."""
         episode = Episode(self.view, policy, rng or random.Random(1))
         self.runs = list(self.view.runs)
         while (ask := episode.next()) is not None:

@@ -171,9 +171,9 @@ def test_a_grid_is_shifted_no_further_than_necessary(situation: Situation) -> No
     """No smaller shift gives all runs time, unless it moves some out of the horizon."""
     repeat, anchor = situation.schedule.repeat or 0, situation.schedule.start or 0
     later = [c for c in alternatives(situation)[0] if c.kind is ChangeKind.LATER and c.distance < 1]
-    found = [parse_instant(change.schedule["start"]) - anchor for change in later]
+    result = [parse_instant(change.schedule["start"]) - anchor for change in later]
     last = situation.slots[-1].nominal
-    for shift in range(0, found[0] if found else repeat, SECOND):
+    for shift in range(0, result[0] if result else repeat, SECOND):
         schedule = situation.schedule.model_copy(update={"start": anchor + shift})
         asked, placed = counted(situation, schedule, situation.duration)
         kept = fresh_agenda(schedule, START, situation.duration, situation.limits, START).slots

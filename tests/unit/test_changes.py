@@ -1,4 +1,4 @@
-"""What an edit changes, gives up and plans anew, against slow oracles."""
+"""The effect of edits on a task's document and slots, against slow oracles."""
 
 from __future__ import annotations
 
@@ -48,15 +48,15 @@ FAR = START + 1700 * MINUTE
 
 
 def _no_null(value: Any) -> bool:
-    """Whether no object in it has a null: a patch of such a document gives the document."""
+    """Return whether no object in it has a null: such a document is its own merge patch."""
     if isinstance(value, dict):
         return all(each is not None and _no_null(each) for each in value.values())
     return True
 
 
 @given(OBJECT, OBJECT.filter(_no_null))
-def test_a_document_merged_into_nothing_is_the_document(before: Any, patch: Any) -> None:
-    """Without nulls a patch of nothing is itself, and a patch applied twice changes no more."""
+def test_a_merge_patch_is_idempotent(before: Any, patch: Any) -> None:
+    """A patch without nulls applied to nothing is itself, and applied twice changes no more."""
     assert merged({}, patch) == patch
     once = merged(before, patch)
     assert merged(once, patch) == once
@@ -64,13 +64,13 @@ def test_a_document_merged_into_nothing_is_the_document(before: Any, patch: Any)
 
 @given(OBJECT)
 def test_null_removes(before: Any) -> None:
-    """A patch that sets every field to null leaves nothing; an empty one leaves all."""
+    """A patch that sets every field to null leaves nothing, and an empty one leaves all."""
     assert merged(before, dict.fromkeys(before)) == {}
     assert merged(before, {}) == before
 
 
 def test_a_merge_patch_as_in_its_rfc() -> None:
-    """The example of RFC 7396: replaced, removed, added, and lists as a whole."""
+    """The example of RFC 7396 holds: replaced, removed, added, and lists as a whole."""
     before = {"title": "x", "author": {"givenName": "John", "familyName": "Doe"}, "tags": [1, 2]}
     patch = {"title": "y", "phone": "1", "author": {"familyName": None}, "tags": [3]}
     after = {"title": "y", "author": {"givenName": "John"}, "tags": [3], "phone": "1"}
@@ -79,12 +79,12 @@ def test_a_merge_patch_as_in_its_rfc() -> None:
 
 @given(OBJECT)
 def test_equal_documents_do_not_differ(document: Any) -> None:
-    """Nothing is said of what is the same."""
+    """Equal documents have no differences."""
     assert differences(document, document) == []
 
 
-def test_differences_are_said_field_by_field() -> None:
-    """Old and new value under the field's own name; the reference is only said to be another."""
+def test_differences_are_listed_by_field() -> None:
+    """Each field is listed with old and new value, but the reference only as changed."""
     before = {"test": {"spec": {"count": 5}}, "schedule": {"repeat": "PT1H"}, "reference": {"a": 1}}
     after = {"test": {"spec": {"count": 5}}, "schedule": {"repeat": "PT30M", "max_runs": 3}}
     assert differences(before, after) == [
@@ -95,7 +95,7 @@ def test_differences_are_said_field_by_field() -> None:
 
 
 def test_a_long_value_is_shortened() -> None:
-    """Nobody's list of hosts fills the sentence."""
+    """Long values are shortened so that they do not fill the sentence."""
     assert len(differences({}, {"text": "x" * 500})[0]) < 100
 
 
@@ -104,8 +104,8 @@ def _terms(recurrence: Recurrence, **changes: Any) -> PlacementTerms:
 
 
 @given(RECURRENCES, RECURRENCES)
-def test_only_slots_that_fit_no_more_are_given_up(old: Recurrence, new: Recurrence) -> None:
-    """With the same grid: exactly the slots behind the new end; with another grid: all."""
+def test_only_slots_that_no_longer_fit_are_given_up(old: Recurrence, new: Recurrence) -> None:
+    """The slots after the new end are given up on the same grid, and all on another grid."""
     bound = given_up_from(_terms(old), _terms(new), None)
     same_grid = replace(old, until=None) == replace(new, until=None)
     if not same_grid:
@@ -120,7 +120,7 @@ def test_only_slots_that_fit_no_more_are_given_up(old: Recurrence, new: Recurren
 def test_an_end_or_a_number_gives_up_the_tail(
     recurrence: Recurrence, until: int | None, surplus: int | None
 ) -> None:
-    """The earlier of the new end and the first run in excess; nothing without either."""
+    """The earlier of the new end and the first excess run counts, if there is either."""
     new = replace(recurrence, until=until)
     ends = [end for end in (until, surplus) if end is not None]
     assert given_up_from(_terms(recurrence), _terms(new), surplus) == min([*ends, NO_SLOT])
@@ -128,7 +128,7 @@ def test_an_end_or_a_number_gives_up_the_tail(
 
 @given(RECURRENCES)
 def test_other_measurements_give_up_everything(recurrence: Recurrence) -> None:
-    """Another spec or tool, or a random slip, makes every run to come another."""
+    """Another spec, another tool, or a random slip replaces every future run."""
     old = _terms(recurrence)
     assert given_up_from(old, replace(old, measured=("other",)), None) == EVERY_SLOT
     assert given_up_from(old, replace(old, slip_random=True), None) == EVERY_SLOT
@@ -138,7 +138,7 @@ def test_other_measurements_give_up_everything(recurrence: Recurrence) -> None:
 def test_a_new_grid_is_planned_from_now_on(
     recurrence: Recurrence, now: int, freed: list[int]
 ) -> None:
-    """No slot to come is left out; of the past only slots that were given up come again."""
+    """No future slot is left out, and of the past only slots that were given up come again."""
     on = position_after_edit(recurrence, PlanningPosition(FAR, FAR), freed, now, anew=True)
     every = nominal_starts(recurrence, 0, FAR, 2000)
     wanted = [slot for slot in every if slot > now or slot in freed]
@@ -147,10 +147,10 @@ def test_a_new_grid_is_planned_from_now_on(
 
 
 @given(RECURRENCES, st.data(), INSTANTS)
-def test_on_the_same_grid_planning_goes_on_where_it_was(
+def test_on_the_same_grid_planning_continues(
     recurrence: Recurrence, data: st.DataObject, now: int
 ) -> None:
-    """Every slot that was given up, and every one not planned yet, lies behind where it goes on."""
+    """Every slot that was given up or not planned yet lies after the point of continuation."""
     every = nominal_starts(recurrence, 0, FAR, 2000)
     planned = every[: data.draw(st.integers(0, len(every)))]
     freed = sorted(data.draw(st.sets(st.sampled_from(planned), max_size=4))) if planned else []
@@ -168,17 +168,17 @@ def test_on_the_same_grid_planning_goes_on_where_it_was(
 
 @given(RECURRENCES, INSTANTS)
 def test_the_first_open_slot(recurrence: Recurrence, soonest: int) -> None:
-    """It is the first nominal start whose slip is not over."""
+    """The first open slot is the first nominal start whose slip is not over."""
     every = nominal_starts(recurrence, 0, FAR, 2000)
     still = [slot for slot in every if slot + slip_of(recurrence, DURATION, slot) >= soonest]
     assert first_open(recurrence, DURATION, soonest) == (still[0] if still else None)
 
 
 @given(RECURRENCES, INSTANTS, st.integers(0, 600).map(lambda m: m * MINUTE))
-def test_what_passed_and_what_comes_are_all(
+def test_missed_and_future_slots_are_all_slots(
     recurrence: Recurrence, paused: int, pause: int
 ) -> None:
-    """Slots that passed during a pause and those after it are all slots since, none in both."""
+    """Each slot since the pause began is either missed or in the future."""
     resumed = paused + pause
     first = first_open(recurrence, DURATION, paused)
     following = first_open(recurrence, DURATION, resumed)
@@ -193,7 +193,7 @@ def test_what_passed_and_what_comes_are_all(
 
 @pytest.mark.parametrize("repeat", [None, times.HOUR])
 def test_a_single_run_is_open_as_long_as_its_slip_lasts(repeat: int | None) -> None:
-    """A task that runs once is resumed while its run may still start, and not after."""
+    """A task that runs once is resumed only while its run may still start."""
     once = Recurrence(anchor=START, repeat=repeat, until=None, slip=5 * MINUTE)
     assert first_open(once, DURATION, START + 5 * MINUTE) == START
     after = first_open(once, DURATION, START + 5 * MINUTE + 1)

@@ -1,4 +1,4 @@
-"""One episode of a pool: its policies are those of the pool, with its overrides."""
+"""One episode of a pool, with the policies and overrides of the pool."""
 
 from __future__ import annotations
 
@@ -22,14 +22,17 @@ NAMES = ["n1", "n2"]
 NEXT_RUN = {"policy_set": "pscheduler"}
 
 
-async def test_the_overrides_of_a_pool_change_what_its_episode_does() -> None:
-    """A campaign over its most seats gets none; where the pool says that this is no limit, all."""
+async def test_a_pools_overrides_change_its_episode() -> None:
+    """A campaign at its maximum gets no seats unless the pool disables that limit."""
     campaigns = [CampaignView("ops", seats_max=0)]
     cases = [case_of("a", "ops", NAMES, 2)]
     hosts = [Host(name) for name in NAMES]
     strict = await hold(hosts, campaigns, cases, {"policy_set": "gridserver-usage"})
     [result] = strict.results
-    assert (given(strict), [no.axis for no in result.verdicts]) == ({"ops": set()}, ["throttle"])
+    assert (given(strict), [refusal.axis for refusal in result.verdicts]) == (
+        {"ops": set()},
+        ["throttle"],
+    )
     overrides = {"throttle": {"seats": False}}
     pool = {"policy_set": "gridserver-usage", "overrides": overrides}
     assert given(await hold(hosts, campaigns, cases, pool)) == {"ops": {"n1", "n2"}}
@@ -39,7 +42,7 @@ def _parts(ruling: EpisodeRuling) -> list[SeatTaskPlan]:
     return [part for result in ruling.results for part in result.parts]
 
 
-async def test_only_runs_that_the_policy_names_give_way() -> None:
+async def test_only_runs_that_the_policy_names_are_displaced() -> None:
     """A preemptor's seat names the preemptee's run it needs, and has a priority just above it."""
     campaigns = [
         CampaignView("hot", preemptor=True),
@@ -58,21 +61,21 @@ async def test_only_runs_that_the_policy_names_give_way() -> None:
     assert result.heard["n2"].startswith("no PT10M free")
 
 
-async def test_people_are_not_told_what_policies_call_a_term() -> None:
-    """The sentence of a verdict begins like one of the task that it is stored with."""
+async def test_the_sentence_does_not_show_internal_names() -> None:
+    """The sentence of a verdict starts with a reference to the task that it is stored with."""
     runs = [booked("r1", "ops", ["n1"])]
     pool = {"policy_set": "fbsng-dynamic"}
     ruling = await hold(
         [Host("n1")], [CampaignView("ops")], [case_of("a", "ops", ["n1"])], pool, runs
     )
     [result] = ruling.results
-    said = search_account_of(ruling, result).why_not()
+    sentence = search_account_of(ruling, result).why_not()
     few = "it found time on too few of the 1 nodes asked; at least 1 are needed"
-    assert said.startswith(f"{few}; n1: no PT")
+    assert sentence.startswith(f"{few}; n1: no PT")
 
 
 def _spread(held: dict[int, str]) -> SeatCase:
-    """Four seats, one for each site, of which three suffice; these are held."""
+    """Return a case of four seats on distinct sites: three suffice, ``held`` are taken."""
     names = [name for name in ("a", "b", "c", "d") if name not in held.values()]
     case = case_of("t", "ops", names, 4)
     return replace(
@@ -85,31 +88,31 @@ def _spread(held: dict[int, str]) -> SeatCase:
 
 
 @pytest.mark.parametrize("held", [{}, {1: "a", 2: "b", 3: "c"}], ids=["at first", "tried again"])
-async def test_a_seat_that_the_spread_leaves_empty_says_so(held: dict[int, str]) -> None:
-    """All the seats are counted, and the true cause comes first; d had time, and is like a."""
+async def test_a_seat_left_empty_by_the_spread_is_explained(held: dict[int, str]) -> None:
+    """The decisive cause comes first: d has time, but shares the site of a."""
     sites = {"a": "x", "b": "y", "c": "z", "d": "x"}
     hosts = [Host(name, facts={"site": site}) for name, site in sites.items()]
     ruling = await hold(hosts, [CampaignView("ops")], [_spread(held)], {"policy_set": "pscheduler"})
     [result] = ruling.results
-    said = search_account_of(ruling, result).sentence()
-    assert said.startswith("3 of 4 seats, ")
+    sentence = search_account_of(ruling, result).sentence()
+    assert sentence.startswith("3 of 4 seats, ")
     spread = "the spread (at most 1 for each site) leaves 3 nodes, but 4 are needed"
-    assert f"1 is empty: {spread}; d: others with its site are taken" in said
-    assert "found time on too few" not in said
+    assert f"1 is empty: {spread}; d: others with its site are taken" in sentence
+    assert "found time on too few" not in sentence
 
 
-async def test_who_is_down_is_named_where_seats_are_missing() -> None:
-    """That a node of the pool does not answer is said by its name, once policies miss it."""
+async def test_an_unreachable_node_is_named_if_seats_are_missing() -> None:
+    """The reason names the node of the pool that does not answer."""
     hosts = [Host("n1", unreachable_since=START)]
     ruling = await hold(hosts, [CampaignView("ops")], [case_of("a", "ops", ["n1"])], NEXT_RUN)
     [result] = ruling.results
-    said = search_account_of(ruling, result).why_not()
-    assert said.startswith("0 of the 1 matching nodes are up, at least 1 are needed; ")
-    assert said.endswith("n1: has not answered")
+    sentence = search_account_of(ruling, result).why_not()
+    assert sentence.startswith("0 of the 1 matching nodes are up, at least 1 are needed; ")
+    assert sentence.endswith("n1: has not answered")
 
 
-async def test_where_nobody_is_left_it_is_said_why() -> None:
-    """All others have a seat, or cannot: this is no matter of who is up."""
+async def test_an_exhausted_pool_is_explained() -> None:
+    """The reason is that all other nodes have a seat or cannot have one."""
     case = replace(case_of("a", "ops", []), unable={"b": "takes part in it already"})
     ruling = await hold([Host("b")], [CampaignView("ops")], [case], NEXT_RUN)
     [result] = ruling.results
@@ -118,8 +121,8 @@ async def test_where_nobody_is_left_it_is_said_why() -> None:
     )
 
 
-async def test_no_more_gives_way_than_the_budget_allows() -> None:
-    """Of three urgent seats on ten full nodes one displaces a run, with the priority it needs."""
+async def test_displacement_stays_within_the_budget() -> None:
+    """One of three urgent seats on ten full nodes displaces a run, with the priority it needs."""
     names = [f"n{number}" for number in range(10)]
     campaigns = [CampaignView("outage", level=URGENT), CampaignView("ops")]
     runs = [booked(name, "ops", [name], priority=7) for name in names]
@@ -130,18 +133,20 @@ async def test_no_more_gives_way_than_the_budget_allows() -> None:
     assert part.yielding is not None
     assert (len(part.yielding), part.task.terms.priority) == (1, 8)
     [result] = ruling.results
-    said = (
+    reason = (
         "1 run would have to give way to it; "
         "that is allowed for 1 of its seats at most, and 1 have it"
     )
-    assert list(result.heard.values()).count(said) == 2
+    assert list(result.heard.values()).count(reason) == 2
 
 
 @pytest.mark.parametrize(
     ("policy_set", "nodes"), [("fbsng-dynamic", set()), ("pscheduler", {"n1"})]
 )
-async def test_nothing_or_whatever_is_lower_gives_way(policy_set: str, nodes: set[str]) -> None:
-    """Where policies name no runs, what is lower gives way as to any task; or nothing does."""
+async def test_without_named_runs_lower_priority_or_nothing_is_displaced(
+    policy_set: str, nodes: set[str]
+) -> None:
+    """Lower priorities are displaced as by any task, unless the policy displaces nothing."""
     campaigns = [CampaignView("ops"), CampaignView("bulk")]
     runs = [booked("r1", "bulk", ["n1"])]
     host = Host("n1")
@@ -152,8 +157,8 @@ async def test_nothing_or_whatever_is_lower_gives_way(policy_set: str, nodes: se
     assert [part.yielding for part in _parts(ruling)] == ([None] if nodes else [])
 
 
-async def test_a_case_that_comes_to_nothing_leaves_time_for_the_next() -> None:
-    """Two of the three nodes that one wants at least have time: the other one has it instead."""
+async def test_an_unsuccessful_case_leaves_its_time_to_the_next() -> None:
+    """The next case gets the two nodes with time if the first one needs at least three."""
     names, ten = ["n1", "n2", "n3"], 10 * times.MINUTE
     runs = [booked("r3", "ops", ["n3"], end=START + 3 * ten)]
     runs += [
@@ -172,8 +177,8 @@ async def test_a_case_that_comes_to_nothing_leaves_time_for_the_next() -> None:
     assert [dict(it.taken) for it in ruling.results] == [{}, {1: "n1", 2: "n2"}]
 
 
-async def test_seats_that_are_given_have_their_time() -> None:
-    """One after the other, beside what was promised before; what begins at once may begin late."""
+async def test_assigned_seats_occupy_their_time() -> None:
+    """Seats of one episode follow each other, after earlier promises."""
     coming = [booked("r1", "ops", ["n1"], start=START, end=START + 10 * times.MINUTE)]
     after = START + 10 * times.MINUTE + 10 * times.SECOND
     cases = [case_of(name, "ops", ["n1"]) for name in ("a", "b")]
@@ -192,8 +197,8 @@ def _slipping_at_random(whole: PoolTask) -> PoolTask:
     return replace(whole, terms=replace(whole.terms, schedule=schedule))
 
 
-async def test_where_the_slip_is_random_what_is_promised_is_drawn() -> None:
-    """Not the earliest start, nor the same for all; and the same again in the same state."""
+async def test_a_random_slip_draws_the_promised_start() -> None:
+    """The start is neither the earliest nor the same for all, but the same for the same state."""
     cases = [case_of(f"t{number}", "ops", ["n1"]) for number in range(2)]
     drawn = [replace(case, whole=_slipping_at_random(case.whole)) for case in cases]
     pool = {"policy_set": "pscheduler"}
@@ -205,10 +210,10 @@ async def test_where_the_slip_is_random_what_is_promised_is_drawn() -> None:
     assert [part.starts for part in _parts(again)] == [starts[:1]]
 
 
-async def test_of_a_full_pool_nobody_is_asked_in_vain() -> None:
-    """Ten terms want time that runs of this lead have, ten more what runs of others have."""
+async def test_a_full_pool_is_not_asked_in_vain() -> None:
+    """Nodes full of this lead's runs are not asked, and others only once for ten terms."""
     names = [f"n{number}" for number in range(1, 7)]
-    own = [booked(f"r{name}", "ops", [name]) for name in names[:3]]
+    own_runs = [booked(f"r{name}", "ops", [name]) for name in names[:3]]
     hosts = [Host(name) for name in names]
     run = UUID(int=1), UUID(int=2), "idle", SchedulingClass.EXCLUSIVE, 9
     for host in hosts[3:]:
@@ -219,10 +224,10 @@ async def test_of_a_full_pool_nobody_is_asked_in_vain() -> None:
         for number in range(10)
     ]
     ruling = await hold(
-        hosts, [CampaignView("ops")], cases, {"policy_set": "campaign-default"}, own
+        hosts, [CampaignView("ops")], cases, {"policy_set": "campaign-default"}, own_runs
     )
     assert given(ruling) == {"ops": set()}
     assert [len(host.asked) for host in hosts] == [0, 0, 0, 1, 1, 1]
-    said = [why for result in ruling.results for why in result.heard.values()]
-    assert len(said) == 60
-    assert all(why.startswith("no PT10M free") for why in said)
+    reasons = [why for result in ruling.results for why in result.heard.values()]
+    assert len(reasons) == 60
+    assert all(why.startswith("no PT10M free") for why in reasons)

@@ -1,4 +1,4 @@
-"""The worked cases of run scheduling, answered by the product's own functions."""
+"""The worked cases of run scheduling, answered by the product's functions."""
 
 from __future__ import annotations
 
@@ -43,41 +43,41 @@ DERIVED = {
 
 
 def answered(case: dict[str, Any]) -> Any:
-    """The answer to one case."""
-    [found], faults = answers([case])
+    """Return the answer to one case."""
+    [result], faults = answers([case])
     assert faults == []
-    return found["answer"]
+    return result["answer"]
 
 
 @pytest.mark.parametrize("name", sorted(CASES.keys() - DERIVED.keys() - {BOUNDS}))
 def test_the_product_answers_as_expected(name: str) -> None:
-    """Each case that says what it expects gets just that."""
+    """Each case with an expectation gets exactly that answer."""
     assert answered(CASES[name]) == CASES[name]["expect"]
 
 
 @pytest.mark.parametrize("name", sorted(DERIVED))
 def test_the_product_answers_as_derived(name: str) -> None:
-    """Each case that only gives the shape of its answer gets what was derived by hand."""
+    """Each case that gives only the shape of its answer gets the answer derived by hand."""
     assert answered(CASES[name]) == DERIVED[name]
 
 
 def test_random_starts_are_whole_seconds_in_the_range() -> None:
     """A thousand draws stay in the range, on whole seconds, and reach most of them."""
-    found, expected = answered(CASES[BOUNDS]), CASES[BOUNDS]["expect"]
-    assert found["start_min"] >= expected["start_min"]
-    assert found["start_max_inclusive"] <= expected["start_max_inclusive"]
-    assert found["whole_seconds"] is expected["whole_seconds"]
-    assert found["distinct_at_least"] >= expected["distinct_at_least"]
+    result, expected = answered(CASES[BOUNDS]), CASES[BOUNDS]["expect"]
+    assert result["start_min"] >= expected["start_min"]
+    assert result["start_max_inclusive"] <= expected["start_max_inclusive"]
+    assert result["whole_seconds"] is expected["whole_seconds"]
+    assert result["distinct_at_least"] >= expected["distinct_at_least"]
 
 
-def test_what_is_expected_is_never_looked_at() -> None:
-    """A case whose expectation is wrong gets the same answer."""
+def test_the_expectation_is_never_read() -> None:
+    """A case with a wrong expectation gets the same answer."""
     for case in CASES.values():
         assert answered({**case, "expect": {"start": -1}}) == answered(case)
 
 
-def test_other_systems_are_named_and_the_rest_is_answered(tmp_path: Path) -> None:
-    """The command answers what it can and says on stderr which system it cannot answer for."""
+def test_unknown_systems_are_reported_and_the_rest_is_answered(tmp_path: Path) -> None:
+    """The command answers what it can and reports on stderr which system it cannot answer for."""
     file = tmp_path / "cases.json"
     stranger = {"id": "XX-01", "system": "tombola", "given": {}}
     unreadable = {"id": "XX-02", "system": "pscheduler", "given": {"colour": "blue"}}

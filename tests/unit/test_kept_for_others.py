@@ -1,4 +1,4 @@
-"""What is kept for somebody who is blocked is kept when the runs of others are booked, too."""
+"""Time reserved for a blocked task is also protected when the runs of others are booked."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from tests.support.episodes import Host, booked, case_of, hold
 NAMES = [f"n{number}" for number in range(1, 21)]
 KEPT = "its time then is kept for another task, which is blocked"
 KEPT_FROM = START + 5 * times.MINUTE
-"""When the run that the lead knows of is over, and all twenty nodes seem to be free."""
+"""The end of the run that the lead knows of; all twenty nodes seem to be free then."""
 
 
 def _lasting(whole: PoolTask, duration: int) -> PoolTask:
@@ -32,7 +32,7 @@ def _lasting(whole: PoolTask, duration: int) -> PoolTask:
 
 
 def _blocked(after: int) -> SeatCase:
-    """A task of twenty nodes together for two minutes, so late; it has waited longest."""
+    """Return the longest waiting task: twenty nodes together for two minutes, at ``after``."""
     case = case_of("all", "ops", NAMES, 20, created_at=START - times.DAY)
     whole = _lasting(case.whole, 2 * times.MINUTE)
     at = START + after
@@ -47,13 +47,13 @@ def _blocked(after: int) -> SeatCase:
 
 
 def _single(node: str, duration: int, *, hours: int) -> SeatCase:
-    """Runs on one node that may slip by ten minutes: into what is kept for the other task."""
+    """Return runs on one node whose slip of ten minutes reaches into the reserved time."""
     case = case_of(f"on {node}", "ops", [node], hours=hours)
     return replace(case, whole=_lasting(case.whole, duration))
 
 
 async def _held(single: SeatCase, after: int = 0) -> CaseResult:
-    """What came of the single task, in an episode in which one that is due later is blocked."""
+    """Return the result of the single task in an episode where a later one is blocked."""
     blocked = _blocked(after)
     hosts = [Host(name) for name in NAMES]
     run = UUID(int=1), UUID(int=2), "idle", SchedulingClass.EXCLUSIVE, 9
@@ -71,7 +71,7 @@ async def _held(single: SeatCase, after: int = 0) -> CaseResult:
 
 @pytest.mark.parametrize("hours", [1, 3])
 async def test_runs_beside_a_protected_slot_slip_no_further(hours: int) -> None:
-    """However late the ordinary task is booked within its slip, it ends before the slot."""
+    """The ordinary task ends before the slot however late it is booked within its slip."""
     result = await _held(_single("n2", 3 * times.MINUTE, hours=hours))
     assert dict(result.taken) == {1: "n2"}
     [part] = result.parts
@@ -82,8 +82,8 @@ async def test_runs_beside_a_protected_slot_slip_no_further(hours: int) -> None:
 
 
 @pytest.mark.parametrize(("hours", "slip"), [(3, 2 * times.MINUTE), (2, 10 * times.MINUTE)])
-async def test_a_slot_beside_later_runs_of_a_term_is_kept_too(hours: int, slip: int) -> None:
-    """If the last of its runs would reach into it, all of them slip no further than that."""
+async def test_a_slot_beside_later_runs_of_a_term_is_protected_too(hours: int, slip: int) -> None:
+    """All runs of a term slip no further than its last run may before the slot."""
     result = await _held(_single("n2", 3 * times.MINUTE, hours=hours), 2 * times.HOUR)
     assert dict(result.taken) == {1: "n2"}
     [part] = result.parts
@@ -91,8 +91,8 @@ async def test_a_slot_beside_later_runs_of_a_term_is_kept_too(hours: int, slip: 
     assert slip_of(recurrence, part.task.terms.duration, START) == slip
 
 
-async def test_no_seat_where_runs_cannot_end_before_it() -> None:
-    """Who is busy before is passed over and it is said why, though it has time afterwards."""
+async def test_no_seat_if_its_run_cannot_end_before_the_slot() -> None:
+    """A node that is busy until then is skipped with a reason, although it has time later."""
     result = await _held(_single("n1", 3 * times.MINUTE, hours=1))
     assert (dict(result.taken), list(result.parts)) == ({}, [])
     assert result.heard == {"n1": KEPT}

@@ -1,4 +1,4 @@
-"""The bell that every loop of a service waits for: until it is rung, or for so long at most."""
+"""The event with a timeout on which the loops of a service wait."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from lead.simulation.loop import VirtualLoop, run
 from node.clock import LatchedEvent
 
 
-def test_a_bell_wakes_all_who_wait_and_stays_rung() -> None:
-    """Whoever comes later need not wait, until it is silenced; then the time is waited out."""
+def test_a_set_event_wakes_all_waiters_and_stays_set() -> None:
+    """Later waiters return at once until the event is cleared, and then time out."""
 
     async def work(loop: VirtualLoop) -> list[tuple[bool, float]]:
         bell = LatchedEvent()
@@ -18,15 +18,15 @@ def test_a_bell_wakes_all_who_wait_and_stays_rung() -> None:
             return await bell.wait(60), loop.time()
 
         loop.call_later(2, bell.set)
-        told = [*await asyncio.gather(waited(), waited()), await waited()]
+        outcomes = [*await asyncio.gather(waited(), waited()), await waited()]
         bell.clear()
-        return [*told, await waited()]
+        return [*outcomes, await waited()]
 
     assert run(work) == [(True, 2), (True, 2), (True, 2), (False, 62)]
 
 
-def test_a_bell_that_is_rung_as_the_time_ends_was_rung() -> None:
-    """News are never taken for silence."""
+def test_an_event_set_at_the_timeout_counts_as_set() -> None:
+    """An event that is set as the timeout expires is not reported as a timeout."""
 
     async def work(loop: VirtualLoop) -> bool:
         bell = LatchedEvent()
@@ -36,8 +36,8 @@ def test_a_bell_that_is_rung_as_the_time_ends_was_rung() -> None:
     assert run(work)
 
 
-def test_who_is_cancelled_waits_no_more() -> None:
-    """Nothing is left of the wait: the bell can be rung, and its timer does not fire."""
+def test_a_cancelled_waiter_leaves_nothing_behind() -> None:
+    """The event can be set after a cancelled wait, whose timer does not fire."""
 
     async def work(loop: VirtualLoop) -> tuple[bool, bool]:
         bell = LatchedEvent()
@@ -51,8 +51,8 @@ def test_who_is_cancelled_waits_no_more() -> None:
     assert run(work) == (True, True)
 
 
-def test_no_time_at_all_lets_the_others_run() -> None:
-    """A time that is over already waits for one turn of the loop."""
+def test_a_timeout_of_zero_yields_to_other_tasks() -> None:
+    """A timeout in the past waits for one iteration of the loop."""
 
     async def work(loop: VirtualLoop) -> tuple[bool, list[str]]:
         bell, done = LatchedEvent(), list[str]()

@@ -1,4 +1,4 @@
-"""Questions for nodes that fetch them: each gets its own answer, whatever is lost on the way."""
+"""Questions for nodes that fetch them: each gets its own answer, whatever message is lost."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ CARD = NodeCard(identity=B, name="b", url=None, address="192.0.2.2")
 
 
 def question(number: int = 0, body: str = "") -> Question:
-    """A question that can be told from others."""
+    """Return a question that can be told from others."""
     path = f"/v1/participant/exchanges/{number}"
     return Question(method="GET", path=path, headers={}, body=body)
 
@@ -39,7 +39,7 @@ def question(number: int = 0, body: str = "") -> Question:
 def request(
     *answers: AnsweredQuestion, working: tuple[UUID, ...] = (), wait: int = 0, missing: int = 0
 ) -> WorkRequest:
-    """A poll."""
+    """Return a poll."""
     return WorkRequest(
         card=CARD,
         now=START,
@@ -52,17 +52,17 @@ def request(
 
 
 def answer(given: AssignedQuestion) -> AnsweredQuestion:
-    """What a node answers to a question: its path."""
+    """Return a node's answer to a question: its path."""
     return AnsweredQuestion(id=given.id, reply=Reply(status=200, body=given.question.path))
 
 
-async def take(box: Mailbox, asked: WorkRequest) -> list[AssignedQuestion]:
-    """What a poll brings."""
-    return [AssignedQuestion.model_validate_json(sent) for sent in await box.take(asked)]
+async def take(box: Mailbox, poll: WorkRequest) -> list[AssignedQuestion]:
+    """Return the questions that a poll brings."""
+    return [AssignedQuestion.model_validate_json(sent) for sent in await box.take(poll)]
 
 
 async def asked(box: Mailbox, *questions: Question) -> list[asyncio.Task[Reply]]:
-    """Questions that have been left."""
+    """Leave the questions in the mailbox, and return the tasks that wait for the replies."""
     tasks = [asyncio.create_task(box.ask("b", one)) for one in questions]
     while len(box._waiting) < len(tasks):
         await ManualClock().sleep(0)
@@ -71,12 +71,12 @@ async def asked(box: Mailbox, *questions: Question) -> list[asyncio.Task[Reply]]
 
 @pytest.fixture
 def box(clock: ManualClock) -> Mailbox:
-    """The mailbox of a node that may come at any moment."""
+    """Return the mailbox of a node that may poll at any moment."""
     return Mailboxes(clock, 5).of(B)
 
 
-async def test_each_gets_its_own_answer(box: Mailbox) -> None:
-    """Answers in any order, some of them later, come to who asked for them."""
+async def test_each_question_gets_its_own_answer(box: Mailbox) -> None:
+    """Answers in any order and at any time reach the question they belong to."""
     tasks = await asked(box, *map(question, range(3)))
     first, second, third = await take(box, request())
     assert await take(box, request(answer(third), working=(first.id, second.id))) == []
@@ -85,8 +85,8 @@ async def test_each_gets_its_own_answer(box: Mailbox) -> None:
     assert [reply.body for reply in replies] == [question(number).path for number in range(3)]
 
 
-async def test_an_invented_answer_is_nobodys(box: Mailbox) -> None:
-    """Whoever has not been given a question cannot answer it, and no name is answered twice."""
+async def test_an_invented_answer_is_ignored(box: Mailbox) -> None:
+    """Only an assigned question can be answered, and only once."""
     (task,) = await asked(box, question())
     (number,) = box._waiting
     early = AnsweredQuestion(id=number, reply=Reply(status=500))
@@ -97,19 +97,19 @@ async def test_an_invented_answer_is_nobodys(box: Mailbox) -> None:
     assert (await task).status == 200
 
 
-async def test_what_was_lost_is_given_again(box: Mailbox) -> None:
-    """A question that a node neither answers nor works on never arrived there."""
+async def test_a_lost_question_is_assigned_again(box: Mailbox) -> None:
+    """A question that a node neither answers nor works on is assigned again."""
     (task,) = await asked(box, question())
     lost = await take(box, request())
-    found = await take(box, request())
-    assert found == lost
-    assert await take(box, request(working=(found[0].id,))) == []
-    await take(box, request(answer(found[0])))
+    result = await take(box, request())
+    assert result == lost
+    assert await take(box, request(working=(result[0].id,))) == []
+    await take(box, request(answer(result[0])))
     assert (await task).status == 200
 
 
 async def test_a_question_ends_the_wait(box: Mailbox) -> None:
-    """A poll that waits is answered as soon as somebody asks."""
+    """A waiting poll is answered as soon as a question arrives."""
     polling = asyncio.create_task(take(box, request(wait=WAIT_MAX)))
     while not box._polls_open:
         await ManualClock().sleep(0)
@@ -120,7 +120,7 @@ async def test_a_question_ends_the_wait(box: Mailbox) -> None:
 
 
 async def test_the_newest_poll_is_served(box: Mailbox) -> None:
-    """An older poll, whose connection may be dead, is let go with nothing."""
+    """An older poll, whose connection may be dead, is released without a question."""
     old = asyncio.create_task(take(box, request(wait=WAIT_MAX)))
     while not box._polls_open:
         await ManualClock().sleep(0)
@@ -131,8 +131,8 @@ async def test_the_newest_poll_is_served(box: Mailbox) -> None:
     task.cancel()
 
 
-async def test_who_does_not_come_is_away(box: Mailbox, clock: ManualClock) -> None:
-    """After a while without a poll questions are refused at once, and say since when."""
+async def test_a_node_without_polls_is_away(box: Mailbox, clock: ManualClock) -> None:
+    """Questions are refused after a while without a poll, with the time of the last one."""
     await box.take(request())
     clock.advance(PRESENCE_TIMEOUT)
     since = "it fetches its work itself and has not asked since 2026-12-01T00:00:00Z"
@@ -143,8 +143,8 @@ async def test_who_does_not_come_is_away(box: Mailbox, clock: ManualClock) -> No
     task.cancel()
 
 
-async def test_nobody_waits_longer_than_over_http(clock: ManualClock) -> None:
-    """A question that was fetched and not answered in time is not waited for, nor given again."""
+async def test_a_question_times_out_as_over_http(clock: ManualClock) -> None:
+    """A question fetched but not answered in time is neither awaited nor assigned again."""
     box = Mailboxes(clock, 0.01).of(B)
     (task,) = await asked(box, question())
     assert len(await box.take(request())) == 1
@@ -153,8 +153,8 @@ async def test_nobody_waits_longer_than_over_http(clock: ManualClock) -> None:
     assert await box.take(request()) == []
 
 
-async def test_there_is_an_end_to_what_waits(box: Mailbox, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Too many questions, and one too long, are refused; those that fit together go together."""
+async def test_the_mailbox_is_bounded(box: Mailbox, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Too many questions and too long ones are refused, and those that fit go together."""
     monkeypatch.setattr(mailboxes, "BYTES_MAX", 1000)
     with pytest.raises(TooLarge, match="more than the 1000 bytes"):
         await box.ask("b", question(body="x" * 1000))
@@ -167,7 +167,7 @@ async def test_there_is_an_end_to_what_waits(box: Mailbox, monkeypatch: pytest.M
         task.cancel()
 
 
-async def test_so_many_go_together(box: Mailbox) -> None:
+async def test_a_poll_brings_a_limited_number_of_questions(box: Mailbox) -> None:
     """A poll brings no more questions than a node works on."""
     tasks = await asked(box, *map(question, range(QUESTIONS_MAX + 1)))
     first = await take(box, request())
@@ -178,8 +178,8 @@ async def test_so_many_go_together(box: Mailbox) -> None:
         task.cancel()
 
 
-async def test_a_closed_mailbox_lets_go(box: Mailbox, clock: ManualClock) -> None:
-    """When the service ends, no poll waits and nobody asks any more."""
+async def test_a_closed_mailbox_releases_all_waiters(box: Mailbox, clock: ManualClock) -> None:
+    """No poll waits and no question is accepted any more when the service ends."""
     polling = asyncio.create_task(take(box, request(wait=WAIT_MAX, missing=times.HOUR)))
     while not box._polls_open:
         await ManualClock().sleep(0)
@@ -190,8 +190,8 @@ async def test_a_closed_mailbox_lets_go(box: Mailbox, clock: ManualClock) -> Non
 
 
 @given(st.lists(st.sampled_from(["lost", "kept", "slow"]), max_size=30), st.integers(1, 6))
-def test_nothing_is_lost(fates: list[str], count: int) -> None:
-    """Whatever becomes of each poll and its answer, in the end every question has its own."""
+def test_no_question_is_lost(fates: list[str], count: int) -> None:
+    """Every question gets its own answer, whatever becomes of each poll and its answer."""
 
     async def story() -> None:
         box = Mailboxes(ManualClock(), 5).of(B)

@@ -1,4 +1,4 @@
-"""Who could have the seats of pool tasks: found out once, and anew when something is different."""
+"""The nodes that could have the seats of pool tasks: judged once, and anew after changes."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ TOOLS = ("ping",)
 
 @dataclass
 class Judge:
-    """Says what is wanted, and counts how often it was asked."""
+    """A judge that states what is wanted, and counts its calls."""
 
     asked: list[str] = field(default_factory=list)
 
@@ -36,7 +36,7 @@ class Judge:
         request: SeatRequest,
         pool_match: Mapping[str, Any],
     ) -> NodeRequirements:
-        """The match of the pool and of the request; ``dest`` takes part in it already."""
+        """Return the match of the pool and of the request; ``dest`` takes part in it already."""
         del test, tools
         self.asked.append(str(spec.get("dest")))
         return NodeRequirements(
@@ -49,13 +49,13 @@ class Judge:
 
 
 def pools(**match: Any) -> dict[str, StoredPool]:
-    """The pool ``europe``."""
+    """Return the pool ``europe``."""
     europe = StoredPool("europe", match, "campaign-default", {}, "sticky", HOUR, HOUR, None)
     return {"europe": europe}
 
 
 def asking(dest: str | None = None, **match: Any) -> PoolTaskCriteria:
-    """A task that asks for a node of it."""
+    """Return a task that wants a node of it."""
     request = {"pool": "europe", "k": 1, "match": match}
     spec = {} if dest is None else {"dest": dest}
     task = case_of("a", "ops", []).whole.id
@@ -63,17 +63,17 @@ def asking(dest: str | None = None, **match: Any) -> PoolTaskCriteria:
 
 
 def hosts(*facts: Attributes) -> list[Host]:
-    """The nodes n1, n2, … with these attributes."""
+    """Return the nodes n1, n2, … with these attributes."""
     return [Host(f"n{number}", facts=each) for number, each in enumerate(facts, 1)]
 
 
 def of(judge: Judge, nodes: Sequence[Host]) -> Membership:
-    """These nodes and the pool of all that are ``in`` europe."""
+    """Return the membership of these nodes in the pool of all that are ``in`` europe."""
     return Membership(pools(**{"in": "europe"}), nodes, judge.wanted)
 
 
 def test_equal_requests_are_judged_once() -> None:
-    """Two tasks that differ in what no node has to do with get the very same nodes."""
+    """Two tasks that differ in nothing that matters to a node get the very same nodes."""
     judge = Judge()
     there = of(judge, hosts({"in": "europe"}, {"in": "europe", "tool:ping": False}, {"in": "asia"}))
     one, again, other = asking("example.net"), asking("example.net"), asking("example.org")
@@ -85,16 +85,16 @@ def test_equal_requests_are_judged_once() -> None:
     assert judge.asked == ["example.net", "example.org"]
 
 
-def test_who_takes_part_already_is_left_out_of_what_is_common() -> None:
-    """And it is said of the task that names it alone."""
+def test_participants_are_excluded_from_shared_results() -> None:
+    """A participant is excluded only for the task that names it."""
     there = of(Judge(), hosts({"in": "europe"}, {"in": "europe"}, {"in": "asia"}))
     assert there.judged(asking("n2")) == (("n1",), {"n2": "takes part in it already"})
     assert there.judged(asking("n3")) == (("n1", "n2"), {})
     assert there.judged(asking()) == (("n1", "n2"), {})
 
 
-def test_later_verdicts_are_those_of_before_while_nothing_is_different() -> None:
-    """That a node does not answer is no matter of who could have a seat."""
+def test_verdicts_are_reused_while_nothing_changes() -> None:
+    """An unreachable node does not change which nodes could have a seat."""
     judge = Judge()
     before = of(judge, hosts({"in": "europe"}))
     able, _ = before.judged(asking())
@@ -116,7 +116,7 @@ def test_later_verdicts_are_those_of_before_while_nothing_is_different() -> None
     ],
 )
 def test_a_change_is_judged_anew(match: dict[str, Any], facts: Attributes) -> None:
-    """Another attribute, another pool; and 1 is not true."""
+    """Another attribute or another pool is judged anew, and 1 differs from true."""
     before = of(Judge(), hosts({"in": "europe", "fast": True}))
     assert before.judged(asking(fast=True))[0] == ("n1",)
     after = before.later(pools(**match), hosts(facts))
@@ -124,15 +124,15 @@ def test_a_change_is_judged_anew(match: dict[str, Any], facts: Attributes) -> No
     assert before.judged(asking(fast=True))[0] == ("n1",), "who asked before is told the same"
 
 
-def test_what_is_wanted_is_told_apart_by_kind() -> None:
-    """A match with 1 is another one than with true."""
+def test_matches_differ_by_type() -> None:
+    """A match with 1 differs from one with true."""
     there = of(Judge(), hosts({"in": "europe", "fast": True}))
     assert there.judged(asking(fast=True))[0] == ("n1",)
     assert there.judged(asking(fast=1))[0] == ()
 
 
-def test_as_many_requests_as_there_may_be_are_remembered() -> None:
-    """More of them than are kept are judged right all the same."""
+def test_the_cache_is_bounded() -> None:
+    """Requests beyond the limit of the cache are judged correctly all the same."""
     there = of(Judge(), hosts({"in": "europe", "rank": 3}))
     for rank in range(1200):
         assert there.judged(asking(rank=rank))[0] == (("n1",) if rank == 3 else ())

@@ -1,4 +1,4 @@
-"""What tests take of counted resources, and what policies see of the nodes that have them."""
+"""The counted resources that tests need, and nodes that have them as policies see them."""
 
 from __future__ import annotations
 
@@ -36,15 +36,15 @@ from tests.support.policy_pools import due, view_of
         ("idle", {}, {}),
     ],
 )
-def test_a_test_says_what_it_needs(test: str, spec: dict[str, Any], needs: Any) -> None:
-    """Whole Mb/s, rounded up; less than one is nothing, and TCP without a rate takes everything."""
+def test_a_test_states_its_needs(test: str, spec: dict[str, Any], needs: Any) -> None:
+    """Needs are whole Mb/s, rounded up, none below one; TCP without a rate needs everything."""
     known = registry.tests()[test]
     assert known.needs(known.spec_model.model_validate(spec)) == needs
     assert set(needs) <= set(known.resources)
 
 
-def test_a_node_is_as_busy_as_what_is_booked_there() -> None:
-    """A run beside others counts for its lane, and only what runs already keeps it busy."""
+def test_the_load_of_a_node_is_what_is_booked_there() -> None:
+    """A run beside others counts for its lane, and only running runs make a node busy."""
     run = PostedRun("r", "t", "ops", ("a",), START, START + 30 * times.MINUTE, running=True)
     normal = replace(
         run,
@@ -55,15 +55,15 @@ def test_a_node_is_as_busy_as_what_is_booked_there() -> None:
         running=False,
     )
     background = replace(run, nodes=("c",), scheduling_class=SchedulingClass.BACKGROUND)
-    found = node_loads([run, normal, background], {"a": 1, "b": 4, "c": 1}, START)
-    assert {name: (float(it.load), it.running_to) for name, it in found.items()} == {
+    result = node_loads([run, normal, background], {"a": 1, "b": 4, "c": 1}, START)
+    assert {name: (float(it.load), it.running_to) for name, it in result.items()} == {
         "a": (1.0, run.end),
         "b": (0.125, 0),
     }
 
 
-def test_what_a_node_says_of_itself_comes_first() -> None:
-    """Its free time, its speed, and until when it is busy; else what this lead has booked."""
+def test_the_statements_of_a_node_come_first() -> None:
+    """A node's statements on free time, speed, and busy time replace what this lead has booked."""
     horizon = 4 * times.HOUR
     facts: Attributes = {"mbps": 100, "speed": 2.5, "nat": True, "site": "x", "longitude": 13.5}
     host = Host("a", facts=facts)
@@ -79,15 +79,16 @@ def test_what_a_node_says_of_itself_comes_first() -> None:
     assert (seen.load, seen.busy_until) == (0.75, START + times.HOUR)
 
 
-def test_what_is_no_resource_makes_no_node_richer() -> None:
-    """A number that nothing counts says nothing about who is poorest; a function may name it."""
+def test_an_uncounted_number_is_not_a_resource() -> None:
+    """A number that nothing counts does not affect the ranking, but a function may use it."""
     when = NodeViewContext(START, times.HOUR, {"mbps"})
-    said: dict[str, Attributes] = {
+    facts_by_node: dict[str, Attributes] = {
         "thin": {"mbps": 100, "longitude": 179.5},
         "fat": {"mbps": 1000, "longitude": 1},
     }
     nodes = {
-        name: node_view_of(Host(name, facts=it), NodeLoad(), 0, when) for name, it in said.items()
+        name: node_view_of(Host(name, facts=it), NodeLoad(), 0, when)
+        for name, it in facts_by_node.items()
     }
     wanting = due("t", "ops", nodes)
     board = Board(view_of(nodes, [CampaignView("ops")], [wanting]))

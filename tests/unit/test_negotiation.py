@@ -15,18 +15,18 @@ from tests.support.clocks import START, ManualClock
 
 
 class _Somebody:
-    """A participant that nobody gets to ask."""
+    """A participant that is never asked."""
 
     identity = "ed25519:a"
     name = "a"
 
     async def propose(self, request: ProposalRequest) -> Proposal:
-        """Never awaited."""
+        """Fail, since it is never awaited."""
         raise AssertionError(request)
 
 
-async def test_who_is_ended_before_asking_leaves_no_question_behind() -> None:
-    """Cancelled between gathering the questions and putting them, none has been begun."""
+async def test_cancelling_before_asking_leaves_no_question_behind() -> None:
+    """No question has been started when the task is cancelled before they are sent."""
     request = ProposalRequest(
         task=UUID(int=1),
         lease_epoch=1,

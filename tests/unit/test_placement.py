@@ -98,8 +98,8 @@ def test_runs_of_one_task_never_overlap(
 ) -> None:
     """No two runs overlap, however the windows lie and in whatever order they come."""
     choices = choose(slots, found, duration, rng)
-    for left, right in combinations(choices, 2):
-        assert abs(left.starts_at - right.starts_at) >= duration
+    for rest, right in combinations(choices, 2):
+        assert abs(rest.starts_at - right.starts_at) >= duration
 
 
 @patient
@@ -236,16 +236,16 @@ def test_less_than_a_second_to_spare_is_enough() -> None:
 @pytest.mark.parametrize("rng", [None, random.Random(3)])
 def test_without_common_time_there_is_no_choice(rng: random.Random | None) -> None:
     """Two participants that are free one after the other have no time in common."""
-    found = [Offer("a", [(0, 10)], [(0, 10)]), Offer("b", [(10, 20)], [(10, 20)])]
-    assert choose([slot(0, 20)], found, 1, rng) == []
+    result = [Offer("a", [(0, 10)], [(0, 10)]), Offer("b", [(10, 20)], [(10, 20)])]
+    assert choose([slot(0, 20)], result, 1, rng) == []
 
 
 def test_an_early_choice_is_remembered_behind_later_ones() -> None:
     """An early choice between two late ones does not displace the first of them from memory."""
     slots = [slot(0, 100), slot(5, 50), slot(20, 100)]
     free = [(5, 15), (90, 100)]
-    found = [Offer("a", free, free), Offer("b", [(90, 100)], [(5, 15), (90, 100)])]
-    assert choose(slots, found, 10, None) == [
+    result = [Offer("a", free, free), Offer("b", [(90, 100)], [(5, 15), (90, 100)])]
+    assert choose(slots, result, 10, None) == [
         ChosenStart(slots[0], 90, displacing=False),
         ChosenStart(slots[1], 5, displacing=True),
     ]
@@ -254,8 +254,8 @@ def test_an_early_choice_is_remembered_behind_later_ones() -> None:
 def test_each_pass_needs_common_time_by_itself() -> None:
     """Pass 2 is tried only if pass 1 has no common time, slot by slot."""
     slots = [slot(0, 10), slot(10, 20)]
-    found = [Offer("a", [(0, 20)], [(0, 20)]), Offer("b", [(4, 8)], [(0, 20)])]
-    assert choose(slots, found, 3, None) == [
+    result = [Offer("a", [(0, 20)], [(0, 20)]), Offer("b", [(4, 8)], [(0, 20)])]
+    assert choose(slots, result, 3, None) == [
         ChosenStart(slots[0], 4, displacing=False),
         ChosenStart(slots[1], 10, displacing=True),
     ]

@@ -28,9 +28,9 @@ def test_every_set_has_a_description() -> None:
     text = (Path(sets.__file__).parent / "README.md").read_text(encoding="utf-8")
     table = text.split("## What each set is good for")[1].split("\n## ")[0]
     rows = [line.split(" | ") for line in table.splitlines() if line.startswith("| `")]
-    found = {name.split("`")[1]: good_for.removesuffix(" |") for name, good_for in rows}
-    assert found == {name: kind.good_for for name, kind in policysets.SETS.items()}
-    assert len(set(found.values())) == len(found)
+    result = {name.split("`")[1]: good_for.removesuffix(" |") for name, good_for in rows}
+    assert result == {name: kind.good_for for name, kind in policysets.SETS.items()}
+    assert len(set(result.values())) == len(result)
     assert [name for name, _ in rows if "recommended" in name] == [
         f"| `{policysets.DEFAULT}` (recommended)"
     ]
@@ -57,12 +57,12 @@ def test_limits_are_stored_as_policies_know_them() -> None:
     }
     known = kinds | {f"{throttle.DUE}{kind}" for kind in kinds}
     known |= {throttle.DELIVERED, throttle.DELIVERED_PERCENT}
-    said = {
+    worded = {
         word: {"soft": None, "hard": number} for number, word in enumerate(get_args(limits.Limited))
     }
-    kept = limits.to_stored_limits(said)
+    kept = limits.to_stored_limits(worded)
     assert kept.keys() == known
-    assert limits.to_worded_limits(kept) == said
+    assert limits.to_worded_limits(kept) == worded
     assert limits.to_stored_limits({"seconds": {"soft": 2, "hard": None}}) == {
         "time": {"soft": 2 * times.SECOND, "hard": None}
     }

@@ -26,10 +26,10 @@ def test_a_term_waits_since_it_became_due() -> None:
 def test_future_runs_lie_at_their_known_starts() -> None:
     """Runs with a known start lie there, and the others at their nominal start."""
     schedule = {"start": times.format_instant(START), "repeat": "PT1H", "slip": "PT10M"}
-    found = [START + times.HOUR + 10 * times.MINUTE, START + 2 * times.HOUR + 11 * times.MINUTE]
+    result = [START + times.HOUR + 10 * times.MINUTE, START + 2 * times.HOUR + 11 * times.MINUTE]
     given = UnplannedSeatTask(
-        UUID(int=1), "ops", schedule, 5 * times.MINUTE, START, "exclusive", 0, ["key"], found
+        UUID(int=1), "ops", schedule, 5 * times.MINUTE, START, "exclusive", 0, ["key"], result
     )
     runs = runs_to_come(given, {"key": "n1"}, START + 3 * times.HOUR, {}, 10)
-    starts = [START, found[0], START + 2 * times.HOUR]
+    starts = [START, result[0], START + 2 * times.HOUR]
     assert [(run.start, run.end) for run in runs] == [(at, at + 5 * times.MINUTE) for at in starts]

@@ -1,4 +1,4 @@
-"""Ports that are given out: in the range, free, and none twice."""
+"""The assignment of ports: in the range, free, and none twice."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ FIRST = 9000
 def test_rows_lie_in_the_range_and_apart(
     counts: list[int], length: int, used: set[int], seed: int
 ) -> None:
-    """Who gets none finds no free row that begins where rows begin."""
+    """A request is refused only if no aligned row of ports is free."""
     needing = {UUID(int=at): count for at, count in enumerate(counts)}
     every = range(FIRST, FIRST + length)
     taken = set(used)
@@ -47,13 +47,13 @@ def test_rows_lie_in_the_range_and_apart(
 def test_single_ports_are_free_as_long_as_there_are_some(
     count: int, length: int, used: set[int], seed: int
 ) -> None:
-    """When all have been given out, one that somebody has is given again."""
+    """A port in use is assigned again only when all are in use."""
     every = range(FIRST, FIRST + length)
-    found = ports.single_ports(
+    result = ports.single_ports(
         map(UUID, map("{:032}".format, range(count))), every, used, random.Random(seed)
     )
     taken = set(used)
     bases = set(every[: length - 1 : 2] or every)
-    for port in found.values():
+    for port in result.values():
         assert port in (bases - taken or bases)
         taken.add(port)

@@ -95,12 +95,12 @@ def told(
         closed=inadmissible_spans(applicant, reserved),
         yielding=None if request.yielding is None else frozenset(request.yielding),
     )
-    found = answer_question(question, bookings)
+    result = answer_question(question, bookings)
     return Proposal(
         now=NOW,
         horizon=LATEST,
-        free=tuple(found.free),
-        free_displacing=tuple(found.free_displacing),
+        free=tuple(result.free),
+        free_displacing=tuple(result.free_displacing),
         particular=any(is_particular(each.access) for each in reserved),
     )
 
@@ -125,9 +125,9 @@ def test_a_cached_answer_equals_the_nodes_answer(
     known = ProposalCache({}, [], (NOW, LATEST))
     for request in requests:
         whole = told(request, bookings, reserved)
-        found = known.answer("n1", request)
-        if found is not None:
-            assert both(found, request) == both(whole, request)
+        result = known.answer("n1", request)
+        if result is not None:
+            assert both(result, request) == both(whole, request)
         known.hear("n1", request, told(known.widened(request), bookings, reserved))
         again = known.answer("n1", request)
         assert again is not None
@@ -147,8 +147,8 @@ def test_a_node_has_no_more_time_than_its_leads_runs_leave(
     ]  # fmt: skip
     most = ProposalCache({run.run: run for run in runs}, [], (NOW, LATEST)).at_most("n1", request)
     real = told(request, bookings, [])
-    for offered, left in zip(both(real, request), _both(most, request), strict=True):
-        for ranges, bounds in zip(offered, left, strict=True):
+    for offered, rest in zip(both(real, request), _both(most, request), strict=True):
+        for ranges, bounds in zip(offered, rest, strict=True):
             assert all(any(a <= start and end <= b for a, b in bounds) for start, end in ranges)
 
 
@@ -174,8 +174,8 @@ def test_a_question_covers_all_time_of_interest() -> None:
         True,  # noqa: FBT003
     )
     question = TimelineQuestion(put.windows, SchedulingClass.EXCLUSIVE, first.duration, 0, *whole)
-    found = answer_question(question, [busy])
-    proposal = Proposal(now=START, horizon=whole[1], free=tuple(found.free))
+    result = answer_question(question, [busy])
+    proposal = Proposal(now=START, horizon=whole[1], free=tuple(result.free))
     heard = known.hear("n1", first, proposal)
     assert fitting(heard.free, first) == [[]]
     known_too = known.answer("n1", second)

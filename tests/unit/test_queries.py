@@ -25,20 +25,20 @@ BODIES = st.sampled_from(["SELECT 1;", "-- Why.\nSELECT\n    $1;", "SELECT '-- n
 @settings(deadline=None)
 @given(st.dictionaries(NAMES, BODIES, max_size=5))
 def test_queries_are_found_by_name(queries: dict[str, str]) -> None:
-    """What is written under a name is read under that name, without the blank lines around it."""
+    """The text under a name is read under that name, without surrounding blank lines."""
     text = "-- About this file.\n\n" + "".join(
         f"-- {name} --\n{body}\n\n" for name, body in queries.items()
     )
     assert parse_queries(text) == queries
 
 
-def test_what_comes_before_the_first_name_belongs_to_no_query() -> None:
-    """A file may begin with words about itself."""
+def test_text_before_the_first_name_belongs_to_no_query() -> None:
+    """A file may begin with comments about itself."""
     assert parse_queries("-- Words.\n\nSELECT 0;\n") == {}
 
 
-def test_a_name_twice_is_refused() -> None:
-    """Of two queries with one name, the first would be lost without a word."""
+def test_a_duplicate_name_is_refused() -> None:
+    """Two queries of one name are refused, because the first would be lost silently."""
     with pytest.raises(ValueError, match="same name"):
         parse_queries("-- one --\nSELECT 1;\n-- one --\nSELECT 2;\n")
 
@@ -54,20 +54,20 @@ def test_every_query_of_the_stores_is_one_statement(package: str, name: str) -> 
         assert bare.count(";") == 1, query
 
 
-def test_a_query_is_asked_for_by_name() -> None:
-    """A store asks by name for what its file has under that name."""
+def test_a_query_is_found_by_name() -> None:
+    """A store gets the text that its file has under the name."""
     queries = Queries("node.store", "runs")
     assert {name: queries[name] for name, _ in queries.items()} == dict(queries.items())
 
 
 def test_an_unknown_query_is_a_fault() -> None:
-    """There is no silent nothing for a name that was misspelt."""
+    """A misspelt name raises an error."""
     with pytest.raises(KeyError):
         Queries("node.store", "runs")["no_such_query"]
 
 
 def test_a_notice_is_read() -> None:
-    """``run <id> <task> <state>``: what kind of thing, which one, and a few words more."""
+    """``run <id> <task> <state>`` is read as kind, id, and words."""
     run, task = str(uuid4()), str(uuid4())
     assert parse_notice(f"run {run} {task} booked") == Notice("run", run, (task, "booked"))
     assert parse_notice(f"task {task}") == Notice("task", task, ())

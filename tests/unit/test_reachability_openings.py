@@ -1,4 +1,4 @@
-"""How many may ask a participant, and when the workers look again for tasks that wait for one."""
+"""Limits on concurrent questions per participant, and when waiting tasks are claimed again."""
 
 from __future__ import annotations
 
@@ -18,21 +18,21 @@ from tests.support.clocks import ManualClock
 
 
 class _Silent:
-    """A participant as far as it is asked for here."""
+    """A participant as far as it is needed here."""
 
     identity = "key of b"
     name = "b"
 
 
 class _Other(_Silent):
-    """Another one."""
+    """Another participant."""
 
     identity = "key of c"
     name = "c"
 
 
-def test_an_opening_that_has_come_is_no_reason_to_look_again_at_once() -> None:
-    """Else the workers of a lead go round in circles until a task that needs it is due."""
+def test_a_past_opening_is_no_reason_to_look_again_at_once() -> None:
+    """The workers do not poll in a tight loop until a task that needs the participant is due."""
     clock = ManualClock()
     reach = ReachabilityTracker(clock, random.Random(1), workers=8)
     reach.record_no_answer(cast("ParticipantClient", _Silent()), "no answer", clock.now())
@@ -46,8 +46,8 @@ def test_an_opening_that_has_come_is_no_reason_to_look_again_at_once() -> None:
     assert reach.openings() == [(_Silent.identity, 1)]
 
 
-def test_who_needs_two_silent_ones_waits_for_the_one_that_is_being_asked() -> None:
-    """Else its task is claimed again and again as long as the other question is under way."""
+def test_a_task_that_needs_two_waits_for_the_one_being_asked() -> None:
+    """Its task is not claimed again and again while the other question is in flight."""
     clock = ManualClock()
     reach = ReachabilityTracker(clock, random.Random(1), workers=8)
     for silent in (_Silent(), _Other()):
@@ -64,7 +64,7 @@ WORKERS = 8
 
 
 async def _ask(reach: ReachabilityTracker, clock: ManualClock, took: int) -> None:
-    """One question that is answered after so long."""
+    """Ask one question that takes ``took`` µs to be answered."""
 
     async def question() -> None:
         clock.advance(took)
@@ -74,7 +74,7 @@ async def _ask(reach: ReachabilityTracker, clock: ManualClock, took: int) -> Non
 
 
 def _places(reach: ReachabilityTracker) -> int:
-    """How many may ask at the same time; none of them gets its answer meanwhile."""
+    """Return how many may ask at the same time while none gets its answer."""
     visits: list[ReachabilityGuard] = []
     visit = reach.visit([_Silent.identity])
     while visit.full is None and visit.silence is None:
@@ -86,8 +86,8 @@ def _places(reach: ReachabilityTracker) -> int:
     return len(visits)
 
 
-async def test_who_answers_promptly_may_be_asked_by_all_workers() -> None:
-    """A share of them is enough for who has not answered yet, and for who answers slowly."""
+async def test_all_workers_may_ask_a_prompt_participant() -> None:
+    """Only a share of them may ask one that has not answered yet or answers slowly."""
     clock = ManualClock()
     reach = ReachabilityTracker(clock, random.Random(1), WORKERS)
     assert _places(reach) == WORKERS // WORKER_SHARE_DIVISOR
@@ -101,8 +101,8 @@ async def test_who_answers_promptly_may_be_asked_by_all_workers() -> None:
     assert _places(reach) == 1
 
 
-async def test_a_question_without_a_prompt_answer_makes_its_visit_held_up() -> None:
-    """From then on only a share may ask that participant, until it answers promptly again."""
+async def test_a_slow_answer_limits_further_questions() -> None:
+    """Only a share may ask a slow participant until it answers promptly again."""
     clock = ManualClock()
     reach = ReachabilityTracker(clock, random.Random(1), WORKERS)
     await _ask(reach, clock, 0)

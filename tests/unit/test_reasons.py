@@ -53,16 +53,20 @@ def proposal(
 def why(index: int, **proposals: Proposal) -> str:
     """Return why this slot was not placed, given the participants' answers."""
     offers = [
-        Offer(name, said.free, said.free if said.free_displacing is None else said.free_displacing)
-        for name, said in proposals.items()
+        Offer(
+            name,
+            sentence.free,
+            sentence.free if sentence.free_displacing is None else sentence.free_displacing,
+        )
+        for name, sentence in proposals.items()
     ]
     return unplaced_reason(index, SLOTS[index], DURATION, offers, proposals)
 
 
 def test_the_obstacle_in_this_window_is_named() -> None:
     """The sentence has the node without time, the missing duration, and the run in the way."""
-    said = why(1, a=proposal([(START, START + MINUTE)], obstacles=(BUSY,)))
-    assert said == f"a: no PT10S free: busy with {BUSY_IN_WORDS}"
+    sentence = why(1, a=proposal([(START, START + MINUTE)], obstacles=(BUSY,)))
+    assert sentence == f"a: no PT10S free: busy with {BUSY_IN_WORDS}"
 
 
 def test_the_obstacle_of_another_window_is_not_blamed() -> None:

@@ -1,4 +1,4 @@
-"""Which windows were refused to whom: bounded, and matched with what becomes free."""
+"""Refused windows by task: bounded, and matched with time that becomes free."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ windows_of_tasks = st.lists(st.tuples(st.integers(0, 5), st.lists(spans, max_siz
 
 
 def question(task: int, windows: list[Span]) -> ProposalRequest:
-    """A question about these windows (at least one must be asked for)."""
+    """Return a question about these windows (at least one is required)."""
     return ProposalRequest(
         task=UUID(int=task),
         lease_epoch=1,
@@ -32,7 +32,7 @@ def question(task: int, windows: list[Span]) -> ProposalRequest:
 def test_what_is_touched_is_what_overlaps(
     asked: list[tuple[int, list[Span]]], freed: list[Span]
 ) -> None:
-    """Of the last question of each task, exactly those windows that share time with the freed."""
+    """Exactly the windows of each task's last question that overlap the freed time are found."""
     kept = RefusalMemory()
     for task, windows in asked:
         kept.remember("lead", question(task, windows), windows)
@@ -41,13 +41,13 @@ def test_what_is_touched_is_what_overlaps(
         UUID(int=task): [w for w in windows if any(f[0] < w[1] and w[0] < f[1] for f in freed)]
         for task, windows in last.items()
     }
-    found = {r.question.task: list(r.question.windows) for r in kept.touched(freed)}
-    assert found == {task: windows for task, windows in expected.items() if windows}
+    result = {r.question.task: list(r.question.windows) for r in kept.touched(freed)}
+    assert result == {task: windows for task, windows in expected.items() if windows}
 
 
 @given(windows_of_tasks, st.integers(1, 12))
-def test_no_more_is_kept_than_allowed(asked: list[tuple[int, list[Span]]], most: int) -> None:
-    """The oldest tasks are forgotten first, whole; what is kept stays within the bound."""
+def test_the_number_of_windows_is_bounded(asked: list[tuple[int, list[Span]]], most: int) -> None:
+    """The oldest tasks are dropped first, as a whole, to stay within the bound."""
     kept = RefusalMemory(most)
     for task, windows in asked:
         kept.remember("lead", question(task, windows), windows)
@@ -66,8 +66,8 @@ def test_no_more_is_kept_than_allowed(asked: list[tuple[int, list[Span]]], most:
     assert kept.touched([(-1, 1000)]) == []
 
 
-def test_another_lead_cannot_make_it_forget() -> None:
-    """A question of another node about the same task takes nothing from what its lead asked for."""
+def test_another_lead_cannot_overwrite_a_question() -> None:
+    """Another node's question about the same task does not replace its lead's question."""
     kept = RefusalMemory()
     kept.remember("lead", question(1, [(0, 9)]), [(0, 9)])
     kept.remember("stranger", question(1, [(0, 9)]), [])

@@ -35,7 +35,7 @@ SPANS = st.tuples(INSTANTS, st.integers(1, 10)).map(lambda drawn: (drawn[0], sum
 
 
 def some(*values: object) -> st.SearchStrategy[frozenset[object]]:
-    """Any of these."""
+    """Draw any subset of these values."""
     return st.frozensets(st.sampled_from(values), max_size=2)
 
 
@@ -63,7 +63,7 @@ APPLICANTS = st.builds(
 
 
 def reserved(number: int, access: AccessList, span: Span) -> ReservationSpan:
-    """One span of a reservation."""
+    """Return one span of a reservation."""
     return ReservationSpan(UUID(int=100 + number), "demo", "SC26", "alice", access, *span)
 
 
@@ -91,8 +91,8 @@ APPLICANT = Applicant(
         AccessList(priority=5),
     ],
 )
-def test_one_criterion_is_enough(access: AccessList) -> None:
-    """Each alone admits whom it names, and nobody who differs in just that."""
+def test_one_criterion_suffices(access: AccessList) -> None:
+    """Each criterion alone admits what it names, and nothing that differs in just that."""
     other = Applicant(
         task=TASKS[1],
         lead="b",
@@ -109,23 +109,23 @@ def test_one_criterion_is_enough(access: AccessList) -> None:
 @pytest.mark.parametrize(
     "access", [AccessList(campaigns=frozenset({"default"})), AccessList(priority=5)]
 )
-def test_the_word_of_another_lead_is_not_enough(access: AccessList) -> None:
-    """Campaign and priority are whatever it says; it has to be named itself."""
+def test_claims_of_another_lead_do_not_suffice(access: AccessList) -> None:
+    """Another lead's campaign and priority are mere claims, so it must be named itself."""
     foreign = replace(APPLICANT, own=False)
     assert not admits(access, foreign)
     assert admits(replace(access, leads=frozenset({"a"})), foreign)
 
 
-def test_a_pool_task_is_named_for_its_seats() -> None:
-    """Their runs are of tasks with ids of their own, which may be named as well."""
+def test_a_pool_task_admits_its_seats() -> None:
+    """Runs of seats are admitted by the pool task's id, and by their own."""
     access = AccessList(tasks=frozenset({TASKS[1]}))
     assert not admits(access, APPLICANT)
     assert admits(access, replace(APPLICANT, pool_task=TASKS[1]))
     assert admits(AccessList(tasks=frozenset({TASKS[0]})), replace(APPLICANT, pool_task=TASKS[1]))
 
 
-def test_a_pool_task_of_another_lead_is_named_with_it() -> None:
-    """Only that one's word counts on what its seats are, whoever came first."""
+def test_a_pool_task_of_another_lead_must_be_named_with_it() -> None:
+    """Only the named lead decides which tasks are its seats."""
     foreign = replace(APPLICANT, own=False, pool_task=TASKS[1])
     assert not admits(AccessList(tasks=frozenset({TASKS[1]})), foreign)
     access = access_of({"tasks": [f"{TASKS[1]}@a"]})
@@ -135,8 +135,8 @@ def test_a_pool_task_of_another_lead_is_named_with_it() -> None:
     assert admits(access, replace(foreign, task=TASKS[1], pool_task=None))
 
 
-def test_nobody_is_admitted_unless_said() -> None:
-    """An empty access list admits nobody, of whatever priority."""
+def test_an_empty_list_admits_nobody() -> None:
+    """An empty access list admits no run, of whatever priority."""
     assert not admits(AccessList(), APPLICANT)
     assert not admits(access_of({}), replace(APPLICANT, test=None, priority=2**31 - 1))
 
@@ -144,7 +144,7 @@ def test_nobody_is_admitted_unless_said() -> None:
 @patient
 @given(ACCESSES, ACCESSES, APPLICANTS)
 def test_more_criteria_admit_more(one: AccessList, other: AccessList, applicant: Applicant) -> None:
-    """Who is admitted by either of two lists is admitted by both together, and nobody else."""
+    """Two combined lists admit exactly the applicants that either of them admits."""
     least = [access.priority for access in (one, other) if access.priority is not None]
     together = AccessList(
         campaigns=one.campaigns | other.campaigns,
@@ -164,7 +164,7 @@ def test_more_criteria_admit_more(one: AccessList, other: AccessList, applicant:
 def test_every_reservation_must_admit(
     accesses: list[AccessList], drawn: list[tuple[int, Span]], applicant: Applicant
 ) -> None:
-    """Where several are stacked, time is closed as soon as one of them does not admit the run."""
+    """Time is closed as soon as one of several stacked reservations does not admit the run."""
     spans = [reserved(number, accesses[number], span) for number, span in drawn]
     closed = spans_of(inadmissible_spans(applicant, spans))
     for instant in range(45):
@@ -186,14 +186,14 @@ BOOKINGS = st.lists(
     RESERVED,
     BOOKINGS,
 )
-def test_no_start_is_offered_in_closed_time_and_no_other_is_lost(
+def test_offers_exclude_exactly_the_closed_time(
     windows: list[Span],
     kind: SchedulingClass,
     duration: int,
     drawn: list[tuple[int, Span]],
     booked: list[tuple[Span, SchedulingClass, int, bool]],
 ) -> None:
-    """In both passes, for every class; and what stands in a full window's way lies in it."""
+    """No start in closed time is offered and no other is lost, in both passes and every class."""
     bookings = [
         Booking(UUID(int=n), TASKS[1], "idle", one, priority, *span, fixed)
         for n, (span, one, priority, fixed) in enumerate(booked)
@@ -208,12 +208,12 @@ def test_no_start_is_offered_in_closed_time_and_no_other_is_lost(
         (before.free, after.free),
         (before.free_displacing, after.free_displacing),
     ):
-        left = {
+        open_starts = {
             at
             for at in _starts(without, duration)
             if all(at >= each.ends_at or at + duration <= each.starts_at for each in closed)
         }
-        assert _starts(with_closed, duration) == left
+        assert _starts(with_closed, duration) == open_starts
     for index, each in after.obstacles:
         assert each.starts_at < windows[index][1]
         assert each.ends_at > windows[index][0]
@@ -223,8 +223,8 @@ def _starts(ranges: list[Span], duration: int) -> set[int]:
     return {at for start, end in ranges for at in range(start, end - duration + 1)}
 
 
-def test_what_blocks_longest_is_named() -> None:
-    """The run where it has more of the window, the reservation where that has."""
+def test_the_longest_obstacle_is_named() -> None:
+    """The run or the reservation that takes more of the window is named."""
     question = TimelineQuestion([(0, 10)], SchedulingClass.EXCLUSIVE, 8, 0, 0, 60)
     run = Booking(UUID(int=1), TASKS[1], "idle", SchedulingClass.EXCLUSIVE, 5, 0, 4, fixed=False)
     short, long = reserved(1, AccessList(), (7, 10)), reserved(2, AccessList(), (5, 10))
@@ -241,10 +241,10 @@ def test_what_blocks_longest_is_named() -> None:
     st.integers(0, 100),
     st.integers(1, 150),
 )
-def test_occurrences_are_those_that_are_not_over(
+def test_occurrences_are_those_within_the_span(
     anchor: int, repeat: int | None, until: int | None, duration: int, since: int, reach: int
 ) -> None:
-    """All that end after the beginning and start before the end, however far the anchor is."""
+    """The occurrences end after the beginning and start before the end, far from the anchor."""
     recurrence = Recurrence(START + anchor, repeat=repeat, until=until and START + until)
     span = START + since, START + since + reach
     every = nominal_starts(recurrence, START - 1000, START + 1000, 1000)
@@ -253,10 +253,10 @@ def test_occurrences_are_those_that_are_not_over(
     assert list(occurrences(recurrence, duration, *span, 2)) == expected[:2]
 
 
-def test_it_explains_itself() -> None:
-    """For what, by whom, until when, and which one it is."""
-    said = in_words("demo", "SC26", "alice", UUID(int=5), START + 14 * times.HOUR)
-    assert said == (
+def test_a_reservation_describes_itself() -> None:
+    """The description has purpose, owner, end, and the reservation's name."""
+    sentence = in_words("demo", "SC26", "alice", UUID(int=5), START + 14 * times.HOUR)
+    assert sentence == (
         "reserved for demo 'SC26' by alice until 2026-12-01T14:00:00Z, reservation "
         "00000000-0000-0000-0000-000000000005"
     )

@@ -36,8 +36,8 @@ def test_a_run_is_chosen_only_in_open_time(
     """Slots without a choice are those whose starts are all closed, and each has its reason."""
     spans = [reserved(*each) for each in drawn]
     slots = slots_at(starts, slip)
-    left = ReservedTime("europe", spans)
-    offer, proposal = left.offer(slots, DURATION, 0)
+    reserved_time = ReservedTime("europe", spans)
+    offer, proposal = reserved_time.offer(slots, DURATION, 0)
     everything = Offer("n1", [(0, 1000)], [(0, 1000)])
     chosen = {
         it.slot.nominal: it.starts_at for it in choose(slots, [everything, offer], DURATION, None)
@@ -54,7 +54,7 @@ def test_a_run_is_chosen_only_in_open_time(
         for slot in slots
     }
     assert chosen == {nominal: at for nominal, at in open_at.items() if at is not None}
-    assert left.first_open(slots, DURATION) == next(iter(chosen), None)
+    assert reserved_time.first_open(slots, DURATION) == next(iter(chosen), None)
     without = {slots[each.window].nominal for each in proposal.obstacles}
     assert without == {nominal for nominal, at in open_at.items() if at is None}
 
@@ -76,7 +76,7 @@ def test_only_inadmissible_reservations_are_closed() -> None:
 
 def test_the_reason_names_the_reservation() -> None:
     """The reason quotes the reservation that covers most of the slot."""
-    left = ReservedTime("europe", [reserved(0, 1), reserved(1, 20)])
-    said = left.why(slots_at([0, 1], 0), DURATION)
-    assert said.startswith("no PT0.000003S free: reserved for demo 'SC26' by alice until ")
-    assert left.name == "pool europe"
+    reserved_time = ReservedTime("europe", [reserved(0, 1), reserved(1, 20)])
+    sentence = reserved_time.why(slots_at([0, 1], 0), DURATION)
+    assert sentence.startswith("no PT0.000003S free: reserved for demo 'SC26' by alice until ")
+    assert reserved_time.name == "pool europe"

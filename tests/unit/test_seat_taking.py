@@ -130,8 +130,10 @@ def test_the_sentence_lists_holders_and_reasons() -> None:
         "n2: has no time; n3: has no time; n4: has no time and 2 more"
     )
     verdict = {"sentence": "ops would hold 21 seats, of at most 20"}
-    said = SeatSearchAccount("p", "set", slots[:1], 1, {}, {"n0": "is busy"}, [verdict]).sentence()
-    assert said == (
+    sentence = SeatSearchAccount(
+        "p", "set", slots[:1], 1, {}, {"n0": "is busy"}, [verdict]
+    ).sentence()
+    assert sentence == (
         f"0 of 1 seat, {times.to_the_second(START)}; ops would hold 21 seats, of at most 20; "
         "n0: is busy"
     )

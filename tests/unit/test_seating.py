@@ -49,14 +49,14 @@ FAR = START + 2000 * MINUTE
 
 
 def _terms(recurrence: Recurrence, length: int, rounds: int | None = None) -> list[Term]:
-    found: list[Term] = []
+    result: list[Term] = []
     after = START - 1
     while (term := next_term(recurrence, length, after, rounds)) and term.starts_at < FAR:
-        found.append(term)
+        result.append(term)
         after = term.ends_at - 1
         if rounds is not None:
             rounds -= len(slots_in(recurrence, term))
-    return found
+    return result
 
 
 @given(SCHEDULES, LENGTHS)
@@ -152,7 +152,7 @@ def _most(nodes: list[dict[str, int]], spread: dict[str, int]) -> int:
 def test_the_possible_number_of_seats_is_an_upper_bound(
     nodes: list[dict[str, int]], spread: dict[str, int]
 ) -> None:
-    """It is never too low, and exact if nodes are spread over at most one attribute."""
+    """The number is never too low, and exact if nodes are spread over at most one attribute."""
     possible, most = seats_possible(nodes, spread), _most(nodes, spread)
     assert possible == most if len(spread) < 2 else possible >= most
 

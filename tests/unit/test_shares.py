@@ -1,4 +1,4 @@
-"""What campaigns are promised by weight, and what is summed up along their parents."""
+"""The shares that weights promise, and the sums along the campaigns' ancestors."""
 
 from __future__ import annotations
 
@@ -30,19 +30,19 @@ MEMBERS = st.lists(
 
 
 def test_weights_are_parts_of_the_parents() -> None:
-    """Two of weight 3 and 1 share three quarters and one; children divide their parent's part."""
+    """Weights of 3 and 1 give three quarters and one, and children split the parent's part."""
     members = [
         Member(1, None, Fraction(3)),
         Member(2, None, Fraction(1)),
         Member(3, 1, Fraction(1), wants=True),
         Member(4, 1, Fraction(2), wants=True),
     ]
-    found = promised_shares(members)
-    assert found == {1: Fraction(3, 4), 2: Fraction(1, 4), 3: Fraction(1, 4), 4: Fraction(1, 2)}
+    result = promised_shares(members)
+    assert result == {1: Fraction(3, 4), 2: Fraction(1, 4), 3: Fraction(1, 4), 4: Fraction(1, 2)}
 
 
-def test_who_wants_nothing_leaves_its_part() -> None:
-    """Without tasks nothing is promised, nor to a suspended one; urgent ones have no part."""
+def test_idle_campaigns_leave_their_parts() -> None:
+    """Campaigns without tasks, suspended ones, and urgent ones have no part."""
     members = [
         Member(1, None, Fraction(1)),
         Member(2, None, Fraction(1), wants=False),
@@ -53,7 +53,7 @@ def test_who_wants_nothing_leaves_its_part() -> None:
 
 
 @given(MEMBERS)
-def test_children_divide_what_their_parent_has(members: list[Member]) -> None:
+def test_children_divide_their_parents_part(members: list[Member]) -> None:
     """Parts of children never exceed the parent's, and fill it unless there is no weight."""
     parts = promised_shares(members)
     for parent in (None, *(member.id for member in members)):
@@ -65,7 +65,7 @@ def test_children_divide_what_their_parent_has(members: list[Member]) -> None:
 
 @given(MEMBERS, st.dictionaries(st.integers(0, 8), st.integers(-5, 100)))
 def test_sums_hold_everything_below(members: list[Member], used: dict[int, int]) -> None:
-    """What the uppermost ones have with those below is what all have."""
+    """The sum over the topmost campaigns and their descendants is the sum over all."""
     used = {campaign: amount for campaign, amount in used.items() if campaign < len(members)}
     sums = with_descendants(members, used)
     top = [member.id for member in members if member.parent is None]

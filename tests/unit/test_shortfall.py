@@ -1,4 +1,4 @@
-"""How much work a node could still take, by its own run table."""
+"""The spare capacity of a node, from its own runs."""
 
 from __future__ import annotations
 
@@ -14,32 +14,34 @@ SPANS = st.lists(
 ).map(normalise)
 
 
-def test_an_idle_node_misses_everything() -> None:
-    """With nothing booked all of the time ahead is missing, and it is not busy at all."""
-    found = shortfall([], 10, 25)
-    assert (found.missing, found.busy_until) == (15, 10)
+def test_an_idle_node_lacks_all_work() -> None:
+    """An idle node lacks work for all of the time ahead, and is not busy."""
+    result = shortfall([], 10, 25)
+    assert (result.missing, result.busy_until) == (15, 10)
 
 
-def test_only_the_first_stretch_keeps_it_busy() -> None:
-    """What begins after a gap fills time, but something new can begin before it."""
-    found = shortfall([(5, 12), (14, 18)], 10, 25)
-    assert (found.missing, found.busy_until) == (15 - 2 - 4, 12)
+def test_only_the_first_stretch_makes_a_node_busy() -> None:
+    """A run after a gap fills time, but something new can begin before it."""
+    result = shortfall([(5, 12), (14, 18)], 10, 25)
+    assert (result.missing, result.busy_until) == (15 - 2 - 4, 12)
 
 
-def test_a_node_is_busy_beyond_what_is_looked_at() -> None:
-    """A run that lasts longer than the time looked at says so."""
-    found = shortfall([(0, 90)], 10, 25)
-    assert (found.missing, found.busy_until) == (0, 90)
+def test_a_node_may_be_busy_beyond_the_period() -> None:
+    """A run that lasts beyond the period makes the node busy until the run's end."""
+    result = shortfall([(0, 90)], 10, 25)
+    assert (result.missing, result.busy_until) == (0, 90)
 
 
 @given(SPANS, INSTANTS, INSTANTS)
-def test_every_instant_is_counted(busy: list[Span], now: int, length: int) -> None:
-    """The figures are those that looking at each instant gives."""
+def test_the_figures_agree_with_counting_every_instant(
+    busy: list[Span], now: int, length: int
+) -> None:
+    """Counting every instant gives the same figures."""
 
     def taken(instant: int) -> bool:
         return any(start <= instant < end for start, end in busy)
 
-    found = shortfall(busy, now, now + length)
-    assert found.missing == sum(not taken(now + n) for n in range(length))
-    assert all(taken(instant) for instant in range(now, found.busy_until))
-    assert not taken(found.busy_until)
+    result = shortfall(busy, now, now + length)
+    assert result.missing == sum(not taken(now + n) for n in range(length))
+    assert all(taken(instant) for instant in range(now, result.busy_until))
+    assert not taken(result.busy_until)

@@ -23,14 +23,14 @@ AWAY = "b cannot be reached: connection refused"
 
 def _lasting(questions: int, rng: random.Random) -> list[UnreachablePeriod]:
     """Return an unreachable period after questions that were each sent as soon as allowed."""
-    found: list[UnreachablePeriod] = []
+    result: list[UnreachablePeriod] = []
     now = START
     for _ in range(questions):
-        found.append(
-            after_unanswered_question(found[-1] if found else None, "b", AWAY, now, now + 1, rng)
+        result.append(
+            after_unanswered_question(result[-1] if result else None, "b", AWAY, now, now + 1, rng)
         )
-        now = found[-1].ask_at
-    return found
+        now = result[-1].ask_at
+    return result
 
 
 @given(st.integers())

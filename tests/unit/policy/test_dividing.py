@@ -24,19 +24,19 @@ def _poured(
 ) -> dict[str, Fraction]:
     """Divide by raising the level of all until the next one is full, repeatedly."""
     shares = dict.fromkeys(weights, Fraction(0))
-    left = Fraction(amount)
+    rest = Fraction(amount)
     while True:
         open_ = [n for n in weights if (most := demand.get(n)) is None or shares[n] < most]
         total = sum((weights[name] for name in open_), Fraction(0))
-        if not open_ or not left:
+        if not open_ or not rest:
             return shares
-        rise = left / total
+        rise = rest / total
         for name in open_:
             if (most := demand.get(name)) is not None:
                 rise = min(rise, (most - shares[name]) / weights[name])
         for name in open_:
             shares[name] += rise * weights[name]
-        left -= rise * total
+        rest -= rise * total
 
 
 @given(st.integers(0, 200), WEIGHTS, DEMANDS)

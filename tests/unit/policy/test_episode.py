@@ -349,7 +349,7 @@ def test_a_node_that_refuses_is_not_asked_again() -> None:
     )
     outcome = Driver(after).drive(SETS["boinc-backoff"])
     assert [run.task for run in outcome.placed] == ["u"]
-    assert [no.rule.name for no in outcome.refused["t"]] == ["backoff", "backoff"]
+    assert [refusal.rule.name for refusal in outcome.refused["t"]] == ["backoff", "backoff"]
     later = replace(after, now=NOW + times.HOUR, candidates=[due("t", "a", nodes, slip=times.DAY)])
     outcome = Driver(later).drive(SETS["boinc-backoff"])
     assert [run.task for run in outcome.placed] == ["t"]
@@ -392,8 +392,8 @@ def test_a_task_without_time_is_deferred() -> None:
     view = view_of(nodes, [CampaignView("a")], [due("t", "a", nodes)])
     outcome = Driver(view, has_time=lambda _: False).drive(SETS["maui-defer"])
     outcome = Driver(replace(view, state=outcome.state)).drive(SETS["maui-defer"])
-    [no] = outcome.refused["t"]
-    assert (no.axis, no.until) == (Axis.FEASIBLE, NOW + times.HOUR)
+    [refusal] = outcome.refused["t"]
+    assert (refusal.axis, refusal.until) == (Axis.FEASIBLE, NOW + times.HOUR)
 
 
 def test_the_usual_node_comes_first() -> None:
@@ -448,7 +448,7 @@ def test_urgent_campaigns_wait_before_they_displace() -> None:
     )
     ask, outcome = _displacing(view, "gridserver-urgent")
     assert ask.displacing is None
-    assert [no.rule.name for no in outcome.refused["t"]] == ["no-time", "preempt-delay"]
+    assert [refusal.rule.name for refusal in outcome.refused["t"]] == ["no-time", "preempt-delay"]
 
 
 def test_flags_decide_displacement() -> None:

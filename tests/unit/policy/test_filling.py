@@ -53,11 +53,11 @@ def test_the_earliest_place_agrees_with_trying_every_instant(
     table: dict[str, list[tuple[int, int]]], k: int, length: int, now: int
 ) -> None:
     """No earlier start has enough free nodes, and the chosen nodes are free throughout."""
-    found = earliest(table, PlacementRequest("t", k, length, NODES), now)
-    assert found is not None
-    assert len(set(found.nodes)) == k
-    assert all(is_free(table, name, found.start, found.start + length) for name in found.nodes)
-    assert found.start == next(
+    result = earliest(table, PlacementRequest("t", k, length, NODES), now)
+    assert result is not None
+    assert len(set(result.nodes)) == k
+    assert all(is_free(table, name, result.start, result.start + length) for name in result.nodes)
+    assert result.start == next(
         at
         for at in range(now, END)
         if sum(is_free(table, name, at, at + length) for name in NODES) >= k
@@ -74,14 +74,14 @@ def test_slots_take_the_nodes_that_become_free_last() -> None:
 @given(timetables, st.integers(0, 40))
 def test_how_long_nodes_stay_free(table: dict[str, list[tuple[int, int]]], at: int) -> None:
     """A node that is free now stays free until its next span; busy nodes are left out."""
-    found = free_for(table, at)
+    result = free_for(table, at)
     for name in NODES:
         later = [start for start, _ in table[name] if start > at]
         if is_free(table, name, at, at + 1):
-            assert found[name] == (min(later) - at if later else None)
+            assert result[name] == (min(later) - at if later else None)
             assert free_from(table, at)[name] == at
         else:
-            assert name not in found
+            assert name not in result
             assert free_from(table, at)[name] == next(
                 t for t in range(at, END) if is_free(table, name, t, t + 1)
             )
@@ -179,17 +179,17 @@ def test_an_episode_fills_as_its_set_chooses(
 @given(frees)
 def test_windows_are_wider_the_shorter_they_are(free: dict[str, int | None]) -> None:
     """Each window has all nodes that are free for its length, and each length occurs once."""
-    found = windows(free)
-    for window in found:
+    result = windows(free)
+    for window in result:
         fits = {
             n
             for n, has in free.items()
             if has is None or (window.length is not None and has >= window.length)
         }
         assert set(window.nodes) == fits
-    sizes = [len(window.nodes) for window in found]
+    sizes = [len(window.nodes) for window in result]
     assert sizes == sorted(sizes, reverse=True)
-    assert len({window.length for window in found}) == len(set(free.values()))
+    assert len({window.length for window in result}) == len(set(free.values()))
 
 
 @given(
@@ -294,5 +294,5 @@ def test_only_conflicting_classes_block(asking: str, present: str, *, busy: bool
     run = replace(RUN, scheduling_class=SchedulingClass(present))
     candidate = replace(BLOCKED, scheduling_class=SchedulingClass(asking))
     expected = {"n1": [(0, 15)] if busy else [], "n2": []}
-    found = timetable_for(candidate, booked([run]), [])
-    assert {name: list(some) for name, some in found.items()} == expected
+    result = timetable_for(candidate, booked([run]), [])
+    assert {name: list(some) for name, some in result.items()} == expected

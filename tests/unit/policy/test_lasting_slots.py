@@ -50,8 +50,10 @@ def test_a_slot_is_kept_or_reassigned(*, keeping: bool, holder: str) -> None:
         HALF_PAST,
         {"n0", "n1", "n2"},
     )
-    said = [no.sentence for no in later.refused["c"] if no.rule.name == "protected slot"]
-    assert f"is reserved for {holder} from" in said[0]
+    sentences = [
+        refusal.sentence for refusal in later.refused["c"] if refusal.rule.name == "protected slot"
+    ]
+    assert f"is reserved for {holder} from" in sentences[0]
 
 
 def test_a_started_task_gives_its_slot_back() -> None:

@@ -130,8 +130,8 @@ def test_work_is_fetched_below_the_buffer(
 ) -> None:
     """A node asks below the low mark, or on contact below the high one, and only the best lead."""
     outlook = SpareCapacity(7, saturated, 0)
-    found = amount_to_ask(outlook, BUFFER, on_contact=on_contact, stands_highest=highest)
-    assert found == asked
+    result = amount_to_ask(outlook, BUFFER, on_contact=on_contact, stands_highest=highest)
+    assert result == asked
 
 
 def test_queued_work_lowers_the_standing() -> None:
@@ -152,11 +152,11 @@ def test_a_buffer_is_never_shorter_than_three_minutes() -> None:
 @given(st.integers(0, 99), st.integers(0, 99), st.integers(0, 99))
 def test_available_is_what_is_neither_reserved_nor_used(has: int, promised: int, used: int) -> None:
     """The combined count is the stricter of the two, and none leaves less than nothing."""
-    left = {counted: available(has, promised, used, counted) for counted in CapacityBasis}
-    assert left[CapacityBasis.COMBINED] == min(
-        left[CapacityBasis.DEDICATED], left[CapacityBasis.UTILISED]
+    left_by_basis = {counted: available(has, promised, used, counted) for counted in CapacityBasis}
+    assert left_by_basis[CapacityBasis.COMBINED] == min(
+        left_by_basis[CapacityBasis.DEDICATED], left_by_basis[CapacityBasis.UTILISED]
     )
-    assert left[CapacityBasis.DEDICATED] == max(0, has - promised)
+    assert left_by_basis[CapacityBasis.DEDICATED] == max(0, has - promised)
 
 
 def test_seats_do_not_add_up_across_nodes() -> None:
@@ -174,8 +174,8 @@ def test_seats_do_not_add_up_across_nodes() -> None:
 def test_nodes_with_the_least_left_come_first(free: dict[str, int | None], duration: int) -> None:
     """Only nodes that are free for long enough are ranked, those without an end last."""
     ranked = last_available.rank(free, duration)
-    left = [free[name] for name in ranked]
-    assert left == sorted(left, key=lambda it: 99 if it is None else it)
+    free_times = [free[name] for name in ranked]
+    assert free_times == sorted(free_times, key=lambda it: 99 if it is None else it)
     assert set(ranked) == {name for name, has in free.items() if has is None or has >= duration}
 
 

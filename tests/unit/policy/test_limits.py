@@ -115,17 +115,17 @@ def test_active_bookings_agree_with_a_plain_search(
             under_way.add(run)
     live = [run for run in runs if run.end > now]
     beside = [run for run in live if run.start < start + length and run.end > start]
-    [found] = under_way.holders("ops", (start, start + length))
-    left = [(len(run.nodes), run.end - max(run.start, now)) for run in live]
+    [result] = under_way.holders("ops", (start, start + length))
+    remaining = [(len(run.nodes), run.end - max(run.start, now)) for run in live]
     inside = range(start, start + length)
     at_once = [[run for run in beside if run.start <= at < run.end] for at in inside]
     nodes = max(sum(len(run.nodes) for run in those) for those in at_once)
-    assert found.in_use == {
+    assert result.in_use == {
         RUNS: max(len(those) for those in at_once),
         NODES: nodes,
         SEATS: nodes,
-        SEAT_TIME: sum(nodes * time for nodes, time in left),
-        TIME: sum(time for _, time in left),
+        SEAT_TIME: sum(nodes * time for nodes, time in remaining),
+        TIME: sum(time for _, time in remaining),
     }
 
 
@@ -188,8 +188,8 @@ def test_each_refusal_to_displace_has_its_own_rule() -> None:
     """A run is displaced only by a preemptor of higher priority, and only if it is a preemptee."""
 
     def rule(new: int, old: int, *, preemptor: bool = True, preemptee: bool = True) -> str | None:
-        no = may_displace(("a", new), ("b", old), preemptor=preemptor, preemptee=preemptee)
-        return None if no is None else no.rule.name
+        refusal = may_displace(("a", new), ("b", old), preemptor=preemptor, preemptee=preemptee)
+        return None if refusal is None else refusal.rule.name
 
     assert rule(9, 5) is None
     assert rule(5, 5) == "not higher"

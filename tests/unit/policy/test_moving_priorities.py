@@ -60,8 +60,8 @@ def test_start_frequencies_solve_the_equation(prices: list[int], gain: int) -> N
     frequencies = _frequencies(rules)
     assert sum(frequencies.values()) == 1
     count = 400
-    for name, found in _starts(rules, count).items():
-        assert abs(found - float(frequencies[name]) * count) <= 2 * len(prices)
+    for name, result in _starts(rules, count).items():
+        assert abs(result - float(frequencies[name]) * count) <= 2 * len(prices)
 
 
 @given(
@@ -169,14 +169,14 @@ def test_waiting_for_the_usual_node_has_an_end(
     submitted: int, affine: int | None, other: int | None, wait: int | None
 ) -> None:
     """Another node is taken only after the wait and before the usual one."""
-    found = affinity.starts_at(submitted, affine, other, wait)
+    result = affinity.starts_at(submitted, affine, other, wait)
     if affine is None and other is None:
-        assert found is None
-    elif found is None:
+        assert result is None
+    elif result is None:
         assert affine is None
         assert wait is None
     else:
-        usual, at = found
+        usual, at = result
         free = affine if usual else other
         assert free is not None
         first = max(submitted, free)

@@ -82,12 +82,12 @@ def test_each_choice_has_the_highest_standing(
         for name, some in needs.items()
     }
     turns, used, expected = RecentWorkSelector(recent, shares, seats), 0.0, []
-    left = {name: list(some) for name, some in waiting.items() if some}
-    while left and used < seats:
-        name = min(left, key=lambda it: (-turns.standing(it), it))
-        work = left[name].pop(0)
-        if not left[name]:
-            del left[name]
+    queues = {name: list(some) for name, some in waiting.items() if some}
+    while queues and used < seats:
+        name = min(queues, key=lambda it: (-turns.standing(it), it))
+        work = queues[name].pop(0)
+        if not queues[name]:
+            del queues[name]
         expected.append(work)
         turns.chosen(work)
         used += work.seats

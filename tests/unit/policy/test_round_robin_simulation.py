@@ -116,8 +116,8 @@ def test_the_outlook_agrees_with_counting_every_instant(
 def test_the_busy_hint_is_tight(some: list[tuple[int, int]], seats: int) -> None:
     """No seat is free earlier than the hint, which is at most all work spread evenly."""
     work = [WorkItem(str(at), "a", length, need) for at, (length, need) in enumerate(some)]
-    found = busy_for(work, seats)
+    result = busy_for(work, seats)
     total = sum(int(it.seats) * it.duration for it in work)
-    assert 0 <= found * seats <= total
+    assert 0 <= result * seats <= total
     if all(need == 1 for _, need in some) and len(some) >= seats:
-        assert found >= min(length for length, _ in some)
+        assert result >= min(length for length, _ in some)

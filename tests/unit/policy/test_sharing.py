@@ -181,12 +181,12 @@ def test_only_what_was_lent_is_taken_back(short: int, held: dict[str, int], targ
     """No group falls below its target, and those left alone are no further above it."""
     targets = dict.fromkeys(held, target)
     taken = groups.take_back(short, held, targets)
-    left = {name: held[name] - taken.get(name, 0) for name in held}
+    remaining = {name: held[name] - taken.get(name, 0) for name in held}
     lent = sum(max(0, count - target) for count in held.values())
     assert sum(taken.values()) == min(short, lent)
-    assert all(left[name] >= target for name in taken)
-    furthest = max(left.values())
-    assert all(left[name] >= furthest - 1 for name in taken) or sum(taken.values()) == 0
+    assert all(remaining[name] >= target for name in taken)
+    furthest = max(remaining.values())
+    assert all(remaining[name] >= furthest - 1 for name in taken) or sum(taken.values()) == 0
 
 
 @given(

@@ -74,8 +74,8 @@ def test_the_order_names_every_task_once(work: list[WorkItem], free_at: list[int
     assert sorted(ordered) == sorted(it.task for it in work)
     assert ordered[: len(ahead)] == ahead
     starting_at_once = [WorkItem(it.task, it.campaign, it.duration, it.k, 0) for it in due]
-    found = late(starting_at_once, forecast(starting_at_once, free_at, SHARES, {}))
-    assert set(ahead) == {it.task for it in found}
+    result = late(starting_at_once, forecast(starting_at_once, free_at, SHARES, {}))
+    assert set(ahead) == {it.task for it in result}
 
 
 def test_the_run_list_continues_after_the_late_tasks() -> None:

@@ -152,8 +152,8 @@ def test_the_order_agrees_with_the_priorities(
         for at, (name, minutes, k) in enumerate(some)
     ]
     minutes = {it.task: waited_minutes(it, STANDING) for it in due}
-    found = {it.task: priority(_values(it, STANDING, minutes[it.task]), weights) for it in due}
-    expected = in_order([(it.task, found[it.task], minutes[it.task]) for it in due])
+    result = {it.task: priority(_values(it, STANDING, minutes[it.task]), weights) for it in due}
+    expected = in_order([(it.task, result[it.task], minutes[it.task]) for it in due])
     assert order(due, weights, STANDING) == expected
 
 
