@@ -1,4 +1,4 @@
-"""Real programs, started and ended; every test leaves no process behind."""
+"""Real programs, started and ended; no test leaves a process behind."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ STUBBORN = (
 
 
 def alive(pid: int) -> bool:
-    """Whether a process runs, not counting one that waits to be reaped."""
+    """Return whether a process runs; one that waits to be reaped does not count."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
     except (FileNotFoundError, ProcessLookupError):
@@ -35,7 +35,7 @@ def alive(pid: int) -> bool:
 
 
 def group_members(group: int) -> list[int]:
-    """The processes of a group that run."""
+    """Return the running processes of a group."""
     members = []
     for entry in Path("/proc").iterdir():
         with contextlib.suppress(ValueError, OSError):
@@ -45,7 +45,7 @@ def group_members(group: int) -> list[int]:
 
 
 def descriptors() -> int:
-    """How many files this process has open."""
+    """Return the number of files that this process has open."""
     return len(list(Path("/proc/self/fd").iterdir()))
 
 
@@ -79,23 +79,23 @@ def _no_descriptor_left() -> Iterator[None]:
 
 
 async def test_output_and_exit_code_come_back(start: Start) -> None:
-    """Both streams and the exit code are returned, apart from each other."""
+    """Both streams and the exit code are returned separately."""
     running = await start("sh", "-c", "echo out; echo err >&2; exit 3")
     assert await running.wait() == FinishedProcess(3, b"out\n", b"err\n", truncated=False)
 
 
 async def test_start_is_stamped_by_the_callers_clock(start: Start) -> None:
-    """The instant of the start is what the passed-in clock says."""
+    """The instant of the start is read from the given clock."""
     assert (await start("true")).started_at == 0
 
 
 async def test_a_signal_shows_as_a_negative_exit_code(start: Start) -> None:
-    """A program ended by a signal has minus its number as exit code."""
+    """The exit code of a program ended by a signal is minus the signal's number."""
     assert (await (await start("sh", "-c", "kill -9 $$")).wait()).exit_code == -signal.SIGKILL
 
 
 async def test_environment_is_minimal(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing of our own environment leaks but the path and the home directory."""
+    """A program gets the path and the home directory of our environment and nothing else."""
     monkeypatch.setenv("SECRET", "1")
     output = (await (await start("env", env={"PORT": "5201"})).wait()).stdout.decode()
     assert {line.split("=")[0] for line in output.splitlines()} == {
@@ -107,26 +107,26 @@ async def test_environment_is_minimal(start: Start, monkeypatch: pytest.MonkeyPa
 
 
 async def test_an_argument_is_never_read_by_a_shell(start: Start) -> None:
-    """Words that mean something to a shell or to setpriv arrive as they are."""
+    """Arguments with a meaning to a shell or to setpriv arrive unchanged."""
     words = ("$(id)", "; ls", "--pdeathsig", "a b", "*")
     finished = await (await start("printf", "%s\\n", *words)).wait()
     assert finished.stdout.decode().splitlines() == list(words)
 
 
 async def test_a_missing_program_is_named(start: Start) -> None:
-    """A program that is not there is an error that names it, not an exit code."""
+    """A missing program is an error that names it, not an exit code."""
     with pytest.raises(HostError, match="no-such-program was not found"):
         await start("no-such-program")
 
 
 async def test_the_program_leads_its_own_session(start: Start) -> None:
-    """A Ctrl-C in our terminal does not reach it: its session is its own."""
+    """A program has a session of its own, so that Ctrl-C in our terminal does not reach it."""
     running = await start("sleep", "60")
     assert os.getsid(running.pid) == os.getpgid(running.pid) == running.pid
 
 
 async def test_one_that_is_held_begins_when_released(start: Start) -> None:
-    """It is there before, with the number it keeps, and its start is stamped when it is let go."""
+    """A held program has its process id at once, and its start is stamped when it is released."""
     words = ["printf '%s ' $$ \"$1\"; cat", "sh", "$(id) 'x"]
     running = await start("sh", "-c", *words, stdin=b"input", held=True)
     assert alive(running.pid)
@@ -137,7 +137,7 @@ async def test_one_that_is_held_begins_when_released(start: Start) -> None:
 
 
 async def test_one_that_is_held_without_input_has_none(start: Start) -> None:
-    """What it waits with is not its own standard input."""
+    """The pipe that holds a program is not its standard input."""
     running = await start("cat", held=True)
     running.release(lambda: 1)
     assert await running.wait() == FinishedProcess(0, b"", b"")
@@ -145,7 +145,7 @@ async def test_one_that_is_held_without_input_has_none(start: Start) -> None:
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
 async def test_one_that_is_held_can_be_ended(start: Start, number: signal.Signals) -> None:
-    """It then never begins, and was nevertheless to begin when it was released."""
+    """A held program that is ended never begins, and can still be released without an error."""
     running = await start("echo", "begun", held=True)
     running.send(number)
     finished = await running.wait()
@@ -155,13 +155,13 @@ async def test_one_that_is_held_can_be_ended(start: Start, number: signal.Signal
 
 
 async def test_one_that_is_held_and_missing_is_named(start: Start) -> None:
-    """A program that is not there is told of before the instant comes."""
+    """A missing program is reported when it is held, before its instant."""
     with pytest.raises(HostError, match="no-such-program was not found"):
         await start("no-such-program", held=True)
 
 
 async def test_input_larger_than_a_pipe_is_read_to_its_end(start: Start) -> None:
-    """Input is given whole, whether or not the program reads it."""
+    """Input of any size is accepted whether or not the program reads it."""
     finished = await (await start("wc", "-c", stdin=b"x" * 1_000_000)).wait()
     assert finished.stdout.strip() == b"1000000"
     assert (await (await start("true", stdin=b"x" * 1_000_000)).wait()).exit_code == 0
@@ -169,7 +169,7 @@ async def test_input_larger_than_a_pipe_is_read_to_its_end(start: Start) -> None
 
 @pytest.mark.needs("root")
 async def test_root_can_start_as_another_account(start: Start) -> None:
-    """The program has the account's ids, groups and home, and none of ours."""
+    """A program has the ids, groups and home of its account, and none of ours."""
     script = "import os; print(os.getuid(), os.getgid(), os.getgroups(), os.environ['HOME'])"
     running = await start(sys.executable, "-c", script, user="nobody")
     account = pwd.getpwnam("nobody")
@@ -178,7 +178,7 @@ async def test_root_can_start_as_another_account(start: Start) -> None:
 
 
 async def test_a_log_takes_both_streams(start: Start, tmp_path: Path) -> None:
-    """With a log, output is appended to it and none is kept in memory."""
+    """With a log, output is appended to it and not kept in memory."""
     log = tmp_path / "log"
     for _ in range(2):
         finished = await (await start("sh", "-c", "echo a; echo b >&2", log=log)).wait()
@@ -187,23 +187,23 @@ async def test_a_log_takes_both_streams(start: Start, tmp_path: Path) -> None:
 
 
 async def test_a_flood_does_not_grow_memory(start: Start) -> None:
-    """One gigabyte on each stream is read; the first bytes are kept, the cut is told."""
-    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    """Of endless output on both streams the first bytes are kept, and the cut is reported."""
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     script = "head -c 1000000000 /dev/zero & head -c 1000000000 /dev/zero >&2; wait"
     finished = await (await start("sh", "-c", script, output_bytes_max=1000)).wait()
     assert (len(finished.stdout), len(finished.stderr)) == (1000, 1000)
     assert finished.truncated
-    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 20_000  # KiB
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - peak < 20_000  # KiB
 
 
 async def test_output_at_the_limit_is_not_truncated(start: Start) -> None:
-    """Exactly as many bytes as may be kept are all there is."""
+    """Output of exactly the limit is not reported as truncated."""
     running = await start("head", "-c", "1000", "/dev/zero", output_bytes_max=1000)
     assert not (await running.wait()).truncated
 
 
 async def test_a_grandchild_with_the_pipe_does_not_hold_up_the_wait(start: Start) -> None:
-    """Whoever keeps the output open after the leader's exit is killed after a moment."""
+    """A descendant that keeps the output open after the leader's exit is killed."""
     running = await start("sh", "-c", "sleep 60 & echo done")
     async with asyncio.timeout(process.DRAIN_S + 3):
         finished = await running.wait()
@@ -212,7 +212,7 @@ async def test_a_grandchild_with_the_pipe_does_not_hold_up_the_wait(start: Start
 
 
 async def test_one_that_left_the_group_does_not_hold_up_the_wait(start: Start) -> None:
-    """The wait is bounded even for a process outside the group, which we do not kill."""
+    """The wait is bounded even for a process outside the group, which is not killed."""
     script = (
         "import os, time\n"
         "read, write = os.pipe()\n"
@@ -232,7 +232,7 @@ async def test_one_that_left_the_group_does_not_hold_up_the_wait(start: Start) -
 
 
 async def test_one_that_left_the_group_is_chased(start: Start) -> None:
-    """Daemons that a measuring program made, and what these made, do not outlive it."""
+    """Daemons that a measuring program starts, and their children, do not outlive it."""
     script = (
         "import os, time\n"
         "for _ in range(3):\n"
@@ -249,14 +249,14 @@ async def test_one_that_left_the_group_is_chased(start: Start) -> None:
     )
     running = await start(sys.executable, "-c", script, chased=True)
     bystander = await start("sleep", "60", chased=True)
-    left = [int(word) for word in (await running.wait()).stdout.split()]
-    assert len(left) == 3
-    assert not any(map(alive, left))
+    daemons = [int(word) for word in (await running.wait()).stdout.split()]
+    assert len(daemons) == 3
+    assert not any(map(alive, daemons))
     assert not bystander.ended
 
 
 async def test_late_output_of_a_grandchild_is_collected(start: Start) -> None:
-    """What a forked child prints after the leader's exit is part of the output."""
+    """Output of a forked child after the leader's exit is collected."""
     script = (
         "import os\n"
         "read, write = os.pipe()\n"
@@ -277,21 +277,21 @@ async def test_a_line_can_be_waited_for(start: Start) -> None:
 
 
 async def test_a_line_that_never_comes_is_an_error(start: Start) -> None:
-    """The error of a program that ends before it is ready has its last words."""
+    """The error of a program that ends before it is ready contains its last output."""
     running = await start("sh", "-c", "echo 'no port' >&2; exit 4")
     with pytest.raises(HostError, match=r"exit code 4 before it was ready: no port"):
         await running.printed(b"ready")
 
 
 async def test_term_is_enough_for_the_polite(start: Start) -> None:
-    """A program that obeys TERM ends by it, long before the grace is over."""
+    """A program that obeys TERM ends by it, long before the grace period is over."""
     running = await start("sleep", "60")
     await running.end(60)
     assert (await running.wait()).exit_code == -signal.SIGTERM
 
 
 async def test_kill_comes_after_the_grace(start: Start) -> None:
-    """A program that ignores TERM is killed, and what it printed is kept."""
+    """A program that ignores TERM is killed, and its output is kept."""
     running = await start(sys.executable, "-c", f"{STUBBORN}; time.sleep(60)")
     await running.printed(b"up")
     await running.end(0.1)
@@ -317,7 +317,7 @@ async def test_a_hidden_stubborn_child_is_gone_too(start: Start) -> None:
 
 
 async def test_ending_twice_is_the_same_as_once(start: Start) -> None:
-    """Two ends at the same time, and one afterwards, all return when all is gone."""
+    """Repeated and concurrent ends return once the program has ended."""
     running = await start("sleep", "60")
     await asyncio.gather(running.end(5), running.end(5))
     await running.end(5)
@@ -325,7 +325,7 @@ async def test_ending_twice_is_the_same_as_once(start: Start) -> None:
 
 
 async def test_giving_up_a_wait_does_not_end_the_program(start: Start) -> None:
-    """A cancelled wait leaves the program running, and one can wait again."""
+    """A cancelled wait leaves the program running, and it can be awaited again."""
     running = await start("sleep", "60")
     with pytest.raises(TimeoutError):
         await asyncio.wait_for(running.wait(), 0.01)
@@ -333,7 +333,7 @@ async def test_giving_up_a_wait_does_not_end_the_program(start: Start) -> None:
 
 
 async def test_a_cancelled_end_kills_at_once(start: Start) -> None:
-    """Whoever has no time for the grace does not leave the program running."""
+    """A cancelled end kills the program at once."""
     running = await start(sys.executable, "-c", f"{STUBBORN}; time.sleep(60)")
     await running.printed(b"up")
     with pytest.raises(TimeoutError):
@@ -366,7 +366,7 @@ OWNER = (
 
 @pytest.mark.parametrize("user", ["", pytest.param("nobody", marks=pytest.mark.needs("root"))])
 async def test_the_program_dies_with_its_owner(start: Start, user: str) -> None:
-    """Kill -9 of the owner kills the program, also one that runs as another account."""
+    """SIGKILL of the owner kills the program, even one of another account."""
     owner = await start(sys.executable, "-c", OWNER, user, cwd=Path.cwd())
     await owner.printed(b"\n")
     owner.send(signal.SIGKILL)
@@ -376,7 +376,7 @@ async def test_the_program_dies_with_its_owner(start: Start, user: str) -> None:
 
 
 def test_a_name_with_blanks_and_brackets_is_no_trap(tmp_path: Path) -> None:
-    """The start tick is read right whatever the program calls itself."""
+    """The start tick is parsed correctly for any program name."""
     odd = tmp_path / "a) R 1 (b"
     odd.symlink_to("/bin/sleep")
     with subprocess.Popen([odd, "60"]) as program, subprocess.Popen(["sleep", "60"]) as plain:
@@ -386,13 +386,13 @@ def test_a_name_with_blanks_and_brackets_is_no_trap(tmp_path: Path) -> None:
 
 
 def test_exit_code_and_output_come_back() -> None:
-    """A failing program is a value with its output, not an exception."""
+    """A failing program gives a value with its output, not an exception."""
     finished = process.run(["sh", "-c", "cat; exit 2"], timeout_s=5, stdin=b"in")
     assert finished == FinishedProcess(2, b"in", b"")
 
 
 def test_one_that_takes_too_long_is_killed_with_its_children(tmp_path: Path) -> None:
-    """After the timeout the whole group is killed and the error says why."""
+    """After the timeout the whole group is killed, and the error names the timeout."""
     note = tmp_path / "pid"
     with pytest.raises(HostError, match=r"did not finish within 0\.3 s"):
         process.run(["sh", "-c", f"echo $$ >{note}; sleep 60 & sleep 60"], timeout_s=0.3)
@@ -400,7 +400,7 @@ def test_one_that_takes_too_long_is_killed_with_its_children(tmp_path: Path) -> 
 
 
 async def test_finish_is_run_for_the_event_loop() -> None:
-    """The same outcome, and the same error with nobody left when it takes too long."""
+    """``finish`` gives the outcome and the error of ``run`` on the event loop."""
     assert await process.finish(["sh", "-c", "exit 2"], timeout_s=5) == FinishedProcess(2, b"", b"")
     with pytest.raises(HostError, match=r"did not finish within 0\.1 s"):
         await process.finish(["sleep", "60"], timeout_s=0.1)
@@ -408,5 +408,5 @@ async def test_finish_is_run_for_the_event_loop() -> None:
 
 @pytest.mark.needs("root")
 def test_it_can_run_as_another_account() -> None:
-    """Root can run a set-up command as somebody else."""
+    """Root can run a command as another account."""
     assert process.run(["id", "-un"], timeout_s=5, user="nobody").stdout == b"nobody\n"

@@ -1,4 +1,4 @@
-"""Proposals out of memory: as fresh as what the node has done itself, and never wrongly a no."""
+"""Proposals from memory: they reflect the node's own changes, and never refuse wrongly."""
 
 from __future__ import annotations
 
@@ -25,55 +25,55 @@ WINDOW = (HOUR, HOUR + REACH)
 BEHIND = [(HOUR + DURATION, HOUR + REACH)]
 
 
-class Ear:
-    """Hears for a time line, and can wait for what is heard."""
+class Listener:
+    """A listener for a timeline that can wait for notifications."""
 
     def __init__(self, time_line: TimeLine) -> None:
-        """Nothing was heard."""
+        """Create a listener without notifications."""
         self._time_line = time_line
         self._heard: asyncio.Queue[str] = asyncio.Queue()
 
     def __call__(self, notice: Notice) -> None:
-        """Hand it on."""
+        """Pass a notification on to the timeline."""
         self._time_line.heard(notice)
         self._heard.put_nowait(notice.kind)
 
     async def hears(self, kind: str) -> None:
-        """Wait until it does; what was heard before counts."""
+        """Wait for a notification of this kind; earlier ones count."""
         async with asyncio.timeout(10):
             while await self._heard.get() != kind:
                 pass
 
 
 @contextlib.asynccontextmanager
-async def listening(site: Site) -> AsyncIterator[Ear]:
-    """While a site's time line hears its database."""
-    ear = Ear(site.node.time_line)
-    task = asyncio.create_task(site.database.listen(ear, site.clock))
-    await ear.hears("wake")
-    yield ear
+async def listening(site: Site) -> AsyncIterator[Listener]:
+    """Let a site's timeline listen to its database."""
+    listener = Listener(site.node.time_line)
+    task = asyncio.create_task(site.database.listen(listener, site.clock))
+    await listener.hears("wake")
+    yield listener
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)
 
 
 @pytest.fixture
 def reads(monkeypatch: pytest.MonkeyPatch) -> list[Sequence[Span]]:
-    """What was read of time lines."""
-    asked: list[Sequence[Span]] = []
+    """Return the list to which every read of occupied time is added."""
+    calls: list[Sequence[Span]] = []
     read = bookings.occupied
 
-    async def recorded(
+    async def record(
         connection: Connection, windows: Sequence[Span], fixed_before: int
     ) -> list[OccupiedSpan]:
-        asked.append(windows)
+        calls.append(windows)
         return await read(connection, windows, fixed_before)
 
-    monkeypatch.setattr(bookings, "occupied", recorded)
-    return asked
+    monkeypatch.setattr(bookings, "occupied", record)
+    return calls
 
 
 def elsewhere(booker: BookingLead) -> BookingLead:
-    """Another process of the same node books for the same lead."""
+    """Return another process of the same node that books for the same lead."""
     site = booker.site
     node = site.node
     line = TimeLine(node.core, node._needs_port, random.Random(1))
@@ -85,7 +85,7 @@ def elsewhere(booker: BookingLead) -> BookingLead:
 async def test_the_next_proposal_sees_what_was_booked(
     booker: BookingLead, reads: list[Sequence[Span]]
 ) -> None:
-    """A node knows what it has just done: it hears nothing of it, and reads nothing."""
+    """A node knows its own bookings without notifications and reads."""
     booker.site.node.time_line.heard(Notice("wake", "", ()))
     assert await booker.free(WINDOW) == [WINDOW]
     await booker.book(await booker.task(), HOUR)
@@ -96,24 +96,24 @@ async def test_the_next_proposal_sees_what_was_booked(
 async def test_what_another_process_booked_is_heard(
     booker: BookingLead, reads: list[Sequence[Span]]
 ) -> None:
-    """The lead's process books, the service answers: one notification, and nothing is read."""
-    async with listening(booker.site) as ear:
+    """A booking of another process arrives as one notification, and nothing is read."""
+    async with listening(booker.site) as listener:
         assert await booker.free(WINDOW) == [WINDOW]
         await elsewhere(booker).book(await booker.task(), HOUR)
-        await ear.hears("taken")
+        await listener.hears("taken")
         assert await booker.free(WINDOW) == BEHIND
     assert len(reads) == 1
 
 
 async def test_more_runs_than_one_notification_holds_are_heard(booker: BookingLead) -> None:
-    """Five hundred runs booked at once are told in several notifications, none is left out."""
+    """Five hundred runs booked at once arrive completely in several notifications."""
     task = await booker.task(duration=times.SECOND)
     starts = [HOUR + n * 2 * times.SECOND for n in range(500)]
-    async with listening(booker.site) as ear:
+    async with listening(booker.site) as listener:
         assert await booker.free(WINDOW) == [WINDOW]
         await elsewhere(booker).book(task, *starts)
         for _ in range(3):
-            await ear.hears("taken")
+            await listener.hears("taken")
         expected = [(start + times.SECOND, start + 2 * times.SECOND) for start in starts[:-1]]
         assert await booker.free(WINDOW) == [*expected, (starts[-1] + times.SECOND, WINDOW[1])]
 
@@ -130,44 +130,44 @@ async def _forget(site: Site, run: UUID) -> None:
 async def test_what_is_given_back_is_free_again(
     booker: BookingLead, how: Callable[[Site, UUID], Awaitable[None]]
 ) -> None:
-    """Whoever gives time back: it is heard, and read again."""
+    """Freed time is notified and read again."""
     run = (await booker.book(await booker.task(), HOUR)).runs[0].run
-    async with listening(booker.site) as ear:
+    async with listening(booker.site) as listener:
         assert await booker.free(WINDOW) == BEHIND
         await how(booker.site, run)
-        await ear.hears("freed")
+        await listener.hears("freed")
         assert await booker.free(WINDOW) == [WINDOW]
 
 
 async def test_what_is_set_aside_and_comes_back_is_heard(booker: BookingLead) -> None:
-    """A long run gives way to a short one: the rest is free, until it comes back."""
+    """The time of a longer run set aside is free until that run is restored."""
     long = await booker.task(1, duration=2 * DURATION)
     await booker.book(long, HOUR)
     task, exchange = await booker.task(2), uuid4()
-    async with listening(booker.site) as ear:
+    async with listening(booker.site) as listener:
         assert await booker.free(WINDOW) == [(HOUR + 2 * DURATION, WINDOW[1])]
         await booker.hold(hold_request(task, [HOUR], displacing=True), exchange)
-        await ear.hears("changed")
+        await listener.hears("changed")
         assert await booker.free(WINDOW) == BEHIND
         await booker.site.node.time_line.release(exchange, task.task)
-        await ear.hears("changed")
+        await listener.hears("changed")
         assert await booker.free(WINDOW) == [(HOUR + 2 * DURATION, WINDOW[1])]
 
 
 async def test_another_priority_is_heard(booker: BookingLead) -> None:
-    """What got a higher priority gives way no longer."""
+    """A run with a raised priority no longer gives way."""
     low = await booker.task(1)
     await booker.book(low, HOUR)
-    async with listening(booker.site) as ear:
+    async with listening(booker.site) as listener:
         assert await booker.displacing(WINDOW, priority=5) == [WINDOW]
         async with booker.site.database.transaction() as connection:
             await changes.reprioritise(connection, low.task, 7, HOUR)
-        await ear.hears("changed")
+        await listener.hears("changed")
         assert await booker.displacing(WINDOW, priority=5) == BEHIND
 
 
 async def test_what_begins_soon_gives_way_no_longer(booker: BookingLead) -> None:
-    """As time goes on a run of lower priority comes too close to be displaced, unheard of."""
+    """A run within the start margin no longer gives way, without any notification."""
     run = (await booker.book(await booker.task(1), HOUR)).runs[0].run
     clock, margin = booker.world.clock, booker.site.node.settings.start_margin
     booker.site.node.time_line.heard(Notice("wake", "", ()))
@@ -182,7 +182,7 @@ async def test_what_begins_soon_gives_way_no_longer(booker: BookingLead) -> None
 
 
 async def test_nothing_is_refused_from_memory_alone(booker: BookingLead) -> None:
-    """A notification was lost: what seems full is looked up, and found free."""
+    """After a lost notification, time that seems full is read again before it is refused."""
     run = (await booker.book(await booker.task(), HOUR)).runs[0].run
     booker.site.node.time_line.heard(Notice("wake", "", ()))
     window = (HOUR, HOUR + DURATION)
@@ -192,7 +192,7 @@ async def test_nothing_is_refused_from_memory_alone(booker: BookingLead) -> None
 
 
 async def test_a_refused_hold_corrects_the_memory(booker: BookingLead) -> None:
-    """A notification was lost: what was offered in vain is not offered again."""
+    """After a lost notification, a refused hold corrects the memory."""
     booker.site.node.time_line.heard(Notice("wake", "", ()))
     assert await booker.free(WINDOW) == [WINDOW]
     await elsewhere(booker).book(await booker.task(), HOUR)
@@ -204,24 +204,24 @@ async def test_a_refused_hold_corrects_the_memory(booker: BookingLead) -> None:
 async def test_who_hears_nothing_keeps_nothing(
     booker: BookingLead, reads: list[Sequence[Span]]
 ) -> None:
-    """When the connection that listens is lost, every proposal is read again, until it is back."""
-    async with listening(booker.site) as ear:
+    """Every proposal is read from the database while the listening connection is lost."""
+    async with listening(booker.site) as listener:
         await booker.free(WINDOW)
         await booker.site.execute(
             "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE query LIKE 'LISTEN%'"
         )
-        await ear.hears("deaf")
+        await listener.hears("deaf")
         await elsewhere(booker).book(await booker.task(), HOUR)
         assert await booker.free(WINDOW) == await booker.free(WINDOW) == BEHIND
         assert len(reads) == 3
         booker.world.clock.advance(times.SECOND)
-        await ear.hears("wake")
+        await listener.hears("wake")
         assert await booker.free(WINDOW) == await booker.free(WINDOW) == BEHIND
     assert len(reads) == 4
 
 
 async def test_a_hold_that_comes_twice_takes_its_time_once(booker: BookingLead) -> None:
-    """The answer of a hold that was released meanwhile is told again; its time stays free."""
+    """A repeated hold gets the first answer, and does not occupy released time."""
     booker.site.node.time_line.heard(Notice("wake", "", ()))
     task, exchange = await booker.task(), uuid4()
     request = hold_request(task, [HOUR, HOUR + 2 * DURATION])

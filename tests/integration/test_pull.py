@@ -1,4 +1,4 @@
-"""Nodes that fetch their work, over real HTTP: who may, what is lost on the way, who is away."""
+"""Nodes that fetch their work over real HTTP: permissions, lost messages, and absence."""
 
 from __future__ import annotations
 
@@ -47,35 +47,35 @@ class Pair:
 
     @property
     def peer(self) -> Peer:
-        """The node, as its lead speaks to it."""
+        """Return the node as its lead addresses it."""
         return self.lead.peer(self.far.card.identity)
 
     async def task(self) -> Any:
-        """A task that both know."""
+        """Create a task that both nodes know."""
         card = self.far.card
         listed = Listed(node=card.identity, name=card.name, url=card.url, address=card.address)
-        made = introduce([listed])
+        task = introduce([listed])
         async with self.far.database.transaction() as connection:
-            await tasks.keep(connection, stored_task(made, self.lead.card.identity))
-        return made
+            await tasks.keep(connection, stored_task(task, self.lead.card.identity))
+        return task
 
     async def until(self, holds: Callable[[], Any], step: int = times.SECOND // 10) -> None:
-        """Let time pass until something is true."""
+        """Let time pass until a condition holds."""
         while not holds():
             self.clock.advance(step)
             async with self.lead.database.connection() as connection:
                 await nodes.own_identity(connection)
 
     async def attended(self) -> None:
-        """Wait until the lead knows the node's name and the node waits for its questions.
+        """Wait until the lead knows the node's name and the node waits for requests.
 
-        No time passes meanwhile: however slow this is, the poll has not ended.
+        No time passes meanwhile, so that the poll cannot end however slow this is.
         """
         mailbox = self.lead.mailboxes.of(self.far.card.identity)
         await self.until(lambda: self.lead.directory.find("b") and mailbox.attended, 0)
 
     async def booked(self) -> list[Any]:
-        """The runs that the node has."""
+        """Return the runs of the node."""
         async with self.far.database.connection() as connection:
             return list(await connection.fetch("SELECT id, state::text FROM run ORDER BY id"))
 
@@ -84,7 +84,7 @@ class Pair:
 async def pair(
     new_database: NewDatabase, clock: ManualClock, tmp_path: Path
 ) -> AsyncIterator[Pair]:
-    """The lead knows the node's key, the node its lead by the wire's address; nobody polls yet."""
+    """Return a lead that knows the node's key, and the node, which knows the wire; nobody polls."""
     async with contextlib.AsyncExitStack() as stack:
         lead = await stack.enter_async_context(served("a", await new_database(), clock, tmp_path))
         far = await stack.enter_async_context(
@@ -104,18 +104,18 @@ async def pair(
 
 def _poll(node: Served, **changes: object) -> WorkRequest:
     now = node.clock.now()
-    asked = WorkRequest(card=node.card, now=now, shortfall=0, busy_until=now, wait=0)
-    return asked.model_copy(update=changes)
+    poll = WorkRequest(card=node.card, now=now, shortfall=0, busy_until=now, wait=0)
+    return poll.model_copy(update=changes)
 
 
 async def _once(node: Served, lead: Served, **changes: object) -> None:
-    """One poll that does not wait."""
+    """Poll once without waiting."""
     peer = node.peers.to(lead.card.identity, lead.card.name, lead.card.url)
     await node.peers.fetch(peer, _poll(node, **changes))
 
 
 async def test_a_key_is_enough(pair: Pair) -> None:
-    """A node that was added by its key alone has its name and address when it first asks."""
+    """A node added by its key alone gets its name and address with its first request."""
     known = pair.lead.directory.by_identity(pair.far.card.identity)
     assert known.name.startswith("unseen-")
     assert (known.url, known.seen_at) == (None, None)
@@ -131,20 +131,20 @@ async def test_a_key_is_enough(pair: Pair) -> None:
 
 
 async def test_a_node_that_says_it_has_no_url_is_not_looked_for(pair: Pair) -> None:
-    """Who adds a node by an address it happens to have, believes the node's own word."""
+    """A node that reports no URL is stored without one, even if it was added by an address."""
     url = pair.far.settings.public_url
     known = await pair.lead.registration.add(NodeAddition(url=url))
     assert (known.name, known.url) == ("b", None)
 
 
 async def test_a_key_of_ones_own_is_refused(pair: Pair) -> None:
-    """A node does not fetch from itself."""
+    """A node refuses its own key."""
     with pytest.raises(InvalidDocument, match="is this node itself"):
         await pair.lead.registration.add(NodeAddition(identity=pair.lead.card.identity))
 
 
 async def test_only_the_node_itself_fetches(pair: Pair, tmp_path: Path) -> None:
-    """What waits for one node is not given to another, nor to one who only takes its name."""
+    """Requests for a node are not given to another one, even under its name."""
     await _once(pair.far, pair.lead)
     asking = asyncio.create_task(pair.peer.decision(uuid4()))
     box = pair.lead.mailboxes.of(pair.far.card.identity)
@@ -160,13 +160,13 @@ async def test_only_the_node_itself_fetches(pair: Pair, tmp_path: Path) -> None:
 
 
 async def test_a_name_is_taken_once(pair: Pair) -> None:
-    """A node that comes with the name of another known one is refused."""
+    """A node with the name of another known node is refused."""
     with pytest.raises(Conflict, match="another node named a is known here already"):
         await _once(pair.far, pair.lead, card=pair.far.card.model_copy(update={"name": "a"}))
 
 
 async def test_errands_are_run_for_the_own_lead_only(pair: Pair) -> None:
-    """A lead in a process of its own reaches the node; another node does not by the same way."""
+    """A node carries requests for its own lead in another process, but not for other nodes."""
     outside = Peers(pair.lead.peers._session, signer(pair.lead.key, pair.clock), timeout_s=5)
     own = outside.to(pair.lead.card.identity, "a", pair.lead.card.url)
     outside.carry = via_own_node(outside, own)
@@ -181,7 +181,7 @@ async def test_errands_are_run_for_the_own_lead_only(pair: Pair) -> None:
 
 
 async def test_a_question_must_be_signed_by_a_lead(pair: Pair) -> None:
-    """Who hands over a question can neither make one up nor alter it."""
+    """A request must be signed by a lead; the carrier can neither invent nor change it."""
     path = f"/v1/participant/exchanges/{uuid4()}"
     forged = Question(method="GET", path=path, headers={})
     async with fetching(pair.far):
@@ -195,19 +195,19 @@ async def test_a_question_must_be_signed_by_a_lead(pair: Pair) -> None:
 async def test_a_connection_is_cut_in_the_middle_of_a_hold(
     pair: Pair, mood: Mood, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A hold that was lost on its way, or whose answer was, is held once and answered in time."""
+    """A hold is made once and answered in time, whether it or its answer was lost."""
     task = await pair.task()
     request = hold_request(task, [HOUR])
     async with fetching(pair.far):
         await pair.attended()
         original = pair.far.time_line.hold
 
-        async def held(*asked: Any) -> HoldAnswer:
-            answered = await original(*asked)
+        async def hold_and_cut(*arguments: Any) -> HoldAnswer:
+            answer = await original(*arguments)
             pair.wire.turn(Mood.CUT if mood is Mood.CUT else Mood.WELL)
-            return answered
+            return answer
 
-        monkeypatch.setattr(pair.far.time_line, "hold", held)
+        monkeypatch.setattr(pair.far.time_line, "hold", hold_and_cut)
         if mood is Mood.DEAF:
             pair.wire.turn(mood)
         exchange = uuid4()
@@ -225,7 +225,7 @@ async def test_a_connection_is_cut_in_the_middle_of_a_hold(
 
 
 async def test_a_lead_that_is_away_is_found_again(pair: Pair) -> None:
-    """The pauses grow while nobody answers, and end when somebody does."""
+    """Pauses grow while the lead does not answer, and end when it does."""
     pair.wire.turn(Mood.CUT)
     identity = pair.lead.card.identity
     async with fetching(pair.far):
@@ -238,7 +238,7 @@ async def test_a_lead_that_is_away_is_found_again(pair: Pair) -> None:
 
 
 async def test_a_node_that_is_away_is_said_to_be(pair: Pair) -> None:
-    """Both sides show what is wrong: the lead who does not ask, the node who does not let it in."""
+    """Both sides report the fault: a lead that is not polled, and a node that is not admitted."""
     await _once(pair.far, pair.lead, shortfall=times.HOUR, busy_until=HOUR)
     await pair.lead.peer_monitor.run_once()
     known = pair.lead.directory.by_identity(pair.far.card.identity)
@@ -267,21 +267,21 @@ async def test_a_node_that_is_away_is_said_to_be(pair: Pair) -> None:
 
 
 async def test_the_figures_are_those_of_the_run_table(pair: Pair) -> None:
-    """What is booked is not missing, and the node is busy as long as a run goes on."""
+    """The figures are computed from the run table: missing work and end of occupation."""
     task = await pair.task()
     begins = START + times.MINUTE
     await pair.far.time_line.hold(uuid4(), pair.lead.card.identity, hold_request(task, [begins]))
     pair.clock.move_to(begins + times.MINUTE)
-    found = await pair.far.work_puller.figures()
-    assert found.busy_until == begins + DURATION
-    assert found.missing == times.DAY - (DURATION - times.MINUTE)
-    assert await pair.far.work_puller.figures() is found
+    figures = await pair.far.work_puller.figures()
+    assert figures.busy_until == begins + DURATION
+    assert figures.missing == times.DAY - (DURATION - times.MINUTE)
+    assert await pair.far.work_puller.figures() is figures
 
 
 async def test_a_lead_that_never_waits_is_not_asked_without_end(
     pair: Pair,
 ) -> None:
-    """Whoever answers each long poll with nothing at once is asked after growing pauses."""
+    """A lead that answers long polls at once with nothing is polled after growing pauses."""
 
     async def nothing(_: web.Request) -> web.Response:
         return web.json_response({"questions": []})

@@ -1,4 +1,4 @@
-"""The named queries, on a real server."""
+"""The named queries on a real server."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def _package(file: Path) -> str:
 
 @pytest.mark.parametrize("file", FILES, ids=lambda file: f"{_package(file)}:{file.stem}")
 async def test_every_query_prepares(database: PostgresDatabase, file: Path) -> None:
-    """Each named query is understood by the server, tables, columns and types included."""
+    """Postgres accepts each named query with its tables, columns and types."""
     queries = Queries(_package(file), file.stem).items()
     assert queries
     async with database.connection() as connection:
@@ -30,7 +30,7 @@ async def test_every_query_prepares(database: PostgresDatabase, file: Path) -> N
 
 @pytest.mark.parametrize("file", FILES, ids=lambda file: f"{_package(file)}:{file.stem}")
 def test_every_query_is_used(file: Path) -> None:
-    """Whatever is written in a file of queries is asked for by the Python beside it."""
+    """Every query in the files is used by the Python modules beside them."""
     folder = ROOT / _package(file).replace(".", "/")
     python = "".join(path.read_text("utf-8") for path in folder.glob("*.py"))
     used = set(re.findall(r'"(\w+)"', "".join(re.findall(r"(?:_SQL|queries)\[[^\]]+\]", python))))

@@ -1,4 +1,4 @@
-"""What campaigns may use and nodes have binds where seats are given, and refusals say so."""
+"""Quotas of campaigns and resources of nodes limit the seats given, and refusals name them."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ async def _pool(
     policy: Mapping[str, Any],
     **campaigns: Mapping[str, Any],
 ) -> Pooled:
-    """A pool of nodes with these attributes, these policies, and these campaigns."""
+    """Create a pool of nodes with these attributes, with these policies and campaigns."""
     pool = await pooled(world, attributes, policy=policy)
     for name, settings in campaigns.items():
         document = CampaignDocument.model_validate({"name": name, **settings})
@@ -43,7 +43,7 @@ async def _traffic(
     k: int = 1,
     **spec: Any,
 ) -> UUID:
-    """A throughput task from ``k`` nodes of the pool to its lead, at so many Mb/s."""
+    """Create a throughput task from ``k`` nodes of the pool to its lead at ``rate`` Mb/s."""
     if rate is not None:
         spec["rate_bps"] = rate * 1_000_000
     document = TaskDocument.model_validate(
@@ -61,19 +61,19 @@ async def _traffic(
 
 
 async def _verdict(pool: Pooled, task: UUID) -> tuple[str, str, dict[str, Any], str]:
-    """Axis, rule, figures and sentence of what was last said first of a task."""
+    """Return axis, rule, figures and sentence of a task's latest first refusal."""
     rows = await pool.lead.rows(
         "SELECT trace, sentence FROM decision WHERE task_id = $1 ORDER BY id DESC LIMIT 1", task
     )
     trace, sentence = rows[0]
-    said = json.loads(trace) if isinstance(trace, str) else trace
-    no = said["verdicts"][0]
-    assert no["sentence"] in sentence
-    return no["axis"], no["rule"], no["figures"], no["sentence"]
+    decision = json.loads(trace) if isinstance(trace, str) else trace
+    refusal = decision["verdicts"][0]
+    assert refusal["sentence"] in sentence
+    return refusal["axis"], refusal["rule"], refusal["figures"], refusal["sentence"]
 
 
 async def test_a_quota_refuses_what_would_exceed_it(world: World) -> None:
-    """Of 1,000 Mb/s a campaign uses 600, and may not use another 600 at that time, but later."""
+    """A campaign that uses 600 of 1,000 Mb/s cannot use another 600 at that time, only later."""
     quota = {"lab": {"quotas": {"mbps": 1000}}, "free": {}}
     pool = await _pool(world, [{}, {}], {"set": "fbsng-quota"}, **quota)
     assert await pool.seats(await _traffic(pool, "lab", 600))
@@ -83,14 +83,14 @@ async def test_a_quota_refuses_what_would_exceed_it(world: World) -> None:
     assert (axis, rule) == ("throttle", "quota")
     assert (figures["used"], figures["wanted"], figures["quota"]) == (600, 600, 1000)
     assert sentence == "lab uses 600 mbps and wants 600 more, of at most 1000"
-    assert await pool.seats(await _traffic(pool, "lab", 400)), "as much as is left"
+    assert await pool.seats(await _traffic(pool, "lab", 400)), "the rest is available"
     later = {"start": "2026-12-01T02:00:00Z", "max_runs": 1}
     assert await pool.seats(await _traffic(pool, "lab", 600, later))
-    assert await pool.seats(await _traffic(pool, "free", 600)), "that has no quota"
+    assert await pool.seats(await _traffic(pool, "free", 600)), "this campaign has no quota"
 
 
 async def test_a_quota_holds_for_every_run_of_a_term(world: World) -> None:
-    """What is used in the third hour stands in the way of runs of which the first has room."""
+    """Usage in the third hour refuses a term whose first run would fit."""
     quota = {"lab": {"quotas": {"mbps": 1000}}}
     pool = await _pool(world, [{}, {}], {"set": "campaign-default"}, **quota)
     third = {"start": "2026-12-01T03:00:00Z", "max_runs": 1}
@@ -104,7 +104,7 @@ async def test_a_quota_holds_for_every_run_of_a_term(world: World) -> None:
 
 
 async def test_who_fills_the_path_takes_all_that_a_node_has(world: World) -> None:
-    """TCP without a rate counts as what the node says of itself, and small tests do not count."""
+    """TCP without a rate counts as all that a node has; small tests do not count."""
     quota = {"lab": {"quotas": {"mbps": 500}}}
     pool = await _pool(world, [{"mbps": 1000}, {"mbps": 200}], {"set": "fbsng-quota"}, **quota)
     pings = await pool.create(1, campaign="lab", schedule=AT_ONE)
@@ -115,12 +115,12 @@ async def test_who_fills_the_path_takes_all_that_a_node_has(world: World) -> Non
 
 
 async def test_a_node_that_has_too_little_is_not_asked(world: World) -> None:
-    """A rate beyond what one node says it has goes to the other one, and beyond both to none."""
+    """A rate beyond one node's resources goes to the other, and beyond both to none."""
     pool = await _pool(world, [{"mbps": 100}, {"mbps": 1000}], {"set": "pscheduler"}, lab={})
     task = await _traffic(pool, "lab", 600)
     assert await pool.seats(task) == {1: {1: "n2"}}
-    asked = [call[1] for call in world.calls if call[2] == "propose"]
-    assert "n1" not in asked
+    nodes_asked = [call[1] for call in world.calls if call[2] == "propose"]
+    assert "n1" not in nodes_asked
     none = await _traffic(pool, "lab", 2000)
     axis, rule, figures, sentence = await _verdict(pool, none)
     assert (axis, rule, figures["has"], figures["wanted"]) == (
@@ -131,14 +131,14 @@ async def test_a_node_that_has_too_little_is_not_asked(world: World) -> None:
 
 
 async def test_what_fills_a_node_comes_after_what_fills_it(world: World) -> None:
-    """Runs that cannot overlap do not take from each other: the second one slips."""
+    """Runs that cannot overlap do not share resources: the second one slips."""
     pool = await _pool(world, [{"mbps": 1000}], {"set": "pscheduler"}, lab={})
     for _ in range(2):
         assert await pool.seats(await _traffic(pool, "lab", None)) == {1: {1: "n1"}}
 
 
 async def test_limits_of_what_is_under_way_hold_for_later_runs_too(world: World) -> None:
-    """Two of three runs at once are one too many in the second hour, where one is booked."""
+    """A limit on concurrent nodes refuses a term whose second hour would exceed it."""
     limits = {"lab": {"limits": {"nodes": {"hard": 2}}}}
     pool = await _pool(world, [{}, {}, {}], {"set": "maui-throttle"}, **limits)
     second = {"start": "2026-12-01T02:00:00Z", "max_runs": 1}
@@ -152,7 +152,7 @@ async def test_limits_of_what_is_under_way_hold_for_later_runs_too(world: World)
 
 
 async def test_all_that_is_booked_ahead_counts_as_outstanding(world: World) -> None:
-    """An hour that is booked for tonight leaves no time of the limit for a run of this morning."""
+    """An hour booked for tonight counts towards the limit of a run this morning."""
     limits = {"lab": {"limits": {"seat_seconds": {"hard": 3600}}}}
     pool = await _pool(world, [{}, {}], {"set": "maui-throttle"}, **limits)
     tonight = {"start": "2026-12-01T15:00:00Z", "max_runs": 1}
@@ -166,7 +166,7 @@ async def test_all_that_is_booked_ahead_counts_as_outstanding(world: World) -> N
 
 
 async def test_a_node_is_not_asked_before_its_busy_time(world: World) -> None:
-    """It says itself until when; who may have others give way asks it all the same."""
+    """A node is not asked before its reported busy time, except by runs that may displace."""
     pool = await _pool(world, [{}], {"set": "pscheduler"})
     node = pool.nodes[0]
     until = START + 2 * times.HOUR
@@ -181,17 +181,17 @@ async def test_a_node_is_not_asked_before_its_busy_time(world: World) -> None:
     )
     assert await pool.seats(await pool.create(1, schedule=AT_ONE, priority=1))
     three = {"start": "2026-12-01T01:00:00Z", "max_runs": 3}
-    assert await pool.seats(await pool.create(1, schedule=three)), "the last of them has time"
+    assert await pool.seats(await pool.create(1, schedule=three)), "the last run has time"
 
 
 async def test_nodes_that_need_work_are_asked_first(world: World) -> None:
-    """Of nodes that say how much is missing, the one that misses most; the full one is last."""
+    """Nodes that report missing work are asked first, the one that misses most before all."""
     pool = await _pool(world, [{}, {}, {}], {"set": "boinc-fetch"})
     now, horizon = world.clock.now(), 24 * times.HOUR
     full = Shortfall(0, now + 20 * times.HOUR)
-    said = [full, Shortfall(horizon // 4, now), Shortfall(horizon // 2, now)]
+    reported = [full, Shortfall(horizon // 4, now), Shortfall(horizon // 2, now)]
     async with pool.lead.database.transaction() as connection:
-        for node, figures in zip(pool.nodes, said, strict=True):
+        for node, figures in zip(pool.nodes, reported, strict=True):
             await nodes.keep_figures(connection, node.identity, figures)
     task = await pool.create(1, schedule=AT_ONE, kind="background")
     assert await pool.seats(task) == {1: {1: "n3"}}
@@ -200,7 +200,7 @@ async def test_nodes_that_need_work_are_asked_first(world: World) -> None:
 
 
 async def test_nodes_that_are_tied_to_a_campaign_serve_no_other(world: World) -> None:
-    """What an operator wrote on a node is what the partition goes by."""
+    """A node assigned to one campaign serves no other in the partition policy."""
     pool = await _pool(world, [{"campaigns": "ops"}], {"set": "fbsng-partition"}, ops={}, lab={})
     task = await pool.create(1, campaign="lab", schedule=AT_ONE)
     axis, rule, _, sentence = await _verdict(pool, task)
@@ -210,7 +210,7 @@ async def test_nodes_that_are_tied_to_a_campaign_serve_no_other(world: World) ->
 
 
 async def test_what_comes_at_once_is_decided_on_together(world: World) -> None:
-    """Queues are looked at every five seconds: what comes sooner waits, and then goes by price."""
+    """Tasks that arrive within five seconds are decided on together, by price."""
     pool = await _pool(world, [{}], {"set": "fbsng-dynamic"}, a={}, b={})
     first = await pool.create(1, campaign="a", schedule=AT_ONE)
     assert await pool.seats(first)

@@ -1,4 +1,4 @@
-"""Participants that do not answer, or slowly: they cost little, and nobody else."""
+"""Silent and slow participants cost their lead little, and do not delay other tasks."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ SHARE = 12
 
 
 async def _led(lead: Site, participants: tuple[Site, ...], at: int = HOUR) -> Introduction:
-    """A task of one short run on its lead's agenda, accepted; it is in nobody's way."""
+    """Create an accepted task of one short background run on its lead's agenda."""
     schedule = Schedule(start=at, slip=2 * times.HOUR)
     task = introduction(
         participants,
@@ -43,7 +43,7 @@ async def _planned_at(site: Site) -> set[int]:
     return {row[0] for row in await site.rows("SELECT plan_at FROM planning")}
 
 
-def _questions(world: World, name: str) -> int:
+def _requests(world: World, name: str) -> int:
     return sum(call == ("a", name, "propose") for call in world.calls)
 
 
@@ -52,52 +52,52 @@ async def _states(site: Site, tasks: list[Introduction]) -> list[str | None]:
 
 
 async def test_a_dead_node_with_many_tasks_costs_one_question_now_and_then(world: World) -> None:
-    """Once a node is found silent one task asks it, after growing pauses; all wait and say why."""
+    """A silent node is asked by one task after growing pauses; the others wait with the reason."""
     a, b, c = await world.three()
     waiting = await _tasks(a, (a, b), 20)
     world.cut = {frozenset("ab")}
     await a.plan()
     await a.plan()
-    assert _questions(world, "b") <= SHARE
+    assert _requests(world, "b") <= SHARE
     assert set(await _states(a, waiting)) == {"waiting"}
     others = await _tasks(a, (a, c), 3)
-    before = _questions(world, "b")
+    requests_before = _requests(world, "b")
     await a.plan()
     assert set(await _states(a, others)) == {"scheduled"}
     await world.pass_time(10 * times.MINUTE, 5 * times.SECOND)
-    assert 5 <= _questions(world, "b") - before <= 11
+    assert 5 <= _requests(world, "b") - requests_before <= 11
     [asked_again] = await _planned_at(a) - {None}
     assert 0 < asked_again - world.clock.now() <= 5 * times.MINUTE
     shown = await a.rows("SELECT reason FROM run_known WHERE state = 'waiting'")
     since = "b cannot be reached since 2026-12-01T00:00:00Z: the wire is cut"
-    told = f"{since}; asked again at {times.to_the_second(asked_again)}"
-    assert {row[0] for row in shown} == {told}
+    reason = f"{since}; asked again at {times.to_the_second(asked_again)}"
+    assert {row[0] for row in shown} == {reason}
     decisions = await a.rows("SELECT count(*) FROM decision WHERE outcome = 'unreachable'")
     assert decisions[0][0] == 20
 
 
 async def test_all_are_planned_when_the_node_answers_again(world: World) -> None:
-    """The one question that is answered lets every task that waits be planned at once."""
+    """The first answered request makes every waiting task plan at once."""
     a, b = await world.two()
     waiting = await _tasks(a, (a, b), 20)
     world.cut = {frozenset("ab")}
     await world.pass_time(2 * times.MINUTE, 5 * times.SECOND)
     world.cut = set()
     [asked_again] = await _planned_at(a)
-    before = _questions(world, "b")
+    requests_before = _requests(world, "b")
     world.clock.move_to(asked_again - 1)
     await a.plan()
-    assert _questions(world, "b") == before
+    assert _requests(world, "b") == requests_before
     world.clock.advance(1)
     await a.plan()
-    assert _questions(world, "b") == before + 1
+    assert _requests(world, "b") == requests_before + 1
     for _ in range(2):
         await a.plan()
     assert set(await _states(a, waiting)) == {"scheduled"}
 
 
 async def test_a_node_seen_again_is_asked_at_once(world: World) -> None:
-    """When the lookout sees the node the pause is over."""
+    """The pause ends when the peer monitor sees the node."""
     a, b = await world.two()
     waiting = await _tasks(a, (a, b), 3)
     world.cut = {frozenset("ab")}
@@ -110,7 +110,7 @@ async def test_a_node_seen_again_is_asked_at_once(world: World) -> None:
 
 
 async def test_a_slot_is_given_up_in_time_while_the_node_is_silent(world: World) -> None:
-    """Waiting for a silent node does not outlast the slot's window."""
+    """A slot is given up at the end of its window while the node is silent."""
     a, b = await world.two()
     task = introduction((a, b), schedule=Schedule(start=HOUR, slip=0), duration=times.MINUTE)
     await a.keep(task, a)
@@ -124,7 +124,7 @@ async def test_a_slot_is_given_up_in_time_while_the_node_is_silent(world: World)
 
 
 async def test_a_slow_node_holds_up_only_its_share_of_the_workers(world: World) -> None:
-    """While one of five nodes takes long to answer, the tasks of the others are all planned."""
+    """The tasks of the other nodes are planned while one of five nodes is slow to answer."""
     a = await world.site("a", workers=8)
     peers = [await world.site(name) for name in "bcdef"]
     slow = await _tasks(a, (a, peers[0]), 10)
@@ -151,7 +151,7 @@ async def test_a_slow_node_holds_up_only_its_share_of_the_workers(world: World) 
 
 
 async def test_workers_that_a_node_holds_up_are_made_up_for(world: World) -> None:
-    """Where all wait for a node that used to answer promptly, other tasks wait a second for it."""
+    """Extra workers start when all others have waited a second for a slow node."""
     a = await world.site("a", workers=4)
     b, c = [await world.site(name) for name in "bc"]
     await _tasks(a, (a, b), 1)

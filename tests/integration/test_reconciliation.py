@@ -1,4 +1,4 @@
-"""Lead and participant compare what they have of the runs to come, and repair what differs."""
+"""Lead and participant compare their future runs and repair the differences."""
 
 from __future__ import annotations
 
@@ -43,14 +43,14 @@ async def _planned(world: World) -> tuple[Site, Site, Introduction, list[UUID]]:
 
 
 async def test_equal_sides_change_nothing(world: World) -> None:
-    """Where both have the same runs nothing is repaired."""
+    """Nothing is repaired where both have the same runs."""
     a, b, _, runs = await _planned(world)
     assert await _compare(a, b) == 0
     assert await b.states() == dict.fromkeys(runs, "scheduled")
 
 
 async def test_a_run_only_the_lead_has_is_placed_again(world: World) -> None:
-    """What a participant has lost is taken back everywhere and booked anew."""
+    """A run that only the lead has is freed everywhere and placed again."""
     a, b, task, runs = await _planned(world)
     await b.execute("DELETE FROM run WHERE id = $1", runs[1])
     assert await _compare(a, b) == 1
@@ -62,7 +62,7 @@ async def test_a_run_only_the_lead_has_is_placed_again(world: World) -> None:
 
 
 async def test_a_run_only_the_participant_has_is_ended(world: World) -> None:
-    """What the lead does not know is ended at the participant."""
+    """A run that only the participant has is ended there."""
     a, b, _, runs = await _planned(world)
     await a.execute("DELETE FROM run WHERE id = $1", runs[2])
     assert await _compare(a, b) == 1
@@ -72,7 +72,7 @@ async def test_a_run_only_the_participant_has_is_ended(world: World) -> None:
 
 
 async def test_a_participant_with_a_new_database_gets_all_again(world: World) -> None:
-    """Everything a participant has forgotten is introduced and booked again."""
+    """A participant that lost its database gets all tasks and runs again."""
     a, b, task, _ = await _planned(world)
     await b.execute("DELETE FROM task")
     assert await _compare(a, b) == 3
@@ -103,7 +103,7 @@ async def test_what_is_being_negotiated_is_left_alone(world: World) -> None:
 
 
 async def test_a_run_that_is_set_aside_is_not_missing(world: World) -> None:
-    """What a hold of higher priority has set aside may come back: neither side takes it away."""
+    """A run that is set aside does not count as a difference."""
     a, b, _, runs = await _planned(world)
     for site, run in ((a, runs[1]), (b, runs[2])):
         await site.execute("UPDATE run SET state = 'set-aside' WHERE id = $1", run)
@@ -111,10 +111,10 @@ async def test_a_run_that_is_set_aside_is_not_missing(world: World) -> None:
 
 
 async def test_every_task_is_compared(world: World) -> None:
-    """More tasks than fit in one message are compared in several, all of them."""
+    """Tasks that do not fit in one message are compared in several."""
     a, b = await world.two()
-    made = [introduction([a, b], schedule=Schedule(start=HOUR + n * times.HOUR)) for n in range(5)]
-    for task in made:
+    tasks = [introduction([a, b], schedule=Schedule(start=HOUR + n * times.HOUR)) for n in range(5)]
+    for task in tasks:
         for site in (a, b):
             await site.keep(task, a)
     await a.plan()

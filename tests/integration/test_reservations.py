@@ -1,4 +1,4 @@
-"""Reserved time is closed to whom it does not admit: asked for, held, or written directly."""
+"""Reserved time is closed to tasks that are not admitted: in proposals, holds and the database."""
 
 from __future__ import annotations
 
@@ -40,18 +40,22 @@ CLASSES = list(SchedulingClass)
 async def test_no_class_is_offered_reserved_time(
     booker: BookingLead, kind: SchedulingClass
 ) -> None:
-    """Not even background runs, and no priority displaces it; the reason says all about it."""
-    made = await reserve(booker.site)
+    """Reserved time is not offered to any class or priority, and the reason names it."""
+    reservation = await reserve(booker.site)
     task = await booker.task(1000, kind)
-    answered = await booker.ask(task, WINDOW)
-    assert (list(answered.free), answered.free_displacing) == (BEHIND, None)
-    answered = await booker.ask(task, (HOUR, HOUR + HALF))
-    assert (answered.free, answered.free_displacing) == ((), None)
-    [closure] = answered.obstacles
+    answer = await booker.ask(task, WINDOW)
+    assert (list(answer.free), answer.free_displacing) == (BEHIND, None)
+    answer = await booker.ask(task, (HOUR, HOUR + HALF))
+    assert (answer.free, answer.free_displacing) == ((), None)
+    [closure] = answer.obstacles
     assert isinstance(closure, Closure)
-    assert (closure.reservation, closure.starts_at, closure.ends_at) == (made.id, HOUR, HOUR + HALF)
-    said = f"no PT5M free: {WORDS} 2026-12-01T01:30:00Z, reservation {made.id}"
-    assert answered.reason == said
+    assert (closure.reservation, closure.starts_at, closure.ends_at) == (
+        reservation.id,
+        HOUR,
+        HOUR + HALF,
+    )
+    reason = f"no PT5M free: {WORDS} 2026-12-01T01:30:00Z, reservation {reservation.id}"
+    assert answer.reason == reason
 
 
 @pytest.mark.parametrize("kind", CLASSES)
@@ -59,24 +63,25 @@ async def test_no_class_is_offered_reserved_time(
 async def test_a_hold_is_refused_in_reserved_time(
     booker: BookingLead, kind: SchedulingClass, *, displacing: bool
 ) -> None:
-    """Run by run, with the same words; what gave way for it meanwhile gets its time back."""
+    """A hold is refused run by run with the same reason; what gave way is restored."""
     low = (await booker.book(await booker.task(1), HOUR + HALF - times.MINUTE)).runs[0].run
-    made = await reserve(booker.site)
+    reservation = await reserve(booker.site)
     task = await booker.task(2, kind, duration=2 * times.MINUTE)
     starts = [HOUR + HALF - times.MINUTE, HOUR + REACH]
     request = hold_request(task, starts, displacing=displacing)
-    answered = await booker.hold(request)
-    assert answered.held == (request.runs[1].run,)
-    [refusal] = answered.refused
-    assert refusal.reason == f"its time is {WORDS} 2026-12-01T01:30:00Z, reservation {made.id}" or (
-        # The run that was there before has more of this time.
+    answer = await booker.hold(request)
+    assert answer.held == (request.runs[1].run,)
+    [refusal] = answer.refused
+    expected = f"its time is {WORDS} 2026-12-01T01:30:00Z, reservation {reservation.id}"
+    assert refusal.reason == expected or (
+        # The earlier run overlaps more of this time.
         isinstance(refusal.obstacle, Obstacle) and not displacing
     )
     assert (await booker.site.states())[low] == "scheduled"
 
 
 async def test_the_database_has_the_last_word(booker: BookingLead) -> None:
-    """Whoever writes a run into reserved time is stopped by the database itself."""
+    """The database itself refuses a run in reserved time."""
     task = await booker.task()
     await reserve(booker.site)
     insert = """
@@ -94,20 +99,20 @@ async def test_the_database_has_the_last_word(booker: BookingLead) -> None:
 
 
 async def test_nobody_books_beside_a_reservation_that_is_being_made(booker: BookingLead) -> None:
-    """A hold under way is waited for and told as a run inside; one that comes then is refused."""
+    """A hold in progress is awaited and listed inside; a later one is refused."""
     first, second = await booker.task(), await booker.task()
     node, waiting = booker.site.node, "SELECT count(*) FROM pg_locks WHERE NOT granted"
     async with booker.site.database.transaction() as connection:
         request = hold_request(first, [HOUR])
         hold = _hold(booker, request)
-        [answered], _ = await node.time_line._holds.hold_in(connection, [hold])
+        [answer], _ = await node.time_line._holds.hold_in(connection, [hold])
         making = asyncio.create_task(reserve(booker.site))
         while not (await booker.site.rows(waiting))[0][0]:
             await booker.world.clock.sleep(0)
         late = asyncio.create_task(booker.hold(hold_request(second, [HOUR + DURATION])))
-        while (await booker.site.rows(waiting))[0][0] < 2:  # the hold waits behind it
+        while (await booker.site.rows(waiting))[0][0] < 2:  # the hold waits for the reservation
             await booker.world.clock.sleep(0)
-    assert [run.run for run in (await making).inside or ()] == list(answered.held)  # type: ignore[union-attr]
+    assert [run.run for run in (await making).inside or ()] == list(answer.held)  # type: ignore[union-attr]
     assert (await late).held == ()
 
 
@@ -129,7 +134,7 @@ def _hold(booker: BookingLead, request: Any) -> Any:
 async def test_who_meets_one_criterion_books_there(
     booker: BookingLead, access: dict[str, Any]
 ) -> None:
-    """It is offered the time as if it were not reserved, and gets it."""
+    """A task that meets one criterion is offered and gets the time."""
     await reserve(booker.site, access=access)
     task = await booker.task(3)
     assert (await booker.ask(task, WINDOW)).free == (WINDOW,)
@@ -149,7 +154,7 @@ async def test_who_meets_one_criterion_books_there(
     ],
 )
 async def test_who_meets_none_does_not(booker: BookingLead, access: dict[str, Any]) -> None:
-    """Neither by asking nor by a hold that has not asked."""
+    """A task that meets no criterion is neither offered the time nor can hold it."""
     await reserve(booker.site, access=access)
     task = await booker.task(3)
     assert (await booker.ask(task, WINDOW)).free == tuple(BEHIND)
@@ -160,8 +165,8 @@ async def test_who_meets_none_does_not(booker: BookingLead, access: dict[str, An
 async def test_the_word_of_another_lead_is_not_enough(
     booker: BookingLead, access: dict[str, Any]
 ) -> None:
-    """Campaign and priority admit what the node leads itself, and of others whom it names."""
-    made = await reserve(booker.site, access=access)
+    """Campaign and priority admit only tasks that the node leads itself; others need their lead."""
+    reservation = await reserve(booker.site, access=access)
     theirs = await booker.task(3)
     assert (await booker.ask(theirs, WINDOW)).free == tuple(BEHIND)
     assert not (await booker.hold(hold_request(theirs, [HOUR]))).held
@@ -170,27 +175,27 @@ async def test_the_word_of_another_lead_is_not_enough(
     itself = BookingLead(booker.world, site, site)
     assert (await itself.ask(own, WINDOW)).free == (WINDOW,)
     assert (await itself.hold(hold_request(own, [HOUR]))).held
-    assert (await site.node.reservations.one(made.id)).inside == ()
-    await edit(site, made, access={"leads": ["a"]})
+    assert (await site.node.reservations.one(reservation.id)).inside == ()
+    await edit(site, reservation, access={"leads": ["a"]})
     assert (await booker.hold(hold_request(theirs, [HOUR + DURATION]))).held
 
 
 async def test_every_stacked_reservation_must_admit(booker: BookingLead) -> None:
-    """A task that is on the list of one is kept out by another one that lies over it."""
+    """A task must be admitted by each of several overlapping reservations."""
     task = await booker.task()
     await reserve(booker.site, access={"tasks": [str(task.task)]})
     over = await reserve(booker.site, HOUR + HALF // 2, kind="maintenance", name="disks")
     free = (await booker.ask(task, WINDOW)).free
     assert free == ((HOUR, HOUR + HALF // 2), (HOUR + HALF // 2 + HALF, HOUR + REACH))
-    answered = await booker.hold(hold_request(task, [HOUR, HOUR + HALF - times.MINUTE]))
-    assert len(answered.held) == 1
-    assert answered.refused[0].reason.endswith(f"reservation {over.id}")
+    answer = await booker.hold(hold_request(task, [HOUR, HOUR + HALF - times.MINUTE]))
+    assert len(answer.held) == 1
+    assert answer.refused[0].reason.endswith(f"reservation {over.id}")
     await edit(booker.site, over, access={"tests": ["idle"]})
     assert (await booker.ask(task, WINDOW)).free == ((HOUR + DURATION, HOUR + REACH),)
 
 
 async def test_what_is_kept_in_memory_follows(booker: BookingLead) -> None:
-    """A node that hears its database knows of a reservation made, changed and removed."""
+    """A node that listens to its database knows of created, changed and removed reservations."""
     heard: asyncio.Queue[Notice] = asyncio.Queue()
 
     def hear(notice: Notice) -> None:
@@ -198,7 +203,7 @@ async def test_what_is_kept_in_memory_follows(booker: BookingLead) -> None:
         heard.put_nowait(notice)
 
     async def follows(free: Sequence[Span]) -> None:
-        """However many notifications there are of one change."""
+        """Wait until this time is free, after any number of notifications."""
         async with asyncio.timeout(10):
             while (await booker.ask(task, WINDOW)).free != tuple(free):
                 await heard.get()
@@ -209,31 +214,31 @@ async def test_what_is_kept_in_memory_follows(booker: BookingLead) -> None:
         while (await heard.get()).kind != "wake":
             pass
     await follows([WINDOW])
-    made = await reserve(booker.site)
+    reservation = await reserve(booker.site)
     await follows(BEHIND)
-    await edit(booker.site, made, access={"tests": ["idle"]})
+    await edit(booker.site, reservation, access={"tests": ["idle"]})
     await follows([WINDOW])
-    await edit(booker.site, made, access={"tests": ["rtt"]})
+    await edit(booker.site, reservation, access={"tests": ["rtt"]})
     await follows(BEHIND)
-    await booker.site.node.reservations.remove(made.id)
+    await booker.site.node.reservations.remove(reservation.id)
     await follows([WINDOW])
     listening.cancel()
     await asyncio.gather(listening, return_exceptions=True)
 
 
 async def test_a_lost_notification_refuses_nobody(booker: BookingLead) -> None:
-    """Time that was given back unheard of is found free when a refusal is looked up."""
+    """After a lost notification, freed time is found when the refusal is checked."""
     task = await booker.task()
-    made = await reserve(booker.site)
+    reservation = await reserve(booker.site)
     booker.site.node.time_line.heard(Notice("wake", "", ()))
     span = (HOUR, HOUR + HALF)
     assert (await booker.ask(task, span)).free == ()
-    await booker.site.node.reservations.remove(made.id)
+    await booker.site.node.reservations.remove(reservation.id)
     assert (await booker.ask(task, span)).free == (span,)
 
 
 async def test_reserved_time_comes_nearer_while_it_is_kept(booker: BookingLead) -> None:
-    """What lies beyond the horizon now is known when it is within, without any notification."""
+    """A reservation beyond the horizon is known when it comes within, without a notification."""
     horizon = booker.site.node.settings.horizon
     await reserve(booker.site, START + horizon + times.MINUTE)
     task, time_line = await booker.task(), booker.site.node.time_line
@@ -247,7 +252,7 @@ async def test_reserved_time_comes_nearer_while_it_is_kept(booker: BookingLead) 
 
 
 async def test_a_run_set_aside_comes_back_into_reserved_time(booker: BookingLead) -> None:
-    """It was booked before the reservation was made, and that keeps what is booked."""
+    """A run set aside is restored into time that was reserved after it was booked."""
     low = (await booker.book(await booker.task(1), HOUR)).runs[0].run
     high, exchange = await booker.task(2), uuid4()
     await booker.hold(hold_request(high, [HOUR], displacing=True), exchange)
@@ -257,19 +262,19 @@ async def test_a_run_set_aside_comes_back_into_reserved_time(booker: BookingLead
 
 
 async def test_a_hold_made_before_is_committed(booker: BookingLead) -> None:
-    """A reservation does not break an exchange that is under way."""
+    """A reservation does not prevent the commit of an earlier hold."""
     task, exchange = await booker.task(), uuid4()
     request = hold_request(task, [HOUR])
     await booker.hold(request, exchange)
-    made = await reserve(booker.site)
-    assert [run.run for run in made.inside or ()] == [request.runs[0].run]
-    answered = await booker.site.node.time_line.commit(exchange, commit_request(request))
-    assert not answered.late
+    reservation = await reserve(booker.site)
+    assert [run.run for run in reservation.inside or ()] == [request.runs[0].run]
+    answer = await booker.site.node.time_line.commit(exchange, commit_request(request))
+    assert not answer.late
     assert await booker.site.state(request.runs[0].run) == "scheduled"
 
 
 async def test_a_lead_that_takes_no_part_is_not_closed(world: World) -> None:
-    """Its own maintenance does not keep others from measuring what it leads."""
+    """The reservation of a lead does not affect tasks in which it takes no part."""
     a, b = await world.two()
     await reserve(a)
     task = introduction([b])
@@ -277,25 +282,25 @@ async def test_a_lead_that_takes_no_part_is_not_closed(world: World) -> None:
         await site.keep(task, a)
     await a.execute("UPDATE planning SET next_run_at = $1", HOUR)
     request = hold_request(task, [HOUR])
-    answered = await b.node.time_line.hold(uuid4(), a.identity, request)
-    assert answered.held
+    answer = await b.node.time_line.hold(uuid4(), a.identity, request)
+    assert answer.held
 
 
 async def test_the_word_of_another_lead_on_a_pool_task_is_not_enough(booker: BookingLead) -> None:
-    """Whom a reservation admits by the id of a pool task is led by who is named with it."""
-    whole, site, consent = uuid4(), booker.site, booker.site.node.acceptance
-    named = f"{whole}@{booker.lead.name}"
+    """A reservation that names a pool task admits it only from the lead that it names."""
+    pool_task, site, acceptance = uuid4(), booker.site, booker.site.node.acceptance
+    reference = f"{pool_task}@{booker.lead.name}"
     with pytest.raises(InvalidDocument, match="nobody is not a node known here"):
-        await reserve(site, access={"tasks": [f"{whole}@nobody"]})
-    made = await reserve(site, access={"tasks": [named]})
-    assert made.access.tasks == (named,)
+        await reserve(site, access={"tasks": [f"{pool_task}@nobody"]})
+    reservation = await reserve(site, access={"tasks": [reference]})
+    assert reservation.access.tasks == (reference,)
     tasks = [introduction([site]) for _ in range(3)]
-    assert (await consent.consider(booker.lead.identity, tasks[2])).accepted
-    tasks = [task.model_copy(update={"pool_task": whole}) for task in tasks]
+    assert (await acceptance.consider(booker.lead.identity, tasks[2])).accepted
+    tasks = [task.model_copy(update={"pool_task": pool_task}) for task in tasks]
     other = await booker.world.site("c")
     leads = (other, other, booker.lead)
     for lead, task in zip(leads, tasks, strict=True):
-        assert (await consent.consider(lead.identity, task)).accepted
+        assert (await acceptance.consider(lead.identity, task)).accepted
     theirs = BookingLead(booker.world, other, site)
     assert not (await theirs.hold(hold_request(tasks[1], [HOUR]))).held
     assert (await booker.ask(tasks[2], WINDOW)).free == (WINDOW,)

@@ -1,4 +1,4 @@
-"""Reservations over HTTP: who may make them, what is answered, and what the time line shows."""
+"""Reservations over HTTP: permissions, answers, and the timeline with reservations."""
 
 from __future__ import annotations
 
@@ -30,47 +30,51 @@ HALF = 30 * times.MINUTE
 async def node(
     new_database: NewDatabase, clock: ManualClock, tmp_path: Path
 ) -> AsyncIterator[Served]:
-    """A node that is served, with the token of its owner."""
-    async with served("a", await new_database(), clock, tmp_path) as made:
-        async with made.database.transaction() as connection:
+    """Return a served node with the token of its owner."""
+    async with served("a", await new_database(), clock, tmp_path) as server:
+        async with server.database.transaction() as connection:
             await nodes.keep_token(connection, digest("secret"), "owner", clock.now())
-        yield made
+        yield server
 
 
 @contextlib.asynccontextmanager
 async def client(node: Served, token: str | None = "secret") -> AsyncIterator[UserClient]:
-    """Somebody with this token."""
+    """Open a client with this token."""
     async with UserClient(node.settings.public_url, token, node.clock) as opened:
         yield opened
 
 
 async def test_a_life_over_http(node: Served) -> None:
-    """Made, listed, shown, changed against a revision, on the time line, and removed."""
+    """A reservation is created, listed, shown, edited by revision, on the timeline, and removed."""
     async with client(node) as owner:
         await owner.add_campaign({"name": "ops"})
-        made = await owner.add_reservation(document())
-        assert (made.state, made.inside, made.access.campaigns) == ("upcoming", (), ())
-        assert [one.id for one in (await owner.reservations()).items] == [made.id]
-        assert await owner.reservation(made.id) == made
+        reservation = await owner.add_reservation(document())
+        assert (reservation.state, reservation.inside, reservation.access.campaigns) == (
+            "upcoming",
+            (),
+            (),
+        )
+        assert [item.id for item in (await owner.reservations()).items] == [reservation.id]
+        assert await owner.reservation(reservation.id) == reservation
         patch = {"revision": 1, "duration": "PT1H", "access": {"campaigns": ["ops"]}}
-        changed = await owner.edit_reservation(made.id, patch)
-        assert (changed.duration, changed.access.campaigns) == (times.HOUR, ("ops",))
+        edited = await owner.edit_reservation(reservation.id, patch)
+        assert (edited.duration, edited.access.campaigns) == (times.HOUR, ("ops",))
         with pytest.raises(Conflict, match="read it again"):
-            await owner.edit_reservation(made.id, patch)
+            await owner.edit_reservation(reservation.id, patch)
         shown = await owner.schedule(START, HOUR + 1)
         [span] = shown.reserved
-        assert (span.reservation, span.starts_at) == (made.id, HOUR)
+        assert (span.reservation, span.starts_at) == (reservation.id, HOUR)
         assert span.ends_at == HOUR + times.HOUR
         assert (await owner.schedule(START, HOUR)).reserved == ()
         assert (await owner.schedule(HOUR, START)).reserved == ()
-        await owner.remove_reservation(made.id)
+        await owner.remove_reservation(reservation.id)
         assert (await owner.reservations()).items == ()
-        with pytest.raises(NotFound, match=f"there is no reservation {made.id}"):
-            await owner.reservation(made.id)
+        with pytest.raises(NotFound, match=f"there is no reservation {reservation.id}"):
+            await owner.reservation(reservation.id)
 
 
 async def test_pages_and_beginnings_of_ids(node: Served, clock: ManualClock) -> None:
-    """A list goes on where its cursor says, and finds an id by its first digits."""
+    """Lists continue at their cursor, and find an id by its first digits."""
     async with client(node) as owner:
         ids = []
         for _ in range(3):
@@ -78,28 +82,28 @@ async def test_pages_and_beginnings_of_ids(node: Served, clock: ManualClock) -> 
             clock.advance(1)
         first = await owner.reservations(limit=2)
         rest = await owner.reservations(limit=2, cursor=first.next)
-        assert [one.id for one in (*first.items, *rest.items)] == ids[::-1]
+        assert [item.id for item in (*first.items, *rest.items)] == ids[::-1]
         assert rest.next is None
-        [found] = (await owner.reservations(prefix=str(ids[1])[:13])).items
-        assert found.id == ids[1]
+        [match] = (await owner.reservations(prefix=str(ids[1])[:13])).items
+        assert match.id == ids[1]
 
 
 async def test_only_who_has_a_token_reserves(node: Served) -> None:
-    """Others may look, from this host; nobody makes, changes or removes one without a token."""
+    """Without a token reservations can be viewed from this host, but not changed."""
     async with client(node) as owner:
-        made = await owner.add_reservation(document())
+        reservation = await owner.add_reservation(document())
     async with client(node, None) as other:
-        assert (await other.reservation(made.id)).id == made.id
+        assert (await other.reservation(reservation.id)).id == reservation.id
         with pytest.raises(NotAuthenticated):
             await other.add_reservation(document())
         with pytest.raises(NotAuthenticated):
-            await other.edit_reservation(made.id, {"name": "mine"})
+            await other.edit_reservation(reservation.id, {"name": "mine"})
         with pytest.raises(NotAuthenticated):
-            await other.remove_reservation(made.id)
+            await other.remove_reservation(reservation.id)
 
 
 async def test_a_key_makes_one(node: Served) -> None:
-    """The same POST again gives the reservation that it made; its place is in the answer."""
+    """A repeated POST with the same key returns the reservation that it created."""
     headers = {"Authorization": "Bearer secret", "Idempotency-Key": "once"}
     url = f"{node.settings.public_url}/v1/reservations"
     answers = []
@@ -138,7 +142,7 @@ async def test_a_key_makes_one(node: Served) -> None:
 async def test_wrong_fields_are_pointed_at(
     node: Served, fields: dict[str, Any], pointer: str
 ) -> None:
-    """Each is refused with its place in the document, and nothing is reserved."""
+    """An invalid field is refused with its pointer, and nothing is reserved."""
     async with client(node) as owner:
         with pytest.raises(InvalidDocument) as error:
             await owner.add_reservation(document(**fields))
@@ -147,7 +151,7 @@ async def test_wrong_fields_are_pointed_at(
 
 
 async def test_campaigns_that_are_admitted_are_there(node: Served, clock: ManualClock) -> None:
-    """A mistyped name is refused with those alike; none goes before the reservation is over."""
+    """Admitted campaigns must exist, and cannot be removed before the reservation is over."""
     async with client(node) as owner:
         await owner.add_campaign({"name": "sc26"})
         refused = document(access={"campaigns": ["default", "sc62"]})
@@ -158,26 +162,26 @@ async def test_campaigns_that_are_admitted_are_there(node: Served, clock: Manual
         assert fault.detail == (
             "there is no campaign sc62 on this node; near: sc26; make it: parley campaign add sc62"
         )
-        made = await owner.add_reservation(document(access={"campaigns": ["sc26"]}))
-        with pytest.raises(Conflict) as kept:
+        reservation = await owner.add_reservation(document(access={"campaigns": ["sc26"]}))
+        with pytest.raises(Conflict) as conflict:
             await owner.remove_campaign("sc26")
-        assert kept.value.detail == (
-            f"sc26 is in /access/campaigns of reservation {made.id}, which would admit whoever has "
-            "the name next; take it out first: "
-            f"parley reservation edit {made.id} --clear campaigns, "
+        assert conflict.value.detail == (
+            f"sc26 is in /access/campaigns of reservation {reservation.id}, "
+            "which would admit whoever has the name next; take it out first: "
+            f"parley reservation edit {reservation.id} --clear campaigns, "
             "or with --campaign for each that stays"
         )
         clock.move_to(HOUR + HALF)
         await owner.remove_campaign("sc26")
-        longer = await owner.edit_reservation(made.id, {"duration": "PT1H"})
+        longer = await owner.edit_reservation(reservation.id, {"duration": "PT1H"})
         assert (longer.duration, longer.access.campaigns) == (times.HOUR, ("sc26",))
         access = {"campaigns": ["sc26", "sc26x"]}
         with pytest.raises(InvalidDocument, match="there is no campaign sc26x"):
-            await owner.edit_reservation(made.id, {"access": access})
+            await owner.edit_reservation(reservation.id, {"access": access})
 
 
 async def test_what_is_not_there(node: Served) -> None:
-    """An unknown id is not found, however it is asked for."""
+    """Changing an unknown reservation fails as not found."""
     async with client(node) as owner:
         with pytest.raises(NotFound):
             await owner.remove_reservation(uuid4())

@@ -1,4 +1,4 @@
-"""A reservation's life: made, with runs inside or not, changed, again and again, over."""
+"""The life of a reservation: created, with runs inside or not, edited, repeated, over."""
 
 from __future__ import annotations
 
@@ -48,12 +48,12 @@ async def _spans(site: Site) -> list[tuple[int, int]]:
     return [(row[0], row[1]) for row in rows]
 
 
-def _inside(made: Reservation) -> list[tuple[UUID, bool]]:
-    return [(run.run, run.displaced) for run in made.inside or ()]
+def _inside(reservation: Reservation) -> list[tuple[UUID, bool]]:
+    return [(run.run, run.displaced) for run in reservation.inside or ()]
 
 
 async def _planned(a: Site, b: Site, slip: int = SLIP) -> UUID:
-    """A task of a with b, whose one run is due in an hour; the run."""
+    """Plan a task of a with b whose one run is due in an hour; return the run."""
     task = introduction([a, b], schedule=Schedule(start=HOUR, slip=slip))
     for site in (a, b):
         await site.keep(task, a)
@@ -63,44 +63,46 @@ async def _planned(a: Site, b: Site, slip: int = SLIP) -> UUID:
 
 
 async def test_runs_that_are_there_stay_and_are_told(world: World) -> None:
-    """Those it does not admit, in start order; nothing changes for them."""
+    """Runs that a new reservation does not admit are listed in start order and stay."""
     a, b = await world.two()
     first, second, outside = await book_everywhere(
         introduction([a, b]), a, [a, b], [HOUR, HOUR + HALF - 1, HOUR + HALF + DURATION]
     )
     admitted = introduction([b])
     await book_everywhere(admitted, b, [b], [HOUR + DURATION])
-    made = await reserve(b, access={"tasks": [str(admitted.task)]})
-    assert _inside(made) == [(first, False), (second, False)]
+    reservation = await reserve(b, access={"tasks": [str(admitted.task)]})
+    assert _inside(reservation) == [(first, False), (second, False)]
     assert {await b.state(run) for run in (first, second, outside)} == {"scheduled"}
-    assert _inside(await b.node.reservations.one(made.id)) == _inside(made)
+    assert _inside(await b.node.reservations.one(reservation.id)) == _inside(reservation)
 
 
 async def test_displaced_runs_are_planned_again_by_their_lead(world: World) -> None:
-    """It is told in the same words, frees the others, and finds time after the reservation."""
+    """The lead of a displaced run gets the reason, frees it elsewhere, and places it again."""
     a, b = await world.two()
     run = await _planned(a, b)
-    made = await reserve(b, displace=True)
-    assert _inside(made) == [(run, True)]
+    reservation = await reserve(b, displace=True)
+    assert _inside(reservation) == [(run, True)]
     assert await b.state(run) == "displaced"
     await b.deliver()
-    said = f"displaced by a reservation: {WORDS} 2026-12-01T01:30:00Z, reservation {made.id}"
-    assert (await a.reason(run), await b.reason(run)) == (said, said)
+    reason = (
+        f"displaced by a reservation: {WORDS} 2026-12-01T01:30:00Z, reservation {reservation.id}"
+    )
+    assert (await a.reason(run), await b.reason(run)) == (reason, reason)
     await a.plan()
     await a.deliver()
     again = run_id(TaskId((await a.rows("SELECT id FROM task"))[0][0]), HOUR, 2)
     assert await a.state(again) == await b.state(again) == "scheduled"
     [row] = await a.rows("SELECT starts_at FROM run WHERE id = $1", again)
     assert row[0] == HOUR + HALF
-    assert _inside(await b.node.reservations.one(made.id)) == []
+    assert _inside(await b.node.reservations.one(reservation.id)) == []
 
 
 async def test_the_leads_own_reservation_displaces_its_own_runs(world: World) -> None:
-    """Made where the task is led, it frees the run at the participant and has it planned anew."""
+    """A lead's own reservation frees its runs at the participants and places them again."""
     a, b = await world.two()
     run = await _planned(a, b)
-    made = await reserve(a, displace=True)
-    assert _inside(made) == [(run, True)]
+    reservation = await reserve(a, displace=True)
+    assert _inside(reservation) == [(run, True)]
     await a.deliver()
     assert (await a.state(run), await b.state(run)) == ("displaced", "displaced")
     await a.plan()
@@ -109,7 +111,7 @@ async def test_the_leads_own_reservation_displaces_its_own_runs(world: World) ->
 
 
 async def test_who_has_begun_or_is_about_to_stays(world: World) -> None:
-    """As with a higher priority: not even a reservation displaces what starts within the margin."""
+    """A reservation does not displace runs that start within the margin."""
     b = await world.site("b")
     margin = b.node.settings.start_margin
     near, far = await book_everywhere(
@@ -118,24 +120,24 @@ async def test_who_has_begun_or_is_about_to_stays(world: World) -> None:
         [b],
         [START + margin - 1, START + margin],
     )
-    made = await reserve(b, START, displace=True)
-    assert _inside(made) == [(near, False), (far, True)]
+    reservation = await reserve(b, START, displace=True)
+    assert _inside(reservation) == [(near, False), (far, True)]
     assert (await b.state(near), await b.state(far)) == ("scheduled", "displaced")
 
 
 async def test_many_are_displaced_together(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A few transactions are enough for all, and one that is unlucky is repeated as a whole."""
+    """Many runs are displaced in few transactions, and a failed one is repeated as a whole."""
     b = await world.site("b")
     monkeypatch.setattr(ending, "_AT_ONCE", 2)
     starts = [HOUR + number * DURATION for number in range(5)]
-    booked = await book_everywhere(introduction([b]), b, [b], starts)
-    made = await reserve(b)
-    settle, settled = b.database.settle, 0
-    lose, unlucky = b.node.termination._lose_runs, [booked[-1]]
+    runs = await book_everywhere(introduction([b]), b, [b], starts)
+    reservation = await reserve(b)
+    settle, count = b.database.settle, 0
+    lose, unlucky = b.node.termination._lose_runs, [runs[-1]]
 
-    async def counted(action: Any) -> Any:
-        nonlocal settled
-        settled += 1
+    async def count_settle(action: Any) -> Any:
+        nonlocal count
+        count += 1
         return await settle(action)
 
     async def lose_but_once(reasons: Any, connection: Any) -> None:
@@ -144,81 +146,84 @@ async def test_many_are_displaced_together(world: World, monkeypatch: pytest.Mon
             unlucky.clear()
             raise asyncpg.DeadlockDetectedError
 
-    monkeypatch.setattr(b.database, "settle", counted)
+    monkeypatch.setattr(b.database, "settle", count_settle)
     monkeypatch.setattr(b.node.termination, "_lose_runs", lose_but_once)
-    changed = await edit(b, made, displace=True)
-    assert _inside(changed) == [(run, True) for run in booked]
-    assert (changed.inside_count, changed.displaced_count) == (5, 5)
-    assert {await b.state(run) for run in booked} == {"displaced"}
-    assert (settled, unlucky) == (1 + 3, [])
+    edited = await edit(b, reservation, displace=True)
+    assert _inside(edited) == [(run, True) for run in runs]
+    assert (edited.inside_count, edited.displaced_count) == (5, 5)
+    assert {await b.state(run) for run in runs} == {"displaced"}
+    assert (count, unlucky) == (1 + 3, [])
 
 
 async def test_the_database_is_asked_as_often_for_many_runs(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Thousands of runs give way in the time in which a client waits for the answer."""
+    """Displacing many runs needs as many statements as displacing few."""
     b = await world.site("b")
     counts = []
     for first, number in ((HOUR, 2), (3 * HOUR - 2 * START, 10)):
         starts = [first + each * DURATION for each in range(number)]
-        booked = await book_everywhere(introduction([b]), b, [b], starts)
+        runs = await book_everywhere(introduction([b]), b, [b], starts)
         with monkeypatch.context() as patch:
-            asked = asked_of_database(patch)
-            made = await reserve(b, first, displace=True, duration="PT1H")
-            counts.append(len(asked))
-        assert _inside(made) == [(run, True) for run in booked]
+            statements = asked_of_database(patch)
+            reservation = await reserve(b, first, displace=True, duration="PT1H")
+            counts.append(len(statements))
+        assert _inside(reservation) == [(run, True) for run in runs]
     assert counts[0] == counts[1]
 
 
 async def test_what_is_changed_meanwhile_displaces_nobody(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A run that lies in it no longer by the time its spans are read is left alone."""
+    """A run that is outside when the spans are read is not displaced."""
     b = await world.site("b")
     [run] = await book_everywhere(introduction([b]), b, [b], [HOUR])
     between = reservations.between
 
-    async def moved(connection: Any, since: int, until: int) -> Any:
+    async def move_and_read(connection: Any, since: int, until: int) -> Any:
         await b.execute(
             "UPDATE reserved SET starts_at = $1 WHERE starts_at = $2", HOUR + HALF - 1, HOUR
         )
         return await between(connection, since, until)
 
-    monkeypatch.setattr(reservations, "between", moved)
+    monkeypatch.setattr(reservations, "between", move_and_read)
     assert _inside(await reserve(b, displace=True)) == [(run, False)]
     assert await b.state(run) == "scheduled"
 
 
 async def test_displacing_can_be_asked_for_later(world: World) -> None:
-    """A reservation that kept the runs inside gives their time to itself by an edit."""
+    """An edit can displace the runs that a reservation had kept."""
     b = await world.site("b")
     [run] = await book_everywhere(introduction([b]), b, [b], [HOUR])
-    made = await reserve(b)
-    assert _inside(await edit(b, made, displace=True)) == [(run, True)]
+    reservation = await reserve(b)
+    assert _inside(await edit(b, reservation, displace=True)) == [(run, True)]
     assert await b.state(run) == "displaced"
 
 
 async def test_what_stands_in_the_way_is_said_everywhere(world: World) -> None:
-    """In the run's reason, the stored trace, a plan, and its alternatives, which lie behind it."""
+    """A reservation is named in the run's reason, the trace, and a plan with alternatives."""
     a, b = await world.two()
-    made = await reserve(b)
+    reservation = await reserve(b)
     run = await _planned(a, b, slip=0)
-    why = f"b: no PT5M free: {WORDS} 2026-12-01T01:30:00Z, reservation {made.id}"
-    assert (await a.state(run), await a.reason(run)) == ("waiting", why)
+    reason = f"b: no PT5M free: {WORDS} 2026-12-01T01:30:00Z, reservation {reservation.id}"
+    assert (await a.state(run), await a.reason(run)) == ("waiting", reason)
     [row] = await a.rows("SELECT sentence, trace FROM decision")
-    assert row["sentence"] == why
+    assert row["sentence"] == reason
     [obstacle] = row["trace"]["offers"][1]["obstacles"]
-    assert obstacle["reservation"] == str(made.id)
-    asked = idle(a, b, schedule={"start": format_instant(HOUR), "slip": "PT0S"})
-    found = await plan(world, a, asked)
-    assert (found.outcome, found.sentence) == (Outcome.NO_TIME, why)
-    assert [said.reason for said in found.participants] == [None, why.removeprefix("b: ")]
-    assert found.alternatives[0].kind == "later"
-    assert found.alternatives[0].starts_at == HOUR + HALF
+    assert obstacle["reservation"] == str(reservation.id)
+    document = idle(a, b, schedule={"start": format_instant(HOUR), "slip": "PT0S"})
+    preview = await plan(world, a, document)
+    assert (preview.outcome, preview.sentence) == (Outcome.NO_TIME, reason)
+    assert [participant.reason for participant in preview.participants] == [
+        None,
+        reason.removeprefix("b: "),
+    ]
+    assert preview.alternatives[0].kind == "later"
+    assert preview.alternatives[0].starts_at == HOUR + HALF
 
 
 async def test_a_plan_knows_who_is_admitted(world: World) -> None:
-    """By campaign, test and lead, though the task that is asked about is known nowhere."""
+    """A plan considers the admission of its task by campaign, test and lead."""
     a, b = await world.two()
     await reserve(a, access={"campaigns": ["ops"]})
     for name in ("lab", "ops"):
@@ -226,22 +231,22 @@ async def test_a_plan_knows_who_is_admitted(world: World) -> None:
     at: dict[str, Any] = {"schedule": {"start": format_instant(HOUR), "slip": "PT0S"}}
     assert (await plan(world, a, idle(a, b, **at))).outcome is Outcome.NO_TIME
     assert (await plan(world, a, idle(a, b, campaign="ops", **at))).outcome is Outcome.FOUND
-    made = await reserve(b, access={"campaigns": ["ops"]})
+    reservation = await reserve(b, access={"campaigns": ["ops"]})
     assert (await plan(world, a, idle(a, b, campaign="ops", **at))).outcome is Outcome.NO_TIME
-    await edit(b, made, access={"leads": ["a"]})
+    await edit(b, reservation, access={"leads": ["a"]})
     assert (await plan(world, a, idle(a, b, campaign="ops", **at))).outcome is Outcome.FOUND
 
 
 async def test_an_admitted_task_is_planned_there(world: World) -> None:
-    """What is said of a task goes with the proposals: of the lead's own time it is enough."""
+    """A task is admitted to the lead's own reserved time by what its proposals state."""
     a, b = await world.two()
     await reserve(a, access={"campaigns": ["ops"]})
     for name in ("lab", "ops"):
         await a.node.campaigns.create(CampaignDocument(name=name))
     at: dict[str, Any] = {"schedule": {"start": format_instant(HOUR), "slip": "PT0S"}}
     for campaign in ("lab", "ops"):
-        asked = idle(a, b, campaign=campaign, **at)
-        await a.node.admission.create(TaskDocument.model_validate(asked), None)
+        document = idle(a, b, campaign=campaign, **at)
+        await a.node.admission.create(TaskDocument.model_validate(document), None)
     await a.plan()
     query = "SELECT campaign, run.state::text FROM run JOIN task ON task_id = task.id"
     rows = await a.rows(query)
@@ -250,29 +255,29 @@ async def test_an_admitted_task_is_planned_there(world: World) -> None:
 
 @pytest.mark.parametrize("how", ["remove", "shorter", "later", "access"])
 async def test_time_given_back_is_planned_at_once(world: World, how: str) -> None:
-    """However a reservation lets go of its time, who was refused it is told and plans again."""
+    """However a reservation frees its time, a refused lead is notified and plans again."""
     a, b = await world.two()
-    made = await reserve(b)
+    reservation = await reserve(b)
     run = await _planned(a, b, slip=0)
-    told = {"wake": asyncio.Event(), "freed": asyncio.Event()}
+    events = {"wake": asyncio.Event(), "freed": asyncio.Event()}
 
     def heard(notice: Notice) -> None:
         b.node.freed_time.heard(notice)
-        if notice.kind in told:
-            told[notice.kind].set()
+        if notice.kind in events:
+            events[notice.kind].set()
 
     listening = asyncio.create_task(b.database.listen(heard, b.clock))
-    await asyncio.wait_for(told["wake"].wait(), 10)
+    await asyncio.wait_for(events["wake"].wait(), 10)
     match how:
         case "remove":
-            await b.node.reservations.remove(made.id)
+            await b.node.reservations.remove(reservation.id)
         case "shorter":
-            await edit(b, made, schedule={"start": format_instant(HOUR + 10 * times.MINUTE)})
+            await edit(b, reservation, schedule={"start": format_instant(HOUR + 10 * times.MINUTE)})
         case "later":
-            await edit(b, made, schedule={"start": format_instant(HOUR + HALF)})
+            await edit(b, reservation, schedule={"start": format_instant(HOUR + HALF)})
         case _:
-            await edit(b, made, access={"leads": ["a"]})
-    await asyncio.wait_for(told["freed"].wait(), 10)
+            await edit(b, reservation, access={"leads": ["a"]})
+    await asyncio.wait_for(events["freed"].wait(), 10)
     await b.node.freed_time.run_once()
     listening.cancel()
     await asyncio.gather(listening, return_exceptions=True)
@@ -283,7 +288,7 @@ async def test_time_given_back_is_planned_at_once(world: World, how: str) -> Non
 
 
 async def test_a_repeating_one_is_written_far_ahead(world: World) -> None:
-    """Well beyond the horizon at once, on from now as time passes, and forgotten when over."""
+    """A recurring reservation has spans beyond the horizon, extended in time, and purged later."""
     b = await world.site("b")
     schedule = {"cron": "0 2 * * *", "timezone": "Europe/Berlin", "start": format_instant(START)}
     await reserve(b, schedule=schedule)
@@ -300,54 +305,58 @@ async def test_a_repeating_one_is_written_far_ahead(world: World) -> None:
 
 
 async def test_one_that_is_over_is_shown_and_then_forgotten(world: World) -> None:
-    """It is upcoming, takes place, is over, and is gone a month later; others are not."""
+    """A reservation is upcoming, then now, then over, and is deleted a month later."""
     b = await world.site("b")
-    made = await reserve(b)
+    reservation = await reserve(b)
     far = await reserve(b, START + 300 * times.DAY)
-    states = [made.state]
+    states = [reservation.state]
     for instant in (HOUR, HOUR + HALF):
         world.clock.move_to(instant)
         await b.node.reservations.extend_spans()
-        states.append((await b.node.reservations.one(made.id)).state)
+        states.append((await b.node.reservations.one(reservation.id)).state)
     assert states == ["upcoming", "now", "over"]
     world.clock.advance(SPANS_RETENTION + 1)
     await b.node.reservations.extend_spans()
-    assert [one.id for one in await b.node.reservations.listed(ReservationFilter())] == [far.id]
+    assert [listed.id for listed in await b.node.reservations.listed(ReservationFilter())] == [
+        far.id
+    ]
     with pytest.raises(NotFound, match="there is no reservation"):
-        await b.node.reservations.one(made.id)
+        await b.node.reservations.one(reservation.id)
 
 
 async def test_until_ends_it(world: World) -> None:
-    """It does not begin then or later, and is not asked about again."""
+    """A reservation with ``until`` has no span that begins then or later."""
     b = await world.site("b")
     until = format_instant(HOUR + 2 * times.HOUR)
     schedule = {"start": format_instant(HOUR), "repeat": "PT1H", "until": until}
-    made = await reserve(b, schedule=schedule)
+    reservation = await reserve(b, schedule=schedule)
     assert await _spans(b) == [
         (HOUR + n * times.HOUR, HOUR + n * times.HOUR + HALF) for n in (0, 1)
     ]
-    assert (made.next_starts_at, made.next_ends_at) == (HOUR, HOUR + HALF)
+    assert (reservation.next_starts_at, reservation.next_ends_at) == (HOUR, HOUR + HALF)
 
 
 async def test_an_edit_covers_other_time(world: World) -> None:
-    """Fields are merged, what is over stays as it was, and an older revision is refused."""
+    """An edit merges fields, keeps past spans, and is refused for an older revision."""
     b = await world.site("b")
     start = format_instant(HOUR)
-    made = await reserve(b, schedule={"start": start, "repeat": "PT1H"}, description="why")
+    reservation = await reserve(b, schedule={"start": start, "repeat": "PT1H"}, description="why")
     world.clock.move_to(HOUR + HALF)
-    changed = await edit(b, made, revision=1, duration="PT10M", description=None, owner="bob")
-    assert (changed.revision, changed.owner, changed.description) == (2, "bob", None)
+    edited = await edit(b, reservation, revision=1, duration="PT10M", description=None, owner="bob")
+    assert (edited.revision, edited.owner, edited.description) == (2, "bob", None)
     spans = await _spans(b)
     assert spans[0] == (HOUR, HOUR + HALF)
     assert spans[1] == (HOUR + times.HOUR, HOUR + times.HOUR + 10 * times.MINUTE)
-    once = await edit(b, made, schedule={"repeat": None, "start": format_instant(HOUR + HALF)})
+    once = await edit(
+        b, reservation, schedule={"repeat": None, "start": format_instant(HOUR + HALF)}
+    )
     assert await _spans(b) == [spans[0], (HOUR + HALF, HOUR + HALF + 10 * times.MINUTE)]
     assert once.state == "now"
     with pytest.raises(Conflict, match="has been changed since; read it again"):
-        await edit(b, made, revision=2, name="late")
+        await edit(b, reservation, revision=2, name="late")
     with pytest.raises(InvalidDocument, match="/schedule/cron"):
-        await edit(b, made, schedule={"cron": "nonsense"})
-    assert await b.node.reservations.one(made.id) == once
+        await edit(b, reservation, schedule={"cron": "nonsense"})
+    assert await b.node.reservations.one(reservation.id) == once
     with pytest.raises(NotFound):
         await b.node.reservations.remove(uuid4())
     with pytest.raises(NotFound):
@@ -355,10 +364,10 @@ async def test_an_edit_covers_other_time(world: World) -> None:
 
 
 async def test_the_same_key_makes_one(world: World) -> None:
-    """Again with the same document it gives that one; with another, or one of a task, it fails."""
+    """A key returns its reservation again; with another document, or of a task, it is refused."""
     a = await world.site("a")
-    made = await reserve(a, key="once")
-    assert (await reserve(a, key="once")).id == made.id
+    reservation = await reserve(a, key="once")
+    assert (await reserve(a, key="once")).id == reservation.id
     assert len(await _spans(a)) == 1
     with pytest.raises(Conflict, match="use a new one"):
         await reserve(a, key="once", name="other")
@@ -384,7 +393,7 @@ async def test_the_same_key_makes_one(world: World) -> None:
 async def test_what_makes_no_sense_is_refused(
     world: World, fields: dict[str, Any], fault: str
 ) -> None:
-    """At once, with the field and what to do, and nothing is kept."""
+    """An invalid reservation is refused with the field and the remedy, and is not stored."""
     await world.two()
     site = world.sites[0]
     with pytest.raises(InvalidDocument) as error:
@@ -395,40 +404,40 @@ async def test_what_makes_no_sense_is_refused(
 
 
 async def test_it_begins_now_unless_said(world: World) -> None:
-    """Without a schedule it takes place once, at once; its owner is the node's unless named."""
+    """A reservation without a schedule begins now, and its owner is the node's by default."""
     b = await world.site("b")
-    made = await reserve(b, schedule={}, owner=None)
+    reservation = await reserve(b, schedule={}, owner=None)
     assert await _spans(b) == [(START, START + HALF)]
-    assert (made.state, made.owner) == ("now", "the owner of b")
-    assert made.schedule.start == START
+    assert (reservation.state, reservation.owner) == ("now", "the owner of b")
+    assert reservation.schedule.start == START
 
 
 async def test_leads_are_known_by_their_keys(world: World) -> None:
-    """A node that is renamed is admitted as before, and shown by the name it has now."""
+    """Admitted leads are stored by key and shown by their current names."""
     a, b = await world.two()
-    made = await reserve(b, access={"leads": ["a"]})
+    reservation = await reserve(b, access={"leads": ["a"]})
     [row] = await b.rows("SELECT access FROM reservation")
     assert row[0]["leads"] == [a.identity]
     await b.execute("UPDATE node SET name = 'c' WHERE identity = $1", a.identity)
     await b.node.directory.refresh()
-    assert (await b.node.reservations.one(made.id)).access.leads == ("c",)
+    assert (await b.node.reservations.one(reservation.id)).access.leads == ("c",)
     await b.execute("DELETE FROM node WHERE identity = $1", a.identity)
     await b.node.directory.refresh()
-    assert (await b.node.reservations.one(made.id)).access.leads == (a.identity,)
+    assert (await b.node.reservations.one(reservation.id)).access.leads == (a.identity,)
 
 
 async def test_a_page_of_them(world: World) -> None:
-    """Newest first, and on from where a page ended."""
+    """Reservations are listed newest first, page by page."""
     b = await world.site("b")
-    made = []
+    ids = []
     for _ in range(3):
-        made.append((await reserve(b)).id)
+        ids.append((await reserve(b)).id)
         world.clock.advance(1)
     first = await b.node.reservations.listed(ReservationFilter(limit=2))
     rest = await b.node.reservations.listed(
         ReservationFilter(before_created=first[-1].created_at, before_id=first[-1].id)
     )
-    assert [one.id for one in [*first, *rest]] == made[::-1]
+    assert [listed.id for listed in [*first, *rest]] == ids[::-1]
     assert first[0].inside is None
-    [found] = await b.node.reservations.listed(ReservationFilter(prefix=str(made[1])[:13]))
-    assert found.id == made[1]
+    [match] = await b.node.reservations.listed(ReservationFilter(prefix=str(ids[1])[:13]))
+    assert match.id == ids[1]

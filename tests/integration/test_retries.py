@@ -1,4 +1,4 @@
-"""Tried again while there is time: pauses, horizons, decisions that repeat, what goes wrong."""
+"""Retries while there is time: pauses, horizons, repeated decisions, and faults."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ LATE = START + 9 * times.HOUR
 
 
 async def _led(lead: Site, participants: tuple[Site, ...], **options: Any) -> Introduction:
-    """A task that its lead has on the agenda and its participants have accepted."""
+    """Create a task that is on its lead's agenda and accepted by its participants."""
     task = introduction(participants, **options)
     for site in {lead, *participants}:
         await site.keep(task, lead)
@@ -42,14 +42,14 @@ async def _agenda(site: Site) -> Any:
 
 
 async def _attempts(site: Site, until: int) -> list[int]:
-    """The instants at which a site plans its one task: each as soon as it is due."""
-    found = []
+    """Plan a site's one task each time it is due; return the instants."""
+    instants = []
     while (due := (await _agenda(site))["plan_at"]) is not None and due <= until:
         site.clock.move_to(due)
-        found.append(due)
+        instants.append(due)
         await site.plan()
         await site.deliver()
-    return found
+    return instants
 
 
 # -- pauses ----------------------------------------------------------------------------------------
@@ -57,7 +57,7 @@ async def _attempts(site: Site, until: int) -> list[int]:
 
 @pytest.mark.parametrize("trouble", ["no time", "unreachable", "conflict"])
 async def test_pauses_grow_while_the_window_lasts(world: World, trouble: str) -> None:
-    """Whatever stands in the way, the pauses grow up to minutes, and the last try is in time."""
+    """Pauses grow up to minutes whatever the obstacle, and the last try is in time."""
     a, b = await world.two()
     task = await _led(a, (a, b), schedule=Schedule(start=HOUR, slip=0))
     if trouble == "no time":
@@ -67,7 +67,7 @@ async def test_pauses_grow_while_the_window_lasts(world: World, trouble: str) ->
     else:
         world.watch = _snatching(b)
     attempts = await _attempts(a, HOUR)
-    gaps = [after - before for before, after in pairwise(attempts)]
+    gaps = [later - earlier for earlier, later in pairwise(attempts)]
     assert gaps[0] <= 6 * times.SECOND
     assert all(gap <= 5 * times.MINUTE for gap in gaps)
     assert all(gap >= 150 * times.SECOND for gap in gaps[12:-2])
@@ -76,7 +76,7 @@ async def test_pauses_grow_while_the_window_lasts(world: World, trouble: str) ->
 
 
 def _snatching(b: Site) -> Any:
-    """Between proposal and hold, somebody else takes the time and soon leaves it again."""
+    """Let another lead take the time between proposal and hold, and free it soon afterwards."""
 
     async def snatch(call: Call, phase: str) -> None:
         if call == ("a", "b", "hold") and phase == "asked":
@@ -91,7 +91,7 @@ def _snatching(b: Site) -> Any:
 
 
 async def test_the_shortest_horizon_counts(world: World) -> None:
-    """A participant that books six hours ahead gets six hours of runs, and the rest in time."""
+    """A participant with a horizon of six hours gets six hours of runs, and the rest in time."""
     a = await world.site("a")
     b = await world.site("b", horizon=6 * times.HOUR)
     task = await _led(
@@ -107,16 +107,16 @@ async def test_the_shortest_horizon_counts(world: World) -> None:
     agenda = await _agenda(a)
     assert agenda["failures"] == 0
     assert START < agenda["plan_at"] <= START + times.HOUR
-    asked = world.count("propose")
+    proposals = world.count("propose")
     await world.pass_time(times.HOUR, 5 * times.MINUTE)
     assert await b.state(last) == "scheduled"
-    assert world.count("propose") <= asked + 4
+    assert world.count("propose") <= proposals + 4
     decisions = await a.rows("SELECT outcome FROM decision")
     assert {row[0] for row in decisions} == {"booked"}
 
 
 async def test_a_single_run_beyond_a_horizon_is_no_failure(world: World) -> None:
-    """A run beyond a participant's horizon is planned when it comes within; nothing waits."""
+    """A run beyond a participant's horizon is planned when it comes within; no slot waits."""
     a = await world.site("a")
     b = await world.site("b", horizon=6 * times.HOUR)
     task = await _led(a, (a, b), schedule=Schedule(start=LATE, slip=0))
@@ -128,7 +128,7 @@ async def test_a_single_run_beyond_a_horizon_is_no_failure(world: World) -> None
 
 
 async def test_what_waited_for_a_silent_node_waits_for_its_horizon_then(world: World) -> None:
-    """A slot whose node comes back with a short horizon has a true reason, and no busy loop."""
+    """A slot whose node comes back with a short horizon waits for that, without busy polling."""
     a = await world.site("a")
     b = await world.site("b", horizon=6 * times.HOUR)
     task = await _led(a, (a, b), schedule=Schedule(start=LATE, slip=0))
@@ -144,7 +144,7 @@ async def test_what_waited_for_a_silent_node_waits_for_its_horizon_then(world: W
 
 
 async def test_a_slot_beyond_the_horizon_says_so(world: World) -> None:
-    """While its window is beyond a participant's horizon, a waiting slot says just that."""
+    """A waiting slot beyond a participant's horizon has that as its reason."""
     a = await world.site("a")
     b = await world.site("b", horizon=6 * times.HOUR)
     task = await _led(a, (a, b), schedule=Schedule(start=LATE, slip=0))
@@ -158,7 +158,7 @@ async def test_a_slot_beyond_the_horizon_says_so(world: World) -> None:
 
 @pytest.mark.parametrize("off", [-90, 90])
 async def test_a_wrong_clock_is_planned_with_once_it_is_right(world: World, off: int) -> None:
-    """No run is planned with a clock that is 90 s off; when it has been set, all are."""
+    """No run is planned with a clock that is 90 s off; all are once it has been set."""
     a = await world.site("a")
     clock = ManualClock(START + off * times.SECOND)
     b = await world.site("b", clock)
@@ -179,7 +179,7 @@ async def test_a_wrong_clock_is_planned_with_once_it_is_right(world: World, off:
 
 
 async def test_equal_decisions_in_a_row_are_one(world: World) -> None:
-    """The same outcome for the same reason is counted with its first and last instant."""
+    """Equal decisions in a row are stored once with count, first and last instant."""
     a, b = await world.two()
     [busy] = await book_everywhere(introduction([b]), b, [b], [HOUR])
     await _led(a, (a, b), schedule=Schedule(start=HOUR, slip=0))
@@ -198,20 +198,20 @@ async def test_equal_decisions_in_a_row_are_one(world: World) -> None:
 
 @pytest.mark.parametrize("what", ["propose", "hold"])
 async def test_a_fault_is_a_stored_decision_and_a_pause(world: World, what: str) -> None:
-    """A fault that nobody foresaw is told, frees what was held, and the task is planned again."""
+    """An unexpected error is stored as a decision, frees the holds, and is followed by a retry."""
     a, b = await world.two()
     task = await _led(a, (a, b), schedule=Schedule(start=HOUR, slip=0))
 
     async def fail(call: Call, phase: str) -> None:
         if call == ("a", "b", what) and phase == "answered":
             world.watch = None
-            raise RuntimeError("nobody foresaw this")
+            raise RuntimeError("unexpected")
 
     world.watch = fail
     await a.plan()
     [(outcome, sentence)] = await a.rows("SELECT outcome, sentence FROM decision")
     assert outcome == "broken off"
-    fault = "a fault of this program: RuntimeError('nobody foresaw this')"
+    fault = "a fault of this program: RuntimeError('unexpected')"
     assert sentence == f"planning broke off: {fault}"
     agenda = await _agenda(a)
     assert START < agenda["plan_at"] <= START + times.SECOND
@@ -223,7 +223,7 @@ async def test_a_fault_is_a_stored_decision_and_a_pause(world: World, what: str)
 
 
 async def test_a_wake_up_while_planning_is_kept(world: World) -> None:
-    """A run cancelled while its task is planned frees one of max_runs: it is planned at once."""
+    """A run cancelled while its task is planned makes the task plan again at once."""
     a, b = await world.two()
     schedule = Schedule(start=HOUR, repeat=times.HOUR, slip=0, max_runs=3)
     task = await _led(a, (a, b), schedule=schedule, duration=times.MINUTE)
@@ -245,7 +245,7 @@ async def test_a_wake_up_while_planning_is_kept(world: World) -> None:
 
 
 async def test_a_changed_place_to_plan_from_is_kept(world: World) -> None:
-    """What somebody set back while the task was planned is not overwritten."""
+    """A change of the planning state during planning is not overwritten."""
     a, b = await world.two()
     schedule = Schedule(start=HOUR, repeat=times.HOUR, slip=0)
     await _led(a, (a, b), schedule=schedule, duration=times.MINUTE)
@@ -265,7 +265,7 @@ async def test_a_changed_place_to_plan_from_is_kept(world: World) -> None:
 
 
 async def test_a_worker_that_lost_its_lease_keeps_no_answers(world: World) -> None:
-    """What a participant answered to an overtaken worker is not written into the task."""
+    """A worker that lost its lease does not store a participant's answer."""
     a, b = await world.two()
     task = introduction([a, b], accepted=None, schedule=Schedule(start=HOUR, slip=0))
     await a.keep(task, a)
@@ -283,7 +283,7 @@ async def test_a_worker_that_lost_its_lease_keeps_no_answers(world: World) -> No
 
 
 async def test_more_slots_wait_than_fit_a_batch(world: World) -> None:
-    """Each of them has its turn, with pauses between the attempts, until all are booked."""
+    """Waiting slots beyond a batch take turns, with pauses, until all are booked."""
     a = await world.site("a", batch=4)
     b = await world.site("b")
     schedule = Schedule(start=HOUR, repeat=times.HOUR, slip=0, until=HOUR + 10 * times.HOUR)

@@ -1,4 +1,4 @@
-"""Rules that are said twice, in Python and in SQL, say the same: compared on a real server."""
+"""Rules that exist in Python and in SQL give the same results on a real server."""
 
 from __future__ import annotations
 
@@ -29,19 +29,19 @@ LENGTH = 4 * STEP
 
 
 def _some(rng: random.Random, *values: int | None) -> int | None:
-    """One of a few instants, so that ties and borders are common."""
+    """Return one of a few instants, so that ties and borders are common."""
     return rng.choice(values)
 
 
 async def _agenda(world: World, rng: random.Random) -> list[AgendaTask]:
-    """Tasks of a lead in all states of planning."""
+    """Insert tasks of a lead in all states of planning, and return them."""
     [site] = world.sites
     candidates = []
     for _ in range(TASKS):
         added = START - rng.randrange(10**9)
         task = introduction([site]).model_copy(update={"created_at": added})
         await site.keep(task, site)
-        one = AgendaTask(
+        agenda_task = AgendaTask(
             task=str(task.task),
             next_run_at=_some(rng, None, START, START + 1, START + 2),
             plan_at=_some(rng, None, START - 1, START, START, START + 1),
@@ -52,33 +52,33 @@ async def _agenda(world: World, rng: random.Random) -> list[AgendaTask]:
             "UPDATE planning SET next_run_at = $2, plan_at = $3, lease_until = $4 "
             "WHERE task_id = $1",
             task.task,
-            one.next_run_at,
-            one.plan_at,
-            one.leased_until,
+            agenda_task.next_run_at,
+            agenda_task.plan_at,
+            agenda_task.leased_until,
         )
-        candidates.append(one)
+        candidates.append(agenda_task)
     return candidates
 
 
 @pytest.mark.parametrize("seed", SEEDS)
 async def test_the_query_claims_what_the_rule_selects(world: World, seed: int) -> None:
-    """Due, soonest, oldest, not leased, no more than idle: the same tasks in the same order."""
+    """The query claims the tasks that the rule selects, in the same order."""
     rng = random.Random(seed)
     site = await world.site("a")
     candidates = await _agenda(world, rng)
     idle = rng.choice([1, 3, TASKS])
-    expected = [one.task for one in select(candidates, START, START + 2, idle)]
+    expected = [agenda_task.task for agenda_task in select(candidates, START, START + 2, idle)]
     async with site.database.transaction() as connection:
         claims = await planning.claim(
             connection, planning.LeaseRequest("w", START, START + 1), START + 2, idle
         )
-    assert [str(claimed.task) for claimed in claims] == expected
+    assert [str(claim.task) for claim in claims] == expected
     assert expected
 
 
 async def _booked(booker: BookingLead, rng: random.Random) -> list[Booking]:
-    """Runs of all classes and priorities, as many as find a place; some run already."""
-    made = []
+    """Book runs of all classes and priorities where there is time, some of them running."""
+    booked = []
     for _ in range(TASKS):
         kind = rng.choice(list(SchedulingClass))
         task = await booker.task(rng.randrange(-2, 3), kind, rng.randrange(1, 5) * STEP)
@@ -91,7 +91,7 @@ async def _booked(booker: BookingLead, rng: random.Random) -> list[Booking]:
         if running:
             await booker.site.execute("UPDATE run SET state = 'running' WHERE id = $1", run.run)
         fixed = running or run.starts_at < HOUR + MARGIN
-        made.append(
+        booked.append(
             Booking(
                 run.run,
                 task.task,
@@ -103,7 +103,7 @@ async def _booked(booker: BookingLead, rng: random.Random) -> list[Booking]:
                 fixed,
             )
         )
-    return made
+    return booked
 
 
 CRITERIA: dict[str, list[Any]] = {
@@ -124,7 +124,7 @@ _ADMITS = "SELECT admits($1, $2, $3, $4, $5, $6, $7::text::scheduling_class, $8,
 
 @pytest.mark.parametrize("seed", SEEDS)
 async def test_a_reservation_admits_whom_the_rule_admits(world: World, seed: int) -> None:
-    """By each criterion alone and by several, also where the list leaves some of them out."""
+    """The database admits applicants as the rule does, by single and combined criteria."""
     rng, site = random.Random(seed), await world.site("a")
     outcomes = []
     for _ in range(300):
@@ -154,10 +154,10 @@ async def test_a_reservation_admits_whom_the_rule_admits(world: World, seed: int
 async def test_a_hold_sets_aside_what_the_rule_says(
     booker: BookingLead, seed: int, *, named: bool
 ) -> None:
-    """What overlaps, conflicts, is lower, not running or about to start; if so, only the named."""
+    """A hold sets aside exactly the runs that the rule names."""
     rng = random.Random(seed)
-    made = await _booked(booker, rng)
-    yielding = tuple(one.run for one in made if rng.random() < 0.7) if named else None
+    booked = await _booked(booker, rng)
+    yielding = tuple(booking.run for booking in booked if rng.random() < 0.7) if named else None
     kind = rng.choice(list(SchedulingClass)[:2])
     task = await booker.task(1, kind, LENGTH)
     booker.world.clock.move_to(HOUR + MARGIN - Settings().start_margin)
@@ -165,20 +165,22 @@ async def test_a_hold_sets_aside_what_the_rule_says(
     for minute in range(MARGIN // STEP, 50, 3):
         start = HOUR + minute * STEP
         window = (start, start + LENGTH)
-        whom = None if yielding is None else frozenset(yielding)
-        question = TimelineQuestion([window], kind, LENGTH, 1, *window, yielding=whom)
-        possible = answer_question(question, made).free_displacing == [window]
+        yielding_set = None if yielding is None else frozenset(yielding)
+        question = TimelineQuestion([window], kind, LENGTH, 1, *window, yielding=yielding_set)
+        possible = answer_question(question, booked).free_displacing == [window]
         expected = (
-            {one.run for one in displaced_bookings(question, start, made)} if possible else set()
+            {booking.run for booking in displaced_bookings(question, start, booked)}
+            if possible
+            else set()
         )
         exchange = uuid4()
         request = hold_request(task, [start], displacing=True)
         request = request.model_copy(update={"yielding": yielding})
-        answered = await booker.hold(request, exchange)
+        answer = await booker.hold(request, exchange)
         states = await booker.site.states()
-        assert bool(answered.held) is possible
+        assert bool(answer.held) is possible
         assert {run for run, state in states.items() if state == "set-aside"} == expected
-        assert answered.set_aside == len(expected) or not possible
+        assert answer.set_aside == len(expected) or not possible
         outcomes.add((possible, bool(expected)))
         await booker.site.node.time_line.release(exchange, task.task)
     assert (False, False) in outcomes

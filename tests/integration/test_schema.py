@@ -1,4 +1,4 @@
-"""The schema: how a database is set up or refused, and what it holds whatever a program does."""
+"""The schema: setting up or refusing a database, and the constraints that it enforces."""
 
 from __future__ import annotations
 
@@ -71,26 +71,26 @@ async def _run(
     state: RunState = RunState.BOOKED,
 ) -> UUID:
     end = start + times.MINUTE
-    found: UUID = await connection.fetchval(
+    run: UUID = await connection.fetchval(
         _INSERT_RUN, task, start, number, scheduling_class, end, state
     )
-    return found
+    return run
 
 
 async def test_an_empty_database_is_set_up_by_two_at_once(empty_dsn: str) -> None:
-    """Two services that open an empty database at the same time both find the schema."""
+    """Two services that open an empty database concurrently both find the schema."""
     both = [PostgresDatabase(empty_dsn), PostgresDatabase(empty_dsn)]
     await asyncio.gather(*(database.open() for database in both))
     for database in both:
         async with database.connection() as connection:
-            found = await connection.fetch("SELECT version FROM schema_version")
-        assert [row[0] for row in found] == [SCHEMA_VERSION]
+            versions = await connection.fetch("SELECT version FROM schema_version")
+        assert [row[0] for row in versions] == [SCHEMA_VERSION]
         await database.close()
 
 
 @pytest.mark.parametrize(("off", "which"), [(1, "newer"), (-1, "older")])
 async def test_another_version_is_refused(dsn: str, off: int, which: str) -> None:
-    """A database of a newer or an older version is refused, with what to do."""
+    """A database of another version is refused with the remedy."""
     connection = await asyncpg.connect(dsn)
     await connection.execute("UPDATE schema_version SET version = version + $1", off)
     await connection.close()
@@ -101,7 +101,7 @@ async def test_another_version_is_refused(dsn: str, off: int, which: str) -> Non
 
 
 async def test_a_foreign_database_is_refused_and_left_alone(empty_dsn: str) -> None:
-    """A database with somebody else's tables is refused, and nothing is added to it."""
+    """A database with other tables is refused and left unchanged."""
     connection = await asyncpg.connect(empty_dsn)
     await connection.execute("CREATE TABLE theirs (id integer)")
     with pytest.raises(SchemaMismatch, match="not empty and is not Parley's; give it one of its"):
@@ -112,7 +112,7 @@ async def test_a_foreign_database_is_refused_and_left_alone(empty_dsn: str) -> N
 
 
 async def test_a_refused_database_is_not_open(dsn: str) -> None:
-    """Who is refused lets go of the database: nothing can be asked of it by accident."""
+    """A refused database is closed."""
     connection = await asyncpg.connect(dsn)
     await connection.execute("UPDATE schema_version SET version = 99")
     await connection.close()
@@ -138,13 +138,13 @@ async def test_a_refused_database_is_not_open(dsn: str) -> None:
 async def test_enums_are_the_same_in_sql_and_python(
     rolled_back: PostgresConnection, name: str, words: list[str]
 ) -> None:
-    """The database and the program know the same words in the same order."""
+    """The enums of the database have the values of the program in the same order."""
     rows = await rolled_back.fetch(f"SELECT unnest(enum_range(NULL::{name}))::text")
     assert [row[0] for row in rows] == words
 
 
 async def test_the_reader_reads_every_view_and_no_table(rolled_back: PostgresConnection) -> None:
-    """The role parley_reader sees the documented views and nothing else."""
+    """The role parley_reader can read the documented views and nothing else."""
     views = await rolled_back.fetch("SELECT viewname FROM pg_views WHERE schemaname = 'public'")
     tables = await rolled_back.fetch("SELECT tablename FROM pg_tables WHERE schemaname = 'public'")
     assert {row[0] for row in views} == set(VIEWS)
@@ -159,7 +159,7 @@ async def test_the_reader_reads_every_view_and_no_table(rolled_back: PostgresCon
 
 
 async def test_every_table_and_view_says_what_it_is(rolled_back: PostgresConnection) -> None:
-    """Each table, view and sequence has a comment of a sentence."""
+    """Each table, view and sequence has a comment."""
     query = """
     SELECT relname FROM pg_class
     WHERE relnamespace = 'public'::regnamespace AND relkind IN ('r', 'v', 'S')
@@ -199,7 +199,7 @@ async def test_classes_overlap_as_the_rule_says(
 async def test_runs_that_only_touch_do_not_overlap(
     rolled_back: PostgresConnection, first: SchedulingClass, second: SchedulingClass
 ) -> None:
-    """Times are half-open: a run may start at the instant at which another ends."""
+    """A run may start at the instant at which another one ends."""
     task = await _task(rolled_back)
     await _run(rolled_back, task, first, 1)
     await _run(rolled_back, task, second, 2, START + times.MINUTE)
@@ -210,7 +210,7 @@ async def test_runs_that_only_touch_do_not_overlap(
 async def test_a_run_that_does_not_happen_frees_its_time(
     rolled_back: PostgresConnection, first: SchedulingClass, second: SchedulingClass
 ) -> None:
-    """Only booked and running runs block: all other states leave their time to anybody."""
+    """Only booked and running runs block their time."""
     task = await _task(rolled_back)
     for hour, state in enumerate(sorted(set(RunState) - runstate.LIVE)):
         start = START + hour * times.HOUR
@@ -219,7 +219,7 @@ async def test_a_run_that_does_not_happen_frees_its_time(
 
 
 async def test_a_running_run_blocks(rolled_back: PostgresConnection) -> None:
-    """A run that was booked still blocks once it runs."""
+    """A booked run still blocks its time when it runs."""
     task = await _task(rolled_back)
     run = await _run(rolled_back, task, SchedulingClass.EXCLUSIVE, 1)
     await rolled_back.execute("UPDATE run SET state = 'running' WHERE id = $1", run)
@@ -228,7 +228,7 @@ async def test_a_running_run_blocks(rolled_back: PostgresConnection) -> None:
 
 
 async def test_a_run_that_failed_has_a_reason(rolled_back: PostgresConnection) -> None:
-    """What did not happen is not stored without saying why."""
+    """A run that did not happen cannot be stored without a reason."""
     task = await _task(rolled_back)
     run = await _run(rolled_back, task, SchedulingClass.NORMAL, 1)
     with pytest.raises(asyncpg.CheckViolationError):
@@ -238,7 +238,7 @@ async def test_a_run_that_failed_has_a_reason(rolled_back: PostgresConnection) -
 
 
 async def test_nodes_of_one_server_share_the_reader(new_database: NewDatabase) -> None:
-    """Two empty databases of one server are set up at once although a role belongs to both."""
+    """Two databases of one server can be set up concurrently although they share a role."""
     both = [PostgresDatabase(await new_database(empty=True)) for _ in range(2)]
     await asyncio.gather(*(database.open() for database in both))
     for database in both:

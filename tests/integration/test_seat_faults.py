@@ -1,4 +1,4 @@
-"""Faults that nobody foresaw while seats are given: they stop what they are about and no more."""
+"""Unexpected errors while seats are given stop only the pool or task that they concern."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ BROKEN_OFF = "giving seats broke off: a fault of this program: "
 
 
 async def _spoil(pool: Pooled, task: UUID) -> dict[str, Any]:
-    """What a pool task asks for cannot be read any more; what it was."""
+    """Make the request of a pool task unreadable, and return it."""
     rows = await pool.lead.rows("SELECT request FROM pool_task WHERE task_id = $1", task)
     await _mend(pool, task, {"pool": "europe"})
     request: dict[str, Any] = rows[0][0]
@@ -28,7 +28,7 @@ async def _mend(pool: Pooled, task: UUID, request: dict[str, Any]) -> None:
 
 
 async def test_a_fault_in_one_pool_leaves_the_others_alone(world: World) -> None:
-    """It is said on the tasks of the pool, which is tried again after a pause."""
+    """An error in one pool is stored at its tasks, and the pool is retried after a pause."""
     pool = await pooled(world, [{}, {}])
     document = {"name": "all", "match": {"in": "europe"}}
     await pool.lead.node.pools.create(PoolDocument.model_validate(document))
@@ -38,15 +38,15 @@ async def test_a_fault_in_one_pool_leaves_the_others_alone(world: World) -> None
 
     async def hold(found: Any, membership: Any) -> Any:
         if found.pool.name == "europe":
-            raise RuntimeError("nobody foresaw it")
+            raise RuntimeError("unexpected")
         return await held(found, membership)
 
     pool.episodes._round.hold = hold  # type: ignore[method-assign]
     await pool.seat()
     assert await pool.seats(first) == {}
     assert list(await pool.seats(other)) == [0, 6, 12]
-    said = f"{BROKEN_OFF}RuntimeError('nobody foresaw it')"
-    assert await pool.told(first) == [("broken off", said)]
+    reason = f"{BROKEN_OFF}RuntimeError('unexpected')"
+    assert await pool.told(first) == [("broken off", reason)]
     pool.episodes._round.hold = held  # type: ignore[method-assign]
     await pool.seat()
     assert await pool.seats(first) == {}, "not before the pause is over"
@@ -56,16 +56,18 @@ async def test_a_fault_in_one_pool_leaves_the_others_alone(world: World) -> None
 
 
 async def test_terms_that_cannot_be_begun_hold_up_no_other_task(world: World) -> None:
-    """The task says why, and begins its terms as soon as it can be read."""
+    """A task whose terms cannot be opened stores the reason, and opens them once it is readable."""
     pool = await pooled(world, [{}, {}])
     first = await pool.create(1, seat=False)
     other = await pool.create(1, seat=False)
     request = await _spoil(pool, first)
     await pool.seat()
     assert list(await pool.seats(other)) == [0, 6, 12]
-    told = dict(await pool.told(first))
-    assert told["broken off"].startswith(f"{BROKEN_OFF}1 validation error for SeatRequest")
-    assert told["lacks nodes"].startswith("what its pool lacks is not known, by a fault of this")
+    decisions = dict(await pool.told(first))
+    assert decisions["broken off"].startswith(f"{BROKEN_OFF}1 validation error for SeatRequest")
+    assert decisions["lacks nodes"].startswith(
+        "what its pool lacks is not known, by a fault of this"
+    )
     await _mend(pool, first, request)
     world.clock.advance(times.SECOND)
     await pool.seat()
@@ -73,16 +75,16 @@ async def test_terms_that_cannot_be_begun_hold_up_no_other_task(world: World) ->
 
 
 async def test_seats_that_cannot_be_judged_hold_up_no_other_task(world: World) -> None:
-    """Who left the pool loses the seats of the other task, and it is looked again soon."""
+    """A node that left the pool loses the seats of readable tasks; the others follow later."""
     pool = await pooled(world, [{}, {}])
     first, other = await pool.create(1), await pool.create(1)
     request = await _spoil(pool, first)
     sits = (await pool.seats(other))[0][1]
-    left = next(site for site in pool.nodes if site.name == sits)
-    await left.node.own_card.set({"in": "asia"})
+    leaver = next(site for site in pool.nodes if site.name == sits)
+    await leaver.node.own_card.set({"in": "asia"})
     await known_as_they_are(world)
     await pool.changed()
-    names = {site.name for site in pool.nodes} - {left.name}
+    names = {site.name for site in pool.nodes} - {leaver.name}
     assert {name for term in (await pool.seats(other)).values() for name in term.values()} == names
     assert (await pool.told(first))[-2][0] == "broken off"
     await _mend(pool, first, request)
@@ -92,7 +94,7 @@ async def test_seats_that_cannot_be_judged_hold_up_no_other_task(world: World) -
 
 
 async def test_a_task_that_cannot_be_read_holds_up_no_other_of_its_pool(world: World) -> None:
-    """Its terms are due, and wait until it can be read; those of the others get their seats."""
+    """An unreadable task waits, while the others of its pool get their seats."""
     pool = await pooled(world, [{}, {}])
     first = await pool.create(1, seat=False)
     other = await pool.create(1, seat=False)
@@ -110,7 +112,7 @@ async def test_a_task_that_cannot_be_read_holds_up_no_other_of_its_pool(world: W
 
 
 async def test_a_task_whose_test_is_gone_holds_up_no_other_of_its_pool(world: World) -> None:
-    """It says that there is no such test, and has its seats once it is installed again."""
+    """A task whose test is missing stores that, and gets its seats once it is installed."""
     pool = await pooled(world, [{}, {}])
     first = await pool.create(1, seat=False)
     other = await pool.create(1, seat=False)
@@ -128,21 +130,21 @@ async def test_a_task_whose_test_is_gone_holds_up_no_other_of_its_pool(world: Wo
 
 
 async def test_a_fault_in_looking_for_nodes_is_that_of_one_task(world: World) -> None:
-    """It has no seats and says why; what is found for others in the same episode is given."""
+    """An error in the node search for one task does not affect the others of the episode."""
     pool = await pooled(world, [{}, {}])
     first = await pool.create(1, seat=False, priority=1)
     other = await pool.create(1, seat=False)
-    made = pool.episodes._round._seat_task
+    original = pool.episodes._round._seat_task
 
-    def seat_task(whole: Any, *about: Any) -> Any:
+    def seat_task(whole: Any, *arguments: Any) -> Any:
         if whole.id == first:
-            raise RuntimeError("nobody foresaw it")
-        return made(whole, *about)
+            raise RuntimeError("unexpected")
+        return original(whole, *arguments)
 
     pool.episodes._round._seat_task = seat_task
     await pool.seat()
     assert list(await pool.seats(other)) == [0, 6, 12]
     assert await pool.seats(first) == {}
-    outcome, said = (await pool.told(first))[-1]
+    outcome, sentence = (await pool.told(first))[-1]
     assert outcome == "not seated"
-    assert "idle: a fault of this program: RuntimeError('nobody foresaw it')" in said
+    assert "idle: a fault of this program: RuntimeError('unexpected')" in sentence

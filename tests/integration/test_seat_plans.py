@@ -1,4 +1,4 @@
-"""What would happen to a pool task: which nodes would have its seats, with nothing written."""
+"""Plans of pool tasks: which nodes would get the seats, without storing anything."""
 
 from __future__ import annotations
 
@@ -37,17 +37,17 @@ TABLES = (
 )
 
 
-async def foreseen(pool: Pooled, document: TaskDocument, **options: Any) -> Plan:
-    """What would happen to this task at the lead of the pool."""
+async def preview(pool: Pooled, document: TaskDocument, **options: Any) -> Plan:
+    """Return the plan of this task at the lead of the pool."""
     site = pool.lead
 
-    asked = pool_task_preview(site.node, site._participant, foresight(pool.world, site))
+    previewer = pool_task_preview(site.node, site._participant, foresight(pool.world, site))
     body = document.model_dump(mode="json", exclude_unset=True)
-    return await asked.plan(PlanRequest.model_validate(body | options))
+    return await previewer.plan(PlanRequest.model_validate(body | options))
 
 
-async def kept(pool: Pooled) -> list[tuple[str, int]]:
-    """How much is kept on each node."""
+async def row_counts(pool: Pooled) -> list[tuple[str, int]]:
+    """Return the number of rows of each table on each node."""
     return [
         (f"{site.name} {table}", (await site.rows(f"SELECT count(*) FROM {table}"))[0][0])
         for site in (pool.lead, *pool.nodes)
@@ -56,36 +56,36 @@ async def kept(pool: Pooled) -> list[tuple[str, int]]:
 
 
 async def test_who_would_be_chosen_then_is(world: World) -> None:
-    """The seats of all terms within the horizon, and the first runs, are as posting gives them."""
+    """A plan names the seats of all terms within the horizon, and the first runs, as then given."""
     pool = await pooled(world, ALIKE)
-    before = await kept(pool)
-    plan = await foreseen(pool, idle(2))
-    assert await kept(pool) == before, "asking writes nothing on any node"
+    rows_before = await row_counts(pool)
+    plan = await preview(pool, idle(2))
+    assert await row_counts(pool) == rows_before, "a plan stores nothing on any node"
     assert (plan.outcome, plan.asked, plan.placed) == (Outcome.FOUND, 12, 12)
     assert plan.sentence.startswith("2 of 2 seats, 2026-12-01T00:00:")
     assert plan.sentence.endswith("; of 2 terms more 4 of 4 seats")
     task = await pool.create(2)
-    given = await pool.seats(task)
-    found: dict[int, dict[int, str | None]] = {}
+    seats = await pool.seats(task)
+    planned_seats: dict[int, dict[int, str | None]] = {}
     for seat in plan.seats:
-        found.setdefault((seat.term - START) // times.HOUR, {})[seat.number] = seat.node
-    assert found == given
+        planned_seats.setdefault((seat.term - START) // times.HOUR, {})[seat.number] = seat.node
+    assert planned_seats == seats
     rows = await pool.lead.rows(
         "SELECT starts_at FROM run_known INNER JOIN task ON task_id = task.id "
         "WHERE parent = $1 ORDER BY starts_at LIMIT 10",
         task,
     )
     assert [start.starts_at for start in plan.starts] == [row[0] for row in rows]
-    assert {start.nodes for start in plan.starts} == {(given[0][1],), (given[0][2],)}
+    assert {start.nodes for start in plan.starts} == {(seats[0][1],), (seats[0][2],)}
 
 
 async def test_what_else_waits_is_among_the_candidates(world: World) -> None:
-    """Of one node that has time for one run, another task of the pool is first."""
+    """Another waiting task of the pool comes before the planned one on a single free node."""
     pool = await pooled(world, [{}])
     slot = {"start": "2026-12-01T01:00:00Z", "max_runs": 1, "slip": "PT0S"}
     await pool.create(1, seat=False, schedule=slot, length="PT50M")
     await pool.episodes._open_terms()
-    plan = await foreseen(pool, idle(1, schedule=slot, length="PT50M"))
+    plan = await preview(pool, idle(1, schedule=slot, length="PT50M"))
     assert (plan.outcome, plan.placed) == (Outcome.NO_TIME, 0)
     assert [(seat.node, seat.asked) for seat in plan.seats] == [(None, None)]
     assert plan.sentence.startswith("0 of 1 seat, 2026-12-01T01:00:00Z")
@@ -93,7 +93,7 @@ async def test_what_else_waits_is_among_the_candidates(world: World) -> None:
 
 
 async def test_a_node_that_all_have_is_not_counted_twice(world: World) -> None:
-    """Exclusive runs to one host follow each other there; what does not fit would wait."""
+    """Exclusive runs to one host follow each other, and what does not fit would wait."""
     pool = await pooled(world, ALIKE[:2])
     document = TaskDocument.model_validate(
         {
@@ -102,68 +102,70 @@ async def test_a_node_that_all_have_is_not_counted_twice(world: World) -> None:
             "schedule": {"start": "2026-12-01T01:00:00Z", "max_runs": 1, "slip": "PT2M"},
         }
     )
-    plan = await foreseen(pool, document)
+    plan = await preview(pool, document)
     assert (plan.outcome, plan.placed) == (Outcome.FOUND, 2)
     first, second = plan.starts
     assert second.starts_at >= first.ends_at
-    assert [said.name for said in plan.participants] == ["n1", "lead", "n2"]
+    assert [participant.name for participant in plan.participants] == ["n1", "lead", "n2"]
     assert {full.name: full.added_s for full in plan.occupancy}["lead"] == 2 * (
         (first.ends_at - first.starts_at) / times.SECOND
     )
 
 
 async def test_reserved_time_and_policies_have_their_say(world: World) -> None:
-    """Runs wait behind a reservation with its words; a campaign that is suspended gets nothing."""
+    """A plan respects reservations of the pool and suspended campaigns."""
     pool = await pooled(world, ALIKE)
-    made = await reserve(pool.lead, pool="europe")
-    plan = await foreseen(pool, idle(2, schedule=ONCE))
+    reservation = await reserve(pool.lead, pool="europe")
+    plan = await preview(pool, idle(2, schedule=ONCE))
     assert (plan.outcome, plan.asked, plan.placed) == (Outcome.PARTLY, 4, 2)
-    said = f"pool europe: no PT1M free: {WORDS} 2026-12-01T01:30:00Z, reservation {made.id}"
-    assert (said in plan.sentence, {lost.reason for lost in plan.unplaced}) == (True, {said})
+    reason = (
+        f"pool europe: no PT1M free: {WORDS} 2026-12-01T01:30:00Z, reservation {reservation.id}"
+    )
+    assert (reason in plan.sentence, {lost.reason for lost in plan.unplaced}) == (True, {reason})
     document = CampaignDocument.model_validate({"name": "idle", "level": 0})
     await pool.lead.node.campaigns.create(document)
-    none = await foreseen(pool, idle(2, schedule=ONCE, campaign="idle"))
+    none = await preview(pool, idle(2, schedule=ONCE, campaign="idle"))
     assert (none.outcome, "suspended" in none.sentence) == (Outcome.NO_TIME, True)
 
 
 async def test_what_is_silent_is_not_chosen(world: World) -> None:
-    """Another node would have the seat, and the answer says why."""
+    """A silent node is not chosen, and the plan names the reason."""
     pool = await pooled(world, ALIKE)
     world.cut.add(frozenset(("lead", "n1")))
-    plan = await foreseen(pool, idle(2, schedule=ONCE))
+    plan = await preview(pool, idle(2, schedule=ONCE))
     assert plan.outcome is Outcome.FOUND
     assert [seat.node for seat in plan.seats] == ["n2", "n3"]
-    [silent] = [said for said in plan.participants if said.name == "n1"]
+    [silent] = [participant for participant in plan.participants if participant.name == "n1"]
     assert (silent.answer, bool(silent.reason)) == ("not-chosen", True)
 
 
 async def test_what_is_beyond_the_horizon_and_what_is_refused(world: World) -> None:
-    """Nobody can say yet, with when; and a field that is wrong is refused as it would be posted."""
+    """A term beyond the horizon is reported with its instant; an invalid field is refused."""
     pool = await pooled(world, ALIKE)
-    plan = await foreseen(pool, idle(2, schedule={"start": "2026-12-05T00:00:00Z", "max_runs": 1}))
+    plan = await preview(pool, idle(2, schedule={"start": "2026-12-05T00:00:00Z", "max_runs": 1}))
     assert (plan.outcome, plan.seats) == (Outcome.LATER, ())
     assert plan.sentence == (
         "nobody can say yet: its nodes are chosen from 2026-12-04T02:00:00Z on"
     )
     with pytest.raises(InvalidDocument, match="is more than pool europe has: 3 nodes"):
-        await foreseen(pool, idle(4))
+        await preview(pool, idle(4))
 
 
 async def test_what_is_over_before_nodes_can_be_chosen(world: World) -> None:
-    """A slot that begins within the margin and does not slip finds nobody, and says why."""
+    """A slot that is over before nodes can be chosen gets no seats, with the reason."""
     pool = await pooled(world, ALIKE)
     start = times.format_instant(pool.lead.clock.now() + times.SECOND)
     soon = {"start": start, "max_runs": 1, "slip": "PT0S"}
-    plan = await foreseen(pool, idle(1, schedule=soon))
+    plan = await preview(pool, idle(1, schedule=soon))
     assert (plan.outcome, plan.asked) == (Outcome.NO_TIME, 0)
     assert plan.sentence.startswith("its time is over before nodes could be chosen")
     assert [(seat.node, seat.reason) for seat in plan.seats] == [(None, plan.sentence)]
 
 
 async def test_a_person_reads_who_would_measure(world: World) -> None:
-    """Seats with their nodes, the next starts with theirs, later terms in a line each."""
+    """The view for people lists seats with nodes, the next starts, and a line per later term."""
     pool = await pooled(world, ALIKE)
-    text = plan_view((await foreseen(pool, idle(2), runs=1)).model_dump(mode="json"))
+    text = plan_view((await preview(pool, idle(2), runs=1)).model_dump(mode="json"))
     lines = [" ".join(line.split()) for line in text.splitlines()]
     assert lines[0].startswith("idle: 2 of 2 seats")
     assert {"1 n1 time for 6 of 6", "2 n2 time for 6 of 6"} <= set(lines)

@@ -1,4 +1,4 @@
-"""Pool tasks: nodes are chosen for a term, have its seats, lose them, and are chosen anew."""
+"""Pool tasks: nodes are chosen for a term, hold its seats, lose them, and are replaced."""
 
 from __future__ import annotations
 
@@ -21,13 +21,15 @@ ALIKE: list[Mapping[str, Any]] = [{}, {}, {}]
 
 
 async def test_nodes_are_chosen_and_their_runs_booked(world: World) -> None:
-    """Two of three nodes take the seats of every term within the horizon, and book its runs."""
+    """Two of three nodes hold the seats of every term within the horizon, and book its runs."""
     pool = await pooled(world, ALIKE)
     task = await pool.create(2)
     seats = await pool.seats(task)
     assert list(seats) == [0, 6, 12]
     assert all(list(term) == [1, 2] for term in seats.values())
-    assert len({frozenset(term.values()) for term in seats.values()}) == 1, "they stay the same"
+    assert len({frozenset(term.values()) for term in seats.values()}) == 1, (
+        "the nodes stay the same"
+    )
     assert (await pool.states(pool.lead, task)) == {"scheduled": 2 * 18}
     there = [await pool.states(node, task) for node in pool.nodes]
     assert sorted(it["scheduled"] for it in there) == [0, 18, 18]
@@ -37,44 +39,46 @@ async def test_nodes_are_chosen_and_their_runs_booked(world: World) -> None:
 
 @pytest_asyncio.fixture(loop_scope="session")
 async def refusing(world: World) -> Pooled:
-    """A pool of three nodes at two sites."""
+    """Return a pool of three nodes at two sites."""
     return await pooled(world, [{"site": "x"}, {"site": "x"}, {"site": "y"}])
 
 
 async def test_a_node_that_leaves_the_pool_loses_its_seat(world: World) -> None:
-    """Its runs to come are freed with the reason, and another node takes over for the rest."""
+    """A node that leaves the pool loses its seat, and another one takes over the rest."""
     pool = await pooled(world, ALIKE)
     task = await pool.create(2)
-    before = await pool.seats(task)
-    left = next(site for site in pool.nodes if site.name == before[0][1])
-    await left.node.own_card.set({"in": None})
-    await left.node.own_card.set({"in": "asia"})
+    seats_before = await pool.seats(task)
+    leaver = next(site for site in pool.nodes if site.name == seats_before[0][1])
+    await leaver.node.own_card.set({"in": None})
+    await leaver.node.own_card.set({"in": "asia"})
     await known_as_they_are(world)
     await pool.changed()
-    after = await pool.seats(task)
-    other = ({site.name for site in pool.nodes} - set(before[0].values())).pop()
-    assert after == {term: {1: other, 2: before[0][2]} for term in before}
-    assert set(await pool.states(left, task)) == {"cancelled"}
+    seats_after = await pool.seats(task)
+    other = ({site.name for site in pool.nodes} - set(seats_before[0].values())).pop()
+    assert seats_after == {term: {1: other, 2: seats_before[0][2]} for term in seats_before}
+    assert set(await pool.states(leaver, task)) == {"cancelled"}
     lost = next(sentence for outcome, sentence in await pool.told(task) if outcome == "seat lost")
-    assert lost.startswith(f'seat 1 ({left.name}): {left.name}: its in is "asia", and pool europe')
+    assert lost.startswith(
+        f'seat 1 ({leaver.name}): {leaver.name}: its in is "asia", and pool europe'
+    )
     assert (await pool.states(pool.lead, task))["scheduled"] == 2 * 18
 
 
 async def test_fewer_seats_than_suffice_measure_on(world: World) -> None:
-    """Who still has a seat keeps it; the others are tried again and given as nodes come back."""
+    """The remaining seats go on measuring, and the lost ones are given again when nodes return."""
     pool = await pooled(world, ALIKE)
     task = await pool.create(3, request={"min_k": 3}, schedule={"max_runs": 2})
-    for value, left in (("asia", ["n3"]), ("europe", ["n1", "n2", "n3"])):
+    for value, expected in (("asia", ["n3"]), ("europe", ["n1", "n2", "n3"])):
         for site in pool.nodes[:2]:
             await site.node.own_card.set({"in": value})
         await known_as_they_are(world)
         await pool.changed()
-        assert sorted((await pool.seats(task))[0].values()) == left
+        assert sorted((await pool.seats(task))[0].values()) == expected
         assert (await pool.states(pool.nodes[2], task)) == {"scheduled": 2}
 
 
 async def test_no_node_is_chosen_for_fewer_seats_than_suffice(world: World) -> None:
-    """Two of three nodes have time, and three are wanted at least: none of them gets a seat."""
+    """No seat is given if fewer nodes have time than the minimum."""
     pool = await pooled(world, ALIKE)
     once = {"start": "2026-12-01T01:00:00Z", "max_runs": 1}
     full = await pool.create(1, request={"match": {"name": "n1"}}, schedule=once, length="PT50M")
@@ -87,7 +91,7 @@ async def test_no_node_is_chosen_for_fewer_seats_than_suffice(world: World) -> N
 
 
 async def test_a_node_that_refuses_costs_no_round(world: World) -> None:
-    """Who has other runs all the time is passed over for a spare node, and it is said why."""
+    """A busy node is passed over for a spare one, and the reason is stored."""
     pool = await pooled(world, ALIKE)
     spec = {"duration": "PT20H", "class": "exclusive", "participants": ["n1"]}
     document = TaskDocument.model_validate(
@@ -106,7 +110,7 @@ async def test_a_node_that_refuses_costs_no_round(world: World) -> None:
 
 
 async def test_much_to_do_for_a_pool_holds_no_other_one_up(world: World) -> None:
-    """Of each pool so many tasks are looked at, those first that have waited longest."""
+    """Each pool has the same number of tasks considered, those waiting longest first."""
     pool = await pooled(world, ALIKE)
     asia = {"name": "asia", "match": {"in": "europe"}}
     await pool.lead.node.pools.create(PoolDocument.model_validate(asia))
@@ -124,7 +128,7 @@ async def test_much_to_do_for_a_pool_holds_no_other_one_up(world: World) -> None
 
 
 async def test_seats_are_spread_and_matched(world: World) -> None:
-    """At most so many alike, only nodes that match, and those that are preferred first."""
+    """Seats are spread over sites, limited to matching nodes, and prefer others."""
     sites: list[dict[str, Any]] = [
         {"site": "x", "fast": True},
         {"site": "x"},
@@ -142,7 +146,7 @@ async def test_seats_are_spread_and_matched(world: World) -> None:
 
 
 async def test_rotating_nodes_take_turns(world: World) -> None:
-    """Each slot is a term, and whoever was chosen least recently is next."""
+    """With rotation each slot is a term, and the least recently chosen node is next."""
     pool = await pooled(world, ALIKE, choice="rotating")
     task = await pool.create(1, schedule={"max_runs": 6})
     seats = await pool.seats(task)
@@ -153,12 +157,12 @@ async def test_rotating_nodes_take_turns(world: World) -> None:
 
 
 async def test_together_is_one_task_of_all(world: World) -> None:
-    """All seats have one ordinary task with one interval per run; too few are a failure."""
+    """Seats measured together have one task of all nodes; too few nodes are a failure."""
     pool = await pooled(world, ALIKE)
     task = await pool.create(3, request={"together": True}, schedule={"max_runs": 2})
     parts = await pool.lead.rows("SELECT id, participants FROM task WHERE parent = $1", task)
     assert len(parts) == 1
-    assert sorted(each["name"] for each in parts[0][1]) == ["n1", "n2", "n3"]
+    assert sorted(participant["name"] for participant in parts[0][1]) == ["n1", "n2", "n3"]
     states = [await pool.states(site, task) for site in (pool.lead, *pool.nodes)]
     assert states == [{"scheduled": 2}] * 4
     spec = {"duration": "PT20H", "class": "exclusive", "participants": ["n1"]}
@@ -172,7 +176,7 @@ async def test_together_is_one_task_of_all(world: World) -> None:
 
 
 async def test_too_few_nodes_are_said_on_the_task(world: World) -> None:
-    """A pool that becomes empty says so on its tasks, and takes it back when it has nodes again."""
+    """An empty pool is reported at its tasks until it has nodes again."""
     pool = await pooled(world, [{}])
     task = await pool.create(1)
     for value in ("asia", "europe"):
@@ -208,7 +212,7 @@ async def test_too_few_nodes_are_said_on_the_task(world: World) -> None:
 async def test_what_cannot_be_met_is_refused_at_once(
     refusing: Pooled, request_: dict[str, Any], pointer: str, words: str
 ) -> None:
-    """Each with the field, the figures, and what to do."""
+    """An unsatisfiable request is refused with the field, the figures and the remedy."""
     k = request_.pop("k", 2)
     with pytest.raises(InvalidDocument) as raised:
         await refusing.lead.node.admission.create(idle(k, request=request_), None)
@@ -219,7 +223,7 @@ async def test_what_cannot_be_met_is_refused_at_once(
 async def test_runs_that_are_not_seen_are_told(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Where more is booked than an episode looks at, its pool says from when on, and no task."""
+    """A pool warns when an episode could not consider all booked runs."""
     monkeypatch.setattr("lead.pool.snapshot_queries.RUNS_MAX", 5)
     pool = await pooled(world, ALIKE)
     first, second = await pool.create(1), await pool.create(1)
@@ -233,7 +237,7 @@ async def test_runs_that_are_not_seen_are_told(
 async def test_runs_to_come_that_are_not_seen_are_told(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Where a seat that was just given has more than an episode looks at, its pool says so."""
+    """A pool warns when an episode could not consider all unbooked runs of a new seat."""
     monkeypatch.setattr("lead.pool.snapshot_queries.UNBOOKED_RUNS_MAX", 5)
     pool = await pooled(world, ALIKE)
     note = "of the runs of a seat that are still to be booked the policies saw 5, not all from 20"
@@ -246,7 +250,7 @@ async def test_runs_to_come_that_are_not_seen_are_told(
 
 
 async def test_a_pool_goes_as_soon_as_nobody_wants_nodes_of_it(world: World) -> None:
-    """Who still wants some is named with what to do; tasks that are over do not keep it."""
+    """A pool can be removed when no open task wants its nodes; else these tasks are named."""
     pool = await pooled(world, [{}])
     paused, over = await pool.create(1), await pool.create(1)
     await pool.lead.node.editing.pause(paused)
@@ -260,8 +264,8 @@ async def test_a_pool_goes_as_soon_as_nobody_wants_nodes_of_it(world: World) -> 
     await pool.lead.node.termination.cancel_task(paused)
     await pool.lead.node.pools.remove("europe")
     assert await pool.lead.node.pools.all() == []
-    kept = "SELECT request ->> 'pool' FROM pool_task WHERE pool_id IS NULL"
-    assert [row[0] for row in await pool.lead.rows(kept)] == ["europe", "europe"]
+    orphaned = "SELECT request ->> 'pool' FROM pool_task WHERE pool_id IS NULL"
+    assert [row[0] for row in await pool.lead.rows(orphaned)] == ["europe", "europe"]
     await pool.seat()
     match = {"in": "europe"}
     await pool.lead.node.pools.create(
