@@ -35,7 +35,7 @@ from lead.planning.placement import Offer, choose, common_ranges
 from node.model import times
 from node.model.recurrence import validate
 from node.model.scheduling import recurrence_of
-from node.model.spans import Span, at_least, clip
+from node.model.spans import Span, at_least, from_portion, to_portion
 from node.model.times import format_duration, format_instant
 from node.model.wire.participants import Introduction
 from node.model.wire.tasks import Schedule
@@ -211,7 +211,8 @@ def _starts_after(situation: Situation, after: int) -> Iterator[int]:
 
 
 def _starts(free: Sequence[Span], after: int, duration: int) -> list[int]:
-    fitting = at_least(clip(free, after, times.LATEST), duration)
+    later = to_portion(free) & to_portion([(after, times.LATEST)])
+    fitting = at_least(from_portion(later), duration)
     return [_whole(start, end - duration) for start, end in fitting]
 
 

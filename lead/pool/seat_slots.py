@@ -131,6 +131,7 @@ class SeatSlots:
             return offer
         longest = self.case.whole.terms.duration + slip
         ends = [(slot.start, min(slot.end, slot.start + longest)) for slot in self.slots]
+        # A sweep, because a search does this for each node (see TentativeBookings.left).
         allowed = normalise(ends) if slip >= 0 else []
         return Offer(
             offer.name,

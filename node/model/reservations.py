@@ -17,7 +17,7 @@ from uuid import UUID
 
 from node.model.classes import SchedulingClass
 from node.model.recurrence import Recurrence, nominal_starts
-from node.model.spans import Span, normalise
+from node.model.spans import Span, from_portion, to_portion
 from node.model.times import to_the_second
 
 NO_CAMPAIGN = "default"
@@ -141,7 +141,7 @@ def inadmissible_spans(
 
 def spans_of(reserved: Iterable[ReservationSpan]) -> list[Span]:
     """Return the time of these spans as a span set."""
-    return normalise((each.starts_at, each.ends_at) for each in reserved)
+    return from_portion(to_portion((each.starts_at, each.ends_at) for each in reserved))
 
 
 def in_words(kind: str, name: str, owner: str, reservation: UUID, ends_at: int) -> str:

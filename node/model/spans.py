@@ -8,9 +8,14 @@ into span sets; every other function here takes span sets and returns a new one.
 Half-open spans that only touch have no instant in common: they become one span in a union, and
 nothing in an intersection.
 
-Each function is one sweep, linear in its input (:func:`normalise` and :func:`union` sort first).
-The library ``portion`` says the same more generally and some fifty times slower; it is the oracle
-in the tests and the notation at the policy level. This is the only module that imports it.
+There are two forms. Where the calendars and offers of people and nodes are combined (reservations,
+what a pool has reserved, the offers of participants, plans and their alternatives) the interval
+algebra is that of the library ``portion``: :func:`to_portion` makes a value with the operators
+``&``, ``|``, ``-`` and ``~``, and :func:`from_portion` turns the result into a span set. Each
+function on span sets is one sweep instead, linear in its input (:func:`normalise` and :func:`union`
+sort first). It is some 15 times as fast for one span and 90 times for 288, so that a node's time
+line and the booking of many slots at once use sweeps. This is the only module that imports
+``portion``.
 """
 
 from __future__ import annotations
@@ -22,6 +27,9 @@ import portion
 
 Span = tuple[int, int]
 """``(start, end)`` in microseconds, half-open."""
+
+Interval = portion.Interval
+"""A set of instants, with the operators of the interval algebra."""
 
 
 def normalise(spans: Iterable[Span]) -> list[Span]:

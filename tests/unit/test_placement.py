@@ -5,13 +5,15 @@ from __future__ import annotations
 import random
 from collections import Counter
 from itertools import combinations, pairwise
+from unittest.mock import patch
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from lead.planning import placement
 from lead.planning.agenda import Slot
-from lead.planning.placement import ChosenStart, Offer, choose
+from lead.planning.placement import ChosenStart, Offer, choose, common_ranges
 from node.model.spans import Span, normalise
 from node.model.times import SECOND
 
@@ -259,3 +261,31 @@ def test_each_pass_needs_common_time_by_itself() -> None:
         ChosenStart(slots[0], 4, displacing=False),
         ChosenStart(slots[1], 10, displacing=True),
     ]
+
+
+def instants(spans: list[Span]) -> set[int]:
+    """Return every instant of these spans."""
+    return {at for start, end in spans for at in range(start, end)}
+
+
+@given(st.lists(span_sets(), min_size=1, max_size=4))
+def test_common_ranges_are_the_instants_that_all_offer(sets: list[list[Span]]) -> None:
+    """The common ranges hold every instant that each participant offers, in as few ranges."""
+    common = common_ranges(sets)
+    assert instants(common) == set.intersection(*map(instants, sets))
+    assert all(start < end for start, end in common)
+    assert all(before[1] < after[0] for before, after in pairwise(common))
+
+
+@patient
+@given(SLOTS, OFFERS, DURATIONS, st.none() | st.integers(0, 9))
+def test_many_ranges_are_intersected_like_few(
+    slots: list[Slot], found: list[Offer], duration: int, seed: int | None
+) -> None:
+    """A choice is the same whether offers are intersected by interval algebra or by a sweep."""
+    choices = []
+    for most in (0, 1000):
+        rng = None if seed is None else random.Random(seed)
+        with patch.object(placement, "ALGEBRA_RANGES_MAX", most):
+            choices.append(choose(slots, found, duration, rng))
+    assert choices[0] == choices[1]
