@@ -1,4 +1,4 @@
-"""The command line as a process, asked of a node."""
+"""Run the command line as a process against a node."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from tests.acceptance.outsider import Outsider
 
 
 @dataclass(frozen=True)
-class Said:
-    """How a command ended and what it printed."""
+class CommandResult:
+    """The exit code and the output of a command."""
 
     code: int
     out: str
     err: str
 
 
-async def parley(node: Outsider, *arguments: str, stdin: str = "") -> Said:
-    """``parley …``, asked of a node."""
+async def parley(node: Outsider, *arguments: str, stdin: str = "") -> CommandResult:
+    """Run ``parley …`` against a node."""
     settings = {"PARLEY_SERVER": node.url, "PARLEY_TOKEN": node.token, "COLUMNS": "200"}
     process = await asyncio.create_subprocess_exec(
         sys.executable,
@@ -34,4 +34,4 @@ async def parley(node: Outsider, *arguments: str, stdin: str = "") -> Said:
     )
     out, err = await process.communicate(stdin.encode())
     assert process.returncode is not None
-    return Said(process.returncode, out.decode(), err.decode())
+    return CommandResult(process.returncode, out.decode(), err.decode())

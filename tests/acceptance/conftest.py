@@ -1,4 +1,4 @@
-"""A lab of three nodes for all stories: real processes, real databases, loopback."""
+"""A lab of three nodes for all acceptance tests: real processes, real databases, loopback."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ from tests.acceptance.wire import ALLOWED, wire
 from tests.integration.host_leftovers import nothing_left
 
 HOLD_LIFE_S = 8
-"""Shorter than in the product, so that the end of a hold that nobody decides can be waited for."""
+"""Life of a hold in seconds, shorter than the default, so that tests can wait for its end."""
 
 _LAST = ["test_cron_comes_round", "test_tables.py"]
 
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """The full minute has come, and the run tables have everything, when all else is over."""
+    """Run last the tests that wait for a full minute or read the complete run tables."""
     for last in _LAST:
         items.sort(key=lambda item: last in {item.name, item.path.name})
 
@@ -47,7 +47,7 @@ def _command(plan: NodePlan, evil_place: Path) -> list[str]:
 
 @pytest_asyncio.fixture(scope="session", loop_scope="session")
 async def lab(cluster: PrivateCluster) -> AsyncIterator[Lab]:
-    """Three nodes that know each other; the tests' own Postgres runs before and after them."""
+    """Start three nodes that know each other; the tests' own Postgres outlives them."""
     assert cluster.running
     with nothing_left(), wire(), evil.folder() as place:
         async with Lab(3, command=partial(_command, evil_place=place)) as running:
@@ -56,7 +56,7 @@ async def lab(cluster: PrivateCluster) -> AsyncIterator[Lab]:
 
 @pytest_asyncio.fixture(scope="session", loop_scope="session")
 async def nodes(lab: Lab) -> AsyncIterator[list[Outsider]]:
-    """Somebody at each node of the lab."""
+    """Return a client of each node of the lab."""
     timeout = aiohttp.ClientTimeout(total=60)
     async with aiohttp.ClientSession(timeout=timeout) as session:
         yield [Outsider(**asdict(node), session=session) for node in lab.nodes]
@@ -64,25 +64,25 @@ async def nodes(lab: Lab) -> AsyncIterator[list[Outsider]]:
 
 @pytest.fixture(scope="session")
 def a(nodes: list[Outsider]) -> Outsider:
-    """Somebody at the first node."""
+    """Return the client of the first node."""
     return nodes[0]
 
 
 @pytest.fixture(scope="session")
 def b(nodes: list[Outsider]) -> Outsider:
-    """Somebody at the second node."""
+    """Return the client of the second node."""
     return nodes[1]
 
 
 @pytest.fixture(scope="session")
 def c(nodes: list[Outsider]) -> Outsider:
-    """Somebody at the third node."""
+    """Return the client of the third node."""
     return nodes[2]
 
 
 @pytest_asyncio.fixture(loop_scope="session")
 async def tidy(nodes: list[Outsider]) -> AsyncIterator[None]:
-    """Cancels what a story has left active, so that the next one finds the nodes free."""
+    """Cancel the tasks that a test has left active, so that the next one finds the nodes free."""
     yield
     await asyncio.gather(*(_cancel_all(node) for node in nodes))
 
@@ -102,7 +102,7 @@ def _hours() -> Iterator[int]:
 
 @pytest.fixture
 def free_hour(_hours: Iterator[int]) -> datetime:
-    """The beginning of an hour to come that no other story uses."""
+    """Return the beginning of a future hour that no other test uses."""
     return datetime.now(UTC).replace(microsecond=0) + timedelta(hours=next(_hours))
 
 
@@ -111,7 +111,7 @@ Everywhere = Callable[[Json], Awaitable[list[Json]]]
 
 @pytest.fixture(scope="session")
 def everywhere(nodes: list[Outsider]) -> Everywhere:
-    """Asks each participant of a run for the run as it has it."""
+    """Return a function that reads a run from each of its participants."""
 
     async def seen(run: Json) -> list[Json]:
         return [
@@ -125,7 +125,7 @@ def everywhere(nodes: list[Outsider]) -> Everywhere:
 
 @pytest_asyncio.fixture(loop_scope="session")
 async def nothing_made(nodes: list[Outsider]) -> AsyncIterator[None]:
-    """Whatever was sent, no node has a task more afterwards, and each is well."""
+    """Check that the requests of a test created no task, and that all nodes are ready."""
     before = await newest(nodes)
     yield
     assert await newest(nodes) == before

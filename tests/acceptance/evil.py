@@ -1,7 +1,7 @@
-"""Programs that do all that programs should not, under the names of measuring tools.
+"""Misbehaving programs under the names of measuring tools.
 
-They stand first in one node's PATH. Which evil one does is told by whom it is to measure, or by an
-option that goes through to it; asked for anything else, it becomes the real program.
+They come first in one node's PATH. The target of the measurement, or an option that is passed to
+the program, selects the misbehaviour; for any other target the script runs the real program.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from node.plugins import registry
 from tests.golden.recorded import output
 
 NODE = "c"
-"""The node that has them."""
+"""The node whose PATH has them."""
 
 NAME = "parley-evil"
-"""What those call themselves that should not be left."""
+"""The process name of the programs that must not be left over."""
 
 _STAY = f"exec -a {NAME} sleep 600"
 _DEEDS = {
@@ -40,13 +40,13 @@ DEEDS = list(_DEEDS)
 
 
 def dest(deed: str) -> str:
-    """Whom to measure, for this to be done."""
+    """Return the target that selects this misbehaviour."""
     return f"127.66.0.{DEEDS.index(deed) + 1}"
 
 
 @contextlib.contextmanager
 def folder() -> Iterator[Path]:
-    """A folder with them, one for each program that a tool of ours needs."""
+    """Create a folder with one for each program that a tool of ours needs."""
     with tempfile.TemporaryDirectory(prefix="parley-evil-") as name:
         place = Path(name)
         script = place / "stand-in"
@@ -54,7 +54,7 @@ def folder() -> Iterator[Path]:
         script.chmod(0o755)
         (place / "lie").write_bytes(_lie())
         for tool in registry.tools().values():
-            # Whoever idles measures nobody who could tell what is to be done.
+            # The tools of idle measure no target that could select a misbehaviour.
             if tool.requirement is not None and "idle" not in tool.tests:
                 others = (program for program, _ in tool.requirement.others)
                 for program in (tool.requirement.program, *others):
@@ -65,7 +65,8 @@ def folder() -> Iterator[Path]:
 
 def _script() -> str:
     cases = [
-        f"  *'{dest(deed)}'[\\ /]*)\n    {done}\n    exit 0;;\n" for deed, done in _DEEDS.items()
+        f"  *'{dest(deed)}'[\\ /]*)\n    {deed_script}\n    exit 0;;\n"
+        for deed, deed_script in _DEEDS.items()
     ]
     return (
         "#!/bin/bash\n"
@@ -76,5 +77,5 @@ def _script() -> str:
 
 
 def _lie() -> bytes:
-    """What a real ping of ten packets printed, but that one answer came before it was asked for."""
+    """Return the output of a real ping of ten packets, with one negative round-trip time."""
     return re.sub(rb"time=(?=\d)", b"time=-", output("ping", "loopback").stdout, count=1)

@@ -1,4 +1,4 @@
-"""What the tests of hostile requests have in common."""
+"""Helpers of the tests of hostile requests."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ NOBODY = "/v1/tasks/00000000-0000-0000-0000-000000000000"
 
 
 def each(names: str | tuple[str, ...], cases: Sequence[Any]) -> pytest.MarkDecorator:
-    """Parametrises a test with cases that have numbers, because their contents make bad names."""
+    """Parametrise a test with numbered cases, because their contents are unsuitable as names."""
     return pytest.mark.parametrize(names, cases, ids=[f"case{n}" for n in range(len(cases))])
 
 
 async def newest(nodes: list[Outsider]) -> list[list[str]]:
-    """The id of the newest task on each node: another one if any was made, for none goes away."""
+    """Return the id of each node's newest task, which changes with every new task."""
     pages = [await node.get("/v1/tasks", limit=1) for node in nodes]
     return [[task["id"] for task in page["items"]] for page in pages]
 
@@ -38,5 +38,6 @@ def complains_of(answer: Answer, pointer: str) -> None:
     """Assert that a problem document names this field, one above it or one below it."""
     is_problem(answer, 422)
     assert any(
-        said.startswith(pointer) or (said and pointer.startswith(said)) for said in answer.pointers
+        field.startswith(pointer) or (field and pointer.startswith(field))
+        for field in answer.pointers
     ), (pointer, answer.body)

@@ -1,4 +1,4 @@
-"""A node's HTTP API as somebody uses it who has only read its description: with aiohttp alone."""
+"""A client of a node's HTTP API that uses only aiohttp and the API's description."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ import orjson
 
 Json = Any
 LOOK_AGAIN_S = 1.0
-"""Facts are looked at again with each event; one without an event costs so long."""
+"""Seconds between checks if no event announces a change."""
 
 
 @dataclass(frozen=True)
 class Answer:
-    """What came back: a status and a document."""
+    """The status, document and headers of a response."""
 
     status: int
     body: Json
@@ -29,13 +29,13 @@ class Answer:
 
     @property
     def pointers(self) -> list[str]:
-        """The fields that a problem document complains of."""
+        """Return the pointers of a problem document's faults."""
         return [fault["pointer"] for fault in self.body["errors"]]
 
 
 @dataclass(frozen=True)
 class Outsider:
-    """Somebody who speaks to one node."""
+    """A client of one node."""
 
     name: str
     url: str
@@ -53,7 +53,7 @@ class Outsider:
         headers: Mapping[str, str] | None = None,
         query: Mapping[str, object] | None = None,
     ) -> Answer:
-        """One request with the token; a body of bytes is sent as it is."""
+        """Send a request with the token; a body of bytes is sent unchanged."""
         sent = body if isinstance(body, bytes) else json.dumps(body).encode()
         written = {name.strip("_"): str(value) for name, value in (query or {}).items()}
         async with self.session.request(
@@ -69,13 +69,13 @@ class Outsider:
             return Answer(response.status, text, response.headers)
 
     async def get(self, path: str, **query: object) -> Json:
-        """The document at a path that must be there."""
+        """Return the document at a path, which must exist."""
         answer = await self.ask("GET", path, query=query)
         assert answer.status == 200, answer
         return answer.body
 
     async def create(self, test: str = "idle", *participants: Outsider, **document: Json) -> Json:
-        """A new task; ``spec`` is the test's."""
+        """Create a task; ``spec`` is the test's."""
         spec = document.pop("spec", {})
         body = {"test": {"type": test, "spec": spec}, **document}
         if participants:
@@ -86,61 +86,61 @@ class Outsider:
         return answer.body
 
     async def planned(self, task: Json) -> Json:
-        """The task once it has been planned."""
-        found = await self.get(f"/v1/tasks/{task['id']}", wait=20)
-        assert found["planned"], found
-        return found
+        """Wait until the task has been planned, and return it."""
+        current = await self.get(f"/v1/tasks/{task['id']}", wait=20)
+        assert current["planned"], current
+        return current
 
     async def runs(self, task: Json, **query: object) -> list[Json]:
-        """The runs of a planned task, in order."""
+        """Wait until the task has been planned, and return its runs in order."""
         await self.planned(task)
         page = await self.get(f"/v1/tasks/{task['id']}/runs", order="asc", limit=500, **query)
         return list(page["items"])
 
     async def run(self, task: Json) -> Json:
-        """The one run of a planned task."""
-        (found,) = await self.runs(task)
-        return found
+        """Wait until the task has been planned, and return its only run."""
+        (only_run,) = await self.runs(task)
+        return only_run
 
     async def over(self, run: Json, wait_s: float = 40) -> Json:
-        """A run once it is over."""
+        """Wait until a run is over, and return it."""
         return await self.get(f"/v1/runs/{run['id']}", wait=wait_s)
 
     async def finished(self, run: Json) -> Json:
-        """A run once it has been measured."""
-        found = await self.over(run)
-        assert found["state"] == "finished", (found["state"], found["reason"])
-        return found
+        """Wait until a run is over, check that it has finished, and return it."""
+        ended = await self.over(run)
+        assert ended["state"] == "finished", (ended["state"], ended["reason"])
+        return ended
 
     async def cancel(self, task: Json) -> Json:
-        """The task after it was cancelled."""
+        """Cancel a task, and return it."""
         answer = await self.ask("DELETE", f"/v1/tasks/{task['id']}")
         assert answer.status == 200, answer
         return answer.body
 
     async def explain(self, kind: str, thing: Json) -> Json:
-        """Why a run or a task is as it is."""
+        """Return the explanation of a run or a task."""
         return await self.get(f"/v1/{kind}s/{thing['id']}/explain")
 
     async def until(self, path: str, holds: Callable[[Json], object], within_s: float = 20) -> Json:
-        """What is at a path, as soon as something is true of it; looks again at each event."""
-        found: Json = None
+        """Return the document at a path as soon as a condition holds; check at each event."""
+        document: Json = None
         try:
             async with asyncio.timeout(within_s), self.changes() as changed:
-                while not holds(found := (await self.ask("GET", path)).body):
+                while not holds(document := (await self.ask("GET", path)).body):
                     await changed()
         except TimeoutError:
-            raise AssertionError(f"not within {within_s} s at {path}: {found}") from None
-        return found
+            raise AssertionError(f"not within {within_s} s at {path}: {document}") from None
+        return document
 
     async def until_state(self, run: Json, *states: str, within_s: float = 20) -> Json:
-        """The run as soon as this node has it in one of these states."""
+        """Return the run as soon as it is in one of these states on this node."""
         path = f"/v1/runs/{run['id']}"
         return await self.until(path, lambda found: found.get("state") in states, within_s)
 
     @contextlib.asynccontextmanager
     async def changes(self) -> AsyncIterator[Callable[[], Any]]:
-        """A function that returns when the node has told of a change, or after a second."""
+        """Yield a function that returns when the node has reported a change, or after a second."""
         happened = asyncio.Event()
 
         async def listen() -> None:
@@ -161,7 +161,7 @@ class Outsider:
                 await listening
 
     async def events(self, after: str | None = None) -> AsyncIterator[dict[str, Json]]:
-        """The event stream: ``{"id", "event", "data"}`` each."""
+        """Yield the events of the stream, each as ``{"id", "event", "data"}``."""
         headers = {} if after is None else {"Last-Event-ID": after}
         url = f"{self.url}/v1/events"
         async with self.session.get(url, headers=headers, timeout=_ENDLESS) as response:
@@ -182,10 +182,10 @@ _ENDLESS = aiohttp.ClientTimeout(total=None)
 
 
 def instant(text: str) -> datetime:
-    """An instant of the API."""
+    """Parse an instant of the API."""
     return datetime.fromisoformat(text)
 
 
 def booked(run: Json) -> tuple[str, str, str]:
-    """What all participants of a run must have alike."""
+    """Return the fields of a run that must be equal on all its participants."""
     return run["id"], run["starts_at"], run["ends_at"]

@@ -1,4 +1,4 @@
-"""Results leave the box: by the command line, through failures, and once more after a kill -9."""
+"""Delivery of results: by the command line, through failures, and again after a kill -9."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ ROOM = 40.0
 
 
 class Host:
-    """A node of its own, ``parley up``, that can be killed and started again."""
+    """A separate node, ``parley up``, that can be killed and restarted."""
 
     def __init__(self, dsn: str, folder: Path, session: aiohttp.ClientSession) -> None:
-        """Nothing is started."""
+        """Choose a free port, without starting the node."""
         with socket.socket() as found:
             found.bind(("127.0.0.1", 0))
             self._listen = f"127.0.0.1:{found.getsockname()[1]}"
@@ -73,19 +73,19 @@ class Host:
 
 @pytest.fixture
 async def host(new_database: NewDatabase, tmp_path: Path) -> AsyncIterator[Host]:
-    """A host without a node yet."""
+    """Return a host without a running node, and end its node afterwards."""
     async with aiohttp.ClientSession() as session:
-        made = Host(await new_database(), tmp_path, session)
-        yield made
-        if made.running is not None:
-            await made.running.end(10)
+        new_host = Host(await new_database(), tmp_path, session)
+        yield new_host
+        if new_host.running is not None:
+            await new_host.running.end(10)
 
 
 @pytest.fixture
 async def taker() -> AsyncIterator[Receiver]:
-    """Somebody who takes results."""
-    async with receiver() as made:
-        yield made
+    """Serve a receiver of results."""
+    async with receiver() as new_receiver:
+        yield new_receiver
 
 
 async def _measured(a: Outsider, *more: str) -> str:
@@ -98,7 +98,7 @@ async def _measured(a: Outsider, *more: str) -> str:
 
 
 async def test_a_result_is_delivered_again_after_a_kill(host: Host, taker: Receiver) -> None:
-    """Killed before it noted the delivery, it delivers again with the same key; others go on."""
+    """A node killed before it noted a delivery delivers again with the same key."""
     a = await host.start()
     taker.held = asyncio.Event()
     kept = host._folder / "results.jsonl"
@@ -136,8 +136,8 @@ async def test_a_result_is_delivered_again_after_a_kill(host: Host, taker: Recei
     assert "127.0.0.1 port 9" in said.out
 
 
-async def test_where_a_result_went_is_told(host: Host, taker: Receiver) -> None:
-    """A task's own archive: refused early, delivered, told, parked, seen, and tried again."""
+async def test_deliveries_are_reported(host: Host, taker: Receiver) -> None:
+    """The archives of a task are validated, delivered to, reported, parked, and retried."""
     a = await host.start()
     wrong = json.dumps({"archiver": "http", "spec": {"url": "x"}})
     said = await parley(a, "task", "create", "idle", "--archive", wrong)
@@ -158,4 +158,4 @@ async def test_where_a_result_went_is_told(host: Host, taker: Receiver) -> None:
     backlog = await parley(a, "archive", "backlog", "-o", "json")
     [parked] = [each for each in json.loads(backlog.out) if each["parked"]]
     said = await parley(a, "archive", "retry", "--destination", str(parked["destination"]))
-    assert (said.code, said.err.strip()) == (0, "1 delivery is tried now.")
+    assert (said.code, said.err.strip()) == (0, "1 delivery will be retried now.")

@@ -1,4 +1,4 @@
-"""What happens to runs when people change their minds, and when nodes die."""
+"""Runs when tasks are cancelled and when nodes fail."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ Programs = Callable[[], set[int]]
 
 @pytest_asyncio.fixture(loop_scope="session")
 async def all_up(lab: Lab) -> AsyncIterator[None]:
-    """Starts again what a story has killed; no story leaves a program running."""
+    """Restart the nodes that a test has killed, and check that no program is left running."""
     yield
     for node in lab.nodes:
         if lab._running[node.name].ended:
@@ -38,21 +38,21 @@ async def all_up(lab: Lab) -> AsyncIterator[None]:
 
 
 def below(lab: Lab, *names: str) -> set[int]:
-    """The programs that these nodes, or all, are running."""
+    """Return the processes below these nodes, or below all."""
     wanted = names or tuple(lab._running)
     return set[int]().union(*(descendants(lab._running[name].pid) for name in wanted))
 
 
 def sleepers(duration_s: int) -> list[int]:
-    """The processes of an idle run of so many seconds, wherever they hang in the tree."""
+    """Return the processes of an idle run of this duration, anywhere in the process tree."""
     wanted = f"sleep\0{duration_s - 0.5:.6f}\0".encode()
-    found = []
+    pids = []
     for entry in Path("/proc").iterdir():
         if entry.name.isdecimal():
             with contextlib.suppress(OSError):
                 if (entry / "cmdline").read_bytes() == wanted:
-                    found.append(int(entry.name))
-    return found
+                    pids.append(int(entry.name))
+    return pids
 
 
 async def measuring(run: Json, *nodes: Outsider) -> None:
@@ -68,7 +68,7 @@ async def gone(pids: list[int] | set[int], within_s: float = 10) -> None:
 
 
 def soon(seconds: float) -> str:
-    """An instant that comes shortly."""
+    """Return an instant in so many seconds."""
     return (datetime.now(UTC) + timedelta(seconds=seconds)).isoformat()
 
 
@@ -76,7 +76,7 @@ def soon(seconds: float) -> str:
 async def test_a_cancelled_run_stops_everywhere(
     place: int, duration_s: int, nodes: list[Outsider]
 ) -> None:
-    """Whoever cancels a run, its lead or a participant: the programs of all participants end."""
+    """A run cancelled by its lead or a participant ends the programs of all participants."""
     a = nodes[0]
     run = await a.run(await a.create("idle", *nodes, spec={"duration": f"PT{duration_s}S"}))
     await measuring(run, *nodes)
@@ -110,7 +110,7 @@ async def test_a_cancelled_measurement_stops_at_both_ends(
 
 
 async def test_a_cancelled_task_frees_all(nodes: list[Outsider]) -> None:
-    """With its task, the running run ends and the time of those to come is free on all nodes."""
+    """Cancelling a task ends its running run and frees the time of future runs on all nodes."""
     a, b, c = nodes
     spec = {"duration": "PT30M", "class": "exclusive"}
     schedule = {"start": soon(3), "repeat": "PT1H", "max_runs": 5, "slip": "PT0S"}
@@ -134,7 +134,7 @@ async def test_a_cancelled_task_frees_all(nodes: list[Outsider]) -> None:
 async def test_a_participant_that_is_down(
     lab: Lab, a: Outsider, c: Outsider, everywhere: Everywhere
 ) -> None:
-    """A task with a node that is down is taken in, waits with the reason, and runs later."""
+    """A task with a node that is down is accepted, waits with the reason, and runs later."""
     await lab.kill("c")
     task = await a.create("idle", a, c, schedule={"slip": "PT5M"})
     assert [each["accepted"] for each in task["participants"]] == [True, None]
@@ -150,7 +150,7 @@ async def test_a_participant_that_is_down(
 
 
 async def test_a_participant_is_killed(lab: Lab, nodes: list[Outsider]) -> None:
-    """Killed in mid-run and back later, a node marks the run it broke and the one it missed."""
+    """A node that was killed marks the run it broke and the one it missed after its restart."""
     a, b, c = nodes
     broken = await a.run(await a.create("idle", a, c, spec={"duration": "PT8S"}))
     rigid = {"start": soon(5), "slip": "PT0S"}
@@ -179,7 +179,7 @@ async def test_a_participant_is_killed(lab: Lab, nodes: list[Outsider]) -> None:
 
 
 async def test_the_lead_is_killed(lab: Lab, nodes: list[Outsider]) -> None:
-    """Others go on without their lead; when it is back it has their results, or says why not."""
+    """Participants continue without their lead, which has their results when it is back."""
     a, b, c = nodes
     led = await a.create("idle", b, c, spec={"duration": "PT5S"})
     shared = await a.create("idle", a, b, spec={"duration": "PT7S"})
@@ -206,7 +206,7 @@ async def test_the_lead_is_killed(lab: Lab, nodes: list[Outsider]) -> None:
 
 @contextlib.asynccontextmanager
 async def undecided(lead: Outsider) -> AsyncIterator[None]:
-    """Keeps a lead from writing its decisions down: what it has asked for stays held."""
+    """Prevent a lead from storing decisions, so that its exchanges stay held."""
     connection = await asyncpg.connect(lead.dsn)
     try:
         async with connection.transaction():
@@ -225,7 +225,7 @@ async def held(node: Outsider, task: Json) -> Json:
 async def test_the_lead_is_killed_between_hold_and_commit(
     lab: Lab, a: Outsider, b: Outsider, free_hour: datetime, everywhere: Everywhere
 ) -> None:
-    """What was only held becomes free by itself, lead or no lead, and is booked when it is back."""
+    """A hold expires without its lead, and the run is booked when the lead is back."""
     spec = {"duration": "PT10M", "class": "exclusive"}
     schedule = {"start": free_hour.isoformat(), "slip": "PT30M"}
     async with undecided(a):
@@ -250,7 +250,7 @@ async def test_the_lead_is_killed_between_hold_and_commit(
 async def test_a_decision_outlives_everybody(
     lab: Lab, a: Outsider, b: Outsider, free_hour: datetime, everywhere: Everywhere
 ) -> None:
-    """Once decided, a run is booked on all its participants, though all of them were killed."""
+    """A run that was decided is booked on all its participants, even if all of them were killed."""
     schedule = {"start": free_hour.isoformat(), "slip": "PT10M"}
     async with undecided(a):
         task = await a.create("idle", a, b, schedule=schedule)
@@ -264,7 +264,7 @@ async def test_a_decision_outlives_everybody(
 
 
 async def test_a_stop_in_mid_run(lab: Lab, a: Outsider, c: Outsider) -> None:
-    """A node that is stopped ends its programs, marks their runs, and tells their lead."""
+    """A node that is stopped ends its programs, marks their runs, and reports to their lead."""
     run = await a.run(await a.create("idle", a, c, spec={"duration": "PT6S"}))
     await measuring(run, a, c)
     pids = sleepers(6)

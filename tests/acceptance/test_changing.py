@@ -1,4 +1,4 @@
-"""People change their minds about a task that real nodes have booked."""
+"""Pausing and editing tasks that real nodes have booked."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ SPEC = {"duration": "PT1M", "class": "exclusive"}
 
 
 async def _hourly(lead: Outsider, nodes: list[Outsider], start: datetime) -> tuple[Json, int]:
-    """A task with a run every hour on all nodes, and how many are scheduled everywhere."""
+    """Create a task with a run every hour on all nodes; return also the number of runs."""
     schedule = {"start": start.isoformat(), "repeat": "PT1H", "slip": "PT5M"}
     task = await lead.create("idle", *nodes, spec=SPEC, schedule=schedule)
     count = len(await lead.runs(task))
@@ -30,7 +30,7 @@ async def _hourly(lead: Outsider, nodes: list[Outsider], start: datetime) -> tup
 
 
 async def _scheduled(node: Outsider, task: Json, count: int, within_s: float = 20) -> None:
-    """Return when this node has so many scheduled runs of the task, and no others to come."""
+    """Return when this node has this number of scheduled runs of the task, and none waiting."""
 
     def holds(found: Json) -> bool:
         counts = found.get("runs", {})
@@ -48,7 +48,7 @@ async def _change(
 
 
 async def _tells(node: Outsider, task: Json, state: str) -> None:
-    """Return when the event stream, from its beginning on, has told this of the task."""
+    """Return when the event stream, from its beginning, has this state of the task."""
     async with asyncio.timeout(10):
         async for event in node.events(after="0"):
             if event["event"] == "task" and event["data"] == {"id": task["id"], "state": state}:
@@ -58,7 +58,7 @@ async def _tells(node: Outsider, task: Json, state: str) -> None:
 async def test_a_pause_reaches_a_node_that_was_down(
     lab: Lab, nodes: list[Outsider], free_hour: datetime
 ) -> None:
-    """Its time is free at once where it can be, and on the third node when that is back."""
+    """A pause frees time at once on reachable nodes, and on the third when it is back."""
     a, b, c = nodes
     task, count = await _hourly(a, nodes, free_hour)
     await lab.kill("c")
@@ -82,7 +82,7 @@ async def test_a_pause_reaches_a_node_that_was_down(
 
 
 async def test_an_edited_schedule(nodes: list[Outsider], free_hour: datetime) -> None:
-    """Runs follow the new schedule on all nodes; a dry run and what is refused change nothing."""
+    """Runs follow an edited schedule on all nodes; a dry run and refused edits change nothing."""
     a, b, _ = nodes
     task, count = await _hourly(a, nodes, free_hour)
     path = f"/v1/tasks/{task['id']}"
@@ -116,7 +116,7 @@ async def test_an_edited_schedule(nodes: list[Outsider], free_hour: datetime) ->
 
 
 async def test_a_measurement_under_way_goes_on(nodes: list[Outsider], free_hour: datetime) -> None:
-    """A run that has begun is measured as it was booked, although the task is paused or edited."""
+    """A run that has begun is measured as booked, even if its task is paused or edited."""
     a, _, c = nodes
     schedule = {"repeat": "PT1H", "slip": "PT5M"}
     task = await a.create("idle", a, c, spec={"duration": "PT4S"}, schedule=schedule)

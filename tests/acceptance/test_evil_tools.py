@@ -1,4 +1,4 @@
-"""Measuring programs that do all they should not, run by a real node: each run fails, alone."""
+"""Misbehaving measuring programs, run by a real node: only their own run fails."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ SAID: dict[str, str] = {
     "killed": "c: ping: it printed no summary (exit code -9)",
     "lie": "c: ping contradicts itself: ",
 }
-"""How the reason begins, for each evil deed."""
+"""The beginning of the reason for each misbehaviour."""
 
 BRIEF: dict[str, Json] = {
     "rtt": {"count": 10, "interval": "PT0.01S", "timeout": "PT0.5S"},
@@ -49,25 +49,25 @@ SHORT = ("escape", "flood", "fork")
 
 
 def alone() -> list[tuple[str, str]]:
-    """Tests, and the tools by which one participant alone measures somebody."""
-    found = []
+    """Return the tests and tools by which one participant alone measures a target."""
+    pairs = []
     for name, test in sorted(registry.tests().items()):
         spec = test.spec_model.model_validate(dict(test.example))
         if {"dest", "url"} & {*test.example} and len(test.participants(spec)) == 1:
             tools = [tool for tool in registry.tools_for(name) if tool.requirement is not None]
-            found += [(name, tool.name) for tool in tools]
-    return found
+            pairs += [(name, tool.name) for tool in tools]
+    return pairs
 
 
 def _left() -> list[str]:
-    """What still runs of them, whoever its parent is by now."""
-    found = []
+    """Return the misbehaving programs that still run, regardless of their parent."""
+    leftovers = []
     for entry in Path("/proc").iterdir():
         with contextlib.suppress(OSError):
             words = (entry / "cmdline").read_bytes().decode(errors="replace").split("\0")
             if any(evil.NAME in word for word in words[:2]):
-                found.append(f"{entry.name}: {' '.join(words)}")
-    return found
+                leftovers.append(f"{entry.name}: {' '.join(words)}")
+    return leftovers
 
 
 @pytest.fixture(autouse=True)
@@ -78,32 +78,32 @@ def _nobody_left() -> Iterator[None]:
 
 
 def whom(test: str, dest: str) -> Json:
-    """The field of a test's spec that says whom to measure."""
+    """Return the field of a test's spec that names the target."""
     if "url" in registry.tests()[test].example:
         return {"url": f"http://{dest}/"}
     return {"dest": dest}
 
 
 async def failed(node: Outsider, test: str, tool: str, spec: Json, *others: Outsider) -> Json:
-    """A run of this that has failed."""
+    """Create a task, wait for its run, and check that it has failed."""
     places = [node, *others] if others else []
     task = await node.create(test, *places, spec=spec, tools=[tool])
-    found = await node.over(await node.run(task))
-    assert found["state"] == "failed", (test, tool, spec, found["state"], found["reason"])
-    return found
+    ended = await node.over(await node.run(task))
+    assert ended["state"] == "failed", (test, tool, spec, ended["state"], ended["reason"])
+    return ended
 
 
 async def is_well(node: Outsider) -> None:
-    """Assert that a node answers, and that a real program measures as ever."""
+    """Assert that a node answers, and that a real program still measures."""
     assert (await node.get("/readyz"))["status"] == "ready"
     task = await node.create("rtt", spec={"dest": "127.0.0.1", **BRIEF["rtt"]}, tools=["ping"])
-    found = await node.finished(await node.run(task))
-    assert found["result"]["received"] == 10
+    ended = await node.finished(await node.run(task))
+    assert ended["result"]["received"] == 10
 
 
 @pytest.mark.needs("echo")
 async def test_whatever_a_program_does_fails_its_run_alone(c: Outsider) -> None:
-    """At the same time; each reason begins with the cause, and the next good run succeeds."""
+    """Each misbehaviour fails only its own run, with the cause, and the next good run succeeds."""
     runs = await asyncio.gather(
         *(
             failed(c, "rtt", "ping", {"dest": evil.dest(deed), **BRIEF["rtt"]})
@@ -118,7 +118,7 @@ async def test_whatever_a_program_does_fails_its_run_alone(c: Outsider) -> None:
 
 @pytest.mark.needs("root")
 async def test_every_tool_of_one_participant_can_be_evil(c: Outsider) -> None:
-    """By each tool: a flood, or nonsense with exit code 0 and a child left behind."""
+    """Every tool survives a flood of output, and nonsense with exit code 0 and a leftover child."""
     asked = [(test, tool, deed) for test, tool in alone() for deed in SHORT]
     runs = await asyncio.gather(
         *(
@@ -138,7 +138,7 @@ FIELDS = [
 
 @each("field", FIELDS)
 async def test_hostile_words_are_refused_by_their_field(c: Outsider, field: Any) -> None:
-    """Whatever a test's spec refuses is refused by the API with a pointer to the field."""
+    """A value that a test's spec refuses is refused by the API with a pointer to the field."""
     name, path = field
     test = registry.tests()[name]
     for word in WORDS:

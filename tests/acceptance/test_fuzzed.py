@@ -1,4 +1,4 @@
-"""Documents made up at random by the schemas of the API: never a fault of the node's own."""
+"""Random documents by the schemas of the API never cause an internal error."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ pytestmark = [
     pytest.mark.usefixtures("nothing_made"),
 ]
 
-# Any value by the JSON types of its schema: what has none of these types is wrong there.
+# Values by the JSON types of a schema: a value of none of the allowed types is wrong.
 ANYTHING: dict[str, st.SearchStrategy[Any]] = {
     "null": st.none(),
     "boolean": st.booleans(),
@@ -35,7 +35,7 @@ ANYTHING: dict[str, st.SearchStrategy[Any]] = {
 
 
 def resolved(schema: Json, whole: Json) -> Json:
-    """A schema behind its reference."""
+    """Return the schema behind a reference."""
     while "$ref" in schema:
         place = whole
         for step in schema["$ref"].removeprefix("#/").split("/"):
@@ -45,7 +45,7 @@ def resolved(schema: Json, whole: Json) -> Json:
 
 
 def types(schema: Json, whole: Json) -> set[str]:
-    """The JSON types a schema allows; all where it does not say."""
+    """Return the JSON types that a schema allows; all if it has no type."""
     schema = resolved(schema, whole)
     if "anyOf" in schema:
         return set[str]().union(*(types(each, whole) for each in schema["anyOf"]))
@@ -55,7 +55,7 @@ def types(schema: Json, whole: Json) -> set[str]:
 
 
 def fields(schema: Json, whole: Json, pointer: str = "") -> Iterator[tuple[str, set[str]]]:
-    """Every field of a document, by its pointer, with the types it allows."""
+    """Yield every field of a document by its pointer, with the types it allows."""
     schema = resolved(schema, whole)
     for name, below in schema.get("properties", {}).items():
         yield f"{pointer}/{name}", types(below, whole)
@@ -65,14 +65,14 @@ def fields(schema: Json, whole: Json, pointer: str = "") -> Iterator[tuple[str, 
 
 
 def wrong_values(allowed: set[str]) -> st.SearchStrategy[Any]:
-    """Values of types that are not allowed."""
+    """Return values of types that are not allowed."""
     if "number" in allowed:
         allowed = allowed | {"integer"}
     return st.one_of([ANYTHING[name] for name in sorted(set(ANYTHING) - allowed)])
 
 
 def with_value(document: Json, pointer: str, value: Json) -> Json:
-    """A copy of a document with another value at a pointer."""
+    """Return a copy of a document with another value at a pointer."""
     copy = json.loads(json.dumps(document))
     *way, last = pointer.removeprefix("/").split("/")
     place = copy
@@ -101,7 +101,7 @@ SPECS: dict[str, Json] = {
 
 @pytest_asyncio.fixture(scope="module", loop_scope="session")
 async def places(a: Outsider) -> list[tuple[Json, str, set[str]]]:
-    """A sound document, a pointer to a field of it, and the types the description allows there."""
+    """Return valid documents, each with a pointer to a field and the types it allows."""
     whole = await a.get("/v1/openapi.json")
     task = whole["components"]["schemas"]["TaskDocument"]
     found = [
@@ -123,7 +123,7 @@ async def places(a: Outsider) -> list[tuple[Json, str, set[str]]]:
 async def test_wrong_types_everywhere(
     a: Outsider, places: list[tuple[Json, str, set[str]]], data: st.DataObject
 ) -> None:
-    """A value of a type that the description does not allow is refused, whatever the field."""
+    """A value of a type that the description does not allow is refused in every field."""
     document, pointer, allowed = data.draw(st.sampled_from(places))
     value = data.draw(wrong_values(allowed))
     complains_of(await a.ask("POST", "/v1/tasks", with_value(document, pointer, value)), pointer)
@@ -134,7 +134,7 @@ async def test_wrong_types_everywhere(
 )
 @given(data=st.data())
 async def test_any_question(a: Outsider, data: st.DataObject) -> None:
-    """Whatever is asked with whatever parameters, the answer is a document, never a fault."""
+    """Every query with any parameters is answered by a document, never by an internal error."""
     paths = (await a.get("/v1/openapi.json"))["paths"]
     asked = sorted(path for path in paths if "get" in paths[path] and path != "/v1/events")
     path = data.draw(st.sampled_from(asked))
@@ -161,5 +161,5 @@ async def test_any_question(a: Outsider, data: st.DataObject) -> None:
     body=st.binary(max_size=200) | st.text(max_size=200).map(lambda t: t.encode("utf-8", "replace"))
 )
 async def test_any_bytes(a: Outsider, body: bytes) -> None:
-    """Whatever bytes are posted, the answer is a problem document."""
+    """Arbitrary bytes in a POST are answered by a problem document."""
     is_problem(await a.ask("POST", "/v1/tasks", body), 400, 422)

@@ -1,4 +1,4 @@
-"""Documents and requests that are wrong or meant badly: a clear answer each, nothing half-made."""
+"""Wrong and malicious documents and requests get a clear answer and have no effect."""
 
 from __future__ import annotations
 
@@ -42,8 +42,8 @@ NOT_DOCUMENTS = [
 
 
 @each("body", NOT_DOCUMENTS)
-async def test_what_is_not_a_document(a: Outsider, body: bytes) -> None:
-    """What is not JSON, or no JSON that anybody can mean, is refused with a sentence."""
+async def test_invalid_json(a: Outsider, body: bytes) -> None:
+    """A body that is not JSON, or not meaningful JSON, is refused with a sentence."""
     is_problem(await a.ask("POST", "/v1/tasks", body), 400, 422)
 
 
@@ -186,8 +186,8 @@ HOSTS = [
 
 
 @each("host", HOSTS)
-async def test_a_host_that_is_none(a: Outsider, host: str) -> None:
-    """What is no host name never gets near a command line."""
+async def test_invalid_hosts(a: Outsider, host: str) -> None:
+    """A text that is not a host name is refused."""
     for spec in ({"dest": host}, {"source": host, "dest": "b"}):
         for test in ("rtt", "latency", "throughput"):
             answer = await a.ask("POST", "/v1/tasks", {"test": {"type": test, "spec": spec}})
@@ -197,7 +197,7 @@ async def test_a_host_that_is_none(a: Outsider, host: str) -> None:
 
 
 async def test_bodies_that_are_too_large(a: Outsider) -> None:
-    """More than a megabyte is not read, however it comes."""
+    """A body of more than a megabyte is refused, with or without a length."""
     large = {"test": IDLE, "reference": "x" * 1_100_000}
     is_problem(await a.ask("POST", "/v1/tasks", large), 413)
 
@@ -212,7 +212,7 @@ async def test_bodies_that_are_too_large(a: Outsider) -> None:
 
 
 async def raw(node: Outsider, request: bytes) -> tuple[int, bytes]:
-    """The status and the rest of what a node answers to these bytes."""
+    """Send these bytes to a node, and return the status and the whole answer."""
     host, _, port = node.url.removeprefix("http://").rpartition(":")
     reader, writer = await asyncio.open_connection(host, int(port))
     writer.write(request.replace(b"TOKEN", node.token.encode()))
@@ -244,14 +244,14 @@ HEAD = b"POST /v1/tasks HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer TOKEN\r\n"
         (b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03\r\n\r\n", 400),
     ],
 )
-async def test_requests_that_are_no_http(a: Outsider, request_: bytes, status: int) -> None:
-    """Broken framing is refused; it neither hangs nor breaks the node."""
+async def test_invalid_http(a: Outsider, request_: bytes, status: int) -> None:
+    """Invalid framing is refused, and neither blocks nor breaks the node."""
     answered, text = await raw(a, request_)
     assert answered == status, text
 
 
 async def test_duplicate_keys(a: Outsider) -> None:
-    """Of a key that is there twice either none counts, or it is the last, as JSON readers do."""
+    """The last of duplicate keys counts, or the document is refused, as in other JSON parsers."""
     body = b'{"test":{"type":"idle"},"test":{"type":"nope"}}'
     complains_of(await a.ask("POST", "/v1/tasks", body), "/test/type")
 
@@ -313,8 +313,8 @@ async def test_a_wrong_parameter_is_named(a: Outsider, path: str) -> None:
         ("DELETE", "/healthz", 405),
     ],
 )
-async def test_what_is_not_there(a: Outsider, method: str, path: str, status: int) -> None:
-    """Unknown places, unknown things and impossible methods are said to be so."""
+async def test_unknown_places(a: Outsider, method: str, path: str, status: int) -> None:
+    """Unknown paths, unknown objects and unsupported methods are refused."""
     is_problem(await a.ask(method, path), status)
 
 
@@ -334,7 +334,7 @@ async def test_what_is_not_there(a: Outsider, method: str, path: str, status: in
     ],
 )
 async def test_bad_tokens(a: Outsider, b: Outsider, authorization: str | None) -> None:
-    """Who has no token of this node changes nothing on it; that of another node is none."""
+    """A request without a valid token changes nothing, and another node's token is not valid."""
     headers = {} if authorization is None else {"Authorization": authorization}
     for method, path in (("POST", "/v1/tasks"), ("DELETE", NOBODY), ("POST", "/v1/nodes")):
         for sent in (headers, {"Authorization": f"Bearer {b.token}"}):
@@ -364,7 +364,7 @@ PARTICIPANT = [
 
 @each(("method", "path"), PARTICIPANT)
 async def test_participants_sign(a: Outsider, method: str, path: str) -> None:
-    """What is between nodes needs a node's signature; a user's token opens nothing there."""
+    """Participant requests require a node's signature, and a user's token is not sufficient."""
     for headers in (
         {},
         {"Signature": "parley=:AAAA:", "Signature-Input": "parley=()"},
@@ -386,8 +386,8 @@ async def test_participants_sign(a: Outsider, method: str, path: str) -> None:
         "",
     ],
 )
-async def test_nodes_that_are_none(a: Outsider, url: str) -> None:
-    """Only the plain address of an API can be made known."""
+async def test_invalid_node_urls(a: Outsider, url: str) -> None:
+    """A node can be added only by the plain address of its API."""
     complains_of(await a.ask("POST", "/v1/nodes", {"url": url}), "/url")
 
 

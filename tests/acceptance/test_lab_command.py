@@ -33,13 +33,13 @@ def _clean() -> Iterator[None]:
 
 
 async def parley(*words: str) -> RunningProcess:
-    """The command line, started."""
+    """Start the command line."""
     environment = {"PYTHONPATH": str(ROOT), "TMPDIR": tempfile.gettempdir()}
     return await process.start([sys.executable, "-m", "node.cli.main", *words], env=environment)
 
 
 def listening(url: str) -> bool:
-    """Whether anybody accepts connections there."""
+    """Return whether a server accepts connections there."""
     host, _, port = url.removeprefix("http://").rpartition(":")
     with socket.socket() as probe:
         return probe.connect_ex((host, int(port))) == 0
@@ -47,20 +47,24 @@ def listening(url: str) -> bool:
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 async def test_lab_up(number: signal.Signals) -> None:
-    """One line of JSON, three nodes that measure, and after the signal nothing is left."""
+    """``lab up`` prints one line of JSON, its nodes measure, and a signal leaves nothing behind."""
     lab = await parley("lab", "up", "--nodes", "3", "--json")
     async with asyncio.timeout(60):
         await lab.printed(b"}]}\n")
     below = descendants(lab.pid)
     assert lab._stdout is not None
     (line,) = bytes(lab._stdout.kept).decode().splitlines()
-    told = json.loads(line)["nodes"]
-    assert [sorted(node) for node in told] == [
+    ready_nodes = json.loads(line)["nodes"]
+    assert [sorted(node) for node in ready_nodes] == [
         ["address", "dsn", "name", "state", "token", "url"]
     ] * 3
-    assert len({node["dsn"] for node in told}) == len({node["url"] for node in told}) == 3
+    assert (
+        len({node["dsn"] for node in ready_nodes})
+        == len({node["url"] for node in ready_nodes})
+        == 3
+    )
     async with aiohttp.ClientSession() as session:
-        nodes = [Outsider(**node, session=session) for node in told]
+        nodes = [Outsider(**node, session=session) for node in ready_nodes]
         run = await nodes[0].run(await nodes[0].create("latency", *nodes[1:]))
         await nodes[0].until_state(run, "running", "merging", "finished")
     places = set(Path(tempfile.gettempdir()).glob(f"parley-lab-{lab.pid}-*"))
@@ -77,28 +81,28 @@ async def test_lab_up(number: signal.Signals) -> None:
 
 @pytest.mark.needs("ping", "iperf3", "cubic")
 async def test_lab_demo() -> None:
-    """The check of the demonstration ends with its promised line, and leaves nothing behind."""
+    """The check of the demo ends with its summary line, and leaves nothing behind."""
     demo = await parley("lab", "demo", "--check")
     finished = await asyncio.wait_for(demo.wait(), 100)
-    said = finished.stdout.decode()
-    assert finished.exit_code == 0, said + finished.stderr.decode()
-    last = said.splitlines()[-1]
-    assert re.fullmatch(r"demo: 3 nodes, 3 runs finished, 0 failed", last), said
-    assert all(re.search(rf"^{test} ", said, re.MULTILINE) for test in ("rtt", "latency"))
+    output = finished.stdout.decode()
+    assert finished.exit_code == 0, output + finished.stderr.decode()
+    last = output.splitlines()[-1]
+    assert re.fullmatch(r"demo: 3 nodes, 3 runs finished, 0 failed", last), output
+    assert all(re.search(rf"^{test} ", output, re.MULTILINE) for test in ("rtt", "latency"))
 
 
 async def test_namespaces_need_root() -> None:
-    """Whoever is not root is told so in one sentence, at once."""
+    """Namespaces are refused with one sentence if the user is not root."""
     words = ["lab", "up", "--namespaces", "--delay-ms", "20"]
     run = [sys.executable, "-m", "node.cli.main", *words]
-    # Somebody else who may nevertheless read this copy, wherever it lies.
+    # Another user, who may nevertheless read this working copy.
     reading = ["--inh-caps", "+dac_override", "--ambient-caps", "+dac_override"]
     stranger = ["setpriv", "--reuid", "65534", "--clear-groups", *reading]
     argv = run if os.geteuid() else [*stranger, *run]
     refused = await process.start(argv, env={"PYTHONPATH": str(ROOT), "HOME": "/nonexistent"})
     finished = await asyncio.wait_for(refused.wait(), 20)
-    said = " ".join(finished.stderr.decode().split())
-    assert (finished.exit_code, said[2:]) == (
+    text = " ".join(finished.stderr.decode().split())
+    assert (finished.exit_code, text[2:]) == (
         3,
-        "--namespaces needs root run it with sudo, or leave --namespaces out",
+        "--namespaces needs root run it with sudo, or without --namespaces",
     )

@@ -1,4 +1,4 @@
-"""A mesh of three nodes: planned, applied, edited, interrupted, measured by, and removed."""
+"""A mesh of three nodes: previewed, applied, edited, interrupted, measured, and removed."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ schedule = "often"
 
 
 async def _parley(node: Outsider, *arguments: str) -> tuple[int, Json]:
-    """The command as a process: its exit code and the document it prints."""
+    """Run the command as a process; return its exit code and the document it prints."""
     process = await asyncio.create_subprocess_exec(
         sys.executable,
         "-m",
@@ -63,7 +63,7 @@ def _done(record: Json) -> tuple[int, ...]:
 
 
 async def test_the_life_of_a_mesh(a: Outsider, nodes: list[Outsider], tmp_path: Path) -> None:
-    """Planning books nothing, applying does, once; the status says what came of it."""
+    """A preview books nothing, applying is idempotent, and the status shows the delivery."""
     file = tmp_path / "story.toml"
     file.write_text(MESH)
     before = await newest(nodes)
@@ -79,7 +79,7 @@ async def test_the_life_of_a_mesh(a: Outsider, nodes: list[Outsider], tmp_path: 
     code, done = await _parley(a, "mesh", "apply", str(file))
     assert (code, _done(done)) == (0, (0, 0, 0, 6))
     code, plan = await _parley(a, "plan", "mesh", str(file))
-    assert (code, plan["sentence"]) == (0, "what exists is what the file says: 6 tasks")
+    assert (code, plan["sentence"]) == (0, "the existing tasks match the file: 6 tasks")
 
     def delivered(mesh: Json) -> bool:
         return bool(mesh["delivery"]["delivered"] >= 6)
@@ -97,7 +97,7 @@ async def test_the_life_of_a_mesh(a: Outsider, nodes: list[Outsider], tmp_path: 
     code, status = await _parley(a, "mesh", "status", str(file))
     assert (code, len(status["drift"]["end"]), len(status["drift"]["edit"])) == (1, 4, 2)
     assert status["drift"]["edit"][0]["differences"] == ["repeat PT5S → PT10S"]
-    # Somebody else did a part of it meanwhile, as an apply that was interrupted would have.
+    # A part of it is done already, as after an interrupted apply.
     await a.cancel({"id": status["drift"]["end"][0]["task"]})
     code, done = await _parley(a, "mesh", "apply", str(file))
     assert (code, _done(done)) == (0, (0, 2, 3, 0))
@@ -108,13 +108,13 @@ async def test_the_life_of_a_mesh(a: Outsider, nodes: list[Outsider], tmp_path: 
     assert (code, _done(done)) == (0, (0, 0, 2, 0))
     mesh = await a.get("/v1/meshes/story")
     assert mesh["tasks"] == {"cancelled": 6}
-    # What was cancelled by hand is made again, though the requests are those of a minute ago.
+    # Tasks cancelled manually are created again, although the requests equal those of a minute ago.
     code, done = await _parley(a, "mesh", "apply", str(file))
     assert (code, _done(done)) == (0, (2, 0, 0, 0))
 
 
 async def test_a_mesh_that_asks_for_too_much(a: Outsider, tmp_path: Path) -> None:
-    """It is said which node is overbooked and by what, what would fit, and what is wrong where."""
+    """A preview shows overbooked nodes, what would fit, and the faults with their lines."""
     file = tmp_path / "full.toml"
     full = MESH.replace('"story"', '"full"').replace('"normal"', '"exclusive"')
     full = full.replace('"PT1S"', '"PT2S"')
@@ -129,7 +129,7 @@ async def test_a_mesh_that_asks_for_too_much(a: Outsider, tmp_path: Path) -> Non
     assert "would fit" in finding["remedy"]
     file.write_text(full.replace('"c"]', '"d"]').replace("duration", "durtion"))
     code, plan = await _parley(a, "plan", "mesh", str(file))
-    assert (code, plan["sentence"]) == (2, "the file has to be mended first")
+    assert (code, plan["sentence"]) == (2, "the file has errors that must be corrected first")
     assert [(f["pointer"], f["line"]) for f in plan["findings"]] == [
         ("/groups/all/2", 5),
         ("/tests/quiet/spec/durtion", 9),

@@ -1,4 +1,4 @@
-"""What two measurements report of a wide-area network whose delay and loss are known."""
+"""Two measurements over an emulated wide-area network whose delay and loss are known."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ CONFIDENCE = 0.999
 
 
 def interval(trials: int, chance: float) -> tuple[int, int]:
-    """Between which counts, both included, so many trials lie with the confidence we ask for."""
+    """Return the bounds, both included, of the counts at our confidence for this many trials."""
     tail = (1 - CONFIDENCE) / 2
     below, counts = 0.0, []
     for successes in range(trials + 1):
@@ -37,7 +37,7 @@ def interval(trials: int, chance: float) -> tuple[int, int]:
 
 
 def test_the_interval() -> None:
-    """The binomial interval is the one of the tables."""
+    """The binomial interval equals the published tables."""
     assert interval(10, 0.5) == (0, 10)
     assert interval(100, 0.5) == (34, 66)
     assert interval(600, 0.01) == (0, 15)
@@ -45,7 +45,7 @@ def test_the_interval() -> None:
 
 @pytest.mark.needs("root", "ip", "ping")
 async def test_delay_and_loss_are_what_the_network_does() -> None:
-    """Latency and round trip report the delay to a millisecond, and loss within its interval."""
+    """Latency and round trip report delay to a millisecond, and loss within its interval."""
     with nothing_left():
         async with (
             Lab(2, WanSettings(delay_ms=DELAY_MS, loss=LOSS)) as lab,

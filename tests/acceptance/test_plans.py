@@ -1,4 +1,4 @@
-"""What would happen, asked of three nodes, and what then does."""
+"""Previews by three nodes, compared with what then happens."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ pytestmark = [
 
 
 async def _parley(node: Outsider, *arguments: str, stdin: str = "") -> tuple[int, Json]:
-    """The exit code of a command and the document it prints."""
-    said = await parley(node, *arguments, stdin=stdin)
-    assert said.out, said.err
-    return said.code, json.loads(said.out)
+    """Return the exit code of a command and the document it prints."""
+    result = await parley(node, *arguments, stdin=stdin)
+    assert result.out, result.err
+    return result.code, json.loads(result.out)
 
 
 def _exclusive(start: datetime, minutes: int, **document: Json) -> Json:
@@ -35,7 +35,7 @@ def _exclusive(start: datetime, minutes: int, **document: Json) -> Json:
 async def test_an_alternative_is_found_posted_and_booked(
     a: Outsider, b: Outsider, c: Outsider, nodes: list[Outsider], free_hour: datetime
 ) -> None:
-    """Somebody asks, is told no with a way out, posts that, and it is booked where it was said."""
+    """A preview without time has an alternative, which can be posted and is booked as announced."""
     blocking = await b.create("idle", b, c, **_exclusive(free_hour, 20, priority=5))
     await b.planned(blocking)
     before = await newest(nodes)
@@ -49,7 +49,7 @@ async def test_an_alternative_is_found_posted_and_booked(
     )
     code, plan = await _parley(a, "plan", "task", *options)
     assert (code, plan["outcome"], plan["starts"]) == (4, "no-time", [])
-    assert [said["windows_free"] for said in plan["participants"]] == [1, 0]
+    assert [each["windows_free"] for each in plan["participants"]] == [1, 0]
     first = plan["alternatives"][0]
     assert (first["kind"], first["placed"]) == ("later", 1)
     assert await newest(nodes) == before
@@ -62,7 +62,7 @@ async def test_an_alternative_is_found_posted_and_booked(
 
 
 async def _measured(node: Outsider, hour: datetime, first: int, last: int) -> float:
-    """The seconds in these minutes of an hour in which the runs of other stories measure."""
+    """Return the seconds in these minutes of an hour in which the runs of other tests measure."""
     start, end = hour + timedelta(minutes=first), hour + timedelta(minutes=last)
     span = {"from": start.isoformat(), "to": end.isoformat(), "state": "scheduled", "limit": 500}
     runs = (await node.get("/v1/runs", **span))["items"]
@@ -93,7 +93,7 @@ async def test_who_would_give_way_does(
 
 
 async def test_plans_need_a_token_and_a_sound_document(a: Outsider) -> None:
-    """Who may not post may not ask; a wrong field is pointed at as it would be when posting."""
+    """A preview requires a token, and its wrong fields have pointers as in a POST."""
     document = {"test": {"type": "idle"}, "runs": 0}
     answer = await a.ask("POST", "/v1/plans", document)
     assert (answer.status, answer.pointers) == (422, ["/runs"])

@@ -1,4 +1,4 @@
-"""Tasks that ask for nodes of a pool, from the command line, on real nodes."""
+"""Pool tasks from the command line, on real nodes."""
 
 from __future__ import annotations
 
@@ -20,26 +20,26 @@ pytestmark = [
 ]
 
 LEARNT_S = 40
-"""Nodes look at each other every 15 seconds."""
+"""Maximum seconds until a node has learnt a change; nodes check each other every 15 seconds."""
 IDLE = ("idle", "--spec-json", '{"duration": "PT1S", "class": "background"}')
 
 
 async def done(node: Outsider, *arguments: str) -> Json:
-    """What a command prints that succeeds."""
-    said = await parley(node, *arguments, "-o", "json")
-    assert said.code == 0, said
-    return json.loads(said.out)
+    """Run a command that must succeed, and return the document it prints."""
+    result = await parley(node, *arguments, "-o", "json")
+    assert result.code == 0, result
+    return json.loads(result.out)
 
 
 async def _known(lead: Outsider, pool: str, *members: Outsider) -> None:
-    """Once just these nodes are known to be in a pool."""
+    """Return when exactly these nodes are known to be in a pool."""
     names = sorted(node.name for node in members)
     await lead.until(f"/v1/pools/{pool}", lambda found: sorted(found["nodes"]) == names, LEARNT_S)
 
 
 @pytest_asyncio.fixture(loop_scope="session")
 async def pool(nodes: list[Outsider]) -> AsyncIterator[str]:
-    """A pool of all three nodes, each at a site of its own."""
+    """Create a pool of all three nodes, each at its own site."""
     lead = nodes[0]
     await asyncio.gather(
         *(done(node, "node", "set", "in=story", f"site={node.name}") for node in nodes)
@@ -53,24 +53,24 @@ async def pool(nodes: list[Outsider]) -> AsyncIterator[str]:
 
 
 async def _seats(lead: Outsider, task: Json) -> dict[str, dict[int, str]]:
-    """By term and number, who sits there."""
+    """Return the nodes of taken seats by term and number."""
     seats = (await lead.get(f"/v1/tasks/{task['id']}/seats"))["items"]
-    found: dict[str, dict[int, str]] = {}
+    by_term: dict[str, dict[int, str]] = {}
     for seat in seats:
         if seat["state"] in {"taken", "over"}:
-            found.setdefault(seat["term"], {})[seat["number"]] = seat["node"]
-    return found
+            by_term.setdefault(seat["term"], {})[seat["number"]] = seat["node"]
+    return by_term
 
 
 def _to_come(seats: list[Json]) -> set[str]:
-    """Who has the seats whose runs are still to come."""
+    """Return the nodes of the seats with future runs."""
     return {seat["node"] for seat in seats if seat["runs"].get("scheduled")}
 
 
 async def test_nodes_are_chosen_measure_leave_and_are_replaced(
     nodes: list[Outsider], pool: str
 ) -> None:
-    """Two of three nodes get the seats and measure; one leaves, and the third takes its place."""
+    """Two of three nodes get the seats and measure; one leaves, and the third replaces it."""
     lead = nodes[0]
     await done(lead, "campaign", "add", "watch", "--weight", "2")
     seats = ("--pool", pool, "-k", "2", "--min-k", "1", "--spread", "site=1", "--campaign", "watch")
@@ -113,7 +113,7 @@ async def test_nodes_are_chosen_measure_leave_and_are_replaced(
 async def test_policies_say_no_and_are_changed_while_it_runs(
     nodes: list[Outsider], pool: str
 ) -> None:
-    """Who may have nothing is told by which rule, until an operator changes the policies."""
+    """A refused seat names the rule, and a change of the pool's policies takes effect."""
     lead = nodes[0]
     await done(lead, "campaign", "add", "modest", "--limit", "seats=0,0")
     await done(lead, "pool", "set-policy", pool, "maui-throttle")
@@ -131,7 +131,7 @@ async def test_policies_say_no_and_are_changed_while_it_runs(
 
 
 async def test_too_much_is_refused_with_the_remedy(nodes: list[Outsider], pool: str) -> None:
-    """More nodes than there are, or such as nobody is, are refused before anything is kept."""
+    """Requests for more nodes than exist, or for attributes that no node has, are refused."""
     lead = nodes[0]
     said = await parley(lead, "task", "create", *IDLE, "--pool", pool, "-k", "4")
     assert said.code == 2

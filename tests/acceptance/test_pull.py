@@ -1,4 +1,4 @@
-"""A node that no other reaches takes part like any other: three nodes, the last one fetches."""
+"""A node in pull mode takes part like any other: three nodes, the last of them in pull mode."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ pytestmark = pytest.mark.timeout(120)
 
 
 def _command(plan: NodePlan) -> list[str]:
-    """The last node says nobody where it is."""
+    """Return the command of a node; the last node has no URL."""
     argv = node_command(plan)
     if plan.name == "c":
         at = argv.index("--url")
@@ -27,14 +27,14 @@ def _command(plan: NodePlan) -> list[str]:
 
 
 async def _parley(node: Outsider, *words: str) -> str:
-    """What a command prints that succeeds."""
-    said = await parley(node, *words)
-    assert said.code == 0, said.err
-    return said.out
+    """Run a command that must succeed, and return its output."""
+    result = await parley(node, *words)
+    assert result.code == 0, result.err
+    return result.out
 
 
 async def _booked(lead: Outsider, *participants: Outsider) -> None:
-    """A run of these, led by the first, that comes out the same at all of them."""
+    """Run a task of these nodes, and check that its run is the same on all of them."""
     spec = {"duration": "PT1S"}
     run = await lead.finished(await lead.run(await lead.create("idle", *participants, spec=spec)))
     assert run["result"]["participants"] == len(run["parts"]) == len(participants)
@@ -43,7 +43,7 @@ async def _booked(lead: Outsider, *participants: Outsider) -> None:
 
 
 async def test_a_node_behind_a_firewall_takes_part() -> None:
-    """It is measured with, leads, needs no more than its key, and finds a lead that comes back."""
+    """A node in pull mode takes part, leads, is added by its key, and finds a restarted lead."""
     with nothing_left():
         waits = aiohttp.ClientTimeout(total=60)
         async with (

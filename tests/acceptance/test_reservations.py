@@ -1,4 +1,4 @@
-"""Time that an owner sets apart, on three nodes: what gives way, what is refused, what goes in."""
+"""Reserved time on three nodes: displaced, refused, and admitted runs."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 import pytest
 import pytest_asyncio
 
-from tests.acceptance.commands import Said, parley
+from tests.acceptance.commands import CommandResult, parley
 from tests.acceptance.outsider import Json, Outsider, instant
 
 pytestmark = [
@@ -21,20 +21,20 @@ pytestmark = [
 
 @pytest_asyncio.fixture(loop_scope="session")
 async def given_back(b: Outsider) -> AsyncIterator[None]:
-    """Nothing stays reserved for the stories that follow."""
+    """Remove all reservations after a test."""
     yield
     for made in (await b.get("/v1/reservations"))["items"]:
         assert (await b.ask("DELETE", f"/v1/reservations/{made['id']}")).status < 300
 
 
-async def _done(node: Outsider, *arguments: str) -> Said:
-    said = await parley(node, *arguments)
-    assert said.code == 0, said.err
-    return said
+async def _done(node: Outsider, *arguments: str) -> CommandResult:
+    result = await parley(node, *arguments)
+    assert result.code == 0, result.err
+    return result
 
 
 async def _reserved(node: Outsider, hour: datetime, name: str, *options: str) -> Json:
-    """What the owner of a node sets apart from ten minutes into an hour, for twenty minutes."""
+    """Reserve time of a node, from ten minutes into an hour, for twenty minutes."""
     start = (hour + timedelta(minutes=10)).isoformat()
     options = ("--kind", "maintenance", "--start", start, "--for", "20m", *options)
     return json.loads((await _done(node, "reservation", "add", name, *options, "-o", "json")).out)
@@ -46,7 +46,7 @@ def _exclusive(start: datetime, slip: str) -> Json:
 
 
 async def test_an_owner_says_no_and_then_yes(a: Outsider, b: Outsider, free_hour: datetime) -> None:
-    """A test led elsewhere finds no time inside, is told whose time it is, and goes in after."""
+    """A task of another lead finds no time inside until the reservation is removed."""
     made = await _reserved(b, free_hour, "new disks", "--owner", "berta")
     inside = free_hour + timedelta(minutes=12)
     task = await a.create("idle", a, b, **_exclusive(inside, "PT0S"))
@@ -60,7 +60,7 @@ async def test_an_owner_says_no_and_then_yes(a: Outsider, b: Outsider, free_hour
 
 
 async def test_what_slips_is_put_behind_it(a: Outsider, b: Outsider, free_hour: datetime) -> None:
-    """A run that may wait is booked where the reservation ends."""
+    """A run with enough slip is booked after the reservation."""
     await _reserved(b, free_hour, "patching")
     task = await a.create("idle", a, b, **_exclusive(free_hour + timedelta(minutes=12), "PT40M"))
     run = await a.run(task)
@@ -70,7 +70,7 @@ async def test_what_slips_is_put_behind_it(a: Outsider, b: Outsider, free_hour: 
 async def test_runs_inside_are_listed_or_give_way(
     a: Outsider, b: Outsider, free_hour: datetime
 ) -> None:
-    """What is booked already is named; asked to, it gives way, and its lead says by what."""
+    """Booked runs inside are listed, or give way with --displace, and their lead has the reason."""
     task = await a.create("idle", a, b, **_exclusive(free_hour + timedelta(minutes=12), "PT0S"))
     run = await a.run(task)
     made = await _reserved(b, free_hour, "gently")
@@ -83,7 +83,7 @@ async def test_runs_inside_are_listed_or_give_way(
 
 
 async def test_whom_it_admits_goes_in(a: Outsider, b: Outsider, free_hour: datetime) -> None:
-    """A demonstration admits one lead; that one books in it, another does not."""
+    """A reservation that admits one lead takes its runs, and refuses those of another."""
     await _reserved(b, free_hour, "booth", "--lead", "a")
     inside = free_hour + timedelta(minutes=12)
     admitted = await a.create("idle", a, b, **_exclusive(inside, "PT0S"))

@@ -1,4 +1,4 @@
-"""What people ask three nodes for, and what they get: every class, every recurrence, every list."""
+"""Tasks of every class and recurrence, and every list, on three nodes."""
 
 from __future__ import annotations
 
@@ -29,18 +29,18 @@ HOUR = 60 * MINUTE
 
 
 def soon(seconds: float = 3) -> str:
-    """An instant that comes shortly."""
+    """Return an instant in so many seconds."""
     return (datetime.now(UTC) + timedelta(seconds=seconds)).isoformat()
 
 
 def hour_of(start: datetime, **schedule: Json) -> Json:
-    """A schedule that begins then."""
+    """Return a schedule that begins then."""
     return {"start": start.isoformat(), **schedule}
 
 
 @pytest_asyncio.fixture(scope="session", loop_scope="session", autouse=True)
 async def minutely(a: Outsider, b: Outsider) -> AsyncIterator[Json]:
-    """A task that runs at every full minute, so that one has come by the time it is looked at."""
+    """Create early a task that runs at every full minute, so that a run is over when read."""
     await a.ask("POST", "/v1/campaigns", {"name": "minutely"})
     task = await a.create(
         "idle", a, b, spec={"class": "background"}, campaign="minutely", schedule=EVERY_MINUTE
@@ -56,7 +56,7 @@ EVERY_MINUTE = {"cron": "* * * * *", "timezone": "America/New_York", "slip": "PT
 async def test_a_task_of_each_class(
     scheduling_class: str, a: Outsider, b: Outsider, c: Outsider, everywhere: Everywhere
 ) -> None:
-    """A task without a schedule runs at once, at the same time and with the same id on all."""
+    """A task without a schedule runs at once, with the same time and id on all nodes."""
     spec = {"duration": "PT1S", "class": scheduling_class}
     task = await a.create("idle", a, b, c, spec=spec)
     assert (task["state"], task["scheduling_class"]) == ("active", scheduling_class)
@@ -81,7 +81,7 @@ async def test_a_start(b: Outsider, c: Outsider, everywhere: Everywhere) -> None
 
 
 async def test_repeat_and_max_runs(a: Outsider, c: Outsider, everywhere: Everywhere) -> None:
-    """A repeated task runs at its start plus whole intervals, as often as asked, then is over."""
+    """A repeated task runs at its start plus whole intervals, max_runs times, and is then over."""
     start = instant(soon())
     schedule = hour_of(start, repeat="PT2S", max_runs=3, slip="PT0S")
     task = await a.create("idle", a, c, spec={"class": "background-multi"}, schedule=schedule)
@@ -137,7 +137,7 @@ async def test_cron_comes_round(a: Outsider, b: Outsider, minutely: Json) -> Non
 
 
 async def test_slip(a: Outsider, b: Outsider, c: Outsider, free_hour: datetime) -> None:
-    """A run that finds its participant busy starts later, but within its slip or not at all."""
+    """A run whose participant is busy starts later within its slip, or not at all."""
     spec = {"duration": "PT5M", "class": "exclusive"}
     busy = await c.create("idle", c, spec=spec, schedule=hour_of(free_hour, slip="PT0S"))
     in_the_way = await c.run(busy)
@@ -170,7 +170,7 @@ async def test_slip_never_reaches_into_the_next_interval(
 
 @pytest.mark.needs("ping", "iperf3", "cubic")
 async def test_measurements(a: Outsider, b: Outsider) -> None:
-    """Round trip, latency and throughput on this host's loopback have figures that make sense."""
+    """Round trip, latency and throughput on loopback have plausible figures."""
     rtt = await a.create("rtt", spec={"dest": "b", "count": 10, "interval": "PT0.05S"})
     spec = {"count": 20, "interval": "PT0.05S"}
     latency = await b.create("latency", b, a, spec=spec)
@@ -191,7 +191,7 @@ async def test_measurements(a: Outsider, b: Outsider) -> None:
 
 
 async def test_a_lead_that_takes_no_part(a: Outsider, b: Outsider, c: Outsider) -> None:
-    """A node can have two others measure, and has their result though it was busy itself."""
+    """A lead without a part has the result of two others, even if it is busy itself."""
     hog = await a.create("idle", a, spec={"duration": "PT10M", "class": "exclusive"})
     assert (await a.run(hog))["state"] in {"held", "scheduled", "running"}
     task = await a.create("latency", b, c, spec={"count": 10, "interval": "PT0.02S"})
@@ -205,35 +205,35 @@ async def test_a_lead_that_takes_no_part(a: Outsider, b: Outsider, c: Outsider) 
 
 
 async def test_explain(a: Outsider, b: Outsider, free_hour: datetime) -> None:
-    """A task and a run say in one sentence why they are as they are, and show the whole trace."""
+    """A task and a run are explained in one sentence, with the whole trace."""
     schedule = hour_of(free_hour, slip="PT5M")
     task = await a.create("idle", a, b, schedule=schedule)
     run = await a.run(task)
-    told = await a.explain("task", task)
-    assert told["sentence"].startswith("1 of 1 runs booked, the first at ")
-    (decision,) = told["decisions"]
+    explanation = await a.explain("task", task)
+    assert explanation["sentence"].startswith("1 of 1 runs booked, the first at ")
+    (decision,) = explanation["decisions"]
     assert (decision["outcome"], decision["asked"], decision["placed"]) == ("booked", 1, 1)
     assert [offer["node"] for offer in decision["trace"]["offers"]] == ["a", "b"]
     assert instant(decision["first_slot"]) == free_hour
-    told = await a.explain("run", run)
-    assert told["sentence"].startswith("scheduled: a and b, at ")
-    assert [each["id"] for each in told["decisions"]] == [decision["id"]]
+    explanation = await a.explain("run", run)
+    assert explanation["sentence"].startswith("scheduled: a and b, at ")
+    assert [each["id"] for each in explanation["decisions"]] == [decision["id"]]
 
 
 async def pages(node: Outsider, path: str, **query: object) -> list[list[str]]:
-    """The ids on all the pages of a list."""
-    found: list[list[str]] = []
+    """Return the ids on all the pages of a list."""
+    pages_of_ids: list[list[str]] = []
     page = await node.get(path, **query)
     while page["items"]:
-        found.append([item["id"] for item in page["items"]])
+        pages_of_ids.append([item["id"] for item in page["items"]])
         if page["next"] is None:
             break
         page = await node.get(path, **query, cursor=page["next"])
-    return found
+    return pages_of_ids
 
 
 async def test_lists(a: Outsider, b: Outsider, free_hour: datetime) -> None:
-    """Walking the pages of a list shows everything once, in order, and filters choose."""
+    """The pages of a list have every entry once, in order, and filters select."""
     schedule = hour_of(free_hour, repeat="PT1M", max_runs=25, slip="PT0S")
     await a.ask("POST", "/v1/campaigns", {"name": "lists"})
     task = await a.create("idle", a, b, schedule=schedule, campaign="lists")
@@ -262,7 +262,7 @@ async def test_lists(a: Outsider, b: Outsider, free_hour: datetime) -> None:
 
 
 async def test_wait(a: Outsider, b: Outsider) -> None:
-    """A waiting reader is answered as soon as there is something, not when the time is over."""
+    """A request with ``wait`` is answered when there is something, or after that time."""
     task = await a.create("idle", a, b, schedule={"start": soon(2)})
     run = await a.run(task)
     loop = asyncio.get_running_loop()
@@ -277,19 +277,19 @@ async def test_wait(a: Outsider, b: Outsider) -> None:
 
 
 async def test_events(a: Outsider, b: Outsider) -> None:
-    """The stream tells of a run from its start to its end, and goes on where one left off."""
+    """The stream reports a run from start to end, and can be resumed after an event."""
     task = await a.create("idle", a, b, schedule={"start": soon(2)})
     run = await a.run(task)
-    told = await _told_of(a, run, "0")
-    states = [event["data"]["state"] for event in told]
+    events = await _told_of(a, run, "0")
+    states = [event["data"]["state"] for event in events]
     assert (states[0], states[-1]) == ("running", "finished")
-    numbers = [int(event["id"]) for event in told]
+    numbers = [int(event["id"]) for event in events]
     assert numbers == sorted(set(numbers))
-    assert await _told_of(a, run, told[0]["id"]) == told[1:]
+    assert await _told_of(a, run, events[0]["id"]) == events[1:]
 
 
 async def _told_of(node: Outsider, run: Json, after: str) -> list[dict[str, Json]]:
-    """What the stream says of a run, up to its end."""
+    """Return the events of a run, up to its end."""
     heard = []
     async with asyncio.timeout(30):
         async for event in node.events(after):
@@ -301,7 +301,7 @@ async def _told_of(node: Outsider, run: Json, after: str) -> list[dict[str, Json
 
 
 async def test_a_repeated_post(a: Outsider, b: Outsider, free_hour: datetime) -> None:
-    """The same key and document make one task, also at the same moment; another is a conflict."""
+    """Equal POSTs with one key create one task, even concurrently; another document conflicts."""
     body = {
         "test": {"type": "idle", "spec": {"duration": "PT2S"}},
         "participants": ["a", "b"],
@@ -322,7 +322,7 @@ async def test_a_repeated_post(a: Outsider, b: Outsider, free_hour: datetime) ->
 async def test_twenty_compete_for_an_exclusive_hour(
     nodes: list[Outsider], free_hour: datetime, everywhere: Everywhere
 ) -> None:
-    """Those that fit are booked everywhere, none overlaps, the others say what is in their way."""
+    """The runs that fit are booked everywhere without overlap, and the others have the obstacle."""
     a, b, _ = nodes
     leads = list(itertools.islice(itertools.cycle(nodes), 20))
     spec = {"duration": "PT5M", "class": "exclusive"}
@@ -369,14 +369,14 @@ async def test_twenty_compete_for_an_exclusive_hour(
 
 
 def booked_start(run: Json) -> str:
-    """What runs are ordered by."""
+    """Return the start by which runs are sorted."""
     return str(run["starts_at"])
 
 
 async def test_priority(
     a: Outsider, b: Outsider, c: Outsider, free_hour: datetime, everywhere: Everywhere
 ) -> None:
-    """A higher priority takes the time of a lower one, which moves in its window; equals wait."""
+    """A higher priority displaces a lower one, which moves in its window; an equal one waits."""
     spec = {"duration": "PT20M", "class": "exclusive"}
     flexible = hour_of(free_hour, slip="PT40M")
     rigid = hour_of(free_hour, slip="PT0S")

@@ -1,4 +1,4 @@
-"""What the run tables of all nodes say when all stories are told. Runs last."""
+"""The run tables of all nodes after all other tests. Runs last."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ VIEWS = ("run_now", "run_upcoming", "run_missed", "run_history", "node_occupancy
 
 @pytest_asyncio.fixture(scope="module", loop_scope="session")
 async def tables(nodes: list[Outsider]) -> AsyncIterator[dict[str, asyncpg.Connection]]:
-    """Every node's database, with at least one run that was measured and one that was not."""
+    """Connect to every node's database, with at least one measured and one cancelled run."""
     a, b, c = nodes
     measured = await a.create("idle", a, b, c)
     cancelled = await b.create("idle", b, c, spec={"duration": "PT1H"})
@@ -78,7 +78,7 @@ async def tables(nodes: list[Outsider]) -> AsyncIterator[dict[str, asyncpg.Conne
 
 
 async def rows(connection: asyncpg.Connection, query: str, *values: object) -> list[Row]:
-    """What a query finds."""
+    """Return the rows of a query."""
     return [dict(row) for row in await connection.fetch(query, *values)]
 
 
@@ -87,14 +87,14 @@ async def soon_none(connection: asyncpg.Connection, query: str, *values: object)
     loop = asyncio.get_running_loop()
     deadline = loop.time() + 2 * HOLD_LIFE_S + 5
     nothing = asyncio.Event()
-    while found := await rows(connection, query, *values):
-        assert loop.time() < deadline, found
+    while remaining := await rows(connection, query, *values):
+        assert loop.time() < deadline, remaining
         with pytest.raises(TimeoutError):
             await asyncio.wait_for(nothing.wait(), 0.2)
 
 
 async def test_no_forbidden_overlap(tables: dict[str, asyncpg.Connection]) -> None:
-    """On no node did an exclusive run share its time with an exclusive or a normal one."""
+    """No exclusive run shares its time with an exclusive or a normal one on any node."""
     for connection in tables.values():
         assert await rows(connection, OVERLAPS) == []
 
@@ -136,14 +136,14 @@ async def test_no_old_hold(tables: dict[str, asyncpg.Connection]) -> None:
 
 
 async def test_reasons(tables: dict[str, asyncpg.Connection]) -> None:
-    """Every run that did not happen says why."""
+    """Every run that did not take place has a reason."""
     for connection in tables.values():
         assert await rows(connection, WITHOUT_REASON) == []
     assert any([await rows(each, "SELECT * FROM run_missed") for each in tables.values()])
 
 
 async def test_views(tables: dict[str, asyncpg.Connection]) -> None:
-    """The views answer to the role for dashboards, say what they are, and the tables stay shut."""
+    """The views can be read by the role for dashboards and have comments, but tables cannot."""
     for connection in tables.values():
         await connection.execute("SET ROLE parley_reader")
         try:

@@ -1,6 +1,6 @@
-"""What is known of a result besides its figures, and from where on a host it is measured.
+"""Circumstances and verdicts of results, and contexts of measurements.
 
-Needs root, for the wire into another namespace.
+Most tests need root, for the wire into another namespace.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.usefixtures
 
 
 async def measured(node: Outsider, test: str, *participants: Outsider, **document: Json) -> Json:
-    """A run of a task that is measured at once."""
+    """Create a task, and return its finished run."""
     task = await node.create(test, *participants, **document)
     return await node.finished(await node.run(task))
 
 
 @pytest.mark.needs("root", "ip")
 async def test_cards_say_what_is_offered(a: Outsider, b: Outsider) -> None:
-    """What the owner allows and the host has, each with the address by which others reach it."""
+    """A card has the allowed and existing contexts, each with its address."""
     offered = {
         name: address
         for node in (await a.get("/v1/nodes"))["items"]
@@ -59,7 +59,7 @@ async def test_cards_say_what_is_offered(a: Outsider, b: Outsider) -> None:
 async def test_parts_are_measured_from_where_it_was_asked(
     a: Outsider, b: Outsider, test: str, spec: Json, own: str
 ) -> None:
-    """Over a wire that neither node's own address has anything to do with; each part says so."""
+    """Parts are measured from the requested contexts, and report them."""
     contexts = {"a": own, "b": f"namespace:{NAMESPACE}"}
     run = await measured(a, test, a, b, spec=spec, contexts=contexts)
     told = {part["name"]: part["circumstances"] for part in run["parts"]}
@@ -73,7 +73,7 @@ async def test_parts_are_measured_from_where_it_was_asked(
 
 @pytest.mark.needs("root", "ip", "ping")
 async def test_a_namespace_is_entered_to_ask_any_host(a: Outsider, b: Outsider) -> None:
-    """Who is led there pings from there; the lead has what it printed."""
+    """A participant pings from a namespace, and the lead has the output."""
     spec = {"source": "b", "dest": NEAR, "count": 3}
     run = await measured(a, "rtt", spec=spec, contexts={"b": f"namespace:{NAMESPACE}"})
     assert run["result"]["received"] == 3
@@ -102,7 +102,7 @@ async def test_a_namespace_is_entered_to_ask_any_host(a: Outsider, b: Outsider) 
 async def test_what_is_not_offered_is_refused_at_once(
     a: Outsider, contexts: Json, reason: str
 ) -> None:
-    """With the reason, and what the owner of that host would have to set; nothing is kept."""
+    """A context that is not offered is refused with the reason and the setting that allows it."""
     body = {"test": {"type": "latency"}, "participants": ["a", "b"], "contexts": contexts}
     answer = await a.ask("POST", "/v1/tasks", body)
     assert answer.status == 422, answer
@@ -114,7 +114,7 @@ async def test_a_context_cannot_be_edited_and_outlives_edits(
     a: Outsider,
     b: Outsider,
 ) -> None:
-    """Where it measures from is part of who measures."""
+    """The contexts of a task cannot be edited, and survive other edits."""
     contexts = {"b": f"namespace:{NAMESPACE}", "a": f"interface:{DEVICE}"}
     schedule = {"start": "PT1H"}
     task = await a.create("latency", a, b, contexts=contexts, schedule=schedule)
@@ -129,7 +129,7 @@ async def test_a_context_cannot_be_edited_and_outlives_edits(
 
 @pytest.mark.needs("ping")
 async def test_what_else_ran_is_told(a: Outsider, b: Outsider) -> None:
-    """A background run beside an exclusive one is not clean, wherever it is shown."""
+    """A background run during an exclusive one is not clean, wherever it is shown."""
     beside = await a.create("idle", spec={"duration": "PT6S", "class": "exclusive"})
     await a.until_state(await a.run(beside), "running")
     run = await measured(a, "rtt", spec={"dest": "127.0.0.1", "count": 2})
@@ -144,7 +144,7 @@ async def test_what_else_ran_is_told(a: Outsider, b: Outsider) -> None:
 
 @pytest.mark.needs("root", "ip", "iperf3")
 async def test_foreign_traffic_contaminates(a: Outsider, b: Outsider) -> None:
-    """What others send over the path that a test fills is told with its rate and interface."""
+    """Foreign traffic on a test's path is reported with its rate and interface."""
     contexts = {"a": f"interface:{DEVICE}", "b": f"namespace:{NAMESPACE}"}
     spec = {"duration": "PT2S", "omit": "PT0S", "rate_bps": 5_000_000}
     flood = asyncio.create_task(_flood())
@@ -159,7 +159,7 @@ async def test_foreign_traffic_contaminates(a: Outsider, b: Outsider) -> None:
 
 
 async def _flood() -> None:
-    """Some ten megabits a second to the far end of the wire."""
+    """Send about ten megabits a second to the far end of the wire."""
     loop = asyncio.get_running_loop()
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as endpoint:
         while True:

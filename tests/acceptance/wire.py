@@ -1,4 +1,4 @@
-"""A wire from this host into a network namespace of its own, for tests; making it needs root."""
+"""A link from this host into a separate network namespace, for tests; creating it needs root."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from node.execution import process
 
 NAMESPACE = f"parley-{os.getpid()}-far"
 DEVICE, FAR_DEVICE = f"parley{os.getpid()}", "far0"
-# Of the addresses that RFC 6598 sets apart four for each process: several may run these tests.
+# Four of the addresses reserved by RFC 6598 for each process: several may run these tests.
 _SUBNET = ipaddress.IPv4Address("100.64.0.0") + 4 * (os.getpid() % 2**20)
 NEAR, FAR = str(_SUBNET + 1), str(_SUBNET + 2)
 
@@ -20,7 +20,7 @@ ALLOWED = {
     "a": f"interface:{DEVICE} address:{NEAR}",
     "b": f"namespace:{NAMESPACE} namespace:parley-nowhere",
 }
-"""What the owners of nodes allow of it, by the nodes' names."""
+"""The contexts that the owners of nodes allow, by the nodes' names."""
 
 _COMMANDS = (
     f"netns add {NAMESPACE}",
@@ -35,7 +35,7 @@ _COMMANDS = (
 
 @contextmanager
 def wire() -> Iterator[None]:
-    """The wire while it is there; nothing where the tests that need it are left out."""
+    """Create the link; do nothing if the tests that need it are left out."""
     if os.geteuid() or shutil.which("ip") is None:
         yield
         return
