@@ -46,7 +46,7 @@ async def kind(request: web.Request) -> web.StreamResponse:
     """GET: one archiver."""
     name = request.match_info["name"]
     if name not in archivers():
-        msg = f"there is no archiver {name!r}; known are: {', '.join(sorted(archivers()))}"
+        msg = f"there is no archiver {name!r}; choose one of: {', '.join(sorted(archivers()))}"
         raise NotFound(msg)
     return responses.one(_kind(archivers()[name]))
 

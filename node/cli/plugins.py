@@ -153,7 +153,7 @@ def _check(name: str, given: str | None) -> tuple[bool, bool]:
     usable = not checks
     if usable and name not in {*tests, *tools, *archivers()}:
         known = ", ".join(sorted({*tests, *tools, *archivers()}))
-        raise NotFound(f"there is no plugin {name!r} on this host; known are: {known}")
+        raise NotFound(f"there is no plugin {name!r} on this host; choose one of: {known}")
     if usable and name in tests:
         checks += conformity.checks_of_test(tests[name])
     if usable and name in tools:

@@ -267,7 +267,7 @@ def test_unknown_plugins(tmp_path: Path) -> None:
     """An unknown name is refused with the known ones."""
     done = run(PARLEY, "plugin", "test", "astrology", folder=tmp_path)
     assert done.returncode == 6
-    assert re.search(r"known are: .*\bidle,", done.stderr)
+    assert re.search(r"choose one of: .*\bidle,", done.stderr)
 
 
 def test_ours_can_be_tried_too(tmp_path: Path) -> None:
