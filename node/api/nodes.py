@@ -115,7 +115,8 @@ async def test_(request: web.Request) -> web.StreamResponse:
     node = request.app[NODE]
     name = request.match_info["name"]
     if name not in node.capabilities.tests:
-        msg = f"there is no test {name!r}; choose one of: {', '.join(sorted(node.capabilities.tests))}"
+        choices = ", ".join(sorted(node.capabilities.tests))
+        msg = f"there is no test {name!r}; choose one of: {choices}"
         raise NotFound(msg)
     return responses.one(_test(node, node.capabilities.tests[name]))
 

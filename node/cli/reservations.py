@@ -276,13 +276,13 @@ async def remove(session: Session, reservations: tuple[str, ...]) -> None:
 def _note_runs_inside(session: Session, reservation: Reservation) -> None:
     """Note what happened to the runs that were booked in its time before."""
     displaced = reservation.displaced_count or 0
-    kept = (reservation.inside_count or 0) - displaced
+    remaining = (reservation.inside_count or 0) - displaced
     if displaced:
         note = f"{plural(displaced, 'run')} gave way, to be planned again by their leads."
         session.progress.note(note)
-    if kept:
+    if remaining:
         why = "they have begun or are about to" if displaced else "--displace makes them give way"
-        note = f"{plural(kept, 'run')} booked in this time before and kept: {why}."
+        note = f"{plural(remaining, 'run')} booked in this time before and kept: {why}."
         session.progress.note(note)
 
 

@@ -164,18 +164,18 @@ async def result(
     if part is not None and not raw:
         msg = "--part needs --raw"
         raise click.UsageError(msg)
-    found = await find_run(session, run)
+    target = await find_run(session, run)
     if raw:
-        return _print_raw(session, await session.client.run(found.id), part)
+        return _print_raw(session, await session.client.run(target.id), part)
     if interval is not None:
-        return await _result_of(session, found, await intervals.the_one(session, found, interval))
+        return await _result_of(session, target, await intervals.the_one(session, target, interval))
     if last is not None or since is not None:
         begin = since.at(session.clock.now()) if since else None
-        intervals.table(session, await intervals.latest(session, found, last, begin))
+        intervals.table(session, await intervals.latest(session, target, last, begin))
         return 0
-    streamed = found.scheduling_class == intervals.STREAMED and session.output.format == "table"
-    so_far = await intervals.latest(session, found, None, None) if streamed else []
-    exit_code = 0 if so_far and found.state in OPEN else await _result_of(session, found, found)
+    streamed = target.scheduling_class == intervals.STREAMED and session.output.format == "table"
+    so_far = await intervals.latest(session, target, None, None) if streamed else []
+    exit_code = 0 if so_far and target.state in OPEN else await _result_of(session, target, target)
     if so_far:
         intervals.table(session, so_far)
     return exit_code

@@ -205,12 +205,12 @@ class _Watch:
 
 def _how_far(share: float, world: World, days: float, took: int) -> str:
     passed = world.loop.now / times.DAY
-    sent = sum(world.network.sent.values())
+    messages = sum(world.network.sent.values())
     parts = (
         f"{share:4.0%} done",
         f"day {min(passed, days):.2f} of {days:.3g}",
         f"{world.created:,} of {world.wished:,} tasks",
-        f"{sent:,} messages",
+        f"{messages:,} messages",
         f"{took // times.SECOND:,} s so far",
     )
     return ", ".join(parts)

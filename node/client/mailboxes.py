@@ -105,11 +105,11 @@ class Mailbox:
             msg = f"{name} cannot be reached: {QUESTIONS_WAITING_MAX} requests wait for it already"
             raise PeerUnreachable(msg)
         number = self._new_id()
-        sent = AssignedQuestion(id=number, question=question).model_dump_json().encode()
-        if len(sent) > BYTES_MAX:
+        message = AssignedQuestion(id=number, question=question).model_dump_json().encode()
+        if len(message) > BYTES_MAX:
             msg = f"a request to {name} has more than the {BYTES_MAX} bytes that it can fetch"
             raise TooLarge(msg)
-        waiting = _Waiting(sent, asyncio.get_running_loop().create_future())
+        waiting = _Waiting(message, asyncio.get_running_loop().create_future())
         self._waiting[number] = waiting
         self._wake()
         try:
@@ -128,10 +128,10 @@ class Mailbox:
 
     async def take(self, request: WorkRequest) -> list[bytes]:
         """Pass on the answers of the node, and return the questions that wait for it."""
-        for answered in request.answers:
-            waiting = self._waiting.get(answered.id)
+        for answer in request.answers:
+            waiting = self._waiting.get(answer.id)
             if waiting is not None and waiting.given is not None and not waiting.reply.done():
-                waiting.reply.set_result(answered.reply)
+                waiting.reply.set_result(answer.reply)
         self.figures = Shortfall(request.shortfall, request.busy_until)
         self.heard_at = self._clock.now()
         self._polls += 1

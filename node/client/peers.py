@@ -167,10 +167,10 @@ class Peers:
         :raises PeerUnreachable: it does not answer.
         """
         body, headers = question.body.encode(), question.headers
-        status, _, answered = await self._request(
+        status, _, payload = await self._request(
             question.method, f"{url}{question.path}", body, headers
         )
-        return Reply(status=status, body=answered.decode("utf-8", "replace"))
+        return Reply(status=status, body=payload.decode("utf-8", "replace"))
 
     async def _exchange(
         self,
@@ -181,11 +181,11 @@ class Peers:
         name: str | None = None,
         wait_s: float = 0.0,
     ) -> bytes:
-        status, kind, answered = await self._request(method, url, body, headers, name, wait_s)
+        status, kind, payload = await self._request(method, url, body, headers, name, wait_s)
         if status < 300:  # noqa: PLR2004 - HTTP's own border
-            return answered
+            return payload
         if kind == MEDIA_TYPE:
-            raise error_of(_parsed(Problem, answered, name or url))
+            raise error_of(_parsed(Problem, payload, name or url))
         msg = f"{name or url} answered {status} without a reason; is it a node?"
         raise PeerAnswered(msg)
 
@@ -281,8 +281,8 @@ class Peer:
 
     async def hold(self, exchange: UUID, request: HoldRequest) -> HoldAnswer:
         """Hold runs until the lead decides."""
-        held = ExchangeHold(exchange=exchange, hold=request)
-        return await self._peers.batches_of(self).holds.ask(held)
+        item = ExchangeHold(exchange=exchange, hold=request)
+        return await self._peers.batches_of(self).holds.ask(item)
 
     async def commit(self, exchange: UUID, request: CommitRequest) -> CommitAnswer:
         """Commit these runs."""

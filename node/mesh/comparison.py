@@ -164,8 +164,8 @@ def _edit(task: MeshTask, pair: MeasurementPair, wanted: MeshEntryTerms) -> Edit
 def _replaced(old: Any, new: Mapping[str, Any]) -> dict[str, Any]:
     """Return the merge patch that replaces the old object completely."""
     moments = new.get("moments", {})
-    gone = dict.fromkeys(set(old) - set(new))
+    removed = dict.fromkeys(set(old) - set(new))
     if isinstance(old.get("moments"), Mapping) and moments:
         moments = {**dict.fromkeys(set(old["moments"]) - set(moments)), **moments}
-        return {**gone, **new, "moments": moments}
-    return {**gone, **new}
+        return {**removed, **new, "moments": moments}
+    return {**removed, **new}

@@ -200,12 +200,12 @@ def short_slips(
     """
     worst: dict[str, tuple[int, str, int, int]] = {}
     for node, counts in tasks.items():
-        taken: dict[str, list[tuple[int, int]]] = defaultdict(list)
+        by_schedule: dict[str, list[tuple[int, int]]] = defaultdict(list)
         for measure, count in counts.items():
             shape = shapes[measure]
             if measure in schedules and shape.scheduling_class is SchedulingClass.EXCLUSIVE:
-                taken[schedules[measure][0]].append((count, shape.duration))
-        for name, runs in taken.items():
+                by_schedule[schedules[measure][0]].append((count, shape.duration))
+        for name, runs in by_schedule.items():
             number, longest = sum(count for count, _ in runs), max(each for _, each in runs)
             needed = sum(count * each for count, each in runs) - longest
             worst[name] = max(worst.get(name, (0, "", 0, 0)), (needed, node, number, longest))

@@ -99,13 +99,13 @@ def expand(document: MeshDocument, groups: Mapping[str, Sequence[str]]) -> Expan
     findings = []
     for number, measure in enumerate(document.measure):
         start = f"{measure.label}/"
-        taken: dict[int, str] = {}
+        duplicates: dict[int, str] = {}
         for source, dest in ends_of(measure, groups):
             key = f"{start}{source}/{dest}"
             existing = pairs.setdefault(key, MeasurementPair(number, source, dest))
             if existing.measure != number:
-                taken.setdefault(existing.measure, f"{source} to {dest}")
-        findings += [_twice(document, number, other, ends) for other, ends in taken.items()]
+                duplicates.setdefault(existing.measure, f"{source} to {dest}")
+        findings += [_twice(document, number, other, ends) for other, ends in duplicates.items()]
     return Expansion(pairs, tuple(findings))
 
 

@@ -94,7 +94,7 @@ def terms_of(
         name: written for name in _MOMENTS if isinstance(written := getattr(schedule, name), str)
     }
     whole = schedule.at(0)
-    kept = whole.model_copy(update={"slip": default_slip(whole)}).model_dump(mode="json")
+    stored = whole.model_copy(update={"slip": default_slip(whole)}).model_dump(mode="json")
     ends = end_fields(fields)
     return MeshEntryTerms(
         mesh=document.name,
@@ -106,7 +106,7 @@ def terms_of(
         ends=ends,
         tools=test.tools,
         schedule=schedule.model_dump(mode="json", exclude_unset=True, exclude_none=True),
-        kept={name: value for name, value in kept.items() if name not in moments},
+        kept={name: value for name, value in stored.items() if name not in moments},
         moments=moments,
         priority=test.priority if measure.priority is None else measure.priority,
         campaign=document.campaign,

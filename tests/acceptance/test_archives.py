@@ -30,9 +30,9 @@ class Host:
 
     def __init__(self, dsn: str, folder: Path, session: aiohttp.ClientSession) -> None:
         """Choose a free port, without starting the node."""
-        with socket.socket() as found:
-            found.bind(("127.0.0.1", 0))
-            self._listen = f"127.0.0.1:{found.getsockname()[1]}"
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            self._listen = f"127.0.0.1:{probe.getsockname()[1]}"
         self._folder = folder
         self._dsn = dsn
         self._session = session
@@ -89,12 +89,12 @@ async def taker() -> AsyncIterator[Receiver]:
 
 
 async def _measured(a: Outsider, *more: str) -> str:
-    said = await parley(
+    result = await parley(
         a, "task", "create", "idle", "--spec", "duration=PT1S", "--spec", "class=background",
         "--slip", "10s", *more, "-o", "json",
     )  # fmt: skip
-    assert said.code == 0, said.err
-    return str(json.loads(said.out)["id"])
+    assert result.code == 0, result.err
+    return str(json.loads(result.out)["id"])
 
 
 async def test_a_result_is_delivered_again_after_a_kill(host: Host, taker: Receiver) -> None:
@@ -107,8 +107,8 @@ async def test_a_result_is_delivered_again_after_a_kill(host: Host, taker: Recei
         ("dead", "tcp", "--spec", "host=127.0.0.1", "--spec", "port=9"),
         ("kept", "file", "--spec", f"path={kept}", "--jmespath", "{run: run, state: state}"),
     ):
-        said = await parley(a, "archive", "add", *words)
-        assert said.code == 0, said.err
+        result = await parley(a, "archive", "add", *words)
+        assert result.code == 0, result.err
     await _measured(a)
     async with asyncio.timeout(ROOM):
         await taker.arrived.wait()
@@ -127,22 +127,22 @@ async def test_a_result_is_delivered_again_after_a_kill(host: Host, taker: Recei
     run = taker.documents[0]["run"]
     async with asyncio.timeout(ROOM):
         while True:
-            said = await parley(a, "archive", "deliveries", "--run", run, "-o", "json")
-            states = {each["archive"]: each["state"] for each in json.loads(said.out)}
+            result = await parley(a, "archive", "deliveries", "--run", run, "-o", "json")
+            states = {each["archive"]: each["state"] for each in json.loads(result.out)}
             if states["hook"] == "delivered":
                 break
     assert states == {"hook": "delivered", "kept": "delivered", "dead": "waiting"}
-    said = await parley(a, "archive", "backlog", "-o", "table")
-    assert "127.0.0.1 port 9" in said.out
+    result = await parley(a, "archive", "backlog", "-o", "table")
+    assert "127.0.0.1 port 9" in result.out
 
 
 async def test_deliveries_are_reported(host: Host, taker: Receiver) -> None:
     """The archives of a task are validated, delivered to, reported, parked, and retried."""
     a = await host.start()
     wrong = json.dumps({"archiver": "http", "spec": {"url": "x"}})
-    said = await parley(a, "task", "create", "idle", "--archive", wrong)
-    assert said.code == 2
-    assert "/archives/0/spec/url" in said.err
+    result = await parley(a, "task", "create", "idle", "--archive", wrong)
+    assert result.code == 2
+    assert "/archives/0/spec/url" in result.err
     good = {"archiver": "http", "spec": {"url": taker.url, "secret": "hush" * 5}}
     gone = {"archiver": "http", "spec": {"url": f"{taker.url}-gone"}}
     task = await _measured(a, "--archive", json.dumps(good), "--archive", json.dumps(gone))
@@ -150,12 +150,12 @@ async def test_deliveries_are_reported(host: Host, taker: Receiver) -> None:
         await taker.arrived.wait()
         sentence = ""
         while "parked" not in sentence or "delivered to http" not in sentence:
-            said = await parley(a, "explain", taker.documents[0]["run"], "-o", "json")
-            sentence = json.loads(said.out)["sentence"]
+            result = await parley(a, "explain", taker.documents[0]["run"], "-o", "json")
+            sentence = json.loads(result.out)["sentence"]
     assert f"not delivered to http {taker.url}-gone, parked: refused: 404" in sentence
     shown = await parley(a, "task", "show", task, "-o", "json")
     assert "hush" not in shown.out
     backlog = await parley(a, "archive", "backlog", "-o", "json")
     [parked] = [each for each in json.loads(backlog.out) if each["parked"]]
-    said = await parley(a, "archive", "retry", "--destination", str(parked["destination"]))
-    assert (said.code, said.err.strip()) == (0, "1 delivery will be retried now.")
+    result = await parley(a, "archive", "retry", "--destination", str(parked["destination"]))
+    assert (result.code, result.err.strip()) == (0, "1 delivery will be retried now.")

@@ -76,9 +76,9 @@ async def test_a_pause_reaches_a_node_that_was_down(
     assert (resumed["state"], resumed["paused_at"]) == ("active", None)
     for node in nodes:
         await _scheduled(node, task, count, within_s=40)
-    told = [each["sentence"] for each in (await a.explain("task", task))["decisions"]]
-    assert f"paused on a; {count} runs freed" in told
-    assert "resumed on a" in told
+    sentences = [each["sentence"] for each in (await a.explain("task", task))["decisions"]]
+    assert f"paused on a; {count} runs freed" in sentences
+    assert "resumed on a" in sentences
 
 
 async def test_an_edited_schedule(nodes: list[Outsider], free_hour: datetime) -> None:
@@ -111,8 +111,8 @@ async def test_an_edited_schedule(nodes: list[Outsider], free_hour: datetime) ->
     assert elsewhere.status == 403
     assert "led by another node" in elsewhere.body["detail"]
     sentence = (await a.explain("task", task))["decisions"]
-    said = "edited on a: max_runs none → 3; reference changed; "
-    assert any(each["sentence"] == f"{said}{count - 3} runs freed" for each in sentence)
+    changes = "edited on a: max_runs none → 3; reference changed; "
+    assert any(each["sentence"] == f"{changes}{count - 3} runs freed" for each in sentence)
 
 
 async def test_a_measurement_under_way_goes_on(nodes: list[Outsider], free_hour: datetime) -> None:

@@ -110,8 +110,8 @@ async def test_whatever_a_program_does_fails_its_run_alone(c: Outsider) -> None:
             for deed in evil.DEEDS
         )
     )
-    said = {deed: run["reason"] for deed, run in zip(evil.DEEDS, runs, strict=True)}
-    wrong = {deed: reason for deed, reason in said.items() if not reason.startswith(SAID[deed])}
+    reasons = {deed: run["reason"] for deed, run in zip(evil.DEEDS, runs, strict=True)}
+    wrong = {deed: reason for deed, reason in reasons.items() if not reason.startswith(SAID[deed])}
     assert not wrong
     await is_well(c)
 
@@ -119,14 +119,14 @@ async def test_whatever_a_program_does_fails_its_run_alone(c: Outsider) -> None:
 @pytest.mark.needs("root")
 async def test_every_tool_of_one_participant_can_be_evil(c: Outsider) -> None:
     """Every tool survives a flood of output, and nonsense with exit code 0 and a leftover child."""
-    asked = [(test, tool, deed) for test, tool in alone() for deed in SHORT]
+    cases = [(test, tool, deed) for test, tool in alone() for deed in SHORT]
     runs = await asyncio.gather(
         *(
             failed(c, test, tool, BRIEF.get(test, {}) | whom(test, evil.dest(deed)))
-            for test, tool, deed in asked
+            for test, tool, deed in cases
         )
     )
-    for (_, tool, _), run in zip(asked, runs, strict=True):
+    for (_, tool, _), run in zip(cases, runs, strict=True):
         assert run["reason"].startswith(f"c: {tool}"), run["reason"]
     await is_well(c)
 

@@ -98,8 +98,8 @@ async def test_nodes_are_chosen_measure_leave_and_are_replaced(
     (other,) = set(names) - set(terms[first].values())
     await done(leaver, "node", "set", "in=elsewhere")
     await _known(lead, pool, *(node for node in nodes if node is not leaver))
-    left = set(names) - {leaver.name}
-    await lead.until(f"{path}/seats", lambda page: _to_come(page["items"]) == left, LEARNT_S)
+    remaining = set(names) - {leaver.name}
+    await lead.until(f"{path}/seats", lambda page: _to_come(page["items"]) == remaining, LEARNT_S)
     why = (await parley(lead, "explain", task["id"], "--all", "-o", "table")).out
     assert f'({leaver.name}): {leaver.name}: its in is "elsewhere", and pool {pool} asks for' in why
     assert other in why
@@ -133,13 +133,13 @@ async def test_policies_say_no_and_are_changed_while_it_runs(
 async def test_too_much_is_refused_with_the_remedy(nodes: list[Outsider], pool: str) -> None:
     """Requests for more nodes than exist, or for attributes that no node has, are refused."""
     lead = nodes[0]
-    said = await parley(lead, "task", "create", *IDLE, "--pool", pool, "-k", "4")
-    assert said.code == 2
+    result = await parley(lead, "task", "create", *IDLE, "--pool", pool, "-k", "4")
+    assert result.code == 2
     assert (
-        f"/participants/k: is more than pool {pool} has: 3 nodes\n  ask for 3 at most" in said.err
+        f"/participants/k: is more than pool {pool} has: 3 nodes\n  ask for 3 at most" in result.err
     )
     options = ("--pool", pool, "-k", "1", "--match", "site=moon")
-    said = await parley(lead, "task", "create", *IDLE, *options)
-    assert said.code == 2
-    assert "/participants/match/site" in said.err
-    assert 'site is "a", "b", "c"' in said.err
+    result = await parley(lead, "task", "create", *IDLE, *options)
+    assert result.code == 2
+    assert "/participants/match/site" in result.err
+    assert 'site is "a", "b", "c"' in result.err

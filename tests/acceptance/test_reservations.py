@@ -23,8 +23,8 @@ pytestmark = [
 async def given_back(b: Outsider) -> AsyncIterator[None]:
     """Remove all reservations after a test."""
     yield
-    for made in (await b.get("/v1/reservations"))["items"]:
-        assert (await b.ask("DELETE", f"/v1/reservations/{made['id']}")).status < 300
+    for reservation in (await b.get("/v1/reservations"))["items"]:
+        assert (await b.ask("DELETE", f"/v1/reservations/{reservation['id']}")).status < 300
 
 
 async def _done(node: Outsider, *arguments: str) -> CommandResult:
@@ -47,14 +47,14 @@ def _exclusive(start: datetime, slip: str) -> Json:
 
 async def test_an_owner_says_no_and_then_yes(a: Outsider, b: Outsider, free_hour: datetime) -> None:
     """A task of another lead finds no time inside until the reservation is removed."""
-    made = await _reserved(b, free_hour, "new disks", "--owner", "berta")
+    reservation = await _reserved(b, free_hour, "new disks", "--owner", "berta")
     inside = free_hour + timedelta(minutes=12)
     task = await a.create("idle", a, b, **_exclusive(inside, "PT0S"))
     run = await a.run(task)
     assert run["state"] == "waiting"
     explained = (await _done(a, "explain", task["id"])).out
     assert "reserved for maintenance 'new disks' by berta" in " ".join(explained.split())
-    await _done(b, "reservation", "remove", made["id"])
+    await _done(b, "reservation", "remove", reservation["id"])
     booked = await a.until_state(run, "scheduled")
     assert instant(booked["starts_at"]) == inside
 
@@ -73,13 +73,13 @@ async def test_runs_inside_are_listed_or_give_way(
     """Booked runs inside are listed, or give way with --displace, and their lead has the reason."""
     task = await a.create("idle", a, b, **_exclusive(free_hour + timedelta(minutes=12), "PT0S"))
     run = await a.run(task)
-    made = await _reserved(b, free_hour, "gently")
-    assert run["id"] in {inside["run"] for inside in made["inside"]}
+    reservation = await _reserved(b, free_hour, "gently")
+    assert run["id"] in {inside["run"] for inside in reservation["inside"]}
     assert (await a.get(f"/v1/runs/{run['id']}"))["state"] == "scheduled"
-    await _done(b, "reservation", "remove", made["id"])
+    await _done(b, "reservation", "remove", reservation["id"])
     await _reserved(b, free_hour, "at once", "--displace")
-    gone = await a.until_state(run, "displaced")
-    assert "at once" in gone["reason"]
+    displaced = await a.until_state(run, "displaced")
+    assert "at once" in displaced["reason"]
 
 
 async def test_whom_it_admits_goes_in(a: Outsider, b: Outsider, free_hour: datetime) -> None:

@@ -290,14 +290,14 @@ async def test_events(a: Outsider, b: Outsider) -> None:
 
 async def _told_of(node: Outsider, run: Json, after: str) -> list[dict[str, Json]]:
     """Return the events of a run, up to its end."""
-    heard = []
+    events = []
     async with asyncio.timeout(30):
         async for event in node.events(after):
             if event["event"] == "run" and event["data"]["id"] == run["id"]:
-                heard.append(event)
+                events.append(event)
                 if event["data"]["state"] == "finished":
                     break
-    return heard
+    return events
 
 
 async def test_a_repeated_post(a: Outsider, b: Outsider, free_hour: datetime) -> None:
@@ -308,14 +308,14 @@ async def test_a_repeated_post(a: Outsider, b: Outsider, free_hour: datetime) ->
         "schedule": hour_of(free_hour),
     }
     key = {"Idempotency-Key": str(uuid4())}
-    asked = (a.ask("POST", "/v1/tasks", body, key) for _ in range(8))
-    answers = [*await asyncio.gather(*asked), await a.ask("POST", "/v1/tasks", body, key)]
+    requests = (a.ask("POST", "/v1/tasks", body, key) for _ in range(8))
+    answers = [*await asyncio.gather(*requests), await a.ask("POST", "/v1/tasks", body, key)]
     assert {answer.status for answer in answers} == {201}
-    (made,) = {answer.body["id"] for answer in answers}
+    (created,) = {answer.body["id"] for answer in answers}
     other = await a.ask("POST", "/v1/tasks", {**body, "priority": 3}, key)
     assert (other.status, other.body["title"]) == (409, "Conflict with the current state")
     page = await b.get("/v1/tasks", limit=500)
-    newer = itertools.takewhile(lambda task: task["id"] != made, page["items"])
+    newer = itertools.takewhile(lambda task: task["id"] != created, page["items"])
     assert all(task["created_at"] > answers[0].body["created_at"] for task in newer)
 
 
@@ -341,11 +341,11 @@ async def test_twenty_compete_for_an_exclusive_hour(
         )
         return seen["items"][0]
 
-    made = {task["id"] for task in tasks}
+    created = {task["id"] for task in tasks}
     within = {"from": free_hour.isoformat(), "to": (free_hour + HOUR).isoformat()}
     await a.until(
         f"/v1/runs?{urlencode({**within, 'state': 'scheduled', 'limit': 500})}",
-        lambda found: sum(run["task"] in made for run in found["items"]) == 12,
+        lambda found: sum(run["task"] in created for run in found["items"]) == 12,
         within_s=60,
     )
     runs = await asyncio.gather(*map(explained, leads, tasks))

@@ -149,8 +149,10 @@ async def test_views(tables: dict[str, asyncpg.Connection]) -> None:
         try:
             for view in VIEWS:
                 await rows(connection, f"SELECT * FROM {view} LIMIT 100")
-                (told,) = await rows(connection, "SELECT obj_description($1::text::regclass)", view)
-                assert told["obj_description"].endswith((".", "say why."))
+                (comment,) = await rows(
+                    connection, "SELECT obj_description($1::text::regclass)", view
+                )
+                assert comment["obj_description"].endswith((".", "say why."))
             for table in ("run", "task", "node", "access_token", "outbox"):
                 with pytest.raises(asyncpg.InsufficientPrivilegeError):
                     await connection.fetch(f"SELECT * FROM {table}")

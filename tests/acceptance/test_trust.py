@@ -62,13 +62,13 @@ async def test_parts_are_measured_from_where_it_was_asked(
     """Parts are measured from the requested contexts, and report them."""
     contexts = {"a": own, "b": f"namespace:{NAMESPACE}"}
     run = await measured(a, test, a, b, spec=spec, contexts=contexts)
-    told = {part["name"]: part["circumstances"] for part in run["parts"]}
-    assert {name: it["context"] for name, it in told.items()} == contexts
-    assert {name: it["interface"]["name"] for name, it in told.items()} == {
+    circumstances = {part["name"]: part["circumstances"] for part in run["parts"]}
+    assert {name: it["context"] for name, it in circumstances.items()} == contexts
+    assert {name: it["interface"]["name"] for name, it in circumstances.items()} == {
         "a": DEVICE,
         "b": FAR_DEVICE,
     }
-    assert all(it["interface"]["sent_packets"] > 10 for it in told.values())
+    assert all(it["interface"]["sent_packets"] > 10 for it in circumstances.values())
 
 
 @pytest.mark.needs("root", "ip", "ping")
@@ -153,9 +153,9 @@ async def test_foreign_traffic_contaminates(a: Outsider, b: Outsider) -> None:
     finally:
         flood.cancel()
     assert run["verdict"] == "contaminated", run["verdict_reasons"]
-    told = " ".join(run["verdict_reasons"])
-    assert f"over {DEVICE} that were not this test's" in told
-    assert f"over {FAR_DEVICE} that were not this test's" in told
+    reasons = " ".join(run["verdict_reasons"])
+    assert f"over {DEVICE} that were not this test's" in reasons
+    assert f"over {FAR_DEVICE} that were not this test's" in reasons
 
 
 async def _flood() -> None:

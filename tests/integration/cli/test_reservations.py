@@ -18,9 +18,9 @@ async def test_a_life_from_the_command_line(ask: Command) -> None:
         "--campaign", "default", "--test", "rtt", "--class", "background", "--priority", "7",
         "--lead", "a", "--description", "booth 12", "-o", "json",
     )  # fmt: skip
-    made = json.loads(added.out)
-    assert (made["kind"], made["owner"], made["duration"]) == ("demo", "alice", "PT2H")
-    assert (made["state"], made["inside"], made["pool"]) == ("upcoming", [], None)
+    created = json.loads(added.out)
+    assert (created["kind"], created["owner"], created["duration"]) == ("demo", "alice", "PT2H")
+    assert (created["state"], created["inside"], created["pool"]) == ("upcoming", [], None)
     shown = (await ask("reservation", "show", "@-1", "-o", "table")).out
     assert shown.startswith("demo SC26: 2026-12-01 ")
     admitted = (
@@ -28,7 +28,7 @@ async def test_a_life_from_the_command_line(ask: Command) -> None:
     )
     assert admitted in " ".join(shown.split())
     assert "booth 12" in shown
-    edit = ("reservation", "edit", made["id"][:8], "-o", "json")
+    edit = ("reservation", "edit", created["id"][:8], "-o", "json")
     daily = await ask(*edit, "--cron", "0 22 * * *", "--timezone", "Europe/Berlin", "--for", "30m")
     assert json.loads(daily.out)["schedule"]["cron"] == "0 22 * * *"
     changed = json.loads((await ask(*edit, "--repeat", "1d", "--clear", "campaigns")).out)
@@ -36,10 +36,10 @@ async def test_a_life_from_the_command_line(ask: Command) -> None:
     assert (changed["access"]["campaigns"], changed["access"]["tests"]) == ([], ["rtt"])
     table = (await ask("reservation", "list", "-o", "table")).out
     assert "every P1D from" in table
-    assert (await ask("reservation", "list", "-o", "ids")).out == f"{made['id']}\n"
-    removed = await ask("reservation", "remove", made["id"])
-    assert (removed.code, f"SC26 ({made['id'][:8]}) was removed." in removed.err) == (0, True)
-    assert (await ask("reservation", "show", made["id"])).code == 6
+    assert (await ask("reservation", "list", "-o", "ids")).out == f"{created['id']}\n"
+    removed = await ask("reservation", "remove", created["id"])
+    assert (removed.code, f"SC26 ({created['id'][:8]}) was removed." in removed.err) == (0, True)
+    assert (await ask("reservation", "show", created["id"])).code == 6
     empty = await ask("reservation", "list", "-o", "table")
     assert empty.out.startswith("Nothing is reserved. Reserve time: parley reservation add")
 
@@ -64,9 +64,9 @@ async def test_a_document_is_read_and_options_win(ask: Command, tmp_path: Path) 
     document = {"name": "night", "kind": "quiet", "duration": "PT8H"}
     path.write_text(json.dumps(document | {"schedule": schedule, "access": access}))
     added = await ask("reservation", "add", "--file", str(path), "--priority", "3", "-o", "json")
-    made = json.loads(added.out)
-    assert (made["name"], made["schedule"]["repeat"]) == ("night", "P1D")
-    assert (made["access"]["classes"], made["access"]["priority"]) == (["background"], 3)
+    created = json.loads(added.out)
+    assert (created["name"], created["schedule"]["repeat"]) == ("night", "P1D")
+    assert (created["access"]["classes"], created["access"]["priority"]) == (["background"], 3)
 
 
 async def test_the_pool_is_said(ask: Command, a: Asker) -> None:
@@ -75,8 +75,8 @@ async def test_the_pool_is_said(ask: Command, a: Asker) -> None:
     await a.node.directory.refresh()
     assert (await ask("pool", "add", "europe", "--match", "in=europe")).code == 0
     add = ("reservation", "add", "SC26", "--kind", "demo", *AT)
-    made = json.loads((await ask(*add, "--pool", "europe", "-o", "json")).out)
-    assert made["pool"] == "europe"
+    created = json.loads((await ask(*add, "--pool", "europe", "-o", "json")).out)
+    assert created["pool"] == "europe"
     assert "europe" in (await ask("reservation", "list", "-o", "table")).out
     assert "pool europe" in " ".join(
         (await ask("reservation", "show", "@-1", "-o", "table")).out.split()

@@ -14,12 +14,16 @@ async def test_campaigns_from_the_command_line(ask: Command) -> None:
         "--fairshare", "25%+", "--limit", "runs=10,50", "--limit", "due_runs=7",
         "--quota", "mbps=1000", "--preemptor", "--seats-max", "9", "--owner", "the lab",
     )  # fmt: skip
-    made = json.loads(added.out)
-    assert (made["weight"], made["level"], made["target"]["share"]) == (2.5, "urgent", 0.3)
-    assert made["fairshare"] == {"part": 0.25, "kind": "floor"}
-    assert made["limits"]["runs"] == {"soft": 10, "hard": 50}
-    assert made["limits"]["due_runs"] == {"soft": 7, "hard": 7}
-    assert (made["quotas"], made["preemptor"], made["preemptee"]) == ({"mbps": 1000}, True, False)
+    created = json.loads(added.out)
+    assert (created["weight"], created["level"], created["target"]["share"]) == (2.5, "urgent", 0.3)
+    assert created["fairshare"] == {"part": 0.25, "kind": "floor"}
+    assert created["limits"]["runs"] == {"soft": 10, "hard": 50}
+    assert created["limits"]["due_runs"] == {"soft": 7, "hard": 7}
+    assert (created["quotas"], created["preemptor"], created["preemptee"]) == (
+        {"mbps": 1000},
+        True,
+        False,
+    )
     edited = await ask("campaign", "edit", "ops", "--level", "3", "--clear", "target", "-o", "json")
     assert (json.loads(edited.out)["level"], json.loads(edited.out)["target"]) == (3, None)
     words = " ".join((await ask("campaign", "show", "ops", "-o", "table")).out.split())
@@ -48,9 +52,9 @@ async def test_errors_have_a_remedy(ask: Command) -> None:
 async def test_a_promise_beyond_the_pool_is_told(ask: Command) -> None:
     """A promise beyond the pool is a warning wherever campaign or pool are shown, not an error."""
     await ask("pool", "add", "all", "--match", "{}", "--set", "gridserver-sla")
-    made = await ask("campaign", "add", "ops", "--target", "20", "-o", "table")
+    created = await ask("campaign", "add", "ops", "--target", "20", "-o", "table")
     warning = "ops is promised 20 seats, and pool all has 1; lower its target, or widen the pool"
-    assert (made.code, warning in " ".join(made.out.split())) == (0, True)
+    assert (created.code, warning in " ".join(created.out.split())) == (0, True)
     assert json.loads((await ask("campaign", "show", "ops")).out)["warnings"] == [warning]
     assert json.loads((await ask("pool", "show", "all")).out)["warnings"] == [warning]
     assert "20 seats for sure" not in (await ask("campaign", "list", "-o", "table")).out
@@ -78,9 +82,9 @@ async def test_nodes_are_named_or_chosen_and_not_both(ask: Command) -> None:
 
 async def test_counting_back_explains_the_task_and_not_a_run(ask: Command) -> None:
     """@-1 means the newest task, even if its runs are newer."""
-    made = json.loads((await ask("task", "create", "idle", "--repeat", "1h", "--no-wait")).out)
+    created = json.loads((await ask("task", "create", "idle", "--repeat", "1h", "--no-wait")).out)
     explained = json.loads((await ask("explain", "@-1")).out)
-    assert (explained["task"], explained["run"]) == (made["id"], None)
+    assert (explained["task"], explained["run"]) == (created["id"], None)
 
 
 async def test_a_pool_that_has_become_empty_is_to_be_widened(ask: Command) -> None:
@@ -111,9 +115,9 @@ async def test_pools_from_the_command_line(ask: Command, a: Asker) -> None:
     await a.node.own_card.set({"country": "DE", "cpu_mbps": 1000})
     await a.node.directory.refresh()
     match = ("--match", "country=DE,FR", "--match", "cpu_mbps>=500")
-    made = json.loads((await ask("pool", "add", "fast", *match, "--choice", "rotating")).out)
+    created = json.loads((await ask("pool", "add", "fast", *match, "--choice", "rotating")).out)
     wanted = {"country": ["DE", "FR"], "cpu_mbps": {">=": 500}}
-    assert (made["match"], made["nodes"], made["choice"]) == (wanted, ["a"], "rotating")
+    assert (created["match"], created["nodes"], created["choice"]) == (wanted, ["a"], "rotating")
     override = ("--override", "order=next-run", "--override", "fill.depth=2")
     changed = json.loads((await ask("pool", "set-policy", "fast", "maui-backfill", *override)).out)
     overrides = {"order": {"rule": "next-run"}, "fill": {"depth": 2}}

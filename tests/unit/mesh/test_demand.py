@@ -39,8 +39,8 @@ def test_a_share_is_the_sum_of_its_runs(
     by_number = dict(enumerate(shapes))
     intervals = {0: times.HOUR, 1: times.DAY, 2: None}
     tasks = count_tasks(pairs, by_number)
-    found = loads(tasks, by_number, intervals, dict.fromkeys("abcdef", lanes), {"a": 0.25})
-    for node, load in found.items():
+    node_loads = loads(tasks, by_number, intervals, dict.fromkeys("abcdef", lanes), {"a": 0.25})
+    for node, load in node_loads.items():
         wanted = dict.fromkeys(CLASSES, 0.0)
         for measure, source, dest in pairs:
             shape = shapes[measure]
@@ -56,12 +56,12 @@ def test_a_share_is_the_sum_of_its_runs(
 def test_an_overbooked_node() -> None:
     """A finding names the worst node, its entries, and the interval at which it would fit."""
     intervals: dict[int, int | None] = {0: 10 * times.MINUTE, 1: times.HOUR}
-    found = {
+    node_loads = {
         "a": Load(0.8, by_measure={0: 0.8}),
         "b": Load(1.3, 0.1, by_measure={0: 1.2, 1: 0.2}),
         "c": Load(1.2, others=0.1, by_measure={0: 1.2}),
     }
-    [finding] = overbooked(found, intervals, ["fill", "delay"])
+    [finding] = overbooked(node_loads, intervals, ["fill", "delay"])
     assert finding.pointer == "/measure/0/schedule"
     assert finding.detail == (
         "b is 140% booked: 120% by measure 1 (fill), 20% by measure 2 (delay); so is 1 other "

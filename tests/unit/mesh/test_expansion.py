@@ -86,9 +86,9 @@ def test_a_covering_asks_everybody(ends: list[tuple[int, str, str]]) -> None:
     """Each end of each entry is in a sampled pair, and there are at most as many pairs."""
     pairs = {f"{m}/{s}/{d}": MeasurementPair(m, s, d) for m, s, d in ends}
     chosen = [pairs[key] for key in covering_keys(pairs)]
-    asked = {(p.measure, end) for p in chosen for end in (p.source, p.dest)}
-    assert asked == {(p.measure, end) for p in pairs.values() for end in (p.source, p.dest)}
-    assert len(chosen) <= len(asked)
+    covered = {(p.measure, end) for p in chosen for end in (p.source, p.dest)}
+    assert covered == {(p.measure, end) for p in pairs.values() for end in (p.source, p.dest)}
+    assert len(chosen) <= len(covered)
     first = [pairs[key].measure for key in first_keys(pairs)]
     assert sorted(first) == sorted({m for m, _, _ in ends})
 
