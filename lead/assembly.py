@@ -20,13 +20,12 @@ from lead.preview.tasks import PreviewDependencies, TaskPreviewer
 from lead.service import Lead, LeadDependencies, LeadSettings
 from node.housekeeping import COMPARE_S
 from node.model.errors import FieldFault, InvalidDocument
-from node.model.wire.participants import Introduction
 from node.model.wire.pools import PolicyChoice
 from node.model.wire.seats import SeatRequest
 from node.model.wire.tasks import TaskDocument
 from node.service import LeadPart, NodeService, Preview
 from node.settings import Settings
-from node.tasks.acceptance import introduction_of
+from node.store.tasks import StoredTask
 
 
 def lead_part() -> LeadPart:
@@ -109,14 +108,14 @@ def preview_of(node: NodeService) -> Preview:
 
     It needs no worker, so a node whose lead is another process answers by itself.
     """
-    tasks = task_preview(node, node.participant, lambda it: node.admission.draft(it).introduction)
+    tasks = task_preview(node, node.participant, lambda it: node.admission.draft(it).task)
     return pool_task_preview(node, node.participant, tasks).plan
 
 
 def task_preview(
     node: NodeService,
     adviser_of: Callable[[str], ImpactSource],
-    draft: Callable[[TaskDocument], Introduction],
+    draft: Callable[[TaskDocument], StoredTask],
 ) -> TaskPreviewer:
     """Build the preview of tasks with named participants."""
     return TaskPreviewer(
@@ -134,16 +133,16 @@ def pool_task_preview(
 ) -> PoolTaskPreviewer:
     """Build the preview of all tasks; those that name no pool are passed on to ``tasks``."""
 
-    async def draft(document: TaskDocument, request: SeatRequest) -> tuple[Introduction, int]:
+    async def draft(document: TaskDocument, request: SeatRequest) -> tuple[StoredTask, int]:
         made = await node.admission.draft_seat_task(document, request)
-        return made.introduction, made.first_slot
+        return made.task, made.first_slot
 
     return PoolTaskPreviewer(
         node.database,
         node.clock,
         EpisodeLimits(limits_of(node.settings), node.settings.clock_limit),
         seat_dependencies(node, participant_of),
-        SeatPreviewDependencies(draft, introduction_of),
+        SeatPreviewDependencies(draft),
         tasks,
     )
 

@@ -36,8 +36,8 @@ from node.model import times
 from node.model.recurrence import validate
 from node.model.scheduling import recurrence_of
 from node.model.spans import Span, at_least, from_portion, to_portion
+from node.model.task_terms import TaskTerms
 from node.model.times import format_duration, format_instant
-from node.model.wire.participants import Introduction
 from node.model.wire.tasks import Schedule
 
 SHORTEST_SHARE = 10
@@ -81,7 +81,7 @@ class Situation:
     such a run is impossible. Specs are complete, as the test writes them.
     """
 
-    introduction: Introduction
+    terms: TaskTerms
     slots: Sequence[Slot]
     placed: int
     offers: Sequence[Offer]
@@ -108,12 +108,12 @@ class Situation:
     @property
     def duration(self) -> int:
         """Return the duration of a run (µs)."""
-        return self.introduction.duration
+        return self.terms.duration
 
     @property
     def schedule(self) -> Schedule:
         """Return the schedule with its slip filled in."""
-        return self.introduction.schedule
+        return self.terms.schedule
 
     @property
     def repeats(self) -> bool:
@@ -123,7 +123,7 @@ class Situation:
     @property
     def anchor(self) -> int:
         """Return the task's start, or the one it would be given."""
-        return recurrence_of(self.schedule, self.introduction.created_at).anchor
+        return self.terms.recurrence.anchor
 
 
 def shorter_spec(spec: Mapping[str, Any], size: int) -> dict[str, Any]:
@@ -276,7 +276,7 @@ def _tried(
     situation: Situation, schedule: Schedule, duration: int
 ) -> tuple[Sequence[Slot], set[int]]:
     """Return the slots of such a task, and the nominal starts of those that find time."""
-    created_at = situation.introduction.created_at
+    created_at = situation.terms.created_at
     if validate(recurrence_of(schedule, created_at), duration):
         return (), set()
     slots = fresh_agenda(schedule, created_at, duration, situation.limits, situation.now).slots
@@ -296,7 +296,7 @@ def _penalty(situation: Situation, schedule: Schedule, duration: int) -> int | N
 
 
 def _shorter(situation: Situation) -> list[DocumentChange] | str:
-    spec, tool = situation.introduction.spec, situation.introduction.tool or ""
+    spec, tool = situation.terms.spec, situation.terms.tool or ""
     size, least = size_of(spec), shortest_spec(spec)
     if size is None or least is None:
         return "its measurement has no length that could be reduced"
@@ -338,13 +338,13 @@ def _length(spec: Mapping[str, Any], size: int) -> str:
 
 
 def _tool(situation: Situation) -> list[DocumentChange] | str:
-    used = situation.introduction.tool
+    used = situation.terms.tool
     others = [tool for tool in situation.tools if tool != used]
     if not others:
-        return f"no other tool for {situation.introduction.test} that every participant has"
+        return f"no other tool for {situation.terms.test} that every participant has"
     changes = []
     for rank, tool in enumerate(others):
-        duration = situation.occupied(situation.introduction.spec, tool)
+        duration = situation.occupied(situation.terms.spec, tool)
         if duration is None:
             continue
         penalty = _penalty(situation, situation.schedule, duration)

@@ -32,11 +32,9 @@ from lead.preview.tasks import (
 from lead.store import episodes
 from node.clock import Clock
 from node.model.outcomes import PlanningOutcome
-from node.model.task_terms import terms_of
 from node.model.terms import term_length
 from node.model.times import to_the_second
 from node.model.wire.impacts import Impact
-from node.model.wire.participants import Introduction
 from node.model.wire.plans import (
     Displaced,
     NoAlternative,
@@ -54,11 +52,8 @@ from node.store import pools
 from node.store.database import Database
 from node.store.tasks import StoredTask
 
-DraftWhole = Callable[[TaskDocument, SeatRequest], Awaitable[tuple[Introduction, int]]]
+DraftWhole = Callable[[TaskDocument, SeatRequest], Awaitable[tuple[StoredTask, int]]]
 """``draft(document, request)``: a checked pool task, and its first slot; nothing is kept."""
-
-Introduced = Callable[[StoredTask, int], Introduction]
-"""``introduced(task, place)``: a task as it is made known to one of its participants."""
 
 _NOT_REACHED = "as many tasks of its pool come before it as are looked at in one go; ask again"
 _OVER = "its time is over before nodes could be chosen; give a later start, or more slip"
@@ -69,7 +64,6 @@ class SeatPreviewDependencies:
     """What it has its node do, beside what giving seats takes."""
 
     draft_pool_task: DraftWhole
-    introduced: Introduced
 
 
 @dataclass(frozen=True)
@@ -89,7 +83,7 @@ class PoolTaskPreview:
     was not looked at. ``nodes`` are the keys of known nodes by their names.
     """
 
-    introduction: Introduction
+    task: StoredTask
     terms: Sequence[tuple[OpenTerm, SeatSearchAccount | str]]
     groups: Sequence[SeatGroup]
     nodes: Mapping[str, str]
@@ -131,11 +125,11 @@ class PoolTaskPreviewer:
         return plan_of(foreseen, outlooks, request.runs, self._clock.now())
 
     async def _foreseen(self, document: TaskDocument, request: SeatRequest) -> PoolTaskPreview:
-        introduction, slot = await self._counsel.draft_pool_task(document, request)
+        task, slot = await self._counsel.draft_pool_task(document, request)
         async with self._database.connection() as connection:
             listed = {pool.name: pool for pool in await pools.listed(connection)}
         membership = Membership(listed, await self._powers.known(), self._powers.wanted_of)
-        whole = _whole(introduction, request, slot, self._clock.now())
+        whole = _whole(task, request, slot, self._clock.now())
         pool = listed[request.pool]
         length = term_length(request.choice or pool.choice, pool.term)
         horizon = self._bounds.limits.horizon
@@ -150,7 +144,7 @@ class PoolTaskPreviewer:
 
         due = later.due_at if later.due_at is not None else slot
         return PoolTaskPreview(
-            introduction,
+            task,
             [(term, account(term)) for term in terms],
             [] if first is None else await self._groups(first[0]),
             {name: node.identity for name, node in membership.by_name.items()},
@@ -190,9 +184,9 @@ class PoolTaskPreviewer:
         groups: list[SeatGroup] = []
         for part in result.parts:
             group = await self._group(result, part, promises)
-            introduction, placed = group.considered.introduction, group.considered.placed
-            names = [participant.name for participant in introduction.participants]
-            kind, duration = introduction.scheduling_class, introduction.duration
+            task, placed = group.considered.task, group.considered.placed
+            names = [participant.name for participant in task.terms.participants]
+            kind, duration = task.terms.scheduling_class, task.terms.duration
             promises.give(names, kind, placed.choices, duration)
             promises.keep()
             groups.append(group)
@@ -201,22 +195,21 @@ class PoolTaskPreviewer:
     async def _group(
         self, result: CaseResult, part: SeatTaskPlan, promises: TentativeBookings
     ) -> SeatGroup:
-        introduction = self._counsel.introduced(part.task, 0)
         beside = ConcurrentPlanning(promises, part.yielding, result.case.closed)
-        considered = await self._foresight.consider(introduction, beside)
+        considered = await self._foresight.consider(part.task, beside)
         return SeatGroup({n: result.taken[n] for n in part.seats}, considered, part.yielding)
 
 
-def _whole(introduction: Introduction, request: SeatRequest, slot: int, now: int) -> PoolTask:
+def _whole(task: StoredTask, request: SeatRequest, slot: int, now: int) -> PoolTask:
     """A drafted pool task as it would be stored."""
     return PoolTask(
-        id=introduction.task,
-        terms=terms_of(introduction),
+        id=task.id,
+        terms=task.terms,
         pool=request.pool,
         request=request.model_dump(mode="json"),
         next_slot=slot,
         due_at=now,
-        rounds_left=introduction.schedule.max_runs,
+        rounds_left=task.terms.schedule.max_runs,
     )
 
 
@@ -227,7 +220,7 @@ def plan_of(
     foreseen: PoolTaskPreview, outlooks: Mapping[str, Impact], shown: int, now: int
 ) -> Plan:
     """What came of it, as it is answered; of starts as many as are to be ``shown``. Pure."""
-    introduction, groups = foreseen.introduction, foreseen.groups
+    task, groups = foreseen.task, foreseen.groups
     asked = sum(len(group.considered.placed.windows) for group in groups)
     starts = sorted(
         (start for group in groups for start in _starts(group)),
@@ -242,15 +235,15 @@ def plan_of(
         outcome=outcome,
         sentence=_sentence(foreseen, asked, starts),
         now=now,
-        test=introduction.test,
-        tool=groups[0].considered.introduction.tool if groups else introduction.tool,
-        scheduling_class=introduction.scheduling_class,
-        duration=introduction.duration,
-        priority=introduction.priority,
+        test=task.terms.test,
+        tool=groups[0].considered.task.terms.tool if groups else task.terms.tool,
+        scheduling_class=task.terms.scheduling_class,
+        duration=task.terms.duration,
+        priority=task.terms.priority,
         asked=asked,
         placed=len(starts),
         starts=tuple(starts[:shown]),
-        drawn=introduction.schedule.slip_random,
+        drawn=task.terms.schedule.slip_random,
         unplaced=tuple(UnplacedStart(slot=at, reason=why) for at, why in unplaced[:shown]),
         seats=tuple(it for number in range(len(foreseen.terms)) for it in _seats(foreseen, number)),
         displaced=tuple(gone),
@@ -312,7 +305,7 @@ def _sentence(foreseen: PoolTaskPreview, asked: int, starts: Sequence[PlannedSta
 
 
 def _starts(group: SeatGroup) -> list[PlannedStart]:
-    duration = group.considered.introduction.duration
+    duration = group.considered.task.terms.duration
     return [
         PlannedStart(
             slot=choice.slot.nominal,
@@ -360,7 +353,7 @@ def _answers(foreseen: PoolTaskPreview) -> list[ParticipantAnswer]:
     """What the nodes said that would take part, and why the others of the pool would not."""
     said: dict[str, ParticipantAnswer] = {}
     for group in foreseen.groups:
-        for participant in group.considered.introduction.participants:
+        for participant in group.considered.task.terms.participants:
             answered = participant_answer(group.considered, participant)
             told = {"windows_free": None, "reason": answered.reason}
             said.setdefault(participant.name, answered.model_copy(update=told))

@@ -38,7 +38,7 @@ from lead.pool.tentative_bookings import TentativeBookings
 from node.clock import Clock
 from node.model.errors import ParleyError, RequestError, ToolUnavailable
 from node.model.wire.impacts import Impact, ImpactRequest
-from node.model.wire.participants import Introduction, ProposalRequest
+from node.model.wire.participants import ProposalRequest
 from node.model.wire.plans import (
     Alternative,
     NoAlternative,
@@ -51,6 +51,7 @@ from node.model.wire.plans import (
 )
 from node.model.wire.tasks import Participant as Listed
 from node.model.wire.tasks import TaskDocument
+from node.store.tasks import StoredTask
 
 FIRST_EPOCH = 1
 """The lease epoch under which a new task is planned first: with the task it seeds the drawing."""
@@ -63,7 +64,7 @@ _TRIES = 8
 class PreviewDependencies:
     """What a lead asks its node for: to check a document, to reach others, to choose a tool."""
 
-    draft: Callable[[TaskDocument], Introduction]
+    draft: Callable[[TaskDocument], StoredTask]
     adviser_of: Callable[[str], ImpactSource]
     choose_tool: ChooseTool
 
@@ -72,7 +73,7 @@ class PreviewDependencies:
 class ConsideredTask:
     """A task as its participants see it, and what came of asking for its time."""
 
-    introduction: Introduction
+    task: StoredTask
     limits: Limits
     placed: ForecastPlacement
     asked: CollectedOffers = field(default_factory=CollectedOffers)
@@ -119,79 +120,71 @@ class TaskPreviewer:
     async def _consider(self, document: TaskDocument) -> ConsideredTask:
         return await self.consider(self._counsel.draft(document), ConcurrentPlanning())
 
-    async def consider(self, drafted: Introduction, beside: ConcurrentPlanning) -> ConsideredTask:
+    async def consider(self, drafted: StoredTask, beside: ConcurrentPlanning) -> ConsideredTask:
         """What the participants of a drafted task say of it, and which starts would be chosen."""
-        introduction = await self._ask_all(drafted)
-        refusals = [
-            f"{p.name}: {p.reason}" for p in introduction.participants if p.accepted is False
-        ]
+        task = await self._ask_all(drafted)
+        refusals = [f"{p.name}: {p.reason}" for p in task.terms.participants if p.accepted is False]
         try:
-            introduction = self._with_tool(introduction)
+            task = self._with_tool(task)
         except ToolUnavailable as error:
             refusals.append(error.detail)
         if refusals:
             failure = (Outcome.REFUSED, "; ".join(refusals))
-            return ConsideredTask(introduction, self._limits, ForecastPlacement(failure=failure))
-        for participant in introduction.participants:
+            return ConsideredTask(task, self._limits, ForecastPlacement(failure=failure))
+        for participant in task.terms.participants:
             if participant.accepted is None:
                 failure = (Outcome.UNREACHABLE, str(participant.reason))
-                return ConsideredTask(
-                    introduction, self._limits, ForecastPlacement(failure=failure)
-                )
-        return await self._place(introduction, beside)
+                return ConsideredTask(task, self._limits, ForecastPlacement(failure=failure))
+        return await self._place(task, beside)
 
-    async def _ask_all(self, introduction: Introduction) -> Introduction:
-        answers = await asyncio.gather(
-            *(self._ask(introduction, place) for place in range(len(introduction.participants)))
-        )
-        return introduction.model_copy(update={"participants": tuple(answers)})
+    async def _ask_all(self, task: StoredTask) -> StoredTask:
+        places = range(len(task.terms.participants))
+        answers = await asyncio.gather(*(self._ask(task, place) for place in places))
+        return replace(task, terms=replace(task.terms, participants=tuple(answers)))
 
-    async def _ask(self, introduction: Introduction, place: int) -> Listed:
-        participant = introduction.participants[place]
-        addressed = introduction.model_copy(update={"participant": place})
+    async def _ask(self, task: StoredTask, place: int) -> Listed:
+        participant = task.terms.participants[place]
+        adviser = self._counsel.adviser_of(participant.node)
         try:
-            answered = await self._counsel.adviser_of(participant.node).consider(addressed)
+            answer = await adviser.consider(task.introduction(place))
         except ParleyError as error:
             return participant.model_copy(update={"reason": error.detail})
-        return participant.model_copy(update=answered.model_dump())
+        return participant.model_copy(update=answer.model_dump())
 
-    def _with_tool(self, introduction: Introduction) -> Introduction:
+    def _with_tool(self, task: StoredTask) -> StoredTask:
         """The task with the tool that it would be given, of those whose answers are known."""
-        offers = [p.tools for p in introduction.participants if p.accepted]
-        tool, duration = self._counsel.choose_tool(
-            introduction.test, introduction.tools, offers, introduction.spec
-        )
-        return introduction.model_copy(update={"tool": tool, "duration": duration})
+        terms = task.terms
+        offers = [p.tools for p in terms.participants if p.accepted]
+        tool, duration = self._counsel.choose_tool(terms.test, terms.tools, offers, terms.spec)
+        return replace(task, terms=replace(terms, tool=tool, duration=duration))
 
-    async def _place(
-        self, introduction: Introduction, beside: ConcurrentPlanning
-    ) -> ConsideredTask:
+    async def _place(self, task: StoredTask, beside: ConcurrentPlanning) -> ConsideredTask:
         """Ask for the time as real planning would, and choose as it would.
 
         As there, it is asked again for less if a participant books less far ahead.
         """
-        found, ahead = await self._offered(introduction, self._limits, beside)
+        found, ahead = await self._offered(task, self._limits, beside)
         if ahead < self._limits.horizon:
             limits = replace(self._limits, horizon=ahead)
-            found, _ = await self._offered(introduction, limits, beside)
+            found, _ = await self._offered(task, limits, beside)
         return found
 
     async def _offered(
-        self, introduction: Introduction, limits: Limits, beside: ConcurrentPlanning
+        self, task: StoredTask, limits: Limits, beside: ConcurrentPlanning
     ) -> tuple[ConsideredTask, int]:
         """What comes of asking up to this horizon, and how far ahead to ask instead."""
         now = self._clock.now()
-        schedule, created_at = introduction.schedule, introduction.created_at
-        agenda = fresh_agenda(schedule, created_at, introduction.duration, limits, now)
+        schedule, created_at = task.terms.schedule, task.terms.created_at
+        agenda = fresh_agenda(schedule, created_at, task.terms.duration, limits, now)
         if not agenda.slots:
-            placed = _chosen(introduction, agenda, CollectedOffers(), beside)
-            return ConsideredTask(introduction, limits, placed), limits.horizon
+            placed = _chosen(task, agenda, CollectedOffers(), beside)
+            return ConsideredTask(task, limits, placed), limits.horizon
         windows = [(slot.start, slot.end) for slot in agenda.slots]
-        duration, yielding = introduction.duration, beside.yielding
-        asked = await self._propose(introduction, duration, windows, yielding)
+        duration, yielding = task.terms.duration, beside.yielding
+        asked = await self._propose(task, duration, windows, yielding)
         for failure in asked.failures.values():
             placed = ForecastPlacement(agenda, failure=(Outcome(failure.outcome), failure.reason))
-            return ConsideredTask(introduction, limits, placed, asked), limits.horizon
+            return ConsideredTask(task, limits, placed, asked), limits.horizon
         ahead = limits.horizon
         if is_beyond_booking_horizon(agenda.slots, asked.proposals, now + limits.horizon):
             ahead = min(proposal.horizon for proposal in asked.proposals.values()) - now
@@ -199,28 +192,28 @@ class TaskPreviewer:
             offer, proposal = beside.closed.offer(agenda.slots, duration, now)
             asked.offers.append(offer)
             asked.proposals[offer.name] = proposal
-        placed = _chosen(introduction, agenda, asked, beside)
-        return ConsideredTask(introduction, limits, placed, asked), ahead
+        placed = _chosen(task, agenda, asked, beside)
+        return ConsideredTask(task, limits, placed, asked), ahead
 
     async def _propose(
         self,
-        introduction: Introduction,
+        task: StoredTask,
         duration: int,
         windows: Sequence[tuple[int, int]],
         yielding: Sequence[UUID] | None = None,
     ) -> CollectedOffers:
         request = ProposalRequest(
-            task=introduction.task,
+            task=task.id,
             lease_epoch=FIRST_EPOCH,
-            scheduling_class=introduction.scheduling_class,
+            scheduling_class=task.terms.scheduling_class,
             duration=duration,
-            priority=introduction.priority,
+            priority=task.terms.priority,
             yielding=None if yielding is None else tuple(yielding),
             windows=tuple(windows),
-            test=introduction.test,
-            campaign=introduction.campaign,
+            test=task.terms.test,
+            campaign=task.terms.campaign,
         )
-        advisers = [self._counsel.adviser_of(p.node) for p in introduction.participants]
+        advisers = [self._counsel.adviser_of(p.node) for p in task.terms.participants]
         return await ask(advisers, request, self._clock, self._clock_limit)
 
     async def outlooks(self, together: Sequence[ConsideredTask]) -> dict[str, Impact]:
@@ -228,7 +221,7 @@ class TaskPreviewer:
 
         Of tasks that would be planned ``together``, all are runs of one kind.
         """
-        nodes = {p.name: p.node for it in together for p in it.introduction.participants}
+        nodes = {p.name: p.node for it in together for p in it.task.terms.participants}
         answers = await asyncio.gather(
             *(
                 self._outlook(node, together, chosen_on_node(name, together))
@@ -244,14 +237,14 @@ class TaskPreviewer:
         """None from a node that has gone silent since it was asked for its time."""
         if not choices:
             return None
-        introduction = together[0].introduction
+        task = together[0].task
         request = ImpactRequest(
             since=self._clock.now(),
-            scheduling_class=introduction.scheduling_class,
-            priority=max(it.introduction.priority for it in together),
-            runs=tuple((c.starts_at, c.starts_at + introduction.duration) for c in choices),
+            scheduling_class=task.terms.scheduling_class,
+            priority=max(it.task.terms.priority for it in together),
+            runs=tuple((c.starts_at, c.starts_at + task.terms.duration) for c in choices),
             displacing=tuple(index for index, c in enumerate(choices) if c.displacing),
-            mesh=_mesh_of(introduction.reference),
+            mesh=_mesh_of(task.terms.reference),
         )
         try:
             return await self._counsel.adviser_of(node).outlook(request)
@@ -289,52 +282,50 @@ class TaskPreviewer:
     async def _changes(
         self, considered: ConsideredTask
     ) -> tuple[list[DocumentChange], dict[ChangeKind, str]]:
-        introduction = considered.introduction
-        tools = await self._common_tools(introduction)
+        task = considered.task
+        tools = await self._common_tools(task)
         if considered.placed.outcome is Outcome.REFUSED:
             reason = f"it is refused: {considered.placed.sentence()}"
             missing = dict.fromkeys((ChangeKind.LATER, ChangeKind.SHORTER), reason)
             if not tools:
                 missing[ChangeKind.TOOL] = "no tool for it that every participant has"
             return [other_tool(tool, None, rank) for rank, tool in enumerate(tools)], missing
-        durations = [self._occupied(introduction, introduction.spec, tool) for tool in tools]
-        if (least := shortest_spec(introduction.spec)) is not None:
-            durations.append(self._occupied(introduction, least, introduction.tool or ""))
-        shortest_run = min([introduction.duration, *(d for d in durations if d is not None)])
+        durations = [self._occupied(task, task.terms.spec, tool) for tool in tools]
+        if (least := shortest_spec(task.terms.spec)) is not None:
+            durations.append(self._occupied(task, least, task.terms.tool or ""))
+        shortest_run = min([task.terms.duration, *(d for d in durations if d is not None)])
         now = self._clock.now()
         limits = considered.limits
         whole = (now + limits.margin, now + limits.horizon)
-        asked = await self._propose(introduction, shortest_run, [whole])
+        asked = await self._propose(task, shortest_run, [whole])
         if asked.failures:
             return [], dict.fromkeys(_NAMED, "; ".join(f.reason for f in asked.failures.values()))
         situation = Situation(
-            introduction=introduction,
+            terms=task.terms,
             slots=considered.placed.windows,
             placed=len(considered.placed.choices),
             offers=asked.offers,
             limits=limits,
             now=now,
             tools=tools,
-            occupied=lambda spec, tool: self._occupied(introduction, spec, tool),
+            occupied=lambda spec, tool: self._occupied(task, spec, tool),
         )
         # Over a busy day of many participants this takes long enough to be felt by others.
         return await asyncio.to_thread(alternatives, situation)
 
-    async def _common_tools(self, introduction: Introduction) -> list[str]:
+    async def _common_tools(self, task: StoredTask) -> list[str]:
         """The tools that all participants have, whichever were asked for, best first."""
-        asked = introduction
-        if introduction.tools:
-            asked = await self._ask_all(introduction.model_copy(update={"tools": ()}))
-        if not all(p.accepted for p in asked.participants):
+        asked = task
+        if task.terms.tools:
+            asked = await self._ask_all(replace(task, terms=replace(task.terms, tools=())))
+        if not all(p.accepted for p in asked.terms.participants):
             return []
-        first, *others = (p.tools for p in asked.participants)
+        first, *others = (p.tools for p in asked.terms.participants)
         return [tool for tool in first if all(tool in offer for offer in others)]
 
-    def _occupied(
-        self, introduction: Introduction, spec: Mapping[str, Any], tool: str
-    ) -> int | None:
+    def _occupied(self, task: StoredTask, spec: Mapping[str, Any], tool: str) -> int | None:
         try:
-            return self._counsel.choose_tool(introduction.test, (tool,), [], dict(spec))[1]
+            return self._counsel.choose_tool(task.terms.test, (tool,), [], dict(spec))[1]
         except (RequestError, ToolUnavailable):
             return None
 
@@ -377,22 +368,22 @@ def chosen_on_node(name: str, together: Sequence[ConsideredTask]) -> list[Chosen
     return [
         choice
         for it in together
-        if name in {p.name for p in it.introduction.participants}
+        if name in {p.name for p in it.task.terms.participants}
         for choice in it.placed.choices
     ]
 
 
 def _chosen(
-    introduction: Introduction, agenda: Agenda, asked: CollectedOffers, beside: ConcurrentPlanning
+    task: StoredTask, agenda: Agenda, asked: CollectedOffers, beside: ConcurrentPlanning
 ) -> ForecastPlacement:
     over = dict.fromkeys(
         (slot.nominal for slot in agenda.too_late), "its window is over before it could be planned"
     )
     if not asked.offers:
         return ForecastPlacement(agenda, reasons=over)
-    slots, duration = agenda.slots, introduction.duration
-    rng = slip_random_generator(introduction.task, FIRST_EPOCH, introduction.schedule)
-    kind = introduction.scheduling_class
+    slots, duration = agenda.slots, task.terms.duration
+    rng = slip_random_generator(task.id, FIRST_EPOCH, task.terms.schedule)
+    kind = task.terms.scheduling_class
     taken = beside.promises
     offers = [taken.left(offer, kind) if taken else offer for offer in asked.offers]
     choices = choose(slots, offers, duration, rng)
@@ -401,30 +392,30 @@ def _chosen(
 
 
 def _plan(considered: ConsideredTask, outlooks: Mapping[str, Impact], shown: int, now: int) -> Plan:
-    introduction, placed = considered.introduction, considered.placed
+    task, placed = considered.task, considered.placed
     choices = sorted(placed.choices, key=lambda choice: choice.starts_at)
     reasons = sorted(placed.reasons.items())
     return Plan(
         outcome=placed.outcome,
         sentence=placed.sentence(),
         now=now,
-        test=introduction.test,
-        tool=introduction.tool,
-        scheduling_class=introduction.scheduling_class,
-        duration=introduction.duration,
-        priority=introduction.priority,
+        test=task.terms.test,
+        tool=task.terms.tool,
+        scheduling_class=task.terms.scheduling_class,
+        duration=task.terms.duration,
+        priority=task.terms.priority,
         asked=len(placed.windows),
         placed=len(choices),
         starts=tuple(
             PlannedStart(
                 slot=choice.slot.nominal,
                 starts_at=choice.starts_at,
-                ends_at=choice.starts_at + introduction.duration,
+                ends_at=choice.starts_at + task.terms.duration,
                 displacing=choice.displacing,
             )
             for choice in choices[:shown]
         ),
-        drawn=introduction.schedule.slip_random,
+        drawn=task.terms.schedule.slip_random,
         unplaced=tuple(UnplacedStart(slot=at, reason=why) for at, why in reasons[:shown]),
         displaced=tuple(
             lost
@@ -432,7 +423,7 @@ def _plan(considered: ConsideredTask, outlooks: Mapping[str, Impact], shown: int
             for lost in forecast.displaced_runs(name, placed.choices, outlook)
         ),
         displaced_count=sum(outlook.displaced_count for outlook in outlooks.values()),
-        participants=tuple(participant_answer(considered, p) for p in introduction.participants),
+        participants=tuple(participant_answer(considered, p) for p in task.terms.participants),
         occupancy=tuple(
             forecast.occupancy(name, now, outlook.hours) for name, outlook in outlooks.items()
         ),
@@ -463,7 +454,7 @@ def participant_answer(considered: ConsideredTask, participant: Listed) -> Parti
 
 def _time_of(considered: ConsideredTask, offer: Offer) -> tuple[int, str | None]:
     """In how many windows one has time, and what stands in the way of the first other."""
-    slots, duration = considered.placed.asked.slots, considered.introduction.duration
+    slots, duration = considered.placed.asked.slots, considered.task.terms.duration
     alone = choose(slots, [offer], duration, None)
     reasons = unplaced_reasons(slots, alone, duration, [offer], considered.asked.proposals)
     first = next((reason.removeprefix(f"{offer.name}: ") for reason in reasons.values()), None)

@@ -10,8 +10,8 @@ import ipaddress
 
 from node.model.contexts import Context, ContextKind
 from node.model.errors import FieldFault, InvalidDocument
+from node.model.task_terms import TaskTerms
 from node.model.wire.fields import is_address
-from node.model.wire.participants import Introduction
 from node.plugins.contracts import PartContext
 
 EITHER = frozenset({"interface", "address"})
@@ -35,16 +35,16 @@ def version_of(part: PartContext) -> int | None:
     return version
 
 
-def check_version(task: Introduction) -> None:
+def check_version(terms: TaskTerms) -> None:
     """Check that all hosts of a task have the IP version of its spec, if it names one.
 
     The first participant, which sends, is exempt: it may have more addresses than the known one.
 
     :raises InvalidDocument: a host has the other version, so that nothing could be sent there.
     """
-    version = task.spec.get("ip_version")
-    for host, address in task.addresses.items():
-        if version is None or address == task.participants[0].address or not is_address(address):
+    version = terms.spec.get("ip_version")
+    for host, address in terms.addresses.items():
+        if version is None or address == terms.participants[0].address or not is_address(address):
             continue
         if ipaddress.ip_address(address).version != version:
             where = address if host == address else f"{host}, {address},"

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
-from node.model.task_terms import TaskTerms, take_terms
+from node.model.task_terms import TaskTerms, introduction_with, take_terms
 from node.model.taskstate import TaskState
+from node.model.wire.participants import Introduction
 from node.model.wire.tasks import PARTICIPANTS, Participant
 from node.store.database import Connection, Queries, Record
 
@@ -35,6 +36,17 @@ class StoredTask:
     ended_at: int | None = None
     parent: UUID | None = None
     pool_task: UUID | None = None
+
+    def introduction(self, place: int) -> Introduction:
+        """Return the introduction of the task to its participant at this place (from 0)."""
+        return introduction_with(
+            self.id,
+            self.terms,
+            place,
+            pool_task=self.parent,
+            paused_at=self.paused_at,
+            freeing=self.freeing,
+        )
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from node.capability.catalog import Capabilities
 from node.core import Core
 from node.model.contexts import Context, parse
 from node.model.errors import Conflict, InvalidDocument
-from node.model.task_terms import introduction_with, terms_of
+from node.model.task_terms import terms_of
 from node.model.taskstate import OPEN, TaskState
 from node.model.wire.participants import FreedRuns, Introduction, IntroductionAnswer
 from node.store import bookings, changes, tasks
@@ -186,16 +186,4 @@ def stored_task(introduction: Introduction, lead: str) -> StoredTask:
         terms=terms_of(introduction),
         participant=introduction.participant,
         pool_task=introduction.pool_task,
-    )
-
-
-def introduction_of(task: StoredTask, place: int) -> Introduction:
-    """Return the introduction of a stored task to its participant at this place (from 0)."""
-    return introduction_with(
-        task.id,
-        task.terms,
-        place,
-        pool_task=task.parent,
-        paused_at=task.paused_at,
-        freeing=task.freeing,
     )

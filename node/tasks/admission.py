@@ -1,8 +1,8 @@
-"""Takes a task in: checks everything that can be known now, asks every participant, keeps it.
+"""Admission of tasks: check the document, ask every participant, store the task.
 
-A task is refused at once, and nothing of it kept, if a field is wrong or a participant will not
-take part. A participant that cannot be reached is no reason to refuse: it is asked again before
-the task is planned, and until then its runs wait with that reason.
+A task is refused at once, and nothing of it is stored, if a field is wrong or a participant refuses
+to take part. A participant that cannot be reached is no reason to refuse the task: the planner asks
+it again, and until then the runs wait with that reason.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ from node.model.errors import (
 )
 from node.model.recurrence import Recurrence, validate
 from node.model.scheduling import default_slip, first_slot, recurrence_of
+from node.model.task_terms import TaskTerms
 from node.model.taskstate import TaskState
 from node.model.times import format_instant
 from node.model.wire.archives import ArchiveChoice
@@ -45,23 +46,26 @@ from node.sharing.campaigns import Campaigns
 from node.store import bookings, outbox, tasks
 from node.store.nodes import KnownNode
 from node.store.tasks import StoredTask
-from node.tasks.acceptance import stored_task
 from node.tasks.pool_tasks import PoolTaskChecker, PoolTaskRequest
 
 Introduce = Callable[[KnownNode, Introduction], Awaitable[IntroductionAnswer]]
-"""Makes a task known to one node, this one included, or only asks whether it would take part.
+"""Introduces a task to a node, which may be this one, or only asks whether it would take part.
 
-Raises :class:`PeerError` without an answer.
+Raises :class:`PeerError` if the node gives no answer.
 """
 
 
 @dataclass(frozen=True)
 class Draft:
-    """A checked task that nobody has been asked about yet."""
+    """A checked task whose participants have not been asked yet.
+
+    ``task`` is the record that this node would store. ``first_slot`` is the first nominal start
+    from now on, or now if there is none.
+    """
 
     test: Test
     tool: Tool
-    introduction: Introduction
+    task: StoredTask
     first_slot: int
 
 
@@ -95,141 +99,154 @@ class Admission:
         self._new_id = new_id
 
     async def create(self, document: TaskDocument, key: str | None) -> tuple[UUID, bool]:
-        """Create a task; its id, and whether it is new (a repeated key gives the task it made).
+        """Create a task and return its id, and whether it is new.
+
+        A repeated ``key`` returns the task that it created the first time.
 
         :raises InvalidDocument: a field is wrong.
-        :raises RefusedByParticipant: somebody will not take part; says who and why.
+        :raises RefusedByParticipant: a participant refuses; the error names it and its reason.
         :raises Conflict: the key was used for another document.
         """
         digest = hashlib.sha256(document.model_dump_json().encode()).hexdigest()
-        if key is not None and (made := await self._made_before(key, digest)) is not None:
-            return made, False
+        if key is not None and (earlier := await self._created_with(key, digest)) is not None:
+            return earlier, False
         await self._campaigns.look_up(document.campaign)
         archived = await self._archives.checked_all(document.archives)
         document = document.model_copy(update={"archives": archived})
         if document.seats is not None:
-            return await self._create_seated(document, document.seats, key, digest)
+            return await self._create_pool_task(document, document.seats, key, digest)
         draft = self.draft(document)
-        introduction = await self._ask_all(draft.introduction, self._introduce)
+        task = await self._ask_all(draft.task, self._introduce)
         try:
-            introduction = self._agreed(introduction)
+            task = self._agreed(task)
         except (RefusedByParticipant, ToolUnavailable) as error:
-            await self._withdraw(introduction, error.detail)
+            await self._withdraw(task, error.detail)
             raise
-        if await self._keep(introduction, draft.first_slot, key, digest, archived):
-            return introduction.task, True
-        # The same key came twice at the same time, and the other one was faster.
-        await self._withdraw(introduction, "its Idempotency-Key was used for another task")
-        made = None if key is None else await self._made_before(key, digest)
-        return made or introduction.task, False
+        if await self._store(task, draft.first_slot, key, digest, archived):
+            return task.id, True
+        # Two requests with the same key ran at the same time, and the other one was faster.
+        await self._withdraw(task, "its Idempotency-Key was used for another task")
+        earlier = None if key is None else await self._created_with(key, digest)
+        return earlier or task.id, False
 
     async def draft_seat_task(self, document: TaskDocument, request: SeatRequest) -> Draft:
-        """A pool task as it would be created; nothing is asked or kept.
+        """Return the draft of a pool task; no node is asked, and nothing is stored.
 
         :raises InvalidDocument: a field is wrong.
         """
         await self._campaigns.look_up(document.campaign)
         return self.draft_pool_task(document, await self._seating.find_nodes(document, request))
 
-    async def _create_seated(
+    async def _create_pool_task(
         self, document: TaskDocument, request: SeatRequest, key: str | None, digest: str
     ) -> tuple[UUID, bool]:
-        """Create a pool task; which nodes have its seats is decided by the lead."""
+        """Create a pool task; the lead chooses the nodes for its seats later."""
         sought = await self._seating.find_nodes(document, request)
         draft = self.draft_pool_task(document, sought)
-        introduction = draft.introduction
-        if await self._keep(introduction, draft.first_slot, key, digest, document.archives, sought):
-            return introduction.task, True
-        made = None if key is None else await self._made_before(key, digest)
-        return made or introduction.task, False
+        task = draft.task
+        if await self._store(task, draft.first_slot, key, digest, document.archives, sought):
+            return task.id, True
+        earlier = None if key is None else await self._created_with(key, digest)
+        return earlier or task.id, False
 
-    async def _made_before(self, key: str, digest: str) -> UUID | None:
+    async def _created_with(self, key: str, digest: str) -> UUID | None:
+        """Return the task that was created with this Idempotency-Key, if there is one."""
         async with self._database.connection() as connection:
-            found = await tasks.find_idempotency(connection, key)
-        if found is None:
+            earlier = await tasks.find_idempotency(connection, key)
+        if earlier is None:
             return None
-        if found[0] != digest:
+        if earlier[0] != digest:
             msg = "this Idempotency-Key was used for another document; use a new one"
             raise Conflict(msg)
-        return found[1]
+        return earlier[1]
 
-    async def ask(self, document: TaskDocument, known: StoredTask) -> Introduction:
-        """A task as it would be under an edited document; nothing is kept, here or anywhere.
+    async def ask(self, document: TaskDocument, known: StoredTask) -> StoredTask:
+        """Return a known task as an edited document would make it; nothing is stored anywhere.
 
-        Who cannot be reached is asked later, and counts as having the tools it had.
+        A participant that cannot be reached is asked later; until then it counts as having the
+        tools that it had before.
 
         :raises InvalidDocument: a field is wrong.
-        :raises RefusedByParticipant: somebody would not take part any more; says who and why.
-        :raises ToolUnavailable: there is no tool that all have.
+        :raises RefusedByParticipant: a participant refuses the edit; names it and its reason.
+        :raises ToolUnavailable: no tool is available at all participants.
         """
         await self._campaigns.look_up(document.campaign)
-        introduction = self.draft(document, known).introduction
+        task = self.draft(document, known).task
         before = {p.node: p for p in known.terms.participants}
-        listed = tuple(
-            p.model_copy(update={"tools": there.tools, "lacks": there.lacks})
-            if (there := before.get(p.node))
+        participants = tuple(
+            p.model_copy(update={"tools": earlier.tools, "lacks": earlier.lacks})
+            if (earlier := before.get(p.node))
             else p
-            for p in introduction.participants
+            for p in task.terms.participants
         )
-        asked = introduction.model_copy(update={"participants": listed})
-        return self._agreed(await self._ask_all(asked, self._consider))
+        task = replace(task, terms=replace(task.terms, participants=participants))
+        return self._agreed(await self._ask_all(task, self._consider))
 
     def draft(self, document: TaskDocument, known: StoredTask | None = None) -> Draft:
-        """Check a document against what this node knows; nothing is asked or kept.
+        """Check a document against what this node knows; no node is asked, and nothing is stored.
 
-        ``known``: the document is an edit of this task, and is refused if others would take part.
+        With ``known``, the document is an edit of that task and must keep its participants.
+
+        :raises InvalidDocument: a field is wrong.
         """
         if document.seats is not None:
-            said = "cannot be edited into nodes of a pool; cancel this task and create another one"
-            raise InvalidDocument([FieldFault("/participants/pool", said)])
-        draft = self._drafted(document, known)
-        check_version(draft.introduction)
+            reason = (
+                "named participants cannot be changed to nodes of a pool; cancel the task and "
+                "create a new one"
+            )
+            raise InvalidDocument([FieldFault("/participants/pool", reason)])
+        draft = self._draft(document, known)
+        check_version(draft.task.terms)
         if known is not None:
-            _check_participants(document, draft.introduction, known)
+            _check_participants(document, draft.task, known)
         return draft
 
     def draft_pool_task(
         self, document: TaskDocument, sought: PoolTaskRequest, known: StoredTask | None = None
     ) -> Draft:
-        """Check a pool task as it would be for the first nodes that could have its seats.
+        """Check a pool task by filling in the first nodes that could have its seats.
 
-        ``known``: the document is an edit of this task.
+        With ``known``, the document is an edit of that task. The draft itself names no nodes.
 
         :raises InvalidDocument: a field is wrong.
         """
         request = sought.request
         names = sought.able[: request.k if request.together else 1]
-        draft = self._drafted(self._seating.filled(document, request, names), known)
-        if names[0] not in {p.name for p in draft.introduction.participants}:
-            said = f"would not make the node take part in {draft.test.name}; name another field"
-            raise InvalidDocument([FieldFault("/participants/field", said)])
+        draft = self._draft(self._seating.filled(document, request, names), known)
+        terms = draft.task.terms
+        if names[0] not in {p.name for p in terms.participants}:
+            reason = f"would not make the node take part in {draft.test.name}; name another field"
+            raise InvalidDocument([FieldFault("/participants/field", reason)])
         spec = self._capabilities.spec(draft.test, document.test.spec)
-        bare = {"spec": spec.model_dump(mode="json", by_alias=True), "participants": ()}
-        introduction = draft.introduction.model_copy(update={**bare, "addresses": {}})
-        return replace(draft, introduction=introduction)
+        terms = replace(
+            terms,
+            spec=spec.model_dump(mode="json", by_alias=True),
+            participants=(),
+            addresses={},
+        )
+        return replace(draft, task=replace(draft.task, terms=terms, participant=None))
 
     def seat_task(
         self, whole: StoredTask, request: SeatRequest, names: Sequence[str], schedule: Schedule
     ) -> StoredTask:
-        """The ordinary task in which these nodes have seats of a pool task; not kept yet.
+        """Return the ordinary task in which these nodes have seats of a pool task; not stored yet.
 
-        :raises InvalidDocument: a field does not fit (any more): a host is not known, say.
+        :raises InvalidDocument: a field does not fit any more, for example an unknown host.
         """
         document = self._seating.document_for(whole, request, names, schedule)
-        made = self._own(self._drafted(document, None, whole).introduction)
-        return replace(made, parent=whole.id)
+        return replace(self._draft(document, None, whole).task, parent=whole.id)
 
-    def _drafted(
+    def _draft(
         self, document: TaskDocument, known: StoredTask | None, whole: StoredTask | None = None
     ) -> Draft:
+        """Check a document. ``known`` is the task it edits, ``whole`` the pool task it is for."""
         now = self._clock.now()
         created_at = now if known is None else known.terms.created_at
         test = self._capabilities.test(document.test.type)
         campaign = self._campaign(document, known or whole)
         spec = self._spec(test, document)
         named = test.participants(spec)
-        nodes = self._participants(document, named)
-        participants = self._placed(document, nodes)
+        participants = self._participants(document, self._nodes(document, named))
         tool = self._tool(document, spec)
         duration = tool.duration(spec)
         schedule = document.schedule.at(now)
@@ -240,8 +257,7 @@ class Admission:
         slot = first_slot(recurrence, now)
         if known is None or schedule != known.terms.schedule:
             _check_to_come(recurrence, slot, now)
-        introduction = Introduction(
-            task=self._new_id() if known is None else known.id,
+        terms = TaskTerms(
             test=test.name,
             spec=spec.model_dump(mode="json", by_alias=True),
             tools=document.tools,
@@ -250,7 +266,6 @@ class Admission:
             duration=duration,
             priority=document.priority,
             participants=participants,
-            participant=0,
             addresses=self._addresses(test.hosts(spec), named, participants),
             schedule=schedule,
             campaign=campaign,
@@ -258,10 +273,19 @@ class Admission:
             created_at=created_at,
             revision=1 if known is None else known.terms.revision + 1,
         )
-        return Draft(test, tool, introduction, now if slot is None else slot)
+        own = self._directory.self.identity
+        places = [p.node for p in participants]
+        task = StoredTask(
+            id=self._new_id() if known is None else known.id,
+            lead=own,
+            state=TaskState.ACTIVE,
+            terms=terms,
+            participant=places.index(own) if own in places else None,
+        )
+        return Draft(test, tool, task, now if slot is None else slot)
 
     def _campaign(self, document: TaskDocument, known: StoredTask | None) -> str:
-        """Whom it is for; a task keeps a campaign that takes no new ones."""
+        """Return the campaign; a known task may keep one that is closed to new tasks."""
         campaign = document.campaign or DEFAULT
         if known is None or campaign != (known.terms.campaign or DEFAULT):
             self._campaigns.check(campaign)
@@ -274,63 +298,68 @@ class Admission:
         except ValueError as error:
             raise InvalidDocument([FieldFault("/participants", str(error))]) from None
 
-    def _participants(self, document: TaskDocument, words: Sequence[str | None]) -> list[KnownNode]:
-        found: list[KnownNode] = []
+    def _nodes(self, document: TaskDocument, words: Sequence[str | None]) -> list[KnownNode]:
+        """Return the nodes that the test names as participants; None in ``words`` is this one."""
+        nodes: list[KnownNode] = []
         for word in words:
             node = self._directory.self if word is None else self._directory.find(word)
             if node is None:
                 known = ", ".join(sorted(n.name for n in self._directory.all))
-                sentence = (
+                reason = (
                     f"{word} is not a node known here; known are {known}; "
                     "make it known with: parley node add URL"
                 )
-                raise InvalidDocument([FieldFault(_pointer_of(document, word), sentence)])
-            if node in found:
-                sentence = f"{node.name} would take part twice"
-                raise InvalidDocument([FieldFault(_pointer_of(document, word), sentence)])
-            found.append(node)
-        return found
+                raise InvalidDocument([FieldFault(_pointer_of(document, word), reason)])
+            if node in nodes:
+                reason = f"{node.name} would take part twice; name another node"
+                raise InvalidDocument([FieldFault(_pointer_of(document, word), reason)])
+            nodes.append(node)
+        return nodes
 
-    def _placed(
+    def _participants(
         self, document: TaskDocument, nodes: Sequence[KnownNode]
     ) -> tuple[Participant, ...]:
-        """The participants, with the contexts they are to measure from and the addresses there.
+        """Return the participants, each with its context and its address in that context.
 
-        :raises InvalidDocument: a context is asked of somebody who takes no part.
+        :raises InvalidDocument: a context is given for a node that takes no part, or twice.
         """
-        asked: dict[str, str] = {}
+        contexts: dict[str, str] = {}
         for name, context in document.contexts.items():
             node = self._directory.find(name)
             if node not in nodes or node is None:
-                sentence = f"takes no part; those who do are {', '.join(n.name for n in nodes)}"
-                raise InvalidDocument([FieldFault(f"/contexts/{name}", sentence)])
-            if node.identity in asked:
-                raise InvalidDocument([FieldFault(f"/contexts/{name}", "is named twice")])
-            asked[node.identity] = context
-        return tuple(_participant(node, asked.get(node.identity)) for node in nodes)
+                reason = f"takes no part; the participants are {', '.join(n.name for n in nodes)}"
+                raise InvalidDocument([FieldFault(f"/contexts/{name}", reason)])
+            if node.identity in contexts:
+                reason = "names a participant that has a context already; remove one of them"
+                raise InvalidDocument([FieldFault(f"/contexts/{name}", reason)])
+            contexts[node.identity] = context
+        return tuple(_participant(node, contexts.get(node.identity)) for node in nodes)
 
     def _addresses(
         self, hosts: Sequence[str], named: Sequence[str | None], participants: Sequence[Participant]
     ) -> dict[str, str]:
-        """Where each host of the spec is measured; of a participant, in its context.
+        """Return the address of each host of the spec; a participant's is that of its context.
 
-        A mere target that is written as an address is measured there, whosever it is.
+        A target that takes no part and is written as an address is measured at that address, even
+        if it belongs to a known node.
         """
-        placed = {participant.node: participant.address for participant in participants}
-        found = {}
+        own_addresses = {participant.node: participant.address for participant in participants}
+        addresses = {}
         for host in hosts:
             as_written = host not in named and is_address(host)
             node = None if as_written else self._directory.find(host)
-            found[host] = host if node is None else placed.get(node.identity, node.address)
-        return found
+            addresses[host] = (
+                host if node is None else own_addresses.get(node.identity, node.address)
+            )
+        return addresses
 
     def _tool(self, document: TaskDocument, spec: Any) -> Tool:
-        """The best tool that can measure the spec, or the first such of those asked for."""
+        """Return the best tool that can measure the spec, of the requested ones the first."""
         known = self._capabilities.tools
         for index, name in enumerate(document.tools):
             if name not in known or document.test.type not in known[name].tests:
-                sentence = f"there is no tool {name!r} for {document.test.type}"
-                raise InvalidDocument([FieldFault(f"/tools/{index}", sentence)])
+                reason = f"there is no tool {name!r} for {document.test.type}"
+                raise InvalidDocument([FieldFault(f"/tools/{index}", reason)])
         try:
             return self._capabilities.choose(document.test.type, document.tools, [], spec)
         except ToolUnavailable:
@@ -342,58 +371,59 @@ class Admission:
         tool = self._capabilities.tools[name]
         return tool.can(spec) if document.test.type in tool.tests else None
 
-    async def _ask_all(self, introduction: Introduction, question: Introduce) -> Introduction:
-        """Ask all at once whether they take part; the task with what they said."""
-        answers = await asyncio.gather(
-            *(
-                self._ask(introduction, place, question)
-                for place in range(len(introduction.participants))
-            )
-        )
-        return introduction.model_copy(update={"participants": tuple(answers)})
+    async def _ask_all(self, task: StoredTask, question: Introduce) -> StoredTask:
+        """Ask all participants at once, and return the task with their answers."""
+        places = range(len(task.terms.participants))
+        answers = await asyncio.gather(*(self._ask(task, place, question) for place in places))
+        return replace(task, terms=replace(task.terms, participants=tuple(answers)))
 
-    def _agreed(self, introduction: Introduction) -> Introduction:
-        """The task with the tool that all have; what nobody refused."""
-        answers = introduction.participants
-        refusals = [f"{p.name}: {p.reason}" for p in answers if p.accepted is False]
+    def _agreed(self, task: StoredTask) -> StoredTask:
+        """Return the task with the tool that all participants have.
+
+        :raises RefusedByParticipant: a participant refused, or its address is not known yet.
+        :raises ToolUnavailable: no tool is available at all participants.
+        """
+        participants = task.terms.participants
+        refusals = [f"{p.name}: {p.reason}" for p in participants if p.accepted is False]
         if refusals:
             raise RefusedByParticipant("; ".join(refusals))
-        for p in answers:
+        for p in participants:
             card = self._directory.by_identity(p.node).attributes
             if p.context is not None and p.context not in offered(card):
                 refusals.append(
-                    f"{p.name}: at which address it measures from {p.context} is not known here "
-                    "(yet); a node's card is read every 15 seconds"
+                    f"{p.name}: its address in the context {p.context} is not known here (yet); "
+                    "a node's card is read every 15 seconds, try again then"
                 )
         if refusals:
             raise RefusedByParticipant("; ".join(refusals))
-        return self._with_tool(introduction)
+        return self._with_tool(task)
 
-    async def _ask(
-        self, introduction: Introduction, place: int, question: Introduce
-    ) -> Participant:
-        participant = introduction.participants[place]
+    async def _ask(self, task: StoredTask, place: int, question: Introduce) -> Participant:
+        participant = task.terms.participants[place]
         node = self._directory.by_identity(participant.node)
-        addressed = introduction.model_copy(update={"participant": place})
         try:
-            answered = await question(node, addressed)
+            answer = await question(node, task.introduction(place))
         except (PeerError, RequestError) as error:
             return participant.model_copy(update={"reason": error.detail})
         return participant.model_copy(
             update={
-                "accepted": answered.accepted,
-                "reason": answered.reason,
-                "tools": answered.tools,
-                "lacks": answered.lacks,
+                "accepted": answer.accepted,
+                "reason": answer.reason,
+                "tools": answer.tools,
+                "lacks": answer.lacks,
             }
         )
 
-    async def _withdraw(self, introduction: Introduction, reason: str) -> None:
-        """Those who have accepted already end the task; so do those whose answer was lost."""
+    async def _withdraw(self, task: StoredTask, reason: str) -> None:
+        """Tell every participant that did not refuse that the task has ended.
+
+        A participant without an answer is told as well: it may have accepted, and the answer may
+        have been lost.
+        """
         own = self._directory.self.identity
-        told = [p.node for p in introduction.participants if p.accepted is not False]
-        others = [identity for identity in told if identity != own]
-        end = TaskEnd(task=introduction.task, state=TaskState.REFUSED, reason=reason[:1000])
+        accepted = [p.node for p in task.terms.participants if p.accepted is not False]
+        others = [identity for identity in accepted if identity != own]
+        end = TaskEnd(task=task.id, state=TaskState.REFUSED, reason=reason[:1000])
         async with self._database.connection() as connection:
             await outbox.post(
                 connection,
@@ -402,35 +432,24 @@ class Admission:
                 end.model_dump(mode="json"),
                 self._clock.now(),
             )
-            await bookings.notify(connection, "task", introduction.task, TaskState.REFUSED)
+            await bookings.notify(connection, "task", task.id, TaskState.REFUSED)
 
-    def _with_tool(self, introduction: Introduction) -> Introduction:
-        tool, duration = self._capabilities.agree(
-            introduction.test,
-            introduction.tools,
-            [p.tools for p in introduction.participants if p.accepted or p.tools],
-            introduction.spec,
-        )
-        return introduction.model_copy(update={"tool": tool, "duration": duration})
+    def _with_tool(self, task: StoredTask) -> StoredTask:
+        terms = task.terms
+        offers = [p.tools for p in terms.participants if p.accepted or p.tools]
+        tool, duration = self._capabilities.agree(terms.test, terms.tools, offers, terms.spec)
+        return replace(task, terms=replace(terms, tool=tool, duration=duration))
 
-    def _own(self, introduction: Introduction) -> StoredTask:
-        """A task as it is kept by its lead, which is this node."""
-        own = self._directory.self.identity
-        places = [p.node for p in introduction.participants]
-        task = stored_task(introduction, own)
-        return replace(task, participant=places.index(own) if own in places else None)
-
-    async def _keep(
+    async def _store(
         self,
-        introduction: Introduction,
+        task: StoredTask,
         slot: int,
         key: str | None,
         digest: str,
         archived: Sequence[ArchiveChoice],
         sought: PoolTaskRequest | None = None,
     ) -> bool:
-        """Keep the task; False if its key was used meanwhile."""
-        task = self._own(introduction)
+        """Store the task, and return False if another request used its key in the meantime."""
         now = self._clock.now()
         async with self._database.transaction() as connection:
             if key is not None and not await tasks.keep_idempotency(
@@ -440,7 +459,7 @@ class Admission:
             await tasks.keep(connection, task)
             if archived:
                 await self._archives.keep_of_task(connection, task.id, archived)
-            plan_at = max(now, slot - self._horizon + introduction.duration)
+            plan_at = max(now, slot - self._horizon + task.terms.duration)
             if not await tasks.open_planning(connection, task.id, slot, plan_at):
                 msg = (
                     f"the campaign {task.terms.campaign} was removed a moment ago; name another one"
@@ -454,27 +473,31 @@ class Admission:
 
 
 def _check_to_come(recurrence: Recurrence, slot: int | None, now: int) -> None:
-    """Refuse a schedule that leaves nothing to plan."""
+    """Refuse a schedule that leaves nothing to plan.
+
+    :raises InvalidDocument: there is no slot, or the first one and its slip are over.
+    """
     if slot is None:
         raise InvalidDocument([FieldFault("/schedule", "leaves no run to come")])
     if slot + recurrence.slip < now:
-        over = f"{format_instant(slot)} and its slip are over; give a start to come, or none"
+        over = f"{format_instant(slot)} and its slip are over; give a later start, or none"
         raise InvalidDocument([FieldFault("/schedule/start", over)])
 
 
-def _check_participants(
-    document: TaskDocument, introduction: Introduction, known: StoredTask
-) -> None:
-    """Refuse an edit that makes a task another one: other nodes would take part."""
-    for new, old in zip_longest(introduction.participants, known.terms.participants):
+def _check_participants(document: TaskDocument, task: StoredTask, known: StoredTask) -> None:
+    """Refuse an edit that changes the participants: it would be a different task.
+
+    :raises InvalidDocument: a participant differs.
+    """
+    for new, old in zip_longest(task.terms.participants, known.terms.participants):
         if new is None or old is None or new.node != old.node:
             before = "nobody" if old is None else old.name
-            sentence = (
-                f"who takes part cannot be edited ({before} does); cancel this task and create "
-                "another one"
+            reason = (
+                f"participants cannot be changed (currently {before}); cancel the task and create "
+                "a new one"
             )
             pointer = _pointer_of(document, None if new is None else new.name)
-            raise InvalidDocument([FieldFault(pointer, sentence)])
+            raise InvalidDocument([FieldFault(pointer, reason)])
 
 
 def _participant(node: KnownNode, context: str | None) -> Participant:
@@ -489,7 +512,7 @@ def _participant(node: KnownNode, context: str | None) -> Participant:
 
 
 def _pointer_of(document: TaskDocument, word: str | None) -> str:
-    """Where the document names this host."""
+    """Return the JSON pointer to the place where the document names this host."""
     if word in document.named:
         return f"/participants/{document.named.index(word)}"
     for field, value in document.test.spec.items():

@@ -27,7 +27,7 @@ from node.model.task_terms import TaskTerms
 from node.model.taskstate import OPEN, TaskState
 from node.model.wire.archives import ArchiveChoice
 from node.model.wire.fields import FROM_OUTSIDE
-from node.model.wire.participants import FreedRuns, Introduction
+from node.model.wire.participants import FreedRuns
 from node.model.wire.seats import SeatRequest
 from node.model.wire.tasks import TaskDocument, TaskPatch
 from node.model.wire.validation import faults_of
@@ -38,7 +38,7 @@ from node.store.changes import TaskChange
 from node.store.database import Connection
 from node.store.outbox import MessageKind, OutgoingMessage
 from node.store.tasks import StoredTask
-from node.tasks.acceptance import introduction_of, store_task, stored_task
+from node.tasks.acceptance import store_task
 from node.tasks.admission import Admission
 from node.tasks.pool_editing import PoolTaskEdit, PoolTaskEditor
 
@@ -218,13 +218,12 @@ class TaskEditor:
                     )
                 )
             return edited.task if dry_run else None
-        asked = await self._admission.ask(_edited(found, patch), found)
-        new = stored_task(asked, self._identity)
+        new = await self._admission.ask(_edited(found, patch), found)
         if dry_run:
             return new
         if archived or changed.differences(document_of(found), document_of(new)):
             await self._database.settle(
-                lambda connection: self._edit(connection, found.terms.revision, asked, archived)
+                lambda connection: self._edit(connection, found.terms.revision, new, archived)
             )
         return None
 
@@ -257,18 +256,17 @@ class TaskEditor:
         await bookings.notify(connection, "seats", task, "wanted")
 
     async def _edit_parts(
-        self, connection: Connection, edits: Sequence[tuple[int, Introduction]]
+        self, connection: Connection, edits: Sequence[tuple[int, StoredTask]]
     ) -> None:
         """Edit the ordinary tasks of seats, which are locked; where that changes anything."""
         for first in range(0, len(edits), _AT_ONCE):
             batch = edits[first : first + _AT_ONCE]
-            asked = {introduction.task: introduction for _, introduction in batch}
-            revisions = {introduction.task: revision for revision, introduction in batch}
+            edited = {new.id: (revision, new) for revision, new in batch}
             differing: list[tuple[StoredTask, StoredTask]] = []
-            for found in await tasks.fetch_all(connection, list(asked)):
-                new = stored_task(asked[found.id], self._identity)
+            for found in await tasks.fetch_all(connection, list(edited)):
+                revision, new = edited[found.id]
                 if changed.differences(document_of(found), document_of(new)):
-                    _check_revision(found, revisions[found.id])
+                    _check_revision(found, revision)
                     differing.append((found, new))
             await self._edit_all(connection, differing)
 
@@ -276,14 +274,14 @@ class TaskEditor:
         self,
         connection: Connection,
         revision: int,
-        asked: Introduction,
+        new: StoredTask,
         archived: Archived | None = None,
     ) -> None:
-        found = self._changeable(asked.task, await tasks.lock(connection, asked.task))
+        found = self._changeable(new.id, await tasks.lock(connection, new.id))
         _check_revision(found, revision)
         if archived is not None:
             await self._archives.keep_of_task(connection, found.id, archived.choices)
-        await self._edit_all(connection, [(found, stored_task(asked, self._identity))], archived)
+        await self._edit_all(connection, [(found, new)], archived)
 
     async def _edit_all(
         self,
@@ -375,7 +373,7 @@ class TaskEditor:
         """One letter to each other participant of these: the task as it is from now on."""
         posts = [
             OutgoingMessage(
-                node, MessageKind.TASK_CHANGE, introduction_of(found, place).model_dump(mode="json")
+                node, MessageKind.TASK_CHANGE, found.introduction(place).model_dump(mode="json")
             )
             for found in await tasks.fetch_all(connection, ids)
             for place, participant in enumerate(found.terms.participants)

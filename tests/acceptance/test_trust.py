@@ -93,7 +93,7 @@ async def test_a_namespace_is_entered_to_ask_any_host(a: Outsider, b: Outsider) 
         ({"b": "interface:lo"}, "b: measuring from interface:lo is not allowed here"),
         ({"b": "interface:lo"}, "can allow it: PARLEY_CONTEXTS=interface:lo"),
         ({"b": "namespace:parley-nowhere"}, "b: this host has no network namespace parley-nowhere"),
-        ({"c": "interface:lo"}, "takes no part; those who do are a, b"),
+        ({"c": "interface:lo"}, "takes no part; the participants are a, b"),
         ({"b": "bridge:x"}, "write namespace:NAME, interface:NAME or address:IP"),
         ({"b": "namespace:../../etc"}, "is not a valid context name"),
         ({"b": "interface:-I"}, "is not a valid context name"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 from uuid import UUID
 
@@ -15,6 +16,7 @@ from node.model.wire.participants import (
     ProposalRequest,
 )
 from node.model.wire.plans import Plan, PlanRequest
+from node.store.tasks import StoredTask
 from tests.support.worlds import Site, World
 
 
@@ -53,9 +55,9 @@ def foresight(world: World, site: Site, task: UUID | None = None) -> TaskPreview
     """The foresight of one node; every task it drafts has the id given, if any."""
     by_identity = {other.identity: other for other in world.sites}
 
-    def draft(document: Any) -> Introduction:
-        made = site.node.admission.draft(document).introduction
-        return made if task is None else made.model_copy(update={"task": task})
+    def draft(document: Any) -> StoredTask:
+        drafted = site.node.admission.draft(document).task
+        return drafted if task is None else replace(drafted, id=task)
 
     return task_preview(
         site.node, lambda identity: Advice(world, site, by_identity[identity]), draft

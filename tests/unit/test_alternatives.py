@@ -24,6 +24,7 @@ from lead.planning.forecast import fresh_agenda
 from lead.planning.placement import Offer, choose
 from node.model import times
 from node.model.spans import Span, at_least, normalise
+from node.model.task_terms import terms_of
 from node.model.times import format_instant, parse_duration, parse_instant
 from node.model.wire.tasks import Participant, Schedule
 from tests.support.clocks import START
@@ -79,7 +80,7 @@ def situation_of(
     offer = Offer("a", at_least(free, shortest), at_least(normalise(free + more), shortest))
     agenda = fresh_agenda(schedule, START, duration, limits, START)
     return Situation(
-        introduction=made,
+        terms=terms_of(made),
         slots=(*agenda.too_late, *agenda.slots),
         placed=len(choose(agenda.slots, [offer], duration, None)),
         offers=[offer],
@@ -109,7 +110,7 @@ def counted(situation: Situation, schedule: Schedule, duration: int) -> tuple[in
 def after(situation: Situation, change: DocumentChange) -> tuple[int, int]:
     """Return the same for the document with the change applied."""
     posted = {
-        "test": {"type": "idle", "spec": situation.introduction.spec},
+        "test": {"type": "idle", "spec": situation.terms.spec},
         "schedule": situation.schedule.model_dump(mode="json", exclude_none=True),
     }
     document = apply_change(posted, change)
@@ -184,7 +185,7 @@ def test_a_grid_is_shifted_no_further_than_necessary(situation: Situation) -> No
 @given(SITUATIONS)
 def test_a_measurement_is_shortened_no_more_than_necessary(situation: Situation) -> None:
     """No longer one finds all its time, and none is below a tenth of the requested length."""
-    size = size_of(situation.introduction.spec) or 0
+    size = size_of(situation.terms.spec) or 0
 
     def whole(tried: int) -> bool:
         duration = (tried + SET_UP) * SECOND
@@ -216,10 +217,8 @@ def test_a_grid_without_a_start_gets_one() -> None:
     free = [(START + low * SECOND, START + (low + 9) * SECOND) for low in range(5, 110, 20)]
     schedule = Schedule(start=START, slip=0, repeat=20 * SECOND)
     made = situation_of(schedule, 5, free, [], ("sleep",))
-    started = made.introduction.model_copy(
-        update={"schedule": schedule.model_copy(update={"start": None})}
-    )
-    for change in alternatives(replace(made, introduction=started))[0]:
+    unanchored = replace(made.terms, schedule=schedule.model_copy(update={"start": None}))
+    for change in alternatives(replace(made, terms=unanchored))[0]:
         assert "start" in change.schedule
     named = {change.kind: change.schedule for change in alternatives(made)[0]}
     assert named[ChangeKind.SLIP] == {"slip": "PT5S"}
