@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from typing import Any
 from uuid import UUID
 
 from aiohttp import web
@@ -23,12 +24,11 @@ from node.api.routing import (
 )
 from node.model import times
 from node.model.errors import FieldFault, InvalidDocument, NotFound
+from node.model.task_terms import TaskTerms, take_terms
 from node.model.taskstate import TaskState
 from node.model.wire.runs import Explanation, Run
 from node.model.wire.seats import Seat, SeatCount, SeatRequest, SeatState
 from node.model.wire.tasks import (
-    Participant,
-    Schedule,
     Task,
     TaskDocument,
     TaskPatch,
@@ -39,7 +39,6 @@ from node.plugins.choice import ToolOffer
 from node.service import NodeService
 from node.store import seats, tasks
 from node.store.database import Record
-from node.store.tasks import StoredTask
 
 STATES = frozenset(TaskState)
 _KEY_MAX = 200
@@ -49,35 +48,44 @@ _NAMED = 5
 
 
 def task_of(row: Record) -> Task:
-    """Return a stored row as the API's document."""
+    """Return a row of the query ``tasks`` as the API shows it."""
+    values = dict(row)
+    terms = take_terms(values)
     return Task(
-        id=row["id"],
-        state=row["state"],
-        reason=row["reason"],
-        revision=row["revision"],
-        paused_at=row["paused_at"],
-        test=TestChoice(type=row["test"], spec=row["spec"]),
-        tool=row["tool"],
-        tools=tuple(row["tools"]),
-        schedule=Schedule.model_validate(row["schedule"]),
-        priority=row["priority"],
-        scheduling_class=row["scheduling_class"],
-        duration=row["duration"],
-        participants=tuple(Participant.model_validate(p) for p in row["participants"]),
-        lead=row["lead_name"] or row["lead"],
-        led_here=bool(row["led_here"]),
-        campaign=row["campaign"],
-        reference=row["reference"],
-        created_at=row["created_at"],
-        ended_at=row["ended_at"],
-        next_run_at=row["next_run_at"],
-        planned=row["planned"],
-        plan_at=row["plan_at"],
-        runs=row["runs"],
-        pool=None if row["pool"] is None else SeatRequest.model_validate(row["pool"]),
-        seats=None if row["seats"] is None else SeatCount.model_validate(row["seats"]),
-        parent=row["parent"],
+        **_shown(terms),
+        id=values["id"],
+        state=values["state"],
+        reason=values["reason"],
+        paused_at=values["paused_at"],
+        participants=terms.participants,
+        lead=values["lead_name"] or values["lead"],
+        led_here=bool(values["led_here"]),
+        created_at=terms.created_at,
+        ended_at=values["ended_at"],
+        next_run_at=values["next_run_at"],
+        planned=values["planned"],
+        plan_at=values["plan_at"],
+        runs=values["runs"],
+        pool=None if values["pool"] is None else SeatRequest.model_validate(values["pool"]),
+        seats=None if values["seats"] is None else SeatCount.model_validate(values["seats"]),
+        parent=values["parent"],
     )
+
+
+def _shown(terms: TaskTerms) -> dict[str, Any]:
+    """Return the fields of the API's task that an edit may change."""
+    return {
+        "revision": terms.revision,
+        "test": TestChoice(type=terms.test, spec=terms.spec),
+        "tool": terms.tool,
+        "tools": terms.tools,
+        "schedule": terms.schedule,
+        "priority": terms.priority,
+        "scheduling_class": terms.scheduling_class,
+        "duration": terms.duration,
+        "campaign": terms.campaign,
+        "reference": terms.reference,
+    }
 
 
 async def fetch(node: NodeService, task: UUID) -> Task:
@@ -208,25 +216,7 @@ async def edit(request: web.Request) -> web.StreamResponse:
                 "archives": current.archives if archives_change is None else archives_change.after
             }
         )
-    return responses.one(_as_if(current, would_be))
-
-
-def _as_if(task: Task, would_be: StoredTask) -> Task:
-    """Return a task as it would be after an edit."""
-    return task.model_copy(
-        update={
-            "revision": would_be.terms.revision,
-            "test": TestChoice(type=would_be.terms.test, spec=would_be.terms.spec),
-            "tool": would_be.terms.tool,
-            "tools": would_be.terms.tools,
-            "schedule": would_be.terms.schedule,
-            "priority": would_be.terms.priority,
-            "scheduling_class": would_be.terms.scheduling_class,
-            "duration": would_be.terms.duration,
-            "campaign": would_be.terms.campaign,
-            "reference": would_be.terms.reference,
-        }
-    )
+    return responses.one(current.model_copy(update=_shown(would_be.terms)))
 
 
 async def cancel(request: web.Request) -> web.StreamResponse:
