@@ -1,4 +1,4 @@
-"""The lead's values: a claimed task, and what came of planning it."""
+"""The lead's values: claimed tasks, pool tasks, their seats, and the outcomes of planning."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from node.model.wire.campaigns import DEFAULT
 
 @dataclass(frozen=True)
 class SeatWeights:
-    """What a run is charged for on each of its nodes, in thousandths of a seat.
+    """The charge for a run on each of its nodes, by scheduling class, in thousandths of a seat.
 
-    ``normal`` None: a lane, which is the part of an exclusive run's that the node says.
+    None for ``normal`` charges a lane: the part of an exclusive run that the node declares.
     """
 
     exclusive: int = 1000
@@ -28,7 +28,7 @@ class SeatWeights:
     background: int = 0
 
     def charges(self, scheduling_class: SchedulingClass) -> bool:
-        """Whether runs of this class are charged for at all."""
+        """Return whether runs of this class are charged for at all."""
         match scheduling_class:
             case SchedulingClass.EXCLUSIVE:
                 return self.exclusive > 0
@@ -40,9 +40,9 @@ class SeatWeights:
 
 @dataclass(frozen=True)
 class Claim:
-    """A task that a worker holds the lease of.
+    """A task that a worker has leased.
 
-    Of a task that has seats, ``parent`` is the pool task and ``pool`` its pool.
+    For the ordinary task of a seat, ``parent`` is the pool task and ``pool`` its pool.
     """
 
     task: UUID
@@ -57,16 +57,16 @@ class Claim:
     parent: UUID | None = None
     pool: str | None = None
     yielding: list[UUID] | None = None
-    """The runs that may give way to its own; None is any of lower priority."""
+    """The runs that its own may displace; None is any run of lower priority."""
     starts: list[int] | None = None
-    """When its runs start if that time is still free: it was found when the seat was given."""
+    """The starts that were found when the seat was given, to be used if still free."""
     suspended: str | None = None
-    """Its campaign, if that is suspended."""
+    """The name of its campaign, if that is suspended."""
 
 
 @dataclass(frozen=True)
 class UnplacedSlot:
-    """A slot that found no time: it waits, or is given up, and says why."""
+    """A slot that found no time: it waits or is given up, with the reason."""
 
     run: UUID
     slot: int
@@ -77,7 +77,7 @@ class UnplacedSlot:
 
 @dataclass(frozen=True)
 class WaitingSlot:
-    """A slot that waits: which one, which attempt it is, and what stood in its way."""
+    """A slot that waits for time, the number of its attempt, and what is in its way."""
 
     slot: int
     attempt: int
@@ -86,7 +86,7 @@ class WaitingSlot:
 
 @dataclass(frozen=True)
 class PlanningDecision:
-    """One planning attempt, to be stored: the sentence for people and the trace behind it."""
+    """One planning attempt as it is stored: a sentence for people, and the trace behind it."""
 
     outcome: PlanningOutcome
     sentence: str
@@ -100,10 +100,10 @@ class PlanningDecision:
 
 @dataclass(frozen=True)
 class AgendaUpdate:
-    """What the agenda says after a planning attempt.
+    """The agenda of a task after a planning attempt.
 
-    ``waits_for`` is the participant that does not answer, ``waits_until`` when the task is planned
-    even if that one is still silent.
+    ``waits_for`` is the participant that does not answer. At ``waits_until`` the task is planned
+    even if that participant is still silent.
     """
 
     planned_to: int | None
@@ -120,7 +120,7 @@ Key = tuple[UUID, int]
 
 @dataclass(frozen=True)
 class PoolTask:
-    """A pool task with something to do for it."""
+    """A pool task whose terms are to be opened, or whose seats are to be given."""
 
     id: UUID
     terms: TaskTerms
@@ -132,12 +132,12 @@ class PoolTask:
 
     @property
     def campaign(self) -> str:
-        """The campaign that pays for its seats."""
+        """The campaign that pays for the seats."""
         return self.terms.campaign or DEFAULT
 
     @property
     def criteria(self) -> PoolTaskCriteria:
-        """What it asks of the nodes that could have its seats."""
+        """The criteria for the nodes that could have its seats."""
         terms = self.terms
         return PoolTaskCriteria(
             self.id, terms.test, terms.spec, terms.tools, self.pool, self.request
@@ -146,9 +146,10 @@ class PoolTask:
 
 @dataclass(frozen=True)
 class NextTerm:
-    """With which slot the next term begins, when it is due, and how many rounds are left.
+    """The first slot of the next term, when that term is due, and how many rounds are left.
 
-    No ``next_slot``: there are no more terms. No ``rounds_left``: as many as there are slots.
+    Without a ``next_slot`` there are no more terms. Without ``rounds_left`` there are as many
+    rounds as slots.
     """
 
     next_slot: int | None
@@ -158,10 +159,10 @@ class NextTerm:
 
 @dataclass(frozen=True)
 class OpenTerm:
-    """A term; no run of it can start later than ``over_at``.
+    """A term of a pool task; no run of it can start later than ``over_at``.
 
-    Nodes were looked for ``tries`` times in a row and not found, for this ``reason``; they were to
-    be looked for again at ``try_at``.
+    The search for nodes failed ``tries`` times in a row, for this ``reason``, and was to be
+    repeated at ``try_at``.
     """
 
     task: UUID
@@ -174,15 +175,16 @@ class OpenTerm:
 
     @property
     def key(self) -> Key:
-        """What it is known by."""
+        """The pool task, and the first slot of the term."""
         return self.task, self.term.starts_at
 
 
 @dataclass(frozen=True)
 class FinishedTerm:
-    """A term of which nothing is to be given any more, as it was read with its task's revision.
+    """A term whose seats need no more nodes, read at this revision of its task.
 
-    Its time is over, and so many of its seats stayed ``empty``; or none is, and so many are held.
+    Either its time is over and ``empty`` seats stayed empty, or none is empty and ``held`` are
+    taken.
     """
 
     open: OpenTerm
@@ -193,7 +195,10 @@ class FinishedTerm:
 
 @dataclass(frozen=True)
 class PoolTaskCriteria:
-    """A pool task as far as it says who could have its seats, and what its pool lacks."""
+    """The part of a pool task that decides which nodes could have its seats.
+
+    ``reason`` is what its pool lacks for it, if it lacks anything.
+    """
 
     task: UUID
     test: str
@@ -206,7 +211,7 @@ class PoolTaskCriteria:
 
 @dataclass(frozen=True)
 class HeldSeat:
-    """A seat that is held: of which pool task, by whom (its identity), and its ordinary task."""
+    """A held seat: its pool task, the identity of its node, and its ordinary task."""
 
     task: UUID
     node: str
@@ -215,7 +220,7 @@ class HeldSeat:
 
 @dataclass(frozen=True)
 class LostSeat:
-    """A seat that somebody (by name) has lost, and why."""
+    """A seat that a node (by name) has lost, and the reason."""
 
     task: UUID
     term: int
@@ -226,7 +231,7 @@ class LostSeat:
 
 @dataclass(frozen=True)
 class BookedRun:
-    """A run that is booked; nodes by identity."""
+    """A booked run; nodes by identity."""
 
     id: UUID
     task_id: UUID
@@ -241,9 +246,9 @@ class BookedRun:
 
 @dataclass(frozen=True)
 class UnplannedSeatTask:
-    """An ordinary task that has seats and of which nothing is planned yet; nodes by identity.
+    """An ordinary task of seats that was not planned yet; nodes by identity.
 
-    Its runs are to start at ``starts``, as far as that is known.
+    Its runs are to start at ``starts``, as far as these are known.
     """
 
     task: UUID
@@ -259,10 +264,10 @@ class UnplannedSeatTask:
 
 @dataclass(frozen=True)
 class SeatGrant:
-    """A seat that is given to a node (its identity), and the ordinary task for its runs.
+    """A seat given to a node (its identity), and the ordinary task for its runs.
 
-    ``yielding`` are the runs that may give way to these; None is any of lower priority. They start
-    at ``starts`` if that time is still free.
+    ``yielding`` are the runs that these may displace; None is any run of lower priority. The runs
+    start at ``starts`` if that time is still free.
     """
 
     number: int
@@ -274,7 +279,7 @@ class SeatGrant:
 
 @dataclass(frozen=True)
 class PolicyMemory:
-    """What the policies of a pool remember, and how often that was changed."""
+    """The state that the policies of a pool keep between episodes, and its revision."""
 
     state: Mapping[str, Any]
     revision: int

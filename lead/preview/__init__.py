@@ -1,1 +1,1 @@
-"""What would happen if a task were created; nothing is booked or kept."""
+"""Previews of what would happen if a task were created; nothing is booked or stored."""

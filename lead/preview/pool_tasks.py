@@ -1,9 +1,9 @@
-"""What would happen if a pool task were posted: which nodes would have its seats, and its runs.
+"""Previews of pool tasks: which nodes would have the seats, and when the runs would start.
 
-It is decided by an episode like a real one, among the tasks of the pool that wait now, with terms
-that are only imagined; what comes of it is not written. Then the ordinary task of each seat of the
-first term is asked about like any other (``plans.py``), one after the other: each leaves less of
-the nodes that all of them have.
+An episode like a real one decides among the tasks of the pool that wait now, with imagined terms
+for the new task; its ruling is not stored. Then the ordinary task of each seat of the first term
+is previewed like any other task (``tasks.py``). They are previewed one after the other, because
+each takes time from nodes that they share.
 """
 
 from __future__ import annotations
@@ -53,22 +53,22 @@ from node.store.database import Database
 from node.store.tasks import StoredTask
 
 DraftWhole = Callable[[TaskDocument, SeatRequest], Awaitable[tuple[StoredTask, int]]]
-"""``draft(document, request)``: a checked pool task, and its first slot; nothing is kept."""
+"""``draft(document, request)`` returns a checked pool task and its first slot, unstored."""
 
-_NOT_REACHED = "as many tasks of its pool come before it as are looked at in one go; ask again"
+_NOT_REACHED = "as many tasks of its pool come before it as one episode considers; try again"
 _OVER = "its time is over before nodes could be chosen; give a later start, or more slip"
 
 
 @dataclass(frozen=True)
 class SeatPreviewDependencies:
-    """What it has its node do, beside what giving seats takes."""
+    """The functions of the node that previews use beside those for giving seats."""
 
     draft_pool_task: DraftWhole
 
 
 @dataclass(frozen=True)
 class SeatGroup:
-    """Who would have the seats of one ordinary task, and what came of asking about it."""
+    """The nodes of one ordinary task by seat, its preview, and the runs it may displace."""
 
     seats: Mapping[int, str]
     considered: ConsideredTask
@@ -77,10 +77,10 @@ class SeatGroup:
 
 @dataclass(frozen=True)
 class PoolTaskPreview:
-    """What came of it: term by term, and of the ordinary tasks of the first one.
+    """The preview of a pool task, and of the ordinary tasks of its first term.
 
-    ``terms`` are those for which nodes would be chosen now, each with what came of it, or why it
-    was not looked at. ``nodes`` are the keys of known nodes by their names.
+    ``terms`` are those for which nodes would be chosen now, each with the account of the search, or
+    the reason why it was not searched. ``nodes`` are the identities of known nodes by name.
     """
 
     task: StoredTask
@@ -88,11 +88,11 @@ class PoolTaskPreview:
     groups: Sequence[SeatGroup]
     nodes: Mapping[str, str]
     begins: str
-    """When nodes are chosen for the first term, where that is not now."""
+    """The time at which nodes are chosen for the first term, if that is not now."""
 
 
 class PoolTaskPreviewer:
-    """Answers what would happen, of tasks with named nodes and of such with nodes of a pool."""
+    """Previews all tasks: those with named nodes, and those with nodes of a pool."""
 
     def __init__(
         self,
@@ -103,7 +103,7 @@ class PoolTaskPreviewer:
         counsel: SeatPreviewDependencies,
         foresight: TaskPreviewer,
     ) -> None:
-        """``bounds`` are those of giving seats; ``foresight`` answers for tasks without a pool."""
+        """``bounds`` are those of giving seats; ``foresight`` previews tasks without a pool."""
         self._database = database
         self._clock = clock
         self._bounds = bounds
@@ -112,9 +112,9 @@ class PoolTaskPreviewer:
         self._foresight = foresight
 
     async def plan(self, request: PlanRequest) -> Plan:
-        """What would happen to this task.
+        """Return what would happen to this task.
 
-        :raises InvalidDocument: a field is wrong; what is refused by others is an answer.
+        :raises InvalidDocument: a field is wrong. A refusal by a participant is not an error.
         """
         document = request.model_dump(mode="json", exclude_unset=True, exclude={"runs"})
         asked = TaskDocument.model_validate(document)
@@ -154,7 +154,7 @@ class PoolTaskPreviewer:
     async def _results(
         self, membership: Membership, whole: PoolTask, terms: Sequence[OpenTerm]
     ) -> tuple[dict[Key, tuple[CaseResult, SeatSearchAccount]], set[Key]]:
-        """What would come of these terms if an episode were held now, and which are over."""
+        """Return the results of an episode with these terms now, and the terms that are over."""
         bounds, powers = self._bounds, self._powers
         async with self._database.connection() as connection:
             due = await episodes.due(connection, self._clock.now(), CASES_MAX)
@@ -179,7 +179,7 @@ class PoolTaskPreviewer:
         return results, {over.open.key for over in found.over}
 
     async def _groups(self, result: CaseResult) -> list[SeatGroup]:
-        """The ordinary tasks of the seats of a term, each asked about beside those before it."""
+        """Preview the ordinary tasks of a term, each with the time of the earlier ones taken."""
         promises = TentativeBookings((), self._clock.now())
         groups: list[SeatGroup] = []
         for part in result.parts:
@@ -201,7 +201,7 @@ class PoolTaskPreviewer:
 
 
 def _whole(task: StoredTask, request: SeatRequest, slot: int, now: int) -> PoolTask:
-    """A drafted pool task as it would be stored."""
+    """Return a drafted pool task as the lead would read it from the database."""
     return PoolTask(
         id=task.id,
         terms=task.terms,
@@ -219,7 +219,7 @@ def _whole(task: StoredTask, request: SeatRequest, slot: int, now: int) -> PoolT
 def plan_of(
     foreseen: PoolTaskPreview, outlooks: Mapping[str, Impact], shown: int, now: int
 ) -> Plan:
-    """What came of it, as it is answered; of starts as many as are to be ``shown``. Pure."""
+    """Return the plan to answer with, at most ``shown`` of its starts. Pure."""
     task, groups = foreseen.task, foreseen.groups
     asked = sum(len(group.considered.placed.windows) for group in groups)
     starts = sorted(
@@ -319,7 +319,7 @@ def _starts(group: SeatGroup) -> list[PlannedStart]:
 
 
 def _displaced(foreseen: PoolTaskPreview, name: str, outlook: Impact) -> list[Displaced]:
-    """The runs that would give way on a node: only those that may, where these are named."""
+    """Return the runs that would be displaced on a node; if runs are named, only those."""
     together = [group.considered for group in foreseen.groups]
     found = forecast.displaced_runs(name, chosen_on_node(name, together), outlook)
     named = [group.yielding for group in foreseen.groups]
@@ -328,7 +328,7 @@ def _displaced(foreseen: PoolTaskPreview, name: str, outlook: Impact) -> list[Di
 
 
 def _seats(foreseen: PoolTaskPreview, number: int) -> list[PlannedSeat]:
-    """The seats of one of the terms."""
+    """Return the seats of one of the terms."""
     term, account = foreseen.terms[number]
     groups = {n: group for group in foreseen.groups for n in group.seats} if number == 0 else {}
     empty = PlannedSeat(term=term.term.starts_at, until=term.term.ends_at, number=1, node=None)
@@ -350,7 +350,7 @@ def _seats(foreseen: PoolTaskPreview, number: int) -> list[PlannedSeat]:
 
 
 def _answers(foreseen: PoolTaskPreview) -> list[ParticipantAnswer]:
-    """What the nodes said that would take part, and why the others of the pool would not."""
+    """Return the answers of the chosen nodes, and why other nodes of the pool are not chosen."""
     said: dict[str, ParticipantAnswer] = {}
     for group in foreseen.groups:
         for participant in group.considered.task.terms.participants:

@@ -1,6 +1,6 @@
-"""What would happen if a task were posted: asked of all its participants, booked and kept nowhere.
+"""Previews of tasks: ask all participants what would happen, and book and store nothing.
 
-The same drafts, proposals, agenda and choice as in real planning; only the hold is never sent.
+Drafts, proposals, agenda, and choice are those of real planning; only the hold is never sent.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ from node.model.wire.tasks import TaskDocument
 from node.store.tasks import StoredTask
 
 FIRST_EPOCH = 1
-"""The lease epoch under which a new task is planned first: with the task it seeds the drawing."""
+"""The lease epoch of the first planning of a task; with the task id it seeds a random slip."""
 
 _ALTERNATIVES = 3
 _TRIES = 8
@@ -62,7 +62,7 @@ _TRIES = 8
 
 @dataclass(frozen=True)
 class PreviewDependencies:
-    """What a lead asks its node for: to check a document, to reach others, to choose a tool."""
+    """The functions of the node that previews use: checking, reaching others, choosing a tool."""
 
     draft: Callable[[TaskDocument], StoredTask]
     adviser_of: Callable[[str], ImpactSource]
@@ -71,7 +71,7 @@ class PreviewDependencies:
 
 @dataclass(frozen=True)
 class ConsideredTask:
-    """A task as its participants see it, and what came of asking for its time."""
+    """A task with the answers of its participants, and the placement of its runs."""
 
     task: StoredTask
     limits: Limits
@@ -81,10 +81,10 @@ class ConsideredTask:
 
 @dataclass(frozen=True)
 class ConcurrentPlanning:
-    """What else would be planned at the same time.
+    """The tasks that would be planned at the same time.
 
-    ``promises`` is the time that is taken by it, if any; ``yielding`` are the runs that may give
-    way to this task, None is any of lower priority. ``closed`` is what is reserved of its pool.
+    ``promises`` is the time that they take, if any. ``yielding`` are the runs that this task may
+    displace; None is any run of lower priority. ``closed`` is the reserved time of its pool.
     """
 
     promises: TentativeBookings | None = None
@@ -93,21 +93,21 @@ class ConcurrentPlanning:
 
 
 class TaskPreviewer:
-    """Answers what would happen."""
+    """Previews tasks with named participants."""
 
     def __init__(
         self, clock: Clock, limits: Limits, clock_limit: int, counsel: PreviewDependencies
     ) -> None:
-        """``limits`` and ``clock_limit`` are those of real planning."""
+        """``limits`` and ``clock_limit`` (microseconds) are those of real planning."""
         self._clock = clock
         self._limits = limits
         self._clock_limit = clock_limit
         self._counsel = counsel
 
     async def plan(self, request: PlanRequest) -> Plan:
-        """What would happen to this task.
+        """Return what would happen to this task.
 
-        :raises InvalidDocument: a field is wrong; what is refused by others is an answer.
+        :raises InvalidDocument: a field is wrong. A refusal by a participant is not an error.
         """
         document = request.model_dump(mode="json", exclude_unset=True, exclude={"runs"})
         considered = await self._consider(TaskDocument.model_validate(document))
@@ -121,7 +121,7 @@ class TaskPreviewer:
         return await self.consider(self._counsel.draft(document), ConcurrentPlanning())
 
     async def consider(self, drafted: StoredTask, beside: ConcurrentPlanning) -> ConsideredTask:
-        """What the participants of a drafted task say of it, and which starts would be chosen."""
+        """Ask the participants of a drafted task, and choose the starts of its runs."""
         task = await self._ask_all(drafted)
         refusals = [f"{p.name}: {p.reason}" for p in task.terms.participants if p.accepted is False]
         try:
@@ -152,16 +152,16 @@ class TaskPreviewer:
         return participant.model_copy(update=answer.model_dump())
 
     def _with_tool(self, task: StoredTask) -> StoredTask:
-        """The task with the tool that it would be given, of those whose answers are known."""
+        """Return the task with the best tool of the participants that have accepted."""
         terms = task.terms
         offers = [p.tools for p in terms.participants if p.accepted]
         tool, duration = self._counsel.choose_tool(terms.test, terms.tools, offers, terms.spec)
         return replace(task, terms=replace(terms, tool=tool, duration=duration))
 
     async def _place(self, task: StoredTask, beside: ConcurrentPlanning) -> ConsideredTask:
-        """Ask for the time as real planning would, and choose as it would.
+        """Request time and choose starts as real planning does.
 
-        As there, it is asked again for less if a participant books less far ahead.
+        If a participant books less far ahead, the request is repeated for that shorter horizon.
         """
         found, ahead = await self._offered(task, self._limits, beside)
         if ahead < self._limits.horizon:
@@ -172,7 +172,7 @@ class TaskPreviewer:
     async def _offered(
         self, task: StoredTask, limits: Limits, beside: ConcurrentPlanning
     ) -> tuple[ConsideredTask, int]:
-        """What comes of asking up to this horizon, and how far ahead to ask instead."""
+        """Return the result for this horizon, and the horizon to use instead (microseconds)."""
         now = self._clock.now()
         schedule, created_at = task.terms.schedule, task.terms.created_at
         agenda = fresh_agenda(schedule, created_at, task.terms.duration, limits, now)
@@ -217,9 +217,9 @@ class TaskPreviewer:
         return await ask(advisers, request, self._clock, self._clock_limit)
 
     async def outlooks(self, together: Sequence[ConsideredTask]) -> dict[str, Impact]:
-        """By name, what the chosen runs would mean for each participant that says so.
+        """Return the impact of the chosen runs on each participant that answers, by name.
 
-        Of tasks that would be planned ``together``, all are runs of one kind.
+        All tasks that would be planned ``together`` have the same scheduling class.
         """
         nodes = {p.name: p.node for it in together for p in it.task.terms.participants}
         answers = await asyncio.gather(
@@ -234,7 +234,7 @@ class TaskPreviewer:
     async def _outlook(
         self, node: str, together: Sequence[ConsideredTask], choices: Sequence[ChosenStart]
     ) -> Impact | None:
-        """None from a node that has gone silent since it was asked for its time."""
+        """Ask one node; None if it has no runs, or no longer answers."""
         if not choices:
             return None
         task = together[0].task
@@ -254,7 +254,7 @@ class TaskPreviewer:
     async def _alternatives(
         self, document: Mapping[str, Any], considered: ConsideredTask
     ) -> tuple[list[Alternative], list[NoAlternative]]:
-        """The nearest documents that were tried and do better, and why there is none of a kind."""
+        """Return the nearest documents that do better, and why there is none of some kinds."""
         outcome = considered.placed.outcome
         if outcome in (Outcome.FOUND, Outcome.LATER):
             return [], []
@@ -310,11 +310,11 @@ class TaskPreviewer:
             tools=tools,
             occupied=lambda spec, tool: self._occupied(task, spec, tool),
         )
-        # Over a busy day of many participants this takes long enough to be felt by others.
+        # A busy day with many participants takes long enough to block the event loop.
         return await asyncio.to_thread(alternatives, situation)
 
     async def _common_tools(self, task: StoredTask) -> list[str]:
-        """The tools that all participants have, whichever were asked for, best first."""
+        """Return the tools that all participants have, best first, requested or not."""
         asked = task
         if task.terms.tools:
             asked = await self._ask_all(replace(task, terms=replace(task.terms, tools=())))
@@ -332,7 +332,7 @@ class TaskPreviewer:
     async def _tried(
         self, document: Mapping[str, Any], change: DocumentChange, placed: int
     ) -> Alternative | str:
-        """The alternative, or why it is none: it is asked for like the document itself."""
+        """Preview a changed document; return the alternative, or why it is not better."""
         made = apply_change(document, change)
         try:
             considered = await self._consider(TaskDocument.model_validate(made))
@@ -354,17 +354,17 @@ class TaskPreviewer:
 
 
 _NAMED = (ChangeKind.LATER, ChangeKind.SHORTER, ChangeKind.TOOL)
-"""The kinds of alternatives that everybody may expect."""
+"""The kinds of alternatives whose absence is explained."""
 
 
 def _mesh_of(reference: Any) -> str | None:
-    """The mesh that a task with this reference belongs to."""
+    """Return the mesh that a task with this reference belongs to."""
     mesh = reference.get("mesh") if isinstance(reference, dict) else None
     return mesh if isinstance(mesh, str) else None
 
 
 def chosen_on_node(name: str, together: Sequence[ConsideredTask]) -> list[ChosenStart]:
-    """What is chosen for one node, of tasks that would be planned together."""
+    """Return the starts chosen on one node, of tasks that would be planned together."""
     return [
         choice
         for it in together
@@ -433,7 +433,7 @@ def _plan(considered: ConsideredTask, outlooks: Mapping[str, Impact], shown: int
 
 
 def participant_answer(considered: ConsideredTask, participant: Listed) -> ParticipantAnswer:
-    """What one participant says of a task."""
+    """Return one participant's answer to a task."""
     said, reason, windows_free = "accepts", participant.reason, None
     if not participant.accepted:
         said = "unreachable" if participant.accepted is None else "refuses"
@@ -453,7 +453,7 @@ def participant_answer(considered: ConsideredTask, participant: Listed) -> Parti
 
 
 def _time_of(considered: ConsideredTask, offer: Offer) -> tuple[int, str | None]:
-    """In how many windows one has time, and what stands in the way of the first other."""
+    """Return in how many windows a participant has time, and the reason for the first other."""
     slots, duration = considered.placed.asked.slots, considered.task.terms.duration
     alone = choose(slots, [offer], duration, None)
     reasons = unplaced_reasons(slots, alone, duration, [offer], considered.asked.proposals)

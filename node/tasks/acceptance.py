@@ -1,4 +1,4 @@
-"""Whether this host takes part in a task, and the task as it is then known here."""
+"""Acceptance of introduced tasks: whether this host takes part, and the task it then stores."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ class Acceptance:
         self._identity = core.identity
 
     async def consider(self, lead: str, introduction: Introduction) -> IntroductionAnswer:
-        """Check that this host can do its part; keep the task if it can.
+        """Check that this host can do its part, and store the task if it can.
 
-        A change of a known task is heard in any case: what its lead has freed is free here, too.
+        Runs that the lead has freed are freed here in any case, even if the change is refused.
 
         :raises Conflict: a newer revision of the task is known here.
         """
@@ -60,7 +60,7 @@ class Acceptance:
     async def _hear(
         self, connection: Connection, lead: str, introduction: Introduction, *, kept: bool
     ) -> StoredTask | None:
-        """Keep what the lead says; the task as it was known before."""
+        """Apply the lead's introduction, and return the task as it was known before."""
         task, now = introduction.task, self._clock.now()
         known = await tasks.lock(connection, task)
         if known is not None and known.lead != lead:
@@ -71,11 +71,12 @@ class Acceptance:
             return known
         if kept:
             await store_task(connection, stored_task(introduction, lead), known, now)
-        # Who refuses the new terms has the old ones: a hold under the new revision must not fit.
+        # A host that refuses the new terms keeps the old revision, so that it refuses a hold under
+        # the new one.
         revision = introduction.revision if kept or known is None else known.terms.revision
         stands = await changes.stand(connection, {task: revision}, introduction.paused_at)
         if stands and known is not None:
-            await bookings.notify(connection, "task", task, _word(introduction))
+            await bookings.notify(connection, "task", task, _announced_state(introduction))
         return known
 
     async def _free(
@@ -90,7 +91,7 @@ class Acceptance:
                 await bookings.notify(connection, "run", run, known.id, "cancelled")
 
     async def judge(self, lead: str, introduction: Introduction) -> IntroductionAnswer:
-        """What it would say to this introduction, of a new task or a change; nothing is kept."""
+        """Return the answer to an introduction of a new or changed task, without storing it."""
         async with self._database.connection() as connection:
             known = await tasks.fetch(connection, introduction.task)
         reason, tools, lacks = self._considered(introduction)
@@ -99,7 +100,7 @@ class Acceptance:
     def _considered(
         self, introduction: Introduction
     ) -> tuple[str | None, tuple[str, ...], dict[str, str]]:
-        """Why it does not take part, if it does not; else its tools, and what the others lack."""
+        """Return the reason for a refusal or None, the tools here, and why others are lacking."""
         misplaced = self._misplaced(introduction)
         if misplaced is not None:
             return misplaced, (), {}
@@ -115,21 +116,21 @@ class Acceptance:
             introduction.test, spec, introduction.tools, context
         )
         if not offered:
-            told = "; ".join(f"{name}: {reason}" for name, reason in lacks.items())
-            return told or "no tool is known for it", (), {}
-        # What a tool cannot do anywhere, the lead knows as well.
+            reasons = "; ".join(f"{name}: {reason}" for name, reason in lacks.items())
+            return reasons or "no tool is known for this test", (), {}
+        # Leave out the tools that cannot measure this spec anywhere: the lead knows that itself.
         lacks = {
             n: why for n, why in lacks.items() if self._capabilities.tools[n].can(spec) is None
         }
         return None, offered, lacks
 
     def _misplaced(self, introduction: Introduction) -> str | None:
-        """Why this host is not the participant meant, or not to measure from where it should."""
-        places = introduction.participants
-        if introduction.participant >= len(places):
+        """Return why this host is not the addressed participant, or may not use its context."""
+        participants = introduction.participants
+        if introduction.participant >= len(participants):
             return f"there is no participant {introduction.participant}"
-        if places[introduction.participant].node != self._identity:
-            return "this is another node than the one meant"
+        if participants[introduction.participant].node != self._identity:
+            return "the introduction is addressed to another node; check its URL and key"
         context = _context(introduction)
         return None if context is None else self._context_refusal(context)
 
@@ -143,17 +144,17 @@ def _answer(
 
 
 def _context(introduction: Introduction) -> Context | None:
-    """From where this participant is asked to measure."""
+    """Return the context in which this participant is to measure, if one is named."""
     written = introduction.participants[introduction.participant].context
     return None if written is None else parse(written)
 
 
-def _word(introduction: Introduction) -> TaskState:
+def _announced_state(introduction: Introduction) -> TaskState:
     return TaskState.ACTIVE if introduction.paused_at is None else TaskState.PAUSED
 
 
 def _not_open(lead: str, known: StoredTask | None) -> str | None:
-    """Why nobody can bring a task up to date that was known here before."""
+    """Return why an introduction cannot update the task known here, or None if it can."""
     if known is None:
         return None
     if known.lead != lead:
@@ -166,7 +167,7 @@ def _not_open(lead: str, known: StoredTask | None) -> str | None:
 async def store_task(
     connection: Connection, task: StoredTask, known: StoredTask | None, now: int
 ) -> None:
-    """Write a task as it is from now on; the runs that stay are what they were booked as."""
+    """Write the new version of a task; booked runs keep the spec and tool of their booking."""
     if known is not None and (task.terms.spec, task.terms.tool) != (
         known.terms.spec,
         known.terms.tool,

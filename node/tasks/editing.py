@@ -1,11 +1,11 @@
-"""How tasks led here change: paused, resumed, edited; and how their participants learn of it.
+"""Changes of tasks led here: pause, resume, edit; and how their participants learn of them.
 
-A change is one transaction at the lead. It counts the task's revision up, takes the task from
-whoever is planning it (a new lease epoch: an exchange under way is never committed), gives up the
-runs to come that do not fit any more, and leaves one letter for each participant: the task as it
-is now, with what was given up. Revision and epoch make it safe for letters, introductions and holds
-to come late, twice and in any order. Whoever has not heard of the newest revision refuses a hold
-under it, and is introduced to the task again by the planner.
+A change is one transaction at the lead. It increments the task's revision, takes the task from the
+worker that is planning it (a new lease epoch, so that an exchange under way is never committed),
+frees the future runs that no longer fit, and posts one outbox message to each participant: the task
+as it is now, with the runs that were freed. Revision and epoch make it safe for messages,
+introductions, and holds to come late, twice, and in any order. A participant that does not know the
+newest revision refuses a hold under it, and the planner introduces the task to it again.
 """
 
 from __future__ import annotations
@@ -43,17 +43,17 @@ from node.tasks.admission import Admission
 from node.tasks.pool_editing import PoolTaskEdit, PoolTaskEditor
 
 CHANGE_ACKNOWLEDGEMENT_TIMEOUT = 2 * times.SECOND
-"""A changed task is planned once its participants have heard of it, or after so long."""
+"""How long planning of a changed task waits for its participants to acknowledge the change."""
 
 _AT_ONCE = 500
-"""Most seats' tasks that one statement changes: there may be thousands."""
+"""Maximum number of seats' tasks that one statement changes: there may be thousands."""
 
 _SAID_MAX = 900
 _PASSED_MAX = 100_000
 
 
 class TaskEditor:
-    """Changes the tasks that this node leads."""
+    """Pauses, resumes, and edits the tasks that this node leads."""
 
     def __init__(
         self,
@@ -73,11 +73,11 @@ class TaskEditor:
         self._margin = core.settings.start_margin
 
     async def pause(self, task: UUID) -> None:
-        """Give up all runs to come, on every participant, and plan no others. Again is harmless.
+        """Free all future runs on every participant, and plan no others; repeating is harmless.
 
         :raises NotFound: there is no such task here.
         :raises NotAllowed: another node leads it.
-        :raises Conflict: it is over.
+        :raises Conflict: it has ended.
         """
         await self._database.settle(lambda connection: self._pause_whole(connection, task))
 
@@ -91,7 +91,7 @@ class TaskEditor:
             await self._pause(connection, [p for p in parts if p.state is TaskState.ACTIVE], now)
 
     async def _parts(self, connection: Connection, whole: UUID) -> list[list[StoredTask]]:
-        """The ordinary tasks of a pool task's seats that are not over, locked; in batches."""
+        """Lock and return the open ordinary tasks of a pool task's seats, in batches."""
         every = await seats.lock_tasks_of(connection, whole)
         return [
             await tasks.fetch_all(connection, every[first : first + _AT_ONCE])
@@ -99,7 +99,7 @@ class TaskEditor:
         ]
 
     async def _pause(self, connection: Connection, founds: Sequence[StoredTask], now: int) -> None:
-        """Pause these, which are locked and active."""
+        """Pause tasks that are locked and active."""
         ids = [found.id for found in founds]
         said = f"paused on {self._name}"
         freed = await self._free(connection, ids, changed.EVERY_SLOT, said, now)
@@ -116,11 +116,11 @@ class TaskEditor:
         await bookings.notify_all(connection, [("task", task, TaskState.PAUSED) for task in ids])
 
     async def resume(self, task: UUID) -> None:
-        """Plan again, from now on; what passed during the pause is not made up for.
+        """Plan again from now on; slots that passed during the pause are not run later.
 
         :raises NotFound: there is no such task here.
         :raises NotAllowed: another node leads it.
-        :raises Conflict: it is over.
+        :raises Conflict: it has ended.
         """
         await self._database.settle(lambda connection: self._resume_whole(connection, task))
 
@@ -134,7 +134,7 @@ class TaskEditor:
             await self._resume(connection, [p for p in parts if p.paused_at is not None], now)
 
     async def _resume(self, connection: Connection, founds: Sequence[StoredTask], now: int) -> None:
-        """Resume these, which are locked and paused."""
+        """Resume tasks that are locked and paused."""
         ids = [found.id for found in founds]
         following = {
             found.id: changed.first_open(
@@ -174,7 +174,7 @@ class TaskEditor:
         following: Mapping[UUID, int | None],
         now: int,
     ) -> dict[UUID, list[int]]:
-        """By task, the slots that had no run because it was paused."""
+        """Return by task the slots that had no run because it was paused."""
         passed: dict[UUID, list[int]] = {}
         for found in founds:
             recurrence = found.terms.recurrence
@@ -190,15 +190,15 @@ class TaskEditor:
     async def edit(
         self, task: UUID, patch: TaskPatch, *, dry_run: bool = False
     ) -> StoredTask | None:
-        """Change what the task asks for; checked like a new task, refused as a whole or taken.
+        """Edit a task; the result is checked like a new task, and applied as a whole or refused.
 
-        Returns the task as it would be for a ``dry_run``, which changes nothing.
+        With ``dry_run``, return the task as it would be, and change nothing.
 
         :raises NotFound: there is no such task here.
         :raises NotAllowed: another node leads it.
-        :raises Conflict: it is over, or was changed since the revision that was read.
+        :raises Conflict: it has ended, or was changed since the revision that was read.
         :raises InvalidDocument: a field is wrong, or cannot be edited.
-        :raises RefusedByParticipant: somebody would not take part; the task stays as it was.
+        :raises RefusedByParticipant: a participant refuses the edit; the task stays as it was.
         """
         async with self._database.connection() as connection:
             found = self._changeable(task, await tasks.fetch(connection, task))
@@ -258,7 +258,7 @@ class TaskEditor:
     async def _edit_parts(
         self, connection: Connection, edits: Sequence[tuple[int, StoredTask]]
     ) -> None:
-        """Edit the ordinary tasks of seats, which are locked; where that changes anything."""
+        """Edit the locked ordinary tasks of seats, as far as the edit changes them."""
         for first in range(0, len(edits), _AT_ONCE):
             batch = edits[first : first + _AT_ONCE]
             edited = {new.id: (revision, new) for revision, new in batch}
@@ -289,7 +289,7 @@ class TaskEditor:
         edits: Sequence[tuple[StoredTask, StoredTask]],
         archived: Archived | None = None,
     ) -> None:
-        """Edit tasks, each from what it is (locked) to what it is to be."""
+        """Edit locked tasks, given as pairs of the present and the new version."""
         now = self._clock.now()
         said: dict[UUID, str] = {}
         alike: dict[tuple[int, str], list[UUID]] = {}
@@ -327,7 +327,7 @@ class TaskEditor:
         freed: Mapping[UUID, list[int]],
         now: int,
     ) -> None:
-        """Where planning goes on for those of the edited tasks that are not paused."""
+        """Set where planning continues for those of the edited tasks that are not paused."""
         active = {found.id: new for found, new in edits if found.state is TaskState.ACTIVE}
         standings = await changes.standings(connection, list(active))
         on: dict[UUID, PlanningPosition] = {}
@@ -353,7 +353,7 @@ class TaskEditor:
     async def _free(
         self, connection: Connection, ids: Sequence[UUID], slots_from: int, why: str, now: int
     ) -> dict[UUID, list[int]]:
-        """Give up the runs to come of these slots, and all planning under way; slots by task."""
+        """Free the future runs from ``slots_from`` on, and stop planning; return slots by task."""
         epochs = await changes.fence(connection, ids, now)
         freeing = FreedRuns(
             before_epoch=0,
@@ -370,7 +370,7 @@ class TaskEditor:
         return {task: sorted(each) for task, each in slots.items()}
 
     async def _tell(self, connection: Connection, ids: Sequence[UUID], now: int) -> None:
-        """One letter to each other participant of these: the task as it is from now on."""
+        """Post the task as it is now to each other participant of these tasks."""
         posts = [
             OutgoingMessage(
                 node, MessageKind.TASK_CHANGE, found.introduction(place).model_dump(mode="json")
@@ -382,7 +382,7 @@ class TaskEditor:
         await outbox.post_all(connection, posts, now)
 
     async def acknowledged(self, letter: int, task: UUID) -> None:
-        """A participant has heard of a change; once all have, the task is planned."""
+        """Record that a participant knows of a change; plan the task once all of them do."""
         async with self._database.transaction() as connection:
             if not await changes.others_to_hear(connection, task, letter):
                 standing = (await changes.standings(connection, [task])).get(task)
@@ -404,11 +404,11 @@ class TaskEditor:
         if found.parent is not None:
             msg = (
                 f"task {task} has seats of pool task {found.parent}; change that one. Cancelled, "
-                "its seats are given to others"
+                "its seats are given to other nodes"
             )
             raise Conflict(msg)
         if found.state not in OPEN:
-            msg = f"task {task} is {found.state} and cannot be changed any more; create another one"
+            msg = f"task {task} has ended ({found.state}) and cannot be changed; create a new one"
             raise Conflict(msg)
         return found
 
@@ -423,7 +423,7 @@ def _check_revision(found: StoredTask, read: int | None) -> None:
 
 
 def document_of(task: StoredTask, request: SeatRequest | None = None) -> dict[str, Any]:
-    """A task as it would be posted; a slip that it has by default only is left to the default."""
+    """Return the document that would create the task; a default slip is left out."""
     schedule = task.terms.schedule
     without = schedule.model_copy(update={"slip": None})
     if schedule.slip == default_slip(without):
@@ -463,9 +463,9 @@ def _written(archives: Sequence[ArchiveChoice]) -> list[dict[str, Any]]:
 
 
 def _edited(task: StoredTask, patch: TaskPatch, request: SeatRequest | None = None) -> TaskDocument:
-    """The task's document with a patch applied.
+    """Return the task's document with a patch applied.
 
-    :raises InvalidDocument: it is none any more, or would measure something else.
+    :raises InvalidDocument: the result is not a valid document, or has another test.
     """
     wanted = patch.changes()
     _check_type(task, wanted)
@@ -480,8 +480,10 @@ def _edited(task: StoredTask, patch: TaskPatch, request: SeatRequest | None = No
 def _check_type(task: StoredTask, wanted: Mapping[str, Any]) -> None:
     test = wanted.get("test", {})
     if test is None or test.get("type", task.terms.test) != task.terms.test:
-        sentence = f"cannot be edited ({task.terms.test}); cancel this task and create another one"
-        raise InvalidDocument([FieldFault("/test/type", sentence)])
+        reason = (
+            f"cannot be changed (currently {task.terms.test}); cancel the task and create a new one"
+        )
+        raise InvalidDocument([FieldFault("/test/type", reason)])
 
 
 def _placement_terms(terms: TaskTerms) -> PlacementTerms:

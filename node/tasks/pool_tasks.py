@@ -1,8 +1,8 @@
-"""Pool tasks as their lead takes them in: whether there is such a pool, with so many nodes.
+"""Checks of pool tasks at admission: the pool exists, and has enough suitable nodes.
 
-A pool task names no nodes; for each chosen one there is an ordinary task with the same test, into
-whose spec the node is filled in. Here is how, and what of a request can be refused at once. Who is
-chosen, and when, is the lead's to say (``lead/pool/episodes.py``).
+A pool task names no nodes. For each chosen node there is an ordinary task with the same test, and
+the node's name is filled into its spec. This module fills it in, and refuses requests that cannot
+be met. The lead chooses the nodes later (``lead/pool/episodes.py``).
 """
 
 from __future__ import annotations
@@ -48,15 +48,15 @@ class PoolTaskChecker:
     def __init__(
         self, database: Database, directory: Directory, capabilities: Capabilities
     ) -> None:
-        """Who is known, and what they say of themselves, ``directory`` says."""
+        """``directory`` has the known nodes and the attributes of each."""
         self._database = database
         self._directory = directory
         self._capabilities = capabilities
 
     async def find_nodes(self, document: TaskDocument, request: SeatRequest) -> PoolTaskRequest:
-        """The nodes that could have a seat of this task.
+        """Return the nodes that could have a seat of this task.
 
-        :raises InvalidDocument: no such pool, nobody in it meets the match, or not enough do.
+        :raises InvalidDocument: there is no such pool, or too few of its nodes meet the request.
         """
         async with self._database.connection() as connection:
             there = await pools.listed(connection)
@@ -81,9 +81,9 @@ class PoolTaskChecker:
         request: SeatRequest,
         pool_match: Mapping[str, Any],
     ) -> NodeRequirements:
-        """What a node must be to have a seat of a task with this test.
+        """Return the requirements on a node that is to have a seat of a task with this test.
 
-        :raises InvalidDocument: the match is no predicate, or a field of the test is wrong.
+        :raises InvalidDocument: the match is not a predicate, or a field of the test is wrong.
         """
         known = self._capabilities.test(test)
         parsed = self._capabilities.spec(known, spec)
@@ -99,7 +99,7 @@ class PoolTaskChecker:
         )
 
     def needs(self, test: str, spec: dict[str, Any]) -> Mapping[str, int | None]:
-        """What runs of this test take of counted resources; None is all that a node has.
+        """Return the counted resources that a run of this test uses; None is all that a node has.
 
         :raises InvalidDocument: there is no such test (any more), or a field of it is wrong.
         """
@@ -109,9 +109,9 @@ class PoolTaskChecker:
     async def keep(
         self, connection: Connection, task: StoredTask, sought: PoolTaskRequest, slot: int, now: int
     ) -> None:
-        """Make a task that was just kept a pool task; its terms begin with this slot.
+        """Make a task that was just stored a pool task; its terms begin with this slot.
 
-        :raises Conflict: the pool was removed meanwhile.
+        :raises Conflict: the pool was removed in the meantime.
         """
         await tasks.stop_planning(connection, [task.id])
         on = TermProgress(slot, now, task.terms.schedule.max_runs)
@@ -120,9 +120,9 @@ class PoolTaskChecker:
     async def change(
         self, connection: Connection, task: UUID, request: SeatRequest, on: TermProgress | None
     ) -> None:
-        """What a pool task asks for from now on, and with which slot its terms go on.
+        """Store what a pool task requests, and with ``on`` the slot at which its terms continue.
 
-        :raises Conflict: the pool was removed meanwhile.
+        :raises Conflict: the pool was removed in the meantime.
         """
         body = request.model_dump(mode="json")
         if not await seats.keep(connection, task, request.pool, body, on):
@@ -131,9 +131,9 @@ class PoolTaskChecker:
     def filled(
         self, document: TaskDocument, request: SeatRequest, names: Sequence[str]
     ) -> TaskDocument:
-        """The document of the ordinary task in which these nodes have seats.
+        """Return the document of the ordinary task in which these nodes have seats.
 
-        :raises InvalidDocument: the test has no field for them, or it is filled already.
+        :raises InvalidDocument: the test has no field for them, or the field has a value already.
         """
         test = self._capabilities.test(document.test.type)
         word = _field_of(test, request)
@@ -155,7 +155,7 @@ class PoolTaskChecker:
     def document_for(
         self, whole: StoredTask, request: SeatRequest, names: Sequence[str], schedule: Schedule
     ) -> TaskDocument:
-        """The document of the ordinary task in which these nodes have seats of a pool task.
+        """Return the document of the ordinary task in which these nodes have seats of a pool task.
 
         :raises InvalidDocument: the test has no field for them.
         """
@@ -183,7 +183,7 @@ def _field_of(test: Test, request: SeatRequest) -> str:
 
 
 def no_pool(name: str, there: Sequence[StoredPool]) -> str:
-    """There is none of this name: what to write instead."""
+    """Describe that there is no pool of this name, and suggest existing ones."""
     names = [pool.name for pool in there]
     if not names:
         return f"there is no pool {name}, and no other one; make it: parley pool add {name}"
@@ -220,7 +220,7 @@ def _too_few(
 
 
 def _unknown_words(request: SeatRequest, members: Mapping[str, Attributes]) -> FieldFault | None:
-    """A misspelt attribute would be without effect."""
+    """Return a fault for an attribute that no member has: misspelt, it would have no effect."""
     there = {word for each in members.values() for word in each}
     for place, words in (("spread", request.spread), ("prefer", request.prefer)):
         for word in words:

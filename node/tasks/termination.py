@@ -1,8 +1,8 @@
-"""How runs and tasks end before their time: cancelled by a person, displaced, withdrawn by a host.
+"""Early ends of runs and tasks: cancelled by a user, displaced, or withdrawn by a host.
 
-Whoever learns of an end tells the others through the outbox, in the same transaction: a participant
-tells the lead, the lead tells all participants. A run displaced anywhere is freed everywhere, its
-slot is placed again by the lead while its window lasts.
+A node that learns of an end tells the others through the outbox, in the same transaction: a
+participant tells the lead, and the lead tells all participants. A run displaced anywhere is freed
+everywhere, and the lead places its slot again while its window lasts.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ from node.store.runs import LockedRun, NextAttempt
 from node.store.tasks import StoredTask
 
 _ON_ITS_WAY = 30 * times.SECOND
-"""No message of a worker arrives later than so long after the end of its lease."""
+"""How long after the end of a worker's lease a message of that worker may still arrive."""
 
 _AT_ONCE = 200
-"""Most runs lost, or tasks ended, in one statement: others wait for its locks."""
+"""Maximum number of runs or tasks that one transaction ends: others wait for its locks."""
 
 TOO_LATE = "its time had begun, so it is not placed again"
 
@@ -39,14 +39,14 @@ class TaskTerminator:
     """Ends runs and tasks, here and at the other participants."""
 
     def __init__(self, core: Core) -> None:
-        """Nothing ends before one of the methods is called."""
+        """Ends are announced in the name of this node."""
         self._database = core.database
         self._clock = core.clock
         self._identity = core.identity
         self._name = core.settings.name
 
     async def cancel_run(self, run: UUID) -> None:
-        """Take a run back on every participant; one that is over stays as it is.
+        """Cancel a run on every participant; a run that is over stays as it is.
 
         :raises NotFound: there is no such run here.
         """
@@ -64,10 +64,10 @@ class TaskTerminator:
             )
 
     async def heard(self, sender: str, end: RunEnd) -> None:
-        """Another node says that a run is over: its lead, or to its lead a participant.
+        """Apply another node's message that a run is over; the sender takes part in it.
 
-        :raises NotAllowed: it is neither.
-        :raises HostError: this lead is about to decide on the run; it must be told again.
+        :raises NotAllowed: the sender is neither the lead nor a participant of the run.
+        :raises HostError: this lead is committing the run at the moment; the sender must retry.
         """
         await self._database.settle(lambda connection: self._heard(connection, sender, end))
 
@@ -75,7 +75,7 @@ class TaskTerminator:
         locked = await runs.lock(connection, end.run)
         if locked is None:
             if await bookings.is_being_decided(connection, end.run):
-                msg = f"run {end.run} is just being decided on; tell again that it is over"
+                msg = f"run {end.run} is still being committed; retry"
                 raise HostError(msg)
             return
         if locked.state in OVER and not (self._lost_here(locked, end) or self._cut(locked, end)):
@@ -86,11 +86,11 @@ class TaskTerminator:
         await self._end(connection, locked, end, sender)
 
     def _lost_here(self, run: LockedRun, end: RunEnd) -> bool:
-        """Displaced on this very node, which leads it: the others must learn of it all the same."""
+        """Return whether the run was displaced on this node, its lead; the others must know it."""
         return run.lead == self._identity and run.state is RunState.DISPLACED is RunState(end.state)
 
     def _cut(self, run: LockedRun, end: RunEnd) -> bool:
-        """Failed here before its end, because it had been cancelled at the other end first."""
+        """Return whether the run failed here because it was cancelled at the other end first."""
         led_elsewhere = run.lead != self._identity
         cancelled = RunState(end.state) is RunState.CANCELLED
         still = run.ends_at > self._clock.now()
@@ -105,7 +105,7 @@ class TaskTerminator:
         if not moved and not self._lost_here(run, end):
             if state is not RunState.DISPLACED:
                 return
-            # Displaced elsewhere after it had begun here: what is left is to stop it.
+            # It was displaced elsewhere after it had begun here, so it can only be stopped.
             await runs.move(connection, [run.id], RunState.CANCELLED, end.reason, now)
         elif end.displaced_by is not None:
             await runs.keep_winner(connection, run.id, end.displaced_by)
@@ -122,16 +122,16 @@ class TaskTerminator:
             await self._place_again(connection, [(run, end.reason)], now)
         else:
             if state is RunState.DISPLACED:
-                # Somebody may have begun to measure it: rather a slot missed than one run twice.
+                # A participant may have begun to measure: miss the slot rather than run it twice.
                 await runs.add_reason(connection, run.id, TOO_LATE)
-            # A cancelled run does not count toward max_runs: another slot may take its place.
+            # A cancelled run does not count toward max_runs, so another slot may take its place.
             await tasks.wake_planning(connection, run.task, now, run.slot)
             await bookings.notify(connection, "task", run.task, "plan")
 
     async def _place_again(
         self, connection: Connection, lost: Sequence[tuple[LockedRun, str]], now: int
     ) -> None:
-        """Place these again, which were lost for these reasons."""
+        """Have lost runs placed again as further attempts, each with the reason of its loss."""
         again = [
             NextAttempt(
                 run.id,
@@ -149,9 +149,9 @@ class TaskTerminator:
             await bookings.notify(connection, "task", task, "plan")
 
     async def cancel_task(self, task: UUID) -> None:
-        """End a task and all its runs to come; running ones are stopped. Again is harmless.
+        """End a task and its future runs, and stop running ones; repeating is harmless.
 
-        On a participant this withdraws the host's consent: the lead learns of it and ends the task.
+        On a participant this withdraws the host's acceptance: the lead is told, and ends the task.
 
         :raises NotFound: there is no such task here.
         """
@@ -172,7 +172,7 @@ class TaskTerminator:
             )
 
     async def heard_task(self, sender: str, end: TaskEnd) -> None:
-        """Another node says that a task is over."""
+        """Apply another node's message that a task is over."""
         await self._database.settle(lambda connection: self._heard_task(connection, sender, end))
 
     async def _heard_task(self, connection: Connection, sender: str, end: TaskEnd) -> None:
@@ -185,7 +185,7 @@ class TaskTerminator:
         await self._end_task(connection, found, TaskState(end.state), end.reason, sender)
 
     async def refuse_task(self, task: UUID, reason: str) -> None:
-        """A task led here cannot be planned: a participant will not take part."""
+        """End a task led here because a participant refuses to take part."""
         await self._database.settle(lambda connection: self._refuse_task(connection, task, reason))
 
     async def _refuse_task(self, connection: Connection, task: UUID, reason: str) -> None:
@@ -194,21 +194,21 @@ class TaskTerminator:
             await self._end_task(connection, found, TaskState.REFUSED, reason)
 
     async def take_back(self, task: UUID, reason: str) -> None:
-        """A task led here is not to go on: the node whose seat it is has lost it, say."""
+        """Cancel a task led here, for example because its node has lost the seat."""
         await self._database.settle(lambda connection: self.take_back_in(connection, task, reason))
 
     async def take_back_in(self, connection: Connection, task: UUID, reason: str) -> None:
-        """The same, as part of a transaction."""
+        """Cancel a task led here, as part of a transaction."""
         found = await tasks.fetch(connection, task)
         if found is not None:
             await self._end_task(connection, found, TaskState.CANCELLED, reason)
 
     async def lose_run(self, run: UUID, reason: str) -> None:
-        """A run led here has lost its time somewhere: free it everywhere, place it again."""
+        """Free a run led here that has lost its time, on every participant, and place it again."""
         await self.lose_runs({run: reason})
 
     async def lose_runs(self, reasons: Mapping[UUID, str]) -> None:
-        """The same of many, each for its reason; again is harmless: those that are over stay so."""
+        """Free runs and place them again, each for its reason; those that are over stay over."""
         every = sorted(reasons.items())
         for first in range(0, len(every), _AT_ONCE):
             await self._database.settle(partial(self._lose_runs, every[first : first + _AT_ONCE]))
@@ -230,7 +230,7 @@ class TaskTerminator:
         gone = {run.id for run in moved}
         for run in locked:
             if run.id not in gone:
-                # It has begun, or begins at this moment: that is a case of its own.
+                # It has begun, or begins at this moment; ``_end`` stops it.
                 end = RunEnd(run=run.id, state=RunState.DISPLACED, reason=why[run.id])
                 await self._end(connection, run, end)
         lost = await bookings.restore(connection, [run.id for run in moved], now)
@@ -244,7 +244,7 @@ class TaskTerminator:
     def _displaced(
         self, moved: Sequence[LockedRun], why: Mapping[UUID, str]
     ) -> list[OutgoingMessage]:
-        """The letters that tell of runs displaced here: to the lead, or from it to all others."""
+        """Return the messages about runs displaced here: to the lead, or from it to all others."""
         posts = []
         for run in moved:
             end = RunEnd(run=run.id, state=RunState.DISPLACED, reason=why[run.id]).model_dump(
@@ -258,7 +258,7 @@ class TaskTerminator:
         return posts
 
     async def drop_run(self, node: str, run: UUID, reason: str) -> None:
-        """Have one participant end a run that this lead does not know."""
+        """Tell a participant to end a run that this lead does not know."""
         body = RunEnd(run=run, state=RunState.CANCELLED, reason=reason).model_dump(mode="json")
         async with self._database.connection() as connection:
             await outbox.post(
@@ -266,7 +266,7 @@ class TaskTerminator:
             )
 
     async def finish_tasks(self) -> None:
-        """Tasks led here whose schedule and runs are over are finished, here and elsewhere."""
+        """Finish the tasks led here whose schedule and runs are over, on all participants."""
         now = self._clock.now()
         async with self._database.transaction() as connection:
             for whole, state in await seats.finish(connection, now):
@@ -288,7 +288,7 @@ class TaskTerminator:
         reason: str,
         sender: str | None = None,
     ) -> None:
-        """End a task, and with a pool task the ordinary ones of its seats, which may be many."""
+        """End a task; with a pool task, also the ordinary tasks of its seats, in batches."""
         if not await self._end_tasks(connection, [task], state, reason, sender):
             return
         why = f"its pool task was {state}: {reason}"
@@ -305,9 +305,9 @@ class TaskTerminator:
         reason: str,
         sender: str | None,
     ) -> bool:
-        """End these, and tell all others but the ``sender``; whether any had not ended already.
+        """End tasks, and tell all other nodes but the ``sender``; return whether any was open.
 
-        Of several this node is the lead.
+        Several tasks must all be led by this node.
         """
         now = self._clock.now()
         ended = await tasks.end(connection, [task.id for task in founds], state, reason, now)
@@ -331,7 +331,8 @@ class TaskTerminator:
         await outbox.post_all(connection, list(chain.from_iterable(posts.values())), now)
         leased = {task: until for task, until in leases.items() if until is not None}
         if leased:
-            # A worker may be making it known at this moment, to nodes that have it not ended yet.
+            # A worker may be introducing the task at this moment, to nodes that would then keep it
+            # open. Tell them again once no message of that worker can arrive any more.
             again = max(0, max(leased.values()) - now) + _ON_ITS_WAY
             told = [post for task in leased for post in posts[task]]
             await outbox.post_all(connection, told, now, again)
@@ -340,7 +341,7 @@ class TaskTerminator:
     def _ended(
         self, task: StoredTask, state: TaskState, reason: str, sender: str | None
     ) -> list[OutgoingMessage]:
-        """The letters that tell of its end: from its lead to all others, or to the lead."""
+        """Return the messages about the end of a task: from its lead to all others, or to it."""
         led = task.lead == self._identity
         told = (_identities(task.terms.participants) if led else {task.lead}) - {
             self._identity,

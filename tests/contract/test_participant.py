@@ -197,7 +197,7 @@ async def test_it_refuses_the_place_of_another(party: Party) -> None:
         task.model_copy(update={"participants": (stranger,)})
     )
     assert not answered.accepted
-    assert answered.reason == "this is another node than the one meant"
+    assert answered.reason == "the introduction is addressed to another node; check its URL and key"
 
 
 async def test_it_offers_its_free_time(party: Party) -> None:
