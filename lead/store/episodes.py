@@ -1,6 +1,6 @@
-"""Pool tasks as their lead sees them: which terms are due, who sits where, and what policies keep.
+"""The lead's tables of pool tasks: terms that are due, holders of seats, and states of policies.
 
-Instants in microseconds; nodes by their identities.
+Instants are in microseconds; nodes are given by identity.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ from node.store.database import Connection, Queries
 
 _SQL = Queries("lead.store", "episodes")
 _NEAR = times.HOUR
-"""What is urgent and begins within this time goes before all else."""
+"""Urgent terms that begin within this time come before all others."""
 
 
 async def terms_to_open(connection: Connection, now: int, limit: int) -> list[PoolTask]:
-    """The pool tasks whose next term is due."""
+    """Return the pool tasks whose next term is due."""
     rows = await connection.fetch(_SQL["terms_to_open"], now, limit)
     return [_pool_task(dict(row)) for row in rows]
 
@@ -43,19 +43,19 @@ def _pool_task(row: dict[str, Any]) -> PoolTask:
 
 
 async def due(connection: Connection, now: int, limit: int) -> list[PoolTask]:
-    """The pool tasks with empty seats that are to be tried now, at most so many of each pool."""
+    """Return the pool tasks with empty seats to be tried now, at most ``limit`` of each pool."""
     rows = await connection.fetch(_SQL["due"], now, limit, now + _NEAR)
     return [_pool_task(dict(row)) for row in rows]
 
 
 async def next_due(connection: Connection) -> int | None:
-    """When the next of them has."""
-    found: int | None = await connection.fetchval(_SQL["next_due"])
-    return found
+    """Return when the next term is due to be opened or tried, if there is one."""
+    due_at: int | None = await connection.fetchval(_SQL["next_due"])
+    return due_at
 
 
 async def open_terms(connection: Connection, terms: Sequence[OpenTerm], now: int) -> None:
-    """New terms, all of whose seats are empty."""
+    """Write new terms, with all their seats empty."""
     await connection.execute(
         _SQL["open_terms"],
         [each.task for each in terms],
@@ -68,7 +68,10 @@ async def open_terms(connection: Connection, terms: Sequence[OpenTerm], now: int
 
 
 async def go_on(connection: Connection, task: UUID, was: int, on: NextTerm) -> bool:
-    """Where the terms of a task go on; False if that was changed meanwhile."""
+    """Write where the terms of a task continue; False if that changed in the meantime.
+
+    ``was`` is the next slot as it was read.
+    """
     kept = await connection.fetchval(
         _SQL["go_on"], task, was, on.next_slot, on.due_at, on.rounds_left
     )
@@ -78,11 +81,11 @@ async def go_on(connection: Connection, task: UUID, was: int, on: NextTerm) -> b
 async def terms_due(
     connection: Connection, tasks: Sequence[UUID], now: int, enough: int, most: int
 ) -> tuple[list[OpenTerm], int]:
-    """Their terms with empty seats that are to be tried first, by start; and how many others are.
+    """Return the due terms to be tried first, by start, and how many others are due.
 
-    If some of them are urgent and begin within the hour, it is these. Else whole hours, because
-    pools are shared by the hour: the nearest one, and the next ones as long as there are no more
-    than ``enough`` terms. Never more than the ``most``.
+    If some terms are urgent and begin within the hour, return these. Otherwise return whole hours,
+    because pools are shared by the hour: the nearest hour, and the next ones as long as there are
+    no more than ``enough`` terms. Never return more than ``most`` terms.
     """
     near = now + _NEAR
     rows = await connection.fetch(_SQL["terms_due"], list(tasks), now, near, enough, most)
@@ -91,7 +94,7 @@ async def terms_due(
 
 
 async def taken(connection: Connection, terms: Sequence[Key]) -> dict[Key, dict[int, str]]:
-    """By term and number, who sits there."""
+    """Return the holders of seats, by term and seat number."""
     found: dict[Key, dict[int, str]] = {key: {} for key in terms}
     for task, term, number, node in await connection.fetch(_SQL["taken"], *_columns(terms)):
         found[task, term][number] = node
@@ -99,7 +102,7 @@ async def taken(connection: Connection, terms: Sequence[Key]) -> dict[Key, dict[
 
 
 async def measured_to(connection: Connection, terms: Sequence[Key]) -> dict[Key, dict[int, int]]:
-    """By term and number of a lost seat, the last slot that was measured before it was lost."""
+    """Return the last slot measured before a seat was lost, by term and seat number."""
     found: dict[Key, dict[int, int]] = {key: {} for key in terms}
     for task, term, number, slot in await connection.fetch(_SQL["measured_to"], *_columns(terms)):
         found[task, term][number] = slot
@@ -111,7 +114,7 @@ def _columns(terms: Sequence[Key]) -> tuple[list[UUID], list[int]]:
 
 
 async def last_holders(connection: Connection, tasks: Sequence[UUID]) -> dict[UUID, dict[int, str]]:
-    """By task and number, who had the seat last and did not lose it."""
+    """Return the last holder of each seat that did not lose it, by task and seat number."""
     found: dict[UUID, dict[int, str]] = {task: {} for task in tasks}
     for task, number, node in await connection.fetch(_SQL["last_holders"], list(tasks)):
         found[task][number] = node
@@ -119,7 +122,7 @@ async def last_holders(connection: Connection, tasks: Sequence[UUID]) -> dict[UU
 
 
 async def used_at(connection: Connection, tasks: Sequence[UUID]) -> dict[UUID, dict[str, int]]:
-    """By task and node, the start of the last term in which it had a seat."""
+    """Return the start of the last term in which a node had a seat, by task and node."""
     found: dict[UUID, dict[str, int]] = {task: {} for task in tasks}
     for task, node, at in await connection.fetch(_SQL["used_at"], list(tasks)):
         found[task][node] = at
@@ -127,13 +130,13 @@ async def used_at(connection: Connection, tasks: Sequence[UUID]) -> dict[UUID, d
 
 
 async def revision_of(connection: Connection, task: UUID) -> int | None:
-    """The revision of an active task, which does not change until the transaction ends."""
-    found: int | None = await connection.fetchval(_SQL["revision_of"], task)
-    return found
+    """Return the revision of an active task, and lock it until the transaction ends."""
+    revision: int | None = await connection.fetchval(_SQL["revision_of"], task)
+    return revision
 
 
 async def take(connection: Connection, key: Key, given: Sequence[SeatGrant], now: int) -> set[int]:
-    """Give these seats; the numbers of those that were still to be had."""
+    """Give these seats, and return the numbers of those that were still empty."""
     task, term = key
     yielding = {each.task: each.yielding for each in given}
     named = [(part, run) for part, runs in yielding.items() for run in runs or ()]
@@ -169,10 +172,10 @@ async def tried(
     reason: str | None,
     held: int = 0,
 ) -> bool:
-    """When the empty seats of a term are tried again (None: none is empty, or it is too late).
+    """Write when the empty seats of a term are tried again; None if no seat is to be tried.
 
-    False if something of it was changed since it was read, or fewer seats are ``held`` than this:
-    then nothing is written, and it is still due.
+    Return False, and write nothing, if the term was changed since it was read, or if fewer seats
+    are held than ``held``. The term is then still due.
     """
     written = await connection.fetchval(
         _SQL["tried"],
@@ -189,52 +192,52 @@ async def tried(
 
 
 async def lacks(connection: Connection, said: Mapping[UUID, str | None]) -> list[UUID]:
-    """What the pools of these tasks lack, if anything; for which that is something new, by id."""
+    """Write what the pools lack for these tasks, and return the tasks for which that changed."""
     rows = await connection.fetch(_SQL["lacks"], list(said), list(said.values()))
     return sorted(row[0] for row in rows)
 
 
 async def lost_with_their_tasks(connection: Connection, now: int) -> list[LostSeat]:
-    """The seats whose tasks have ended are empty from now on; those that were lost by that."""
+    """Empty the seats whose tasks have ended, and return these seats."""
     rows = await connection.fetch(_SQL["lost_with_their_tasks"], now)
     return [LostSeat(*row) for row in rows]
 
 
 async def times_lost(connection: Connection, task: UUID) -> int:
-    """How often a seat that this ordinary task has was lost before, in the same term."""
+    """Return how often a seat of this ordinary task was lost before in the same term."""
     return int(await connection.fetchval(_SQL["times_lost"], task))
 
 
 async def asking(connection: Connection) -> list[PoolTaskCriteria]:
-    """Every active pool task."""
+    """Return the criteria of every active pool task."""
     return [PoolTaskCriteria(*row) for row in await connection.fetch(_SQL["asking"])]
 
 
 async def try_all(connection: Connection, now: int) -> None:
-    """Have nodes looked for now, for every seat that is empty."""
+    """Make every term with empty seats due now."""
     await connection.execute(_SQL["try_all"], now)
 
 
 async def put_off(connection: Connection, tasks: Sequence[UUID], now: int, try_at: int) -> None:
-    """Their terms that are due are not tried before then."""
+    """Put off the due terms of these tasks until ``try_at``."""
     await connection.execute(_SQL["put_off"], list(tasks), now, try_at)
 
 
 async def sitting(connection: Connection, now: int) -> list[HeldSeat]:
-    """Every seat that is held in a term that is not over."""
+    """Return every held seat of a term that is not over."""
     return [HeldSeat(*row) for row in await connection.fetch(_SQL["sitting"], now)]
 
 
 async def seats_ahead(
     connection: Connection, pool: str, since: int, until: int, limit: int
 ) -> list[UUID]:
-    """The ordinary tasks of seats of a pool whose terms begin in this time, the youngest first."""
+    """Return the seats' tasks of a pool whose terms begin in [since, until), youngest first."""
     rows = await connection.fetch(_SQL["seats_ahead"], pool, since, until, limit)
     return [row[0] for row in rows]
 
 
 async def policy_state(connection: Connection, pool: str) -> PolicyMemory:
-    """What the policies of a pool remember; nothing at first."""
+    """Return the stored state of a pool's policies, which is empty at first."""
     row = await connection.fetchrow(_SQL["policy_state"], pool)
     return PolicyMemory({}, 0) if row is None else PolicyMemory(row[0], row[1])
 
@@ -242,17 +245,17 @@ async def policy_state(connection: Connection, pool: str) -> PolicyMemory:
 async def keep_policy_state(
     connection: Connection, pool: str, remembered: PolicyMemory, now: int
 ) -> int | None:
-    """Remember this from now on; the new revision, or None if another episode came first."""
-    found: int | None = await connection.fetchval(
+    """Store the policies' state; return its revision, or None if another episode was faster."""
+    revision: int | None = await connection.fetchval(
         _SQL["keep_policy_state"], pool, remembered.state, remembered.revision, now
     )
-    return found
+    return revision
 
 
 async def used_by_hour(
     connection: Connection, since: int, until: int, nodes: Sequence[str]
 ) -> list[tuple[str, int, int]]:
-    """Campaign, hour, and what it was charged on these nodes: thousandths of a seat times µs."""
+    """Return campaign, hour, and charge on these nodes, in thousandths of a seat times µs."""
     rows = await connection.fetch(_SQL["used_by_hour"], since, until, list(nodes))
     return [(row[0], row[1], row[2]) for row in rows]
 
@@ -260,20 +263,20 @@ async def used_by_hour(
 async def booked(
     connection: Connection, since: int, until: int, nodes: Sequence[str], limit: int
 ) -> list[BookedRun]:
-    """The runs led here that lie in this time on these nodes, by start."""
+    """Return the runs led here that lie in this time on these nodes, by start."""
     rows = await connection.fetch(_SQL["booked"], since, until, list(nodes), limit)
     return [BookedRun(**dict(row)) for row in rows]
 
 
 async def to_come(connection: Connection, nodes: Sequence[str]) -> list[UnplannedSeatTask]:
-    """The tasks with seats on these nodes of which nothing is planned yet."""
+    """Return the tasks of seats on these nodes that were not planned yet."""
     return [UnplannedSeatTask(*row) for row in await connection.fetch(_SQL["to_come"], list(nodes))]
 
 
 async def tests_of(
     connection: Connection, tasks: Collection[UUID]
 ) -> dict[UUID, tuple[str, dict[str, Any]]]:
-    """By task, what it measures: the test and its fields."""
+    """Return the test and the spec of these tasks, by task."""
     rows = await connection.fetch(_SQL["tests_of"], sorted(tasks))
     return {row[0]: (row[1], row[2]) for row in rows}
 
@@ -281,11 +284,11 @@ async def tests_of(
 async def failed(
     connection: Connection, since: int, nodes: Sequence[str]
 ) -> dict[tuple[str, str], int]:
-    """By node and campaign, how many runs of seats have failed since then."""
+    """Return how many runs of seats have failed since then, by node and campaign."""
     rows = await connection.fetch(_SQL["failed"], since, list(nodes))
     return {(row[0], row[1]): row[2] for row in rows}
 
 
 async def notify(connection: Connection, tasks: Sequence[UUID], word: str) -> None:
-    """Tell whoever watches these tasks."""
+    """Notify the watchers of these tasks."""
     await connection.execute(_SQL["notify"], [f"task {task} {word}" for task in tasks])

@@ -1,7 +1,7 @@
-"""The ledger: seats that campaigns are charged for, written with the decisions that book them.
+"""The ledger: the seats that campaigns are charged for, written with the decisions that book them.
 
-What a run did not use of its time is given back by the database itself, when the run is over
-(``give_back_unused`` in ``schema.sql``); what is charged is summed up by hours there, too.
+The database itself returns the unused time of a run when the run is over (``give_back_unused`` in
+``schema.sql``), and adds up the charges by hour.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ async def charge(
     weights: SeatWeights,
     now: int,
 ) -> None:
-    """Charge the runs just committed, by task, to the campaigns of the tasks."""
+    """Charge the runs just committed, given by task, to the campaigns of the tasks."""
     numbered = [(number, run) for number, runs in enumerate(committed.values(), 1) for run in runs]
     await connection.execute(
         _SQL["charge"],

@@ -1,4 +1,4 @@
-"""Claims, negotiations and decisions in the database."""
+"""The lead's tables of planning: claims, negotiations, and decisions."""
 
 from __future__ import annotations
 
@@ -60,9 +60,9 @@ def _claim(row: dict[str, Any]) -> Claim:
 async def next_due(
     connection: Connection, before: int, shut: Sequence[str]
 ) -> tuple[int | None, int | None]:
-    """When the next task is due that does not wait for a participant in ``shut``.
+    """Return when the next task is due, and the first slot from ``before`` on.
 
-    And the first slot from ``before`` on that is to be planned.
+    Tasks that wait for a participant in ``shut`` are due when they can wait no longer.
     """
     [(due, beyond)] = await connection.fetch(_SQL["next_due"], before, list(shut))
     return due, beyond
@@ -71,7 +71,7 @@ async def next_due(
 async def waiting(
     connection: Connection, tasks: Sequence[UUID], limit: int
 ) -> dict[UUID, list[WaitingSlot]]:
-    """By task, its slots that wait for time, those not asked for longest first."""
+    """Return by task the slots that wait for time, those that were not tried for longest first."""
     found: dict[UUID, list[WaitingSlot]] = {task: [] for task in tasks}
     for task, slot, attempt, reason in await connection.fetch(_SQL["waiting"], list(tasks), limit):
         found[task].append(WaitingSlot(slot, attempt, reason))
@@ -81,9 +81,10 @@ async def waiting(
 async def touched(
     connection: Connection, changed: dict[UUID, int]
 ) -> dict[UUID, dict[int, int | None]]:
-    """Of tasks that were changed, by task: slots after this one that have had runs before.
+    """Return by changed task the slots after the given one that have had runs before.
 
-    For each slot the attempt that may follow; None if none may: it has been run, say.
+    Each slot has the number of the attempt that may follow, or None if none may, for example
+    because the slot was measured.
     """
     rows = await connection.fetch(_SQL["touched"], list(changed), list(changed.values()))
     found: dict[UUID, dict[int, int | None]] = {task: {} for task in changed}
@@ -93,14 +94,14 @@ async def touched(
 
 
 async def counted_runs(connection: Connection, tasks: Sequence[UUID]) -> dict[UUID, int]:
-    """By task, the runs that use up its ``max_runs``; waiting slots are not among them."""
+    """Return by task how many runs count toward its ``max_runs``; waiting slots do not."""
     rows = await connection.fetch(_SQL["counted_runs"], list(tasks), sorted(runstate.NOT_COUNTED))
     return {row[0]: row[1] for row in rows}
 
 
 @dataclass(frozen=True)
 class ExchangeOpening:
-    """The names of an exchange and its runs, before anybody is asked to hold them."""
+    """The ids of an exchange and its runs, before any participant is asked to hold them."""
 
     exchange: UUID
     claimed: Claim
@@ -110,7 +111,7 @@ class ExchangeOpening:
 async def open_negotiations(
     connection: Connection, openings: Sequence[ExchangeOpening], now: int, expires_at: int
 ) -> set[UUID]:
-    """Write the names before the first message goes out; those whose lease was not lost."""
+    """Write the ids before the first message is sent; return those whose lease was not lost."""
     rows = await connection.fetch(
         _SQL["open_negotiations"],
         [opening.exchange for opening in openings],
@@ -125,21 +126,25 @@ async def open_negotiations(
 
 
 async def lock_tasks(connection: Connection, tasks: Sequence[UUID]) -> None:
-    """A cancel that is under way comes before or after what follows, never in its middle."""
+    """Lock tasks, so that a concurrent cancel comes before or after what follows."""
     await connection.execute(_SQL["lock_tasks"], list(tasks))
 
 
 async def decide_commit(
     connection: Connection, messages: dict[UUID, CommitRequest], now: int
 ) -> set[UUID]:
-    """The commit point, by exchange; those that may be committed."""
+    """Commit exchanges, given by id with their messages; return those that were committed.
+
+    This is the commit point: an exchange is left out if its lease was lost, its time is over, or
+    its task has ended.
+    """
     bodies = [message.model_dump(mode="json") for message in messages.values()]
     rows = await connection.fetch(_SQL["decide_commit"], list(messages), now, bodies)
     return {row[0] for row in rows}
 
 
 async def committed(connection: Connection, exchange: UUID) -> CommitRequest | None:
-    """What was decided on an exchange; None if it was not committed or is forgotten."""
+    """Return the commit of an exchange; None if it was not committed, or was purged."""
     body = await connection.fetchval(_SQL["committed"], exchange)
     return None if body is None else CommitRequest.model_validate(body)
 
@@ -147,9 +152,9 @@ async def committed(connection: Connection, exchange: UUID) -> CommitRequest | N
 async def held_again(
     connection: Connection, exchange: UUID, runs: Sequence[UUID]
 ) -> HoldRequest | None:
-    """The hold of these runs of an exchange once more, as the lead has them; None without runs.
+    """Return the request to hold these runs of an exchange again, or None without runs.
 
-    They displace nobody: whom they could, they have displaced.
+    They displace no run: what they could displace was displaced the first time.
     """
     rows = await connection.fetch(_SQL["held_again"], exchange, list(runs))
     if not rows:
@@ -175,13 +180,13 @@ async def held_again(
 
 
 async def ended(connection: Connection, runs: Sequence[UUID]) -> set[UUID]:
-    """Those of these runs that are over here: cancelled or displaced meanwhile, say."""
+    """Return those of these runs that are over here, for example cancelled or displaced."""
     rows = await connection.fetch(_SQL["ended"], list(runs), sorted(runstate.OVER))
     return {row[0] for row in rows}
 
 
 async def decide_abort(connection: Connection, exchanges: Sequence[UUID], now: int) -> None:
-    """Nothing was held by all: these exchanges are aborted."""
+    """Abort exchanges of which no run was held by all participants."""
     await connection.execute(_SQL["decide_abort"], list(exchanges), now)
 
 
@@ -193,7 +198,7 @@ async def keep_led(
     runs: Sequence[RunRequest],
     now: int,
 ) -> None:
-    """The lead's record of runs in which this node takes no part."""
+    """Write the lead's record of runs in which this node takes no part."""
     await connection.execute(
         _SQL["keep_led_exchange"], exchange, claimed.task, claimed.lease_epoch, data, now
     )
@@ -215,7 +220,7 @@ async def keep_led(
 async def keep_unplaced(
     connection: Connection, claimed: Claim, slots: Sequence[UnplacedSlot], now: int
 ) -> None:
-    """Slots that found no time wait, or are given up, each with its reason."""
+    """Write slots that found no time as waiting or given up, each with its reason."""
     if not slots:
         return
     await connection.execute(
@@ -237,7 +242,7 @@ async def keep_unplaced(
 async def keep_decisions(
     connection: Connection, decisions: Sequence[tuple[UUID, PlanningDecision]], now: int
 ) -> None:
-    """Store planning attempts, one for each of these tasks."""
+    """Store planning attempts, one for each task."""
     await connection.execute(
         _SQL["keep_decisions"],
         now,
@@ -256,9 +261,9 @@ async def keep_decisions(
 async def finish_claims(
     connection: Connection, finished: Sequence[tuple[Claim, AgendaUpdate]]
 ) -> set[UUID]:
-    """Give tasks back with what is to be planned next; those of them that were still ours.
+    """Return tasks to the agenda with their next planning; return those still leased here.
 
-    What was changed since the claim is kept: a wake-up, another place to plan from.
+    Changes made since the claim win: a wake-up, or another slot to plan from.
     """
     rows = await connection.fetch(
         _SQL["finish_claims"],
@@ -276,34 +281,34 @@ async def finish_claims(
 
 
 async def break_off(connection: Connection, claimed: Claim, plan_at: int) -> bool:
-    """Give the task back without a word on its slots; False if it is not ours any more."""
+    """Return a task to the agenda without changing its slots; False if its lease was lost."""
     kept = await connection.fetchval(_SQL["break_off"], claimed.task, claimed.lease_epoch, plan_at)
     return kept is not None
 
 
 async def abort_broken_off(connection: Connection, claimed: Claim, now: int) -> list[UUID]:
-    """Abort what was negotiated under this claim and not decided; the exchanges."""
+    """Abort the open negotiations of this claim, and return their exchanges."""
     rows = await connection.fetch(_SQL["abort_broken_off"], claimed.task, claimed.lease_epoch, now)
     return [row[0] for row in rows]
 
 
 async def turn_away(connection: Connection, claimed: Claim, participant: str, now: int) -> None:
-    """Give the task back, to wait until this participant has room for its questions."""
+    """Return a task to the agenda, to wait until this participant has room for requests."""
     await connection.execute(_SQL["turn_away"], claimed.task, claimed.lease_epoch, now, participant)
 
 
 async def put_off(connection: Connection, participant: str, ask_at: int) -> None:
-    """The tasks that wait for this participant wait until it is asked again."""
+    """Put off the tasks that wait for this participant until it is asked again."""
     await connection.execute(_SQL["put_off"], participant, ask_at)
 
 
 async def wake_all(connection: Connection, participant: str, now: int) -> None:
-    """The tasks that wait for this participant are planned now."""
+    """Make the tasks that wait for this participant due now."""
     await connection.execute(_SQL["wake_all"], participant, now)
 
 
 async def give_back(connection: Connection, claimed: Claim, now: int) -> None:
-    """Let others have the task at once."""
+    """Release the lease, so that another worker can claim the task at once."""
     await connection.execute(_SQL["give_back"], claimed.task, claimed.lease_epoch, now)
 
 
@@ -315,9 +320,10 @@ async def abort_stale(connection: Connection, now: int) -> None:
 async def set_participants(
     connection: Connection, claimed: Claim, participants: Sequence[Participant]
 ) -> bool:
-    """What the participants answered, and tool and duration that follow; False: lease lost.
+    """Write the participants' answers, and the claim's tool and duration; False if lease lost.
 
-    In a transaction: an edit under way takes the lease, and is waited for before that is looked at.
+    Must run in a transaction: it first locks the task, and so waits for a concurrent edit, which
+    takes the lease away.
     """
     await connection.execute(_SQL["lock_task"], claimed.task)
     kept = await connection.fetchval(
@@ -333,7 +339,7 @@ async def set_participants(
 
 @dataclass(frozen=True)
 class TaskPage:
-    """At most so many tasks, those after this one."""
+    """A page of at most ``limit`` tasks, those after the task ``after``."""
 
     after: UUID
     limit: int
@@ -347,7 +353,7 @@ async def digests(
     decided_before: int,
     page: TaskPage,
 ) -> list[tuple[UUID, str, list[UUID]]]:
-    """Active tasks led here with this participant: id, state, and the ids of the runs to come."""
+    """Return the active tasks led here with this participant: id, state, and future run ids."""
     rows = await connection.fetch(
         _SQL["digests"], participant, since, until, decided_before, page.after, page.limit
     )
@@ -355,6 +361,6 @@ async def digests(
 
 
 async def notify_planned(connection: Connection, planned: dict[UUID, bool]) -> None:
-    """Tell whoever watches these tasks that a planning attempt was made, and booked something."""
+    """Notify the watchers of tasks that a planning attempt was made, and whether it booked."""
     said = [f"task {task} {'booked' if booked else 'planned'}" for task, booked in planned.items()]
     await connection.execute(_SQL["notify_planned"], said)

@@ -1,7 +1,7 @@
-"""Bookings on this node's time line: what blocks, holds, commits, releases.
+"""Bookings of this node's time: occupied time, holds, commits, and releases.
 
-Each public method is one transaction or takes part in one; a state is checked again in the
-statement that changes it.
+Each function is one transaction or takes part in one. A statement that changes a state checks the
+present state again.
 """
 
 from __future__ import annotations
@@ -24,18 +24,18 @@ from node.store import outbox
 from node.store.database import POSTGRES_EPOCH, Connection, Queries, Record
 
 LIFE_MAX = 10 * times.MINUTE
-"""No hold lives longer without a word of its lead, whatever the lead asks for."""
+"""Maximum life of a hold without a decision, whatever its lead requests (microseconds)."""
 
 _SQL = Queries("node.store", "bookings")
 
 _BLOCKING = {SchedulingClass.EXCLUSIVE, SchedulingClass.NORMAL}
 _DROPPED_PAUSE = 5 * times.SECOND
-"""How soon after its hold was dropped a slot is asked for again, at the latest."""
+"""Maximum delay before a slot is planned again after its hold was dropped (microseconds)."""
 
 
 @dataclass(frozen=True)
 class HeldTask:
-    """What a hold needs to know of its task."""
+    """The fields of a task that a hold needs."""
 
     task: UUID
     participant: int
@@ -50,7 +50,7 @@ class HeldTask:
 
 @dataclass(frozen=True)
 class Hold:
-    """One exchange to hold: asked by ``lead``."""
+    """A request by ``lead`` to hold the runs of one exchange."""
 
     exchange: UUID
     lead: str
@@ -58,15 +58,15 @@ class Hold:
 
     @property
     def runs(self) -> Sequence[UUID]:
-        """The ids of what it books."""
+        """The ids of the runs to book."""
         return [run.run for run in self.request.runs]
 
 
 @dataclass(frozen=True)
 class ExchangeRuling:
-    """What becomes of one exchange: these runs are kept (``commit``), or none (release).
+    """The decision on one exchange: keep the runs of ``commit``, or without it release all.
 
-    ``sender`` says so and must lead the task; None is this node itself, about a hold that ran out.
+    ``sender`` must lead the task; None is this node itself, releasing a hold that has expired.
     """
 
     exchange: UUID
@@ -77,7 +77,7 @@ class ExchangeRuling:
 
 @dataclass(frozen=True)
 class ExchangeStatus:
-    """How an exchange stands."""
+    """The state of an exchange, the answer that was given to its hold, its task, and its lead."""
 
     state: ExchangeState
     answer: dict[str, Any]
@@ -98,7 +98,7 @@ class Displacement:
 
 @dataclass(frozen=True)
 class ExpiredHold:
-    """A hold whose life is over and whose lead has not spoken."""
+    """A hold whose life is over, and on which its lead has not decided."""
 
     exchange: UUID
     task: UUID
@@ -110,7 +110,7 @@ class ExpiredHold:
 async def occupied(
     connection: Connection, windows: Sequence[Span], fixed_before: int
 ) -> list[OccupiedSpan]:
-    """What occupies time in these windows; runs that start before ``fixed_before`` stay."""
+    """Return what occupies time in these windows; runs before ``fixed_before`` cannot give way."""
     rows = await connection.fetch(
         _SQL["occupied"],
         [start for start, _ in windows],
@@ -121,7 +121,7 @@ async def occupied(
 
 
 def unpack_spans(sent: bytes) -> list[Span]:
-    """Starts and ends in turn, as Postgres sends instants: 8 bytes each, µs since its own epoch."""
+    """Unpack alternating starts and ends, which Postgres sends as 8-byte µs since its own epoch."""
     instants = [each + POSTGRES_EPOCH for each in struct.unpack(f">{len(sent) // 8}q", sent)]
     return list(zip(instants[::2], instants[1::2], strict=True))
 
@@ -129,7 +129,7 @@ def unpack_spans(sent: bytes) -> list[Span]:
 async def blocking_runs(
     connection: Connection, windows: Sequence[Span], fixed_before: int
 ) -> list[Booking]:
-    """The runs that occupy time in these windows; those starting before ``fixed_before`` stay."""
+    """Return the runs in these windows; those before ``fixed_before`` cannot give way."""
     rows = await connection.fetch(
         _SQL["blocking_runs"],
         [start for start, _ in windows],
@@ -143,9 +143,10 @@ async def blocking_runs(
 
 
 async def accept_epochs(connection: Connection, holds: Sequence[Hold]) -> dict[UUID, HeldTask]:
-    """Lock their tasks for these holds, each of another task; those that are active, theirs, new.
+    """Lock the tasks of these holds, each of a different task, and return the accepted ones.
 
-    By task. The tool is the one the lead has chosen.
+    A hold is accepted if its task is active, is led by the sender, and has the same revision and
+    no newer epoch. The epoch, and the tool chosen by the lead, are stored with the task.
     """
     rows = await connection.fetch(
         _SQL["accept_epochs"],
@@ -174,7 +175,7 @@ async def accept_epochs(connection: Connection, holds: Sequence[Hold]) -> dict[U
 async def task_standings(
     connection: Connection, tasks: Sequence[UUID]
 ) -> dict[UUID, tuple[TaskState, str, int, int]]:
-    """State, lead, highest epoch and revision of those of these tasks that are known."""
+    """Return state, lead, highest epoch, and revision of the known ones among these tasks."""
     rows = await connection.fetch(_SQL["task_standings"], list(tasks))
     return {row[0]: (TaskState(row[1]), row[2], row[3], row[4]) for row in rows}
 
@@ -182,13 +183,13 @@ async def task_standings(
 async def exchange_standings(
     connection: Connection, exchanges: Sequence[UUID]
 ) -> dict[UUID, ExchangeStatus]:
-    """How those of these exchanges stand that are known."""
+    """Return the status of the known ones among these exchanges."""
     rows = await connection.fetch(_SQL["exchange_standings"], list(exchanges))
     return {row[0]: ExchangeStatus(ExchangeState(row[1]), row[2], row[3], row[4]) for row in rows}
 
 
 async def open_exchanges(connection: Connection, holds: Sequence[Hold], now: int) -> set[UUID]:
-    """Write the exchanges; those of them that were not there already."""
+    """Write exchanges, and return those that are new."""
     rows = await connection.fetch(
         _SQL["open_exchanges"],
         [hold.exchange for hold in holds],
@@ -201,12 +202,15 @@ async def open_exchanges(connection: Connection, holds: Sequence[Hold], now: int
 
 
 Wanted = Sequence[tuple[Hold, HeldTask, Sequence[RunRequest]]]
-"""Holds with their tasks, and those of their runs that are in time."""
+"""Holds with their tasks, and those of their runs that can still start in time."""
 
 
 @dataclass(frozen=True)
 class EarlierAttempt:
-    """A run of a slot of which another attempt is wanted: begun then, or (None) still booked."""
+    """An earlier run of a slot for which another attempt is requested.
+
+    ``began_at`` is None if it is still booked.
+    """
 
     wanted: UUID
     run: UUID
@@ -215,7 +219,7 @@ class EarlierAttempt:
 
 
 async def earlier_attempts(connection: Connection, wanted: Wanted) -> list[EarlierAttempt]:
-    """The runs here, begun or to come, of slots of which another attempt is wanted."""
+    """Return the earlier runs here of slots for which another attempt is requested."""
     again = [
         (run.run, hold.request.task, run.slot, run.attempt)
         for hold, _, runs in wanted
@@ -232,7 +236,7 @@ async def earlier_attempts(connection: Connection, wanted: Wanted) -> list[Earli
 async def set_aside(
     connection: Connection, wanted: Wanted, earliest: int, now: int
 ) -> Counter[UUID]:
-    """Set aside what must give way to those runs that may displace; how many for each of them."""
+    """Set aside the runs that give way to displacing ones; count them by displacing run."""
     displacing = [
         (
             run.run,
@@ -267,7 +271,7 @@ async def set_aside(
 
 
 async def book(connection: Connection, wanted: Wanted, now: int) -> set[UUID]:
-    """Book what is free; the ids that were booked."""
+    """Book the runs whose time is free, and return their ids."""
     flat = [
         (number, run.run, run.slot, run.attempt, run.starts_at, run.ends_at)
         for number, (_, _, runs) in enumerate(wanted, 1)
@@ -289,19 +293,19 @@ async def book(connection: Connection, wanted: Wanted, now: int) -> set[UUID]:
 
 
 async def ports_in_use(connection: Connection) -> set[int]:
-    """Ports given out to exchanges that may still run."""
+    """Return the ports reserved for exchanges whose runs are not over."""
     return {row[0] for row in await connection.fetch(_SQL["ports_in_use"])}
 
 
 async def keep_answers(connection: Connection, answers: dict[UUID, dict[str, Any]]) -> None:
-    """Keep what is answered, by exchange, so that a repeat of the request gets the same."""
+    """Store answers by exchange, so that a repeated request gets the same answer."""
     await connection.execute(_SQL["keep_answers"], list(answers), list(answers.values()))
 
 
 async def restore(connection: Connection, runs: Sequence[UUID], now: int) -> list[Displacement]:
-    """Give the runs set aside for these their time back; returns those that cannot have it.
+    """Book the runs that were set aside for these runs again; return those that lost their time.
 
-    What is lost may have had others set aside for itself: they get their time back in turn.
+    Runs that were set aside for a lost run are booked again in turn.
     """
     lost: list[Displacement] = []
     given_up = list(runs)
@@ -316,7 +320,7 @@ async def restore(connection: Connection, runs: Sequence[UUID], now: int) -> lis
 async def displace(
     connection: Connection, exchanges: Sequence[UUID], now: int
 ) -> list[Displacement]:
-    """Make final what was set aside for the runs that these exchanges keep."""
+    """Displace for good the runs that were set aside for the kept runs of these exchanges."""
     lost = _displacements(await connection.fetch(_SQL["displace"], list(exchanges), now))
     return lost + await restore(connection, [displacement.run for displacement in lost], now)
 
@@ -331,7 +335,10 @@ def _displacements(rows: Sequence[Record]) -> list[Displacement]:
 async def decide(
     connection: Connection, rulings: Sequence[ExchangeRuling], now: int
 ) -> dict[UUID, tuple[UUID, bool]]:
-    """Held becomes committed or released; the task and whether it is led here, of those held."""
+    """Commit or release held exchanges; return by exchange the task and whether it is led here.
+
+    Exchanges that are not held, or not led by the sender, are left out.
+    """
     rows = await connection.fetch(
         _SQL["decide_exchanges"],
         [ruling.exchange for ruling in rulings],
@@ -344,7 +351,7 @@ async def decide(
 
 
 async def refuse(connection: Connection, releases: Sequence[ExchangeRuling], now: int) -> None:
-    """Remember releases that came before their holds."""
+    """Store releases that arrived before their holds."""
     await connection.execute(
         _SQL["refuse_exchanges"],
         [ruling.exchange for ruling in releases],
@@ -355,7 +362,7 @@ async def refuse(connection: Connection, releases: Sequence[ExchangeRuling], now
 
 
 RunsToKeep = Sequence[tuple[UUID, UUID]]
-"""Runs to keep, each with the exchange that says so: it can keep none of another one."""
+"""Runs to keep, each with its exchange: an exchange cannot keep a run of another one."""
 
 
 def _columns(kept: RunsToKeep) -> tuple[list[UUID], list[UUID]]:
@@ -365,7 +372,7 @@ def _columns(kept: RunsToKeep) -> tuple[list[UUID], list[UUID]]:
 async def drop_runs(
     connection: Connection, exchanges: Sequence[UUID], keep: RunsToKeep
 ) -> list[UUID]:
-    """Drop the runs of these exchanges but those; their ids."""
+    """Delete the runs of these exchanges except those to keep; return the deleted ids."""
     rows = await connection.fetch(_SQL["drop_runs"], list(exchanges), *_columns(keep))
     return [row[0] for row in rows]
 
@@ -373,7 +380,7 @@ async def drop_runs(
 async def drop_led_runs(
     connection: Connection, exchanges: Sequence[UUID], keep: RunsToKeep, now: int
 ) -> list[UUID]:
-    """At their lead they wait on; their ids."""
+    """Let the runs of exchanges led here wait again, except those to keep; return their ids."""
     rows = await connection.fetch(_SQL["drop_led_runs"], list(exchanges), *_columns(keep), now)
     dropped = [row[0] for row in rows]
     if dropped:
@@ -382,7 +389,7 @@ async def drop_led_runs(
 
 
 async def take_waiting(connection: Connection, runs: Sequence[UUID]) -> dict[UUID, str]:
-    """Take these slots out of their waiting, to be booked; their reasons."""
+    """Remove these waiting slots so that they can be booked; return their reasons."""
     rows = await connection.fetch(_SQL["take_waiting"], list(runs))
     return {row[0]: row[1] for row in rows}
 
@@ -390,7 +397,7 @@ async def take_waiting(connection: Connection, runs: Sequence[UUID]) -> dict[UUI
 async def give_back_waiting(
     connection: Connection, waiting: Sequence[tuple[RunRequest, UUID, str]], now: int
 ) -> None:
-    """Those that could not be booked wait on: each with its task and its reason."""
+    """Let slots that could not be booked wait again, each with its task and reason."""
     await connection.execute(
         _SQL["give_back_waiting"],
         now,
@@ -405,20 +412,20 @@ async def give_back_waiting(
 async def decision(
     connection: Connection, exchange: UUID, now: int
 ) -> tuple[str, dict[str, Any] | None] | None:
-    """This lead's word on an exchange, and its commit message; None if it is unknown."""
+    """Return this lead's decision on an exchange, and the commit message; None if unknown."""
     row = await connection.fetchrow(_SQL["decision"], exchange, now)
     return None if row is None else (row[0], row[1])
 
 
 async def wake_waiting(connection: Connection, task: UUID, now: int) -> bool:
-    """Have a task's waiting slots planned now; False if it has none, or is not led here."""
+    """Plan the waiting slots of a task now; False if it has none, or is not led here."""
     return await connection.fetchval(_SQL["wake_waiting"], task, now) is not None
 
 
 async def expired_holds(
     connection: Connection, now: int, silent: Sequence[str], limit: int
 ) -> list[ExpiredHold]:
-    """Holds whose life is over, oldest first, but for those of ``silent`` leads."""
+    """Return expired holds, oldest first, except those of ``silent`` leads."""
     rows = await connection.fetch(_SQL["expired_holds"], now, list(silent), limit)
     return [
         ExpiredHold(row["id"], row["task_id"], row["lead"], row["held_at"], row["expires_at"])
@@ -427,14 +434,14 @@ async def expired_holds(
 
 
 async def notify(connection: Connection, *words: object) -> None:
-    """Tell every process of this node, when the transaction commits."""
+    """Notify every process of this node when the transaction commits."""
     await notify_all(connection, [words])
 
 
 async def notify_all(connection: Connection, notices: Sequence[Sequence[object]]) -> None:
-    """Several notices at once."""
-    said = [" ".join(map(str, words)) for words in notices]
-    await connection.execute(_SQL["notify"], said)
+    """Send several notices at once, each given as its words."""
+    payloads = [" ".join(map(str, words)) for words in notices]
+    await connection.execute(_SQL["notify"], payloads)
 
 
 async def tell_leads(connection: Connection, lost: Sequence[Displacement], now: int) -> None:
@@ -451,13 +458,13 @@ async def tell_leads(connection: Connection, lost: Sequence[Displacement], now: 
 
 
 async def is_being_decided(connection: Connection, run: UUID) -> bool:
-    """Whether this node leads an open negotiation about a run."""
+    """Return whether this node leads an open negotiation about a run."""
     return bool(await connection.fetchval(_SQL["is_being_decided"], run))
 
 
 async def runs_to_come(
     connection: Connection, tasks: Sequence[UUID], lead: str, since: int, until: int
 ) -> dict[UUID, tuple[str, list[UUID]]]:
-    """Of these tasks of a lead: state, and ids of committed runs starting in [since, until)."""
+    """Return by task of this lead its state, and the committed runs starting in [since, until)."""
     rows = await connection.fetch(_SQL["runs_to_come"], list(tasks), lead, since, until)
     return {row[0]: (row[1], row[2] or []) for row in rows}

@@ -1,4 +1,4 @@
-"""The tasks this node leads or takes part in."""
+"""The tasks that this node leads or takes part in."""
 
 from __future__ import annotations
 
@@ -51,9 +51,9 @@ class StoredTask:
 
 @dataclass(frozen=True)
 class TaskFilter:
-    """Which tasks, and which page of them, newest first.
+    """The tasks to list, and the page of them, newest first.
 
-    Those that have seats of a pool task are left out, but for ``seats`` or the ``parent``'s.
+    The ordinary tasks of seats are left out, except with ``seats``, or as those of ``parent``.
     """
 
     task: UUID | None = None
@@ -68,7 +68,7 @@ class TaskFilter:
 
 
 async def keep(connection: Connection, task: StoredTask) -> bool:
-    """Write a task, or bring it up to date; False if another node leads it, or it is older."""
+    """Write or update a task; False if another node leads it, or a newer revision is stored."""
     terms = task.terms
     kept = await connection.fetchval(
         _SQL["upsert_task"],
@@ -95,7 +95,7 @@ async def keep(connection: Connection, task: StoredTask) -> bool:
 
 
 async def open_planning(connection: Connection, task: UUID, next_run_at: int, plan_at: int) -> bool:
-    """Put a task on the lead's agenda; False if its campaign is not there."""
+    """Put a task on the lead's agenda; False if its campaign does not exist."""
     kept = await connection.fetchval(_SQL["open_planning"], task, next_run_at, plan_at)
     return kept is not None
 
@@ -109,25 +109,25 @@ async def keep_idempotency(
 
 
 async def find_idempotency(connection: Connection, key: str) -> tuple[str, UUID] | None:
-    """Digest of the request and what was made under this key; None if it is new."""
+    """Return the digest of the request with this key, and what it created; None if new."""
     row = await connection.fetchrow(_SQL["find_idempotency"], key)
     return None if row is None else (row[0], row[1])
 
 
 async def lock(connection: Connection, task: UUID) -> StoredTask | None:
-    """A task nobody else can change until the transaction ends; None if it is unknown here."""
+    """Return a task, locked until the transaction ends; None if it is unknown here."""
     await connection.execute(_SQL["lock_task"], task)
     return await fetch(connection, task)
 
 
 async def fetch(connection: Connection, task: UUID) -> StoredTask | None:
-    """A task; None if it is unknown here."""
-    found = await fetch_all(connection, [task])
-    return found[0] if found else None
+    """Return a task; None if it is unknown here."""
+    rows = await fetch_all(connection, [task])
+    return rows[0] if rows else None
 
 
 async def fetch_all(connection: Connection, tasks: Sequence[UUID]) -> list[StoredTask]:
-    """Those of these tasks that are known here, in the order of their ids."""
+    """Return the known ones among these tasks, in the order of their ids."""
     return [_stored(dict(row)) for row in await connection.fetch(_SQL["task"], list(tasks))]
 
 
@@ -140,7 +140,7 @@ def _stored(row: dict[str, Any]) -> StoredTask:
 
 
 async def listed(connection: Connection, wanted: TaskFilter, now: int) -> list[Record]:
-    """Tasks for people, with counts of runs and the next start."""
+    """Return rows of tasks for users, with counts of runs and the next start."""
     rows: list[Record] = await connection.fetch(
         _SQL["tasks"],
         now,
@@ -160,26 +160,26 @@ async def listed(connection: Connection, wanted: TaskFilter, now: int) -> list[R
 async def end(
     connection: Connection, tasks: Sequence[UUID], state: TaskState, reason: str, now: int
 ) -> set[UUID]:
-    """End these tasks; those that had not ended already."""
+    """End these tasks, and return those that were open."""
     rows = await connection.fetch(_SQL["end_tasks"], list(tasks), state, reason, now)
     return {row[0] for row in rows}
 
 
 async def stop_planning(connection: Connection, tasks: Sequence[UUID]) -> dict[UUID, int | None]:
-    """Nothing more to plan for these tasks; until when a worker may still be planning each."""
+    """Take these tasks off the agenda; return by task until when a worker may still plan it."""
     rows = await connection.fetch(_SQL["stop_planning"], list(tasks))
     return {row[0]: row[1] for row in rows}
 
 
 async def wake_planning(connection: Connection, task: UUID, now: int, slot: int) -> None:
-    """Plan this task now, from this slot on."""
+    """Plan this task now, from ``slot`` on."""
     await connection.execute(_SQL["wake_planning"], task, now, slot)
 
 
 async def wake_refused(
     connection: Connection, tasks: Sequence[UUID], participant: str, now: int
 ) -> list[UUID]:
-    """Have those of these tasks planned now that wait and have this participant; which ones."""
+    """Plan now those of these tasks that wait and have this participant; return their ids."""
     rows = await connection.fetch(_SQL["wake_refused"], list(tasks), participant, now)
     return [row[0] for row in rows]
 
@@ -191,5 +191,5 @@ async def finish(connection: Connection, now: int) -> list[tuple[UUID, tuple[Par
 
 
 async def purge(connection: Connection, before: int, at_most: int) -> int:
-    """Delete what other nodes led and what ended before then; how many were, no more than this."""
+    """Delete ended tasks of other leads, at most ``at_most``; return how many were deleted."""
     return len(await connection.fetch(_SQL["purge_tasks"], before, at_most))
