@@ -319,7 +319,7 @@ async def test_it_refuses_an_old_lease(party: Party) -> None:
     """A worker that lost its lease is told so."""
     task = await party.known()
     await party.participant.hold(uuid4(), hold_request(task, [HOUR], epoch=2))
-    with pytest.raises(Conflict, match="lease epoch 1 is older than 2"):
+    with pytest.raises(Conflict, match="lease epoch 1 has been superseded by epoch 2"):
         await party.participant.hold(uuid4(), hold_request(task, [HOUR + times.HOUR]))
 
 
