@@ -1,4 +1,4 @@
-"""Puts a lead together with the node that it plans for. Node and lead meet in code only here.
+"""Puts a lead together with the node that it plans for. Node and lead code meet only here.
 
 The services, the simulation and the tests all build their leads from these functions.
 """
@@ -29,7 +29,7 @@ from node.store.tasks import StoredTask
 
 
 def lead_part() -> LeadPart:
-    """Return what the API of a node needs of its lead: previews, and the check of policies."""
+    """Return the functions of the lead that a node's API needs: previews, the check of policies."""
     return LeadPart(preview_of=preview_of, judge_policy=judge_policy)
 
 
@@ -76,7 +76,7 @@ def limits_of(settings: Settings) -> Limits:
 def dependencies_of(
     node: NodeService, participant_of: Callable[[str], ParticipantClient]
 ) -> LeadDependencies:
-    """Return what the lead may have its node do."""
+    """Return the functions of the node that the lead uses."""
     return LeadDependencies(
         participant_of=participant_of,
         others=lambda: [node.peer(k.identity) for k in node.directory.all if not k.is_self],
@@ -91,7 +91,7 @@ def dependencies_of(
 def seat_dependencies(
     node: NodeService, participant_of: Callable[[str], ProposalSource]
 ) -> SeatDependencies:
-    """Return what giving seats may have the node do."""
+    """Return the functions of the node that giving seats uses."""
     return SeatDependencies(
         known=node.directory.known,
         wanted_of=node.pool_tasks.wanted,
@@ -104,7 +104,7 @@ def seat_dependencies(
 
 
 def preview_of(node: NodeService) -> Preview:
-    """Return what answers what would happen if a task were posted at this node.
+    """Return the preview of tasks at this node.
 
     It needs no worker, so a node whose lead is another process answers by itself.
     """

@@ -1,4 +1,4 @@
-"""How an error is told to people, be it one that nobody foresaw."""
+"""Describes errors to users, expected and unexpected ones."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ log = structlog.get_logger()
 
 
 def describe_failure(error: Exception, event: str, **about: str) -> str:
-    """Why something broke off; what nobody foresaw is logged as ``event``, too."""
+    """Return the reason why something failed; log an unexpected error as ``event``."""
     if isinstance(error, ParleyError):
         return error.detail
     log.error(event, exc_info=error, **about)

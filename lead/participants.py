@@ -1,4 +1,4 @@
-"""The port: what the lead asks of a participant, be it over HTTP, in process or simulated."""
+"""The port between lead and participants, which may be remote, in process, or simulated."""
 
 from __future__ import annotations
 
@@ -19,29 +19,29 @@ from node.model.wire.participants import (
 
 
 class ProposalSource(Protocol):
-    """A node that says when it has time.
+    """A node that can be asked when it has time.
 
-    Every method of these ports raises :class:`node.model.errors.PeerError` where there is no
-    sensible answer.
+    Every method of these ports raises :class:`node.model.errors.PeerError` if the node does not
+    answer, or not sensibly.
     """
 
     identity: str
     name: str
 
     async def propose(self, request: ProposalRequest) -> Proposal:
-        """Free ranges in the windows, both passes at once."""
+        """Return the free ranges in the windows, for both passes at once."""
         ...
 
 
 class ImpactSource(ProposalSource, Protocol):
-    """A node that is asked what would happen; nothing is booked or kept there."""
+    """A node that can be asked what would happen; nothing is booked or stored there."""
 
     async def consider(self, introduction: Introduction) -> IntroductionAnswer:
-        """Whether it would accept this task."""
+        """Return whether the node would accept this task."""
         ...
 
     async def outlook(self, request: ImpactRequest) -> Impact:
-        """What these runs would displace there, and how full it would be with them."""
+        """Return what these runs would displace there, and how full the node would be."""
         ...
 
 
@@ -49,17 +49,17 @@ class ParticipantClient(ProposalSource, Protocol):
     """A node that takes part in a task, as its lead sees it."""
 
     async def introduce(self, introduction: Introduction) -> IntroductionAnswer:
-        """Make a task known; it is accepted or refused."""
+        """Make a task known; the node accepts or refuses it."""
         ...
 
     async def hold(self, exchange: UUID, request: HoldRequest) -> HoldAnswer:
-        """Book for now; the same exchange again gets the same answer."""
+        """Book these runs until the decision; a repeat of the exchange gets the same answer."""
         ...
 
     async def commit(self, exchange: UUID, request: CommitRequest) -> CommitAnswer:
-        """Keep these runs of the exchange, drop the others."""
+        """Keep these runs of the exchange and drop the others."""
         ...
 
     async def release(self, exchange: UUID, task: UUID) -> None:
-        """Drop the hold."""
+        """Drop the hold and free its time."""
         ...

@@ -1,7 +1,7 @@
-"""The lead of one node, put together: the worker pool, the delivery of decisions, the repairs.
+"""The lead of one node, put together: the workers, the delivery of decisions, and the repairs.
 
-What it needs of the node it leads for comes in as functions, so that the same code runs beside the
-node's service in one process, in a process of its own, and against simulated participants.
+It gets the functions of its node as arguments, so that the same code runs beside the node's service
+in one process, in a process of its own, and against simulated participants.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from node.store.outbox import MessageKind
 
 @dataclass(frozen=True)
 class LeadDependencies:
-    """What the lead may have its node do."""
+    """The functions of the node that the lead uses."""
 
     participant_of: Callable[[str], ParticipantClient]
     others: Callable[[], list[Comparable]]
@@ -45,7 +45,7 @@ class LeadDependencies:
 
 @dataclass(frozen=True)
 class LeadSettings:
-    """What a lead is set to.
+    """The settings of a lead.
 
     ``owner`` names this process in leases; no other process may use the same name. ``lease`` is in
     microseconds, ``poll_s`` and ``compare_every_s`` are in seconds.
@@ -118,7 +118,7 @@ class Lead:
                 negotiator=Negotiator(database, clock, settings.terms),
                 reach=self.reachability,
                 delivery=delivery,
-                conclusions=AttemptRecorder(database, clock, delivery, rng, settings.weights),
+                recorder=AttemptRecorder(database, clock, delivery, rng, settings.weights),
                 participant_of=dependencies.participant_of,
                 choose_tool=dependencies.choose_tool,
                 refuse_task=dependencies.refuse_task,
@@ -128,13 +128,13 @@ class Lead:
         )
 
     def heard(self, notice: Notice) -> None:
-        """A notification of the database."""
+        """Pass a notification of the database to all parts."""
         self.workers.heard(notice)
         self.episodes.heard(notice)
         self.outbox.heard(notice)
 
     async def start(self) -> None:
-        """Start to plan."""
+        """Start the loops."""
         self._loops = [
             asyncio.create_task(self.workers.run(), name="workers"),
             asyncio.create_task(self.episodes.run(), name="episodes"),
@@ -144,7 +144,7 @@ class Lead:
         self._housekeeper.start(lead_jobs(compare=compare, every_s=self._compare_every_s))
 
     async def stop(self) -> None:
-        """Stop; planning under way is finished or given back."""
+        """Stop the loops; planning under way is finished, or its claim is given back."""
         await self._housekeeper.stop()
         for loop in self._loops:
             loop.cancel()

@@ -1,6 +1,6 @@
-"""Makes what came of planning final: the decision, the slots that wait, the trace, what comes next.
+"""Writes planning decisions: commits, waiting slots, traces, and when each task is planned next.
 
-Many tasks are concluded in one transaction, in which each statement serves all of them.
+Many tasks share one transaction, in which each statement serves all of them.
 """
 
 from __future__ import annotations
@@ -37,9 +37,10 @@ BEYOND_HORIZON = "its window does not lie within the horizon of all participants
 
 @dataclass(frozen=True)
 class PlanningAttempt:
-    """What is known once a planning attempt is over.
+    """A finished planning attempt, not written yet.
 
-    ``limits`` has the shortest horizon of all; ``silence`` is that of a participant.
+    ``limits`` has the shortest horizon of all participants. ``silence`` is the unreachable
+    participant that the task waits for, if any.
     """
 
     claimed: Claim
@@ -55,7 +56,7 @@ Concluded = tuple[PlanningAttempt, Sequence[ParticipantClient]]
 
 
 class AttemptRecorder:
-    """Concludes planning attempts."""
+    """Writes the results of planning attempts."""
 
     def __init__(
         self,
@@ -65,32 +66,33 @@ class AttemptRecorder:
         rng: random.Random,
         weights: SeatWeights,
     ) -> None:
-        """``rng`` draws the pauses; ``weights`` are what runs are charged for."""
+        """``rng`` draws the pauses; ``weights`` are the charges for runs."""
         self._database = database
         self._weights = weights
         self._clock = clock
         self._delivery = delivery
         self._rng = rng
-        self._gathering: Batcher[Concluded, list[OutboxMessage]] = Batcher(
-            self._conclude_all,
+        self._batches: Batcher[Concluded, list[OutboxMessage]] = Batcher(
+            self._record_all,
             weight=lambda each: len(each[0].exchange.runs),
             weight_max=8192,
-            # A task may have been taken from a worker that is not done: one of them is to be heard.
+            # Two workers may have planned the same task, if one lost its lease. In separate
+            # transactions the lease decides which attempt counts.
             apart=lambda each: (each[0].claimed.task,),
         )
 
-    async def conclude(
+    async def record(
         self, attempt: PlanningAttempt, participants: Sequence[ParticipantClient]
     ) -> None:
-        """Make the outcome final, in one transaction, and take it to the participants."""
-        await self._delivery.send(await self._gathering.ask((attempt, participants)))
+        """Write the outcome in one transaction, and deliver it to the participants."""
+        await self._delivery.send(await self._batches.ask((attempt, participants)))
 
-    async def _conclude_all(self, concluded: Sequence[Concluded]) -> list[list[OutboxMessage]]:
+    async def _record_all(self, concluded: Sequence[Concluded]) -> list[list[OutboxMessage]]:
         return await self._database.settle(
-            lambda connection: self._conclude_in(connection, concluded)
+            lambda connection: self._record_in(connection, concluded)
         )
 
-    async def _conclude_in(
+    async def _record_in(
         self, connection: Connection, concluded: Sequence[Concluded]
     ) -> list[list[OutboxMessage]]:
         now = self._clock.now()
@@ -99,33 +101,33 @@ class AttemptRecorder:
         aborted = [a.exchange.id for a in attempts if a.exchange.id and not a.exchange.commit]
         if aborted:
             await planning.decide_abort(connection, aborted, now)
-        told = [
+        decided = [
             DecidedExchange(
                 attempt.exchange.id, attempt.claimed.task, attempt.exchange.commit, participants
             )
             for attempt, participants in concluded
             if attempt.exchange.id is not None
         ]
-        letters = await self._delivery.write(connection, told, now)
+        messages = await self._delivery.write(connection, decided, now)
         await self._keep(connection, attempts, now)
         by_task: dict[UUID, list[OutboxMessage]] = {
             attempt.claimed.task: [] for attempt in attempts
         }
-        for letter in letters:
-            by_task[letter.task].append(letter)
+        for message in messages:
+            by_task[message.task].append(message)
         return [by_task[attempt.claimed.task] for attempt in attempts]
 
     async def _commit(
         self, connection: Connection, attempts: Sequence[PlanningAttempt], now: int
     ) -> None:
-        """The decision on what all hold; what may not be committed any more is so no longer."""
+        """Commit what all participants hold, unless the task or its lease has ended meanwhile."""
         if not any(attempt.exchange.commit for attempt in attempts):
             return
-        # All tasks, also those of which nothing is committed: whoever ends a run locks its task
-        # first and the sums of what is charged last, and so does this.
+        # Lock all tasks, also those without a commit: ending a run locks its task first and the
+        # sums of charges last. The same order here avoids deadlocks.
         await planning.lock_tasks(connection, [attempt.claimed.task for attempt in attempts])
         attempts = [attempt for attempt in attempts if attempt.exchange.commit]
-        # All hold them by now: what ends from here on is told to participants that know the run.
+        # Every participant holds these runs by now, so it learns of a run that ends from here on.
         runs = [run.run for attempt in attempts for run in attempt.exchange.runs]
         ended = await planning.ended(connection, runs)
         for attempt in attempts:
@@ -174,7 +176,7 @@ class AttemptRecorder:
         following = [
             (a.claimed, _following(a, unplaced[a.claimed.task], now, self._rng)) for a in attempts
         ]
-        # Where the task has ended or another worker has it, it is not ours to say what is next.
+        # If the task has ended or another worker has it, this attempt must not plan its next run.
         kept = await planning.finish_claims(connection, following)
         ours = [attempt for attempt in attempts if attempt.claimed.task in kept]
         for attempt in ours:
@@ -194,7 +196,7 @@ class AttemptRecorder:
 
 
 async def _forget_acceptance(connection: Connection, claimed: Claim, unknown_to: set[str]) -> None:
-    """A participant has lost the task (a new database, say): it is introduced again."""
+    """Have a task introduced again to participants that lost it, for example with a database."""
     listed = [
         p.model_copy(update={"accepted": None}) if p.node in unknown_to else p
         for p in claimed.terms.participants
@@ -241,15 +243,15 @@ def _sooner(*instants: int | None) -> int | None:
 
 
 def _waiting(attempt: PlanningAttempt, unplaced: Sequence[Slot]) -> list[UnplacedSlot]:
-    """The slots whose state or reason has changed; and all that were really asked for.
+    """Return the slots to write: those that were negotiated, or whose state or reason changed.
 
-    Nothing is written of those that only go on waiting for a silent participant.
+    Slots that only continue to wait for an unreachable participant are not written again.
     """
     task, reasons = TaskId(attempt.claimed.task), attempt.exchange.reasons
     known = {(slot.slot, slot.attempt): slot.reason for slot in attempt.waiting}
     not_asked = not attempt.exchange.proposals
 
-    def made(slot: Slot, state: RunState, reason: str) -> UnplacedSlot:
+    def unplaced_slot(slot: Slot, state: RunState, reason: str) -> UnplacedSlot:
         run = run_id(task, slot.nominal, slot.attempt)
         return UnplacedSlot(run, slot.nominal, slot.attempt, state, reason)
 
@@ -259,16 +261,16 @@ def _waiting(attempt: PlanningAttempt, unplaced: Sequence[Slot]) -> list[Unplace
     over = "its window was over before it could be planned"
     return [
         *(
-            made(slot, RunState.WAITING, reasons[slot.nominal])
+            unplaced_slot(slot, RunState.WAITING, reasons[slot.nominal])
             for slot in unplaced
             if not not_asked or changed(slot, reasons[slot.nominal])
         ),
         *(
-            made(slot, RunState.WAITING, BEYOND_HORIZON)
+            unplaced_slot(slot, RunState.WAITING, BEYOND_HORIZON)
             for slot in attempt.asked.beyond
             if changed(slot, BEYOND_HORIZON)
         ),
-        *(made(slot, RunState.UNPLACED, over) for slot in attempt.asked.too_late),
+        *(unplaced_slot(slot, RunState.UNPLACED, over) for slot in attempt.asked.too_late),
     ]
 
 

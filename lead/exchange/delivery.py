@@ -1,7 +1,7 @@
-"""Takes decisions to the participants: commits and releases, at once and then from the outbox.
+"""Delivers decisions to the participants: commits and releases, at once and then by the outbox.
 
-A commit that comes too late finds its hold dropped. The same runs are then booked again on that
-participant; what cannot be, is taken back everywhere and placed again.
+A commit that is late finds its hold dropped. The same runs are then booked again on that
+participant. Runs that cannot be booked again are taken back everywhere and placed anew.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ from node.store.database import Connection, Database
 from node.store.outbox import Message, MessageKind, OutgoingMessage
 
 DIRECT_DELIVERY_TIME = 5 * times.SECOND
-"""The outbox leaves a new message alone so long: the worker that made it delivers it at once."""
+"""Time in which the outbox skips a new message: the worker that wrote it delivers it at once."""
 
 log = structlog.get_logger()
 
 
 @dataclass(frozen=True)
 class DecidedExchange:
-    """What was decided on an exchange, for its participants: a commit, or without it a release."""
+    """The decision on an exchange, for its participants: a commit, or None for a release."""
 
     exchange: UUID
     task: UUID
@@ -43,7 +43,7 @@ class DecidedExchange:
 
 @dataclass(frozen=True)
 class OutboxMessage:
-    """A commit or release to one participant, written but not yet acknowledged."""
+    """A commit or release for one participant, stored but not acknowledged yet."""
 
     id: int
     participant: ParticipantClient
@@ -62,7 +62,7 @@ class DecisionDelivery:
         participant_of: Callable[[str], ParticipantClient],
         lose_run: Callable[[UUID, str], Awaitable[None]],
     ) -> None:
-        """``lose_run(run, reason)`` takes a run back everywhere and has its slot placed again."""
+        """``lose_run(run, reason)`` takes a run back everywhere and has its slot placed anew."""
         self._database = database
         self._clock = clock
         self._participant_of = participant_of
@@ -70,15 +70,15 @@ class DecisionDelivery:
         self._delivered: Batcher[list[int], None] = Batcher(self._acknowledge)
 
     async def write(
-        self, connection: Connection, told: Sequence[DecidedExchange], now: int
+        self, connection: Connection, decided: Sequence[DecidedExchange], now: int
     ) -> list[OutboxMessage]:
-        """Write one letter to each participant, in the transaction of the decision.
+        """Write one message for each participant, in the transaction of the decision.
 
-        In the outbox they only name the exchange: what was decided stands in the negotiation.
+        The outbox stores only the exchange id; the decision itself is stored with the negotiation.
         """
         drafts = [
             OutboxMessage(0, participant, each.exchange, each.task, each.commit)
-            for each in told
+            for each in decided
             for participant in each.participants
         ]
         posts = [
@@ -92,10 +92,10 @@ class DecisionDelivery:
         ids = await outbox.post_all(connection, posts, now, DIRECT_DELIVERY_TIME)
         return [replace(draft, id=number) for number, draft in zip(ids, drafts, strict=True)]
 
-    async def send(self, letters: Sequence[OutboxMessage]) -> None:
-        """Try each at once; what fails is left to the outbox."""
-        done = await asyncio.gather(*(self._try(letter) for letter in letters))
-        delivered = [letter.id for letter, was in zip(letters, done, strict=True) if was]
+    async def send(self, messages: Sequence[OutboxMessage]) -> None:
+        """Deliver the messages at once; those that fail are left to the outbox."""
+        outcomes = await asyncio.gather(*(self._try(message) for message in messages))
+        delivered = [it.id for it, is_ok in zip(messages, outcomes, strict=True) if is_ok]
         if delivered:
             await self._delivered.ask(delivered)
 
@@ -104,22 +104,24 @@ class DecisionDelivery:
             await outbox.delivered(connection, list(chain.from_iterable(delivered)))
         return [None] * len(delivered)
 
-    async def _try(self, letter: OutboxMessage) -> bool:
+    async def _try(self, message: OutboxMessage) -> bool:
         try:
-            await self._hand_over(letter.participant, letter.exchange, letter.task, letter.commit)
+            await self._hand_over(
+                message.participant, message.exchange, message.task, message.commit
+            )
         except ParleyError:
             return False
         return True
 
     async def deliver(self, message: Message) -> None:
-        """One message of the outbox."""
+        """Deliver one message of the outbox."""
         exchange, task = UUID(message.body["exchange"]), UUID(message.body["task"])
         commit = None
         if message.kind is MessageKind.COMMIT:
             async with self._database.connection() as connection:
                 commit = await planning.committed(connection, exchange)
             if commit is None:
-                return  # Its task has been forgotten since.
+                return  # the task has been deleted since
         try:
             participant = self._participant_of(message.node)
         except NotFound:
@@ -146,7 +148,7 @@ class DecisionDelivery:
         except NotAuthenticated:
             raise
         except RequestError as error:
-            # It will not take them later either: nobody is to wait for a run that it does not have.
+            # It would refuse the commit again. Take the runs back, so that no node waits for them.
             log.warning("commit refused", node=participant.name, error=error.detail)
             lost = set(commit.runs)
         await self._lose(lost, participant.name)
@@ -158,7 +160,7 @@ class DecisionDelivery:
     async def _book_again(
         self, participant: ParticipantClient, exchange: UUID, commit: CommitRequest
     ) -> set[UUID]:
-        """Book the same runs again, but for those that have ended; those that cannot be."""
+        """Book the same runs again on a late participant; return those that it cannot have."""
         again = uuid5(exchange, "again")
         async with self._database.connection() as connection:
             hold = await planning.held_again(connection, exchange, commit.runs)
@@ -167,7 +169,7 @@ class DecisionDelivery:
         in_time = tuple(run for run in hold.runs if run.run not in lost) if hold else ()
         if hold is not None and in_time:
             answered = await participant.hold(again, hold.model_copy(update={"runs": in_time}))
-            # What ends from here on is told to a participant that knows the run.
+            # A run that ends from here on is ended at the participant too: it knows the run now.
             async with self._database.connection() as connection:
                 ended = await planning.ended(connection, [run.run for run in in_time])
             lost |= {run.run for run in in_time if run.run not in answered.held}

@@ -1,8 +1,8 @@
-"""One exchange: propose, choose, hold, decide; commits and releases then go out by ``delivery``.
+"""One exchange with the participants of a task: propose, choose, hold.
 
-The order is that of the protocol. Names come before messages: the exchange and its run ids are
-written before the first hold leaves. Participants are asked all at once. The decision is one
-transaction that also writes the trace, the slots that wait, the outbox and what is planned next.
+The exchange and its run ids are stored before the first hold is sent, so that after a crash they
+can be aborted. All participants are asked at the same time. The decision follows in
+``decision.py``; ``delivery.py`` sends the commits and releases.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class NegotiationSettings:
-    """What the lead's owner has set: life of a hold, and how far apart clocks may be."""
+    """The life of a hold, and the maximum difference of clocks; both in microseconds."""
 
     hold_life: int
     clock_limit: int
@@ -56,7 +56,7 @@ class NegotiationSettings:
 
 @dataclass
 class Exchange:
-    """What came of one exchange so far."""
+    """The state of one exchange; ``reasons`` are by nominal start of the slots not placed."""
 
     slots: Sequence[Slot]
     offers: list[Offer] = field(default_factory=list)
@@ -77,23 +77,23 @@ class Exchange:
         return [choice for choice in self.choices if choice.slot.nominal not in self.reasons]
 
     def sentence(self) -> str:
-        """What came of it, for lists."""
+        """Return the outcome in one sentence, for lists."""
         first = next(
             (self.reasons[s.nominal] for s in self.slots if s.nominal in self.reasons), None
         )
         return sentence(self.placed, len(self.slots), first)
 
     def trace(self) -> dict[str, object]:
-        """All that it was made of."""
+        """Return everything on which the outcome depends."""
         return trace(self.slots, self.offers, self.proposals, self.placed, self.refusals)
 
     def fail(self, reason: str, outcome: PlanningOutcome) -> None:
-        """None of the slots is placed, all for one reason."""
+        """Set the same reason for all slots: none is placed."""
         self.outcome = outcome
         self.reasons = {slot.nominal: reason for slot in self.slots}
 
     def take_back(self, ended: set[UUID]) -> None:
-        """These runs were cancelled or displaced while they were being held: commit the others."""
+        """Leave out runs that were cancelled or displaced while they were being held."""
         if self.commit is None or not ended:
             return
         taken = {
@@ -110,7 +110,7 @@ class Exchange:
 
 @dataclass(frozen=True)
 class ParticipantFailure:
-    """Why a participant's answer is of no use: it is ``unreachable``, or its ``clock`` is off."""
+    """The reason why a participant's answer is useless: unreachable, or its clock is off."""
 
     reason: str
     outcome: PlanningOutcome
@@ -118,7 +118,7 @@ class ParticipantFailure:
 
 @dataclass(frozen=True)
 class CollectedOffers:
-    """What the participants offer, in their order, and who could not be asked."""
+    """The offers of participants, in their order, and the failures of others."""
 
     offers: list[Offer] = field(default_factory=list)
     proposals: dict[str, Proposal] = field(default_factory=dict)
@@ -128,32 +128,33 @@ class CollectedOffers:
 async def ask(
     participants: Sequence[ProposalSource], request: ProposalRequest, clock: Clock, clock_limit: int
 ) -> CollectedOffers:
-    """Proposals of all participants, asked at once; nothing is booked by it.
+    """Ask all participants for proposals at the same time; nothing is booked.
 
-    A clock further than ``clock_limit`` (microseconds) from this node's makes a proposal useless.
+    A participant whose clock is further than ``clock_limit`` (microseconds) from this node's counts
+    as failed.
     """
     asked_at = clock.now()
     answers = await _all([partial(participant.propose, request) for participant in participants])
     answered_at = clock.now()
-    asked = CollectedOffers()
+    collected = CollectedOffers()
     for participant, answered in zip(participants, answers, strict=True):
         if isinstance(answered, ParleyError):
-            asked.failures[participant.name] = ParticipantFailure(
+            collected.failures[participant.name] = ParticipantFailure(
                 answered.detail, PlanningOutcome.UNREACHABLE
             )
             continue
         off = _clock_offset(answered.now, asked_at, answered_at)
         if abs(off) > clock_limit:
             reason = _clocks(participant.name, answered.now, answered_at, off)
-            asked.failures[participant.name] = ParticipantFailure(reason, PlanningOutcome.CLOCK)
+            collected.failures[participant.name] = ParticipantFailure(reason, PlanningOutcome.CLOCK)
             continue
-        asked.proposals[participant.name] = answered
-        asked.offers.append(offer_of(participant.name, answered))
-    return asked
+        collected.proposals[participant.name] = answered
+        collected.offers.append(offer_of(participant.name, answered))
+    return collected
 
 
 def offer_of(name: str, answered: Proposal) -> Offer:
-    """The ranges of an answer."""
+    """Return the free ranges of a proposal."""
     displacing = answered.free if answered.free_displacing is None else answered.free_displacing
     return Offer(name, answered.free, displacing)
 
@@ -161,16 +162,16 @@ def offer_of(name: str, answered: Proposal) -> Offer:
 def is_beyond_booking_horizon(
     slots: Sequence[Slot], proposals: Mapping[str, Proposal], within: int
 ) -> bool:
-    """Whether somebody books less far ahead than one of these that ends ``within`` the horizon."""
+    """Return whether a slot that ends ``within`` this instant is beyond a participant's horizon."""
     latest = min(proposal.horizon for proposal in proposals.values())
     return any(latest < slot.end <= within for slot in slots)
 
 
 class Negotiator:
-    """Leads exchanges with the participants of a task."""
+    """Conducts exchanges with the participants of tasks."""
 
     def __init__(self, database: Database, clock: Clock, terms: NegotiationSettings) -> None:
-        """Holds nothing between two exchanges."""
+        """Keep no state between two exchanges."""
         self._database = database
         self._clock = clock
         self._terms = terms
@@ -178,7 +179,7 @@ class Negotiator:
 
     @property
     def hold_life(self) -> int:
-        """How long a hold lasts without a word of this lead."""
+        """The time after which a hold expires without a decision (µs)."""
         return self._terms.hold_life
 
     async def exchange(
@@ -188,28 +189,30 @@ class Negotiator:
         slots: Sequence[Slot],
         within: int | None = None,
     ) -> Exchange:
-        """Ask for these slots and hold what was chosen; nothing is decided yet.
+        """Negotiate these slots and hold the chosen starts; nothing is decided yet.
 
-        If a participant books less far ahead than a slot that ends ``within`` this horizon, nothing
-        is chosen: the slots are ``beyond``, and fewer are to be asked for.
+        If a slot that ends ``within`` this instant lies beyond the horizon of a participant,
+        nothing is chosen: the exchange is ``beyond``, and should be repeated with fewer slots.
         """
-        done = Exchange(slots)
-        await self._propose(claimed, participants, done)
-        if done.reasons:
-            return done
-        done.beyond = within is not None and is_beyond_booking_horizon(
-            slots, done.proposals, within
+        exchange = Exchange(slots)
+        await self._propose(claimed, participants, exchange)
+        if exchange.reasons:
+            return exchange
+        exchange.beyond = within is not None and is_beyond_booking_horizon(
+            slots, exchange.proposals, within
         )
-        if done.beyond:
-            return done
+        if exchange.beyond:
+            return exchange
         rng = slip_random_generator(claimed.task, claimed.lease_epoch, claimed.terms.schedule)
-        done.choices = choose(slots, done.offers, claimed.terms.duration, rng, claimed.starts or ())
-        done.reasons = unplaced_reasons(
-            slots, done.choices, claimed.terms.duration, done.offers, done.proposals
+        exchange.choices = choose(
+            slots, exchange.offers, claimed.terms.duration, rng, claimed.starts or ()
         )
-        if done.choices:
-            await self._hold(claimed, participants, done)
-        return done
+        exchange.reasons = unplaced_reasons(
+            slots, exchange.choices, claimed.terms.duration, exchange.offers, exchange.proposals
+        )
+        if exchange.choices:
+            await self._hold(claimed, participants, exchange)
+        return exchange
 
     async def _open_all(self, openings: Sequence[ExchangeOpening]) -> list[bool]:
         now = self._clock.now()
@@ -220,7 +223,7 @@ class Negotiator:
         return [opening.exchange in opened for opening in openings]
 
     async def _propose(
-        self, claimed: Claim, participants: Sequence[ParticipantClient], done: Exchange
+        self, claimed: Claim, participants: Sequence[ParticipantClient], exchange: Exchange
     ) -> None:
         request = ProposalRequest(
             task=claimed.task,
@@ -229,42 +232,48 @@ class Negotiator:
             duration=claimed.terms.duration,
             priority=claimed.terms.priority,
             yielding=_yielding(claimed),
-            windows=tuple((slot.start, slot.end) for slot in done.slots),
+            windows=tuple((slot.start, slot.end) for slot in exchange.slots),
             test=claimed.terms.test,
             campaign=claimed.terms.campaign,
             pool_task=claimed.parent,
         )
-        asked = await ask(participants, request, self._clock, self._terms.clock_limit)
-        done.proposals, done.offers = asked.proposals, asked.offers
-        done.refusals |= {name: failure.reason for name, failure in asked.failures.items()}
-        for failure in asked.failures.values():
-            done.fail(failure.reason, failure.outcome)
+        collected = await ask(participants, request, self._clock, self._terms.clock_limit)
+        exchange.proposals, exchange.offers = collected.proposals, collected.offers
+        exchange.refusals |= {name: failure.reason for name, failure in collected.failures.items()}
+        for failure in collected.failures.values():
+            exchange.fail(failure.reason, failure.outcome)
             return
         if claimed.pool is not None:
-            await self._close(claimed, claimed.pool, done)
+            await self._close(claimed, claimed.pool, exchange)
 
-    async def _close(self, claimed: Claim, pool: str, done: Exchange) -> None:
-        """What is reserved of the pool of a seat's task is as if somebody were busy."""
-        since = min(slot.start for slot in done.slots)
-        until = max(slot.end for slot in done.slots)
+    async def _close(self, claimed: Claim, pool: str, exchange: Exchange) -> None:
+        """Treat the reserved time of a pool like a participant that is busy then."""
+        since = min(slot.start for slot in exchange.slots)
+        until = max(slot.end for slot in exchange.slots)
         async with self._database.connection() as connection:
             reserved = await reservations.for_pools(connection, [pool], since, until)
         whose = applicant(claimed.terms, claimed.parent or claimed.task)
         left = reserved_for_others(pool, reserved[pool], whose)
         if left.spans:
             now = self._clock.now()
-            offer, done.proposals[left.name] = left.offer(done.slots, claimed.terms.duration, now)
-            done.offers.append(offer)
+            offer, exchange.proposals[left.name] = left.offer(
+                exchange.slots, claimed.terms.duration, now
+            )
+            exchange.offers.append(offer)
 
     async def _hold(
-        self, claimed: Claim, participants: Sequence[ParticipantClient], done: Exchange
+        self, claimed: Claim, participants: Sequence[ParticipantClient], exchange: Exchange
     ) -> None:
-        done.id = exchange_id(TaskId(claimed.task), claimed.lease_epoch, 1)
-        requests = {choice.slot.nominal: _run_request(claimed, choice) for choice in done.choices}
-        opening = ExchangeOpening(done.id, claimed, [request.run for request in requests.values()])
+        exchange.id = exchange_id(TaskId(claimed.task), claimed.lease_epoch, 1)
+        requests = {
+            choice.slot.nominal: _run_request(claimed, choice) for choice in exchange.choices
+        }
+        opening = ExchangeOpening(
+            exchange.id, claimed, [request.run for request in requests.values()]
+        )
         if not await self._openings.ask(opening):
-            done.fail("another worker has taken the task over", PlanningOutcome.LEASE_LOST)
-            done.id = None
+            exchange.fail("another worker has taken the task over", PlanningOutcome.LEASE_LOST)
+            exchange.id = None
             return
         request = HoldRequest(
             task=claimed.task,
@@ -277,40 +286,42 @@ class Negotiator:
             runs=tuple(requests.values()),
         )
         answers = await _all(
-            [partial(participant.hold, done.id, request) for participant in participants]
+            [partial(participant.hold, exchange.id, request) for participant in participants]
         )
-        _agree(participants, answers, requests, done)
+        _agree(participants, answers, requests, exchange)
 
 
 def _agree(
     participants: Sequence[ParticipantClient],
     answers: Sequence[HoldAnswer | ParleyError],
     requests: dict[int, RunRequest],
-    done: Exchange,
+    exchange: Exchange,
 ) -> None:
-    """Keep what all hold; give every other choice its reason."""
+    """Keep the runs that all participants hold, and set the reasons of the others."""
     names = [participant.name for participant in participants]
     agreed = agree([r.run for r in requests.values()], list(zip(names, answers, strict=True)))
-    done.unknown_to = {
+    exchange.unknown_to = {
         participant.identity
         for participant, answered in zip(participants, answers, strict=True)
         if isinstance(answered, NotFound)
     }
-    done.refusals |= agreed.failed
-    done.reasons |= {
+    exchange.refusals |= agreed.failed
+    exchange.reasons |= {
         nominal: agreed.refused[request.run]
         for nominal, request in requests.items()
         if request.run in agreed.refused
     }
-    done.runs = [request for request in requests.values() if request.run not in agreed.refused]
-    done.outcome = PlanningOutcome.PARTLY_BOOKED if done.runs and done.reasons else agreed.outcome
-    if done.runs:
+    exchange.runs = [request for request in requests.values() if request.run not in agreed.refused]
+    exchange.outcome = (
+        PlanningOutcome.PARTLY_BOOKED if exchange.runs and exchange.reasons else agreed.outcome
+    )
+    if exchange.runs:
         data = {
             str(place): answered.data
             for place, answered in enumerate(answers)
             if isinstance(answered, HoldAnswer)
         }
-        done.commit = CommitRequest(runs=agreed.held, data=data)
+        exchange.commit = CommitRequest(runs=agreed.held, data=data)
 
 
 def _yielding(claimed: Claim) -> tuple[UUID, ...] | None:
@@ -330,14 +341,17 @@ def _run_request(claimed: Claim, choice: ChosenStart) -> RunRequest:
 
 
 def slip_random_generator(task: UUID, lease_epoch: int, schedule: Schedule) -> random.Random | None:
-    """For a random slip: seeded by task and attempt, so that the same state plans the same."""
+    """Return the generator of random slips; None if starts are not random.
+
+    It is seeded by task and attempt, so that the same state gives the same plan.
+    """
     if not schedule.slip_random:
         return None
     return random.Random(f"{task} {lease_epoch}")
 
 
 def _clock_offset(theirs: int, asked_at: int, answered_at: int) -> int:
-    """How far their clock is ahead of ours: zero if it fits between question and answer."""
+    """Return how far their clock is ahead (µs): zero if it lies between question and answer."""
     if theirs < asked_at:
         return theirs - asked_at
     return max(0, theirs - answered_at)
@@ -352,9 +366,9 @@ def _clocks(name: str, theirs: int, ours: int, off: int) -> str:
 
 
 async def _all(questions: Sequence[Callable[[], Awaitable[T]]]) -> list[T | ParleyError]:
-    """Every answer, or the error in its place; other exceptions are faults and go on.
+    """Await all answers; an expected error takes the place of its answer, others are raised.
 
-    Whoever is cancelled before it could ask has not asked: nothing is left that nobody awaits.
+    The questions are functions, not coroutines, so that cancellation leaves none un-awaited.
     """
     return await asyncio.gather(*(_answer(ask) for ask in questions))
 

@@ -1,4 +1,4 @@
-"""Plans one claimed task: introduces it, asks for its slots, decides, and says what comes next."""
+"""Plans one claimed task: introduces it, negotiates its slots, decides, and schedules the next."""
 
 from __future__ import annotations
 
@@ -37,15 +37,15 @@ from node.model.wire.participants import Introduction, IntroductionAnswer
 from node.store.database import Database
 
 WAITING_MAX = 10_000
-"""Slots of one task that wait and are looked at in one planning."""
+"""Maximum number of waiting slots of a task that are considered in one planning attempt."""
 
 SEAT_MOVES_MAX = 3
-"""So often a seat is given to another node in one term, because its runs found no time."""
+"""Maximum number of moves of a seat to another node in one term because of missing time."""
 
 ChooseTool = Callable[
     [str, tuple[str, ...], list[tuple[str, ...]], dict[str, Any]], tuple[str, int]
 ]
-"""``choose(test, preferred, offers, spec)`` gives the tool's name and the duration it needs."""
+"""``choose(test, preferred, offers, spec)`` returns the tool and the duration of its runs (µs)."""
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,7 @@ class PlannerDependencies:
     negotiator: Negotiator
     reach: ReachabilityTracker
     delivery: DecisionDelivery
-    conclusions: AttemptRecorder
+    recorder: AttemptRecorder
     participant_of: Callable[[str], ParticipantClient]
     choose_tool: ChooseTool
     refuse_task: Callable[[UUID, str], Awaitable[None]]
@@ -84,7 +84,7 @@ class Planner:
         self._negotiator = dependencies.negotiator
         self._reach = dependencies.reach
         self._delivery = dependencies.delivery
-        self._conclusions = dependencies.conclusions
+        self._recorder = dependencies.recorder
         self._participant_of = dependencies.participant_of
         self._choose_tool = dependencies.choose_tool
         self._refuse_task = dependencies.refuse_task
@@ -93,7 +93,7 @@ class Planner:
         self._standings = Batcher(self._standings_of, apart=lambda claimed: (claimed.task,))
 
     async def plan(self, claimed: Claim) -> None:
-        """Plan a task up to the horizon; nothing is left undone without a stored reason."""
+        """Plan a task up to the horizon; every slot is booked or gets a stored reason."""
         if claimed.state is not TaskState.ACTIVE:
             await self._nothing_more(claimed)
             return
@@ -122,14 +122,14 @@ class Planner:
         outcome = attempt.exchange.outcome
         if silence is not None and outcome in UNANSWERED:
             attempt.exchange.fail(silence[1].in_words(), outcome)
-        await self._conclusions.conclude(replace(attempt, silence=silence), participants)
+        await self._recorder.record(replace(attempt, silence=silence), participants)
         if silence is not None:
             self._reach.task_waits(silence[0])
         elif (why := out_of_time(attempt)) is not None:
             await self._move_seat(claimed, why)
 
     async def _move_seat(self, claimed: Claim, why: str) -> None:
-        """Have other nodes looked for; a seat that was lost often stays, and its runs wait."""
+        """Give the seat back for another node; after too many moves it stays, and its runs wait."""
         async with self._database.connection() as connection:
             lost = await episodes.times_lost(connection, claimed.task)
         if lost < SEAT_MOVES_MAX:
@@ -138,7 +138,7 @@ class Planner:
     async def _attempt(
         self, claimed: Claim, participants: Sequence[ParticipantClient], missing: str | None
     ) -> PlanningAttempt:
-        """Ask for what is due; for less if a participant books less far ahead than was known."""
+        """Negotiate the due slots; again for fewer if a participant's horizon turns out shorter."""
         waiting, standing = await self._standings.ask(claimed)
         recurrence = claimed.terms.recurrence
 
@@ -166,7 +166,7 @@ class Planner:
         self._reach.task_turned_away(full)
 
     async def spread(self) -> None:
-        """Let the other tasks know who answers again, and when who does not is asked again."""
+        """Wake tasks whose participants answer again, and put off those whose do not."""
         answered, put_off = self._reach.news()
         if not answered and not put_off:
             return
@@ -177,7 +177,7 @@ class Planner:
                 await planning.wake_all(connection, identity, self._clock.now())
 
     async def handle_unexpected_failure(self, claimed: Claim, why: str) -> None:
-        """Something nobody foresaw: what was held is released, and the task planned again later."""
+        """Release what was held after an unexpected error, and plan the task again later."""
         now = self._clock.now()
         participants, _ = self._participants(claimed)
         pause = jittered_pause(PAUSE_FIRST, PAUSE_MAX, claimed.failures, self._rng)
@@ -188,13 +188,13 @@ class Planner:
                 return
             await planning.keep_decisions(connection, [(claimed.task, decision)], now)
             aborted = await planning.abort_broken_off(connection, claimed, now)
-            told = [DecidedExchange(each, claimed.task, None, participants) for each in aborted]
-            letters = await self._delivery.write(connection, told, now)
+            decided = [DecidedExchange(each, claimed.task, None, participants) for each in aborted]
+            messages = await self._delivery.write(connection, decided, now)
             await planning.notify_planned(connection, {claimed.task: False})
-        await self._delivery.send(letters)
+        await self._delivery.send(messages)
 
     def _participants(self, claimed: Claim) -> tuple[list[ParticipantClient], str | None]:
-        """The participants in order, or why one of them cannot be asked."""
+        """Return the participants in order, or why one of them cannot be asked."""
         found = []
         for listed in claimed.terms.participants:
             try:
@@ -206,7 +206,7 @@ class Planner:
     async def _standings_of(
         self, claims: Sequence[Claim]
     ) -> list[tuple[list[WaitingSlot], PlanningProgress]]:
-        """Where each of these tasks is: its waiting slots, and how many more runs it may have."""
+        """Return the waiting slots and the progress of each of these tasks."""
         limited = [claimed.task for claimed in claims if claimed.terms.schedule.max_runs]
         async with self._database.connection() as connection:
             waiting = await planning.waiting(connection, [c.task for c in claims], WAITING_MAX)
@@ -226,9 +226,10 @@ class Planner:
     async def _introduce(
         self, claimed: Claim, participants: Sequence[ParticipantClient]
     ) -> tuple[Claim | None, str | None]:
-        """Make the task known to those who have not answered yet; why it cannot be planned.
+        """Introduce the task to the participants that have not answered yet.
 
-        No task where there is nothing left to plan: it was refused, or another worker has it.
+        Returns the task as it is then, and why it cannot be planned, if so. The task is None if it
+        was refused, or if another worker has it.
         """
         open_places = [
             place for place, p in enumerate(claimed.terms.participants) if p.accepted is None
@@ -295,10 +296,10 @@ def _standing(
 
 
 def out_of_time(attempt: PlanningAttempt) -> str | None:
-    """Why a seat is of no use to who has it: there is no time for any of its runs.
+    """Return why a seat is useless for its node: none of its runs has time there. Pure.
 
-    Another lead, say, has booked between the look for nodes and the booking. Pure; None if some run
-    may still have time there.
+    None means that some run may still have time. This happens, for example, if another lead books
+    between the search for nodes and the booking.
     """
     claimed, asked, exchange = attempt.claimed, attempt.asked, attempt.exchange
     slots = asked.slots
@@ -308,7 +309,7 @@ def out_of_time(attempt: PlanningAttempt) -> str | None:
         return None
     if exchange.runs or any(slot.attempt > 1 for slot in slots):
         return None
-    # Asked for early, for the sake of a start that was found: nobody has seen the rest of it.
+    # Requested early, for the start that was found: the rest of the window is not offered yet.
     if is_beyond_booking_horizon(slots, exchange.proposals, times.LATEST):
         return None
     first = claimed.terms.schedule.start or claimed.terms.created_at
@@ -320,7 +321,7 @@ def out_of_time(attempt: PlanningAttempt) -> str | None:
 
 
 def _planned_to(claimed: Claim) -> int:
-    """The instant up to which its slots are done."""
+    """Return the instant up to which the slots of a task are planned."""
     return claimed.next_run_at - 1 if claimed.planned_to is None else claimed.planned_to
 
 
@@ -344,7 +345,7 @@ def _kept(answered: IntroductionAnswer) -> dict[str, Any]:
 
 
 def _others(claimed: Claim) -> list[str]:
-    """The participants but for this node itself."""
+    """Return the participants without this node itself."""
     return [
         p.node for place, p in enumerate(claimed.terms.participants) if place != claimed.participant
     ]

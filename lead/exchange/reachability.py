@@ -1,9 +1,10 @@
-"""Which participants answer: one object that all workers of a process share.
+"""Reachability of the participants: a circuit breaker and a bulkhead, shared by all workers.
 
-It keeps two things from hurting tasks that have nothing to do with them. A participant that does
-not answer is asked by one question now and then (``planning/silence.py``); the tasks that need it
-wait without asking. Of one that answers slowly only a share of the workers waits at a time, and a
-worker that waits long is made up for by another one.
+Both protect tasks from participants that they do not need. The circuit breaker: a participant that
+does not answer is asked a single question from time to time (``planning/unreachable.py``), and the
+tasks that need it wait without asking. The bulkhead: only a share of the workers may wait for a
+participant that answers slowly, and for each worker blocked longer than a second an extra one is
+started.
 """
 
 from __future__ import annotations
@@ -34,16 +35,16 @@ from node.model.wire.participants import (
 )
 
 WORKER_SHARE_DIVISOR = 4
-"""A quarter of the workers may wait for the same participant, unless it answers promptly."""
+"""The divisor of the share: a quarter of the workers may wait for a participant that is slow."""
 PROMPT_ANSWER_TIME = times.SECOND
-"""An answer that takes longer is not prompt."""
+"""Maximum duration of a prompt answer."""
 
 T = TypeVar("T")
 
 
 @dataclass(frozen=True, eq=False)
 class _Question:
-    """A question to a participant that is under way, and the visit it belongs to."""
+    """A question to a participant that is under way, and the planning that it belongs to."""
 
     identity: str
     visit: ReachabilityGuard
@@ -51,10 +52,10 @@ class _Question:
 
 
 class ReachabilityTracker:
-    """What is known of the participants' answers."""
+    """The state of all participants: which ones answer, how promptly, and up to what horizon."""
 
     def __init__(self, clock: Clock, rng: random.Random, workers: int) -> None:
-        """Everybody answers until found silent."""
+        """Assume that every participant answers; ``workers`` is the size of the pool."""
         self._clock = clock
         self._rng = rng
         self._workers = workers
@@ -69,7 +70,10 @@ class ReachabilityTracker:
         self._put_off: dict[str, int] = {}
 
     def visit(self, others: Iterable[str]) -> ReachabilityGuard:
-        """Ask for the way to these participants, to plan one task."""
+        """Reserve a place at each of these participants, to plan one task.
+
+        All places or none are reserved; the guard says which participant prevents it.
+        """
         wanted = list(dict.fromkeys(others))
         now = self._clock.now()
         silent = [
@@ -91,73 +95,73 @@ class ReachabilityTracker:
     def unreachable_among(
         self, participants: Iterable[str]
     ) -> tuple[str, UnreachablePeriod] | None:
-        """Of these, the one that does not answer and is asked again last.
+        """Return the unreachable participant that is asked again last, or None.
 
-        One that is being asked right now comes after those that may be asked: who waited for one
-        of these would be planned again at once, in vain.
+        A participant that is being asked right now comes after those that may be asked: a task
+        that waited for one of these would be planned again at once, in vain.
         """
         now = self._clock.now()
         silent = [(p, self._silences[p]) for p in participants if p in self._silences]
 
-        def last(found: tuple[str, UnreachablePeriod]) -> tuple[bool, int]:
-            return not self._places(found[0], now), found[1].ask_at
+        def last(entry: tuple[str, UnreachablePeriod]) -> tuple[bool, int]:
+            return not self._places(entry[0], now), entry[1].ask_at
 
         return max(silent, key=last, default=None)
 
     def horizon(self, participants: Iterable[str], own: int) -> int:
-        """How far ahead all of these book, as far as they have said."""
+        """Return the shortest known horizon of these participants and ``own`` (µs)."""
         return min([own, *(self._horizons[p] for p in participants if p in self._horizons)])
 
     def shut(self) -> list[str]:
-        """Participants whose tasks are taken one by one: :meth:`openings`."""
+        """Return the participants whose tasks are claimed by :meth:`openings` only."""
         return sorted(self._crowded | self._silences.keys())
 
     def openings(self) -> list[tuple[str, int]]:
-        """For which of those how many tasks may be planned now."""
+        """Return for the participants in :meth:`shut` how many tasks may be planned now."""
         now = self._clock.now()
         places = [(identity, self._places(identity, now)) for identity in self.shut()]
         return [(identity, count) for identity, count in places if count]
 
     def taken(self, identity: str, places: int, found: int) -> None:
-        """So many tasks were found for an opening; if fewer, nobody waits for room any more."""
+        """Note how many tasks were claimed for an opening; if fewer, none waits for room now."""
         if found < places:
             self._crowded.discard(identity)
 
     def task_turned_away(self, identity: str) -> None:
-        """A task came to wait for room; if there is silence by now it must learn of it."""
+        """Note that a task waits for room; if the participant is unreachable now, tell the task."""
         if identity in self._silences:
             self._put_off[identity] = self._silences[identity].ask_at
 
     def task_waits(self, identity: str) -> None:
-        """A task has come to wait for its answer; if it gave one by now the task must learn it."""
+        """Note that a task waits for an answer; if one has come meanwhile, tell the task."""
         if identity not in self._silences:
             self._answered.add(identity)
 
     def closed(self) -> list[str]:
-        """Of those, the ones that nobody may ask now."""
+        """Return the participants in :meth:`shut` that must not be asked now."""
         now = self._clock.now()
         return [identity for identity in self.shut() if not self._places(identity, now)]
 
     def next_probe_at(self) -> int | None:
-        """When the next silent participant may be asked again; who may be now is not waited for."""
+        """Return the next instant at which an unreachable participant may be asked again."""
         now = self._clock.now()
         return min((s.ask_at for s in self._silences.values() if s.ask_at > now), default=None)
 
     def reached(self, name: str) -> None:
-        """Somebody else has seen that this node answers: ask it now."""
+        """Ask this node (by name) now: the peer monitor has seen that it answers."""
         for identity, silence in self._silences.items():
             if silence.name == name:
                 self._silences[identity] = replace(silence, ask_at=self._clock.now())
                 self._put_off[identity] = self._clock.now()
 
     def news(self) -> tuple[list[str], dict[str, int]]:
-        """Since the last call: who answers again, and when silent ones are asked again."""
+        """Return, since the last call, who answers again, and when others are asked again."""
         answered, put_off = sorted(self._answered), self._put_off
         self._answered, self._put_off = set(), {}
         return answered, put_off
 
     def _places(self, identity: str, now: int) -> int:
-        """How many more may ask it."""
+        """Return how many more tasks may ask a participant."""
         silence = self._silences.get(identity)
         if silence is not None:
             return int(silence.ask_at <= now and not self._asking[identity])
@@ -166,38 +170,38 @@ class ReachabilityTracker:
         return max(0, (self._workers if prompt else self._share) - self._asking[identity])
 
     def _late(self, now: int) -> Iterator[_Question]:
-        """The questions that have not been answered promptly."""
+        """Return the open questions that are older than a prompt answer."""
         return takewhile(
             lambda question: question.asked_at <= now - PROMPT_ANSWER_TIME, self._questions
         )
 
     def slow_visit_count(self) -> int:
-        """How many visits wait for an answer that is not prompt."""
+        """Return how many tasks wait for an answer that is not prompt."""
         return len({question.visit for question in self._late(self._clock.now())})
 
     def next_slow_visit_at(self) -> int | None:
-        """When the next visit will be one of them, unless it gets its answer."""
+        """Return when the next task will be one of them, unless it gets its answer."""
         latest = self._clock.now() - PROMPT_ANSWER_TIME
         young = (q.asked_at for q in self._questions if q.asked_at > latest)
         asked_at = next(young, None)
         return None if asked_at is None else asked_at + PROMPT_ANSWER_TIME
 
     def left(self, identity: str) -> None:
-        """A place to ask it is free again."""
+        """Give a place at a participant back."""
         self._asking[identity] -= 1
 
     def entered(self, identity: str) -> None:
-        """A place to ask it is taken."""
+        """Take a place at a participant."""
         self._asking[identity] += 1
 
     def asked(self, identity: str, visit: ReachabilityGuard) -> _Question:
-        """A question goes out to it."""
+        """Note that a question is sent to a participant."""
         question = _Question(identity, visit, self._clock.now())
         self._questions[question] = None
         return question
 
     def over(self, question: _Question) -> None:
-        """A question has come to its end; whether it was answered is known already."""
+        """Note that a question has ended, after its answer or failure was recorded."""
         del self._questions[question]
         identity = question.identity
         if (
@@ -209,13 +213,13 @@ class ReachabilityTracker:
             self._prompt.discard(identity)
 
     def heard(self, identity: str) -> None:
-        """It has answered."""
+        """Note that a participant has answered."""
         if self._silences.pop(identity, None) is not None:
             self._answered.add(identity)
             self._put_off.pop(identity, None)
 
     def record_no_answer(self, participant: ParticipantClient, cause: str, asked_at: int) -> None:
-        """A question of ``asked_at`` got no sensible answer."""
+        """Note that a question sent at ``asked_at`` got no sensible answer."""
         before = self._silences.get(participant.identity)
         silence = after_unanswered_question(
             before, participant.name, cause, asked_at, self._clock.now(), self._rng
@@ -227,15 +231,15 @@ class ReachabilityTracker:
             self._crowded.discard(participant.identity)
 
     def note_booking_horizon(self, identity: str, latest: int) -> None:
-        """Nothing may end later there."""
+        """Note the instant up to which a participant books."""
         self._horizons[identity] = latest - self._clock.now()
 
 
 class ReachabilityGuard:
-    """The way to the participants of one task, while it is planned.
+    """The places at the participants of one task, while it is planned.
 
-    ``silence`` is set where one of them does not answer and is not to be asked yet, ``full`` where
-    enough others wait for one: then nobody is asked.
+    ``silence`` is set if a participant is unreachable and must not be asked yet. ``full`` is set if
+    enough other tasks wait for a participant. In both cases no place was reserved.
     """
 
     def __init__(
@@ -245,14 +249,14 @@ class ReachabilityGuard:
         silence: UnreachablePeriod | None,
         full: str | None,
     ) -> None:
-        """Made by :meth:`ReachabilityTracker.visit`, which has counted ``others``."""
+        """Use :meth:`ReachabilityTracker.visit`, which has reserved places at ``others``."""
         self._reach = reach
         self._counted = set(others)
         self.silence = silence
         self.full = full
 
     def __enter__(self) -> Self:
-        """The places are taken already."""
+        """Return the guard; the places were reserved before."""
         return self
 
     def __exit__(
@@ -261,13 +265,13 @@ class ReachabilityGuard:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """Leave the places of those that were not asked after all."""
+        """Give back the places at participants that were not asked."""
         for identity in self._counted:
             self._reach.left(identity)
         self._counted.clear()
 
     async def ask(self, participant: ParticipantClient, question: Awaitable[T]) -> T:
-        """Ask it, and remember whether it answered; the place is free once it has."""
+        """Await the answer to a question, record whether it came, and give the place back."""
         identity = participant.identity
         if identity in self._counted:
             self._counted.discard(identity)
@@ -290,16 +294,16 @@ class ReachabilityGuard:
             self._reach.left(identity)
 
     def learn(self, identity: str, latest: int) -> None:
-        """It books until this instant."""
+        """Note the instant up to which a participant books."""
         self._reach.note_booking_horizon(identity, latest)
 
     def through(self, participant: ParticipantClient) -> ParticipantClient:
-        """The participant, its answers watched."""
+        """Return the participant with its answers recorded."""
         return _Watched(participant, self)
 
 
 class _Watched:
-    """A participant whose answers are watched."""
+    """A participant whose answers are recorded."""
 
     def __init__(self, participant: ParticipantClient, visit: ReachabilityGuard) -> None:
         self.identity = participant.identity
@@ -312,19 +316,19 @@ class _Watched:
         return await self._visit.ask(self._participant, self._participant.introduce(introduction))
 
     async def propose(self, request: ProposalRequest) -> Proposal:
-        """Free ranges in the windows; how far it books ahead is remembered."""
+        """Return the free ranges in the windows, and note the horizon of the node."""
         answered = await self._visit.ask(self._participant, self._participant.propose(request))
         self._visit.learn(self.identity, answered.horizon)
         return answered
 
     async def hold(self, exchange: UUID, request: HoldRequest) -> HoldAnswer:
-        """Book for now."""
+        """Book these runs until the decision."""
         return await self._visit.ask(self._participant, self._participant.hold(exchange, request))
 
     async def commit(self, exchange: UUID, request: CommitRequest) -> CommitAnswer:
-        """Keep these runs."""
+        """Keep these runs and drop the others."""
         return await self._visit.ask(self._participant, self._participant.commit(exchange, request))
 
     async def release(self, exchange: UUID, task: UUID) -> None:
-        """Drop the hold."""
+        """Drop the hold and free its time."""
         await self._visit.ask(self._participant, self._participant.release(exchange, task))

@@ -1,7 +1,7 @@
-"""Compares now and then what the lead and each participant have of the runs to come, and repairs.
+"""Reconciliation: compares future runs between the lead and its participants, and repairs.
 
-The protocol leaves no differences; lost databases and faults of ours do. A run only the lead has is
-taken back everywhere and placed again; a run only the participant has is ended there.
+The protocol leaves no differences; lost databases and bugs do. A run that only the lead has is
+taken back everywhere and placed again. A run that only the participant has is ended there.
 """
 
 from __future__ import annotations
@@ -23,25 +23,25 @@ from node.model.wire.participants import DIGESTS_MAX, Differences, Digest, Diges
 from node.store.database import Database
 
 RECONCILIATION_MIN_AGE = 2 * times.MINUTE
-"""Runs that start sooner and decisions younger than this are left alone: they settle themselves."""
+"""Runs that start sooner and decisions younger than this are skipped: messages may be under way."""
 
 log = structlog.get_logger()
 
 
 class Comparable(Protocol):
-    """Another node that can be asked what it has."""
+    """Another node whose runs can be compared."""
 
     identity: str
     name: str
 
     async def compare(self, request: DigestRequest) -> Differences:
-        """Where it differs."""
+        """Return the differences to these digests."""
         ...
 
 
 @dataclass(frozen=True)
 class ReconciliationDependencies:
-    """What reconciliation needs of its node.
+    """The functions of the node that reconciliation uses.
 
     ``others()`` lists the nodes to compare with. ``lose_run(run, reason)`` takes a run back on all
     its participants. ``drop_run(node, run, reason)`` ends a run that no lead has on one node.
@@ -71,7 +71,7 @@ class Reconciler:
         self._drop_run = dependencies.drop_run
 
     async def compare_all(self) -> None:
-        """Compare with each other node in turn; one that fails does not keep the next from it."""
+        """Compare with each other node in turn; a failure with one does not affect the others."""
         for other in self._others():
             try:
                 await self.run_once(other)
@@ -81,7 +81,7 @@ class Reconciler:
                 log.exception("not compared", node=other.name)
 
     async def run_once(self, other: Comparable, together: int = DIGESTS_MAX) -> int:
-        """Compare with one node, so many tasks in one message; how many runs were repaired."""
+        """Compare with a node, ``together`` tasks per message; return the count of repairs."""
         repaired, after = 0, UUID(int=0)
         while True:
             compared, done = await self._compare(other, TaskPage(after, together))
@@ -94,7 +94,7 @@ class Reconciler:
         return repaired
 
     async def _compare(self, other: Comparable, page: TaskPage) -> tuple[list[UUID], int]:
-        """A page of tasks; which ones, and how many runs were repaired."""
+        """Compare a page of tasks; return them, and how many runs were repaired."""
         now = self._clock.now()
         since = now + RECONCILIATION_MIN_AGE
         until = since + self._horizon

@@ -1,7 +1,7 @@
 """The worker pool: claims tasks by next-run time, one for each idle worker, and plans them.
 
-A notification wakes it; the clock wakes it for tasks that come due; a look every few seconds is
-the safety net, so that a lost notification costs time and nothing else.
+A notification wakes it, and so does the clock when a task comes due. It also reads the database
+every few seconds, so that a lost notification costs time and nothing else.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from node.store.database import Database, Notice
 
 POLL_S = 5.0
 _STOP_S = 10.0
-_MADE_UP_FOR = 3
-"""So many times as many workers there are, at most, where all wait for slow participants."""
+_EXTRA_WORKERS_FACTOR = 3
+"""Limit on extra workers (as a multiple of the pool) while workers wait for slow participants."""
 
 log = structlog.get_logger()
 
@@ -47,7 +47,7 @@ class WorkerSettings:
 
 
 class Workers:
-    """Plans what is due."""
+    """Claims and plans the tasks that are due."""
 
     def __init__(
         self,
@@ -57,7 +57,7 @@ class Workers:
         reach: ReachabilityTracker,
         settings: WorkerSettings,
     ) -> None:
-        """Nothing is planned before :meth:`run` or :meth:`run_once`."""
+        """``reach`` says which participants may be asked now."""
         self._database = database
         self._clock = clock
         self._planner = planner
@@ -72,7 +72,7 @@ class Workers:
         self._abort_at = 0
 
     def heard(self, notice: Notice) -> None:
-        """A new or changed task, or notifications may have been lost."""
+        """Wake up for a new or changed task, a node that answers again, or lost notifications."""
         if notice.kind == "wake" or (
             notice.kind == "task" and notice.words[-1] in {"active", "plan"}
         ):
@@ -82,7 +82,7 @@ class Workers:
             self._woken.set()
 
     async def run(self) -> None:
-        """Plan until cancelled; then give back what could not be finished."""
+        """Plan until cancelled; then give back the claims that could not be finished."""
         try:
             while True:
                 try:
@@ -99,7 +99,7 @@ class Workers:
             await self._stop()
 
     async def run_once(self) -> float:
-        """Claim as many tasks as there are idle workers; seconds until there may be more."""
+        """Claim as many tasks as there are idle workers; return the seconds until the next call."""
         now = self._clock.now()
         idle = self._idle()
         if idle <= 0:
@@ -113,24 +113,27 @@ class Workers:
             return self._until(self._reach.next_slow_visit_at())
         async with self._database.connection() as connection:
             due, beyond = await planning.next_due(connection, before, self._reach.closed())
-        # One whose slots are too far away is due when the first of them comes near enough.
+        # A task whose slots lie beyond the horizon is due when the first of them comes within it.
         near_at = None if beyond is None else beyond - self._horizon
         return self._until(due, near_at, self._reach.next_probe_at())
 
     def _idle(self) -> int:
-        """How many more tasks may be planned; who waits long for an answer is made up for."""
-        made_up_for = min(self._reach.slow_visit_count(), _MADE_UP_FOR * self._size)
-        return self._size + made_up_for - len(self._busy)
+        """Return how many more tasks may be planned.
+
+        Each worker that waits long for an answer is replaced by an extra one.
+        """
+        extra = min(self._reach.slow_visit_count(), _EXTRA_WORKERS_FACTOR * self._size)
+        return self._size + extra - len(self._busy)
 
     def _until(self, *instants: int | None) -> float:
-        """The seconds until the first of these, or until the table is looked at anyway."""
+        """Return the seconds until the first of these instants, at most the polling period."""
         soonest = min((at for at in instants if at is not None), default=None)
         if soonest is None:
             return self._poll_s
         return min(self._poll_s, max(0.0, (soonest - self._clock.now()) / times.SECOND))
 
     async def _claim(self, now: int, before: int, idle: int) -> list[Claim]:
-        """What is due: first those who may now ask a silent or slow participant, then the rest."""
+        """Claim due tasks: first those that may ask a silent or slow participant, then others."""
         lease = LeaseRequest(self._owner, now, now + self._lease)
         claims: list[Claim] = []
         async with self._database.transaction() as connection:
@@ -139,9 +142,9 @@ class Workers:
                 self._abort_at = now + times.SECOND
             for participant, places in self._reach.openings():
                 count = min(places, idle - len(claims))
-                found = await planning.claim(connection, lease, before, count, only=participant)
-                self._reach.taken(participant, count, len(found))
-                claims += found
+                some = await planning.claim(connection, lease, before, count, only=participant)
+                self._reach.taken(participant, count, len(some))
+                claims += some
             shut = self._reach.shut()
             left = idle - len(claims)
             claims += await planning.claim(connection, lease, before, left, shut=shut)
@@ -157,14 +160,14 @@ class Workers:
         self._woken.set()
 
     async def _plan(self, claimed: Claim) -> None:
-        """Plan it; whatever goes wrong is stored with the task, which is planned again."""
+        """Plan a task; an error is stored with the task, which is planned again later."""
         patience = self._lease * 9 // 10
         try:
             async with asyncio.timeout(patience / times.SECOND):
                 await self._planner.plan(claimed)
         except TimeoutError:
             why = f"it took longer than {times.format_duration(patience)}"
-        except Exception as error:  # noqa: BLE001 - it is said, and logged
+        except Exception as error:  # noqa: BLE001 - it is stored, and logged
             why = describe_failure(error, "planning failed", task=str(claimed.task))
         else:
             return
@@ -172,7 +175,7 @@ class Workers:
         try:
             await self._planner.handle_unexpected_failure(claimed, why)
         except ParleyError as error:
-            # The lease runs out and the task is planned again; what was held is dropped by itself.
+            # The lease will expire and the task be planned again; the holds will expire, too.
             log.warning("not stored", task=str(claimed.task), error=error.detail)
 
     async def _stop(self) -> None:

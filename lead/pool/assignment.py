@@ -1,6 +1,6 @@
-"""Makes what came of an episode final: seats and their tasks, reasons, and what policies remember.
+"""Writes the results of an episode: seats and their tasks, reasons, and the state of the policies.
 
-All of it is one transaction, which is given up if another episode of the pool came first. A task
+All of it is one transaction, which is rolled back if another episode of the pool came first. A task
 that was changed meanwhile is left out: it is due again at once.
 """
 
@@ -29,20 +29,20 @@ PAUSE_FIRST = times.SECOND
 PAUSE_MAX = 5 * times.MINUTE
 _OF_WHAT_IS_LEFT = 64
 _UNHURRIED = 30 * times.SECOND
-"""A seat that is not needed before long is not looked for every few seconds: the first pause is a
-part of the time until then, up to half a minute."""
+"""Maximum first pause. It is a part of the time until the seat is needed, so that a seat that is
+needed much later is not searched for every few seconds."""
 
 
 class StaleEpisode(Exception):
-    """Another episode of the pool came first."""
+    """Raised when another episode of the pool was written first."""
 
 
 @dataclass(frozen=True)
 class SeatTaskPlan:
-    """An ordinary task that is to be made for some seats; by number who has them (identities).
+    """An ordinary task to be created for some seats, with the node (identity) of each seat.
 
-    ``yielding`` are the runs that may give way to its own; None is any of lower priority. They
-    start at ``starts`` if that time is still free.
+    ``yielding`` are the runs that may give way to its own; None is any of lower priority. Its own
+    runs start at ``starts`` if that time is still free.
     """
 
     task: StoredTask
@@ -53,7 +53,7 @@ class SeatTaskPlan:
 
 @dataclass(frozen=True)
 class CaseResult:
-    """What came of one case: the nodes by seat, their tasks, and what speaks against others."""
+    """The result of one case: nodes by seat, their tasks, and the reasons against other nodes."""
 
     case: SeatCase
     taken: Mapping[int, str] = field(default_factory=dict)
@@ -64,7 +64,7 @@ class CaseResult:
 
 @dataclass
 class EpisodeRuling:
-    """What came of an episode; ``returned`` are tasks of seats that are given back, and why."""
+    """The result of an episode; ``returned`` are tasks of seats to give back, with the reasons."""
 
     pool: str
     policies: str
@@ -74,12 +74,12 @@ class EpisodeRuling:
 
 
 class RulingWriter:
-    """Writes rulings."""
+    """Writes the rulings of episodes to the database."""
 
     def __init__(
         self, database: Database, clock: Clock, horizon: int, phase: int, rng: random.Random
     ) -> None:
-        """``rng`` draws the pauses; ``phase`` is by how much this lead's instants are later."""
+        """``rng`` draws the pauses; ``phase`` (µs) delays the instants of this lead's retries."""
         self._database = database
         self._clock = clock
         self._horizon = horizon
@@ -87,9 +87,9 @@ class RulingWriter:
         self._rng = rng
 
     async def settle(self, ruling: EpisodeRuling) -> None:
-        """Make it final.
+        """Write a ruling in one transaction.
 
-        :raises StaleEpisode: another episode of the pool came first, and nothing was written.
+        :raises StaleEpisode: another episode of the pool was first; nothing was written.
         """
         await self._database.settle(lambda connection: self._settle(connection, ruling))
 
@@ -98,50 +98,50 @@ class RulingWriter:
         kept = await episodes.keep_policy_state(connection, ruling.pool, ruling.remembered, now)
         if kept is None:
             raise StaleEpisode
-        made: list[UUID] = []
+        new_tasks: list[UUID] = []
         decided: list[UUID] = []
         for result in sorted(ruling.results, key=lambda it: it.case.whole.id):
             whole = result.case.whole
             if await episodes.revision_of(connection, whole.id) != whole.terms.revision:
                 continue
-            made += await self._give(connection, result, now)
+            new_tasks += await self._give(connection, result, now)
             account = search_account_of(ruling, result)
-            await self._go_on(connection, result, account, now)
+            await self._schedule_retry(connection, result, account, now)
             # One at a time: a task may have several terms here.
             await planning.keep_decisions(connection, [(whole.id, _decision(account))], now)
             decided.append(whole.id)
-        await episodes.notify(connection, made, "active")
+        await episodes.notify(connection, new_tasks, "active")
         await episodes.notify(connection, list(dict.fromkeys(decided)), "planned")
 
     async def _give(self, connection: Connection, result: CaseResult, now: int) -> list[UUID]:
-        """Make the ordinary tasks of the seats, and give these; the tasks."""
-        given: list[SeatGrant] = []
+        """Create the ordinary tasks of the seats and grant the seats; return the tasks."""
+        grants: list[SeatGrant] = []
         for part in result.parts:
             await tasks.keep(connection, part.task)
             first = part.task.terms.schedule.start or now
             plan_at = max(now, first - self._horizon + part.task.terms.duration)
             await tasks.open_planning(connection, part.task.id, first, plan_at)
-            given += [
+            grants += [
                 SeatGrant(number, node, part.task.id, part.yielding, part.starts)
                 for number, node in part.seats.items()
             ]
-        if given:
-            taken = await episodes.take(connection, result.case.open.key, given, now)
-            if len(taken) < len(given):
+        if grants:
+            taken = await episodes.take(connection, result.case.open.key, grants, now)
+            if len(taken) < len(grants):
                 raise StaleEpisode
         return [part.task.id for part in result.parts]
 
-    async def _go_on(
+    async def _schedule_retry(
         self, connection: Connection, result: CaseResult, account: SeatSearchAccount, now: int
     ) -> None:
-        """When the seats that are still empty are tried again, and why they are empty."""
+        """Store when the seats that are still empty are tried again, and why they are empty."""
         opened, full = result.case.open, account.outcome is PlanningOutcome.SEATED
         tries = 0 if account.taken else opened.tries + 1
         left = result.case.slots[0] - now
         first = max(PAUSE_FIRST, min(left // _OF_WHAT_IS_LEFT, _UNHURRIED))
         pause = jittered_pause(first, PAUSE_MAX, tries, self._rng)
         no_sooner = (result.verdicts[0].until or 0) if result.verdicts else 0
-        # When it is over, it is to be said why.
+        # Not later than the end of the term, because then the reason is reported.
         again = min(max(align_retries(now, pause, self._phase), no_sooner), opened.over_at)
         if full:
             held = result.case.held + len(account.taken)
@@ -150,7 +150,7 @@ class RulingWriter:
             await episodes.tried(connection, opened, tries, again, account.why_not())
 
     async def give_up(self, terms: Sequence[FinishedTerm]) -> None:
-        """Nothing is to be given of these terms any more, unless they were changed meanwhile."""
+        """Close these terms: no seats of them are given any more. Changed tasks are left out."""
         if not terms:
             return
         now = self._clock.now()
@@ -174,7 +174,7 @@ class RulingWriter:
 
 
 def search_account_of(ruling: EpisodeRuling, result: CaseResult) -> SeatSearchAccount:
-    """What came of one case, for people and for its trace."""
+    """Return the result of one case as it is reported and traced."""
     case = result.case
     return SeatSearchAccount(
         pool=ruling.pool,
@@ -183,16 +183,16 @@ def search_account_of(ruling: EpisodeRuling, result: CaseResult) -> SeatSearchAc
         wanted=len(case.empty),
         taken=result.taken,
         refused={**result.heard, **case.unable},
-        verdicts=[_verdict(no, case) for no in result.verdicts],
+        verdicts=[_verdict(refusal, case) for refusal in result.verdicts],
         yielding=[str(run) for part in result.parts for run in part.yielding or ()],
         held=case.held,
     )
 
 
-def _verdict(no: PolicyRefusal, case: SeatCase) -> dict[str, Any]:
-    """As it is stored; what policies call the term is of no use to people."""
-    told = no.to_trace()
-    return told | {"sentence": told["sentence"].replace(case.name, "it")}
+def _verdict(refusal: PolicyRefusal, case: SeatCase) -> dict[str, Any]:
+    """Return a refusal as it is stored, without the internal name of the term."""
+    trace = refusal.to_trace()
+    return trace | {"sentence": trace["sentence"].replace(case.name, "it")}
 
 
 def _decision(account: SeatSearchAccount) -> PlanningDecision:

@@ -1,4 +1,4 @@
-"""Drives one episode of a pool: the policies say whom to ask, and are told what came of it."""
+"""Drives one episode of a pool: asks the nodes that the policies name, and reports the outcome."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ from node.model.wire.tasks import Schedule
 from node.store.tasks import StoredTask
 
 SeatTask = Callable[[StoredTask, SeatRequest, Sequence[str], Schedule], StoredTask]
-"""``made(pool_task, request, names, schedule)``: the ordinary task in which these have seats."""
+"""``seat_task(pool_task, request, names, schedule)`` makes the ordinary task of these seats."""
 
 
 class EpisodeDriver:
-    """Holds episodes."""
+    """Drives episodes, one at a time."""
 
     def __init__(
         self,
@@ -44,15 +44,20 @@ class EpisodeDriver:
         seat_task: SeatTask,
         rng: random.Random,
     ) -> None:
-        """``participant_of(identity)``; ``rng`` draws the pauses of those who refuse."""
+        """``participant_of(identity)`` is the client of a node; ``rng`` draws backoffs."""
         self._clock = clock
         self._clock_limit = clock_limit
         self._participant_of = participant_of
         self._seat_task = seat_task
         self._rng = rng
 
-    async def hold(self, found: EpisodeInput, membership: Membership) -> tuple[EpisodeRuling, bool]:
-        """One episode: what came of it, and whether there were more cases than it could try."""
+    async def hold(
+        self, episode_input: EpisodeInput, membership: Membership
+    ) -> tuple[EpisodeRuling, bool]:
+        """Drive one episode.
+
+        Returns the ruling, and whether there were more cases than the episode could try.
+        """
         nodes = membership.by_name
 
         def participant(name: str) -> ProposalSource:
@@ -60,112 +65,117 @@ class EpisodeDriver:
 
         facts = {name: node.facts for name, node in nodes.items()}
         now = self._clock.now()
-        near = now, now + found.view.horizon
-        foreknown = ProposalCache(found.booked, found.cases.values(), near)
-        scout = NodeSearch(
-            self._clock, self._clock_limit, participant, facts, foreknown, found.coming
+        cases = episode_input.cases
+        near = now, now + episode_input.view.horizon
+        cache = ProposalCache(episode_input.booked, cases.values(), near)
+        search = NodeSearch(
+            self._clock, self._clock_limit, participant, facts, cache, episode_input.coming
         )
-        pool = found.pool
+        pool = episode_input.pool
         policy = configured(pool.policy_set, pool.overrides)
-        episode = Episode(found.view, policy, self._rng)
+        episode = Episode(episode_input.view, policy, self._rng)
         results: dict[str, CaseResult] = {}
-        given = _Given()
-        while (asked := episode.next()) is not None:
-            case = given.known_to(found.cases[asked.candidate.task])
-            result, run, refused = await self._serve(scout, asked, case, membership)
+        given = _GivenSeats()
+        while (request := episode.next()) is not None:
+            case = given.applied_to(cases[request.candidate.task])
+            result, run, refused = await self._serve(search, request, case, membership)
             results[case.name] = result
             given.add(result)
             if run is None:
-                episode.refused(asked, refused, next(iter(result.verdicts), None))
+                episode.refused(request, refused, next(iter(result.verdicts), None))
             else:
-                episode.placed(asked, run, refused)
-        for case in found.closed:
+                episode.placed(request, run, refused)
+        for case in episode_input.closed:
             why = case.closed.why(case.windows, case.whole.terms.duration)
             results[case.name] = CaseResult(case, heard={case.closed.name: why})
         outcome = episode.outcome()
-        for name, noes in outcome.refused.items():
-            before = results.get(name, CaseResult(found.cases[name]))
-            # Who is down was not asked, and may be all that is missing.
+        for name, refusals in outcome.refused.items():
+            before = results.get(name, CaseResult(cases[name]))
+            # Nodes that are down were not asked, and may be all that is missing.
             heard = {**membership.silent(before.case.able), **before.heard}
-            results[name] = replace(before, verdicts=noes, heard=heard)
+            results[name] = replace(before, verdicts=refusals, heard=heard)
         state = state_to_keep(outcome.state, self._clock.now())
-        # What they did not see is said at the pool (query ``pools``), not in each reason.
-        document = encode_state(state) | ({} if found.note is None else {"unseen": found.note})
-        remembered = PolicyMemory(document, found.remembered.revision)
-        returned = {UUID(task): no.sentence for task, no in outcome.returned.items()}
+        # What the view lacks is reported with the pool (query ``pools``), not in each reason.
+        note = episode_input.note
+        document = encode_state(state) | ({} if note is None else {"unseen": note})
+        remembered = PolicyMemory(document, episode_input.remembered.revision)
+        returned = {UUID(task): refusal.sentence for task, refusal in outcome.returned.items()}
         ruling = EpisodeRuling(
             pool.name, pool.policy_set, remembered, list(results.values()), returned
         )
         return ruling, outcome.unreached > 0
 
     async def _serve(
-        self, scout: NodeSearch, asked: Ask, case: SeatCase, membership: Membership
+        self, search: NodeSearch, request: Ask, case: SeatCase, membership: Membership
     ) -> tuple[CaseResult, PostedRun | None, Sequence[str]]:
-        """Look for nodes for one case; what came of it, and which nodes had no time."""
+        """Find nodes for one case.
+
+        Returns the result, the run as it counts for the policies, and the nodes that had no time.
+        """
         try:
             fixed = self._fixed(case, membership)
-            scouted = await scout.find(asked, case, fixed)
-            parts = self._parts(case, scouted, membership)
-        except Exception as error:  # noqa: BLE001 - it stops this case and no other one
+            found = await search.find(request, case, fixed)
+            parts = self._parts(case, found, membership)
+        except Exception as error:  # noqa: BLE001 - it must stop this case only
             why = describe_failure(error, "giving seats failed")
             return CaseResult(case, heard={case.whole.terms.test: why}), None, ()
-        crowded = _crowded_out(case, scouted)
-        if len(scouted.seats) < asked.least:
-            return CaseResult(case, heard=scouted.heard, verdicts=crowded), None, scouted.refused
-        scout.keep()
+        crowded = _crowded_out(case, found)
+        if len(found.seats) < request.least:
+            return CaseResult(case, heard=found.heard, verdicts=crowded), None, found.refused
+        search.keep()
         run = PostedRun(
             run=case.name,
             task=case.name,
             campaign=case.whole.campaign,
-            nodes=tuple(scouted.seats.values()),
-            start=scouted.starts_at,
-            end=scouted.starts_at + case.whole.terms.duration,
-            scheduling_class=asked.candidate.scheduling_class,
+            nodes=tuple(found.seats.values()),
+            start=found.starts_at,
+            end=found.starts_at + case.whole.terms.duration,
+            scheduling_class=request.candidate.scheduling_class,
             priority=case.whole.terms.priority,
-            needs=asked.candidate.needs,
+            needs=request.candidate.needs,
         )
-        result = CaseResult(case, scouted.seats, parts, scouted.heard, crowded)
-        return result, run, scouted.refused
+        result = CaseResult(case, found.seats, parts, found.heard, crowded)
+        return result, run, found.refused
 
     def _fixed(self, case: SeatCase, membership: Membership) -> list[str]:
-        """The nodes that take part in every run, whoever has the seats."""
+        """Return the nodes that take part in every run, whatever nodes have the seats."""
         chosen = case.able[: len(case.empty) if case.request.together else 1]
-        made = self._made(case, chosen, case.slots)
-        names = [participant.name for participant in made.terms.participants]
+        task = self._seat_task_for(case, chosen, case.slots)
+        names = [participant.name for participant in task.terms.participants]
         return [name for name in names if name not in chosen and name in membership.by_name]
 
     def _parts(
-        self, case: SeatCase, scouted: SeatSearchResult, membership: Membership
+        self, case: SeatCase, found: SeatSearchResult, membership: Membership
     ) -> list[SeatTaskPlan]:
-        """The ordinary tasks of the seats that were found."""
-        seats = scouted.seats
+        """Return the ordinary tasks of the seats that were found."""
+        seats = found.seats
         groups = [seats] if case.request.together else [{n: seats[n]} for n in seats]
-        return [self._part(case, group, scouted, membership) for group in groups if group]
+        return [self._part(case, group, found, membership) for group in groups if group]
 
     def _part(
         self,
         case: SeatCase,
         group: Mapping[int, str],
-        scouted: SeatSearchResult,
+        found: SeatSearchResult,
         membership: Membership,
     ) -> SeatTaskPlan:
-        """One of them; it has no more than the priority that what gives way to it asks for."""
-        yielding = scouted.yielding
+        """Return one ordinary task, with the lowest priority that displaces what yields to it."""
+        yielding = found.yielding
         measured_to = max(case.measured_to.get(number, 0) for number in group)
         slots = [slot for slot in case.slots if slot > measured_to]
-        slip = min(scouted.slips[name] for name in group.values())
-        made = self._made(case, list(group.values()), slots, slip)
+        slip = min(found.slips[name] for name in group.values())
+        task = self._seat_task_for(case, list(group.values()), slots, slip)
         seats = {number: membership.by_name[name].identity for number, name in group.items()}
-        starts = scouted.starts[next(iter(group.values()))]
+        starts = found.starts[next(iter(group.values()))]
         if yielding is None:
-            return SeatTaskPlan(made, seats, None, starts)
-        going = {run.run: run for name in group.values() for run in yielding.get(name, ())}
-        priority = max([made.terms.priority, *(run.priority + 1 for run in going.values())])
-        named = sorted(UUID(run) for run in going)
-        made = replace(made, terms=replace(made.terms, priority=priority))
-        return SeatTaskPlan(made, seats, named, starts)
+            return SeatTaskPlan(task, seats, None, starts)
+        displaced = {run.run: run for name in group.values() for run in yielding.get(name, ())}
+        priority = max([task.terms.priority, *(run.priority + 1 for run in displaced.values())])
+        named = sorted(UUID(run) for run in displaced)
+        task = replace(task, terms=replace(task.terms, priority=priority))
+        return SeatTaskPlan(task, seats, named, starts)
 
-    def _made(
+    def _seat_task_for(
         self, case: SeatCase, names: Sequence[str], slots: Sequence[int], slip: int | None = None
     ) -> StoredTask:
         whole = case.whole
@@ -175,30 +185,32 @@ class EpisodeDriver:
         return self._seat_task(_stored(whole), case.request, names, own)
 
 
-class _Given:
-    """Who was given seats of which task in this episode: later terms are to know."""
+class _GivenSeats:
+    """The seats given so far in this episode, by task, for the sake of later terms."""
 
     def __init__(self) -> None:
         self._before: dict[UUID, dict[int, str]] = {}
         self._used_at: dict[UUID, dict[str, int]] = {}
 
-    def known_to(self, case: SeatCase) -> SeatCase:
+    def applied_to(self, case: SeatCase) -> SeatCase:
+        """Return a case with the nodes that got seats of its task in this episode."""
         task = case.whole.id
         before = {**case.before, **self._before.get(task, {})}
         used_at = {**case.used_at, **self._used_at.get(task, {})}
         return replace(case, before=before, used_at=used_at)
 
     def add(self, result: CaseResult) -> None:
+        """Add the seats of a result."""
         task, at = result.case.whole.id, result.case.open.term.starts_at
         self._before.setdefault(task, {}).update(result.taken)
         self._used_at.setdefault(task, {}).update(dict.fromkeys(result.taken.values(), at))
 
 
-def _crowded_out(case: SeatCase, scouted: SeatSearchResult) -> tuple[PolicyRefusal, ...]:
-    """What of its spread alone leaves seats empty, where all who are left would have time."""
-    if len(scouted.seats) == len(case.empty) or scouted.heard.keys() - scouted.crowded.keys():
+def _crowded_out(case: SeatCase, found: SeatSearchResult) -> tuple[PolicyRefusal, ...]:
+    """Return the refusals by the spread, if it alone leaves seats empty."""
+    if len(found.seats) == len(case.empty) or found.heard.keys() - found.crowded.keys():
         return ()
-    possible = len(case.sitting) + len(scouted.seats)
+    possible = len(case.sitting) + len(found.seats)
     return tuple(
         SPREAD.refuse(
             possible=possible,
@@ -206,7 +218,7 @@ def _crowded_out(case: SeatCase, scouted: SeatSearchResult) -> tuple[PolicyRefus
             attribute=attribute,
             wanted=case.open.seats,
         )
-        for attribute in dict.fromkeys(scouted.crowded.values())
+        for attribute in dict.fromkeys(found.crowded.values())
     )
 
 

@@ -1,16 +1,16 @@
 """The loop over pools: gives the seats of pool tasks to nodes, by the policies of each pool.
 
 For each pool with something due there is an episode: the policies say whose turn it is and which
-nodes to ask, ``scouting.py`` asks them, and what came of all that is written in one transaction
-(``assignment.py``): ordinary tasks for the seats that were given, the reasons of those that were
-not, and what the policies remember. From there on each seat is a task like any other.
+nodes to ask, ``node_search.py`` asks them, and the results are written in one transaction
+(``assignment.py``): ordinary tasks for the seats that were given, reasons for those that were not,
+and the state of the policies. From then on each seat is a task like any other.
 
-A notification wakes the loop, and the clock does when the next term is due; a look every few
-seconds is the safety net. An episode that finds its pool changed meanwhile is given up and begun
-anew, so several processes of one lead do no harm.
+A notification wakes the loop, and so does the clock when the next term is due; the database is also
+read every few seconds, in case a notification was lost. An episode that finds its pool changed is
+rolled back and repeated, so several processes of one lead do no harm.
 
-A fault that nobody foresaw stops the pool, or the task, that it is about: it says so, and is tried
-again after growing pauses. The others go on.
+An unexpected error stops only the pool or the task that it concerns. It is stored as the reason,
+and the work is retried after growing pauses.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ from node.store.pools import StoredPool
 
 POLL_S = 5.0
 CASES_MAX = 2000
-"""Most pool tasks looked at in one go; of each pool, where its seats are given."""
+"""Maximum number of pool tasks read at once; of each pool, when its seats are given."""
 _TERMS_MAX = 1000
 _PHASES = 120
 
@@ -60,10 +60,10 @@ log = structlog.get_logger()
 
 @dataclass(frozen=True)
 class SeatDependencies:
-    """What the loop may have its node do.
+    """The functions of the node that the loop uses.
 
-    ``resources`` are those that runs of some test may need. ``take_back(task, reason)`` ends the
-    ordinary task of a seat.
+    ``resources`` are the counted resources that runs of some test may need.
+    ``take_back(task, reason)`` ends the ordinary task of a seat.
     """
 
     known: KnownNodes
@@ -77,9 +77,9 @@ class SeatDependencies:
 
 @dataclass(frozen=True)
 class EpisodeLimits:
-    """Within what the loop works; ``limits`` are those of the planning of every task.
+    """The bounds of the loop; ``limits`` are those of planning, ``clock_limit`` is in microseconds.
 
-    By its ``phase`` (µs) a lead gives seats at other instants than most others (:func:`phase_of`).
+    ``phase`` (µs) delays the instants at which this lead gives seats (:func:`phase_of`).
     """
 
     limits: Limits
@@ -89,7 +89,7 @@ class EpisodeLimits:
 
 
 class EpisodeLoop:
-    """Gives seats."""
+    """Gives the seats of pool tasks to nodes."""
 
     def __init__(
         self,
@@ -99,7 +99,7 @@ class EpisodeLoop:
         powers: SeatDependencies,
         rng: random.Random,
     ) -> None:
-        """Nothing is given before :meth:`run` or :meth:`run_once`."""
+        """``rng`` draws the pauses before retries."""
         limits = bounds.limits
         self._database = database
         self._clock = clock
@@ -109,24 +109,24 @@ class EpisodeLoop:
         self._poll_s = bounds.poll_s
         self._phase = bounds.phase
         self._assignment = RulingWriter(database, clock, limits.horizon, bounds.phase, rng)
-        self._caseload = EpisodeInputReader(
+        self._snapshots = EpisodeInputReader(
             database, clock, limits, powers.needs_of, powers.resources
         )
-        self._round = EpisodeDriver(
+        self._driver = EpisodeDriver(
             clock, bounds.clock_limit, powers.participant_of, powers.seat_task, rng
         )
         self._woken = asyncio.Event()
         self._look_at: int | None = 0
         self._known = Membership({}, [], powers.wanted_of)
         self._faults: Counter[str] = Counter()
-        """How often in a row there was a fault in what."""
+        """Number of consecutive failures, by pool or task."""
         self._begun: dict[str, int] = {}
-        """By pool, when its last episode began."""
+        """Start of the last episode of each pool."""
 
     def heard(self, notice: Notice) -> None:
-        """Pool tasks, pools and what of their time is reserved, campaigns or nodes are others now.
+        """Wake up when pools, reservations, campaigns, nodes, or seats have changed.
 
-        Or notifications may be lost.
+        Also when notifications may have been lost.
         """
         if notice.kind in {"pool", "campaign", "node", "reservation", "wake"}:
             self._look_at = 0
@@ -151,10 +151,10 @@ class EpisodeLoop:
             self._woken.clear()
 
     async def run_once(self) -> float:
-        """Begin terms and hold an episode of each pool, if due; seconds until there may be more.
+        """Begin the terms that are due and run an episode of each pool with something due.
 
-        Changes are looked at in between: there may be much to give, and it is to be given to nodes
-        that are there.
+        Returns the seconds until more may be due. Changes of pools and nodes are handled between
+        two episodes: many seats may have to be given, and only to nodes that are up.
         """
         if self._look_at is not None and self._look_at <= self._clock.now():
             await self._look()
@@ -177,7 +177,7 @@ class EpisodeLoop:
         return self._known
 
     async def _look(self) -> None:
-        """Who must give up a seat, and which pools lack what; what is empty is tried again."""
+        """Take seats from nodes that cannot keep them, store what pools lack, and retry all."""
         self._look_at = None
         async with self._database.connection() as connection:
             asking = {each.task: each for each in await episodes.asking(connection)}
@@ -195,7 +195,7 @@ class EpisodeLoop:
             if task in asking:
                 work = self._take_back(membership, asking[task], list(seats), now)
                 await self._try(f"seats of {task}", [task], work, later)
-        await self._say_what_is_lacking(membership, list(asking.values()))
+        await self._store_lacks(membership, list(asking.values()))
         if self._look_at is None:  # else something has changed meanwhile
             self._look_at = min((at for at in again if at is not None), default=None)
 
@@ -212,10 +212,10 @@ class EpisodeLoop:
                 await self._powers.take_back(seat.seat_task, reason)
         return False
 
-    async def _say_what_is_lacking(
+    async def _store_lacks(
         self, membership: Membership, asking: Sequence[PoolTaskCriteria]
     ) -> None:
-        """Said once for all: nodes are others every few seconds, and tasks may be thousands."""
+        """Store what pools lack, in one transaction for all tasks, which may be thousands."""
         now = self._clock.now()
         lacks = {each.task: _lack(membership, each) for each in asking}
         async with self._database.transaction() as connection:
@@ -227,21 +227,21 @@ class EpisodeLoop:
             await episodes.try_all(connection, now)
 
     async def _lose(self) -> None:
-        """Seats whose tasks have ended are empty, and it is said why."""
+        """Empty the seats whose tasks have ended, and store why."""
         now = self._clock.now()
         async with self._database.transaction() as connection:
             lost = await episodes.lost_with_their_tasks(connection, now)
             for task, of_task in groupby(lost, key=lambda seat: seat.task):
                 listed = list(of_task)
-                said = "; ".join(f"seat {it.number} ({it.name}): {it.reason}" for it in listed)
+                sentence = "; ".join(f"seat {it.number} ({it.name}): {it.reason}" for it in listed)
                 slots = [it.term for it in listed]
                 decision = PlanningDecision(
-                    PlanningOutcome.SEAT_LOST, said, len(listed), 0, min(slots), max(slots)
+                    PlanningOutcome.SEAT_LOST, sentence, len(listed), 0, min(slots), max(slots)
                 )
                 await planning.keep_decisions(connection, [(task, decision)], now)
 
     async def _open_terms(self) -> bool:
-        """Begin the terms that are due; whether there may be more of them."""
+        """Begin the terms that are due; return whether there may be more of them."""
         now = self._clock.now()
         async with self._database.connection() as connection:
             due = await episodes.terms_to_open(connection, now, CASES_MAX)
@@ -267,7 +267,7 @@ class EpisodeLoop:
         return False
 
     async def _hold(self) -> bool:
-        """Hold an episode for each pool with something due; whether there is more to be done."""
+        """Run an episode for each pool with something due; return whether more is due."""
         now = self._clock.now()
         async with self._database.connection() as connection:
             due = await episodes.due(connection, now, CASES_MAX)
@@ -294,14 +294,14 @@ class EpisodeLoop:
         work: Awaitable[bool],
         later: Callable[[Connection, int], Awaitable[None]],
     ) -> bool:
-        """What comes of ``work``; a fault in it is said on these tasks, and goes no further.
+        """Return the result of ``work``; if it fails, store the error with these tasks.
 
-        ``later(connection, at)`` has it tried again then. Where even that cannot be stored, nothing
-        can: the whole loop tries again later.
+        ``later(connection, at)`` schedules the retry. If even that cannot be stored, the error is
+        raised, and the whole loop retries later.
         """
         try:
             more = await work
-        except Exception as error:  # noqa: BLE001 - it is said, and logged
+        except Exception as error:  # noqa: BLE001 - it is stored, and logged
             await self._broke_off(what, tasks, error, later)
             return False
         del self._faults[what]
@@ -328,29 +328,29 @@ class EpisodeLoop:
             await episodes.notify(connection, tasks, "planned")
 
     async def _episode(self, membership: Membership, pool: str, tasks: Sequence[PoolTask]) -> bool:
-        """One episode of a pool; whether another one is to follow at once.
+        """Run one episode of a pool; return whether another one should follow at once.
 
-        What comes too soon after the last one waits, if the policies want them apart: then it is
-        decided on together with what comes meanwhile.
+        Some policies want a minimum interval between episodes: a task that becomes due earlier
+        waits, and is decided on together with others that become due meanwhile.
         """
         if await self._is_too_soon(membership.pools[pool], tasks):
             return False
-        found = await self._caseload.of(membership, membership.pools[pool], tasks)
-        await self._leave_out(found.broken)
-        await self._assignment.give_up(found.over)
-        more = found.left > 0
-        if found.cases or found.closed:
-            ruling, unreached = await self._round.hold(found, membership)
+        snapshot = await self._snapshots.of(membership, membership.pools[pool], tasks)
+        await self._leave_out(snapshot.broken)
+        await self._assignment.give_up(snapshot.over)
+        more = snapshot.left > 0
+        if snapshot.cases or snapshot.closed:
+            ruling, unreached = await self._driver.hold(snapshot, membership)
             try:
                 await self._assignment.settle(ruling)
                 for task, reason in ruling.returned.items():
                     await self._powers.take_back(task, reason)
             except StaleEpisode:
-                log.info("an episode came to nothing: another one was faster", pool=pool)
+                log.info("episode discarded, another one was faster", pool=pool)
                 unreached = True
             more = more or unreached or bool(ruling.returned)
         if more:
-            del self._begun[pool]  # what follows belongs to it
+            del self._begun[pool]  # the next episode continues this one
         return more
 
     async def _is_too_soon(self, pool: StoredPool, tasks: Sequence[PoolTask]) -> bool:
@@ -364,7 +364,7 @@ class EpisodeLoop:
         return True
 
     async def _leave_out(self, broken: Mapping[UUID, Exception]) -> None:
-        """Tasks that cannot be read wait, and say so: no other one of their pool does."""
+        """Put off tasks that cannot be read, with the error; others of their pool continue."""
         now = self._clock.now()
         for task, error in broken.items():
 
@@ -378,7 +378,7 @@ _ENOUGH = "its pool has as many nodes for it again as are wanted at least"
 
 
 def _lack(membership: Membership, asking: PoolTaskCriteria) -> str | None:
-    """What its pool lacks for a task; a fault in finding that out is said in its place."""
+    """Return what its pool lacks for a task, or the error that prevents knowing it."""
     try:
         return membership.lack(asking)
     except Exception as error:
@@ -393,10 +393,10 @@ def _about(lack: str | None) -> PlanningDecision:
 
 
 def phase_of(lead: str, horizon: int) -> int:
-    """By how much later a lead gives seats than their terms are due: up to a minute (µs).
+    """Return by how much later than due a lead gives seats: up to a minute (µs).
 
-    Terms are due at full hours, for all leads. What two find at one instant is promised twice; a
-    moment later the one sees what the other one has booked.
+    Terms are due at full hours, for all leads. Two leads that search at the same instant find the
+    same time; a moment later the second one sees what the first one has booked.
     """
     return zlib.crc32(lead.encode()) * times.MILLISECOND % min(times.MINUTE, horizon // _PHASES)
 
@@ -404,17 +404,17 @@ def phase_of(lead: str, horizon: int) -> int:
 def due_terms(
     whole: PoolTask, request: SeatRequest, length: int, horizon: int, now: int, phase: int = 0
 ) -> tuple[list[OpenTerm], NextTerm]:
-    """The terms of a task that are due, and where it goes on behind them."""
+    """Return the terms of a task that are due, and the term that follows them."""
     recurrence = whole.terms.recurrence
     after, rounds = (whole.next_slot or 0) - 1, whole.rounds_left
-    found: list[OpenTerm] = []
+    terms: list[OpenTerm] = []
     while (term := next_term(recurrence, length, after, rounds)) is not None:
         due = due_at(term, horizon) + phase
-        if due > now or len(found) == _TERMS_MAX:
-            return found, NextTerm(term.starts_at, max(due, now), rounds)
+        if due > now or len(terms) == _TERMS_MAX:
+            return terms, NextTerm(term.starts_at, max(due, now), rounds)
         over_at = term.ends_at + recurrence.slip
-        found.append(OpenTerm(whole.id, term, over_at, request.k))
+        terms.append(OpenTerm(whole.id, term, over_at, request.k))
         after = term.ends_at - 1
         if rounds is not None:
             rounds -= len(slots_in(recurrence, term))
-    return found, NextTerm(None, None, rounds)
+    return terms, NextTerm(None, None, rounds)

@@ -1,4 +1,4 @@
-"""Who could have the seats of pool tasks: the pools, and the nodes with what is known of them."""
+"""Membership of pools: which nodes belong to them and could have a seat, and why others cannot."""
 
 from __future__ import annotations
 
@@ -23,66 +23,66 @@ _Value = TypeVar("_Value")
 
 
 class MemberCandidate(NodeDescription, Protocol):
-    """A node that this one knows, or this one itself."""
+    """A known node, which may be this one."""
 
     @property
     def identity(self) -> str:
-        """Its key."""
+        """The public key."""
 
     @property
     def url(self) -> str | None:
-        """Where it is reached."""
+        """The URL of its API; None in pull mode."""
 
     @property
     def address(self) -> str:
-        """Where it is measured."""
+        """The address for measurements."""
 
     @property
     def silence(self) -> str | None:
-        """That it does not answer, since when and why; None if it does."""
+        """A sentence that it does not answer, since when, and why; None if it answers."""
 
 
 class SeatCriteria(Protocol):
-    """A task as far as it says who could have its seats."""
+    """The fields of a pool task that decide which nodes could have its seats."""
 
     @property
     def test(self) -> str:
-        """What is measured."""
+        """The name of the test."""
 
     @property
     def spec(self) -> dict[str, Any]:
-        """Its fields."""
+        """The fields of the test."""
 
     @property
     def tools(self) -> Collection[str]:
-        """The tools it may use; none is any."""
+        """The tools that may be used; empty is any."""
 
     @property
     def pool(self) -> str:
-        """The pool it asks."""
+        """The name of the pool."""
 
     @property
     def request(self) -> dict[str, Any]:
-        """What it asks of it."""
+        """The seat request, as stored."""
 
 
 KnownNodes = Callable[[], Awaitable[Sequence[MemberCandidate]]]
 WantedOf = Callable[
     [str, dict[str, Any], Collection[str], SeatRequest, Mapping[str, Any]], NodeRequirements
 ]
-"""``wanted(test, spec, tools, request, pool_match)``: what a node must be to have a seat."""
+"""``wanted(test, spec, tools, request, pool_match)`` returns the requirements on nodes."""
 
 NeedsOf = Callable[[str, dict[str, Any]], Mapping[str, int | None]]
-"""``needs(test, spec)``: what its runs take of counted resources; None is all that a node has."""
+"""``needs(test, spec)`` returns the counted resources of a run; None is all that a node has."""
 
 
 Judged = tuple[tuple[str, ...], Mapping[str, str]]
-"""Who of a pool could have a seat, by name, and why the others could not."""
+"""The names of the nodes that could have a seat, and by name why others could not."""
 
 
 @dataclass(frozen=True)
 class _Verdicts:
-    """What was found out: what equal requests want, and who is able to do what alike ones want."""
+    """Cached requirements by request, and cached judgements by requirements."""
 
     wanted: dict[str, tuple[str, NodeRequirements]] = field(default_factory=dict)
     judged: dict[str, Judged] = field(default_factory=dict)
@@ -90,7 +90,7 @@ class _Verdicts:
 
 @dataclass(frozen=True)
 class Membership:
-    """The pools and nodes of one moment; equal requests are judged once."""
+    """A snapshot of the pools and nodes; equal requests are judged once."""
 
     pools: Mapping[str, StoredPool]
     nodes: Sequence[MemberCandidate]
@@ -100,13 +100,13 @@ class Membership:
     def later(
         self, pools: Mapping[str, StoredPool], nodes: Sequence[MemberCandidate]
     ) -> Membership:
-        """Those of a later moment; as long as they are what they were, so are the verdicts."""
+        """Return a later snapshot; it keeps the cached verdicts if nothing relevant changed."""
         now = Membership(pools, nodes, self.wanted_of)
-        return replace(now, _verdicts=self._verdicts) if now.said == self.said else now
+        return replace(now, _verdicts=self._verdicts) if now.digest == self.digest else now
 
     @cached_property
-    def said(self) -> str:
-        """All that verdicts go by. As text: 1 and true are equal, but not the same."""
+    def digest(self) -> str:
+        """Everything on which verdicts depend, as text, because 1 == True but they differ here."""
         matches = [(pool.name, pool.match) for pool in self.pools.values()]
         nodes = [
             (it.identity, it.name, it.url, it.address, self.facts[it.name]) for it in self.nodes
@@ -115,66 +115,66 @@ class Membership:
 
     @cached_property
     def by_identity(self) -> dict[str, MemberCandidate]:
-        """The nodes by their keys."""
+        """The nodes by identity."""
         return {node.identity: node for node in self.nodes}
 
     @cached_property
     def by_name(self) -> dict[str, MemberCandidate]:
-        """The nodes by their names."""
+        """The nodes by name."""
         return {node.name: node for node in self.nodes}
 
     @cached_property
     def facts(self) -> dict[str, Attributes]:
-        """By name, what predicates may ask of each node."""
+        """The attributes of each node, by name."""
         return {node.name: node.facts for node in self.nodes}
 
     @cached_property
     def names(self) -> dict[str, str]:
-        """By key, what each node is called."""
+        """The name of each node, by identity."""
         return {node.identity: node.name for node in self.nodes}
 
     def wanted(self, asking: SeatCriteria) -> NodeRequirements:
-        """What a node must be to have a seat of this task.
+        """Return what a node needs to have a seat of this task.
 
         :raises ParleyError: its test is not known here (any more), or has other fields.
         """
         return self._wanted(asking)[1]
 
     def _wanted(self, asking: SeatCriteria) -> tuple[str, NodeRequirements]:
-        """What is wanted of nodes that take no part in it yet, as text; and all that is wanted."""
+        """Return the requirements on nodes that take no part (as text), and all requirements."""
         tools = sorted(asking.tools)
-        said = json.dumps([asking.test, asking.spec, tools, asking.pool, asking.request])
-        found = self._verdicts.wanted.get(said)
-        if found is None:
+        key = json.dumps([asking.test, asking.spec, tools, asking.pool, asking.request])
+        entry = self._verdicts.wanted.get(key)
+        if entry is None:
             request = SeatRequest.model_validate(asking.request)
             match = self.pools[asking.pool].match
             wanted = self.wanted_of(asking.test, asking.spec, asking.tools, request, match)
-            found = repr(replace(wanted, taking_part=frozenset())), wanted
-            _keep(self._verdicts.wanted, said, found, _WANTED_MAX)
-        return found
+            entry = repr(replace(wanted, taking_part=frozenset())), wanted
+            _keep(self._verdicts.wanted, key, entry, _WANTED_MAX)
+        return entry
 
     def members(self, match: Predicate) -> list[MemberCandidate]:
-        """Who belongs to a pool with this predicate."""
+        """Return the nodes that belong to a pool with this predicate."""
         return [node for node in self.nodes if match.met_by(self.facts[node.name])]
 
     def judged(self, asking: SeatCriteria) -> Judged:
-        """Who of the pool could have a seat, by name, and why the others could not.
+        """Return which nodes of the pool could have a seat (names), and why the others could not.
 
-        Those who ask for the same nodes get the very same sequence.
+        Tasks with the same requirements get the identical (same object) sequence.
 
         :raises ParleyError: as of :meth:`wanted`.
         """
         alike, wanted = self._wanted(asking)
-        found = self._verdicts.judged.get(alike)
-        if found is None:
-            found = self._judge(replace(wanted, taking_part=frozenset()))
-            _keep(self._verdicts.judged, alike, found, _JUDGED_MAX)
-        able, unable = found
+        judged = self._verdicts.judged.get(alike)
+        if judged is None:
+            judged = self._judge(replace(wanted, taking_part=frozenset()))
+            _keep(self._verdicts.judged, alike, judged, _JUDGED_MAX)
+        able, unable = judged
         taking_part = [n for n in sorted(wanted.taking_part) if n in able or n in unable]
         if not taking_part:
-            return found
-        said = {name: wanted.why_not(name, self.facts[name]) or "" for name in taking_part}
-        return tuple(name for name in able if name not in said), {**unable, **said}
+            return judged
+        reasons = {name: wanted.why_not(name, self.facts[name]) or "" for name in taking_part}
+        return tuple(name for name in able if name not in reasons), {**unable, **reasons}
 
     def _judge(self, wanted: NodeRequirements) -> Judged:
         able: list[str] = []
@@ -188,7 +188,7 @@ class Membership:
         return tuple(able), unable
 
     def seat_loss_reason(self, asking: SeatCriteria, identity: str, now: int) -> str | None:
-        """Why a node that has a seat cannot keep it; None if it can."""
+        """Return why a node that has a seat cannot keep it; None if it can."""
         node = self.by_identity.get(identity)
         if node is None:
             return "it is not known here any more"
@@ -205,19 +205,19 @@ class Membership:
         return None
 
     def silent(self, names: Iterable[str]) -> dict[str, str]:
-        """Those of these nodes that do not answer, and what is known of that."""
-        said = {name: self.by_name[name].silence for name in names if name in self.by_name}
-        return {name: silence for name, silence in said.items() if silence is not None}
+        """Return those of these nodes that do not answer, each with the sentence that says so."""
+        silences = {name: self.by_name[name].silence for name in names if name in self.by_name}
+        return {name: silence for name, silence in silences.items() if silence is not None}
 
     def next_unreachable_at(self, now: int) -> int | None:
-        """When the next node that does not answer will be waited for no longer."""
+        """Return when the patience of a pool with a silent node ends next; None if never."""
         patiences = {pool.patience for pool in self.pools.values()}
         silent = [node.unreachable_since for node in self.nodes]
         ends = [since + it for since in silent if since is not None for it in patiences]
         return min((end for end in ends if end > now), default=None)
 
     def lack(self, asking: SeatCriteria) -> str | None:
-        """Why not even as many seats can be given as suffice; None if they can."""
+        """Return why the pool has fewer nodes than suffice for a task; None if it has enough."""
         request = SeatRequest.model_validate(asking.request)
         try:
             able, unable = self.judged(asking)
@@ -231,11 +231,13 @@ class Membership:
         possible = seats_possible(facts, request.spread)
         if possible >= least:
             return None
-        said = f"pool {asking.pool} has {_nodes(possible)} for it, and {least} are wanted at least"
+        shortage = (
+            f"pool {asking.pool} has {_nodes(possible)} for it, and {least} are wanted at least"
+        )
         why = [f"{name}: {reason}" for name, reason in list(unable.items())[:_SHOWN]]
         if possible < len(able):
             why.insert(0, f"{len(able)} are too much alike")
-        return f"{said} ({'; '.join(why)})" if why else said
+        return f"{shortage} ({'; '.join(why)})" if why else shortage
 
 
 def _keep(kept: dict[str, _Value], key: str, value: _Value, most: int) -> None:

@@ -23,7 +23,7 @@ FIRST_EPOCH = 1
 
 
 class SeatSlots:
-    """What is known so far of the nodes for one case; they are known by their names.
+    """The slots of one case and the answers of nodes (by name) so far.
 
     ``proposals`` and ``offers`` are of the nodes that answered, ``failures`` the reasons of those
     that did not (or whose time must not be used). ``covered`` is the number of slots for which each

@@ -1,4 +1,4 @@
-"""What an episode of a pool is to decide: the terms with empty seats, and the view of the pool."""
+"""The input of an episode of a pool: the terms with empty seats, and the view of the pool."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class EpisodeInput:
     closed: Sequence[SeatCase] = ()
     """The cases that wait because all their time is reserved for others."""
     note: str | None = None
-    """What the view lacks, for people."""
+    """A sentence about what the view lacks, if anything."""
     broken: Mapping[UUID, Exception] = field(default_factory=dict)
     """By task, the error with which its stored document could not be read."""
     left: int = 0

@@ -1,4 +1,4 @@
-"""What an episode reads of the database: its terms, the runs that matter to it, and the ledger."""
+"""The queries of an episode: its terms, the runs that matter to it, and the ledger."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ TRIED_MAX = 50
 TERMS_MAX = 10_000
 """Maximum number of terms in an episode; an hour with more is not shared as a whole."""
 LEDGER_LOOKBACK = 8 * times.DAY
-"""How much of the ledger is read; no policy weighs more of it by default."""
+"""Length of the ledger that is read; no policy weighs more of it by default."""
 RUNS_MAX = 20_000
 """Maximum number of booked runs that the policies see in one episode.
 

@@ -26,7 +26,7 @@ from node.model.reservations import ReservationSpan
 
 @dataclass(frozen=True)
 class ViewSources:
-    """What was read for an episode; ``members`` are the nodes of the pool."""
+    """Everything that was read for an episode; ``members`` are the nodes of the pool."""
 
     pool: str
     scope: Scope

@@ -65,7 +65,7 @@ async def test_who_answers_while_a_task_comes_to_wait_for_it_is_asked_at_once(
     for site in (a, b):
         await site.keep(task, a)
     world.cut.add(frozenset({"a", "b"}))
-    conclude = a.planner._conclusions.conclude
+    conclude = a.planner._recorder.record
 
     async def conclude_late(*arguments: Any) -> None:
         """Let another task's request be answered before this decision is stored."""
@@ -73,9 +73,9 @@ async def test_who_answers_while_a_task_comes_to_wait_for_it_is_asked_at_once(
         await a.planner.spread()
         await conclude(*arguments)
 
-    a.planner._conclusions.conclude = conclude_late  # type: ignore[assignment, method-assign]
+    a.planner._recorder.record = conclude_late  # type: ignore[assignment, method-assign]
     await a.plan()
-    a.planner._conclusions.conclude = conclude  # type: ignore[method-assign]
+    a.planner._recorder.record = conclude  # type: ignore[method-assign]
     world.cut.clear()
     await a.plan()
     assert list((await b.states()).values()) == ["scheduled"] * 4

@@ -34,20 +34,20 @@ async def test_a_fault_in_one_pool_leaves_the_others_alone(world: World) -> None
     await pool.lead.node.pools.create(PoolDocument.model_validate(document))
     first = await pool.create(1, seat=False)
     other = await pool.create(1, seat=False, request={"pool": "all"})
-    held = pool.episodes._round.hold
+    held = pool.episodes._driver.hold
 
-    async def hold(found: Any, membership: Any) -> Any:
-        if found.pool.name == "europe":
+    async def hold(episode_input: Any, membership: Any) -> Any:
+        if episode_input.pool.name == "europe":
             raise RuntimeError("unexpected")
-        return await held(found, membership)
+        return await held(episode_input, membership)
 
-    pool.episodes._round.hold = hold  # type: ignore[method-assign]
+    pool.episodes._driver.hold = hold  # type: ignore[method-assign]
     await pool.seat()
     assert await pool.seats(first) == {}
     assert list(await pool.seats(other)) == [0, 6, 12]
     reason = f"{BROKEN_OFF}RuntimeError('unexpected')"
     assert await pool.told(first) == [("broken off", reason)]
-    pool.episodes._round.hold = held  # type: ignore[method-assign]
+    pool.episodes._driver.hold = held  # type: ignore[method-assign]
     await pool.seat()
     assert await pool.seats(first) == {}, "not before the pause is over"
     world.clock.advance(times.SECOND)
@@ -134,14 +134,14 @@ async def test_a_fault_in_looking_for_nodes_is_that_of_one_task(world: World) ->
     pool = await pooled(world, [{}, {}])
     first = await pool.create(1, seat=False, priority=1)
     other = await pool.create(1, seat=False)
-    original = pool.episodes._round._seat_task
+    original = pool.episodes._driver._seat_task
 
     def seat_task(whole: Any, *arguments: Any) -> Any:
         if whole.id == first:
             raise RuntimeError("unexpected")
         return original(whole, *arguments)
 
-    pool.episodes._round._seat_task = seat_task
+    pool.episodes._driver._seat_task = seat_task
     await pool.seat()
     assert list(await pool.seats(other)) == [0, 6, 12]
     assert await pool.seats(first) == {}

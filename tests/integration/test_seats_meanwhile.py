@@ -42,14 +42,14 @@ async def test_a_seat_that_is_lost_while_another_is_given_is_given_anew(world: W
     pool = await pooled(world, [{}, {}, {}])
     task = await pool.create(2, schedule=ONE_TERM)
     await _lose(pool, task)
-    held = pool.episodes._round.hold
+    held = pool.episodes._driver.hold
 
-    async def hold(found: Any, membership: Any) -> Any:
-        pool.episodes._round.hold = held  # type: ignore[method-assign]
+    async def hold(episode_input: Any, membership: Any) -> Any:
+        pool.episodes._driver.hold = held  # type: ignore[method-assign]
         await _lose(pool, task)
-        return await held(found, membership)
+        return await held(episode_input, membership)
 
-    pool.episodes._round.hold = hold  # type: ignore[method-assign]
+    pool.episodes._driver.hold = hold  # type: ignore[method-assign]
     await pool.seat()
     assert list((await pool.seats(task))[0]) == [1, 2]
 
@@ -90,16 +90,16 @@ async def _look_at(pool: Pooled, task: UUID) -> None:
 
 async def _as_it_is_read(at: Pooled, task: UUID, meanwhile: Meanwhile) -> None:
     """Give what is to be given; something happens after the first episode was read."""
-    read = at.episodes._caseload.of
+    read = at.episodes._snapshots.of
 
     async def reading(membership: Any, pool: Any, tasks: Any, imagined: Any = ()) -> Any:
-        at.episodes._caseload.of = read  # type: ignore[method-assign]
+        at.episodes._snapshots.of = read  # type: ignore[method-assign]
         found = await read(membership, pool, tasks, imagined)
         assert found.over
         await meanwhile(at, task)
         return found
 
-    at.episodes._caseload.of = reading  # type: ignore[method-assign]
+    at.episodes._snapshots.of = reading  # type: ignore[method-assign]
     await at.seat()
 
 

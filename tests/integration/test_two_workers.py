@@ -24,14 +24,14 @@ async def test_both_conclude_at_the_same_time(world: World) -> None:
     for site in (a, b):
         await site.keep(task, a)
     world.cut.add(frozenset({"a", "b"}))
-    conclusions = a.planner._conclusions
-    conclude, both = conclusions.conclude, asyncio.Barrier(2)
+    recorder = a.planner._recorder
+    conclude, both = recorder.record, asyncio.Barrier(2)
 
     async def together(*concluded: Any) -> None:
         async with both:
             await conclude(*concluded)
 
-    conclusions.conclude = together  # type: ignore[assignment, method-assign]
+    recorder.record = together  # type: ignore[assignment, method-assign]
     await a.workers.run_once()
     await a.execute(
         "UPDATE planning SET lease_epoch = lease_epoch + 1, lease_until = NULL, plan_at = $1",
