@@ -182,4 +182,4 @@ async def test_workers_that_a_node_holds_up_are_made_up_for(world: World) -> Non
 
 
 def _needs(claim: Any, site: Site) -> bool:
-    return site.identity in {p.node for p in claim.participants}
+    return site.identity in {p.node for p in claim.terms.participants}
