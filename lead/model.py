@@ -20,7 +20,7 @@ from node.model.wire.campaigns import DEFAULT
 class SeatWeights:
     """The charge for a run on each of its nodes, by scheduling class, in thousandths of a seat.
 
-    None for ``normal`` charges a lane: the part of an exclusive run that the node declares.
+    None for ``normal`` charges a lane: the exclusive charge divided by the lanes of the node.
     """
 
     exclusive: int = 1000

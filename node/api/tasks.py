@@ -22,7 +22,6 @@ from node.api.routing import (
     Route,
     waits,
 )
-from node.model import times
 from node.model.errors import FieldFault, InvalidDocument, NotFound
 from node.model.task_terms import TaskTerms, take_terms
 from node.model.taskstate import TaskState
@@ -39,12 +38,12 @@ from node.plugins.choice import ToolOffer
 from node.service import NodeService
 from node.store import seats, tasks
 from node.store.database import Record
+from node.tasks.explanation import explain_task
 
 STATES = frozenset(TaskState)
 _KEY_MAX = 200
 _SOON = 5_000_000
 _REASONS = 3
-_NAMED = 5
 
 
 def task_of(row: Record) -> Task:
@@ -265,15 +264,6 @@ async def runs_of(request: web.Request) -> web.StreamResponse:
     return await runs.page(request, task)
 
 
-def _again(task: Task, plan_at: int, outcome: str) -> str:
-    """Describe when planning is retried, or that the task ends before."""
-    end = task.schedule.until
-    if end is not None and plan_at > end + (task.schedule.slip or 0):
-        return f"not planned again: the task ends before, at {times.to_the_second(end)}"
-    verb = "asked" if outcome in {"unreachable", "no answer"} else "planned"
-    return f"{verb} again at {times.to_the_second(plan_at)}"
-
-
 async def explain(request: web.Request) -> web.StreamResponse:
     """GET: why the task's runs are in their states."""
     node = request.app[NODE]
@@ -282,61 +272,18 @@ async def explain(request: web.Request) -> web.StreamResponse:
         decisions = await runs.decisions(connection, task.id, None, requests.limit(request))
         waits = await seats.waiting(connection, task.id, _REASONS) if task.pool else []
         before = await seats.before(connection, task.id, node.clock.now()) if task.pool else None
-    counts = ", ".join(f"{count} {state}" for state, count in sorted(task.runs.items()))
-    newest = decisions[0].sentence if decisions else _not_planned(node, task)
-    lacks = bool(decisions) and not decisions[0].placed
-    if task.seats is not None and decisions:
-        # The newest decision may concern a term far in the future, so describe the seats instead.
-        newest, lacks = seats_in_words(task.seats), task.seats.taken < task.seats.wanted
-    sentence = task.reason or newest
-    if before is not None and task.state == TaskState.ACTIVE:
-        sentence += f"; in pool {before[0]} {before[1]:,} terms are due before it, or beside it"
-    elif not task.reason and lacks and task.plan_at is not None:
-        sentence += f"; {_again(task, task.plan_at, decisions[0].outcome)}"
-    sentence = "; ".join([sentence, *map(waiting_in_words, waits)])
+    newest = decisions[0] if decisions else None
     return responses.one(
         Explanation(
             task=task.id,
             run=None,
             state=task.state,
-            sentence=f"{sentence} ({counts})" if counts else sentence,
+            sentence=explain_task(task, newest, waits, before, node.clock.now()),
             tool=task.tool,
             tool_reason=task.tool_reason,
             decisions=decisions,
         )
     )
-
-
-def seats_in_words(seats: SeatCount) -> str:
-    """Describe the seats of the current or next term, and why some are empty."""
-    first, until = times.to_the_second(seats.term), times.to_the_second(seats.until)
-    when = first if seats.until - seats.term < times.SECOND else f"{first} to {until}"
-    taken = f"{seats.taken} of {seats.wanted} seat{'' if seats.wanted == 1 else 's'}, {when}"
-    empty = seats.wanted - seats.taken
-    if not empty:
-        return taken
-    why = seats.reason or "the search for nodes is in progress"
-    return f"{taken}; {empty} {'is' if empty == 1 else 'are'} empty: {why}"
-
-
-def waiting_in_words(waits: seats.SeatWait) -> str:
-    """Describe what the runs of seats wait for, for the explanation of the pool task."""
-    count, nodes = waits.runs, len(waits.nodes)
-    some = f" and {nodes - _NAMED} more" if nodes > _NAMED else ""
-    whose = f"seat{'' if nodes == 1 else 's'} of {', '.join(waits.nodes[:_NAMED])}{some}"
-    runs_wait = f"{count} run{' waits' if count == 1 else 's wait'}"
-    since = times.to_the_second(waits.slot)
-    return f"{whose}: {runs_wait} from {since} on, because {waits.reason}"
-
-
-def _not_planned(node: NodeService, task: Task) -> str:
-    if not task.led_here:
-        return f"it is planned by its lead, {task.lead}, which has the trace"
-    if task.plan_at is None:
-        return "nothing is left to plan"
-    if task.plan_at > node.clock.now():
-        return "its first run lies beyond the horizon; it is planned when it comes closer"
-    return "it is about to be planned"
 
 
 _SEATS = Query(

@@ -9,13 +9,13 @@ from uuid import UUID
 
 import pytest
 
-from node.api.tasks import waiting_in_words
 from node.model import times
 from node.model.errors import InvalidDocument
 from node.model.ids import TaskId, run_id
 from node.model.times import format_instant
 from node.model.wire.tasks import TaskDocument
 from node.store import seats
+from node.tasks.explanation import describe_wait
 from tests.support import previews
 from tests.support.booking import HOUR
 from tests.support.clocks import START
@@ -124,7 +124,7 @@ async def test_the_pool_task_says_what_runs_of_its_seats_wait_for(world: World) 
     assert (await pool.states(pool.lead, task))["waiting"] == 4
     async with pool.lead.database.connection() as connection:
         [waits] = await seats.waiting(connection, task, 3)
-    assert waiting_in_words(waits) == (
+    assert describe_wait(waits) == (
         f"seats of n1, n2: 4 runs wait from {format_instant(HOUR)} on, because pool europe: "
         f"no PT1M free: {WORDS} {format_instant(HOUR + 2 * times.HOUR)}, "
         f"reservation {reservation.id}"
