@@ -119,6 +119,8 @@ class AheadSharing:
             held, part = held + held_here, part + part_here
             if hour < begins or reserved_for(candidate, hour) > held_here:
                 continue
+            # First the part of this hour, then that of all hours up to it: uncut runs of earlier
+            # hours may have taken more than their part.
             if hour <= last and held_here >= part_here:
                 return self._no(whose, (held_here, part_here), (hour, hour), begins)
             if held >= part:

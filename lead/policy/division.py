@@ -61,7 +61,7 @@ def divide(
             name: most
             for name, most in wanted.items()
             if most * parts * total <= rest * open_weights[name]
-            and (open_weights[name] or not most)
+            and (open_weights[name] or not most)  # without weight, only no demand is satisfied
         }
         if not satisfied:
             break

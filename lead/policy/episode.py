@@ -53,6 +53,8 @@ class Episode:
         self._view = view
         self._board = board = Board(view)
         self._refused: dict[str, tuple[PolicyRefusal, ...]] = {}
+        # Feasibility comes first: shares and limits are computed from the feasible candidates. The
+        # order comes last: it needs the sequence in which the shares serve campaigns.
         self._judge = policy.feasible.begin(board, rng)
         board.candidates = list(self._fit(view.candidates))
         self._sharing = policy.share.begin(board)
@@ -224,6 +226,7 @@ class Episode:
         del self._open[ask.number]
         candidate = ask.candidate
         self._board.answer(candidate, len(run.nodes))
+        # Later runs of a term count at their ideal times: their real starts are not known yet.
         for start, end in ((run.start, run.end), *candidate.runs[1:]):
             each = replace(run, start=start, end=end)
             self._board.place(each)

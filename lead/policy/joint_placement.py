@@ -65,6 +65,7 @@ def _together(ask: Ask, ranges: Mapping[str, Sequence[Span]]) -> dict[str, int]:
         for begin, end in spans
         for change in ((begin, 0), (end, 1))
     )
+    # At equal instants openings (0) sort before closings (1), since the ranges are closed.
     count = 0
     for at, kind in changes:
         count += 1 - 2 * kind

@@ -141,6 +141,7 @@ def _enough(gaps: Iterable[tuple[int, int | None, int]], request: PlacementReque
         if end is not None:
             # Closed ranges of starts: at the last instant the run still fits.
             changes.append((end - request.duration, 1))
+    # At equal instants openings (-1) sort before closings (1), since the ranges are closed.
     count, start = 0, 0
     for instant, change in sorted(changes):
         count -= change

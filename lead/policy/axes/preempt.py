@@ -182,5 +182,6 @@ def _these(runs: Sequence[PostedRun], priority: int, most: int | None = None) ->
     """Allow these runs to be displaced, whatever their priority."""
     if not runs:
         return None
+    # Nodes displace only runs of lower priority, so offer one above the highest of these.
     above = max(run.priority for run in runs) + 1
     return Displacing(max(priority, above), tuple(run.run for run in runs), most)

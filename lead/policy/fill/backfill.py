@@ -131,7 +131,7 @@ def _best(fitting: Sequence[PlacementRequest], free: Free, value: _Value) -> _Pl
 
 def _combination(fitting: Sequence[PlacementRequest], free: Free, value: _Value) -> _Placed:
     """Search depth first, taking the higher priority first; cut branches that cannot gain."""
-    gains = [0]
+    gains = [0]  # by index, the worth of all requests from there on: the bound for cutting
     for request in reversed(fitting):
         gains.append(gains[-1] + value(request))
     gains.reverse()

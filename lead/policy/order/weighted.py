@@ -134,6 +134,7 @@ def order(
     def place(candidate: Candidate) -> tuple[int, int]:
         return -candidate.duration if standing.longest else 0, candidate.added_at
 
+    # This repeats weighed() without its dictionaries, because pools have thousands of candidates.
     for candidate in sorted(candidates, key=place):
         waited = waited_minutes(candidate, standing)
         total = 0.0

@@ -145,6 +145,7 @@ def choose(
         turns.chosen(work)
         used += work.seats
         if index + 1 < len(waiting[name]):
+            # A choice changes the standing of its own campaign only, so the heap stays valid.
             heapq.heapreplace(heap, (-turns.standing(name), name, index + 1))
         else:
             heapq.heappop(heap)
