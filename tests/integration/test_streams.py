@@ -1,4 +1,4 @@
-"""Real programs that print records while they run: taken as they come, bounded, in their order."""
+"""Real programs that print records while they run: read as they come, bounded, in order."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ Keep = Callable[[Sequence[Interval]], Awaitable[None]]
 
 
 async def printing(script: str) -> RunningProcess:
-    """A program that prints."""
+    """Start a program with this code."""
     argv = (sys.executable, "-I", "-S", "-c", f"import sys, time\n{script}")
     return await process.start(argv, streams=True)
 
 
 async def records(running: RunningProcess) -> list[bytes]:
-    """All records of a program."""
+    """Return all records of a program."""
     return [record async for record in running.records()]
 
 
 async def test_records_come_while_the_program_runs() -> None:
-    """A record is there before the program has ended; what is none is its output as ever."""
+    """A record is available before the program has ended; other lines are normal output."""
     running = await printing(f"print('one\\n{RS}two', flush=True); sys.stdin.read(); input()")
     async for record in running.records():
         assert record == b"two"
@@ -42,7 +42,7 @@ async def test_records_come_while_the_program_runs() -> None:
 
 
 async def test_a_record_in_pieces_is_one() -> None:
-    """What is flushed in the middle of a line is one record; without its line end it is none."""
+    """A record that is flushed in pieces is one record; without a line end it is none."""
     running = await printing(
         f"for part in ('{RS}a', 'b', 'c\\n{RS}', 'd\\n{RS}cut'): print(part, end='', flush=True)"
     )
@@ -51,7 +51,7 @@ async def test_a_record_in_pieces_is_one() -> None:
 
 
 async def test_a_record_without_end_is_cut() -> None:
-    """A record of any length costs no more than allowed, and the next one is whole."""
+    """A record that is too long is cut, and the next one is whole."""
     running = await printing(f"print('{RS}' + 'x' * 2_000_000); print('{RS}y')")
     found = await records(running)
     assert [len(record) for record in found] == [RECORD_BYTES_MAX - 1, 1]
@@ -59,7 +59,7 @@ async def test_a_record_without_end_is_cut() -> None:
 
 
 async def test_a_flood_of_records_is_bounded() -> None:
-    """More records than anybody reads are discarded, and the program is not held up."""
+    """Records that nobody reads are discarded beyond a bound, without blocking the program."""
     running = await printing(f"sys.stdout.write('{RS}x\\n' * 100_000)")
     finished = await running.wait()
     assert finished.truncated
@@ -67,14 +67,14 @@ async def test_a_flood_of_records_is_bounded() -> None:
 
 
 async def test_a_program_that_does_not_stream_has_no_records() -> None:
-    """Without being asked for, a line with RS is output like any other."""
+    """Without ``streams``, a line with RS is output like any other."""
     running = await process.start(("printf", "\\036a\\n"))
     assert await records(running) == []
     assert (await running.wait()).stdout == b"\x1ea\n"
 
 
 def read(record: bytes) -> Interval:
-    """A record that is the number of its interval, with a result."""
+    """Parse a record as the number of its interval, with a result."""
     if not record.isdigit():
         msg = f"{record!r} is not a number"
         raise ToolOutputError(msg)
@@ -82,7 +82,7 @@ def read(record: bytes) -> Interval:
 
 
 async def relayed(script: str, keep: Keep | None = None, count: int = 100) -> list[list[Interval]]:
-    """The batches in which a program's intervals were handed on."""
+    """Return the batches in which a program's intervals were forwarded."""
     batches: list[list[Interval]] = []
 
     async def take(batch: Sequence[Interval]) -> None:
@@ -97,7 +97,7 @@ async def relayed(script: str, keep: Keep | None = None, count: int = 100) -> li
 
 
 async def test_intervals_are_handed_on_in_order_and_in_batches() -> None:
-    """All intervals arrive, each once and in order, several at a time if they come fast."""
+    """All intervals arrive once and in order, several at a time if they come fast."""
     batches = await relayed(f"[print('{RS}%d' % number) for number in range(40)]")
     numbers = [each.number for batch in batches for each in batch]
     assert numbers == list(range(40))
@@ -105,7 +105,7 @@ async def test_intervals_are_handed_on_in_order_and_in_batches() -> None:
 
 
 async def test_a_bad_record_is_a_gap_in_its_place() -> None:
-    """What cannot be read, comes twice or out of turn is a gap that says so; the rest stays."""
+    """A record that is invalid, repeated, or out of turn becomes a gap that says so."""
     batches = await relayed(f"[print('{RS}%s' % word) for word in ('0', 'nan', '1', '3', '7')]")
     found = [each for batch in batches for each in batch]
     assert [(each.number, each.result is None) for each in found] == [
@@ -116,13 +116,13 @@ async def test_a_bad_record_is_a_gap_in_its_place() -> None:
 
 
 async def test_more_intervals_than_there_are_go_nowhere() -> None:
-    """A program that does not stop telling does not reach the lead with it."""
+    """Surplus intervals of a program are not forwarded."""
     batches = await relayed(f"[print('{RS}%d' % number) for number in range(500)]", count=3)
     assert [each.number for batch in batches for each in batch] == [0, 1, 2]
 
 
 async def test_a_database_that_is_away_costs_no_interval() -> None:
-    """What cannot be kept now is kept later, once."""
+    """Intervals that cannot be stored now are stored later, once."""
     away = iter([True, True, False])
 
     async def keep(_: Sequence[Interval]) -> None:
@@ -135,7 +135,7 @@ async def test_a_database_that_is_away_costs_no_interval() -> None:
 
 
 async def test_what_can_never_be_kept_is_a_gap() -> None:
-    """An interval that the database refuses is told as a gap instead."""
+    """An interval that the database refuses is stored as a gap instead."""
 
     async def keep(batch: Sequence[Interval]) -> None:
         if any(each.result for each in batch):

@@ -1,4 +1,4 @@
-"""What is seen of a real host while something goes on there; needs root for the namespaces."""
+"""Observation of a real host under load; needs root for the namespaces."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ LIMIT_NS = 1_000_000
 @pytest.fixture(name="namespace")
 @fixture_needs("root", "ip")
 def _namespace() -> Iterator[str]:
-    """A namespace whose loopback is up, with an interface ``far0`` of two addresses."""
+    """Create a namespace with loopback and an interface ``far0`` with two addresses."""
     commands = (
         "link set lo up",
         "link add far0 type veth peer name far1",
@@ -50,21 +50,21 @@ def _namespace() -> Iterator[str]:
 
 
 def send(address: str, packets: int) -> None:
-    """So many datagrams of 972 bytes: 1000 with the headers of UDP and IP."""
+    """Send this many datagrams of 972 bytes: 1000 with the headers of UDP and IP."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as endpoint:
         for _ in range(packets):
             endpoint.sendto(bytes(972), (address, 9))
 
 
 def seen(observation: HostObserver) -> HostSamplePair:
-    """What came of it."""
+    """End the observation and return its samples."""
     observed = observation.end()
     assert observed is not None
     return observed
 
 
 def test_what_passes_loopback_is_seen() -> None:
-    """Octets and packets between the looks are counted, and it is known to be loopback."""
+    """Octets and packets between the samples are counted, and loopback is recognised."""
     observation = HostObserver("127.0.0.1")
     observation.begin()
     send("127.0.0.1", 100)
@@ -76,7 +76,7 @@ def test_what_passes_loopback_is_seen() -> None:
 
 
 def test_another_namespace_has_counters_of_its_own(namespace: str) -> None:
-    """What passes there is seen, what passes here is not; the descriptor needs no more entering."""
+    """Only the namespace's own traffic is counted, and the descriptor needs no further entering."""
     observation = HostObserver("127.0.0.1", namespace)
     observation.begin()
     send("127.0.0.1", 50)
@@ -87,7 +87,7 @@ def test_another_namespace_has_counters_of_its_own(namespace: str) -> None:
 
 
 def test_the_interface_is_the_one_of_the_route(namespace: str) -> None:
-    """By the kernel's own answer, in the namespace that is meant; a name is somewhere outside."""
+    """The interface is that of the kernel's route in the namespace; names count as outside."""
     assert host_sampling.interface_to("127.0.0.7") == "lo"
     assert host_sampling.interface_to("::1") == "lo"
     assert host_sampling.interface_to("198.51.100.9", namespace) == "far0"
@@ -97,7 +97,7 @@ def test_the_interface_is_the_one_of_the_route(namespace: str) -> None:
 
 
 def test_addresses_are_those_of_the_interface(namespace: str) -> None:
-    """IPv4 first; loopback and link-local ones are none that others reach."""
+    """Global addresses are returned, IPv4 first; loopback and link-local ones are left out."""
     found = host_sampling.in_namespace(namespace, netlink.addresses)
     expected = [ipaddress.ip_address("198.51.100.2"), ipaddress.ip_address("2001:db8:5::2")]
     assert found == expected
@@ -107,13 +107,13 @@ def test_addresses_are_those_of_the_interface(namespace: str) -> None:
 
 
 def test_a_namespace_that_is_not_there_says_so() -> None:
-    """The reason comes first, and nobody is left in a half entered place."""
+    """A missing namespace is an error with its reason, and no thread stays inside."""
     with pytest.raises(HostError, match="namespace nowhere cannot be entered: No such file"):
         HostObserver("127.0.0.1", "nowhere")
 
 
 def test_a_look_is_quick_and_leaves_nothing_open() -> None:
-    """Its median stays below a millisecond: nobody starts late because of it."""
+    """The median of a sample's duration is below a millisecond, so it delays no start."""
     before = len(list(Path("/proc/self/fd").iterdir()))
     took = []
     for _ in range(50):
@@ -128,7 +128,7 @@ def test_a_look_is_quick_and_leaves_nothing_open() -> None:
 
 
 async def test_the_programs_own_work_is_told_apart() -> None:
-    """Its processor time is known after its end, and is part of what the processors were busy."""
+    """A program's processor time is known after its end, and is part of the total."""
     observation = HostObserver("127.0.0.1")
     observation.begin()
     work = "import time\nwhile time.process_time() < 0.3: pass"
@@ -147,7 +147,7 @@ async def test_the_programs_own_work_is_told_apart() -> None:
 async def test_a_program_is_asked_for_its_version_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Until its file changes; all who ask meanwhile wait for one answer; silence is no fault."""
+    """A program's version is asked once until its file changes, also by concurrent callers."""
     asked, program = tmp_path / "asked", tmp_path / "measure"
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
 
@@ -169,7 +169,7 @@ async def test_a_program_is_asked_for_its_version_once(
 
 
 def test_only_what_the_owner_names_is_offered(namespace: str) -> None:
-    """Each with its address; all else is refused with the reason and what the owner must set."""
+    """Only contexts that the owner lists are offered; others are refused with what to set."""
     there = Context(ContextKind.NAMESPACE, namespace)
     given = parse("address:127.0.0.1")
     offered = Contexts({there: None, parse("interface:lo"): "192.0.2.7", given: None})
@@ -185,7 +185,7 @@ def test_only_what_the_owner_names_is_offered(namespace: str) -> None:
 
 
 def test_what_is_allowed_but_not_there_is_not_offered() -> None:
-    """It says what is missing on the host."""
+    """An allowed context that does not exist is refused, and the reason says what is missing."""
     missing = {
         "namespace:nowhere": "no network namespace nowhere; create it: ip netns add nowhere",
         "interface:nothing0": "no interface nothing0",

@@ -1,4 +1,4 @@
-"""A campaign at level 0: nothing new is booked for it, on nodes of a pool or named ones."""
+"""A campaign at level 0: nothing new is booked for it, neither on a pool's nor on named nodes."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ pytestmark = ON_ONE_LOOP
 
 
 async def test_nothing_of_a_suspended_campaign_is_booked(world: World) -> None:
-    """Its slots wait and say why; once it goes on they are booked, without waiting for a retry."""
+    """Its slots wait and say why, and are booked at once when the campaign is resumed."""
     a, b = await world.two()
     campaigns = a.node.campaigns
     await campaigns.create(CampaignDocument.model_validate({"name": "ops", "level": 0}))

@@ -12,7 +12,7 @@ from node.model.errors import HostError
 
 
 def test_a_trial_gives_ports_in_a_row_and_none_twice() -> None:
-    """Each end has as many as its tool needs, and can listen on all of them."""
+    """Each participant has as many ports as its tool needs, and can listen on all of them."""
     taken: set[int] = set()
     given = [trial.ports_for(count, taken) for count in (4, 4, 1, 0)]
     assert [one.get("ports") for one in given] == [4, 4, None, None]
@@ -25,7 +25,7 @@ def test_a_trial_gives_ports_in_a_row_and_none_twice() -> None:
 def test_a_row_with_a_port_of_others_is_passed_over(
     kind: socket.SocketKind, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whether they use it for TCP or for UDP; another row is looked for."""
+    """A row with a port that is in use, for TCP or UDP, is skipped."""
     with socket.socket(type=kind) as others:
         others.bind((trial.LOOPBACK, 0))
         theirs = others.getsockname()[1]
@@ -37,14 +37,14 @@ def test_a_row_with_a_port_of_others_is_passed_over(
 
 
 def test_where_there_is_no_row_the_reason_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Beyond the last port there are none."""
+    """If no row is free, the error says so."""
     monkeypatch.setattr(trial, "_free_port", lambda: 65_535)
     with pytest.raises(HostError, match="no 2 ports in a row are free"):
         trial.ports_for(2, set())
 
 
 def _drawn(first: Sequence[int], real: Callable[[], int]) -> Iterator[int]:
-    """These, then what the kernel says."""
+    """Return these ports, then those of the kernel."""
     yield from first
     while True:
         yield real()

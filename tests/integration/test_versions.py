@@ -1,4 +1,4 @@
-"""The schema and every query on the Postgres versions of the wheel, beside the host's own."""
+"""The schema and every query on the Postgres versions of the wheel, in addition to the host's."""
 
 from __future__ import annotations
 

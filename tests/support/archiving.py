@@ -1,4 +1,4 @@
-"""Results to be archived, and those who take them: real servers on loopback."""
+"""Results to archive, and their receivers: real servers on loopback."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ WHERE id = ANY($1)
 
 @dataclass
 class Office:
-    """A node's database with results in it, and what delivers them."""
+    """A node's database with results in it, and the service that delivers them."""
 
     database: Database
     clock: Clock
@@ -64,24 +64,24 @@ class Office:
     task: UUID
 
     async def archive(self, name: str, archiver: str, spec: Any, **more: Any) -> None:
-        """Add one of the node's own."""
+        """Add an archive of the node."""
         document = {"name": name, "archiver": archiver, "spec": spec, **more}
         await self.archives.add(ArchiveDocument.model_validate(document))
 
     async def add_task(self, parent: UUID | None = None) -> UUID:
-        """Another task led here."""
+        """Add another task led here."""
         task = uuid4()
         await self.execute(_TASK, task, IDENTITY, self.clock.now(), parent)
         return task
 
     async def begun(self, count: int = 1, task: UUID | None = None) -> list[UUID]:
-        """Runs whose parts are awaited."""
+        """Create runs whose parts are awaited."""
         async with self.database.connection() as connection:
             rows = await connection.fetch(_RUNS, task or self.task, self.clock.now(), count)
         return [row[0] for row in rows]
 
     async def end(self, runs: list[UUID], state: str = "finished") -> None:
-        """They are over."""
+        """End these runs."""
         result = {"participants": 1, "slept_ms": 1000.0} if state == "finished" else None
         reason, summary = (None, "idle") if result else ("nobody was there", None)
         now = self.clock.now()
@@ -90,29 +90,29 @@ class Office:
     async def ended(
         self, count: int = 1, state: str = "finished", task: UUID | None = None
     ) -> list[UUID]:
-        """So many runs that are over."""
+        """Create this many runs that are over."""
         runs = await self.begun(count, task)
         await self.end(runs, state)
         return runs
 
     async def execute(self, statement: str, *values: Any) -> None:
-        """One statement."""
+        """Execute a statement."""
         async with self.database.connection() as connection:
             await connection.execute(statement, *values)
 
     async def rows(self, query: str, *values: Any) -> list[Any]:
-        """What is in the tables."""
+        """Return the rows of a query."""
         async with self.database.connection() as connection:
             return list(await connection.fetch(query, *values))
 
     async def states(self) -> dict[str, int]:
-        """Deliveries by state."""
+        """Return the deliveries by state."""
         rows = await self.rows("SELECT state::text, count(*) FROM archiving GROUP BY state")
         return {row[0]: row[1] for row in rows}
 
     @contextlib.asynccontextmanager
     async def at_work(self) -> AsyncIterator[None]:
-        """Its loop runs, and hears what is notified."""
+        """Run the delivery loop, with notifications."""
         listening = asyncio.create_task(
             self.database.listen(self.result_delivery.heard, self.clock)
         )
@@ -138,7 +138,7 @@ async def office(database: Database, clock: Clock, *directories: Any) -> Office:
 
 @dataclass
 class Posted:
-    """One request that a receiver got."""
+    """A request that a receiver got."""
 
     headers: dict[str, str]
     body: bytes
@@ -147,7 +147,7 @@ class Posted:
 
 @dataclass
 class Receiver:
-    """A server that takes what is posted, or says what it is told to say."""
+    """A server that accepts what is posted, or answers as configured."""
 
     url: str = ""
     posted: list[Posted] = field(default_factory=list)
@@ -157,11 +157,11 @@ class Receiver:
 
     @property
     def documents(self) -> list[Any]:
-        """All that was posted, in order."""
+        """Return all posted documents, in order."""
         return [document for each in self.posted for document in each.documents]
 
     async def take(self, request: web.Request) -> web.Response:
-        """One request."""
+        """Handle one request."""
         body = await request.read()
         plain = body
         if body.startswith(b"\x1f\x8b"):

@@ -1,4 +1,4 @@
-"""One lead that books on one participant: what the tests of the time line have in common."""
+"""A lead that books on one participant, for the tests of the time line."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ REACH = times.HOUR
 
 @dataclass
 class BookingLead:
-    """One lead, a, that books on one participant, b."""
+    """A lead a that books on a participant b."""
 
     world: World
     lead: Site
@@ -42,7 +42,7 @@ class BookingLead:
         scheduling_class: SchedulingClass = SchedulingClass.EXCLUSIVE,
         duration: int = DURATION,
     ) -> Introduction:
-        """A task that both know."""
+        """Create a task that both know."""
         made = introduction(
             [self.lead, self.site],
             priority=priority,
@@ -54,27 +54,27 @@ class BookingLead:
         return made
 
     async def hold(self, request: HoldRequest, exchange: UUID | None = None) -> HoldAnswer:
-        """Hold on b."""
+        """Hold runs on b."""
         return await self.site.node.time_line.hold(exchange or uuid4(), self.lead.identity, request)
 
     async def book(self, task: Introduction, *starts: int) -> HoldRequest:
-        """Hold and commit on b."""
+        """Hold and commit runs on b."""
         exchange, request = uuid4(), hold_request(task, starts)
         await self.hold(request, exchange)
         await self.site.node.time_line.commit(exchange, commit_request(request))
         return request
 
     async def free(self, *windows: tuple[int, int], priority: int = 0) -> list[tuple[int, int]]:
-        """Where an exclusive run of b could go, displacing nothing."""
+        """Return where an exclusive run of b could go without displacing anything."""
         return list((await self._proposal(windows, priority)).free)
 
     async def displacing(self, *windows: tuple[int, int], priority: int) -> list[tuple[int, int]]:
-        """Where it could go if what may gave way."""
+        """Return where it could go with displacement."""
         answered = await self._proposal(windows, priority)
         return list(answered.free_displacing or answered.free)
 
     async def ask(self, task: Introduction, window: tuple[int, int]) -> Proposal:
-        """What b says to a proposal for a task."""
+        """Return b's answer to a proposal request for a task."""
         request = ProposalRequest(
             task=task.task,
             lease_epoch=1,

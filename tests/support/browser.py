@@ -1,7 +1,7 @@
 """Drives a real headless Chromium through the DevTools protocol, with aiohttp alone.
 
-Nothing here waits for a while: every wait is for an event of the browser or for a condition that
-the page itself evaluates each frame, with a deadline.
+Nothing here waits for a fixed time: every wait is for an event of the browser or for a condition
+that the page itself evaluates each frame, with a deadline.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ _FLAGS = (
 
 
 class PageError(AssertionError):
-    """The page or the browser did not do what was asked."""
+    """The page or the browser did not do what was requested."""
 
 
 @contextmanager
 def chromium() -> Iterator[str]:
-    """A browser with a profile of its own; gives the address of its DevTools socket."""
+    """Start a browser with its own profile; yield the address of its DevTools socket."""
     program = shutil.which("chromium") or shutil.which("chromium-browser")
     if program is None:
         msg = "chromium is not installed: apt-get install chromium"
@@ -74,7 +74,7 @@ def _address(process: subprocess.Popen[str]) -> str:
 
 @asynccontextmanager
 async def new_page(address: str) -> AsyncIterator[Page]:
-    """A page in a context of its own, with its own storage; it is gone afterwards."""
+    """Open a page in a context of its own, with its own storage, and close it afterwards."""
     async with ClientSession() as session, session.ws_connect(address, max_msg_size=0) as socket:
         connection = Connection(socket)
         reader = asyncio.create_task(connection.read())
@@ -103,7 +103,7 @@ class Connection:
         self.events: list[dict[str, Any]] = []
 
     async def call(self, method: str, session: str | None = None, **params: Any) -> dict[str, Any]:
-        """Call a method and give its result."""
+        """Call a method and return its result."""
         self._number += 1
         answer = asyncio.get_running_loop().create_future()
         self._answers[self._number] = answer
@@ -118,7 +118,7 @@ class Connection:
         return result
 
     async def read(self) -> None:
-        """Give each answer to its call, keep the rest as events."""
+        """Deliver each answer to its call, and keep the other messages as events."""
         async for frame in self._socket:
             if frame.type is not WSMsgType.TEXT:
                 break
@@ -130,7 +130,7 @@ class Connection:
 
 
 class Page:
-    """One tab, and what a person does with it."""
+    """A tab, and what a person does with it."""
 
     def __init__(self, connection: Connection, session: str) -> None:
         """Take over an attached tab."""
@@ -138,7 +138,7 @@ class Page:
         self._session = session
 
     async def prepared(self) -> Self:
-        """Listen to everything the page does, and look at it in the zone of Berlin."""
+        """Listen to all events of the page, and set its time zone to Berlin."""
         for domain in ("Page", "Runtime", "Network", "Log"):
             await self.call(f"{domain}.enable")
         await self.call("Emulation.setTimezoneOverride", timezoneId="Europe/Berlin")
@@ -158,7 +158,7 @@ class Page:
     async def resize(
         self, width: int, height: int, *, density: float = 1, dark: bool = False
     ) -> None:
-        """Give the window a size and a colour scheme."""
+        """Set the size and the colour scheme of the window."""
         await self.call(
             "Emulation.setDeviceMetricsOverride",
             width=width,
@@ -179,7 +179,7 @@ class Page:
         return answer["result"].get("value")
 
     async def until(self, condition: str) -> None:
-        """Wait until a condition holds in the page; one that cannot be evaluated yet does not."""
+        """Wait until a condition holds in the page; errors count as not yet."""
         script = f"""new Promise((resolve) => {{
             const holds = () => {{ try {{ return {condition}; }} catch {{ return false; }} }};
             const look = () => (holds() ? resolve(true) : setTimeout(look, 16));
@@ -205,7 +205,7 @@ class Page:
         return True
 
     async def text(self, selector: str) -> str:
-        """The text a person sees in the first element that matches."""
+        """Return the visible text of the first element that matches."""
         found = await self.evaluate(f"document.querySelector({json.dumps(selector)}).innerText")
         return str(found)
 
@@ -235,23 +235,23 @@ class Page:
         await self.call("Input.dispatchKeyEvent", type="keyUp", **shared)
 
     async def type(self, text: str) -> None:
-        """Type a text where the focus is."""
+        """Type a text at the focus."""
         await self.call("Input.insertText", text=text)
 
     async def picture(self) -> bytes:
-        """The window as a PNG picture."""
+        """Return the window as a PNG picture."""
         shot = await self.call("Page.captureScreenshot")
         return base64.b64decode(shot["data"])
 
     def requests(self) -> list[str]:
-        """Every address the page has asked for."""
+        """Return every address that the page has requested."""
         return [event["request"]["url"] for event in self._events("Network.requestWillBeSent")]
 
     def complaints(self) -> list[str]:
-        """Errors and warnings: of scripts, of the console, of the browser's own log.
+        """Return errors and warnings of scripts, of the console, and of the browser's own log.
 
-        Not that a request broke because the host's interfaces changed, as they do when labs in
-        network namespaces come and go: the page has to live with it, and does.
+        Requests that broke because the host's interfaces changed are left out: this happens when labs
+        in network namespaces come and go, and the page has to cope with it.
         """
         thrown = [json.dumps(event) for event in self._events("Runtime.exceptionThrown")]
         said = [

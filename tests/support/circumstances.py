@@ -6,7 +6,7 @@ from typing import Any
 
 
 def told(**changes: Any) -> dict[str, Any]:
-    """All of them; ``changes`` are of the processors."""
+    """Return all circumstances; ``changes`` are of the processors."""
     clock = {"synchronised": True, "source": None, "error_bound_ms": 1, "identity": ""}
     return {
         "tool": "sleep",

@@ -1,4 +1,4 @@
-"""Episodes of a pool without a database: cases, nodes that say when they have time, and a round."""
+"""Episodes of a pool without a database: cases, nodes with timetables, and a driver."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _NAMES = UUID(int=0)
 
 @dataclass
 class Host:
-    """A node that has these bookings."""
+    """A node with these bookings."""
 
     name: str
     bookings: list[Booking] = field(default_factory=list)
@@ -52,16 +52,16 @@ class Host:
     address: str = ""
 
     def __post_init__(self) -> None:
-        """Its key is made of its name."""
+        """Derive its key from its name."""
         self.identity = f"key of {self.name}"
 
     @property
     def silence(self) -> str | None:
-        """That it does not answer."""
+        """Stop answering."""
         return None if self.unreachable_since is None else "has not answered"
 
     async def propose(self, request: ProposalRequest) -> Proposal:
-        """What its bookings leave."""
+        """Return what its bookings leave free."""
         self.asked.append(request)
         question = TimelineQuestion(
             windows=request.windows,
@@ -84,7 +84,7 @@ class Host:
 def case_of(
     name: str, campaign: str, able: Sequence[str], k: int = 1, *, hours: int = 1, **task: Any
 ) -> SeatCase:
-    """A term of so many hourly slots of ten minutes, that begins at once."""
+    """Return a term of hourly slots of ten minutes that begins at once."""
     schedule = Schedule(start=START, repeat=times.HOUR, slip=10 * times.MINUTE)
     recurrence = recurrence_of(schedule, START)
     usual: dict[str, Any] = {
@@ -131,7 +131,7 @@ def _case(
 
 
 def _booking_of(run: PostedRun) -> Booking:
-    """The same run as its nodes know it."""
+    """Return the same run as its nodes know it."""
     return Booking(
         UUID(run.run), uuid5(_NAMES, run.task), "idle", run.scheduling_class, run.priority,
         run.start, run.end, run.running,
@@ -139,7 +139,7 @@ def _booking_of(run: PostedRun) -> Booking:
 
 
 def booked(name: str, campaign: str, nodes: Sequence[str], **figures: Any) -> PostedRun:
-    """A run of twenty minutes that begins at once."""
+    """Return a run of twenty minutes that begins at once."""
     usual = {"start": START, "end": START + 20 * times.MINUTE}
     run = str(uuid5(_NAMES, name))
     return PostedRun(run, name, campaign, nodes, **{**usual, **figures})
@@ -153,7 +153,7 @@ async def hold(
     runs: Sequence[PostedRun] = (),
     coming: Sequence[PostedRun] = (),
 ) -> EpisodeRuling:
-    """One episode of a pool with these policies (``policy_set``, ``overrides``).
+    """Drive one episode of a pool with these policies (``policy_set``, ``overrides``).
 
     ``runs`` are booked, those ``coming`` are not yet.
     """
@@ -192,7 +192,7 @@ async def hold(
 
 
 def given(ruling: EpisodeRuling) -> dict[str, set[str]]:
-    """By campaign, the nodes that were given seats."""
+    """Return by campaign the nodes that were assigned seats."""
     found: dict[str, set[str]] = {}
     for result in ruling.results:
         found.setdefault(result.case.whole.campaign, set()).update(result.taken.values())

@@ -1,4 +1,4 @@
-"""Words that somebody might try where a host, a name or a time is asked for, and where that is."""
+"""Hostile words for fields that expect a host, a name, or a time, and where such fields are."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ Path = tuple[str, ...]
 
 
 def _kinds(schema: Any, kinds: Any) -> Iterator[Any]:
-    """What a field may be, through unions and references."""
+    """Yield the possible kinds of a field, through unions and references."""
     if "$ref" in schema:
         yield from _kinds(kinds[schema["$ref"].rpartition("/")[2]], kinds)
     yield schema
@@ -86,7 +86,7 @@ def _kinds(schema: Any, kinds: Any) -> Iterator[Any]:
 
 
 def _words(schema: Any, kinds: Any, path: Path = ()) -> Iterator[Path]:
-    """Where in a document there may be words of the user's; ``*`` is a place in a list or map."""
+    """Yield where a document may have words of the user; ``*`` is an index or key."""
     for kind in _kinds(schema, kinds):
         if kind.get("type") == "string" and "enum" not in kind and "const" not in kind:
             yield path
@@ -98,13 +98,13 @@ def _words(schema: Any, kinds: Any, path: Path = ()) -> Iterator[Path]:
 
 
 def words_in(test: Test) -> list[Path]:
-    """All fields of a test's spec that take words."""
+    """Return all fields of a test's spec that accept words."""
     schema = test.spec_model.model_json_schema()
     return list(dict.fromkeys(_words(schema, schema.get("$defs", {}))))
 
 
 def placed(test: Test, path: Path, word: str) -> dict[str, Any]:
-    """The test's example with a word in a field."""
+    """Return the test's example with a word in a field."""
     value: Any = word
     for step in reversed(path[1:]):
         value = {"items": [value], "additionalProperties": {word: value}}.get(step, {step: value})

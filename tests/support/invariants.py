@@ -1,7 +1,7 @@
-"""What must hold of booking, read from the tables of real nodes: always, and once all is settled.
+"""The invariants of booking, read from the tables of real nodes: always, and once all is settled.
 
-Each function gives sentences about what is wrong; none is good. They use nothing of the product but
-the schema and the rule of classes, which is written out here once more.
+Each function returns sentences about violations; none is good. They use nothing of the product
+but the schema and the rule of classes, which is written out here once more.
 """
 
 from __future__ import annotations
@@ -61,19 +61,19 @@ FROM task LEFT JOIN planning ON planning.task_id = task.id
 
 
 async def always(site: Site) -> list[str]:
-    """Between any two steps: no overlap, nothing aside for nobody, no slot or run too many."""
+    """Check between any two steps: no overlap, nothing set aside without cause, no surplus runs."""
     return [f"{site.name}: {one}, {other} {what}" for what, one, other in await site.rows(_ALWAYS)]
 
 
 async def no_old_holds(site: Site, life: int) -> list[str]:
-    """While its loops run, a node keeps no hold longer than twice its life."""
+    """Check that a node whose loops run keeps no hold longer than twice its life."""
     rows = await site.rows(_TOO_OLD, life, site.clock.now())
     return [f"{site.name}: exchange {row[0]} is held longer than twice its life" for row in rows]
 
 
 @dataclass(frozen=True)
 class Ledger:
-    """What one node has in its tables."""
+    """The contents of one node's tables."""
 
     site: Site
     runs: dict[UUID, Any]
@@ -81,7 +81,7 @@ class Ledger:
 
     @property
     def booked(self) -> dict[UUID, int]:
-        """The starts of the runs that are still to come here, by id."""
+        """Return the starts of the future runs here, by id."""
         now = self.site.clock.now() + self.site.node.settings.start_margin
         return {
             run: row["starts_at"]
@@ -100,7 +100,7 @@ async def ledger(site: Site) -> Ledger:
 async def settled(
     sites: Sequence[Site], tasks: Sequence[tuple[Site, Introduction]], longest_pause: int
 ) -> list[str]:
-    """Once all wires are whole and twice a hold's life has passed with everybody at work."""
+    """Check the state once all wires are whole and twice a hold's life has passed."""
     ledgers = {site.identity: await ledger(site) for site in sites}
     faults = [fault for found in ledgers.values() for fault in _leftovers(found)]
     for site in sites:
@@ -121,7 +121,7 @@ def _leftovers(found: Ledger) -> list[str]:
 
 
 def _all_or_none(lead: Ledger, others: list[Ledger], task: Introduction) -> list[str]:
-    """The lead and every participant have the same runs of a task to come, at the same time."""
+    """Check that the lead and every participant have the same future runs, at the same times."""
 
     def of_task(found: Ledger) -> dict[UUID, int]:
         rows = found.runs
@@ -145,7 +145,7 @@ def _all_or_none(lead: Ledger, others: list[Ledger], task: Introduction) -> list
 
 
 def _nothing_missing(lead: Ledger, task: Introduction, longest_pause: int) -> list[str]:
-    """Each slot up to where it is planned has a run; what waits says why and is tried again."""
+    """Check that each planned slot has a run, and that waiting ones have a reason and a retry."""
     row = lead.tasks[task.task]
     if row["state"] != "active":
         return []

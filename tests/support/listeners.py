@@ -1,4 +1,4 @@
-"""Who takes results without being a broker or database; and for each archiver somebody who does."""
+"""Receivers of results that are neither brokers nor databases, and a receiver for each archiver."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ BEGAN = CLOCK.now() - times.MINUTE
 
 @contextlib.asynccontextmanager
 async def http(_: Surroundings) -> AsyncIterator[Peer]:
-    """An HTTP server."""
+    """Start an HTTP server."""
     async with contextlib.AsyncExitStack() as stack:
         server = await stack.enter_async_context(receiver())
         yield Peer({"url": server.url}, lambda: server.documents, stack.aclose)
@@ -42,7 +42,7 @@ async def http(_: Surroundings) -> AsyncIterator[Peer]:
 
 @contextlib.asynccontextmanager
 async def file(where: Surroundings) -> AsyncIterator[Peer]:
-    """A folder."""
+    """Create a folder."""
     path = where.folder / "kept" / "results.jsonl"
     path.parent.mkdir()
 
@@ -57,7 +57,7 @@ async def file(where: Surroundings) -> AsyncIterator[Peer]:
 
 @contextlib.asynccontextmanager
 async def tcp(_: Surroundings) -> AsyncIterator[Peer]:
-    """A server that reads lines."""
+    """Start a server that reads lines."""
     lines: list[bytes] = []
     writers: list[asyncio.StreamWriter] = []
 
@@ -83,7 +83,7 @@ async def tcp(_: Surroundings) -> AsyncIterator[Peer]:
 
 @contextlib.asynccontextmanager
 async def udp(_: Surroundings) -> AsyncIterator[Peer]:
-    """A socket that takes datagrams."""
+    """Open a socket that receives datagrams."""
     datagrams: list[bytes] = []
 
     class Taking(asyncio.DatagramProtocol):
@@ -104,7 +104,7 @@ async def udp(_: Surroundings) -> AsyncIterator[Peer]:
 
 @contextlib.asynccontextmanager
 async def rsyslogd(folder: Path, transport: str) -> AsyncIterator[Peer]:
-    """Debian's syslog server, with a port or a socket of its own."""
+    """Start Debian's syslog server, with a port or a socket of its own."""
     port = free_port()
     path, written = folder / "log.sock", folder / "messages"
     listens = {
@@ -145,7 +145,7 @@ async def rsyslogd(folder: Path, transport: str) -> AsyncIterator[Peer]:
 
 
 async def _listening(transport: str, port: int, path: Path) -> None:
-    """Wait until it listens; of a port of UDP its kernel table tells."""
+    """Wait until a server listens; for UDP, look into the kernel's table."""
     table = Path("/proc/net/udp")
     async with asyncio.timeout(ROOM):
         while True:
@@ -174,11 +174,11 @@ PEERS: dict[str, tuple[str, Callable[[Surroundings], AbstractAsyncContextManager
     "syslog-udp": ("syslog", lambda where: rsyslogd(where.folder, "udp")),
     "syslog-unix": ("syslog", lambda where: rsyslogd(where.folder, "unix")),
 }
-"""By case: the archiver, and who takes its results. A new archiver adds a line."""
+"""By case: the archiver, and the receiver of its results. A new archiver adds a line."""
 
 
 def deliveries(count: int, first: int = 0) -> list[DeliveryItem]:
-    """Documents that are all different, a second apart."""
+    """Return documents that are all different, a second apart."""
     return [
         DeliveryItem(
             f"key-{number}",
@@ -192,7 +192,7 @@ def deliveries(count: int, first: int = 0) -> list[DeliveryItem]:
 
 
 def document(number: float) -> dict[str, Any]:
-    """As a run's, as far as archivers look into it; its only figure is the number."""
+    """Return a document like a run's, as far as archivers read it; its figure is the number."""
     text = 'é" \\ %s'
     labels = {"text": text}
     metric = {"name": "number", "value": number, "unit": "1", "labels": labels}

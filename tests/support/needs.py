@@ -1,9 +1,9 @@
-"""Leaves out the tests whose needs this host lacks, and counts them in the last line of the run.
+"""Deselects the tests whose needs this host lacks, and counts them in the last line of the run.
 
-A test, a module or a parameter says what it needs with ``pytest.mark.needs("prometheus")``; a
-fixture says it with :func:`fixture_needs`, for all tests that use it. Names are those of
+A test, a module or a parameter declares its needs with ``pytest.mark.needs("prometheus")``; a
+fixture does with :func:`fixture_needs`, for all tests that use it. Names are those of
 ``deploy/packages.py``, which also knows the package to install, and those of ``RIGHTS``. This is
-the only way to leave a test out.
+the only way to deselect a test.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ _NET_ADMIN = 1 << 12
 
 @cache
 def _root() -> bool:
-    """Return whether accounts can be changed and network namespaces made.
+    """Return whether accounts can be changed and network namespaces created.
 
-    Root may do neither in many containers.
+    In many containers not even root can.
     """
     mine = process_privileges()
     return mine.root and not (_SYS_ADMIN | _NET_ADMIN) & ~mine.effective
@@ -41,7 +41,7 @@ def _root() -> bool:
 
 @cache
 def _echo() -> bool:
-    """Return whether a program without capabilities in its file may send echo requests."""
+    """Return whether a program without file capabilities may send echo requests."""
     return missing_privilege("ping", Privilege.ECHO, process_privileges(), Grant()) is None
 
 
@@ -55,14 +55,14 @@ RIGHTS = {
     "echo": ("echo sockets not allowed", _echo),
     "cubic": ("TCP's cubic not allowed", _cubic),
 }
-"""Needs that no package brings: the reason to leave a test out, and a check for the right."""
+"""Needs that no package provides: the reason for deselecting, and a check for the right."""
 
 _LEFT_OUT = pytest.StashKey[dict[str, int]]()
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
 
 def fixture_needs(*names: str) -> Callable[[_Function], _Function]:
-    """Declare what a fixture needs; stands below ``@pytest.fixture``."""
+    """Declare the needs of a fixture; apply it below ``@pytest.fixture``."""
 
     def declare(function: _Function) -> _Function:
         function.__dict__["needs"] = names
@@ -79,7 +79,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out what cannot run here."""
+    """Deselect the tests that cannot run here."""
     reasons = {item: reason for item in items if (reason := _reason(_needs(item)))}
     config.stash[_LEFT_OUT] = dict(Counter(reasons.values()))
     if reasons:
@@ -88,7 +88,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
-    """Hand the counts over to the process that prints, if this is another one's worker."""
+    """Pass the counts to the process that prints, if this is a worker."""
     output: dict[str, Any] | None = getattr(session.config, "workeroutput", None)
     if output is not None:
         output["left_out"] = session.config.stash.get(_LEFT_OUT, {})
@@ -106,7 +106,7 @@ def pytest_testnodedown(node: Any) -> None:
 
 @pytest.hookimpl(trylast=True)
 def pytest_unconfigure(config: pytest.Config) -> None:
-    """Print the last line, below pytest's own, if anything was left out."""
+    """Print the last line, below pytest's own, if tests were deselected."""
     counts = config.stash.get(_LEFT_OUT, {})
     reporter = config.pluginmanager.get_plugin("terminalreporter")
     if counts and reporter is not None and not hasattr(config, "workeroutput"):
@@ -118,7 +118,7 @@ _OUTCOMES = ("passed", "failed", "error")
 
 
 def closing(passed: int, failed: int, left_out: Mapping[str, int]) -> str:
-    """The last line of a run.
+    """Return the last line of a run.
 
     >>> closing(5298, 0, {"prometheus missing": 12, "jq missing": 70})
     '5,298 passed, 82 not run: jq missing (70), prometheus missing (12)'
@@ -139,7 +139,7 @@ def _needs(item: pytest.Item) -> Iterator[str]:
 
 
 def _reason(names: Iterable[str]) -> str | None:
-    """Why a test is left out: the first that is missing, rights before what can be installed."""
+    """Return why a test is deselected: its first missing need, rights before packages."""
     wanted = set(names)
     if unknown := wanted - NEEDS.keys() - RIGHTS.keys():
         raise pytest.UsageError(f"deploy/packages.py has no need called {', '.join(unknown)}")

@@ -1,4 +1,4 @@
-"""The page of a stand-in, opened in a browser, and how it is told that it is drawn."""
+"""The page of a stand-in, opened in a browser, with a signal that it has been drawn."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ LIVE = "document.getElementById('live').dataset.state === 'live'"
 
 @asynccontextmanager
 async def opened(browser: str, stand_in: StandIn, place: str = "") -> AsyncIterator[Page]:
-    """The page of a stand-in, on the way to being drawn; it must ask nobody else for anything."""
+    """Open the page of a stand-in, which must not send requests to any other server."""
     async with TestServer(stand_in.application()) as server, new_page(browser) as page:
         await page.open(str(server.make_url("/")) + place)
         await page.until("document.documentElement.dataset.started")

@@ -1,4 +1,4 @@
-"""What a node has on an ordinary day, for tests and pictures of the page."""
+"""The contents of a node on an ordinary day, for tests and pictures of the page."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ SUMMARIES = {
 
 
 def task_of(test: str, *names: str, **fields: Any) -> Task:
-    """An active task between nodes of these names, repeating every five minutes."""
+    """Return an active task between nodes of these names, repeating every five minutes."""
     spec: dict[str, Any] = fields.pop("spec", {"source": names[0], "dest": names[-1]})
     participants = tuple(
         Participant(
@@ -89,7 +89,7 @@ def task_of(test: str, *names: str, **fields: Any) -> Task:
 
 
 def run_of(task: Task, starts_at: int, state: str, **fields: Any) -> Run:
-    """A run of a task, with what its state implies: a result, the time it really began."""
+    """Return a run of a task, with what its state implies: a result, the time it actually began."""
     begun = state in {"running", "merging", "finished", "failed"}
     over = state in {"finished", "failed"}
     base: dict[str, Any] = {
@@ -120,14 +120,14 @@ def run_of(task: Task, starts_at: int, state: str, **fields: Any) -> Run:
 
 
 def metrics_of(task: Task, starts_at: int) -> Iterator[MetricView]:
-    """The figures of a run, a little different in each."""
+    """Return the figures of a run, a little different in each."""
     for name, (value, unit) in UNITS.get(task.test.type, {}).items():
         drift = 1 + starts_at // times.MINUTE % 7 / 100
         yield MetricView(name=name, value=value * drift, unit=unit, labels={})
 
 
 def series(task: Task, every: int, *, past: int, ahead: int) -> Iterator[Run]:
-    """The runs of a repeating task, finished up to now and scheduled from then on."""
+    """Return the runs of a repeating task, finished up to now and scheduled from then on."""
     first = NOW - past + (task.id.int % 40) * times.SECOND
     for starts_at in range(first, NOW + ahead, every):
         if starts_at + task.duration <= NOW:
@@ -137,7 +137,7 @@ def series(task: Task, every: int, *, past: int, ahead: int) -> Iterator[Run]:
 
 
 def ordinary_day(stand_in: StandIn) -> None:
-    """Fill a stand-in with what a busy but sane node has."""
+    """Fill a stand-in with the contents of a busy but healthy node."""
     day = _ordinary_day()
     stand_in.nodes = list(day.nodes)
     stand_in.tasks = dict(day.tasks)
@@ -172,7 +172,7 @@ def _ordinary_day() -> StandIn:
 
 
 def campaign_of(name: str, promised: float | None, *shares: float, **fields: Any) -> Campaign:
-    """A campaign that has had and has booked these shares."""
+    """Return a campaign with these delivered and booked shares."""
     delivered, booked = shares
     base: dict[str, Any] = {
         "name": name,
@@ -240,7 +240,7 @@ def _background_tasks() -> Iterator[tuple[Task, int]]:
 
 
 def with_seats(stand_in: StandIn) -> None:
-    """Add a pool task with a seat that is empty, and the ordinary tasks of the others."""
+    """Add a pool task with an empty seat, and the ordinary tasks of the other seats."""
     schedule = Schedule(repeat=30 * times.MINUTE, start=NOW - 3 * times.HOUR)
     why = "b.example: no PT11S free: busy with an exclusive throughput run of priority 10"
     fields: dict[str, Any] = {"schedule": schedule, "campaign": "ops"}
@@ -279,7 +279,7 @@ def _plan(stand_in: StandIn, task: Task, minutes: int) -> None:
 
 
 def failed_run(task: Task, starts_at: int) -> Run:
-    """A throughput run whose second participant could not listen."""
+    """Return a throughput run whose second participant could not listen."""
     parts = (
         PartView(
             participant=0,
@@ -306,7 +306,7 @@ def failed_run(task: Task, starts_at: int) -> Run:
 
 
 def explanation_of(run: Run) -> Explanation:
-    """Why the run was placed where it was."""
+    """Return the explanation of a run's placement."""
     decision = Decision(
         id=17,
         task=run.task,
@@ -371,7 +371,7 @@ def _trouble(stand_in: StandIn, throughput: Task, latency: Task) -> None:
 
 
 def crowded_day(stand_in: StandIn) -> None:
-    """Three tasks each minute for a day: 4,000 runs and more."""
+    """Return three tasks each minute for a day: more than 4,000 runs."""
     ordinary_day(stand_in)
     for number in range(3):
         spec = {"dest": f"203.0.113.{number + 1}"}
@@ -385,7 +385,7 @@ def crowded_day(stand_in: StandIn) -> None:
 
 
 def the_failed(stand_in: StandIn) -> UUID:
-    """The id of the failed run of an ordinary day."""
+    """Return the id of the failed run of an ordinary day."""
     return next(run.id for run in stand_in.runs.values() if run.reason == CAUSE)
 
 
@@ -402,4 +402,4 @@ BACKLOG = Backlog(
     last_error="refused: 404 Not Found",
     last_error_at=NOW,
 )
-"""A destination where not all went well."""
+"""A destination with parked and waiting deliveries."""

@@ -1,6 +1,6 @@
 """A stand-in for a node's API, for tests of the page: real wire documents, no database.
 
-Its clock stands still at :data:`NOW`, so that what the page shows of times is known beforehand.
+Its clock stands still at :data:`NOW`, so that the times on the page are known beforehand.
 """
 
 from __future__ import annotations
@@ -32,15 +32,15 @@ NAMESPACE = UUID(int=0)
 
 
 def identity_of(name: str) -> str:
-    """A key of the right form for a node of this name."""
+    """Return a syntactically valid key for a node of this name."""
     return "ed25519:" + uuid5(NAMESPACE, name).hex[:32].ljust(43, "A")
 
 
 class StandIn:
-    """What a node would answer; changed by :meth:`put`, which also tells the event stream."""
+    """A node's answers; :meth:`put` changes them and notifies the event stream."""
 
     def __init__(self) -> None:
-        """Know nothing but itself."""
+        """Start with the node itself only."""
         self.tasks: dict[UUID, Task] = {}
         self.runs: dict[UUID, Run] = {}
         self.explanations: dict[UUID, Explanation] = {}
@@ -59,7 +59,7 @@ class StandIn:
 
     @staticmethod
     def node(name: str, *, is_self: bool = False, error: str | None = None) -> Node:
-        """A node, in reach unless there is an error."""
+        """Return a node, reachable unless there is an error."""
         return Node(
             identity=identity_of(name),
             name=name,
@@ -74,7 +74,7 @@ class StandIn:
         )
 
     def application(self) -> web.Application:
-        """The page and the part of the API that it reads."""
+        """Return the application: the page, and the part of the API that it reads."""
         application = web.Application(middlewares=[self._guard])
         application.add_routes(routes())
         application.on_shutdown.append(self._end_streams)
@@ -101,7 +101,7 @@ class StandIn:
         self._closing.set()
 
     async def put(self, *runs: Run) -> None:
-        """Store runs as they are now and tell everybody who follows the stream."""
+        """Store runs and notify all that follow the stream."""
         for run in runs:
             self.runs[run.id] = run
             await self.tell("run", {"id": str(run.id), "task": str(run.task), "state": run.state})
@@ -148,7 +148,7 @@ class StandIn:
         return _listed(found[: int(query["limit"])])
 
     def _whole_of(self, run: Run) -> UUID | None:
-        """The pool task that its task has seats of."""
+        """Return the pool task whose seats a run's task has."""
         return self.tasks[run.task].parent if run.task in self.tasks else None
 
     async def _one_run(self, request: web.Request) -> web.Response:

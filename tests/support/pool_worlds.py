@@ -1,4 +1,4 @@
-"""Worlds with a pool: some nodes with attributes, and a lead that gives the seats of pool tasks."""
+"""Worlds with a pool: nodes with attributes, and a lead that assigns the seats of pool tasks."""
 
 from __future__ import annotations
 
@@ -19,25 +19,25 @@ from tests.support.worlds import Site, World
 
 
 def bounds_of(site: Site) -> EpisodeLimits:
-    """Within what seats are given at a site."""
+    """Return the bounds for assigning seats at a site."""
     settings = site.node.settings
     return EpisodeLimits(limits_of(settings), settings.clock_limit)
 
 
 def powers_of(site: Site) -> SeatDependencies:
-    """What giving seats may have the node of a site do."""
+    """Return the dependencies of seat assignment at a site."""
     return seat_dependencies(site.node, site._participant)
 
 
 def episodes_of(site: Site) -> EpisodeLoop:
-    """The loop that gives the seats of the pool tasks of a site; not started."""
+    """Return the loop that assigns the seats of a site's pool tasks; it is not started."""
     bounds, powers = bounds_of(site), powers_of(site)
     return EpisodeLoop(site.node.database, site.clock, bounds, powers, random.Random(1))
 
 
 @dataclass
 class Pooled:
-    """A lead that is in no pool, and the nodes n1, n2, … of its pool ``europe``."""
+    """A lead outside the pool, and the nodes n1, n2, … of its pool ``europe``."""
 
     world: World
     lead: Site
@@ -45,19 +45,19 @@ class Pooled:
     episodes: EpisodeLoop
 
     async def seat(self) -> None:
-        """Give what is to be given, plan it, and deliver the decisions."""
+        """Assign due seats, plan their tasks, and deliver the decisions."""
         while not await self.episodes.run_once():
             pass
         await self.lead.plan()
         await self.world.settle()
 
     async def changed(self) -> None:
-        """Pools, nodes or campaigns are others now; as after a notification."""
+        """React to changes of pools, nodes, or campaigns, as after a notification."""
         self.episodes._look_at = 0
         await self.seat()
 
     async def create(self, k: int, *, seat: bool = True, **options: Any) -> UUID:
-        """A pool task of idle runs; ``options``: request, schedule, length, kind, priority."""
+        """Create a pool task of idle runs; ``options`` are request, schedule, length, and others."""
         document = idle(k, **options)
         task, _ = await self.lead.node.admission.create(document, None)
         if seat:
@@ -69,7 +69,7 @@ class Pooled:
         await self.lead.node.editing.edit(task, TaskPatch.model_validate(changes))
 
     async def seats(self, task: UUID) -> dict[int, dict[int, str]]:
-        """By term (hours since the world began), then number: who sits there."""
+        """Return by term (hours since the world began), then number, the node of each seat."""
         rows = await self.lead.rows(
             "SELECT term, place, name FROM seat INNER JOIN node ON node = identity "
             "WHERE pool_task = $1 AND lost_at IS NULL ORDER BY term, place",
@@ -81,14 +81,14 @@ class Pooled:
         return found
 
     async def told(self, task: UUID) -> list[tuple[str, str]]:
-        """Outcome and sentence of what was decided on a task."""
+        """Return outcome and sentence of each decision on a task."""
         rows = await self.lead.rows(
             "SELECT outcome, sentence FROM decision WHERE task_id = $1 ORDER BY id", task
         )
         return [(row[0], row[1]) for row in rows]
 
     async def states(self, site: Site, task: UUID) -> Counter[str]:
-        """The states of the runs of the seats of a pool task, as its lead sees them."""
+        """Return the states of the runs of a pool task's seats, as its lead sees them."""
         parts = await self.lead.rows("SELECT id FROM task WHERE parent = $1", task)
         rows = await site.rows(
             "SELECT state FROM run_known WHERE task_id = ANY($1::uuid [])", [p[0] for p in parts]
@@ -106,7 +106,7 @@ def idle(
     priority: int = 0,
     campaign: str | None = None,
 ) -> TaskDocument:
-    """A document: hourly idle runs on ``k`` nodes of the pool ``europe``, unless said otherwise."""
+    """Return a document of hourly idle runs on ``k`` nodes of ``europe`` by default."""
     return TaskDocument.model_validate(
         {
             "test": {"type": "idle", "spec": {"duration": length, "class": kind}},
@@ -119,7 +119,7 @@ def idle(
 
 
 async def pooled(world: World, attributes: Sequence[Mapping[str, Any]], **options: Any) -> Pooled:
-    """A lead, a node for each of these attributes, and a pool of them with these ``options``."""
+    """Create a lead, a node for each set of attributes, and a pool of them."""
     lead = await world.site("lead")
     nodes = [
         await world.site(f"n{number}", attributes={"in": "europe", **each})
@@ -132,7 +132,7 @@ async def pooled(world: World, attributes: Sequence[Mapping[str, Any]], **option
 
 
 async def known_as_they_are(world: World) -> None:
-    """What nodes say of themselves is known to all."""
+    """Make all attributes of nodes known to all nodes."""
     for site in world.sites:
         async with site.database.transaction() as connection:
             await site.node.own_card.write(connection)

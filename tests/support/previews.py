@@ -1,4 +1,4 @@
-"""What would happen, asked in a world: the lead's foresight over wires that can be cut."""
+"""Previews in a world: the lead's preview of tasks over wires that can be cut."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ from tests.support.worlds import Site, World
 
 
 class Advice:
-    """One node as another one asks it, without HTTP."""
+    """A node as another one questions it, without HTTP."""
 
     def __init__(self, world: World, sender: Site, receiver: Site) -> None:
-        """Every question is put in the name of ``sender``."""
+        """Ask every question in the name of ``sender``."""
         self.identity = receiver.identity
         self.name = receiver.name
         self._world = world
@@ -35,24 +35,24 @@ class Advice:
         await self._world.meet((self._sender.name, self.name, what), "asked")
 
     async def consider(self, introduction: Introduction) -> IntroductionAnswer:
-        """As over HTTP."""
+        """Answer as over HTTP."""
         await self._meet("consider")
         return await self._receiver.node.acceptance.judge(self._sender.identity, introduction)
 
     async def propose(self, request: ProposalRequest) -> Proposal:
-        """As over HTTP."""
+        """Answer as over HTTP."""
         await self._meet("propose")
         interest = self._receiver.node.freed_time
         return await interest.propose(self._sender.identity, request)
 
     async def outlook(self, request: ImpactRequest) -> Impact:
-        """As over HTTP."""
+        """Answer as over HTTP."""
         await self._meet("outlook")
         return await self._receiver.node.local_participant.outlook(request)
 
 
 def foresight(world: World, site: Site, task: UUID | None = None) -> TaskPreviewer:
-    """The foresight of one node; every task it drafts has the id given, if any."""
+    """Return the preview service of one node; every task it drafts has the given id, if any."""
     by_identity = {other.identity: other for other in world.sites}
 
     def draft(document: Any) -> StoredTask:
@@ -65,14 +65,14 @@ def foresight(world: World, site: Site, task: UUID | None = None) -> TaskPreview
 
 
 async def plan(world: World, site: Site, document: dict[str, Any], **options: Any) -> Plan:
-    """What would happen to this task at this node."""
+    """Return the preview of this task at this node."""
     task = options.pop("task", None)
     request = PlanRequest.model_validate({**document, **options})
     return await foresight(world, site, task).plan(request)
 
 
 def idle(*participants: Site, seconds: int = 300, **options: Any) -> dict[str, Any]:
-    """A task document of an exclusive idle test; ``options`` are other fields of the document."""
+    """Return a task document of an exclusive idle test; ``options`` are other fields."""
     spec = {
         "duration": f"PT{seconds}S",
         "class": "exclusive",

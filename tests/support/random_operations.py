@@ -1,4 +1,4 @@
-"""Lives of a few nodes: what people, hosts and the network may do to them, one act at a time."""
+"""Random histories of a few nodes: acts of people, hosts, and the network, one at a time."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ CLASSES = list(SchedulingClass)
 
 @dataclass(frozen=True)
 class RandomAction:
-    """One thing that happens: what, at which node, and numbers that say more."""
+    """One act: its kind, its node, and numbers that determine the details."""
 
     what: str
     site: int
@@ -39,7 +39,7 @@ HAPPENINGS = [
 
 
 def acts(rng: Random, many: int) -> list[RandomAction]:
-    """So many of them, a task first."""
+    """Draw this many acts, a task first."""
     drawn = [
         RandomAction(rng.choice(HAPPENINGS), rng.randrange(3), rng.randrange(12), rng.randrange(12))
         for _ in range(many)
@@ -48,10 +48,10 @@ def acts(rng: Random, many: int) -> list[RandomAction]:
 
 
 class RandomHistory:
-    """Does one act after the other to the nodes of a world."""
+    """Applies one act after the other to the nodes of a world."""
 
     def __init__(self, world: World) -> None:
-        """Its sites are there."""
+        """Take the sites of the world."""
         self._world = world
         self._tasks = 0
         for site in world.sites:
@@ -63,7 +63,7 @@ class RandomHistory:
         world.watch = self._pass_on
 
     async def _pass_on(self, call: Call, phase: str) -> None:
-        """Somebody else may hold first; some requests or answers are lost."""
+        """Let another node hold first, or lose requests or answers."""
         await self._world.clock.sleep(0)
         if call[2] == "hold" and self._overtaking is not None:
             first, self._overtaking = self._overtaking, None
@@ -81,7 +81,7 @@ class RandomHistory:
             raise PeerUnreachable(msg)
 
     async def live(self, acts: list[RandomAction]) -> None:
-        """All of them; what is refused is refused."""
+        """Apply all acts; refusals are expected."""
         for act in acts:
             site = self._world.sites[act.site]
             with contextlib.suppress(ParleyError):
@@ -123,20 +123,20 @@ class RandomHistory:
         self._world.cut.add(frozenset({site.name, other.name}))
 
     async def _lose(self, _: Site, act: RandomAction) -> None:
-        """From now on all requests of one kind are lost, or the answers to them."""
+        """Lose all further requests of one kind, or their answers."""
         kind = ("introduce", "propose", "hold", "commit", "release", "decision")[act.first % 6]
         self._lost = (kind, "asked" if act.second % 2 else "answered")
 
     async def _overtake(self, site: Site, _: RandomAction) -> None:
-        """The next time somebody is about to hold, this node plans first."""
+        """Let this node plan first when the next hold is about to be sent."""
         self._overtaking = site
 
     async def _stumble(self, *_: object) -> None:
-        """The next hold meets a fault that nobody foresaw."""
+        """Make the next hold raise an unforeseen error."""
         self._stumbling = True
 
     async def _part(self, *_: object) -> None:
-        """The next time a decision is to be told, the two can no longer reach each other."""
+        """Cut the wire between the two nodes when the next decision is sent."""
         self._parting = True
 
     async def _heal(self, *_: object) -> None:
@@ -156,7 +156,7 @@ class RandomHistory:
             await site.node.termination.cancel_task(due[act.first % len(due)].task)
 
     async def _change(self, site: Site, act: RandomAction) -> None:
-        """One of the tasks led here is paused, resumed or edited."""
+        """Pause, resume, or edit one of the tasks led here."""
         changing = site.node.editing
         async with site.database.connection() as connection:
             led = [
@@ -182,7 +182,7 @@ class RandomHistory:
             await changing.edit(chosen, TaskPatch.model_validate(edits[act.second - 8]))
 
     async def _measure(self, site: Site, act: RandomAction) -> None:
-        """What is due within a few minutes begins, and most of it ends."""
+        """Begin the runs that are due within a few minutes, and end most of them."""
         now = site.clock.now()
         async with site.database.connection() as connection:
             due = await runs.due_runs(connection, now + 5 * act.first * times.MINUTE)
@@ -221,7 +221,7 @@ class RandomHistory:
             await tasks.purge(connection, late, 1 + act.second % 3)
 
     async def _silence(self, site: Site, act: RandomAction) -> None:
-        """A node is noticed to be silent, or to be back."""
+        """Mark a node as silent, or as back."""
         other = self._world.sites[(act.site + 1) % 3]
         async with site.database.transaction() as connection:
             if act.first % 2:

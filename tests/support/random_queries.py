@@ -1,4 +1,4 @@
-"""Anything a database can be asked, with arguments drawn from so few values that they all meet."""
+"""Random queries of a database, with arguments drawn from so few values that they interact."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ RUNS = {
     for minute in (0, 2, 4, 6)
     for attempt in (1, 2)
 }
-"""Which slot of which task each run serves."""
+"""By run, the task and slot that it serves."""
 
 STATES = [state.value for state in RunState]
 SMALL = {
@@ -97,7 +97,7 @@ OF_QUERY = {
     ("campaigns.keep_campaign", "name"): ["default", "ops", "ops-lab"],
 }
 ELSEWHERE = {"keepers", "keep", "starts", "ends", "numbers", "slots", "attempts"}
-"""Lists that are made to fit the others."""
+"""Lists that must fit the others."""
 
 OFTEN = {
     *("tasks.upsert_task", "tasks.open_planning", "bookings.open_exchanges", "bookings.book"),
@@ -121,7 +121,7 @@ SELDOM = {
 
 
 class RandomQuerier:
-    """Asks anything."""
+    """Draws arbitrary queries."""
 
     def __init__(self, rng: Random) -> None:
         """Weigh the queries."""
@@ -132,7 +132,7 @@ class RandomQuerier:
         ]
 
     def transactions(self, many: int) -> list[Transaction]:
-        """So many, the first of which makes this node known to itself."""
+        """Draw this many transactions, the first of which registers this node itself."""
         named = {statement.name: statement.text for statement in self._statements}
         first = Transaction([(named["nodes.keep_self"], ("a", "a", "z", "z", START, {}, 8))])
         return [first, *(self._transaction() for _ in range(many))]
@@ -190,7 +190,7 @@ class RandomQuerier:
         return DOCUMENTS.get(name, [{}, {"x": 1}])
 
     def _fit(self, made: dict[str, Any], names: set[str]) -> None:
-        """The lists that belong to others."""
+        """Make the lists that belong to others fit them."""
         if "keep" in names:
             made["keep"] = self._rng.sample(list(RUNS), 2)
             made["keepers"] = [self._rng.choice(EXCHANGES) for _ in range(2)]
@@ -214,7 +214,7 @@ class RandomQuerier:
             made["ends"] = [start + long for start in made["starts"]]
 
     def _fit_slots(self, made: dict[str, Any], names: set[str]) -> None:
-        """Runs of the tasks that are meant, with the slots they serve."""
+        """Choose runs of the given tasks, with the slots that they serve."""
         runs: dict[UUID, None] = {}
         if "task" in names:
             of = [made["task"]] * len(made["runs"])

@@ -1,4 +1,4 @@
-"""Who takes results: brokers and databases, real ones, each a process of the tests'."""
+"""Receivers of results: real brokers and databases, each a process of the tests."""
 
 from __future__ import annotations
 
@@ -41,24 +41,24 @@ from node.postgres.cluster import PrivateCluster
 
 CLOCK = SystemClock()
 ROOM = 10.0
-"""Seconds that a peer may take for what it does at once."""
+"""Maximum seconds for what a peer normally does at once."""
 BOOT = 180.0
-"""Seconds that a server may take to start on a host that has much else to do."""
+"""Maximum seconds for the start of a server on a busy host."""
 REJECTED = 13.5
-"""A figure that the collector does not take."""
+"""A figure that the collector rejects."""
 _NUMBERS = count(1)
 
 
 @dataclass
 class Peer:
-    """Somebody who takes results, as the archiver's spec names it; ``got`` are the documents."""
+    """A receiver of results, with the archiver's spec for it; ``got`` are the documents."""
 
     spec: dict[str, Any]
     got: Callable[[], list[Any] | Awaitable[list[Any]]]
     leave: Callable[[], Any]
 
     async def until(self, count: int) -> list[Any]:
-        """What it got, once it is so much."""
+        """Return what it got, once it has this many documents."""
         async with asyncio.timeout(ROOM):
             while len(found := await self._found()) < count:
                 await CLOCK.sleep(0.01)  # another process has it: nothing tells us
@@ -70,23 +70,23 @@ class Peer:
 
 
 def free_port() -> int:
-    """A port of TCP that nobody has just now."""
+    """Return a TCP port that is free now."""
     with socket.socket() as found:
         found.bind(("127.0.0.1", 0))
         return int(found.getsockname()[1])
 
 
 class CloseableForwarder:
-    """A way to a server on loopback that can be closed: who is at its end is gone then."""
+    """A forwarder to a server on loopback that can be closed, as if the server were gone."""
 
     def __init__(self, port: int) -> None:
-        """``port`` is where it leads."""
+        """Forward to ``port``."""
         self._to = port
         self._writers: list[asyncio.StreamWriter] = []
         self._server: asyncio.Server | None = None
 
     async def open(self) -> int:
-        """The port where it begins."""
+        """Return the port to connect to."""
         self._server = await asyncio.start_server(self._join, "127.0.0.1", 0)
         return int(self._server.sockets[0].getsockname()[1])
 
@@ -97,7 +97,7 @@ class CloseableForwarder:
             await asyncio.gather(_pass(reader, back), _pass(there, writer))
 
     async def close(self) -> None:
-        """Whoever uses it is cut off, and nobody comes through any more."""
+        """Close all connections, and accept no more."""
         assert self._server is not None
         self._server.close()
         for writer in self._writers:
@@ -113,23 +113,23 @@ async def _pass(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> N
 
 
 class Servers:
-    """Servers that many tests use, started when one asks for them."""
+    """Servers that many tests use, started on first use."""
 
     def __init__(self) -> None:
-        """None is started."""
+        """Start without servers."""
         self._folder = Path(tempfile.mkdtemp(prefix="parley-servers-"))
         self._running: list[subprocess.Popen[bytes]] = []
         self._ports: dict[str, int] = {}
 
     def close(self) -> None:
-        """Stop them."""
+        """Stop all servers."""
         for server in reversed(self._running):
             server.terminate()
             server.wait(ROOM)
         shutil.rmtree(self._folder)
 
     def rabbitmq(self) -> int:
-        """The port of Debian's RabbitMQ, with a mapper of ports and a database of its own."""
+        """Return the port of Debian's RabbitMQ, with its own port mapper and database."""
         if "rabbitmq" not in self._ports:
             folder = self._folder / "rabbitmq"
             folder.mkdir()
@@ -159,7 +159,7 @@ class Servers:
         return self._ports["rabbitmq"]
 
     def prometheus(self) -> int:
-        """The port of Debian's Prometheus, which takes what is written to it."""
+        """Return the port of Debian's Prometheus, with its remote write receiver."""
         if "prometheus" not in self._ports:
             folder = self._folder / "prometheus"
             folder.mkdir()
@@ -179,7 +179,7 @@ class Servers:
         return self._ports["prometheus"]
 
     def s3(self) -> int:
-        """The port of moto's S3, which checks no signatures."""
+        """Return the port of moto's S3, which checks no signatures."""
         if "s3" not in self._ports:
             port = free_port()
             names = {"PYTHONWARNINGS": "ignore"}
@@ -220,7 +220,7 @@ def _answers(url: str) -> bool:
 
 @dataclass
 class Surroundings:
-    """What a peer is made in."""
+    """The environment in which a peer is created."""
 
     folder: Path
     cluster: PrivateCluster
@@ -229,7 +229,7 @@ class Surroundings:
 
 @contextlib.asynccontextmanager
 async def postgres(where: Surroundings) -> AsyncIterator[Peer]:
-    """A database of its own in the tests' Postgres."""
+    """Create a database of its own in the tests' Postgres."""
     name = f"taker_{next(_NUMBERS)}"
 
     async def admin(statement: str) -> None:
@@ -252,7 +252,7 @@ async def postgres(where: Surroundings) -> AsyncIterator[Peer]:
 
 
 def postgres_spec(cluster: PrivateCluster) -> dict[str, Any]:
-    """The fields that lead to the tests' Postgres."""
+    """Return the fields of a spec for the tests' Postgres."""
     asked = urllib.parse.urlsplit(cluster.dsn("postgres"))
     query = dict(urllib.parse.parse_qsl(asked.query))
     return {
@@ -264,7 +264,7 @@ def postgres_spec(cluster: PrivateCluster) -> dict[str, Any]:
 
 @contextlib.asynccontextmanager
 async def rabbitmq(where: Surroundings) -> AsyncIterator[Peer]:
-    """A queue of its own, and somebody who reads it."""
+    """Create a queue of its own, with a reader."""
     port = where.servers.rabbitmq()
     queue = f"results-{next(_NUMBERS)}"
     way = CloseableForwarder(port)
@@ -286,7 +286,7 @@ async def rabbitmq(where: Surroundings) -> AsyncIterator[Peer]:
 
 @contextlib.asynccontextmanager
 async def prometheus(where: Surroundings) -> AsyncIterator[Peer]:
-    """A Prometheus, asked for what it has; one test's series are told by a label."""
+    """Start a Prometheus and query it; a label distinguishes the series of one test."""
     port = where.servers.prometheus()
     way = CloseableForwarder(port)
     label = f"case{next(_NUMBERS)}"
@@ -309,7 +309,7 @@ async def prometheus(where: Surroundings) -> AsyncIterator[Peer]:
 
 @contextlib.asynccontextmanager
 async def otlp(_: Surroundings) -> AsyncIterator[Peer]:
-    """A collector: reads what it is sent by the protocol's own definitions."""
+    """Start a collector, which parses requests by the protocol's own definitions."""
     numbers: list[Any] = []
 
     async def take(request: web.Request) -> web.Response:
@@ -345,7 +345,7 @@ def _read_point(point: NumberDataPoint) -> dict[str, Any]:
 
 @contextlib.asynccontextmanager
 async def kafka(_: Surroundings) -> AsyncIterator[Peer]:
-    """A broker of librdkafka's, and its consumer."""
+    """Start librdkafka's mock broker, with a consumer."""
     brokers: list[Producer] = [Producer({"test.mock.num.brokers": 1, "log_level": 0})]
     [broker] = brokers[0].list_topics(timeout=ROOM).brokers.values()
     topic = "parley-results"
@@ -382,7 +382,7 @@ def _consumer(address: str, topic: str) -> Consumer:
 
 @contextlib.asynccontextmanager
 async def s3(where: Surroundings) -> AsyncIterator[Peer]:
-    """A bucket of its own in moto's S3."""
+    """Create a bucket of its own in moto's S3."""
     port = where.servers.s3()
     way = CloseableForwarder(port)
     bucket = f"results-{next(_NUMBERS)}"
@@ -417,7 +417,7 @@ async def s3(where: Surroundings) -> AsyncIterator[Peer]:
 
 @contextlib.contextmanager
 def servers() -> Iterator[Servers]:
-    """Servers, and an end to them."""
+    """Servers that are stopped at the end."""
     made = Servers()
     try:
         yield made

@@ -1,4 +1,4 @@
-"""What real nodes ask of their databases, recorded, and played again on any other database."""
+"""Queries of real nodes to their databases, recorded, and replayed on any other database."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from node.store.database import (
 Statement = tuple[str, tuple[Any, ...]]
 BROKEN = (BrokenCheck, BrokenKey, BrokenOverlap, BrokenReference)
 INTERNAL = {"number", "nodes", "limited", "ports"}
-"""What the twins' rows keep beside the columns."""
+"""Fields of the twins' rows in addition to the columns."""
 
 
 @dataclass
@@ -39,16 +39,16 @@ class Transaction:
 
 
 class Recorder(MemoryDatabase):
-    """A database in memory that remembers what it was asked."""
+    """A database in memory that records its queries."""
 
     def __init__(self) -> None:
-        """Nothing yet."""
+        """Start with an empty record."""
         super().__init__()
         self.asked: list[Transaction] = []
 
     @asynccontextmanager
     async def connection(self) -> AsyncIterator[Connection]:
-        """Each statement a transaction of its own."""
+        """Run each statement in a transaction of its own."""
         async with super().connection() as connection:
             yield _Recorded(connection, self._alone_asked)
 
@@ -56,7 +56,7 @@ class Recorder(MemoryDatabase):
         self.asked.append(Transaction([statement]))
 
     def transaction(self) -> AbstractAsyncContextManager[Connection]:
-        """Statements in one transaction."""
+        """Run statements in one transaction."""
         return self._transaction(super().transaction())
 
     @asynccontextmanager
@@ -99,7 +99,7 @@ class _TakenBack(Exception):
 async def play_to_both(
     real: PostgresConnection, memory: MemoryDatabase, transaction: Transaction
 ) -> None:
-    """Both answer the same."""
+    """Check that both databases answer the same."""
     statements = transaction.statements
     expected = await _play(_opened(real, transaction), transaction)
     answered = await _play(memory.transaction(), transaction)
@@ -124,7 +124,7 @@ async def _opened(
 async def _play(
     opened: AbstractAsyncContextManager[Connection], transaction: Transaction
 ) -> list[Any]:
-    """What a database answers to these statements; the last answer may be a broken constraint."""
+    """Return a database's answers; the last one may be a violated constraint."""
     answers: list[Any] = []
     with contextlib.suppress(_TakenBack):
         try:
@@ -139,24 +139,24 @@ async def _play(
 
 
 def answer(rows: Sequence[Record]) -> list[str]:
-    """Rows without an order, in one that can be compared."""
+    """Return rows without a defined order in a comparable one."""
     return sorted(as_text(dict(row)) for row in rows)
 
 
 def as_text(row: dict[str, Any]) -> str:
-    """A row with its columns in one order."""
+    """Return a row with its columns in one order."""
     return json.dumps(row, default=_as_json, sort_keys=True)
 
 
 def _as_json(value: Any) -> Any:
-    """Bytes are spans of sixteen each, in any order; everything else has a name."""
+    """Convert to JSON; bytes are spans of sixteen bytes each, in any order."""
     if isinstance(value, bytes):
         return sorted(value[at : at + 16].hex() for at in range(0, len(value), 16))
     return str(value)
 
 
 def contents(tables: Tables) -> dict[str, list[str]]:
-    """Everything in the tables of a database in memory, by the names of the schema."""
+    """Return all tables of a database in memory, by the names of the schema."""
     named: dict[str, Table[Any, Any]] = {
         "access_token": tables.access_tokens,
         "campaign": tables.campaigns,
@@ -187,7 +187,7 @@ def contents(tables: Tables) -> dict[str, list[str]]:
 
 
 def _compared(table: str, contents: list[dict[str, Any]]) -> list[str]:
-    """Rows in one order. Decisions are counted: a statement that failed uses up numbers, or not.
+    """Return rows in one order; decisions are counted, because failed statements use up numbers.
 
     Charges of one statement have no order among them.
     """
@@ -201,7 +201,7 @@ def _compared(table: str, contents: list[dict[str, Any]]) -> list[str]:
 
 
 def column_names(kind: type[TableRow]) -> list[str]:
-    """The columns of the rows of a table."""
+    """Return the column names of a table's rows."""
     return [column.name for column in fields(kind) if column.name not in INTERNAL]
 
 
@@ -213,7 +213,7 @@ def _columns(row: TableRow) -> dict[str, Any]:
 
 
 async def stored(real: PostgresConnection) -> dict[str, list[str]]:
-    """The same of a real database."""
+    """Return the contents of a real database in the same form."""
     found = {}
     for name in TABLES:
         there = await real.fetch(f"SELECT * FROM {name}")
@@ -253,5 +253,5 @@ ROWS: dict[str, type[TableRow]] = {
     "term": rows.TermRow,
 }
 NOT_SIMULATED = {"run_interval", "archive", "archiving", "destination", "parked_count"}
-"""Tables of which there is nothing in a simulation: its runs are over at once, and kept nowhere."""
+"""Tables without a counterpart in a simulation, whose runs end at once and are stored nowhere."""
 TABLES = tuple(ROWS)

@@ -1,4 +1,4 @@
-"""What the tests of reservations have in common."""
+"""Helpers for the tests of reservations."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ WORDS = "reserved for demo 'SC26' by alice until"
 
 
 def document(start: int = HOUR, **fields: Any) -> dict[str, Any]:
-    """Half an hour for a demo, once, for nobody."""
+    """Return half an hour for a demo, once, with an empty access list."""
     made: dict[str, Any] = {
         "kind": "demo",
         "name": "SC26",
@@ -29,7 +29,7 @@ def document(start: int = HOUR, **fields: Any) -> dict[str, Any]:
 async def reserve(
     site: Site, start: int = HOUR, *, key: str | None = None, **fields: Any
 ) -> Reservation:
-    """Post such a document to a site, where the campaigns are that it names."""
+    """Post such a document to a site, with the campaigns that it names."""
     for name in fields.get("access", {}).get("campaigns", ()):
         if name != DEFAULT:
             await site.node.campaigns.create(CampaignDocument(name=name))
@@ -38,6 +38,6 @@ async def reserve(
 
 
 async def edit(site: Site, reservation: Reservation, **fields: Any) -> Reservation:
-    """Change one there."""
+    """Change a reservation there."""
     patch = ReservationPatch.model_validate(fields, context=FROM_OUTSIDE)
     return await site.node.reservations.edit(reservation.id, patch)

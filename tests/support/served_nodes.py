@@ -32,7 +32,7 @@ Command = Callable[..., Awaitable[Any]]
 
 
 class Served(NodeService):
-    """A node with its key at hand."""
+    """A node with its key."""
 
     key: NodeKey
 
@@ -41,7 +41,7 @@ class Served(NodeService):
 async def served(
     name: str, dsn: str, clock: Clock, directory: Path, *, pull: bool = False
 ) -> AsyncIterator[Served]:
-    """A node whose API listens on a port of its own; its loops are not started."""
+    """Serve a node's API on a port of its own; its loops are not started."""
     with socket.socket() as listening:
         listening.bind(("127.0.0.1", 0))
         address = f"127.0.0.1:{listening.getsockname()[1]}"
@@ -68,7 +68,7 @@ async def served(
 
 @contextlib.asynccontextmanager
 async def fetching(node: NodeService) -> AsyncIterator[None]:
-    """The node fetches its work meanwhile."""
+    """Let the node fetch its work meanwhile."""
     polling = asyncio.create_task(node.work_puller.run())
     try:
         yield
@@ -88,27 +88,27 @@ async def know(node: NodeService, *others: NodeService) -> None:
 
 @dataclass
 class Asker:
-    """Somebody with a token, who asks a node."""
+    """A client with a token for a node."""
 
     node: Served
     session: aiohttp.ClientSession
 
     async def ask(self, method: str, path: str, document: object = None) -> tuple[int, Any]:
-        """Status and document of the answer; None where it is empty."""
+        """Return status and document of the answer; None if it is empty."""
         url = f"{self.node.card.url}{path}"
         async with self.session.request(method, url, json=document) as response:
             body = await response.read()
             return response.status, await response.json(content_type=None) if body else None
 
     async def rows(self, query: str, *values: Any) -> list[Any]:
-        """What is in the node's tables; or put something there."""
+        """Return rows of the node's tables, or execute a statement."""
         async with self.node.database.connection() as connection:
             return list(await connection.fetch(query, *values))
 
 
 @contextlib.asynccontextmanager
 async def asker(name: str, dsn: str, clock: ManualClock, directory: Path) -> AsyncIterator[Asker]:
-    """A node that is served, and somebody who may ask everything of it."""
+    """A served node, with a client that may do everything."""
     headers = {"Authorization": "Bearer secret"}
     async with (
         served(name, dsn, clock, directory) as node,

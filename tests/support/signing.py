@@ -42,7 +42,7 @@ def request(
     created: int = NOW_S,
     to: NodeKey = BERT,
 ) -> Request:
-    """A request from Anna to Bert, signed as the client signs it."""
+    """Return a request from Anna to Bert, signed as the client signs it."""
     nonce = new_nonce(secrets.token_bytes)
     url = "http://b.example:8080" + target
     headers = sign(key, method, url, body, created=created, nonce=nonce, to=to.identity)
@@ -52,12 +52,12 @@ def request(
 def bert(
     started: int = NOW - 3600 * SECOND, known: Callable[[str], bool] | None = None
 ) -> Verifier:
-    """Bert's verifier; he knows Anna only."""
+    """Return Bert's verifier, which knows Anna only."""
     return Verifier(BERT.identity, started, known or {ANNA.identity}.__contains__)
 
 
 def verify(verifier: Verifier, received: Request, now: int = NOW) -> str:
-    """Who signed the request."""
+    """Return who signed the request."""
     return verifier.verify(
         method=received.method,
         target=received.target,
@@ -68,14 +68,14 @@ def verify(verifier: Verifier, received: Request, now: int = NOW) -> str:
 
 
 def reason(verifier: Verifier, received: Request, now: int = NOW) -> str:
-    """Why the request is refused."""
+    """Return why the request is refused."""
     with pytest.raises(NotAuthenticated) as refusal:
         verify(verifier, received, now)
     return refusal.value.detail
 
 
 def with_header(received: Request, name: str, value: str | None) -> Request:
-    """The request with one header changed or removed."""
+    """Return the request with one header changed or removed."""
     headers = CIMultiDict(received.headers)
     headers.popall(name, None)
     if value is not None:
@@ -84,7 +84,7 @@ def with_header(received: Request, name: str, value: str | None) -> Request:
 
 
 def edited(received: Request, name: str, old: str, new: str) -> Request:
-    """The request with a piece of one header replaced."""
+    """Return the request with a piece of one header replaced."""
     value = received.headers[name]
     assert old in value
     return with_header(received, name, value.replace(old, new, 1))

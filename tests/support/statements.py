@@ -1,4 +1,4 @@
-"""What is asked of the databases of a test, to be counted."""
+"""The statements that a test sends to its databases, for counting."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 
 
 def asked_of_database(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The statements that are sent from now on, as a list that grows."""
+    """Return a growing list of the statements sent from now on."""
     asked: list[str] = []
 
     def watch(name: str) -> None:

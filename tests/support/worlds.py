@@ -1,7 +1,7 @@
-"""Nodes in one process: real ones, each with its own database, that speak by direct calls.
+"""Nodes in one process: real ones, each with its own database, that call each other directly.
 
-What would travel over HTTP is called directly, in the name of the caller. A wire between two nodes
-can be cut, and every call on it can be watched or made to fail.
+Calls replace HTTP, in the name of the caller. A wire between two nodes can be cut, and every call
+on it can be watched or made to fail.
 """
 
 from __future__ import annotations
@@ -60,21 +60,21 @@ from node.trust.keys import NodeKey
 from tests.support.clocks import START, ManualClock
 
 ON_ONE_LOOP = pytest.mark.asyncio(loop_scope="session")
-"""For the modules of tests that ask for a world: its connections outlive the test."""
+"""For modules with tests that use a world, because its connections outlive a test."""
 
 T = TypeVar("T")
 Call = tuple[str, str, str]
-"""Who called, whom, and what: ``("a", "b", "hold")``."""
+"""Caller, receiver, and name of a call: ``("a", "b", "hold")``."""
 
 HOLD_LIFE = 30 * times.SECOND
 DURATION = 5 * times.MINUTE
 
 
 class Wire:
-    """One node as another one reaches it, without HTTP: what :class:`Peer` offers."""
+    """A node as another one reaches it, without HTTP: the interface of :class:`Peer`."""
 
     def __init__(self, world: World, sender: Site, receiver: Site) -> None:
-        """Every call is made in the name of ``sender``."""
+        """Make every call in the name of ``sender``."""
         self.identity = receiver.identity
         self.name = receiver.name
         self._world = world
@@ -89,64 +89,64 @@ class Wire:
         return done
 
     async def introduce(self, introduction: Introduction) -> IntroductionAnswer:
-        """As over HTTP."""
+        """Call as over HTTP."""
         consent = self._receiver.node.acceptance
         return await self._call("introduce", lambda: consent.consider(self._lead, introduction))
 
     async def consider(self, introduction: Introduction) -> IntroductionAnswer:
-        """As over HTTP."""
+        """Call as over HTTP."""
         judge = self._receiver.node.acceptance.judge
         return await self._call("consider", lambda: judge(self._lead, introduction))
 
     async def propose(self, request: ProposalRequest) -> Proposal:
-        """As over HTTP."""
+        """Call as over HTTP."""
         interest, lead = self._receiver.node.freed_time, self._sender.identity
         return await self._call("propose", lambda: interest.propose(lead, request))
 
     async def hold(self, exchange: UUID, request: HoldRequest) -> HoldAnswer:
-        """As over HTTP."""
+        """Call as over HTTP."""
         return await self._call("hold", lambda: self._time_line.hold(exchange, self._lead, request))
 
     async def commit(self, exchange: UUID, request: CommitRequest) -> CommitAnswer:
-        """As over HTTP."""
+        """Call as over HTTP."""
         lead = self._sender.identity
         return await self._call("commit", lambda: self._time_line.commit(exchange, request, lead))
 
     async def release(self, exchange: UUID, task: UUID) -> None:
-        """As over HTTP."""
+        """Call as over HTTP."""
         await self._call("release", lambda: self._time_line.release(exchange, task, self._lead))
 
     async def decision(self, exchange: UUID) -> DecisionAnswer:
-        """As over HTTP."""
+        """Call as over HTTP."""
         return await self._call("decision", lambda: self._time_line.decision(exchange))
 
     async def end_run(self, end: RunEnd) -> None:
-        """As over HTTP."""
+        """Call as over HTTP."""
         ending = self._receiver.node.termination
         await self._call("end_run", lambda: ending.heard(self._sender.identity, end))
 
     async def end_task(self, end: TaskEnd) -> None:
-        """As over HTTP."""
+        """Call as over HTTP."""
         ending = self._receiver.node.termination
         await self._call("end_task", lambda: ending.heard_task(self._sender.identity, end))
 
     async def freed(self, message: FreedTime) -> None:
-        """As over HTTP."""
+        """Call as over HTTP."""
         interest, sender = self._receiver.node.freed_time, self._sender.identity
         await self._call("freed", lambda: interest.freed(sender, message))
 
     async def send_part(self, part: PartMessage) -> None:
-        """As over HTTP."""
+        """Call as over HTTP."""
         collector = self._receiver.node.collector
         await self._call("send_part", lambda: collector.receive(self._sender.identity, part))
 
     async def send_intervals(self, told: IntervalsMessage) -> None:
-        """As over HTTP."""
+        """Call as over HTTP."""
         collector = self._receiver.node.collector
         await self._call("tell", lambda: collector.receive_intervals(self._sender.identity, told))
 
     async def compare(self, request: DigestRequest) -> Differences:
-        """As over HTTP."""
+        """Call as over HTTP."""
         return await self._call("compare", lambda: self._time_line.compare(self._lead, request))
 
     @property
@@ -160,16 +160,16 @@ class _InProcess(NodeService):
     wires: dict[str, Wire]
 
     def peer(self, identity: str) -> Peer:
-        """A wire in the place of a peer."""
+        """Return a wire in place of a peer."""
         self.directory.by_identity(identity)
         return cast("Peer", self.wires[identity])
 
 
 class Site:
-    """One node and its lead, not started: a test calls what it wants to see happen."""
+    """A node and its lead, not started: a test calls what should happen."""
 
     def __init__(self, node: NodeService, clock: ManualClock) -> None:
-        """Made by :meth:`World.site`."""
+        """Take the parts that :meth:`World.site` creates."""
         self.node, self.clock = node, clock
         self.name, self.identity = node.settings.name, node.card.identity
         self.database = node.database
@@ -180,12 +180,12 @@ class Site:
         self.reachability, self.workers = self.lead.reachability, self.lead.workers
 
     def _participant(self, identity: str) -> ParticipantClient:
-        """Any node on a wire, this one included: its calls can be watched, too."""
+        """Return any node over a wire, including this one, so that its calls can be watched."""
         self.node.directory.by_identity(identity)
         return cast("_InProcess", self.node).wires[identity]
 
     def new_workers(self, owner: str) -> Workers:
-        """Another process's worker pool."""
+        """Return the worker pool of another process."""
         settings = self.node.settings
         return Workers(
             self.database,
@@ -206,36 +206,36 @@ class Site:
         await self.lead.outbox.run_once()
 
     async def tend(self) -> None:
-        """What house-keeping does each second or two."""
+        """Do what housekeeping does every second or two."""
         await self.node.holds.run_once()
         await self.node._overdue()
 
     async def rows(self, query: str, *values: Any) -> list[Any]:
-        """Rows of a query."""
+        """Return the rows of a query."""
         async with self.database.connection() as connection:
             return list(await connection.fetch(query, *values))
 
     async def execute(self, query: str, *values: Any) -> None:
-        """A statement of the test's own."""
+        """Execute a statement of the test."""
         async with self.database.connection() as connection:
             await connection.execute(query, *values)
 
     async def states(self) -> dict[UUID, str]:
-        """Every run here and its state, as shown to people."""
+        """Return the state of every run here, as shown to people."""
         rows = await self.rows("SELECT run_id, state FROM run_known ORDER BY starts_at")
         return {row["run_id"]: row["state"] for row in rows}
 
     async def state(self, run: UUID) -> str | None:
-        """The state of one run, as shown to people; None if it is unknown here."""
+        """Return the state of one run, as shown to people; None if it is unknown here."""
         return (await self.states()).get(run)
 
     async def reason(self, run: UUID) -> str | None:
-        """The reason of one run."""
+        """Return the reason of one run."""
         rows = await self.rows("SELECT reason FROM run WHERE id = $1", run)
         return str(rows[0][0]) if rows and rows[0][0] is not None else None
 
     async def letters(self) -> list[tuple[str, str, dict[str, Any]]]:
-        """What waits in the outbox: node, kind, body."""
+        """Return the messages in the outbox: node, kind, body."""
         rows = await self.rows("SELECT node, kind, message FROM outbox ORDER BY id")
         return [(row[0], row[1], row[2]) for row in rows]
 
@@ -257,7 +257,7 @@ class World:
     def __init__(
         self, lend: Callable[[int], Awaitable[Database]], clock: ManualClock, directory: Path
     ) -> None:
-        """All nodes share one clock unless a site is given its own."""
+        """Give all nodes one clock, unless a site has its own."""
         self.clock = clock
         self.sites: list[Site] = []
         self.calls: list[Call] = []
@@ -268,7 +268,7 @@ class World:
         self._stack = contextlib.AsyncExitStack()
 
     async def __aenter__(self) -> Self:
-        """Nothing yet."""
+        """Enter without nodes."""
         self._session = await self._stack.enter_async_context(aiohttp.ClientSession())
         return self
 
@@ -278,13 +278,13 @@ class World:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """Give everything back."""
+        """Close and return everything."""
         await self._stack.aclose()
 
     async def site(
         self, name: str, clock: ManualClock | None = None, *, connections: int = 10, **options: Any
     ) -> Site:
-        """One more node; it and the others know each other. ``options`` are settings."""
+        """Add a node that knows the others and is known to them. ``options`` are settings."""
         clock = clock or self.clock
         settings = Settings(name=name, state_dir=self._directory / name, **options)
         database, key = await self._lend(connections), NodeKey.generate()
@@ -300,11 +300,11 @@ class World:
         return made
 
     async def two(self) -> tuple[Site, Site]:
-        """Nodes a and b."""
+        """Return nodes a and b."""
         return await self.site("a"), await self.site("b")
 
     async def three(self) -> tuple[Site, Site, Site]:
-        """Nodes a, b and c."""
+        """Return nodes a, b, and c."""
         return await self.site("a"), await self.site("b"), await self.site("c")
 
     async def _make_known(self) -> None:
@@ -319,7 +319,7 @@ class World:
             cast("_InProcess", site.node).wires = wires
 
     async def meet(self, call: Call, phase: str) -> None:
-        """A call passes a wire, or its answer does."""
+        """Let a call, or its answer, pass a wire."""
         if phase == "asked":
             self.calls.append(call)
         if self.watch is not None:
@@ -329,11 +329,11 @@ class World:
             raise PeerUnreachable(msg)
 
     def count(self, what: str) -> int:
-        """How many calls of this name were made over wires."""
+        """Return the number of calls of this name over wires."""
         return sum(call[2] == what for call in self.calls)
 
     async def settle(self) -> None:
-        """Deliver until nobody has anything to deliver that is due."""
+        """Deliver until nobody has anything due to deliver."""
         while await self._due():
             for site in self.sites:
                 await site.deliver()
@@ -347,7 +347,7 @@ class World:
         return False
 
     async def pass_time(self, duration: int, step: int = times.SECOND) -> None:
-        """Let time pass in steps; everybody plans, delivers and tends house meanwhile."""
+        """Let time pass in steps; all nodes plan, deliver, and do housekeeping meanwhile."""
         end = self.clock.now() + duration
         while self.clock.now() < end:
             self.clock.advance(min(step, end - self.clock.now()))
@@ -358,14 +358,14 @@ class World:
 
 
 def own(site: Site) -> LocalParticipant:
-    """The node as a participant of the tasks it leads."""
+    """Return the node as a participant of the tasks it leads."""
     return site.node.local_participant
 
 
 def introduction(
     participants: Sequence[Site], *, accepted: bool | None = True, **options: Any
 ) -> Introduction:
-    """An idle task of these participants, which have accepted it unless said."""
+    """Return an idle task of these participants, which have accepted it by default."""
     listed = [
         Listed(
             node=p.identity,
@@ -388,7 +388,7 @@ def introduce(
     priority: int = 0,
     schedule: Schedule | None = None,
 ) -> Introduction:
-    """An idle task of these participants, addressed to the first."""
+    """Return an idle task of these participants, addressed to the first."""
     return Introduction(
         task=uuid4(),
         test="idle",
@@ -413,7 +413,7 @@ def introduce(
 
 
 def run_request(task: UUID, starts_at: int, ends_at: int, attempt: int = 1) -> RunRequest:
-    """One run that starts at its nominal start."""
+    """Return a run that starts at its nominal start."""
     return RunRequest(
         run=run_id(TaskId(task), starts_at, attempt),
         slot=starts_at,
@@ -431,7 +431,7 @@ def hold_request(
     displacing: bool = False,
     life: int = HOLD_LIFE,
 ) -> HoldRequest:
-    """A hold of runs of a task at these instants."""
+    """Return a hold of runs of a task at these instants."""
     return HoldRequest(
         task=task.task,
         lease_epoch=epoch,
@@ -448,7 +448,7 @@ def hold_request(
 
 
 async def hold_everywhere(lead: Site, participants: Sequence[Site], request: HoldRequest) -> UUID:
-    """Hold these runs at all participants, as their lead does; the exchange."""
+    """Hold these runs at all participants, as their lead does; return the exchange."""
     exchange = uuid4()
     for site in participants:
         answered = await site.node.time_line.hold(exchange, lead.identity, request)
@@ -459,7 +459,7 @@ async def hold_everywhere(lead: Site, participants: Sequence[Site], request: Hol
 async def book_everywhere(
     task: Introduction, lead: Site, participants: Sequence[Site], starts: Sequence[int]
 ) -> list[UUID]:
-    """Runs of a task, committed at its lead and all participants; their ids in start order."""
+    """Commit runs of a task at its lead and all participants; return their ids in start order."""
     for site in {*participants, lead}:
         await site.keep(task, lead)
     request = hold_request(task, starts)
@@ -470,5 +470,5 @@ async def book_everywhere(
 
 
 def commit_request(request: HoldRequest, *, keep: int | None = None) -> CommitRequest:
-    """A commit of the first runs of a hold, all of them unless said."""
+    """Return a commit of the first runs of a hold, of all by default."""
     return CommitRequest(runs=tuple(run.run for run in request.runs[:keep]), data={})

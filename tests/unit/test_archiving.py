@@ -1,4 +1,4 @@
-"""When deliveries are tried again, what is secret, and what transforms are taken."""
+"""The retry schedule of deliveries, the redaction of secrets, and transforms."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ RUN, ARCHIVE = UUID(int=1), UUID(int=2)
 
 @given(st.integers(1, 10_000), st.integers(0, 3 * times.DAY), st.integers(0, 10**15))
 def test_the_next_try_is_later_and_within_an_hour(attempts: int, after: int, asked: int) -> None:
-    """Whatever a destination asks for, it is tried within an hour or given up after a day."""
+    """Whatever pause a destination requests, the next try is within an hour, for a day."""
     found = archiving.next_try(attempts, 0, after, asked)
     if after >= times.DAY:
         assert found is None
@@ -32,19 +32,19 @@ def test_the_next_try_is_later_and_within_an_hour(attempts: int, after: int, ask
 
 
 def test_the_first_pauses_are_short() -> None:
-    """1, 5 and 30 minutes, then an hour each."""
+    """The pauses are 1, 5, and 30 minutes, then an hour each."""
     pauses = [archiving.next_try(attempts, 0, 0) for attempts in range(1, 6)]
     assert pauses == [minutes * times.MINUTE for minutes in (1, 5, 30, 60, 60)]
 
 
 def test_keys_differ_by_run_archive_and_edition() -> None:
-    """The first outcome's key is run and archive; later ones say which they are."""
+    """The key of the first outcome is run and archive; later ones include the edition."""
     assert archiving.key_of(RUN, ARCHIVE, 1) == f"{RUN}/{ARCHIVE}"
     assert archiving.key_of(RUN, ARCHIVE, 2) == f"{RUN}/{ARCHIVE}/2"
 
 
 def test_what_is_secret_is_not_shown() -> None:
-    """Secret texts are replaced, of secret maps the values; null stays null."""
+    """Secret texts and the values of secret maps are replaced; null stays null."""
     spec = {"url": "http://x", "secret": "hush", "headers": {"Authorization": "hush"}}
     shown = archiving.redacted(HttpArchiverSpec, spec)
     assert shown == {"url": "http://x", "secret": REDACTED, "headers": {"Authorization": REDACTED}}
@@ -56,14 +56,14 @@ def test_what_is_secret_is_not_shown() -> None:
     st.dictionaries(st.text(), st.text().filter(lambda text: text != REDACTED)),
 )
 def test_what_was_shown_can_be_sent_back(secret: str | None, headers: dict[str, str]) -> None:
-    """An edit that sends what it was shown changes nothing that is secret."""
+    """An edit that sends redacted values back changes no secret."""
     spec = {"url": "http://x", "secret": secret, "headers": headers}
     shown = archiving.redacted(HttpArchiverSpec, spec)
     assert archiving.restored(HttpArchiverSpec, shown, spec) == spec
 
 
 def test_a_new_secret_takes_the_place_of_the_old_one() -> None:
-    """What is sent in the open is taken as it is; what is hidden and was never there is nothing."""
+    """A new secret replaces the old one; a redacted value without a stored one becomes null."""
     old = {"secret": "old", "headers": {"a": "1"}}
     new = {"secret": "new", "headers": {"a": REDACTED, "b": "2", "c": REDACTED}}
     assert archiving.restored(HttpArchiverSpec, new, old) == {
@@ -95,7 +95,7 @@ def test_a_new_secret_takes_the_place_of_the_old_one() -> None:
 async def test_a_transform_that_does_not_compile(
     transform: dict[str, str], word: str | None
 ) -> None:
-    """It is refused with what is wrong; one that only looks odd is not."""
+    """A transform that does not compile is refused with the error; an unusual one is not."""
     fault = await transforms.fault_of(transform)
     assert (fault is None) == (word is None)
     assert (word or "") in (fault or "")
@@ -103,7 +103,7 @@ async def test_a_transform_that_does_not_compile(
 
 @pytest.mark.needs("jq")
 async def test_each_document_gets_its_own_answer() -> None:
-    """One that fails does not spoil the others, in jq as in JMESPath."""
+    """A document that fails does not affect the others, in jq as in JMESPath."""
     documents = [b'{"a": 1}', b'{"a": "x"}', b'{"a": 2}']
     by_jq = await transforms.apply_transform({"jq": ".a + 1 # more"}, documents)
     by_jmespath = await transforms.apply_transform({"jmespath": "sum([a])"}, documents)
@@ -116,14 +116,14 @@ async def test_each_document_gets_its_own_answer() -> None:
 
 @pytest.mark.needs("jq")
 async def test_a_program_that_reads_on_spoils_nobody_elses() -> None:
-    """A program that takes the documents behind its own is given each alone."""
+    """If a program reads other documents too, each document is transformed alone."""
     found = await transforms.apply_transform({"jq": "[., inputs]"}, [b"1", b"2"])
     assert found == [b"[1]", b"[2]"]
 
 
 @pytest.mark.needs("jq")
 async def test_a_program_without_end_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What takes too long, or too much memory, is killed; the reason says so."""
+    """A program that exceeds its time or memory is killed, and the reason says so."""
     monkeypatch.setattr(jq, "TIMEOUT_S", 1.0)
     [endless] = await transforms.apply_transform({"jq": "def f: f; f"}, [b"1"])
     [greedy] = await transforms.apply_transform({"jq": "[range(1e9)]"}, [b"1"])
@@ -134,7 +134,7 @@ async def test_a_program_without_end_is_ended(monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_an_expression_that_blows_up_is_stopped() -> None:
-    """A short expression can make a document that fills the memory when it is written."""
+    """A short expression whose result would fill the memory is stopped."""
     blown = "@" + " | [@, @]" * 40
     found = transforms._searched(blown, b"1")
     assert isinstance(found, TransformResult)

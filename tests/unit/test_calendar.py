@@ -1,4 +1,4 @@
-"""The calendar, against a database that it hears of late."""
+"""The calendar, compared with a database whose notifications arrive late."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ patient = settings(deadline=None, max_examples=100)
 
 
 def span(start: int, length: int) -> Span:
-    """A span some thirds of a piece from now, so that some lie within one piece and some do not."""
+    """Return a span from now in thirds of a piece, so that some cross pieces and some do not."""
     return NOW + start * CACHE_CHUNK // 3, NOW + (start + length) * CACHE_CHUNK // 3
 
 
@@ -33,24 +33,24 @@ RUNS = st.tuples(st.sampled_from(CLASSES), st.integers(0, 1), SPANS)
 
 @dataclass
 class Bench:
-    """A table of runs, and a calendar of it whose notifications are delivered when they are."""
+    """A table of runs, and its calendar, whose notifications are delivered on demand."""
 
     calendar: Calendar = field(default_factory=Calendar)
     runs: list[Run] = field(default_factory=list)
     under_way: list[tuple[str, Run]] = field(default_factory=list)
 
     def book(self, run: Run) -> None:
-        """Somebody books a run."""
+        """Book a run."""
         self.runs.append(run)
         self.under_way.append(("taken", run))
 
     def drop(self, index: int) -> None:
-        """Somebody drops one."""
+        """Drop a run."""
         if self.runs:
             self.under_way.append(("freed", self.runs.pop(index % len(self.runs))))
 
     def deliver(self, most: int) -> None:
-        """So many notifications arrive."""
+        """Deliver this many notifications."""
         for kind, (scheduling_class, priority, taken) in self.under_way[:most]:
             if kind == "taken":
                 self.calendar.take(scheduling_class, priority, [taken])
@@ -59,7 +59,7 @@ class Bench:
         del self.under_way[:most]
 
     def stored(self, asked: list[Span]) -> list[OccupiedSpan]:
-        """What the query ``occupied`` says."""
+        """Return the result of the query ``occupied``."""
         return [
             OccupiedSpan(scheduling_class, priority, fixed=False, spans=[taken])
             for scheduling_class, priority, taken in self.runs
@@ -67,7 +67,7 @@ class Bench:
         ]
 
     def kept(self, asked: list[Span]) -> dict[object, list[Span]]:
-        """By kind what the calendar says, within these spans."""
+        """Return by kind what the calendar has within these spans."""
         return _by_kind(self.calendar.occupied(asked), asked)
 
 
@@ -83,13 +83,13 @@ Act = tuple[str, Any]
 
 
 def act(bench: Bench, acts: Sequence[Act]) -> None:
-    """Do these things."""
+    """Perform these actions."""
     for name, argument in acts:
         getattr(bench, name)(argument)
 
 
 def read(bench: Bench, asked: list[Span], meanwhile: Sequence[Act] = ()) -> None:
-    """Ask; the database answers as of now, and then this happens before the answer arrives."""
+    """Ask; the database answers with its current state, and ``then`` happens before the answer."""
     missing = bench.calendar.missing(asked, NOW)
     found = bench.stored(missing)
     act(bench, meanwhile)
@@ -98,7 +98,7 @@ def read(bench: Bench, asked: list[Span], meanwhile: Sequence[Act] = ()) -> None
 
 
 def missing(calendar: Calendar, asked: list[Span], now: int) -> list[Span]:
-    """What would have to be read."""
+    """Return what would have to be read."""
     found = calendar.missing(asked, now)
     calendar.caught_up()
     return found
@@ -118,7 +118,7 @@ LIVES = st.lists(st.tuples(ASKED, st.lists(CHANGES, max_size=4), st.lists(CHANGE
 def test_who_has_heard_everything_knows_everything(
     life: list[tuple[list[Span], list[Act], list[Act]]], asked: list[Span]
 ) -> None:
-    """Whatever happens, also while it is being read: once all is delivered, it is as it is."""
+    """Whatever happens, even during a read, the calendar is right once all is delivered."""
     bench = Bench()
     for question, meanwhile, afterwards in life:
         read(bench, question, meanwhile)
@@ -132,14 +132,14 @@ EXCLUSIVE: Run = (SchedulingClass.EXCLUSIVE, 0, (NOW, NOW + CACHE_CHUNK // 2))
 
 
 def test_what_is_booked_while_it_is_read_counts() -> None:
-    """The database answered before it was booked, and it was heard of before the answer came."""
+    """A booking during a read counts if its notification arrives before the answer."""
     bench, asked = Bench(), [(NOW, NOW + CACHE_CHUNK)]
     read(bench, asked, [("book", EXCLUSIVE), ("deliver", 1)])
     assert bench.kept(asked) == _by_kind(bench.stored(asked), asked) != {}
 
 
 def test_what_is_given_back_while_it_is_read_is_not_kept() -> None:
-    """The database answered before it was dropped, and it was heard of before the answer came."""
+    """A release during a read counts if its notification arrives before the answer."""
     bench, asked = Bench(runs=[EXCLUSIVE]), [(NOW, NOW + CACHE_CHUNK)]
     read(bench, asked, [("drop", 0), ("deliver", 1)])
     assert missing(bench.calendar, asked, NOW) == asked
@@ -148,7 +148,7 @@ def test_what_is_given_back_while_it_is_read_is_not_kept() -> None:
 @patient
 @given(st.lists(RUNS, max_size=10), ASKED, RUNS)
 def test_what_was_booked_is_known_at_once(before: list[Run], asked: list[Span], run: Run) -> None:
-    """Nothing is read for it, and to hear of it again changes nothing."""
+    """A booking is known without a read, and a repeated notification changes nothing."""
     bench = Bench(runs=before)
     read(bench, asked)
     scheduling_class, priority, taken = run
@@ -161,7 +161,7 @@ def test_what_was_booked_is_known_at_once(before: list[Run], asked: list[Span], 
 
 
 def test_only_what_is_not_known_is_read() -> None:
-    """What was read is not missing; where time was given back, its pieces are."""
+    """Spans that were read are not missing; pieces in which time was given back are."""
     calendar = Calendar()
     whole = (NOW, NOW + 10 * CACHE_CHUNK)
     assert missing(calendar, [whole], NOW) == [whole]
@@ -177,7 +177,7 @@ def test_only_what_is_not_known_is_read() -> None:
 
 
 def test_everything_can_be_forgotten() -> None:
-    """Cleared, and when it is too old or comes from the future, it is read again."""
+    """A piece is read again when it is cleared, too old, or from the future."""
     calendar = Calendar()
     whole = [(NOW, NOW + 3 * CACHE_CHUNK)]
     for forget, asked_at in (
@@ -193,7 +193,7 @@ def test_everything_can_be_forgotten() -> None:
 
 
 def test_many_runs_of_one_time_are_kept_once() -> None:
-    """However often the same time is taken, it does not pile up."""
+    """Bookings of the same time do not accumulate."""
     calendar = Calendar()
     calendar.read(calendar.missing([(NOW, NOW + CACHE_CHUNK)], NOW), [], NOW)
     for _ in range(1000):
@@ -203,12 +203,12 @@ def test_many_runs_of_one_time_are_kept_once() -> None:
 
 
 def test_an_empty_span_touches_nothing() -> None:
-    """A window that ends before it starts needs nothing to be read."""
+    """A window that ends before it starts needs no read."""
     assert Calendar().missing([(NOW + 5, NOW), (NOW, NOW)], NOW) == []
 
 
 def test_what_is_given_back_lingers_nowhere() -> None:
-    """Two runs that meet at a piece's end are read as one span, and the second one is dropped."""
+    """Dropping the second of two runs that meet at a piece's end leaves no trace of it."""
     calendar, middle = Calendar(), NOW - NOW % CACHE_CHUNK + CACHE_CHUNK
     first, second = (middle - CACHE_CHUNK // 2, middle), (middle, middle + CACHE_CHUNK // 2)
     asked = [(middle - CACHE_CHUNK, middle + CACHE_CHUNK)]

@@ -1,4 +1,4 @@
-"""The scheduling classes: the table in the docstring is the rule."""
+"""The scheduling classes; the table in the module's docstring is the rule."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from node.model.classes import SchedulingClass, blockers
 
 
 def documented() -> dict[tuple[SchedulingClass, SchedulingClass], bool]:
-    """Which class may overlap which, as the table in the module's docstring says."""
+    """Return which class may overlap which, according to the table in the module's docstring."""
     assert classes.__doc__ is not None
     lines = classes.__doc__.splitlines()
     rules = [number for number, line in enumerate(lines) if line.startswith("===")]
@@ -34,7 +34,7 @@ def test_the_documented_table_is_the_rule(left: SchedulingClass, right: Scheduli
 
 @pytest.mark.parametrize(("left", "right"), list(product(SchedulingClass, repeat=2)))
 def test_conflicts_are_mutual(left: SchedulingClass, right: SchedulingClass) -> None:
-    """If one class blocks another, the other blocks the one."""
+    """If one class blocks another, the other blocks it as well."""
     assert (left in blockers(right)) == (right in blockers(left))
 
 

@@ -1,4 +1,4 @@
-"""Which runs were measured at the same time on one host."""
+"""Runs that are measured at the same time on one host."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ BACKGROUND, EXCLUSIVE = SchedulingClass.BACKGROUND, SchedulingClass.EXCLUSIVE
 
 
 def stay(number: int, began: int, of_class: SchedulingClass = BACKGROUND) -> ConcurrentRun:
-    """A run that begins then."""
+    """Return a run that begins at ``began``."""
     return ConcurrentRun(UUID(int=number), UUID(int=0), "idle", of_class, began)
 
 
 @settings(max_examples=60)
 @given(st.lists(st.tuples(st.integers(0, 50), st.integers(1, 30)), max_size=NEIGHBOURS_MAX))
 def test_all_that_overlap_meet_for_as_long_as_they_do(spans: list[tuple[int, int]]) -> None:
-    """Each pair once on each side, with the length of what they share."""
+    """Each overlapping pair is reported on both sides, with the length of the overlap."""
     house = NeighbourTracker()
     stays = {number: stay(number, start * MILLISECOND) for number, (start, _) in enumerate(spans)}
     # Who ends at an instant has left before another begins at it.
@@ -47,7 +47,7 @@ def test_all_that_overlap_meet_for_as_long_as_they_do(spans: list[tuple[int, int
 
 
 def test_of_many_the_weightiest_are_named() -> None:
-    """The others are counted."""
+    """If there are many, the runs of the most disturbing classes are listed and all are counted."""
     house, mine = NeighbourTracker(), stay(0, 0)
     house.enter(mine)
     for number in range(1, 100):
@@ -59,7 +59,7 @@ def test_of_many_the_weightiest_are_named() -> None:
 
 
 def test_nobody_is_remembered_by_those_who_come_later() -> None:
-    """In an endless row of overlapping runs each lets go of those before it."""
+    """In an endless chain of overlapping runs each drops its references to those before it."""
     house = NeighbourTracker()
     stays = [stay(number, number) for number in range(3)]
     for number, each in enumerate(stays):

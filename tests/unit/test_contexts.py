@@ -1,4 +1,4 @@
-"""How contexts are written, who may use them, and with which tools."""
+"""Contexts: how they are written, who may use them, and with which tools."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from node.settings import Settings
     ],
 )
 def test_contexts_are_written_as_they_are_read(written: str) -> None:
-    """Kind, colon, name."""
+    """A context has a kind, a colon, and a name, and its text parses to itself."""
     assert str(parse(written)) == written
 
 
@@ -47,14 +47,14 @@ def test_contexts_are_written_as_they_are_read(written: str) -> None:
     ],
 )
 def test_what_is_no_context_is_refused(written: str) -> None:
-    """Nothing that could be an option, a path or a shell's."""
+    """Texts that could be an option, a path, or shell code are refused."""
     with pytest.raises(ValueError, match=r"not a (valid )?context|not an IP address"):
         parse(written)
 
 
 @given(st.text(max_size=50))
 def test_any_text_is_a_context_or_refused(text: str) -> None:
-    """And one that is read stays what it is."""
+    """Any text is either refused, or parses to a context that is written the same way."""
     try:
         context = parse(text)
     except ValueError:
@@ -64,7 +64,7 @@ def test_any_text_is_a_context_or_refused(text: str) -> None:
 
 
 def test_the_owner_names_them() -> None:
-    """With the address by which others reach each, where it is another one than its own."""
+    """The owner lists contexts, optionally with another address by which others reach them."""
     settings = Settings(contexts="namespace:wa=192.0.2.1 interface:eth1")
     assert settings.allowed_contexts == {
         parse("namespace:wa"): "192.0.2.1",
@@ -77,13 +77,13 @@ def test_the_owner_names_them() -> None:
 
 
 def test_cards_offer_them_with_their_addresses() -> None:
-    """As attributes, so that pools can ask for them, too."""
+    """Contexts are attributes of the card, so that pools can match them."""
     card = {"tool:ping": True, "context:namespace:wa": "192.0.2.1", "country": "DE"}
     assert offered(card) == {"namespace:wa": "192.0.2.1"}
 
 
 def test_a_pool_has_no_contexts() -> None:
-    """Who is chosen later cannot be told now from where to measure."""
+    """A pool task has no contexts, because its nodes are not known yet."""
     document = {"test": {"type": "rtt"}, "contexts": {"a": "interface:eth1"}}
     assert TaskDocument.model_validate(document).contexts == {"a": "interface:eth1"}
     with pytest.raises(ValidationError, match="nodes of a pool are chosen later"):
@@ -91,7 +91,7 @@ def test_a_pool_has_no_contexts() -> None:
 
 
 class _Unbindable:
-    """A tool that says nothing of being bound."""
+    """A tool that does not say that it can be bound."""
 
     name = "fixed"
     tests: tuple[str, ...] = ("rtt",)
@@ -100,12 +100,12 @@ class _Unbindable:
     tried: tuple[str, ...] = ()
 
     def can(self, spec: object) -> str | None:  # noqa: ARG002 - contract
-        """Anything."""
+        """Accept any spec."""
         return None
 
 
 def test_only_a_tool_that_can_be_bound_is_offered(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Any tool can be run in a namespace; to an interface it must bind itself."""
+    """Any tool can run in a namespace; for an interface it must be able to bind itself."""
     every = {"ping": tools()["ping"], "fixed": _Unbindable()}
     monkeypatch.setattr("node.plugins.registry.tools", lambda: every)
     monkeypatch.setattr(Capabilities, "refused", lambda *_: None)
@@ -133,7 +133,7 @@ def _part(spec: object, context: Context | None) -> PartContext:
     ],
 )
 def test_ping_is_bound_by_its_own_option(written: str | None, words: tuple[str, ...]) -> None:
-    """In a namespace it needs none."""
+    """The program ping is bound with its own option, and needs none in a namespace."""
     context = None if written is None else parse(written)
     argv = tools()["ping"].command(_part(RttSpec(dest="b"), context)).argv
     there = argv[argv.index("-I") : argv.index("--")] if "-I" in argv else ()
@@ -141,7 +141,7 @@ def test_ping_is_bound_by_its_own_option(written: str | None, words: tuple[str, 
 
 
 def test_iperf3_is_bound_to_address_and_device() -> None:
-    """The address is that of the context in any case."""
+    """iperf3 is bound to the context's address and to its device."""
     spec = ThroughputSpec(source="a", dest="b")
     argv = tools()["iperf3"].command(_part(spec, parse("interface:eth1"))).argv
     assert " -B 192.0.2.1 --bind-dev eth1 " in " ".join(argv)
@@ -169,20 +169,20 @@ def test_iperf3_is_bound_to_address_and_device() -> None:
 def test_what_binds_is_told_to_each_in_its_own_way(
     written: str | None, told: dict[str, object], words: list[str]
 ) -> None:
-    """Our own programs by arguments, others by options; an address asks for its version of IP."""
+    """Our own programs are bound by arguments, others by options that fit the address family."""
     part = _part(TcpSpec(dest="b", port=80), None if written is None else parse(written))
     assert source_arguments(part) == told
     assert binding_arguments(part, "-i", "-s") == words
 
 
 def test_the_specs_version_of_ip_has_the_last_word() -> None:
-    """Then there is no address to go to, which is what is told."""
+    """An IP version in the spec overrides the context, and the missing address is the reason."""
     part = _part(TcpSpec(dest="b", port=80, ip_version=6), parse("address:192.0.2.1"))
     assert version_of(part) == 6
 
 
 def test_curl_is_told_what_kind_it_is() -> None:
-    """It would else look for an interface of that name first."""
+    """The program curl is told the kind of binding, or it would look for an interface first."""
     for written, words in (
         ("interface:eth1", "--interface if!eth1"),
         ("address:192.0.2.1", "--ipv4 --interface host!192.0.2.1"),

@@ -1,4 +1,4 @@
-"""Documents that travel: what is read, what is refused, and where the fault is."""
+"""Wire documents: what is accepted, what is refused, and where the fault is."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ DURATION = TypeAdapter[int](Duration)
 
 
 def faults(changes: dict[str, Any]) -> dict[str, str]:
-    """The faults of the complete document with changes, by pointer."""
+    """Return the faults of the complete document with changes, by pointer."""
     try:
         TaskDocument.model_validate(COMPLETE | changes, context=FROM_OUTSIDE)
     except ValidationError as error:
@@ -66,7 +66,7 @@ def faults(changes: dict[str, Any]) -> dict[str, str]:
 
 
 def test_the_documented_task_is_read() -> None:
-    """The example of the design is a task, with instants and durations in microseconds."""
+    """The example of the documentation is a task, with instants and durations in microseconds."""
     task = TaskDocument.model_validate(COMPLETE, context=FROM_OUTSIDE)
     assert task.test.spec == COMPLETE["test"]["spec"]
     assert (task.schedule.repeat, task.schedule.slip) == (HOUR, 600 * SECOND)
@@ -124,7 +124,7 @@ def test_a_fault_has_the_pointer_of_its_field(changes: dict[str, Any], pointer: 
 
 
 def test_all_faults_are_told_at_once() -> None:
-    """Three wrong fields are three faults, so that nobody mends them one by one."""
+    """Three wrong fields are three faults, so that the user can correct them all at once."""
     found = faults({"test": {"spec": {}}, "priority": "high", "schedule": {"repeated": "PT1H"}})
     assert found == {
         "/test/type": "is required",
@@ -142,7 +142,7 @@ def test_months_are_refused_with_a_hint() -> None:
 
 
 def test_pointers_begin_where_the_part_stands() -> None:
-    """A spec that is checked by itself has its faults at its place in the task."""
+    """The faults of a spec that is validated alone have pointers into the task."""
     with pytest.raises(ValidationError) as caught:
         Schedule.model_validate({"slip": "long"})
     assert [fault.pointer for fault in faults_of(caught.value, Schedule, "/test/spec")] == [
@@ -158,7 +158,7 @@ def test_pointers_begin_where_the_part_stands() -> None:
     st.dictionaries(st.sampled_from(["repeat", "slip"]), st.integers(0, times.LONGEST)),
 )
 def test_a_schedule_comes_back_as_it_was(instants: dict[str, int], lengths: dict[str, int]) -> None:
-    """Written as JSON and read again, a schedule is the same to the microsecond."""
+    """A schedule that is written as JSON and read again is the same to the microsecond."""
     schedule = Schedule.model_validate(instants | lengths)
     written = schedule.model_dump(mode="json")
     assert Schedule.model_validate(written, context=FROM_OUTSIDE) == schedule
@@ -168,14 +168,14 @@ def test_a_schedule_comes_back_as_it_was(instants: dict[str, int], lengths: dict
 @patient
 @given(st.integers(times.EARLIEST, times.LATEST - 1))
 def test_an_instant_comes_back_as_it_was(instant: int) -> None:
-    """RFC 3339 in JSON, microseconds in memory, nothing lost on the way."""
+    """An instant is RFC 3339 in JSON and microseconds in memory, and nothing is lost on the way."""
     assert INSTANT.validate_json(INSTANT.dump_json(instant)) == instant
 
 
 @patient
 @given(st.integers(0, times.LONGEST))
 def test_a_duration_comes_back_as_it_was(duration: int) -> None:
-    """ISO 8601 in JSON, microseconds in memory, nothing lost on the way."""
+    """A duration is ISO 8601 in JSON and microseconds in memory, and nothing is lost on the way."""
     assert DURATION.validate_json(DURATION.dump_json(duration)) == duration
 
 
@@ -184,7 +184,7 @@ def test_a_duration_comes_back_as_it_was(duration: int) -> None:
 def test_a_written_number_is_neither_instant_nor_duration(
     adapter: TypeAdapter[int], number: int
 ) -> None:
-    """Nobody who writes 60 means microseconds; the program itself may use numbers."""
+    """Numbers are refused from outside, where 60 would be ambiguous; the program may use them."""
     with pytest.raises(ValidationError, match="write"):
         adapter.validate_python(number, context=FROM_OUTSIDE)
     assert adapter.validate_python(number) == number
@@ -193,7 +193,7 @@ def test_a_written_number_is_neither_instant_nor_duration(
 @patient
 @given(st.sampled_from(sorted(COMPLETE)), st.text("abcdefg/~_", min_size=1, max_size=9))
 def test_unknown_fields_are_refused_at_every_level(parent: str, name: str) -> None:
-    """A misspelt field is never ignored, wherever it stands."""
+    """A misspelt field is never ignored, on any level."""
     escaped = name.replace("~", "~0").replace("/", "~1")
     found = faults({name: 1})
     assert [*found] == [f"/{escaped}"]
@@ -275,7 +275,7 @@ def test_names_and_addresses_are_hosts(host: str) -> None:
     ],
 )
 def test_options_and_shell_lines_are_no_hosts(host: object) -> None:
-    """What a program could take for an option, a path, or more than one word is refused."""
+    """Texts that could be an option, a path, or more than one word are refused as hosts."""
     with pytest.raises(ValidationError):
         HOST.validate_python(host)
 
@@ -292,7 +292,7 @@ def test_options_and_shell_lines_are_no_hosts(host: object) -> None:
     ],
 )
 def test_what_is_wrong_with_a_name_is_told(host: str, told: str) -> None:
-    """Its length, or its letters with what DNS has for them, or else what a name is made of."""
+    """The fault of a name is its length, its letters with their form in DNS, or its syntax."""
     with pytest.raises(ValidationError, match=told):
         HOST.validate_python(host)
 
@@ -300,7 +300,7 @@ def test_what_is_wrong_with_a_name_is_told(host: str, told: str) -> None:
 @patient
 @given(st.text(max_size=20) | st.text(string.printable, max_size=20))
 def test_a_host_is_one_plain_word(text: str) -> None:
-    """Whatever is accepted has only letters, digits and ``._:-`` and begins with no hyphen."""
+    """An accepted host has only letters, digits, and ``._:-``, and does not begin with a hyphen."""
     try:
         host = HOST.validate_python(text)
     except ValidationError:
@@ -315,7 +315,7 @@ def test_a_host_is_one_plain_word(text: str) -> None:
 
 
 def kinds(kind: type[ParleyError] = ParleyError) -> Iterator[type[ParleyError]]:
-    """Every class of the tree but the one that carries faults."""
+    """Return every class of the hierarchy except the one that has faults."""
     if kind is not InvalidDocument:
         yield kind
     for child in kind.__subclasses__():
@@ -325,7 +325,7 @@ def kinds(kind: type[ParleyError] = ParleyError) -> Iterator[type[ParleyError]]:
 
 @pytest.mark.parametrize("kind", list(kinds()))
 def test_a_problem_comes_back_as_the_same_error(kind: type[ParleyError]) -> None:
-    """Class, code, status, exit code and sentence survive the way to another host."""
+    """Class, code, status, exit code, and sentence survive the way to another host."""
     sent = kind("the sentence, with what to do")
     body = problem_of(sent, "/v1/tasks").model_dump_json()
     received = error_of(Problem.model_validate_json(body))
@@ -345,7 +345,7 @@ def test_the_faults_of_a_document_come_back() -> None:
 
 @pytest.mark.parametrize(("status", "kind"), [(418, RequestError), (500, PeerError)])
 def test_an_unknown_problem_says_whose_fault_it_is(status: int, kind: type[ParleyError]) -> None:
-    """The problem of a newer program is known by its status at least."""
+    """The problem of a newer program is recognised by its status at least."""
     problem = Problem(type="about:blank", title="New", status=status, detail="so it is")
     received = error_of(problem)
     assert type(received) is kind
@@ -353,7 +353,7 @@ def test_an_unknown_problem_says_whose_fault_it_is(status: int, kind: type[Parle
 
 
 def test_every_error_has_a_code_of_its_own() -> None:
-    """Codes are stable and distinct, since clients tell errors apart by them."""
+    """Codes are stable and distinct, since clients distinguish errors by them."""
     codes = [kind.code for kind in kinds()] + [InvalidDocument.code]
     assert len(set(codes)) == len(codes)
 
@@ -369,7 +369,7 @@ SLOTS = st.integers(times.EARLIEST, times.LATEST)
 def test_one_slot_and_attempt_is_one_run(
     task: TaskId, slot: int, other: int, attempt: int, another: int
 ) -> None:
-    """The id of a run follows from task, slot and attempt, and differs if one of them does."""
+    """A run's id is derived from task, slot, and attempt, and differs if one of them differs."""
     same = (slot, attempt) == (other, another)
     assert (run_id(task, slot, attempt) == run_id(task, other, another)) is same
 
@@ -377,7 +377,7 @@ def test_one_slot_and_attempt_is_one_run(
 @patient
 @given(TASKS, st.integers(0, 9), st.integers(0, 9))
 def test_each_claim_has_exchanges_of_its_own(task: TaskId, epoch: int, other: int) -> None:
-    """A worker that lost its lease names other exchanges than the one that has it."""
+    """A worker that lost its lease uses other exchange ids than its successor."""
     assert (exchange_id(task, epoch, 1) == exchange_id(task, other, 1)) is (epoch == other)
 
 
@@ -393,7 +393,7 @@ def test_a_fingerprint_tells_sets_apart(left: set[UUID], right: set[UUID], rng: 
 
 @given(st.integers(1, 2 * times.DAY), st.integers(times.EARLIEST, times.LATEST - times.LONGEST))
 def test_a_relative_start_is_fixed_when_the_task_is_created(step: int, now: int) -> None:
-    """PT10M is ten minutes from then; @PT1H is the next whole multiple of an hour since 1970."""
+    """PT10M is ten minutes from creation; @PT1H is the next multiple of an hour since 1970."""
     written = times.format_duration(step)
     document = TaskDocument.model_validate(
         {
@@ -414,7 +414,7 @@ def test_a_relative_start_is_fixed_when_the_task_is_created(step: int, now: int)
 
 @pytest.mark.parametrize("start", ["PT", "@PT0S", "@", "P1M", "@tomorrow", "@2026-12-01T00:00:00Z"])
 def test_what_is_no_relative_start(start: str) -> None:
-    """A start that names no time is refused at its own field."""
+    """A start that is neither an instant nor relative is refused at its field."""
     with pytest.raises(ValidationError) as caught:
         TaskDocument.model_validate(
             {"test": {"type": "idle"}, "schedule": {"start": start}}, context=FROM_OUTSIDE

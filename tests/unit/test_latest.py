@@ -1,4 +1,4 @@
-"""The last figures of each task, and how /metrics shows them."""
+"""The latest figures of each task, and how /metrics shows them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.support.clocks import START, ManualClock
 
 
 def samples(value: float, task: str = "t", count: int = 1) -> list[Sample]:
-    """Samples of different series."""
+    """Return samples of different series."""
     return [
         Sample("parley_result_loss", (("hop", str(number)), ("task", task)), value, "1")
         for number in range(count)
@@ -25,7 +25,7 @@ def samples(value: float, task: str = "t", count: int = 1) -> list[Sample]:
 
 
 def test_only_the_last_is_kept() -> None:
-    """A task's figures take the place of those before; after a day they are gone."""
+    """New figures of a task replace its old ones, and disappear after a day."""
     kept = LatestResults()
     kept.keep(UUID(int=1), START, samples(0.5, count=100))
     kept.keep(UUID(int=1), START + 1, samples(0.25, count=1))
@@ -34,7 +34,7 @@ def test_only_the_last_is_kept() -> None:
 
 
 def test_there_are_never_too_many() -> None:
-    """Of one task, and of tasks: who was heard of longest ago goes."""
+    """Samples per task and tasks are bounded; the task updated longest ago is dropped."""
     kept = LatestResults()
     for number in range(latest_results.TASKS_MAX + 5):
         kept.keep(UUID(int=number), START, samples(number, count=latest_results.SAMPLES_MAX + 1))
@@ -44,7 +44,7 @@ def test_there_are_never_too_many() -> None:
 
 
 def test_metrics_show_them_with_their_age() -> None:
-    """Under the name and labels that remote write gives them."""
+    """Metrics have the names and labels of remote write, and their age."""
     kept = LatestResults()
     kept.keep(UUID(int=1), START, samples(0.5))
     node: Any = SimpleNamespace(collector=SimpleNamespace(latest=kept), clock=ManualClock())

@@ -1,4 +1,4 @@
-"""The script that installs what tests need as root, and otherwise says what to install."""
+"""The script that installs the tests' packages as root, and otherwise prints the command."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Commands = list[list[str]]
 
 @pytest.fixture(name="commands")
 def _commands(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Commands:
-    """Collect what apt-get is told; it fails for everything that includes ``broken``."""
+    """Record the commands of apt-get, and fail those that include ``broken``."""
     told: Commands = []
 
     def run(
@@ -42,7 +42,7 @@ def _commands(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Commands:
 def test_root_gets_what_is_missing(
     commands: Commands, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """After three attempts with all of them each is tried alone; what cannot be had is named."""
+    """After three attempts with all packages each is tried alone, and failures are listed."""
     monkeypatch.setattr(packages, "can_install", lambda: True)
     packages.main()
     assert commands == [["update"], ["install", "jq", "broken"]] * 3 + [
@@ -56,7 +56,7 @@ def test_root_gets_what_is_missing(
 def test_the_owners_policy_about_services_stays(
     commands: Commands, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A policy that is there already is neither changed nor removed."""
+    """An existing policy is neither changed nor removed."""
     monkeypatch.setattr(packages, "can_install", lambda: True)
     packages.POLICY.write_text("#!/bin/sh\nexit 101\n")
     packages.main()
@@ -66,7 +66,7 @@ def test_the_owners_policy_about_services_stays(
 def test_others_are_told_in_one_line(
     commands: Commands, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The line is a command that installs all that is missing."""
+    """The line is a command that installs all missing packages."""
     monkeypatch.setattr(packages, "can_install", lambda: False)
     packages.main()
     [line] = capsys.readouterr().out.splitlines()
@@ -75,7 +75,7 @@ def test_others_are_told_in_one_line(
 
 
 def test_a_failed_command_shows_what_it_printed(capfd: pytest.CaptureFixture[str]) -> None:
-    """Its last lines are shown, and nothing of a command that succeeds."""
+    """A failed command shows its last lines, and a successful one shows nothing."""
     assert not progress.run(["sh", "-c", "echo reason >&2; exit 3"], lambda _: None)
     assert capfd.readouterr().err == "reason\n"
     assert progress.run(["sh", "-c", "echo fine"], lambda _: None)
@@ -83,7 +83,7 @@ def test_a_failed_command_shows_what_it_printed(capfd: pytest.CaptureFixture[str
 
 
 def test_a_landmark_is_told_at_once(capfd: pytest.CaptureFixture[str]) -> None:
-    """Other stages are told only every few seconds."""
+    """A landmark is reported at once; other stages only every few seconds."""
     script = "echo one; echo two; echo three"
     assert progress.run(["sh", "-c", script], str.strip, landmark="two")
     assert capfd.readouterr().out == "  two\n"

@@ -1,4 +1,4 @@
-"""What a participant sends of its part: circumstances that can be, output that fits."""
+"""Messages with a participant's part: plausible circumstances, and output that fits."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.support.circumstances import told
 
 @pytest.mark.parametrize("lie", [{"busy": 2}, {"busy": "NaN"}, {"count": -1}, {"more": 1}])
 def test_lies_about_circumstances_are_refused(lie: dict[str, Any]) -> None:
-    """What cannot be is no part."""
+    """Impossible circumstances are refused."""
     part: dict[str, Any] = {"run": str(UUID(int=1)), "result": {}, "reason": None, "command": None}
     times = {"started_at": None, "finished_at": None}
     PartMessage.model_validate({**part, **times, "circumstances": told()})
@@ -25,7 +25,7 @@ def test_lies_about_circumstances_are_refused(lie: dict[str, Any]) -> None:
 
 
 def test_of_long_output_beginning_and_end_are_kept() -> None:
-    """With how much is missing between, and never more than may be sent."""
+    """Long output keeps its beginning and end, and says how much is missing between them."""
     text = "begin" + "x" * 100_000 + "end"
     kept = output_text.output_text(Output(0, text.encode(), b"\xff\0"))
     assert len(kept) == OUTPUT_LENGTH_MAX

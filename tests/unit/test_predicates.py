@@ -1,4 +1,4 @@
-"""Predicates over node attributes: what they mean, what they say, and what they refuse."""
+"""Predicates over node attributes: their meaning, their wording, and what they refuse."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ NODES: dict[str, dict[str, Value]] = {
 
 
 def slow(document: Mapping[str, Any], attributes: Mapping[str, Any]) -> bool:
-    """The meaning, read off the documentation without a thought of speed."""
+    """Evaluate a predicate as the documentation defines it, without regard to speed."""
     for name, wanted in document.items():
         if name == "not":
             met = not slow(wanted, attributes)
@@ -96,13 +96,13 @@ def _same(one: Any, other: Any) -> bool:
 
 @given(DOCUMENTS, ATTRIBUTES)
 def test_the_meaning(document: dict[str, Any], attributes: dict[str, Any]) -> None:
-    """A node meets a predicate exactly if the slow reading of it says so."""
+    """A node meets a predicate exactly if the slow evaluation says so."""
     assert parse(document).met_by(attributes) == slow(document, attributes)
 
 
 @given(DOCUMENTS, ATTRIBUTES)
 def test_every_no_has_a_reason(document: dict[str, Any], attributes: dict[str, Any]) -> None:
-    """There are failures exactly if it is not met, each pointing into the document."""
+    """There are failures exactly if a predicate is not met, each with a pointer."""
     predicate = parse(document, "/match")
     failures = predicate.faults(attributes)
     assert bool(failures) != predicate.met_by(attributes)
@@ -117,7 +117,7 @@ def test_every_no_has_a_reason(document: dict[str, Any], attributes: dict[str, A
 
 @given(DOCUMENTS, ATTRIBUTES)
 def test_not_is_the_opposite(document: dict[str, Any], attributes: dict[str, Any]) -> None:
-    """Not not is yes; none of several is each of them not."""
+    """A double negation is the predicate itself, and negated "any" means each negated."""
     predicate, opposite = parse(document), parse({"not": document})
     assert predicate.met_by(attributes) != opposite.met_by(attributes)
     neither = parse({"not": {"any": [document, {"country": "DE"}]}})
@@ -127,14 +127,14 @@ def test_not_is_the_opposite(document: dict[str, Any], attributes: dict[str, Any
 
 @given(DOCUMENTS)
 def test_words(document: dict[str, Any]) -> None:
-    """Whatever is compared is named in the words for it."""
+    """The description names every attribute that is compared."""
     predicate = parse(document)
     said = predicate.in_words()
     assert all(condition.attribute in said for condition in conditions(predicate))
 
 
 def test_kinds_are_told_apart() -> None:
-    """1 is 1.0, but neither true nor the text "1"; text has no order."""
+    """1 is 1.0, but neither true nor the text "1"; texts have no order."""
     assert parse({"n": 1}).met_by({"n": 1.0})
     assert not parse({"n": 1}).met_by({"n": True})
     assert not parse({"n": True}).met_by({"n": 1})
@@ -160,7 +160,7 @@ def test_kinds_are_told_apart() -> None:
     ],
 )
 def test_faults_have_pointers(document: Any, pointer: str, says: str) -> None:
-    """What is no predicate is refused at the place where it is wrong."""
+    """An invalid predicate is refused with a pointer to the fault."""
     with pytest.raises(InvalidDocument) as refused:
         parse(document, "/match")
     [fault] = refused.value.faults
@@ -169,7 +169,7 @@ def test_faults_have_pointers(document: Any, pointer: str, says: str) -> None:
 
 
 def test_size_and_depth_are_bounded() -> None:
-    """Nobody makes a node work long on a predicate."""
+    """A predicate's size is bounded, so that it cannot keep a node busy."""
     deep: dict[str, Any] = {"a": 1}
     for _ in range(predicates.DEPTH_MAX + 1):
         deep = {"not": deep}
@@ -180,7 +180,7 @@ def test_size_and_depth_are_bounded() -> None:
 
 
 def test_nobody_there_is_explained() -> None:
-    """Which condition most nodes fail, and which values there are instead."""
+    """The explanation has the condition that most nodes fail, and the values that exist."""
     predicate = parse({"country": "NL", "cpu_mbps": {">=": 500}}, "/match")
     fault = explain_no_match(predicate, NODES, "/match")
     assert fault.pointer == "/match/country"
@@ -191,13 +191,13 @@ def test_nobody_there_is_explained() -> None:
 
 
 def test_an_attribute_that_nobody_has_is_named() -> None:
-    """Whoever mistypes an attribute is told which there are."""
+    """For an unknown attribute the explanation lists the attributes that exist."""
     fault = explain_no_match(parse({"nation": "DE"}), NODES)
     assert "no node has nation, they have country, cpu_mbps, name, site" in fault.detail
 
 
 def test_failures_say_what_is_there() -> None:
-    """A reason has the value that is there, or that there is none."""
+    """A reason has the node's value, or says that it has none."""
     predicate = parse({"cpu_mbps": {">=": 500}, "site": ["x", "z"]})
     assert [failure.reason for failure in predicate.faults(NODES["b"])] == [
         "its cpu_mbps is 100",

@@ -1,4 +1,4 @@
-"""Nominal starts and slips, against oracles that step through time one unit after the other."""
+"""Nominal starts and slips, compared with oracles that step through time."""
 
 from __future__ import annotations
 
@@ -36,12 +36,12 @@ DAYS_OF_CHANGE = (
 
 
 def texts(starts: list[int]) -> list[str]:
-    """Instants as people read them."""
+    """Return instants in readable form."""
     return [format_instant(start) for start in starts]
 
 
 def cron_texts(cron: str, zone: str, after: str, before: str) -> list[str]:
-    """The firings of an expression between two instants, as text."""
+    """Return the firings of an expression between two instants, as texts."""
     recurrence = Recurrence(START, cron=cron, timezone=zone)
     return texts(nominal_starts(recurrence, parse_instant(after), parse_instant(before), 1000))
 
@@ -57,7 +57,7 @@ def test_once_is_the_anchor(after: int, before: int, limit: int) -> None:
 
 
 def test_once_keeps_its_whole_slip() -> None:
-    """A single run has no next interval to reach into."""
+    """A single run keeps its whole slip, because it has no next interval to reach into."""
     assert slip_of(Recurrence(START, slip=DAY), HOUR, START) == DAY
 
 
@@ -126,7 +126,7 @@ def test_nothing_lies_at_or_after_until() -> None:
 
 @dataclass(frozen=True)
 class Expression:
-    """A cron expression together with the values its fields allow, worked out without cronsim."""
+    """A cron expression with the values that its fields allow, computed without cronsim."""
 
     text: str
     minutes: frozenset[int]
@@ -135,7 +135,7 @@ class Expression:
     weekdays: frozenset[int]
 
     def matches(self, shown: datetime) -> bool:
-        """Whether the expression names what the clock shows."""
+        """Return whether the expression matches the time that the clock shows."""
         if shown.minute not in self.minutes or shown.hour not in self.hours:
             return False
         _, _, day_field, _, weekday_field = self.text.split()
@@ -147,14 +147,14 @@ class Expression:
 
     @property
     def set_times(self) -> bool:
-        """Whether neither minute nor hour begins with a star."""
+        """Return whether neither minute nor hour begins with a star."""
         minute, hour, *_ = self.text.split()
         return not minute.startswith("*") and not hour.startswith("*")
 
 
 @st.composite
 def cron_field(draw: st.DrawFn, lowest: int, highest: int) -> tuple[str, frozenset[int]]:
-    """One field as text and as the values it allows."""
+    """Draw one field, as text and as the values that it allows."""
     everything = range(lowest, highest + 1)
     kind = draw(st.sampled_from(("star", "step", "one", "list", "range", "range step")))
     low = draw(st.integers(lowest, highest - 1))
@@ -177,7 +177,7 @@ def cron_field(draw: st.DrawFn, lowest: int, highest: int) -> tuple[str, frozens
 
 @st.composite
 def expressions(draw: st.DrawFn) -> Expression:
-    """Expressions of five fields, mostly ones that fire on most days."""
+    """Draw expressions of five fields, mostly ones that fire on most days."""
     minute, minutes = draw(cron_field(0, 59))
     hour, hours = draw(cron_field(0, 23))
     every = st.just(("*", frozenset(range(32))))
@@ -188,7 +188,7 @@ def expressions(draw: st.DrawFn) -> Expression:
 
 @cache
 def watched(zone: str, day: str) -> list[tuple[int, datetime]]:
-    """Every minute of the week around a day: the instant, and what a clock on the wall shows."""
+    """Return every minute of the week around a day: the instant, and what a wall clock shows."""
     middle = datetime.fromisoformat(day).replace(tzinfo=UTC)
     minutes = (middle + timedelta(minutes=minute) for minute in range(-4 * 1440, 4 * 1440))
     place = ZoneInfo(zone)
@@ -199,7 +199,7 @@ def watched(zone: str, day: str) -> list[tuple[int, datetime]]:
 
 
 def watch(expression: Expression, minutes: list[tuple[int, datetime]]) -> list[int]:
-    """When somebody who watches the clock would start the run."""
+    """Return when somebody who watches the clock would start the run."""
     if not expression.set_times:
         return [instant for instant, shown in minutes if expression.matches(shown)]
     fired: list[int] = []
@@ -231,7 +231,7 @@ def test_cron_agrees_with_a_watched_clock(
 def test_cron_one_by_one_is_cron_at_once(
     expression: Expression, zone_and_day: tuple[str, str]
 ) -> None:
-    """Asking for the next firing again and again gives what asking for all of them gives."""
+    """Requesting the firings one by one gives the same as requesting them at once."""
     zone, day = zone_and_day
     minutes = watched(zone, day)
     recurrence = Recurrence(times.EARLIEST, cron=expression.text, timezone=zone)
@@ -275,7 +275,7 @@ def test_cron_where_clocks_change(cron: str, zone: str, day: str, expected: list
 
 
 def test_half_an_hour_loses_no_step() -> None:
-    """Where clocks change by half an hour, steps in the hours after it are all there."""
+    """If clocks change by half an hour, no steps in the hours after it are lost."""
     starts = cron_texts(
         "*/10 2 * * *", "Australia/Lord_Howe", "2026-04-04T12:00:00Z", "2026-04-05T12:00:00Z"
     )
@@ -285,7 +285,7 @@ def test_half_an_hour_loses_no_step() -> None:
 
 
 def test_cron_never_answers_with_the_past() -> None:
-    """Asked in the second pass of the repeated hour, a set time answers with the next day."""
+    """In the second pass of the repeated hour, the next firing of a set time is on the next day."""
     recurrence = Recurrence(START, cron="15 2 * * *", timezone="Europe/Berlin")
     following = next_nominal(recurrence, parse_instant("2026-10-25T01:05:00Z"))
     assert following == parse_instant("2026-10-26T01:15:00Z")

@@ -1,4 +1,4 @@
-"""The states of a run: the table is closed, and the SQL keeps to it."""
+"""The states of a run: the table is closed, and the SQL adheres to it."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ STATEMENTS = [
 
 
 def successors(state: RunState) -> set[RunState]:
-    """The states that may follow."""
+    """Return the states that may follow."""
     return {following for following in RunState if state in predecessors(following)}
 
 
 def moves() -> list[tuple[str, RunState, RunState]]:
-    """Every move that a statement writes out: where, from which state, to which."""
+    """Return every transition in a statement: where, from which state, to which."""
     found = []
     for name, text in STATEMENTS:
         for update in re.finditer(
@@ -41,12 +41,12 @@ def moves() -> list[tuple[str, RunState, RunState]]:
 
 
 def test_every_state_is_in_the_table() -> None:
-    """The table says of each state what may follow, if only nothing."""
+    """The table lists every state, even if nothing may follow it."""
     assert set(runstate._NEXT) == set(RunState)
 
 
 def test_no_state_follows_itself() -> None:
-    """A move changes the state; a repeated message therefore moves nothing."""
+    """A transition changes the state; so a repeated message changes nothing."""
     assert not any(state in predecessors(state) for state in RunState)
 
 
@@ -65,14 +65,14 @@ def test_what_is_over_stays_over() -> None:
 
 
 def test_what_is_not_over_can_end() -> None:
-    """From every other state some end is one move away, and people can cancel from each."""
+    """From every other state some end is one transition away, and people can cancel from each."""
     for state in set(RunState) - OVER:
         assert successors(state) & OVER
         assert state in predecessors(RunState.CANCELLED)
 
 
 def test_every_state_can_be_reached() -> None:
-    """From waiting and booked, the states in which a run is made, all others can be reached."""
+    """All states can be reached from waiting and booked, in which runs are created."""
     reached = {RunState.WAITING, RunState.BOOKED}
     while new := {after for state in reached for after in successors(state)} - reached:
         reached |= new
@@ -80,17 +80,17 @@ def test_every_state_can_be_reached() -> None:
 
 
 def test_what_occupies_time_is_not_over() -> None:
-    """A run that is over has given its time back."""
+    """A run that is over does not occupy time."""
     assert not LIVE & OVER
 
 
 def test_uncounted_states_never_had_their_measurement() -> None:
-    """Whatever was measured, or may still be, uses up one of the task's runs."""
+    """A run that was measured, or may still be, counts towards the task's runs."""
     assert not NOT_COUNTED & (LIVE | {RunState.MERGING, RunState.FINISHED, RunState.FAILED})
 
 
 def test_states_without_success_need_a_reason() -> None:
-    """The schema asks for a reason in every end but success, and while a slot waits."""
+    """The schema requires a reason in every end but success, and while a slot waits."""
     found = re.search(r"CHECK \(state NOT IN \(([^)]*)\) OR reason IS NOT NULL\)", SCHEMA)
     assert found is not None
     expected = (OVER - {RunState.FINISHED}) | {RunState.WAITING}
@@ -98,7 +98,7 @@ def test_states_without_success_need_a_reason() -> None:
 
 
 def test_statements_move_only_as_the_table_allows() -> None:
-    """A statement that names both states makes a move that is in the table."""
+    """A statement that names both states makes a transition that is in the table."""
     found = moves()
     assert len(found) >= 6, "the statements are no longer read"
     assert [move for move in found if move[1] not in predecessors(move[2])] == []

@@ -31,7 +31,7 @@ JSON = st.recursive(
 
 
 def test_each_figure_is_a_sample() -> None:
-    """Under its name, with labels that say whose it is; a metric's own cannot take their place."""
+    """Each figure is a sample whose identifying labels a metric's own labels cannot replace."""
     succeeded, loss = samples_of(DOCUMENT)
     assert (succeeded.name, dict(succeeded.labels), succeeded.value) == (
         "parley_result_succeeded",
@@ -44,14 +44,14 @@ def test_each_figure_is_a_sample() -> None:
 
 
 def test_a_run_that_failed_has_one_sample() -> None:
-    """That it failed."""
+    """A failed run has one sample, which says so."""
     [found] = samples_of({**DOCUMENT, "succeeded": False, "metrics": []})
     assert (found.name, found.value) == ("parley_result_succeeded", 0.0)
 
 
 @given(st.fixed_dictionaries({}, optional=dict.fromkeys(DOCUMENT, JSON)) | JSON)
 def test_whatever_a_transform_makes_is_read(document: Any) -> None:
-    """No document breaks it; names and labels are such as Prometheus takes, series are unique."""
+    """Any document is accepted; names and labels are valid, and series are unique."""
     found = samples_of(document)
     for sample in found:
         assert re.fullmatch("[a-zA-Z_][a-zA-Z0-9_]*", sample.name)
@@ -63,12 +63,12 @@ def test_whatever_a_transform_makes_is_read(document: Any) -> None:
     ("text", "name"), [("a.b", "a_b"), ("1a", "_1a"), ("__name__", "___name__"), ("", "_")]
 )
 def test_names_are_made_fit(text: str, name: str) -> None:
-    """What Prometheus does not take is replaced."""
+    """Characters that Prometheus does not accept are replaced."""
     assert name_of(text) == name
 
 
 def test_of_two_values_at_one_instant_the_later_counts() -> None:
-    """Prometheus takes one value of a series at each millisecond, and only in order."""
+    """Of two values at one instant only one is kept, because Prometheus accepts only one."""
     low, high = (
         samples_of(json.loads(json.dumps(DOCUMENT).replace("0.5", text))) for text in ("0.1", "0.2")
     )

@@ -1,4 +1,4 @@
-"""What is refused in a schedule, with the field and the reason."""
+"""Faults of schedules, each with the field and the reason."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ START = parse_instant("2026-01-01T00:00:00Z")
 
 
 def faults_of(recurrence: Recurrence, duration: int = 12 * SECOND) -> list[tuple[str, str]]:
-    """Pointers and sentences of what is wrong."""
+    """Return pointers and sentences of the faults."""
     return [(fault.pointer, fault.detail) for fault in validate(recurrence, duration)]
 
 
@@ -35,7 +35,7 @@ def faults_of(recurrence: Recurrence, duration: int = 12 * SECOND) -> list[tuple
     ],
 )
 def test_valid_schedules(recurrence: Recurrence) -> None:
-    """Schedules that people write pass without a fault."""
+    """Typical schedules pass without a fault."""
     assert faults_of(recurrence) == []
 
 
@@ -109,7 +109,7 @@ def test_runs_longer_than_the_gap_are_refused() -> None:
     ],
 )
 def test_bad_expressions_are_refused(cron: str, words: str) -> None:
-    """An expression that cannot be read is refused with the field that is wrong."""
+    """An invalid expression is refused with its field."""
     ((pointer, detail),) = faults_of(Recurrence(START, cron=cron))
     assert pointer == "/schedule/cron"
     assert words in detail
@@ -146,14 +146,14 @@ def test_bad_expressions_are_refused(cron: str, words: str) -> None:
     ],
 )
 def test_bad_zones_are_refused(zone: str) -> None:
-    """A name that is no zone of the tz database is one fault, and never opens another file."""
+    """A name that is not a zone of the tz database is one fault, and never opens another file."""
     ((pointer, detail),) = faults_of(Recurrence(START, cron="0 0 * * *", timezone=zone))
     assert pointer == "/schedule/timezone"
     assert "no such time zone" in detail
 
 
 def test_all_faults_at_once() -> None:
-    """A schedule with several faults gets them all, not one after the other."""
+    """All faults of a schedule are reported at once."""
     recurrence = Recurrence(START, repeat=1, cron="x", timezone="y", until=START - 1, slip=-1)
     pointers = [pointer for pointer, _ in faults_of(recurrence)]
     assert sorted(pointers) == [
@@ -177,7 +177,7 @@ def test_all_faults_at_once() -> None:
 def test_validation_never_raises(
     cron: str | None, zone: str | None, repeat: int | None, until: int | None, slip: int
 ) -> None:
-    """Whatever the fields hold, validation answers with faults; what passes can be planned."""
+    """Validation never raises, and a schedule that passes can be planned."""
     recurrence = Recurrence(START, repeat, cron, zone, until, slip)
     if not validate(recurrence, SECOND):
         assert next_nominal(recurrence, START - 1) is not None

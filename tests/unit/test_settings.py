@@ -1,4 +1,4 @@
-"""What a node's owner can set."""
+"""The settings of a node."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from node.settings import Settings
 
 
 def test_a_node_is_reached_or_fetches() -> None:
-    """Where a node is reached and that nobody reaches it cannot both be said."""
+    """A node cannot both have a URL and fetch its work."""
     with pytest.raises(ValidationError, match="set pull or url, not both"):
         Settings(pull=True, url="http://a.example:8642")
     assert Settings(pull=True).url is None
@@ -30,12 +30,12 @@ def test_a_node_is_reached_or_fetches() -> None:
     ],
 )
 def test_a_host_reaches_its_own_api(listen: str, local: str) -> None:
-    """Whatever the API listens on, there is an address for it on the host itself."""
+    """For every listening address the host itself has a URL."""
     assert Settings(listen=listen).local_url == local
 
 
 def test_a_wrong_setting_is_told_by_the_name_it_was_given(monkeypatch: pytest.MonkeyPatch) -> None:
-    """An option by its name; a variable of the environment by its own, there is no such option."""
+    """A fault names the option, or the environment variable if there is no such option."""
     monkeypatch.setenv("PARLEY_CONTEXTS", "foo")
     with pytest.raises(click.UsageError, match=r"^PARLEY_CONTEXTS: 'foo' is not a context"):
         settings_of({"name": None, "pull": False})
@@ -45,7 +45,7 @@ def test_a_wrong_setting_is_told_by_the_name_it_was_given(monkeypatch: pytest.Mo
 
 
 def test_contexts_that_are_of_no_use_are_told_at_the_start() -> None:
-    """Each with the reason for which who asks for it would be refused; others without a word."""
+    """Contexts that cannot be used are reported at the start with the reason."""
     allowed = Settings(contexts="interface:nosuch0 namespace:noNs address:127.0.0.1")
     with capture_logs() as logged:
         warn_of_contexts(Contexts(allowed.allowed_contexts), allowed.allowed_contexts)

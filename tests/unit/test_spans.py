@@ -1,4 +1,4 @@
-"""Spans and span sets, against portion as the oracle."""
+"""Spans and span sets, with portion as the oracle."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SETS = LOOSE.map(spans.normalise)
 
 
 def oracle(loose: list[Span]) -> portion.Interval:
-    """The same spans in portion, added one by one."""
+    """Return the same spans in portion, added one by one."""
     interval = portion.empty()
     for start, end in loose:
         interval |= portion.closedopen(start, end)
@@ -27,7 +27,7 @@ def oracle(loose: list[Span]) -> portion.Interval:
 
 
 def is_span_set(candidate: list[Span]) -> bool:
-    """Whether spans are non-empty, ascending and apart."""
+    """Return whether spans are non-empty, ascending, and apart."""
     ordered = all(left[1] < right[0] for left, right in pairwise(candidate))
     return ordered and all(start < end for start, end in candidate)
 
@@ -48,7 +48,7 @@ def test_normalise_keeps_a_span_set(given_set: list[Span]) -> None:
 
 @given(st.lists(LOOSE, max_size=5))
 def test_union_agrees_with_portion(sets: list[list[Span]]) -> None:
-    """The union of many sets is what portion makes of them."""
+    """The union of many sets agrees with portion."""
     expected = portion.empty()
     for loose in sets:
         expected |= oracle(loose)
@@ -87,14 +87,14 @@ def test_at_least_keeps_what_is_long_enough(given_set: list[Span], duration: int
 
 @given(SETS, SETS)
 def test_parts_make_the_whole(left: list[Span], right: list[Span]) -> None:
-    """What two sets share and what only the first has together are the first."""
+    """The intersection and the difference of two sets together are the first set."""
     parts = [spans.intersect(left, right), spans.subtract(left, right)]
     assert spans.union(parts) == left
 
 
 @given(LOOSE)
 def test_portion_round_trip(loose: list[Span]) -> None:
-    """Going to portion and back normalises and changes nothing else."""
+    """Conversion to portion and back normalises and changes nothing else."""
     assert spans.from_portion(spans.to_portion(loose)) == spans.normalise(loose)
 
 
@@ -116,6 +116,6 @@ def test_touching_spans_unite_and_do_not_meet() -> None:
     ],
 )
 def test_other_intervals_are_refused(interval: portion.Interval) -> None:
-    """An interval that no span set can say is refused, not rounded."""
+    """An interval that is not a span set is refused, not rounded."""
     with pytest.raises(ValueError, match="not a half-open"):
         spans.from_portion(interval)

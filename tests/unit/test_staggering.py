@@ -1,4 +1,4 @@
-"""Turns: each its own, and no earlier than is needed."""
+"""Turns of preparation: no two owners share one, and none is earlier than needed."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ START = 1_000_000_000_000
 
 @given(st.lists(st.tuples(st.integers(0, 30 * STAGGER_INTERVAL), st.booleans()), max_size=60))
 def test_nobody_has_anothers_turn(wanted: list[tuple[int, bool]]) -> None:
-    """Each gets the last that is free; what is given back is free."""
+    """Each owner gets the last free turn, and returned turns are free again."""
     turns, held = StartStaggerer[int](), set[int]()
     for who, (after, gives_back) in enumerate(wanted):
         latest = START + after
@@ -30,7 +30,7 @@ def test_nobody_has_anothers_turn(wanted: list[tuple[int, bool]]) -> None:
 
 
 def test_many_that_are_due_together_are_spread() -> None:
-    """Five hundred begin within as many turns, one after the other."""
+    """Five hundred simultaneous starts get five hundred consecutive turns."""
     turns = StartStaggerer[int]()
     given_out = [turns.take(who, START) for who in range(500)]
     assert given_out == [START - who * STAGGER_INTERVAL for who in range(500)]

@@ -1,4 +1,4 @@
-"""The time line, against an oracle that tries every instant, and against portion."""
+"""The time line, compared with an oracle that tries every instant, and with portion."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ patient = settings(deadline=None, max_examples=70)
 
 
 def span(start: int, length: int) -> Span:
-    """A span of this length."""
+    """Draw a span of this length."""
     return start, start + length
 
 
@@ -46,7 +46,7 @@ SPANS = st.builds(span, INSTANTS, st.integers(1, 12))
 
 @st.composite
 def timelines(draw: st.DrawFn) -> list[Booking]:
-    """Any bookings, even such as could not be booked together: the answer does not rely on that."""
+    """Draw any bookings, even impossible combinations: the answer does not rely on that."""
     drawn = draw(
         st.lists(
             st.tuples(SPANS, st.sampled_from(SchedulingClass), st.integers(-1, 2), st.booleans()),
@@ -74,7 +74,7 @@ QUESTIONS = st.builds(
 def blocking(
     question: TimelineQuestion, bookings: list[Booking], *, displacing: bool
 ) -> list[Booking]:
-    """What must not be overlapped in a pass, said slowly."""
+    """Return what must not be overlapped in a pass, computed slowly."""
     return [
         booking
         for booking in bookings
@@ -89,7 +89,7 @@ def blocking(
 
 
 def feasible(question: TimelineQuestion, window: Span, busy: list[Booking]) -> set[int]:
-    """Every start in this window at which the run would meet nothing."""
+    """Return every start in this window at which the run would conflict with nothing."""
     last = window[1] - question.duration
     return {
         start
@@ -104,12 +104,12 @@ def feasible(question: TimelineQuestion, window: Span, busy: list[Booking]) -> s
 
 
 def passes(answered: TimelineAnswer) -> list[tuple[bool, list[Span]]]:
-    """Both passes: whether it displaces, and its free ranges."""
+    """Yield both passes: whether it displaces, and its free ranges."""
     return [(False, answered.free), (True, answered.free_displacing)]
 
 
 def starts_in(ranges: list[Span], duration: int) -> set[int]:
-    """Every start that the ranges offer."""
+    """Return every start that the ranges offer."""
     return {at for start, end in ranges for at in range(start, end - duration + 1)}
 
 
@@ -121,7 +121,7 @@ def starts_in(ranges: list[Span], duration: int) -> set[int]:
 def test_the_feasible_starts_are_offered_and_no_other(
     question: TimelineQuestion, bookings: list[Booking]
 ) -> None:
-    """In both passes the ranges offer exactly those starts at which a run meets nothing."""
+    """In both passes the ranges offer exactly the starts without a conflict."""
     for displacing, ranges in passes(answer_question(question, bookings)):
         busy = blocking(question, bookings, displacing=displacing)
         expected = set(chain.from_iterable(feasible(question, w, busy) for w in question.windows))
@@ -149,7 +149,7 @@ def test_the_ranges_agree_with_portion(question: TimelineQuestion, bookings: lis
 def test_every_range_is_long_enough_and_free(
     question: TimelineQuestion, bookings: list[Booking]
 ) -> None:
-    """A range holds a run, lies in a window and the bounds, and overlaps nothing that blocks."""
+    """A range is long enough, lies in a window and the bounds, and overlaps nothing that blocks."""
     for displacing, ranges in passes(answer_question(question, bookings)):
         for start, end in ranges:
             assert end - start >= question.duration
@@ -160,19 +160,19 @@ def test_every_range_is_long_enough_and_free(
 
 
 def test_a_range_lies_in_one_window_even_where_windows_touch() -> None:
-    """Free time across the border of two windows is offered window by window, not as one range."""
+    """Free time across the border of two windows is offered window by window."""
     asked = question_of([(0, 10), (10, 20)], duration=4)
     assert answer_question(asked, []).free == [(0, 10), (10, 20)]
 
 
 def test_overlapping_windows_each_get_their_ranges() -> None:
-    """What two windows share is offered for both, in the order of the windows."""
+    """Free time that two windows share is offered for both, in the order of the windows."""
     asked = question_of([(0, 12), (4, 16)], duration=2)
     assert answer_question(asked, [booking_of(6, 8)]).free == [(0, 6), (8, 12), (4, 6), (8, 16)]
 
 
 def test_a_long_booking_is_not_forgotten_behind_a_short_one() -> None:
-    """A short run inside a long one does not end the time that is taken."""
+    """A short run inside a long one does not end the occupied time."""
     bookings = [
         booking_of(0, 20, kind=SchedulingClass.NORMAL),
         booking_of(2, 4, kind=SchedulingClass.NORMAL),
@@ -181,7 +181,7 @@ def test_a_long_booking_is_not_forgotten_behind_a_short_one() -> None:
 
 
 def test_a_run_may_start_when_another_ends() -> None:
-    """Half-open times: a gap of just the duration between two bookings is free."""
+    """With half-open times, a gap of just the duration between two bookings is free."""
     bookings = [booking_of(0, 10), booking_of(15, 20)]
     assert answer_question(question_of([(0, 20)], duration=5), bookings).free == [(10, 15)]
 
@@ -191,7 +191,7 @@ def test_a_run_may_start_when_another_ends() -> None:
 def test_the_order_of_the_bookings_does_not_matter(
     question: TimelineQuestion, bookings: list[Booking], rng: random.Random
 ) -> None:
-    """The same bookings in any order get the same answer, obstacles included."""
+    """The order of the bookings changes neither ranges nor obstacles."""
     shuffled = list(bookings)
     rng.shuffle(shuffled)
     assert answer_question(question, shuffled) == answer_question(question, bookings)
@@ -205,7 +205,7 @@ def test_the_order_of_the_bookings_does_not_matter(
 def test_fixed_bookings_are_never_displaced(
     question: TimelineQuestion, bookings: list[Booking]
 ) -> None:
-    """If nothing may be moved, both passes are the same whatever the priorities."""
+    """If nothing may be displaced, both passes are the same whatever the priorities."""
     answered = answer_question(question, [replace(booking, fixed=True) for booking in bookings])
     assert answered.free_displacing == answered.free
 
@@ -224,7 +224,7 @@ def test_only_strictly_lower_priority_gives_way(
 @patient
 @given(QUESTIONS, timelines())
 def test_pass_2_offers_all_of_pass_1(question: TimelineQuestion, bookings: list[Booking]) -> None:
-    """Whatever is free without displacing is free with it."""
+    """Time that is free without displacing is free with it."""
     answered = answer_question(question, bookings)
     quiet = starts_in(answered.free, question.duration)
     assert quiet <= starts_in(answered.free_displacing, question.duration)
@@ -245,7 +245,7 @@ def test_background_never_blocks(question: TimelineQuestion, bookings: list[Book
 def test_background_is_never_blocked(
     kind: SchedulingClass, question: TimelineQuestion, bookings: list[Booking]
 ) -> None:
-    """A background run finds the time line empty."""
+    """A background run finds the whole time line free."""
     asked = replace(question, scheduling_class=kind)
     assert answer_question(asked, bookings) == answer_question(asked, [])
 
@@ -258,7 +258,7 @@ def test_background_is_never_blocked(
 def test_obstacles_are_named_where_nothing_is_free(
     question: TimelineQuestion, bookings: list[Booking]
 ) -> None:
-    """Exactly the windows without a start in pass 2 and with a blocker in them have an obstacle."""
+    """Exactly the windows without a start in pass 2 and with a blocker have an obstacle."""
     lasting = blocking(question, bookings, displacing=True)
     named = dict(answer_question(question, bookings).obstacles)
     for index, window in enumerate(question.windows):
@@ -274,7 +274,7 @@ def test_obstacles_are_named_where_nothing_is_free(
 def test_the_obstacle_is_what_blocks_longest(
     question: TimelineQuestion, bookings: list[Booking]
 ) -> None:
-    """No other blocker takes more of the window than the one that is named."""
+    """No other blocker takes more of the window than the one reported."""
     lasting = blocking(question, bookings, displacing=True)
     for index, obstacle in answer_question(question, bookings).obstacles:
         start, end = trim_window(question, question.windows[index])
@@ -283,25 +283,25 @@ def test_the_obstacle_is_what_blocks_longest(
 
 
 def test_a_free_neighbour_does_not_hide_an_obstacle() -> None:
-    """A window that is taken has its obstacle though the window that touches it is free."""
+    """A full window has its obstacle even if the adjacent window is free."""
     in_the_way = booking_of(0, 10)
     answered = answer_question(question_of([(0, 10), (10, 20)], duration=4), [in_the_way])
     assert answered.obstacles == [(0, in_the_way)]
 
 
 def test_a_window_of_the_past_has_no_obstacle() -> None:
-    """Where no time is left to ask for, nobody is blamed."""
+    """A window in the past has no obstacle."""
     asked = replace(question_of([(0, 10)], duration=4), earliest=12)
     assert answer_question(asked, [booking_of(5, 20)]).obstacles == []
 
 
 def question_of(windows: list[Span], duration: int) -> TimelineQuestion:
-    """An exclusive run of priority 0 with bounds that do not matter."""
+    """Return an exclusive run of priority 0 with bounds that do not matter."""
     return TimelineQuestion(windows, SchedulingClass.EXCLUSIVE, duration, 0, -1000, 1000)
 
 
 def booking_of(start: int, end: int, kind: SchedulingClass = SchedulingClass.EXCLUSIVE) -> Booking:
-    """A booking of priority 0 that may be moved."""
+    """Return a booking of priority 0 that may be displaced."""
     return Booking(UUID(int=start), TASK, "idle", kind, 0, start, end, fixed=False)
 
 
@@ -317,7 +317,7 @@ class Row:
 
 
 def lane_of(kind: SchedulingClass, number: int) -> tuple[float, float] | None:
-    """The lane that the query ``book`` writes; see :func:`test_lanes_are_written_as_modelled`."""
+    """Return the lane of the query ``book``; see :func:`test_lanes_are_written_as_modelled`."""
     if kind is SchedulingClass.EXCLUSIVE:
         return -float("inf"), float("inf")
     if kind is SchedulingClass.NORMAL:
@@ -326,14 +326,14 @@ def lane_of(kind: SchedulingClass, number: int) -> tuple[float, float] | None:
 
 
 def excluded(left: Row, right: Row) -> bool:
-    """Whether ``EXCLUDE (during WITH &&, lane WITH &&)`` refuses the pair, lanes not null."""
+    """Return whether ``EXCLUDE (during WITH &&, lane WITH &&)`` refuses the pair."""
     if left.lane is None or right.lane is None:
         return False
     return overlap(left.during, right.during) and overlap(left.lane, right.lane)
 
 
 def overlap(left: tuple[float, float], right: tuple[float, float]) -> bool:
-    """The operator ``&&`` on half-open ranges that are not empty."""
+    """Compute the operator ``&&`` on non-empty half-open ranges."""
     return left[0] < right[1] and right[0] < left[1]
 
 
@@ -342,7 +342,7 @@ def overlap(left: tuple[float, float], right: tuple[float, float]) -> bool:
 def test_the_conflict_rule_is_the_exclusion_constraint(
     wanted: Span, kind: SchedulingClass, taken: Span, other: SchedulingClass
 ) -> None:
-    """A span is free on the time line exactly if the constraint lets it in beside the booking."""
+    """A span is free on the time line exactly if the constraint accepts it beside the booking."""
     asked = TimelineQuestion([wanted], kind, wanted[1] - wanted[0], 0, -1000, 1000)
     free = answer_question(asked, [booking_of(*taken, kind=other)]).free == [wanted]
     refused = excluded(Row(wanted, lane_of(kind, 1)), Row(taken, lane_of(other, 2)))
@@ -350,7 +350,7 @@ def test_the_conflict_rule_is_the_exclusion_constraint(
 
 
 def test_the_constraint_is_as_modelled(schema: str) -> None:
-    """The schema excludes by time and lane, for the states that occupy their time, and no other."""
+    """The schema excludes by time and lane, for exactly the states that occupy their time."""
     found = re.search(
         r"EXCLUDE USING gist \(during WITH &&, lane WITH &&\)\s+"
         r"WHERE \(state IN \(([^)]*)\) AND lane IS NOT NULL\)",
@@ -362,7 +362,7 @@ def test_the_constraint_is_as_modelled(schema: str) -> None:
 
 
 def test_lanes_are_written_as_modelled(query: Callable[[str], str]) -> None:
-    """Booking gives an exclusive run every lane, a normal one a number of its own, others none."""
+    """Booking gives an exclusive run every lane, a normal one its own, and others none."""
     lanes = re.search(r"CASE wanted.scheduling_class\s+(.*?)\s+END,", query("book"), re.DOTALL)
     assert lanes is not None
     assert re.findall(r"WHEN '(\w+)' THEN (.*)", lanes[1]) == [

@@ -1,4 +1,4 @@
-"""Instants and durations: what is written is what is read, and what is refused says why."""
+"""Instants and durations: they survive a round trip, and refusals say why."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def test_instant_round_trip(instant: int) -> None:
 
 @given(INSTANTS)
 def test_datetime_round_trip(instant: int) -> None:
-    """An instant survives the way through a datetime."""
+    """An instant survives conversion to a datetime and back."""
     assert times.from_datetime(times.to_datetime(instant)) == instant
 
 
@@ -109,7 +109,7 @@ def test_calendar_durations_refused(text: str) -> None:
     ],
 )
 def test_other_durations_refused(text: str) -> None:
-    """What is no duration is refused with an example of one."""
+    """A text that is not a duration is refused with an example of one."""
     with pytest.raises(ValueError, match="write PT30S"):
         times.parse_duration(text)
 
@@ -137,7 +137,7 @@ def test_long_durations_refused(text: str) -> None:
     ],
 )
 def test_instants_read(text: str, expected: datetime) -> None:
-    """RFC 3339 is read in any offset; what lies below a microsecond is cut."""
+    """RFC 3339 is read in any offset; digits below a microsecond are cut."""
     assert times.parse_instant(text) == times.from_datetime(expected)
 
 
@@ -168,13 +168,13 @@ def test_instants_read(text: str, expected: datetime) -> None:
     ],
 )
 def test_other_instants_refused(text: str) -> None:
-    """What is not RFC 3339 is refused with an example, even where Python would read it."""
+    """A text that is not RFC 3339 is refused with an example, even if Python would accept it."""
     with pytest.raises(ValueError, match=re.escape("write 2026-12-01T00:00:00Z")):
         times.parse_instant(text)
 
 
 def test_instant_without_offset_refused() -> None:
-    """A time without an offset is refused as such: its zone would be a guess."""
+    """A time without an offset is refused, because its zone would be a guess."""
     with pytest.raises(ValueError, match="no offset from UTC"):
         times.parse_instant("2026-12-01T00:00:00")
 
@@ -190,14 +190,14 @@ def test_instant_without_offset_refused() -> None:
     ],
 )
 def test_far_instants_refused(text: str) -> None:
-    """Instants outside 2000 to 2100 are refused, the very ends of the calendar included."""
+    """Instants outside 2000 to 2100 are refused, including the very ends of the calendar."""
     with pytest.raises(ValueError, match="2000 to 2100"):
         times.parse_instant(text)
 
 
 @given(st.text())
 def test_no_text_raises_anything_else(text: str) -> None:
-    """Whatever the text, reading it gives a value or a ValueError."""
+    """Reading any text gives a value or a ValueError."""
     for parse in (times.parse_duration, times.parse_instant):
         with contextlib.suppress(ValueError):
             assert parse(text) >= 0

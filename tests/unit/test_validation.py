@@ -1,4 +1,4 @@
-"""What is wrong with a document is said in one place: what it is, what is allowed, what to do."""
+"""Validation errors in words: what is there, what is allowed, and what to do."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from node.plugins import registry
 from node.plugins.archivers.http import HttpArchiverSpec
 
 RAW = ("Input should", "String should", "Tuple should", "Dictionary should", "Decimal input")
-"""How pydantic's own sentences begin."""
+"""The beginning of pydantic's own sentences."""
 
 CAMPAIGN: dict[str, Any] = {"name": "ops"}
 POOL: dict[str, Any] = {"name": "europe", "match": {}}
@@ -30,7 +30,7 @@ TASK: dict[str, Any] = {"test": {"type": "rtt"}}
 
 
 def told(kind: type[BaseModel], document: Any) -> dict[str, str]:
-    """What is said of a document, by pointer."""
+    """Return the sentences about a document, by pointer."""
     with pytest.raises(ValidationError) as caught:
         kind.model_validate(document, context=FROM_OUTSIDE)
     return {fault.pointer: fault.detail for fault in faults_of(caught.value, kind)}
@@ -130,14 +130,14 @@ def told(kind: type[BaseModel], document: Any) -> dict[str, str]:
 def test_a_fault_says_what_is_wrong_and_what_to_do(
     kind: type[BaseModel], document: Any, pointer: str, sentence: str
 ) -> None:
-    """One sentence at the field itself: what is there, and what may be."""
+    """The fault is one sentence at the field itself: what is there, and what is allowed."""
     found = told(kind, document)
     assert list(found) == [pointer]
     assert found[pointer].startswith(sentence)
 
 
 def test_an_entry_that_is_called_like_a_mark_keeps_its_name() -> None:
-    """Only what is said of the name of an entry stands at the entry; its value is below."""
+    """Only faults about the name of an entry point to the entry; others point to its value."""
     found = told(CampaignDocument, CAMPAIGN | {"fairshare": {"[key]": 1, "part": 1}})
     assert list(found) == ["/fairshare/[key]"]
 
@@ -154,7 +154,7 @@ def _patterns(schema: object) -> Iterator[str]:
 
 
 def test_every_pattern_of_the_api_has_words() -> None:
-    """Nobody who writes a document is answered with a regular expression."""
+    """No user who writes a document is shown a regular expression."""
     patterns = set(_patterns(describe(ROUTES, "0")))
     assert patterns, "the description has patterns at all"
     assert patterns <= PATTERNS.keys()
@@ -173,7 +173,7 @@ def test_every_pattern_of_the_api_has_words() -> None:
 def test_no_sentence_is_pydantics_own(
     kind: type[BaseModel], whole: dict[str, Any], value: object
 ) -> None:
-    """Whatever stands in a field, what is said of it is said in our words."""
+    """Whatever is in a field, the sentence is ours and not pydantic's."""
     for name in kind.model_fields:
         try:
             kind.model_validate(whole | {name: value}, context=FROM_OUTSIDE)
@@ -185,7 +185,7 @@ def test_no_sentence_is_pydantics_own(
 
 @pytest.mark.parametrize("name", sorted(registry.tests()))
 def test_whatever_a_spec_holds_has_a_sentence(name: str) -> None:
-    """Each field of each test, with a value of each kind, is taken or answered in our words."""
+    """Each field of each test accepts a value of each kind or refuses it in our words."""
     test = registry.tests()[name]
     for field in test.spec_model.model_fields:
         values: list[Any] = [None, -1, 5, True, 1e300, "", "x", [], {}, [{}]]
@@ -198,7 +198,7 @@ def test_whatever_a_spec_holds_has_a_sentence(name: str) -> None:
 
 
 def test_numbers_that_may_be_chosen_are_named() -> None:
-    """A field with a choice of numbers says which."""
+    """A field with a choice of numbers lists them."""
     model = registry.tests()["rtt"].spec_model
     with pytest.raises(ValidationError) as refused:
         model.model_validate({"dest": "b.example", "ip_version": []})
@@ -208,7 +208,7 @@ def test_numbers_that_may_be_chosen_are_named() -> None:
 
 
 def test_a_refused_secret_is_not_repeated() -> None:
-    """Neither a text nor an entry of a map; what is wrong with it is said all the same."""
+    """A refused secret is not repeated, neither a text nor an entry of a map."""
     given = {"url": "https://h.example", "secret": "s3cr3t", "headers": {"X-Key": 4711}}
     with pytest.raises(ValidationError) as caught:
         HttpArchiverSpec.model_validate(given)

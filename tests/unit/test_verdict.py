@@ -1,4 +1,4 @@
-"""Whether a result can be trusted, by what its participants tell of their hosts."""
+"""The verdict on a result, from the circumstances that its participants report."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ SECOND_MS = 1000.0
 def clock(
     *, stepped_ms: float = 0, bound_ms: float | None = 1, identity: str = ""
 ) -> ClockCondition:
-    """A clock; synchronised if it has a bound."""
+    """Return a clock, which is synchronised if it has a bound."""
     return ClockCondition(
         synchronised=bound_ms is not None,
         source="chrony",
@@ -48,7 +48,7 @@ def clock(
 def wire(
     sent: int = 0, received: int = 0, *, speed_mbps: int | None = None, loopback: bool = False
 ) -> InterfaceLoad:
-    """So many bytes in packets of 1000."""
+    """Return traffic of this many bytes in packets of 1000."""
     return InterfaceLoad(
         name="lo" if loopback else "eth0",
         loopback=loopback,
@@ -75,7 +75,7 @@ def told(
     beside: SchedulingClass | None = None,
     observed_ms: float = SECOND_MS,
 ) -> Circumstances:
-    """A quiet host, but for what is said."""
+    """Return the circumstances of a quiet host, with changes."""
     neighbour = beside and Neighbour(
         run=RUN, task=RUN, test="throughput", scheduling_class=beside, overlap_ms=1200
     )
@@ -100,13 +100,13 @@ def of(
     one_way: bool = False,
     late_ms: float | None = 0,
 ) -> Verdict:
-    """The verdict where b's host was so, and a's was quiet."""
+    """Return the verdict for these circumstances of b and a quiet a."""
     witnesses = [PartEvidence("a", 0, told()), PartEvidence("b", late_ms, circumstances)]
     return judge(MeasurementTraits(scheduling_class, one_way), witnesses)
 
 
 def test_quiet_hosts_give_clean_results() -> None:
-    """Where nothing happened there is no reason to give."""
+    """If nothing happened, the verdict is clean without a reason."""
     assert of(told()) == Verdict(Level.CLEAN)
 
 
@@ -115,7 +115,7 @@ def test_quiet_hosts_give_clean_results() -> None:
     [(199, Level.CLEAN), (350, Level.SUSPICIOUS), (1000, Level.CONTAMINATED), (None, Level.CLEAN)],
 )
 def test_a_late_start_is_told(late_ms: float | None, level: Level) -> None:
-    """From the tools' own allowance on, and worse once the others have gone on without it."""
+    """A start beyond the tools' tolerance is reported, and is worse if the others went on alone."""
     verdict = of(told(), late_ms=late_ms)
     assert verdict.level is level
     if level is not Level.CLEAN:
@@ -123,13 +123,13 @@ def test_a_late_start_is_told(late_ms: float | None, level: Level) -> None:
 
 
 def test_one_participant_alone_is_never_late() -> None:
-    """Nobody measures without it."""
+    """A single participant is never late, because no other one starts without it."""
     witness = PartEvidence("a", 1999, told())
     assert judge(MeasurementTraits(BACKGROUND, one_way=False), [witness]).level is Level.CLEAN
 
 
 def test_a_step_of_the_clock_is_told() -> None:
-    """It shifts one-way values by as much, and may have stretched other spans."""
+    """A step of the clock shifts one-way values, and may have stretched other spans."""
     stepped, reasons = told(of_clock=clock(stepped_ms=-40)), ("clock of b stepped by -40 ms",)
     assert of(stepped, one_way=False) == Verdict(Level.SUSPICIOUS, reasons)
     assert of(stepped, one_way=True) == Verdict(Level.CONTAMINATED, reasons)
@@ -137,7 +137,7 @@ def test_a_step_of_the_clock_is_told() -> None:
 
 
 def test_one_way_values_want_synchronised_clocks() -> None:
-    """Unless there are none, or the clocks are one."""
+    """One-way values need synchronised clocks, unless the clocks are one."""
     loose = told(of_clock=clock(bound_ms=None, identity="x"))
     assert of(loose, one_way=False).level is Level.CLEAN
     assert of(loose, one_way=True).reasons == ("b's clock is not synchronised",)
@@ -157,13 +157,13 @@ def test_one_way_values_want_synchronised_clocks() -> None:
 def test_busy_processors_are_told(
     busy: float | None, own: float | None, level: str, reason: str
 ) -> None:
-    """Contaminated if others took them, suspicious if the run itself needed them all."""
+    """Busy processors contaminate if others used them, and are suspicious if the run itself did."""
     verdict = of(told(busy=busy, own=own))
     assert verdict == Verdict(Level(level), (reason,) if reason else ())
 
 
 def test_nothing_is_said_of_a_moment() -> None:
-    """Ticks are too coarse for it."""
+    """Processors are not judged over a moment, because ticks are too coarse."""
     assert of(told(busy=1, observed_ms=199)).level is Level.CLEAN
 
 
@@ -175,34 +175,34 @@ MEGABYTE = 1_000_000
     [(4, Level.CLEAN), (6, Level.SUSPICIOUS), (19, Level.SUSPICIOUS), (25, Level.CONTAMINATED)],
 )
 def test_what_fills_the_path_shares_it(foreign: int, level: Level) -> None:
-    """Of an exclusive test's traffic some per cent by others falsify its rate by as much."""
+    """Foreign traffic falsifies the rate of an exclusive test by its share."""
     own = Traffic(sent_bytes=100 * MEGABYTE, received_bytes=0)
     sent = wire(sent=(105 + foreign) * MEGABYTE)
     assert of(told(interface=sent, traffic=own), EXCLUSIVE).level is level
 
 
 def test_the_rate_that_was_not_the_tests_is_told() -> None:
-    """In the sentence, with its direction and its interface."""
+    """The sentence has the foreign rate, its direction, and its interface."""
     verdict = of(told(interface=wire(sent=26_500_000, speed_mbps=250)))
     assert verdict.level is Level.CONTAMINATED
     assert verdict.reasons == ("b sent 212 Mb/s over eth0 that were not this test's",)
 
 
 def test_where_the_own_traffic_is_not_known_no_other_is_told() -> None:
-    """What passed the interface may all have been the test's."""
+    """Without the run's own traffic, foreign traffic cannot be determined."""
     load = wire(sent=26_500_000, speed_mbps=250)
     assert of(told(interface=load, traffic=None)).level is Level.CLEAN
 
 
 def test_the_other_direction_of_a_filled_path_has_its_own_queue() -> None:
-    """Acknowledgements and others' packets towards the sender do not share with it."""
+    """Traffic in the opposite direction of a filled path is judged by its own queue."""
     own = Traffic(sent_bytes=100 * MEGABYTE, received_bytes=0)
     load = wire(sent=105 * MEGABYTE, received=30 * MEGABYTE)
     assert of(told(interface=load, traffic=own), EXCLUSIVE).level is Level.CLEAN
 
 
 def test_on_loopback_the_own_traffic_of_both_ends_is_taken_off() -> None:
-    """What one sends is what the other receives, on the same interface."""
+    """On loopback the own traffic of both ends is subtracted, since both use the same interface."""
     own = Traffic(sent_bytes=0, received_bytes=100 * MEGABYTE)
     load = wire(100 * MEGABYTE, 100 * MEGABYTE, loopback=True)
     assert of(told(interface=load, traffic=own), EXCLUSIVE).level is Level.CLEAN
@@ -219,7 +219,7 @@ def test_on_loopback_the_own_traffic_of_both_ends_is_taken_off() -> None:
     ],
 )
 def test_a_crowded_interface_is_told(speed_mbps: int | None, sent: int, level: Level) -> None:
-    """By its speed; where that is not known it is never worse than suspicious."""
+    """A crowded interface is judged by its speed, and never as contaminated if that is unknown."""
     load = wire(sent=sent * MEGABYTE, speed_mbps=speed_mbps)
     assert of(told(interface=load)).level is level
 
@@ -240,7 +240,7 @@ def test_a_crowded_interface_is_told(speed_mbps: int | None, sent: int, level: L
 def test_runs_beside_it_are_judged_by_class(
     own: SchedulingClass, beside: SchedulingClass, level: str
 ) -> None:
-    """What may not overlap contaminates; what fills the path makes a background run suspicious."""
+    """Runs of conflicting classes contaminate, and one that fills the path is suspicious."""
     verdict = of(told(beside=beside), own)
     assert verdict.level == level
     if level != "clean":
@@ -248,12 +248,12 @@ def test_runs_beside_it_are_judged_by_class(
 
 
 def test_who_tells_nothing_is_suspicious() -> None:
-    """Silence is no proof of quiet."""
+    """A participant without circumstances is suspicious."""
     assert of(None) == Verdict(Level.SUSPICIOUS, ("b did not report its circumstances",))
 
 
 def test_a_tests_own_doubts_count() -> None:
-    """And the worst comes first."""
+    """A test's own doubts count, and the worst reason comes first."""
     busy = [PartEvidence("a", 0, told(busy=1))]
     doubt = "congestion control was bbr, not cubic as requested"
     verdict = judge(MeasurementTraits(NORMAL, one_way=False), busy, (doubt,))
@@ -323,7 +323,7 @@ everything = st.builds(MeasurementTraits, st.sampled_from(SchedulingClass), one_
 def test_reasons_are_what_makes_it_unclean(
     measured: MeasurementTraits, told_by: list[PartEvidence]
 ) -> None:
-    """Whatever hosts tell: clean without a reason, and each reason names who it is about."""
+    """A clean verdict has no reason, and each reason names a participant."""
     verdict = judge(measured, told_by)
     assert (verdict.level is Level.CLEAN) == (not verdict.reasons)
     assert len(verdict.reasons) <= REASONS_MAX
@@ -336,7 +336,7 @@ def test_reasons_are_what_makes_it_unclean(
 def test_the_order_of_the_participants_is_nothing(
     measured: MeasurementTraits, told_by: list[PartEvidence]
 ) -> None:
-    """The same witnesses in another order give the same level."""
+    """The order of the participants does not change the level."""
     assert judge(measured, told_by).level is judge(measured, told_by[::-1]).level
 
 
@@ -349,7 +349,7 @@ def test_the_order_of_the_participants_is_nothing(
 def test_another_witness_makes_nothing_better(
     measured: MeasurementTraits, told_by: list[PartEvidence], another: PartEvidence
 ) -> None:
-    """What one host tells is never excused by another."""
+    """Another participant's circumstances never improve the verdict."""
     more = judge(measured, [*told_by, another]).level
     assert more.rank >= judge(measured, told_by).level.rank
 
@@ -359,7 +359,7 @@ def test_another_witness_makes_nothing_better(
 def test_more_foreign_load_makes_nothing_better(
     measured: MeasurementTraits, quiet: Circumstances, busy: float, octets: int
 ) -> None:
-    """Busier processors and more octets that nobody accounts for only make it worse."""
+    """More foreign load never improves the verdict."""
     before = judge(measured, [PartEvidence("a", 0, quiet)]).level
     load = quiet.processors.model_copy(update={"busy": max(busy, quiet.processors.busy or 0)})
     wires = quiet.interface and quiet.interface.model_copy(
