@@ -53,7 +53,7 @@ def test_no_test_sleeps() -> None:
 
 
 def test_no_test_is_excused() -> None:
-    """Nothing is skipped or expected to fail; needs are declared, and counted where not met."""
+    """No test is skipped or expected to fail; needs are declared, and counted where not met."""
     excused = [
         f"{path}:{node.lineno} {dotted(node)}"
         for path, tree in parsed("tests")

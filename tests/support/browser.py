@@ -250,8 +250,8 @@ class Page:
     def complaints(self) -> list[str]:
         """Return errors and warnings of scripts, of the console, and of the browser's own log.
 
-        Requests that broke because the host's interfaces changed are left out: this happens when labs
-        in network namespaces come and go, and the page has to cope with it.
+        Requests that broke because the host's interfaces changed are left out. That happens when
+        labs in network namespaces start and stop, and the page has to cope with it.
         """
         thrown = [json.dumps(event) for event in self._events("Runtime.exceptionThrown")]
         said = [

@@ -57,7 +57,7 @@ class Pooled:
         await self.seat()
 
     async def create(self, k: int, *, seat: bool = True, **options: Any) -> UUID:
-        """Create a pool task of idle runs; ``options`` are request, schedule, length, and others."""
+        """Create a pool task of idle runs; ``options`` are request, schedule, and others."""
         document = idle(k, **options)
         task, _ = await self.lead.node.admission.create(document, None)
         if seat:

@@ -22,7 +22,7 @@ RUN, ARCHIVE = UUID(int=1), UUID(int=2)
 
 @given(st.integers(1, 10_000), st.integers(0, 3 * times.DAY), st.integers(0, 10**15))
 def test_the_next_try_is_later_and_within_an_hour(attempts: int, after: int, asked: int) -> None:
-    """Whatever pause a destination requests, the next try is within an hour, for a day."""
+    """For a day the next try is within an hour, however long a pause the destination requests."""
     found = archiving.next_try(attempts, 0, after, asked)
     if after >= times.DAY:
         assert found is None

@@ -118,7 +118,7 @@ LIVES = st.lists(st.tuples(ASKED, st.lists(CHANGES, max_size=4), st.lists(CHANGE
 def test_who_has_heard_everything_knows_everything(
     life: list[tuple[list[Span], list[Act], list[Act]]], asked: list[Span]
 ) -> None:
-    """Whatever happens, even during a read, the calendar is right once all is delivered."""
+    """The calendar is right once all is delivered, even after changes during a read."""
     bench = Bench()
     for question, meanwhile, afterwards in life:
         read(bench, question, meanwhile)

@@ -58,7 +58,7 @@ def test_the_states_are_those_of_the_schema() -> None:
 
 
 def test_what_is_over_stays_over() -> None:
-    """Nothing follows the end of a run, unless a late part or its lead explains a failure."""
+    """The end of a run is final, unless a late part or its lead explains a failure."""
     assert {state: successors(state) for state in OVER if successors(state)} == {
         RunState.FAILED: {RunState.FINISHED, RunState.CANCELLED}
     }

@@ -68,7 +68,7 @@ def test_names_are_made_fit(text: str, name: str) -> None:
 
 
 def test_of_two_values_at_one_instant_the_later_counts() -> None:
-    """Of two values at one instant only one is kept, because Prometheus accepts only one."""
+    """Only one of two values at one instant is kept, because Prometheus accepts only one."""
     low, high = (
         samples_of(json.loads(json.dumps(DOCUMENT).replace("0.5", text))) for text in ("0.1", "0.2")
     )

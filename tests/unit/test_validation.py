@@ -173,7 +173,7 @@ def test_every_pattern_of_the_api_has_words() -> None:
 def test_no_sentence_is_pydantics_own(
     kind: type[BaseModel], whole: dict[str, Any], value: object
 ) -> None:
-    """Whatever is in a field, the sentence is ours and not pydantic's."""
+    """The sentence is ours and not pydantic's, whatever is in a field."""
     for name in kind.model_fields:
         try:
             kind.model_validate(whole | {name: value}, context=FROM_OUTSIDE)
