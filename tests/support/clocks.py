@@ -20,7 +20,7 @@ class _Turn:
 
 
 _Sleepers = list[tuple[int, int, asyncio.Future[None]]]
-"""When each wakes, in which order they began to sleep, and what wakes it."""
+"""Sleepers by wake-up time and order of arrival, each with its future."""
 
 
 class ManualClock:
