@@ -66,12 +66,12 @@ def _make(environment: Path) -> str | None:
 
 def _counting(total: int) -> Callable[[str], str | None]:
     """Return a function that derives the number of processed packages from pip's output."""
-    seen: set[str] = set()
+    names: set[str] = set()
 
     def stage(line: str) -> str | None:
         if step := _STEP.match(line):
-            seen.add(step[1])
-            return f"{len(seen)} of {total}: {step[1]}"
+            names.add(step[1])
+            return f"{len(names)} of {total}: {step[1]}"
         return "all fetched; unpacking them" if line.startswith(_FETCHED) else None
 
     return stage

@@ -134,8 +134,8 @@ def _apt_get(command: str, *packages: str) -> bool:
 
 
 def _stage(line: str) -> str | None:
-    known = line.startswith(("Get:", "Unpacking ", "Setting up "))
-    return " ".join(line.split()[:5]).removesuffix(" ...") if known else None
+    is_step = line.startswith(("Get:", "Unpacking ", "Setting up "))
+    return " ".join(line.split()[:5]).removesuffix(" ...") if is_step else None
 
 
 @contextlib.contextmanager

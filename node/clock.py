@@ -54,8 +54,8 @@ class SystemClock:
 
     async def sleep_until(self, instant: int) -> None:
         """Wait until an instant; a step of the clock is noticed within a minute."""
-        while (left := instant - self.now()) > 0:
-            await asyncio.sleep(min(left / SECOND, 60.0))
+        while (remaining := instant - self.now()) > 0:
+            await asyncio.sleep(min(remaining / SECOND, 60.0))
 
 
 class LatchedEvent:

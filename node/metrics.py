@@ -38,9 +38,9 @@ async def registry_of(node: NodeService) -> CollectorRegistry:
         registry=registry,
     )
     await node.directory.refresh()
-    for known in node.directory.all:
-        if not known.is_self:
-            reachable.labels(known.name).set(0 if known.unreachable_since else 1)
+    for peer in node.directory.all:
+        if not peer.is_self:
+            reachable.labels(peer.name).set(0 if peer.unreachable_since else 1)
     served = Counter(
         "parley_requests", "Requests served, by who may call", ["access"], registry=registry
     )

@@ -22,15 +22,15 @@ def allow_many() -> int:
     The programs that it starts inherit the limit.
     """
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = DESCRIPTORS_WANTED if hard == resource.RLIM_INFINITY else min(DESCRIPTORS_WANTED, hard)
-    if soft == resource.RLIM_INFINITY or soft >= wanted:
+    limit = DESCRIPTORS_WANTED if hard == resource.RLIM_INFINITY else min(DESCRIPTORS_WANTED, hard)
+    if soft == resource.RLIM_INFINITY or soft >= limit:
         return soft
-    resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
-    return wanted
+    resource.setrlimit(resource.RLIMIT_NOFILE, (limit, hard))
+    return limit
 
 
 @contextlib.contextmanager
-def explain_exhaustion(wanted: str) -> Iterator[None]:
+def explain_exhaustion(purpose: str) -> Iterator[None]:
     """Wrap a system call that needs a descriptor; ``wanted`` says what for.
 
     :raises HostError: no descriptor is left.
@@ -41,6 +41,6 @@ def explain_exhaustion(wanted: str) -> Iterator[None]:
         if fault.errno not in {errno.EMFILE, errno.ENFILE}:
             raise
         raise HostError(
-            f"no file descriptor is left for {wanted}: too many programs run at the same time; "
+            f"no file descriptor is left for {purpose}: too many programs run at the same time; "
             "raise the limit (LimitNOFILE of the unit, or ulimit -n)"
         ) from fault

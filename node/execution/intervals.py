@@ -44,7 +44,7 @@ class Intervals:
         self._capabilities = capabilities
         self._identity = core.identity
 
-    async def keep_own(self, connection: Connection, run: UUID, given: Sequence[Interval]) -> None:
+    async def keep_own(self, connection: Connection, run: UUID, batch: Sequence[Interval]) -> None:
         """Store this node's own part of some intervals, or send it to the lead.
 
         :raises InvalidDocument: the run has no such intervals.
@@ -53,38 +53,38 @@ class Intervals:
         if locked is None or locked.participant is None:
             return
         if locked.lead == self._identity:
-            await self.keep(connection, locked, locked.participant, given)
+            await self.keep(connection, locked, locked.participant, batch)
             return
-        shares = [vars(each) for each in given]
+        shares = [vars(each) for each in batch]
         message = IntervalsMessage.model_validate({"run": run, "intervals": shares})
         body = message.model_dump(mode="json")
         now = self._clock.now()
         await outbox.post(connection, [locked.lead], outbox.MessageKind.INTERVALS, body, now)
 
     async def keep(
-        self, connection: Connection, run: LockedRun, participant: int, given: Sequence[Interval]
+        self, connection: Connection, run: LockedRun, participant: int, batch: Sequence[Interval]
     ) -> None:
         """At the lead: store a participant's part of some intervals, and merge complete ones.
 
         :raises InvalidDocument: the run has no such intervals.
         """
         rhythm = self._rhythm(run)
-        numbers = [each.number for each in given]
+        numbers = [each.number for each in batch]
         if rhythm is None or max(numbers) >= rhythm.count:
             count = rhythm.count if rhythm else 0
             detail = f"the run has {count} intervals, counted from 0; not {max(numbers)}"
             raise InvalidDocument([FieldFault("/intervals", detail)])
-        await intervals.keep(connection, run.id, run.starts_at, rhythm, participant, given)
+        await intervals.keep(connection, run.id, run.starts_at, rhythm, participant, batch)
         await self._merge(connection, run, numbers, await runs.parts(connection, run.id))
 
     async def is_complete(
-        self, connection: Connection, run: LockedRun, kept: Sequence[KeptPart]
+        self, connection: Connection, run: LockedRun, parts: Sequence[KeptPart]
     ) -> bool:
         """Return whether all intervals have arrived that the participants' parts announce."""
         rhythm = self._rhythm(run)
         if rhythm is None:
             return True
-        for part in kept:
+        for part in parts:
             announced = (part.result or {}).get("intervals", 0)
             count = min(announced, rhythm.count) if isinstance(announced, int) else 0
             if await intervals.told(connection, run.id, part.participant, count) < count:
@@ -92,7 +92,7 @@ class Intervals:
         return True
 
     async def close(
-        self, connection: Connection, run: LockedRun, kept: Sequence[KeptPart]
+        self, connection: Connection, run: LockedRun, parts: Sequence[KeptPart]
     ) -> list[Interval]:
         """Merge the remaining intervals of a run that is over, including those nobody reported.
 
@@ -102,7 +102,7 @@ class Intervals:
         if rhythm is None:
             return []
         await intervals.fill(connection, run.id, run.starts_at, rhythm, rhythm.count)
-        await self._merge(connection, run, None, kept, over=True)
+        await self._merge(connection, run, None, parts, over=True)
         return await intervals.measured(connection, run.id)
 
     async def merge_overdue(self) -> None:
@@ -113,8 +113,8 @@ class Intervals:
             async with self._database.transaction() as connection:
                 locked = await runs.lock(connection, run)
                 if locked is not None:
-                    kept = await runs.parts(connection, run)
-                    await self._merge(connection, locked, numbers, kept, over=True)
+                    parts = await runs.parts(connection, run)
+                    await self._merge(connection, locked, numbers, parts, over=True)
 
     def _streaming(self, run: LockedRun) -> tuple[StreamingTest, Any] | None:
         """Return the test and its spec; None if it does not stream, or the spec is not valid."""
@@ -135,13 +135,13 @@ class Intervals:
         connection: Connection,
         run: LockedRun,
         numbers: Sequence[int] | None,
-        kept: Sequence[KeptPart],
+        parts: Sequence[KeptPart],
         *,
         over: bool = False,
     ) -> None:
         """Merge those of the intervals that are complete, or all of them if they are ``over``."""
         streaming = self._streaming(run)
-        reasons = {part.participant: part.reason for part in kept if part.reason is not None}
+        reasons = {part.participant: part.reason for part in parts if part.reason is not None}
         merged = []
         for each in await intervals.incomplete(connection, run.id, numbers):
             missing = [at for at, _ in enumerate(run.participants) if str(at) not in each.parts]

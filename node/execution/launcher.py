@@ -175,9 +175,9 @@ class Launcher:
             following = await runs.next_start(connection, now + LAUNCH_HORIZON)
         for gone in taken_back:
             self._stop(gone)
-        for lost in overrun:
-            if lost not in self._tasks:
-                await self._mark(lost, "this node lost track of its part", RunState.FAILED)
+        for run_id in overrun:
+            if run_id not in self._tasks:
+                await self._mark(run_id, "this node lost track of its part", RunState.FAILED)
         if following is None:
             return self._poll_s
         return min(self._poll_s, (following - LAUNCH_HORIZON + 1 - now) / times.SECOND)
@@ -266,9 +266,9 @@ class Launcher:
 
     async def _until(self, instant: int, cancelled: LatchedEvent) -> bool:
         """Wait for an instant; return False if the run was cancelled before it."""
-        left = (instant - self._clock.now()) / times.SECOND
-        if left > 0:
-            return not await cancelled.wait(left)
+        remaining = (instant - self._clock.now()) / times.SECOND
+        if remaining > 0:
+            return not await cancelled.wait(remaining)
         return not cancelled.is_set
 
     async def _measure(self, run: DueRun, cancelled: LatchedEvent) -> LaunchOutcome:
@@ -424,8 +424,8 @@ class Launcher:
     ) -> str:
         """Wait for the end, a cancellation, or the program's exit; return which of them it was."""
         waiting = asyncio.create_task(running.wait())
-        left = (ends_at - TERM_BEFORE_END - self._clock.now()) / times.SECOND
-        stopping = asyncio.create_task(cancelled.wait(left))
+        remaining = (ends_at - TERM_BEFORE_END - self._clock.now()) / times.SECOND
+        stopping = asyncio.create_task(cancelled.wait(remaining))
         done, _ = await asyncio.wait({waiting, stopping}, return_when=asyncio.FIRST_COMPLETED)
         stopping.cancel()
         if waiting in done:

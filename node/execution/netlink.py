@@ -39,10 +39,10 @@ def interface_to(target: IpAddress) -> str | None:
 def addresses(interface: str | None = None) -> list[IpAddress]:
     """Return the global addresses of this host, or of one interface; IPv4 first."""
     result: list[IpAddress] = []
-    wanted = None
+    interface_index = None
     if interface is not None:
         try:
-            wanted = socket.if_nametoindex(interface)
+            interface_index = socket.if_nametoindex(interface)
         except OSError:
             return []
     for kind, body in _answers(_GET_ADDRESS, _REQUEST | _DUMP, _ADDRESS.pack(0, 0, 0, 0, 0)):
@@ -51,7 +51,7 @@ def addresses(interface: str | None = None) -> list[IpAddress]:
         _, _, _, scope, index = _ADDRESS.unpack_from(body)
         attributes = dict(_attributes(body[_ADDRESS.size :]))
         packed = attributes.get(_ADDRESS_LOCAL) or attributes.get(_ADDRESS_ITSELF)
-        if scope == _GLOBAL and packed and wanted in {None, index}:
+        if scope == _GLOBAL and packed and interface_index in {None, index}:
             result.append(ipaddress.ip_address(packed))
     return sorted(result, key=lambda address: address.version)
 

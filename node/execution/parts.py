@@ -87,13 +87,13 @@ class PartCollector:
         if await runs.keep_part(connection, message.run, part):
             await self._merge_if_complete(connection, locked)
 
-    async def keep_own_intervals(self, run: UUID, given: Sequence[Interval]) -> None:
+    async def keep_own_intervals(self, run: UUID, batch: Sequence[Interval]) -> None:
         """Store this node's part of some intervals of a run in progress, or send it to the lead.
 
         :raises InvalidDocument: the run has no such intervals.
         """
         await self._database.settle(
-            lambda connection: self._intervals.keep_own(connection, run, given)
+            lambda connection: self._intervals.keep_own(connection, run, batch)
         )
 
     async def receive_intervals(self, sender: str, message: IntervalsMessage) -> None:
@@ -111,8 +111,8 @@ class PartCollector:
         locked = await runs.lock(connection, message.run)
         if locked is None or locked.lead != self._identity:
             return
-        given = [Interval(each.number, each.result, each.reason) for each in message.intervals]
-        await self._intervals.keep(connection, locked, _place_of(locked, sender), given)
+        batch = [Interval(each.number, each.result, each.reason) for each in message.intervals]
+        await self._intervals.keep(connection, locked, _place_of(locked, sender), batch)
         if locked.state is RunState.MERGING:
             await self._merge_if_complete(connection, locked)
 
@@ -134,23 +134,23 @@ class PartCollector:
     async def _merge_if_complete(self, connection: Connection, run: LockedRun) -> None:
         if run.state in OVER and run.state is not RunState.FAILED:
             return
-        kept = await runs.parts(connection, run.id)
-        whole = len(kept) == len(run.participants)
-        if whole and await self._intervals.is_complete(connection, run, kept):
-            await self._merge(connection, run, kept)
-        elif run.participant is None or any(p.participant == run.participant for p in kept):
+        parts = await runs.parts(connection, run.id)
+        whole = len(parts) == len(run.participants)
+        if whole and await self._intervals.is_complete(connection, run, parts):
+            await self._merge(connection, run, parts)
+        elif run.participant is None or any(p.participant == run.participant for p in parts):
             await runs.move(connection, [run.id], RunState.MERGING, None, self._clock.now())
             await self._notify(connection, run, RunState.MERGING)
 
     async def _merge(
-        self, connection: Connection, run: LockedRun, kept: Sequence[KeptPart]
+        self, connection: Connection, run: LockedRun, parts: Sequence[KeptPart]
     ) -> None:
         now = self._clock.now()
         if run.state is RunState.BOOKED:
             await runs.move(connection, [run.id], RunState.MERGING, None, now)
-        measured = await self._intervals.close(connection, run, kept)
+        measured = await self._intervals.close(connection, run, parts)
         try:
-            outcome = self._merged(run, kept, measured)
+            outcome = self._merged(run, parts, measured)
         except InvalidDocument as error:
             reason = f"the spec is not valid for this program's version: {error.detail}"
             outcome = RunConclusion(RunState.FAILED, reason, None, None)
@@ -178,9 +178,9 @@ class PartCollector:
         self.latest.keep(run.task, now, samples_of(document))
 
     def _merged(
-        self, run: LockedRun, kept: Sequence[KeptPart], measured: Sequence[Interval]
+        self, run: LockedRun, stored_parts: Sequence[KeptPart], measured: Sequence[Interval]
     ) -> RunConclusion:
-        part_by_place = {part.participant: part for part in kept}
+        part_by_place = {part.participant: part for part in stored_parts}
         parts = []
         for place, participant in enumerate(run.participants):
             name = participant.name
@@ -190,7 +190,7 @@ class PartCollector:
         test = self._capabilities.test(run.test)
         spec = self._capabilities.spec(test, run.spec)
         merged = over_all(test, spec, test.merge(spec, parts), measured)
-        verdict = _verdict(run, test, spec, merged.result, kept)
+        verdict = _verdict(run, test, spec, merged.result, stored_parts)
         judgement = (None, ()) if verdict is None else (verdict.level, verdict.reasons)
         if not merged.succeeded:
             return RunConclusion(RunState.FAILED, merged.reason, merged.result, None, *judgement)
@@ -231,7 +231,7 @@ class PartCollector:
 
 
 def _verdict(
-    run: LockedRun, test: Test, spec: Any, result: Result | None, kept: Sequence[KeptPart]
+    run: LockedRun, test: Test, spec: Any, result: Result | None, parts: Sequence[KeptPart]
 ) -> Verdict | None:
     """Judge a result; return None if there is none. A failure here must not lose a result."""
     if result is None:
@@ -241,7 +241,7 @@ def _verdict(
     )
     try:
         doubts = test.doubts(spec, result) if isinstance(test, QualityReporting) else ()
-        return judge(measured, [_evidence(run, part) for part in kept], doubts)
+        return judge(measured, [_evidence(run, part) for part in parts], doubts)
     except Exception as error:
         log.exception("a result cannot be judged", run=str(run.id))
         return Verdict(Level.SUSPICIOUS, (f"it could not be judged: {error!r}"[:300],))

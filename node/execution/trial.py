@@ -128,10 +128,10 @@ async def _part(tool: Tool, context: PartContext, count: int, clock: Clock) -> P
         chased=True,
     )
     forwarding = asyncio.create_task(_forward(tool, context, running, count, clock))
-    left = (context.ends + command.overtime + _LATE - clock.now()) / times.SECOND
+    remaining = (context.ends + command.overtime + _LATE - clock.now()) / times.SECOND
     ended_by = "itself"
     try:
-        await asyncio.wait_for(running.wait(), left)
+        await asyncio.wait_for(running.wait(), remaining)
     except TimeoutError:
         ended_by = "end"
     finally:

@@ -19,12 +19,12 @@ def consecutive_ports(
     No port is given to two runs. ``needing`` has the number of ports per run; ``every`` is the
     range of the node's ports.
     """
-    taken, bases = set(used), dict[UUID, int | None]()
+    in_use, bases = set(used), dict[UUID, int | None]()
     for run, count in needing.items():
-        base = _free(range(every.start, every.stop + 1 - count, 2), count, taken, rng)
+        base = _free(range(every.start, every.stop + 1 - count, 2), count, in_use, rng)
         bases[run] = base
         if base is not None:
-            taken.update(range(base, base + count))
+            in_use.update(range(base, base + count))
     return bases
 
 
@@ -36,12 +36,12 @@ def single_ports(
     A run with a single port does not use it all the time, so sharing one is allowed. Only every
     second port of ``every`` is given out, because tools of one port may also use the next one.
     """
-    taken, ports = set(used), dict[UUID, int]()
+    in_use, ports = set(used), dict[UUID, int]()
     bases = range(every.start, every.stop - 1, 2) or every
     for run in needing:
-        free = _free(bases, 1, taken, rng)
+        free = _free(bases, 1, in_use, rng)
         ports[run] = rng.choice(bases) if free is None else free
-        taken.add(ports[run])
+        in_use.add(ports[run])
     return ports
 
 

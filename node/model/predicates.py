@@ -209,17 +209,17 @@ def _every(document: object, pointer: str, depth: int, faults: list[FieldFault])
         faults.append(FieldFault(pointer, f"nests deeper than {DEPTH_MAX}"))
         return AllOf(())
     parts: list[Predicate] = []
-    for name, wanted in document.items():
+    for name, value in document.items():
         at = f"{pointer}/{_escaped(name)}"
         if name == "not":
-            parts.append(Not(at, _every(wanted, at, depth + 1, faults)))
+            parts.append(Not(at, _every(value, at, depth + 1, faults)))
         elif name in WORDS:
-            parts.append(_several(name, wanted, at, depth, faults))
+            parts.append(_several(name, value, at, depth, faults))
         elif NAME.fullmatch(name) is None:
             fault = "is not a valid attribute name; use small letters, digits, '_', '.', ':', '-'"
             faults.append(FieldFault(at, fault))
         else:
-            parts += _compared(name, wanted, at, faults)
+            parts += _compared(name, value, at, faults)
     return parts[0] if len(parts) == 1 else AllOf(tuple(parts))
 
 
@@ -235,18 +235,20 @@ def _several(
     return AnyOf(pointer, parts) if word == "any" else AllOf(parts)
 
 
-def _compared(name: str, wanted: object, pointer: str, faults: list[FieldFault]) -> list[Condition]:
-    if isinstance(wanted, list):
-        wanted = {"in": wanted}
+def _compared(
+    name: str, comparison: object, pointer: str, faults: list[FieldFault]
+) -> list[Condition]:
+    if isinstance(comparison, list):
+        comparison = {"in": comparison}
         single = True
     else:
-        single = not isinstance(wanted, Mapping)
-        wanted = {"=": wanted} if single else wanted
-    assert isinstance(wanted, Mapping)  # noqa: S101 - for the type checker: both branches make one
-    if not wanted:
+        single = not isinstance(comparison, Mapping)
+        comparison = {"=": comparison} if single else comparison
+    assert isinstance(comparison, Mapping)  # noqa: S101 - for the type checker: both branches make one
+    if not comparison:
         faults.append(FieldFault(pointer, f"must compare with one of {' '.join(_OPERATORS)}"))
     comparisons = []
-    for word, operand in wanted.items():
+    for word, operand in comparison.items():
         at = pointer if single else f"{pointer}/{_escaped(word)}"
         fault = _fault(word, operand)
         if fault is not None:

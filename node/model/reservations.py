@@ -75,11 +75,11 @@ class ReservationSpan:
 
 def access_of(document: dict[str, Any]) -> AccessList:
     """Parse an access list as stored: the API's form, but with leads as identities."""
-    named = [split_task(task) for task in document.get("tasks", ())]
+    tasks = [split_task(task) for task in document.get("tasks", ())]
     return AccessList(
         campaigns=frozenset(document.get("campaigns", ())),
-        tasks=frozenset(task for task, lead in named if lead is None),
-        led=frozenset((task, lead) for task, lead in named if lead is not None),
+        tasks=frozenset(task for task, lead in tasks if lead is None),
+        led=frozenset((task, lead) for task, lead in tasks if lead is not None),
         leads=frozenset(document.get("leads", ())),
         tests=frozenset(document.get("tests", ())),
         classes=frozenset(SchedulingClass(name) for name in document.get("classes", ())),
@@ -87,12 +87,12 @@ def access_of(document: dict[str, Any]) -> AccessList:
     )
 
 
-def split_task(written: str) -> tuple[UUID, str | None]:
+def split_task(text: str) -> tuple[UUID, str | None]:
     """Split ``ID`` or ``ID@NODE``, the forms in which an access list names a task.
 
     :raises ValueError: the text has neither form.
     """
-    task, at, lead = written.partition("@")
+    task, at, lead = text.partition("@")
     if at and not lead:
         msg = "no node is given after the @"
         raise ValueError(msg)

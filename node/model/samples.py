@@ -70,10 +70,12 @@ def _sample(metric: object, common: Mapping[str, str]) -> Sample | None:
         return None
     own = labels if isinstance(labels, Mapping) else {}
     # A metric's own label must not replace one of the labels that identify the series.
-    named = {name_of(key) if key not in common else f"metric_{key}": str(own[key]) for key in own}
+    own_labels = {
+        name_of(key) if key not in common else f"metric_{key}": str(own[key]) for key in own
+    }
     unit = str(metric.get("unit") or "1")
     return Sample(
-        f"parley_result_{name_of(name)}", _sorted({**named, **common}), float(value or 0), unit
+        f"parley_result_{name_of(name)}", _sorted({**own_labels, **common}), float(value or 0), unit
     )
 
 

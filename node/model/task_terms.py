@@ -20,7 +20,7 @@ from node.model.wire.tasks import PARTICIPANTS, Participant, Schedule
 
 @dataclass(frozen=True)
 class TaskTerms:
-    """What a task measures, with whom, when, and for which campaign.
+    """The terms of a task: what it measures, with whom, when, and for which campaign.
 
     ``tools`` are the preferred tools, best first; without any, the best tool that all participants
     have is used. ``tool`` is the one agreed on, and ``duration`` the time in microseconds that a

@@ -252,7 +252,7 @@ async def test_a_figure_that_is_no_number_fails_the_run_and_breaks_no_list(world
     run = await _running((a,))
     await a.node.collector.keep_own(run, _part(a, 0))
     assert await a.state(run) == "failed"
-    said = "the idle plugin gave no number for 'Median ms!', but nan"
+    said = "the idle plugin gave 'Median ms!' the value nan, which is not a number"
     assert await a.reason(run) == said
     await a.execute("UPDATE run SET state = 'finished', reason = NULL WHERE id = $1", run)
     shown = await api_runs.fetch(a.node, run)

@@ -94,10 +94,10 @@ def fault_of_name(name: str) -> str | None:
         return f"has {len(name)} characters; use at most {_LONGEST_NAME}"
     if not name.isascii():
         try:
-            written = name.encode("idna").decode()
+            ascii_name = name.encode("idna").decode()
         except UnicodeError:
             return "has characters that are not allowed in DNS names"
-        return f"has characters that are not allowed in DNS names; write it as {written}"
+        return f"has characters that are not allowed in DNS names; write it as {ascii_name}"
     longest = max(map(len, name.split(".")))
     if longest > _LONGEST_LABEL:
         return f"has {longest} characters between two dots; use at most {_LONGEST_LABEL}"
