@@ -190,7 +190,7 @@ def test_what_is_allowed_but_not_there_is_not_offered() -> None:
         "namespace:nowhere": "no network namespace nowhere; create it: ip netns add nowhere",
         "interface:nothing0": "no interface nothing0",
         "address:192.0.2.99": "192.0.2.99 cannot be used on this host",
-        "interface:lo": "can name one: PARLEY_CONTEXTS=interface:lo=ADDRESS",
+        "interface:lo": "can set one: PARLEY_CONTEXTS=interface:lo=ADDRESS",
     }
     allowed = Contexts({parse(context): None for context in missing})
     assert allowed.addresses() == {}
