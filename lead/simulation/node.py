@@ -243,7 +243,7 @@ class Host:
 
 
 class SimulatedWorld(Protocol):
-    """What faults, checks, and the report use of the world that holds the hosts."""
+    """The part of a simulated world that faults, checks, and the report use."""
 
     scenario: Scenario
     loop: VirtualLoop

@@ -23,7 +23,7 @@ async def _active(site: Site) -> int:
 
 
 async def test_a_key_used_twice_at_once_makes_one_task(world: World) -> None:
-    """Of two documents posted concurrently under one key, one is accepted and one is refused."""
+    """Two documents posted concurrently under one key create one task; the other is refused."""
     a, b = await world.site("a"), await world.site("b")
     documents = [_document(a, b), _document(a, b, duration="PT6S")]
     answers = await asyncio.gather(

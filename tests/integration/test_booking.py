@@ -226,7 +226,7 @@ async def test_at_its_lead_a_released_run_waits(booker: BookingLead) -> None:
 
 
 async def test_of_thirty_overlapping_holds_one_wins(world: World) -> None:
-    """Of thirty concurrent overlapping holds one is booked, and the others are refused."""
+    """Thirty concurrent overlapping holds result in one booked run and 29 refusals."""
     booker = BookingLead(world, await world.site("a"), await world.site("b", connections=30))
     requests = [hold_request(await booker.task(), [HOUR + number]) for number in range(30)]
     answers = await asyncio.gather(*(booker.hold(request) for request in requests))

@@ -165,7 +165,7 @@ async def test_a_chain_of_displacements_unwinds(booker: BookingLead) -> None:
 
 
 async def test_what_gave_way_to_a_displaced_run_is_not_forgotten(booker: BookingLead) -> None:
-    """When a displacing hold is displaced itself, the run it had set aside is settled, too."""
+    """A run set aside by a hold is settled, too, when that hold is displaced itself."""
     low = (await booker.book(await booker.task(1), HOUR)).runs[0].run
     held, task = uuid4(), await booker.task(2)
     await booker.hold(hold_request(task, [HOUR], displacing=True), held)

@@ -207,7 +207,7 @@ async def test_a_task_that_ended_owes_nothing_more(a: Asker, clock: ManualClock)
 
 
 async def test_any_lives_are_counted_once(a: Asker, clock: ManualClock) -> None:
-    """Of several attempts of a slot a result counts, else the last attempt names the cause."""
+    """A slot with several attempts counts once: by its result, else by its last attempt."""
     rng = Random(5)
     expected: Counter[tuple[str, str]] = Counter()
     for key in ("x/a/b", "x/a/c", "y/c/a"):

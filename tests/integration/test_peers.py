@@ -1,4 +1,4 @@
-"""How a node handles the answers of another one, over real HTTP."""
+"""The client for other nodes handles their answers over real HTTP."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ async def test_answers_too_long_together_are_asked_for_one_by_one(
 
 
 async def test_one_senseless_answer_spoils_no_other() -> None:
-    """Of three requests in one message, the one with an invalid answer fails alone."""
+    """An invalid answer to one of three requests in a message fails that request alone."""
     invalid: list[str] = []
 
     def propose(items: list[Any]) -> Any:

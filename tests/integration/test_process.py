@@ -187,7 +187,7 @@ async def test_a_log_takes_both_streams(start: Start, tmp_path: Path) -> None:
 
 
 async def test_a_flood_does_not_grow_memory(start: Start) -> None:
-    """Of endless output on both streams the first bytes are kept, and the cut is reported."""
+    """Endless output on both streams is cut after the first bytes, and the cut is reported."""
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     script = "head -c 1000000000 /dev/zero & head -c 1000000000 /dev/zero >&2; wait"
     finished = await (await start("sh", "-c", script, output_bytes_max=1000)).wait()

@@ -43,7 +43,7 @@ async def _planned(world: World) -> tuple[Site, Site, Introduction, list[UUID]]:
 
 
 async def test_equal_sides_change_nothing(world: World) -> None:
-    """Nothing is repaired where both have the same runs."""
+    """A comparison repairs nothing if both nodes have the same runs."""
     a, b, _, runs = await _planned(world)
     assert await _compare(a, b) == 0
     assert await b.states() == dict.fromkeys(runs, "scheduled")

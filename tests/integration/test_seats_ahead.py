@@ -1,4 +1,4 @@
-"""Who asks first has not the whole day: what is more than two hours ahead is kept for others."""
+"""Time more than two hours ahead is reserved for campaigns that ask later."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ A_QUARTER: dict[str, Any] = {
         "until": "2026-12-01T08:00:00Z",
     },
 }
-"""A quarter of two nodes, for so many hours."""
+"""A quarter of two nodes for ``HOURS`` hours."""
 
 
 async def _pool(world: World, policy: str, *names: str) -> Pooled:
@@ -46,7 +46,7 @@ async def _campaign(pool: Pooled, name: str) -> None:
 
 
 async def _ask(pool: Pooled, campaign: str) -> list[UUID]:
-    """Four tasks of it, which could fill the pool; they are given what there is."""
+    """Create four tasks that could fill the pool, and give them the available seats."""
     tasks = [await pool.create(2, campaign=campaign, seat=False, **A_QUARTER) for _ in range(4)]
     await _give(pool)
     return tasks
@@ -57,59 +57,61 @@ async def _give(pool: Pooled) -> None:
         pass
 
 
-async def _held(pool: Pooled, asked: Mapping[str, Sequence[UUID]]) -> dict[str, list[int]]:
-    """By campaign, how many quarters of a node it has in each hour."""
-    found = {}
-    for campaign, tasks in asked.items():
+async def _held(
+    pool: Pooled, tasks_by_campaign: Mapping[str, Sequence[UUID]]
+) -> dict[str, list[int]]:
+    """Return by campaign how many quarters of a node it holds in each hour."""
+    quarters = {}
+    for campaign, tasks in tasks_by_campaign.items():
         hours: Counter[int] = Counter()
         for task in tasks:
-            hours.update({hour: len(held) for hour, held in (await pool.seats(task)).items()})
-        found[campaign] = [hours[hour] for hour in range(HOURS)]
-    return found
+            hours.update({hour: len(nodes) for hour, nodes in (await pool.seats(task)).items()})
+        quarters[campaign] = [hours[hour] for hour in range(HOURS)]
+    return quarters
 
 
 @pytest.mark.parametrize("policy", [DEFAULT, "gridserver-usage", "gridserver-sla", "boinc-wrr"])
 async def test_who_asks_seconds_later_finds_its_part_of_all_but_two_hours(
     world: World, policy: str
 ) -> None:
-    """Three of four parts are red's, and one is blue's, which came first and filled two hours."""
+    """Red asks after blue and gets its three quarters of the pool from the third hour on."""
     pool = await _pool(world, policy, "blue", "red")
-    asked = {"blue": await _ask(pool, "blue")}
-    assert (await _held(pool, asked))["blue"][:2] == [8, 8]
+    tasks_by_campaign = {"blue": await _ask(pool, "blue")}
+    assert (await _held(pool, tasks_by_campaign))["blue"][:2] == [8, 8]
     world.clock.advance(7 * times.SECOND)
-    asked["red"] = await _ask(pool, "red")
+    tasks_by_campaign["red"] = await _ask(pool, "red")
     for hour in range(1, HOURS):
         world.clock.move_to(START + hour * times.HOUR)
         await _give(pool)
-    held = await _held(pool, asked)
-    assert [sum(both) for both in zip(*held.values(), strict=True)] == [8] * HOURS
-    assert min(held["red"][2:]) >= 5, "its part among all campaigns, the default one as well"
-    assert sum(held["red"][2:]) >= 0.75 * 8 * (HOURS - 2)
+    quarters = await _held(pool, tasks_by_campaign)
+    assert [sum(both) for both in zip(*quarters.values(), strict=True)] == [8] * HOURS
+    assert min(quarters["red"][2:]) >= 5, "red's part among all campaigns, including the default"
+    assert sum(quarters["red"][2:]) >= 0.75 * 8 * (HOURS - 2)
 
 
 @pytest.mark.parametrize("policy", [DEFAULT, "gridserver-sla"])
 async def test_a_campaign_made_later_is_given_back_its_part(world: World, policy: str) -> None:
-    """Blue had more of all hours ahead, which is red's as soon as it asks; the rest comes later."""
+    """A campaign created later gets its part back beyond the near hours, and the rest over time."""
     pool = await _pool(world, policy, "blue")
-    asked = {"blue": await _ask(pool, "blue")}
+    tasks_by_campaign = {"blue": await _ask(pool, "blue")}
     world.clock.advance(7 * times.SECOND)
     await _campaign(pool, "red")
-    asked["red"] = await _ask(pool, "red")
+    tasks_by_campaign["red"] = await _ask(pool, "red")
     for _ in range(10):
         world.clock.advance(30 * times.SECOND)
         await _give(pool)
-    held = await _held(pool, asked)
-    assert (held["blue"][:2], held["red"][:2]) == ([8, 8], [0, 0]), (
-        "the near hours stay as they are"
+    quarters = await _held(pool, tasks_by_campaign)
+    assert (quarters["blue"][:2], quarters["red"][:2]) == ([8, 8], [0, 0]), (
+        "the near hours are not changed"
     )
-    assert sum(held["red"][2:]) >= 0.6 * 8 * (HOURS - 2)
+    assert sum(quarters["red"][2:]) >= 0.6 * 8 * (HOURS - 2)
     # A third of what it has in the second hour reaches into the third one.
-    assert sum(held["blue"][2:]) + 8 / 3 >= 0.2 * 8 * (HOURS - 2), "no more than is too much"
+    assert sum(quarters["blue"][2:]) + 8 / 3 >= 0.2 * 8 * (HOURS - 2), "blue keeps its own part"
     rows = await pool.lead.rows("SELECT reason FROM seat WHERE lost_at IS NOT NULL")
     assert all("given back to red, which is below its part" in row[0] for row in rows)
     for hour in range(1, HOURS):
         world.clock.move_to(START + hour * times.HOUR)
         await _give(pool)
-    held = await _held(pool, asked)
-    assert [sum(both) for both in zip(*held.values(), strict=True)] == [8] * HOURS
-    assert sum(held["red"][2:]) >= 0.75 * 8 * (HOURS - 2)
+    quarters = await _held(pool, tasks_by_campaign)
+    assert [sum(both) for both in zip(*quarters.values(), strict=True)] == [8] * HOURS
+    assert sum(quarters["red"][2:]) >= 0.75 * 8 * (HOURS - 2)

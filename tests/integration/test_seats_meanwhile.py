@@ -1,4 +1,4 @@
-"""Seats that are lost, or terms that are edited, while an episode of their pool is held."""
+"""Seats are lost, or terms edited, while an episode of their pool is in progress."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Meanwhile = Callable[[Pooled, UUID], Awaitable[None]]
 
 
 async def _lose(pool: Pooled, task: UUID) -> None:
-    """Another process of the lead sees in the same moment that the last seat is lost."""
+    """Lose the last seat, as seen by another process of the lead at the same moment."""
     rows = await pool.lead.rows(
         "SELECT task_id FROM seat WHERE pool_task = $1 AND lost_at IS NULL ORDER BY place", task
     )
@@ -33,12 +33,12 @@ async def _lose(pool: Pooled, task: UUID) -> None:
 
 
 async def _edit(pool: Pooled, task: UUID) -> None:
-    """Somebody asks for one more seat."""
+    """Edit the task to request one more seat."""
     await pool.edit(task, participants={"pool": "europe", "k": 3})
 
 
 async def test_a_seat_that_is_lost_while_another_is_given_is_given_anew(world: World) -> None:
-    """The term is not taken for full, and both seats have nodes in the end."""
+    """A seat lost during an episode does not leave the term full: both seats get nodes."""
     pool = await pooled(world, [{}, {}, {}])
     task = await pool.create(2, schedule=ONE_TERM)
     await _lose(pool, task)
@@ -58,7 +58,7 @@ async def test_a_seat_that_is_lost_while_another_is_given_is_given_anew(world: W
 async def test_a_term_that_was_full_when_it_was_read(
     world: World, meanwhile: Meanwhile, seats: list[int]
 ) -> None:
-    """What is empty by the time this is written is given, and the term is done only then."""
+    """Seats emptied while an episode is in progress are given before the term counts as done."""
     pool = await pooled(world, [{}, {}, {}])
     task = await pool.create(2, schedule=ONE_TERM)
     await _look_at(pool, task)
@@ -68,7 +68,7 @@ async def test_a_term_that_was_full_when_it_was_read(
 
 
 async def test_a_term_is_not_given_up_under_whoever_edits_it(world: World) -> None:
-    """Its time was over when it was read; by an edit meanwhile it has more, and nodes for it."""
+    """A term that an edit extends during an episode is not given up, and gets its node."""
     pool = await pooled(world, [{}])
     task = await pool.create(1, seat=False, schedule={**ONE_TERM, "repeat": "PT20H"})
     await pool.episodes._open_terms()
@@ -83,21 +83,21 @@ async def test_a_term_is_not_given_up_under_whoever_edits_it(world: World) -> No
 
 
 async def _look_at(pool: Pooled, task: UUID) -> None:
-    """The term is due though no seat is empty."""
+    """Make the term due although no seat is empty."""
     now = pool.lead.clock.now()
     await pool.lead.rows("UPDATE term SET try_at = $2 WHERE pool_task = $1", task, now)
 
 
 async def _as_it_is_read(at: Pooled, task: UUID, meanwhile: Meanwhile) -> None:
-    """Give what is to be given; something happens after the first episode was read."""
+    """Give seats while something happens after the first episode was read."""
     read = at.episodes._snapshots.of
 
     async def reading(membership: Any, pool: Any, tasks: Any, imagined: Any = ()) -> Any:
         at.episodes._snapshots.of = read  # type: ignore[method-assign]
-        found = await read(membership, pool, tasks, imagined)
-        assert found.over
+        snapshot = await read(membership, pool, tasks, imagined)
+        assert snapshot.over
         await meanwhile(at, task)
-        return found
+        return snapshot
 
     at.episodes._snapshots.of = reading  # type: ignore[method-assign]
     await at.seat()
@@ -106,7 +106,7 @@ async def _as_it_is_read(at: Pooled, task: UUID, meanwhile: Meanwhile) -> None:
 async def test_looking_around_asks_no_more_for_more_tasks(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What thousands of tasks lack is said by a few statements, on those for which it is new."""
+    """Storing what thousands of tasks lack needs few statements, and only for changes."""
     pool = await pooled(world, [{}])
     task = await pool.create(1, seat=False)
     await pool.lead.execute(
@@ -120,69 +120,69 @@ async def test_looking_around_asks_no_more_for_more_tasks(
     )
     await pool.nodes[0].node.own_card.set({"in": "asia"})
     await known_as_they_are(world)
-    asked = _statements(monkeypatch)
+    statements = _statements(monkeypatch)
     for _ in range(2):
-        asked.clear()
+        statements.clear()
         await pool.episodes._look()
-        assert len(asked) < 15
+        assert len(statements) < 15
         rows = await pool.lead.rows("SELECT times FROM decision WHERE outcome = 'lacks nodes'")
         assert [row[0] for row in rows] == [1] * 2000
     assert len(await pool.told(task)) == 1
 
 
 def _statements(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """What databases are asked from now on."""
-    asked: list[str] = []
+    """Return the list to which every statement from now on is added."""
+    statements: list[str] = []
 
-    def listening(real: Callable[..., Awaitable[Any]]) -> Callable[..., Awaitable[Any]]:
+    def recording(real: Callable[..., Awaitable[Any]]) -> Callable[..., Awaitable[Any]]:
         async def ask(connection: Any, query: str, *args: Any) -> Any:
-            asked.append(query)
+            statements.append(query)
             return await real(connection, query, *args)
 
         return ask
 
     for name in ("execute", "fetch", "fetchrow", "fetchval"):
         real = getattr(PoolConnectionProxy, name)
-        monkeypatch.setattr(PoolConnectionProxy, name, listening(real))
-    return asked
+        monkeypatch.setattr(PoolConnectionProxy, name, recording(real))
+    return statements
 
 
-async def _given(pool: Pooled) -> None:
+async def _give_seats(pool: Pooled) -> None:
     while not await pool.episodes.run_once():
         pass
 
 
 async def test_a_seat_whose_time_is_taken_before_it_is_booked_is_moved(world: World) -> None:
-    """Nobody books it there in vain until its time is over: another node has it, in its term."""
+    """A seat whose time is taken before its runs are booked moves to another node in its term."""
     pool = await pooled(world, [{}, {}])
     task = await pool.create(1, seat=False, schedule=ONE_TERM)
-    await _given(pool)
+    await _give_seats(pool)
     [first] = (await pool.seats(task)).values()
-    [taken] = [site for site in pool.nodes if site.name == first[1]]
-    await reserve(taken, START, duration="PT8H")
+    [site] = [site for site in pool.nodes if site.name == first[1]]
+    await reserve(site, START, duration="PT8H")
     await pool.lead.plan()
     await pool.seat()
     [second] = (await pool.seats(task)).values()
     assert {first[1], second[1]} == {"n1", "n2"}
     assert await pool.states(pool.lead, task) == {"cancelled": 2, "scheduled": 2}
-    [sentence] = [said for outcome, said in await pool.told(task) if outcome == "seat lost"]
+    [sentence] = [text for outcome, text in await pool.told(task) if outcome == "seat lost"]
     assert sentence.startswith(
         f"seat 1 ({first[1]}): has no time any more: {first[1]}: no PT1M free: reserved for demo"
     )
 
 
 async def test_a_seat_stays_while_most_of_its_window_is_beyond_the_horizon(world: World) -> None:
-    """The start that was found is taken, but nobody has been asked yet about the time after it."""
+    """A seat stays if its found start is taken but most of its window lies beyond the horizon."""
     pool = await pooled(world, [{}, {}])
     begins = START + 17 * times.HOUR
     schedule = {"start": times.format_instant(begins), "slip": "PT8H", "repeat": None}
     task = await pool.create(1, seat=False, schedule=schedule)
-    await _given(pool)
-    [there] = (await pool.seats(task)).values()
-    [taken] = [site for site in pool.nodes if site.name == there[1]]
-    await reserve(taken, begins, duration="PT7H")
+    await _give_seats(pool)
+    [seat] = (await pool.seats(task)).values()
+    [site] = [site for site in pool.nodes if site.name == seat[1]]
+    await reserve(site, begins, duration="PT7H")
     await pool.lead.plan()
-    assert list((await pool.seats(task)).values()) == [there]
+    assert list((await pool.seats(task)).values()) == [seat]
     assert await pool.states(pool.lead, task) == {"waiting": 1}
     world.clock.advance(2 * times.HOUR)
     await pool.lead.plan()
@@ -190,29 +190,29 @@ async def test_a_seat_stays_while_most_of_its_window_is_beyond_the_horizon(world
 
 
 async def test_a_seat_is_not_moved_for_ever(world: World) -> None:
-    """A node that says it has time, and then never has, is not asked again and again."""
+    """A seat moves a limited number of times, even if each node turns out to have no time."""
     pool = await pooled(world, [{}] * (SEAT_MOVES_MAX + 2))
     task = await pool.create(1, seat=False, schedule=ONE_TERM)
-    there: dict[int, str] = {}
+    seat: dict[int, str] = {}
     for _ in range(SEAT_MOVES_MAX + 1):
-        await _given(pool)
-        [there] = (await pool.seats(task)).values()
-        [site] = [site for site in pool.nodes if site.name == there[1]]
+        await _give_seats(pool)
+        [seat] = (await pool.seats(task)).values()
+        [site] = [site for site in pool.nodes if site.name == seat[1]]
         await reserve(site, START, duration="PT8H")
         await pool.lead.plan()
     await pool.seat()
-    assert list((await pool.seats(task)).values()) == [there]
+    assert list((await pool.seats(task)).values()) == [seat]
     assert await pool.states(pool.lead, task) == {"cancelled": 2 * SEAT_MOVES_MAX, "waiting": 2}
 
 
 async def test_a_seat_that_has_time_for_some_runs_stays(world: World) -> None:
-    """What has no time waits, as it does for any other task."""
+    """A seat with time for some of its runs stays, and the other runs wait."""
     pool = await pooled(world, [{}, {}])
     task = await pool.create(1, seat=False, schedule=ONE_TERM)
-    await _given(pool)
-    [there] = (await pool.seats(task)).values()
+    await _give_seats(pool)
+    [seat] = (await pool.seats(task)).values()
     for site in pool.nodes:
         await reserve(site, HOUR)
     await pool.seat()
-    assert list((await pool.seats(task)).values()) == [there]
+    assert list((await pool.seats(task)).values()) == [seat]
     assert await pool.states(pool.lead, task) == {"scheduled": 1, "waiting": 1}

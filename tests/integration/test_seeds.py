@@ -20,7 +20,7 @@ SEEDS_FOR_A_VARIANT = 60
 _WORLDS = 100
 _POOL_WORLDS = 10
 _GIVING_WAY = ("setpriv", "--pdeathsig", "KILL", "nice", "-n", "19")
-"""What measures time runs beside it."""
+"""The command that lets tests which measure time run undisturbed beside it."""
 
 
 def played(scenario: str, seeds: int) -> dict[str, int]:
@@ -55,11 +55,11 @@ def test_a_broken_program_is_found(variant: Variant) -> None:
     """A few dozen seeds find it, and the violation says what is broken."""
     brief = named(BRIEF)
     faults = brief.faults.model_copy(update=variant.faults or {})
-    said: list[str] = []
+    violations: list[str] = []
     with variant.patched():
         for seed in range(1, SEEDS_FOR_A_VARIANT + 1):
             world = brief.model_copy(update={"seed": seed, "faults": faults})
-            said += simulate(world, broken=variant.broken).violations
-            if any(variant.says in violation for violation in said):
+            violations += simulate(world, broken=variant.broken).violations
+            if any(variant.says in violation for violation in violations):
                 return
-    pytest.fail(f"{variant.name} was not found by {SEEDS_FOR_A_VARIANT} seeds; said was {said}")
+    pytest.fail(f"{variant.name} was not found by {SEEDS_FOR_A_VARIANT} seeds, only {violations}")

@@ -1,4 +1,4 @@
-"""Requests between nodes over real HTTP: who is not known and signed for is not let in."""
+"""Signed requests between nodes over real HTTP: only known and signed ones are served."""
 
 from __future__ import annotations
 
@@ -32,15 +32,15 @@ PATH = "/v1/participant/proposals"
 
 @dataclass
 class Caller:
-    """Sends requests to the node b, signed by a unless said."""
+    """A sender of requests to node b, signed by a by default."""
 
     a: Served
     b: Served
     http: aiohttp.ClientSession
 
     def body(self) -> bytes:
-        """A proposal."""
-        question = {
+        """Return the body of a proposal."""
+        proposal = {
             "task": str(uuid4()),
             "lease_epoch": 1,
             "scheduling_class": "normal",
@@ -48,12 +48,12 @@ class Caller:
             "priority": 0,
             "windows": [[HOUR, HOUR + times.HOUR]],
         }
-        return orjson.dumps({"items": [question]})
+        return orjson.dumps({"items": [proposal]})
 
     def signed(
         self, body: bytes, *, key: NodeKey | None = None, to: str | None = None, age_s: int = 0
     ) -> dict[str, str]:
-        """Headers that sign a proposal."""
+        """Return the headers that sign a proposal."""
         return sign(
             key or self.a.key,
             "POST",
@@ -65,13 +65,13 @@ class Caller:
         )
 
     async def post(self, body: bytes, headers: dict[str, str], path: str = PATH) -> tuple[int, Any]:
-        """The answer's status and document."""
+        """Return the status and the document of the answer."""
         url = f"{self.b.card.url}{path}"
         async with self.http.post(url, data=body, headers=headers) as response:
             return response.status, orjson.loads(await response.read())
 
     async def refused(self, body: bytes, headers: dict[str, str], path: str = PATH) -> str:
-        """The reason of a 401."""
+        """Return the reason of a 401."""
         url = f"{self.b.card.url}{path}"
         async with self.http.post(url, data=body, headers=headers) as response:
             document = orjson.loads(await response.read())
@@ -86,7 +86,7 @@ class Caller:
 async def caller(
     new_database: NewDatabase, clock: ManualClock, tmp_path: Path
 ) -> AsyncIterator[Caller]:
-    """Two served nodes that know each other; some time has passed since their start."""
+    """Return two served nodes that know each other, some time after their start."""
     async with contextlib.AsyncExitStack() as stack:
         a = await stack.enter_async_context(served("a", await new_database(), clock, tmp_path))
         b = await stack.enter_async_context(served("b", await new_database(), clock, tmp_path))
@@ -98,7 +98,7 @@ async def caller(
 
 
 async def test_a_signed_request_is_served(caller: Caller) -> None:
-    """A known node's signed request gets its answer."""
+    """A known node's signed request is answered."""
     body = caller.body()
     status, document = await caller.post(body, caller.signed(body))
     assert status == 200
@@ -106,7 +106,7 @@ async def test_a_signed_request_is_served(caller: Caller) -> None:
 
 
 async def test_an_unsigned_request_is_refused(caller: Caller) -> None:
-    """Without a signature nobody is let in."""
+    """An unsigned request is refused."""
     assert await caller.refused(caller.body(), {}) == (
         "the request is not signed; participants sign theirs with their node's key (RFC 9421)"
     )
@@ -119,7 +119,7 @@ async def test_an_unsigned_request_is_refused(caller: Caller) -> None:
 async def test_a_request_of_another_time_is_refused(
     caller: Caller, age_s: int, reason: str
 ) -> None:
-    """A signature that is too old, or of a time to come, is refused with both clocks."""
+    """A signature that is too old, or from the future, is refused with both clocks."""
     body = caller.body()
     detail = await caller.refused(body, caller.signed(body, age_s=age_s))
     assert reason in detail
@@ -127,7 +127,7 @@ async def test_a_request_of_another_time_is_refused(
 
 
 async def test_a_request_from_before_the_start_is_refused(caller: Caller) -> None:
-    """Nonces are lost at a restart, so that signatures from before it are refused."""
+    """A signature from before the start is refused, as nonces are lost in a restart."""
     caller.b.verifier._started = caller.b.clock.now()
     body = caller.body()
     detail = await caller.refused(body, caller.signed(body, age_s=1))
@@ -135,7 +135,7 @@ async def test_a_request_from_before_the_start_is_refused(caller: Caller) -> Non
 
 
 async def test_a_replayed_request_is_refused(caller: Caller) -> None:
-    """The same signature is good once."""
+    """A signature is accepted only once."""
     body = caller.body()
     headers = caller.signed(body)
     assert (await caller.post(body, headers))[0] == 200
@@ -144,46 +144,46 @@ async def test_a_replayed_request_is_refused(caller: Caller) -> None:
 
 
 async def test_an_altered_body_is_refused(caller: Caller) -> None:
-    """Who changes the body on its way is found out."""
+    """A request with an altered body is refused."""
     body = caller.body()
     detail = await caller.refused(body.replace(b"normal", b"background"), caller.signed(body))
     assert detail == "the request has a body that differs from its Content-Digest"
 
 
 async def test_an_altered_path_is_refused(caller: Caller) -> None:
-    """A signature for one path opens no other, nor the same with a query."""
+    """A signature is not valid for another path or query."""
     body = caller.body()
     detail = await caller.refused(body, caller.signed(body), f"{PATH}?more=1")
     assert detail.startswith("the request has a wrong signature: method, path, query")
 
 
 async def test_an_unknown_key_is_refused(caller: Caller) -> None:
-    """A key that is not pinned is named, with what the owner would have to do."""
+    """A request with an unknown key is refused with the key and the remedy."""
     body = caller.body()
     detail = await caller.refused(body, caller.signed(body, key=NodeKey.generate()))
     assert "which this node does not know; its owner adds it with: parley node" in detail
 
 
 async def test_a_request_for_another_node_is_refused(caller: Caller) -> None:
-    """A request that was signed for somebody else is not taken, even from a known node."""
+    """A request that was signed for another node is refused."""
     body = caller.body()
     detail = await caller.refused(body, caller.signed(body, to=NodeKey.generate().identity))
     assert detail.startswith("the request is meant for the node with the key ")
 
 
 async def test_a_foreign_signature_is_refused(caller: Caller) -> None:
-    """Nobody signs in the name of a known node without its key."""
+    """A request in the name of a known node is refused without that node's key."""
     body = caller.body()
     headers = caller.signed(body, key=NodeKey.generate())
-    named = headers["Signature-Input"].partition('keyid="')
-    rest = named[2].partition('"')[2]
-    headers["Signature-Input"] = f'{named[0]}keyid="{caller.a.card.identity}"{rest}'
+    parts = headers["Signature-Input"].partition('keyid="')
+    rest = parts[2].partition('"')[2]
+    headers["Signature-Input"] = f'{parts[0]}keyid="{caller.a.card.identity}"{rest}'
     detail = await caller.refused(body, headers)
     assert detail.startswith("the request has a wrong signature")
 
 
 async def test_a_removed_node_is_refused(caller: Caller) -> None:
-    """Whoever is forgotten is refused from then on."""
+    """A removed node is refused."""
     await caller.b.registration.remove("a")
     body = caller.body()
     assert "which this node does not know" in await caller.refused(body, caller.signed(body))
@@ -195,7 +195,7 @@ async def test_a_removed_node_is_refused(caller: Caller) -> None:
 async def test_a_users_token_opens_no_participant_route(
     caller: Caller, method: str, path: str
 ) -> None:
-    """What is between nodes is not open to users, whatever token they have."""
+    """A user's token is not valid for requests between nodes."""
     async with caller.b.database.connection() as connection:
         await nodes.keep_token(connection, digest("parley_secret"), "owner", START)
     path = path.replace("{id}", str(uuid4())).replace("{task}", str(uuid4()))
@@ -211,7 +211,7 @@ async def test_a_users_token_opens_no_participant_route(
 
 
 async def test_a_signature_opens_no_users_route(caller: Caller) -> None:
-    """Nodes do not create tasks in the name of users."""
+    """A node's signature is not valid for requests of users."""
     body = b"{}"
     headers = sign(
         caller.a.key,
@@ -226,7 +226,7 @@ async def test_a_signature_opens_no_users_route(caller: Caller) -> None:
 
 
 async def test_the_client_raises_the_reason(caller: Caller) -> None:
-    """A node that is refused learns why from the error of its own client."""
+    """The client of a refused node raises an error with the reason."""
     await caller.b.registration.remove("a")
     with pytest.raises(NotAuthenticated, match="which this node does not know"):
         await caller.a.peer(caller.b.card.identity).decision(uuid4())
@@ -235,7 +235,7 @@ async def test_the_client_raises_the_reason(caller: Caller) -> None:
 async def test_nodes_pin_each_other_by_url(
     new_database: NewDatabase, clock: ManualClock, tmp_path: Path
 ) -> None:
-    """A node that is added by its URL alone is pinned with its key, and then let in."""
+    """A node that is added by its URL is pinned with its key and then served."""
     async with (
         served("a", await new_database(), clock, tmp_path) as a,
         served("b", await new_database(), clock, tmp_path) as b,

@@ -1,4 +1,4 @@
-"""The soak's processes end with the one that started them, however that ends."""
+"""The soak's processes end with the process that started them, however that ends."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ for outcome in played(BRIEF, range(1, 1_000_000), 2):
 async def test_workers_end_with_their_owner(
     number: signal.Signals, send: Callable[[int, int], None]
 ) -> None:
-    """Neither Ctrl-C in all of them nor the death of the first one leaves a worker behind."""
+    """No worker is left after Ctrl-C in all processes or the death of the owner."""
     owner = await process.start(
         [sys.executable, "-c", PLAYING], env={"PYTHONPATH": str(ROOT)}, cwd=ROOT
     )

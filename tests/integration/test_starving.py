@@ -1,4 +1,4 @@
-"""A backlog of terms that begin tomorrow, and what is wanted now."""
+"""A backlog of tomorrow's terms does not delay what is wanted now."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ ONCE: dict[str, Any] = {"repeat": None, "slip": "PT2M"}
 
 @pytest_asyncio.fixture(loop_scope="session")
 async def backlog(world: World) -> Pooled:
-    """Four nodes that take turns, and two campaigns with 1,900 open terms each; some are given."""
+    """Return four rotating nodes and two campaigns with 1,900 open terms each, some seated."""
     pool = await pooled(world, [{}] * 4, choice="rotating")
     for name, level in (("ops", 5), ("lab", 5), ("other", 5), ("outage", "urgent")):
         document = {"name": name, "level": level}
@@ -38,41 +38,41 @@ async def backlog(world: World) -> Pooled:
 
 
 async def _episode(pool: Pooled) -> None:
-    """One of them, which takes a second."""
+    """Run an episode, which takes a second."""
     await pool.episodes.run_once()
     pool.world.clock.advance(times.SECOND)
 
 
-async def _created(pool: Pooled, campaign: str, start: int) -> UUID:
+async def _create(pool: Pooled, campaign: str, start: int) -> UUID:
     schedule = ONCE | {"start": times.format_instant(START + start)}
     return await pool.create(1, seat=False, schedule=schedule, length="PT5S", campaign=campaign)
 
 
 async def test_what_is_urgent_does_not_wait_for_a_backlog(backlog: Pooled) -> None:
-    """Thousands of terms have waited for longer: it has its seat by the next episode."""
+    """An urgent task gets its seat in the next episode despite thousands of older terms."""
     for start in (times.MINUTE, 59 * times.MINUTE):
-        urgent = await _created(backlog, "outage", start)
+        urgent = await _create(backlog, "outage", start)
         await _episode(backlog)
         assert len(await backlog.seats(urgent)) == 1
 
 
 async def test_what_begins_soon_does_not_wait_for_a_backlog(backlog: Pooled) -> None:
-    """Those of its hour come first, and it is one of them, whosever it is."""
-    other = await _created(backlog, "other", times.MINUTE)
+    """A task that begins soon gets its seat among those of its hour, before the backlog."""
+    other = await _create(backlog, "other", times.MINUTE)
     for _ in range(8):
         await _episode(backlog)
     assert len(await backlog.seats(other)) == 1
-    given = [row[0] for row in await backlog.lead.rows("SELECT term FROM seat ORDER BY taken_at")]
-    assert max(given) < START + 2 * times.HOUR
+    terms = [row[0] for row in await backlog.lead.rows("SELECT term FROM seat ORDER BY taken_at")]
+    assert max(terms) < START + 2 * times.HOUR
 
 
 async def test_hours_are_given_one_after_the_other(backlog: Pooled) -> None:
-    """No seat of an hour is given as long as an earlier one has terms that are due."""
+    """Seats of an hour are given only when no earlier hour has due terms."""
     for _ in range(8):
         first = await _first_due(backlog)
-        before = await _given(backlog)
+        seats_before = await _seated_terms(backlog)
         await _episode(backlog)
-        new = [term for task, term in await _given(backlog) - before]
+        new = [term for task, term in await _seated_terms(backlog) - seats_before]
         assert new
         assert max(new) // times.HOUR <= first // times.HOUR + 1
 
@@ -83,12 +83,12 @@ async def _first_due(pool: Pooled) -> int:
     return int(rows[0][0])
 
 
-async def _given(pool: Pooled) -> set[tuple[UUID, int]]:
+async def _seated_terms(pool: Pooled) -> set[tuple[UUID, int]]:
     return {(row[0], row[1]) for row in await pool.lead.rows("SELECT pool_task, term FROM seat")}
 
 
 async def test_what_never_had_a_seat_ends_unplaced(world: World) -> None:
-    """Its time went by: it does not count as finished before and unless it says why."""
+    """A task that never had a seat ends as unplaced, once the reason is known."""
     pool = await pooled(world, [{}])
     full = await pool.create(1, schedule=ONCE, length="PT30M", campaign=None)
     late = await pool.create(1, schedule=ONCE, length="PT30M", campaign=None)
@@ -110,13 +110,13 @@ async def _ended(pool: Pooled, task: UUID) -> tuple[str, str | None]:
 
 
 async def test_a_term_in_turn_says_who_comes_before_it(backlog: Pooled) -> None:
-    """As long as nothing is decided of it, the figure is there: those of its hour and before."""
-    other = await _created(backlog, "other", times.HOUR + times.MINUTE)
+    """A term without a decision reports how many terms of its hour and earlier come first."""
+    other = await _create(backlog, "other", times.HOUR + times.MINUTE)
     await backlog.episodes._open_terms()
     lead, now = backlog.lead, backlog.lead.clock.now()
     count = "SELECT count(*) FROM term WHERE try_at <= $1 AND starts_at < $2 AND pool_task <> $3"
     async with lead.database.connection() as connection:
-        said = await seats.before(connection, other, now)
+        position = await seats.before(connection, other, now)
     rows = await lead.rows(count, now, START + 2 * times.HOUR, other)
-    assert said == ("europe", rows[0][0])
+    assert position == ("europe", rows[0][0])
     assert 200 < rows[0][0] < 1000

@@ -1,4 +1,4 @@
-"""What one node asks for has no effect on what another one asked for at the same moment."""
+"""A node's request has no effect on another node's concurrent request."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ pytestmark = ON_ONE_LOOP
 
 
 async def test_a_stranger_keeps_no_run_of_another_exchange(booker: BookingLead) -> None:
-    """A commit that names runs of another exchange keeps none of them from being released."""
+    """A foreign commit that names runs of an exchange does not keep them from being released."""
     task, time_line = await booker.task(), booker.site.node.time_line
     stranger = await booker.world.site("stranger")
     exchange, request = uuid4(), hold_request(task, [HOUR])
@@ -26,7 +26,7 @@ async def test_a_stranger_keeps_no_run_of_another_exchange(booker: BookingLead) 
 
 
 async def test_a_stranger_takes_no_run_of_another_task(booker: BookingLead) -> None:
-    """Of two leads that hold a run of the same id at once only one is told that it holds it."""
+    """Only one of two leads that concurrently hold a run of the same id gets it."""
     time_line = booker.site.node.time_line
     stranger = await booker.world.site("stranger")
     theirs = introduction([stranger, booker.site])
@@ -38,8 +38,11 @@ async def test_a_stranger_takes_no_run_of_another_task(booker: BookingLead) -> N
         time_line.hold(uuid4(), booker.lead.identity, request),
         return_exceptions=True,
     )
-    holding = [each for each in answers if not isinstance(each, BaseException) and each.held]
+    holding = [
+        answer for answer in answers if not isinstance(answer, BaseException) and answer.held
+    ]
     assert len(holding) == 1
     assert not any(
-        isinstance(each, BaseException) and not isinstance(each, ParleyError) for each in answers
+        isinstance(answer, BaseException) and not isinstance(answer, ParleyError)
+        for answer in answers
     )

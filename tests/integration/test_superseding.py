@@ -1,4 +1,4 @@
-"""A slot that is asked for again although its first run goes on somewhere is not run twice."""
+"""A slot that is requested again while its first run continues somewhere is not run twice."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ SLOT = START + times.HOUR
 
 
 async def _booked(world: World) -> tuple[Site, Site, Introduction, UUID]:
-    """Two nodes and a task; b has the first run of its slot."""
+    """Return two nodes and a task whose first run is booked at b."""
     a, b = await world.two()
     task = introduction([a, b])
     await b.node.acceptance.consider(a.identity, task.model_copy(update={"participant": 1}))
@@ -36,8 +36,8 @@ async def _booked(world: World) -> tuple[Site, Site, Introduction, UUID]:
     return a, b, task, request.runs[0].run
 
 
-def _again(task: Introduction, starts_at: int) -> HoldRequest:
-    """The second run of the same slot."""
+def _second_attempt(task: Introduction, starts_at: int) -> HoldRequest:
+    """Return a hold of the second run of the same slot."""
     request = hold_request(task, [starts_at], epoch=2)
     run = run_id(TaskId(task.task), SLOT, 2)
     second = request.runs[0].model_copy(update={"run": run, "slot": SLOT, "attempt": 2})
@@ -49,31 +49,31 @@ async def _hold(a: Site, b: Site, request: HoldRequest) -> HoldAnswer:
 
 
 async def test_an_attempt_that_has_not_begun_gives_way(world: World) -> None:
-    """The lead has given it up; its time is free for the new one, even for the same seconds."""
+    """An earlier attempt that has not begun is cancelled, and its time is free for the new one."""
     a, b, task, first = await _booked(world)
-    request = _again(task, SLOT)
-    answered = await _hold(a, b, request)
-    assert answered.held == (request.runs[0].run,)
+    request = _second_attempt(task, SLOT)
+    answer = await _hold(a, b, request)
+    assert answer.held == (request.runs[0].run,)
     assert await b.state(first) == "cancelled"
     assert f"anew, as run {request.runs[0].run}" in (await b.reason(first) or "")
 
 
 async def test_an_attempt_that_has_begun_refuses_the_next(world: World) -> None:
-    """Whatever became of it: its slot has been run here."""
+    """An earlier attempt that has begun refuses the next one."""
     a, b, task, first = await _booked(world)
     world.clock.move_to(SLOT)
     async with b.database.connection() as connection:
         assert await runs.begin(connection, first, SLOT)
-    answered = await _hold(a, b, _again(task, SLOT + times.MINUTE * 10))
-    assert answered.held == ()
-    assert answered.refused[0].reason.startswith(
+    answer = await _hold(a, b, _second_attempt(task, SLOT + times.MINUTE * 10))
+    assert answer.held == ()
+    assert answer.refused[0].reason.startswith(
         f"this slot has been run here already: run {first} began at 2026-"
     )
     assert await b.state(first) == "running"
 
 
 async def test_a_slot_paused_behind_a_cut_wire_is_run_once(world: World) -> None:
-    """Its participant measured it before it heard of the pause: resumed, it is not run again."""
+    """A slot that a participant measured before it learned of a pause is not run again."""
     a, b = await world.two()
     document = {
         "test": {"type": "idle", "spec": {"duration": "PT1M", "participants": ["a", "b"]}},

@@ -1,4 +1,4 @@
-"""How runs and tasks end before their time, on one node and on all others."""
+"""The early end of runs and tasks, on one node and on all others."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ async def _everywhere(world: World, run: UUID) -> list[str | None]:
 
 
 async def test_a_waiting_run_is_cancelled(world: World) -> None:
-    """A slot that waits for time can be given up by a person."""
+    """A waiting slot can be cancelled."""
     a, b = await world.two()
     task = introduction([a, b])
     await a.keep(task, a)
@@ -74,7 +74,7 @@ async def test_a_waiting_run_is_cancelled(world: World) -> None:
 
 
 async def test_a_scheduled_run_is_cancelled_everywhere(world: World) -> None:
-    """The lead's cancel reaches all participants, whose time is free again."""
+    """A run cancelled at its lead is cancelled on all participants, and its time is free."""
     a, b, c = sites = await world.three()
     run, other = await book_everywhere(introduction(sites), a, sites, [HOUR, LATER])
     await a.node.termination.cancel_run(run)
@@ -82,12 +82,12 @@ async def test_a_scheduled_run_is_cancelled_everywhere(world: World) -> None:
     assert await _everywhere(world, run) == ["cancelled"] * 3
     assert await _everywhere(world, other) == ["scheduled"] * 3
     assert await c.reason(run) == "cancelled on a"
-    again = introduction([b, c])
-    await book_everywhere(again, b, [b, c], [HOUR])
+    other_task = introduction([b, c])
+    await book_everywhere(other_task, b, [b, c], [HOUR])
 
 
 async def test_a_cancel_at_a_participant_reaches_all(world: World) -> None:
-    """A participant tells the lead, and the lead tells the others."""
+    """A participant reports a cancellation to the lead, which forwards it to the others."""
     a, b, _ = sites = await world.three()
     [run] = await book_everywhere(introduction(sites), a, sites, [HOUR])
     await b.node.termination.cancel_run(run)
@@ -99,7 +99,7 @@ async def test_a_cancel_at_a_participant_reaches_all(world: World) -> None:
 
 
 async def test_a_running_run_is_cancelled(world: World) -> None:
-    """A run that is being measured is cancelled at once; its part is kept and changes nothing."""
+    """A running run is cancelled at once; its part is stored and changes nothing."""
     a, b, _ = sites = await world.three()
     [run] = await book_everywhere(introduction(sites), a, sites, [HOUR])
     for site in sites:
@@ -129,7 +129,7 @@ async def test_a_held_run_is_cancelled(world: World) -> None:
 
 
 async def test_a_cancelled_winner_gives_back_what_gave_way(world: World) -> None:
-    """When a held run of higher priority is cancelled, what it had set aside comes back."""
+    """Cancelling a held run of higher priority restores the run that it had set aside."""
     a, b = await world.two()
     [low] = await book_everywhere(introduction([a, b]), a, [a, b], [HOUR])
     task = introduction([a, b], priority=5)
@@ -143,14 +143,14 @@ async def test_a_cancelled_winner_gives_back_what_gave_way(world: World) -> None
 
 
 async def test_a_cancelled_winner_tells_of_what_cannot_come_back(world: World) -> None:
-    """What gave way and lost its time meanwhile is displaced, and its lead learns of it."""
+    """A run set aside that lost its time is displaced, and its lead is notified."""
     a, b = await world.two()
     [low] = await book_everywhere(introduction([a, b]), a, [a, b], [HOUR])
     task = introduction([b], priority=5)
     await b.keep(task, b)
     request = hold_request(task, [HOUR], displacing=True)
     await hold_everywhere(b, [b], request)
-    # Its time has come and gone while the winner held it.
+    # The time of the run has come and passed while the winner held it.
     world.clock.move_to(HOUR)
     await b.node.termination.cancel_run(request.runs[0].run)
     assert await b.state(low) == "displaced"
@@ -158,22 +158,22 @@ async def test_a_cancelled_winner_tells_of_what_cannot_come_back(world: World) -
 
 
 async def test_cancelling_is_idempotent(world: World) -> None:
-    """A second cancel changes nothing and tells nobody."""
+    """A second cancellation changes nothing and sends no message."""
     a, b, _ = sites = await world.three()
     [run] = await book_everywhere(introduction(sites), a, sites, [HOUR])
     await a.node.termination.cancel_run(run)
     await world.settle()
-    before = len(world.calls)
+    calls_before = len(world.calls)
     await a.node.termination.cancel_run(run)
     await b.node.termination.cancel_run(run)
     await b.node.termination.heard(a.identity, RunEnd(run=run, state="cancelled", reason="again"))
     await world.settle()
-    assert len(world.calls) == before
+    assert len(world.calls) == calls_before
     assert await b.reason(run) == "cancelled on a"
 
 
 async def test_an_unknown_run_cannot_be_cancelled(world: World) -> None:
-    """Cancelling what is not there says so."""
+    """Cancelling an unknown run or task fails as not found."""
     a = await world.site("a")
     with pytest.raises(NotFound, match="there is no run"):
         await a.node.termination.cancel_run(uuid4())
@@ -182,7 +182,7 @@ async def test_an_unknown_run_cannot_be_cancelled(world: World) -> None:
 
 
 async def test_a_stranger_ends_nothing(world: World) -> None:
-    """Only the lead and the participants of a run are believed when they say that it is over."""
+    """Only the lead and the participants of a run can report its end."""
     a, b, c = await world.three()
     task = introduction([a, b])
     [run] = await book_everywhere(task, a, [a, b], [HOUR])
@@ -201,7 +201,7 @@ async def test_a_stranger_ends_nothing(world: World) -> None:
 
 
 async def test_a_cancelled_task_frees_everything(world: World) -> None:
-    """All runs to come, running and waiting, end on all participants, and nothing is planned."""
+    """Cancelling a task ends all its runs on all participants, and nothing more is planned."""
     a, b, c = sites = await world.three()
     task = introduction(sites)
     first, second = await book_everywhere(task, a, sites, [HOUR, LATER])
@@ -220,7 +220,7 @@ async def test_a_cancelled_task_frees_everything(world: World) -> None:
 
 
 async def test_a_participant_withdraws_from_a_task(world: World) -> None:
-    """A cancel at a participant refuses the task: its lead ends it everywhere and says who."""
+    """A task cancelled at a participant is refused, and its lead ends it everywhere."""
     a, b, _ = sites = await world.three()
     task = introduction(sites)
     [run] = await book_everywhere(task, a, sites, [HOUR])
@@ -233,7 +233,7 @@ async def test_a_participant_withdraws_from_a_task(world: World) -> None:
 
 
 async def test_a_cancelled_task_gives_back_what_gave_way(world: World) -> None:
-    """Cancelling a task whose hold had set others aside gives them their time back."""
+    """Cancelling a task restores the runs that its hold had set aside."""
     a, b = await world.two()
     [low] = await book_everywhere(introduction([a, b]), a, [a, b], [HOUR])
     task = introduction([a, b], priority=5)
@@ -249,21 +249,21 @@ async def test_a_cancelled_task_gives_back_what_gave_way(world: World) -> None:
 
 
 async def test_cancelling_a_task_is_idempotent(world: World) -> None:
-    """A second cancel of a task changes nothing and tells nobody."""
+    """A second cancellation of a task changes nothing and sends no message."""
     a, b, _ = sites = await world.three()
     task = introduction(sites)
     await book_everywhere(task, a, sites, [HOUR])
     await a.node.termination.cancel_task(task.task)
     await world.settle()
-    before = len(world.calls)
+    calls_before = len(world.calls)
     await a.node.termination.cancel_task(task.task)
     await b.node.termination.cancel_task(task.task)
     await world.settle()
-    assert len(world.calls) == before
+    assert len(world.calls) == calls_before
 
 
 async def test_a_task_whose_runs_are_over_is_finished_everywhere(world: World) -> None:
-    """With nothing to plan and no open run a task is finished, at its participants, too."""
+    """A task without planning and open runs is finished, also at its participants."""
     a, _, _ = sites = await world.three()
     task = introduction(sites)
     [run] = await book_everywhere(task, a, sites, [HOUR])
@@ -283,7 +283,7 @@ async def test_a_task_whose_runs_are_over_is_finished_everywhere(world: World) -
 
 
 async def _displace(site: Site) -> None:
-    """A run of higher priority, led by the site itself, takes its hour."""
+    """Displace the site's run by one of higher priority that the site leads itself."""
     task = introduction([site], priority=9)
     await site.keep(task, site)
     request = hold_request(task, [HOUR], displacing=True)
@@ -302,7 +302,7 @@ async def _planning(site: Site, task: Introduction) -> tuple[int | None, int | N
 async def test_a_displaced_run_is_freed_everywhere_and_placed_again(
     world: World, place: int
 ) -> None:
-    """Displaced on one node, the lead itself included, the run goes everywhere; its slot waits."""
+    """A run displaced on any node is displaced on all, and its slot waits."""
     a, _, _ = sites = await world.three()
     task = introduction(sites)
     [run] = await book_everywhere(task, a, sites, [HOUR])
@@ -317,7 +317,7 @@ async def test_a_displaced_run_is_freed_everywhere_and_placed_again(
 
 
 async def test_a_displacement_heard_twice_makes_one_attempt(world: World) -> None:
-    """The message that a run was displaced may come again: there is still one next attempt."""
+    """A repeated message of a displacement leads to only one next attempt."""
     a, b, _ = sites = await world.three()
     task = introduction(sites)
     [run] = await book_everywhere(task, a, sites, [HOUR])
@@ -331,7 +331,7 @@ async def test_a_displacement_heard_twice_makes_one_attempt(world: World) -> Non
 
 
 async def test_a_run_displaced_elsewhere_while_it_runs_is_stopped(world: World) -> None:
-    """Where the run has begun already it is cancelled, and its slot is not run a second time."""
+    """A run that has begun when it is displaced elsewhere is cancelled and not run again."""
     a, b, c = sites = await world.three()
     task = introduction(sites)
     [run] = await book_everywhere(task, a, sites, [HOUR])
@@ -350,7 +350,7 @@ async def test_a_run_lost_after_its_start_is_not_run_again(
     world: World,
     begun: bool,  # noqa: FBT001 - a parameter of the test
 ) -> None:
-    """What has been measured on some nodes, or may have been, is no slot for another attempt."""
+    """A run lost after its start on some node, or possibly so, is not run again."""
     a, b, c = sites = await world.three()
     task = introduction(sites)
     [run] = await book_everywhere(task, a, sites, [HOUR])
@@ -367,7 +367,7 @@ async def test_a_run_lost_after_its_start_is_not_run_again(
 
 
 async def test_a_run_a_participant_lost_is_placed_again(world: World) -> None:
-    """What the lead takes back itself goes the same way as what was displaced."""
+    """A run that a participant lost is displaced everywhere and placed again once."""
     a, _, _ = sites = await world.three()
     task = introduction(sites)
     [run] = await book_everywhere(task, a, sites, [HOUR])
@@ -379,7 +379,7 @@ async def test_a_run_a_participant_lost_is_placed_again(world: World) -> None:
 
 
 async def test_messages_and_cancels_at_once_leave_no_dead_lock(world: World) -> None:
-    """Cancels of a task and of its runs, and displacements, may come all at the same time."""
+    """Concurrent cancellations of a task and its runs, and displacements, cause no deadlock."""
     a, b = await world.two()
     for number in range(5):
         task = introduction([a, b])
@@ -391,6 +391,6 @@ async def test_messages_and_cancels_at_once_leave_no_dead_lock(world: World) -> 
             *(a.node.termination.cancel_run(run) for run in reversed(ids)),
             a.node.termination.cancel_task(task.task),
         )
-        over = {str(RunState.CANCELLED), str(RunState.DISPLACED)}
+        ended_states = {str(RunState.CANCELLED), str(RunState.DISPLACED)}
         rows = await a.rows("SELECT state::text FROM run WHERE task_id = $1", task.task)
-        assert {row[0] for row in rows} <= over
+        assert {row[0] for row in rows} <= ended_states

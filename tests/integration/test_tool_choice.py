@@ -1,4 +1,4 @@
-"""Why a task has its tool, as it is told over HTTP, and a wish that no tool can fulfil."""
+"""The reason for a task's tool over HTTP, and requests that no tool can meet."""
 
 from __future__ import annotations
 
@@ -21,50 +21,50 @@ TRACE = {"type": "trace", "spec": {"dest": "192.0.2.7"}}
 
 @pytest.fixture
 async def a(new_database: NewDatabase, clock: ManualClock, tmp_path: Path) -> AsyncIterator[Asker]:
-    """A node with traceroute and tracepath alone, that may do nothing special."""
-    async with asker("a", await new_database(), clock, tmp_path) as made:
+    """Return a node with traceroute and tracepath alone and without privileges."""
+    async with asker("a", await new_database(), clock, tmp_path) as client:
         here = {"traceroute", "tracepath"}
         nobody = ProcessPrivileges(
             root=False, effective=0, bounding=0, ambient=0, no_new=True, echo=False
         )
-        capabilities = made.node.capabilities
+        capabilities = client.node.capabilities
         capabilities._which = lambda name: f"/absent/{name}" if name in here else None
         capabilities._standing = lambda: nobody
-        yield made
+        yield client
 
 
-async def created(a: Asker, **document: Any) -> tuple[int, Any]:
-    """The answer to a new task that is planned for tomorrow."""
+async def create(a: Asker, **document: Any) -> tuple[int, Any]:
+    """Create a task for tomorrow and return the answer."""
     schedule = {"start": "PT20H"}
     return await a.ask("POST", "/v1/tasks", {"test": TRACE, "schedule": schedule, **document})
 
 
 async def test_the_choice_is_told(a: Asker) -> None:
-    """A task tells why it has its tool, and so does its explanation."""
-    status, task = await created(a)
+    """A task and its explanation name the reason for its tool."""
+    status, task = await create(a)
     assert (status, task["tool"]) == (201, "traceroute")
     reason = "scamper is better, but a: scamper is not installed; apt install scamper"
     assert task["tool_reason"] == reason
     assert f"traceroute: {reason}" in task_view(task)
     _, explained = await a.ask("GET", f"/v1/tasks/{task['id']}/explain")
     assert (explained["tool"], explained["tool_reason"]) == ("traceroute", reason)
-    _, preferred = await created(a, tools=["tracepath", "mtr"])
+    _, preferred = await create(a, tools=["tracepath", "mtr"])
     assert preferred["tool_reason"] == "the first of those requested"
 
 
 async def test_a_tool_that_may_not_is_refused_early(a: Asker) -> None:
-    """What would fail at each run for want of a privilege is refused with what would help."""
+    """A test that lacks a privilege is refused at once with the remedy."""
     test = {"type": "trace", "spec": {"dest": "192.0.2.7", "protocol": "icmp"}}
-    status, problem = await created(a, test=test)
+    status, problem = await create(a, test=test)
     assert status == 422
     assert "traceroute needs CAP_NET_RAW for this, which this service has not" in problem["detail"]
     assert "tracepath cannot send ICMP" in problem["detail"]
 
 
 async def test_a_tool_that_cannot_is_refused_at_once(a: Asker) -> None:
-    """A tool that is asked for and cannot measure what is asked is a fault of the document."""
+    """A requested tool that cannot do the test is a fault of the document."""
     test = {"type": "trace", "spec": {"dest": "192.0.2.7", "protocol": "tcp"}}
-    status, problem = await created(a, test=test, tools=["tracepath"])
+    status, problem = await create(a, test=test, tools=["tracepath"])
     assert status == 422
     [fault] = problem["errors"]
     assert fault["pointer"] == "/tools"
@@ -72,7 +72,7 @@ async def test_a_tool_that_cannot_is_refused_at_once(a: Asker) -> None:
 
 
 async def test_a_wish_that_no_tool_fulfils(a: Asker) -> None:
-    """Where no tool can, the spec is at fault."""
+    """A test that no given tool can do is refused with the reasons."""
     test = {"type": "trace", "spec": {"dest": "192.0.2.7", "as_numbers": True}}
     able = [t.name for t in registry.tools_for("trace") if t.can(_spec(test)) is None]
     assert able == ["traceroute"]

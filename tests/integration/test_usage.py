@@ -1,4 +1,4 @@
-"""What campaigns are said to have had, to have booked, and to wait for."""
+"""The used, booked, and missing time of campaigns."""
 
 from __future__ import annotations
 
@@ -37,14 +37,14 @@ VALUES ($1, $2::timestamptz, $2 + interval '1 hour', $2 + interval '1 hour', $3,
 
 @pytest.fixture
 async def a(new_database: NewDatabase, clock: ManualClock, tmp_path: Path) -> AsyncIterator[Asker]:
-    """A node to ask, with a token, fourteen minutes after a full hour."""
+    """Return a node to query, with a token, fourteen minutes after a full hour."""
     clock.move_to(NOW)
-    async with asker("a", await new_database(), clock, tmp_path) as made:
-        yield made
+    async with asker("a", await new_database(), clock, tmp_path) as client:
+        yield client
 
 
 async def _task(a: Asker, **fields: Any) -> UUID:
-    """A task of the campaign ops, which is there."""
+    """Create a task of the campaign ops."""
     await a.ask("POST", "/v1/campaigns", {"name": "ops"})
     status, task = await a.ask("POST", "/v1/tasks", {"test": IDLE, "campaign": "ops", **fields})
     assert status == 201, task
@@ -52,7 +52,7 @@ async def _task(a: Asker, **fields: Any) -> UUID:
 
 
 async def test_what_is_still_to_come_was_not_had(a: Asker) -> None:
-    """Of the hour in progress, only what is over counts as had; the rest of it is booked."""
+    """Only the past part of the current hour counts as delivered; the rest is booked."""
     task = await _task(a)
     minute = times.MINUTE
     for starts_at, ends_at, state in (
@@ -70,22 +70,22 @@ async def test_what_is_still_to_come_was_not_had(a: Asker) -> None:
 
 
 async def test_the_time_found_for_a_seat_is_its_next_run(a: Asker) -> None:
-    """Between giving a seat and booking its runs, the pool task says when the first is to start."""
+    """A pool task reports the start found for a seat as its next run until the runs are booked."""
     await a.ask("POST", "/v1/pools", {"name": "core", "match": {}})
-    whole = await _task(a, participants={"pool": "core", "k": 1})
-    seated, found = await _task(a), [NOW - times.MINUTE, NOW + times.MINUTE, NOW + times.HOUR]
-    await a.rows("UPDATE task SET parent = $1, starts = $2 WHERE id = $3", whole, found, seated)
-    _, task = await a.ask("GET", f"/v1/tasks/{whole}")
+    pool_task = await _task(a, participants={"pool": "core", "k": 1})
+    part, starts = await _task(a), [NOW - times.MINUTE, NOW + times.MINUTE, NOW + times.HOUR]
+    await a.rows("UPDATE task SET parent = $1, starts = $2 WHERE id = $3", pool_task, starts, part)
+    _, task = await a.ask("GET", f"/v1/tasks/{pool_task}")
     assert task["next_run_at"] == times.format_instant(NOW + times.MINUTE)
 
 
 async def test_who_lacks_seats_waits(a: Asker) -> None:
-    """A pool task whose terms lack nodes waits for so many seats, with the reason of most."""
+    """A pool task with empty seats waits for that many seats, with the most frequent reason."""
     await a.ask("POST", "/v1/pools", {"name": "core", "match": {}})
-    asked = {"pool": "core", "k": 1}
-    task = await _task(a, participants=asked, schedule={"repeat": "PT1H", "until": "PT12H"})
-    for hour, seats, said in ((0, 3, "taken"), (1, 2, "taken"), (2, 3, "down")):
-        await a.rows(_TERM, task, START + hour * times.HOUR, seats, said)
+    request = {"pool": "core", "k": 1}
+    task = await _task(a, participants=request, schedule={"repeat": "PT1H", "until": "PT12H"})
+    for hour, seats, reason in ((0, 3, "taken"), (1, 2, "taken"), (2, 3, "down")):
+        await a.rows(_TERM, task, START + hour * times.HOUR, seats, reason)
     _, ops = await a.ask("GET", "/v1/campaigns/ops")
     assert ops["waiting"] == {"runs": 0, "seats": 3, "tasks": 1, "reason": "taken"}
     [column] = [column for column in CAMPAIGN.columns if column.heading == "waits"]

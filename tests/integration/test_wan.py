@@ -1,4 +1,4 @@
-"""The emulated WAN between real namespaces, measured with the system's ping. Needs root."""
+"""The emulated WAN between real namespaces, measured with the system's ping; needs root."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ def _clean() -> Iterator[None]:
 
 @contextlib.asynccontextmanager
 async def emulated(names: str, settings: WanSettings) -> AsyncIterator[list[NamespaceSite]]:
-    """Namespaces joined by a WAN; the emulator's report is appended to ``reports``."""
-    made = Namespaces(list(names))
-    sites = made.create()
+    """Create namespaces joined by a WAN; its report is appended to ``reports``."""
+    created = Namespaces(list(names))
+    sites = created.create()
     try:
-        words = wan.arguments([one.site for one in sites], settings)
+        words = wan.arguments([namespace_site.site for namespace_site in sites], settings)
         argv = [sys.executable, "-m", "node.lab.wan", *words]
         emulator = await process.start(argv, cwd=Path.cwd())
         try:
@@ -49,32 +49,32 @@ async def emulated(names: str, settings: WanSettings) -> AsyncIterator[list[Name
         assert finished.exit_code == 0, finished.stderr
         reports.append(json.loads(finished.stdout.splitlines()[1]))
     finally:
-        made.remove()
+        created.remove()
 
 
 LAST = 1
-"""ping waits for the answer to its last packet for two round trips; a busy host needs longer."""
+"""Unanswered last packets: ping waits for only two round trips, a busy host needs longer."""
 
 reports: list[dict[str, Any]] = []
 
 
 async def ping(site: NamespaceSite, target: str, count: int, *more: str) -> tuple[int, float]:
-    """How many of ``count`` were answered, and the median round trip in milliseconds."""
+    """Return how many of ``count`` packets were answered, and the median round trip in ms."""
     argv = ["ip", "netns", "exec", site.namespace, "ping", "-n", "-c", str(count), *more, target]
     text = (await process.finish(argv, timeout_s=20)).stdout.decode()
-    times = sorted(float(found) for found in re.findall(r"time=([\d.]+) ms", text))
+    times = sorted(float(match) for match in re.findall(r"time=([\d.]+) ms", text))
     return len(times), times[len(times) // 2] if times else math.inf
 
 
 def inside_confidence(lost: int, sent: int, probability: float) -> bool:
-    """Whether so many losses lie within 99.9 % of what the probability gives."""
+    """Return whether the losses lie within the 99.9 % interval of the probability."""
     deviation = math.sqrt(sent * probability * (1 - probability))
     return abs(lost - sent * probability) <= 3.3 * deviation + 0.5
 
 
 @pytest.mark.needs("root", "ip", "ping")
 async def test_two_sites_have_the_delay_both_ways() -> None:
-    """20 ms each way is a round trip of 40 ms, within 1 ms, in both versions of IP."""
+    """20 ms each way give a round trip of 40 ms, within 1 ms, for IPv4 and IPv6."""
     async with emulated("ab", WanSettings(delay_ms=20)) as (one, other):
         for target in (other.address, other.address6):
             answered, median_ms = await ping(one, target, 100, "-i", "0.01")
@@ -85,7 +85,7 @@ async def test_two_sites_have_the_delay_both_ways() -> None:
 
 @pytest.mark.needs("root", "ip", "ping")
 async def test_three_sites_reach_each_other() -> None:
-    """Any to any, all at the same time, each with the same delay."""
+    """Three sites reach each other concurrently with the same delay."""
     async with emulated("abc", WanSettings(delay_ms=20)) as sites:
         pairs = [(one, other) for one in sites for other in sites if one is not other]
         trips = await asyncio.gather(
@@ -95,8 +95,8 @@ async def test_three_sites_reach_each_other() -> None:
 
 
 @pytest.mark.needs("root", "ip", "ping")
-async def test_loss_is_what_was_asked_for() -> None:
-    """With 5 % in each direction, the losses reported and those that ping saw agree."""
+async def test_loss_is_as_requested() -> None:
+    """With 5 % loss in each direction the report and ping agree."""
     async with emulated("ab", WanSettings(delay_ms=1, loss=0.05)) as (one, other):
         answered, _ = await ping(one, other.address, 1000, "-i", "0.002", "-W", "1")
     rows = reports[-1]["directions"]
@@ -107,7 +107,7 @@ async def test_loss_is_what_was_asked_for() -> None:
 
 @pytest.mark.needs("root", "ip")
 async def test_a_flood_meets_the_rate_and_the_queue() -> None:
-    """A burst beyond the uplink's rate waits in its queue, and beyond that is dropped."""
+    """A burst beyond the uplink's rate is queued, and dropped beyond the queue's length."""
     settings = WanSettings(delay_ms=5, rate_mbit=1, queue_ms=50)
     async with emulated("ab", settings) as (one, other):
         answered, median_ms = await ping(
@@ -121,20 +121,20 @@ async def test_a_flood_meets_the_rate_and_the_queue() -> None:
 
 @pytest.mark.needs("root", "ip", "ping")
 async def test_the_host_reaches_the_management_side_without_delay() -> None:
-    """What carries HTTP does not go through the WAN."""
-    made = Namespaces(["a"])
-    (site,) = made.create()
+    """The management side of a namespace has no delay."""
+    created = Namespaces(["a"])
+    (site,) = created.create()
     finished = await process.finish(
         ["ping", "-n", "-c", "3", "-i", "0.01", site.management], timeout_s=9
     )
-    made.remove()
-    made.remove()  # a second time there is nothing to do
+    created.remove()
+    created.remove()  # has no effect
     assert b" 0% packet loss" in finished.stdout
 
 
 @pytest.mark.needs("root", "ip", "ping")
 async def test_two_labs_at_once_do_not_meet() -> None:
-    """Two sets of namespaces of the same names have different names, links and subnets."""
+    """Two concurrent labs with equal names have separate namespaces, links and subnets."""
     first, second = Namespaces(["a"]), Namespaces(["a"])
     (one,), (other,) = first.create(), second.create()
     first.remove()
@@ -147,12 +147,12 @@ async def test_two_labs_at_once_do_not_meet() -> None:
 
 @pytest.mark.needs("root", "ip")
 async def test_a_subnet_in_use_is_avoided(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where a route of the host already leads, no lab is put."""
+    """A subnet to which the host has a route is not used."""
     with monkeypatch.context() as patch:
         patch.setattr(namespaces, "MANAGEMENT_RANGES", ("127.0.0.0/23", "10.87.0.0/16"))
-        made = Namespaces(["a"])
-        (site,) = made.create()
-        made.remove()
+        created = Namespaces(["a"])
+        (site,) = created.create()
+        created.remove()
         assert site.management.startswith("10.87.")
         patch.setattr(namespaces, "MANAGEMENT_RANGES", ("127.0.0.0/23",))
         with pytest.raises(HostError, match="is routed already"):
@@ -161,20 +161,20 @@ async def test_a_subnet_in_use_is_avoided(monkeypatch: pytest.MonkeyPatch) -> No
 
 @pytest.mark.needs("root", "ip")
 def test_a_set_up_that_fails_half_way_leaves_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    """An error in the second namespace takes the first one and the bridge with it."""
-    whole = Namespaces._create_site
+    """An error in the second namespace removes the first one and the bridge."""
+    create_site = Namespaces._create_site
 
-    def broken(self: Namespaces, number: int, index: int, name: str, management: str) -> None:
-        whole(self, number, index, name, management if index == 0 else "no address")
+    def fail_second(self: Namespaces, number: int, index: int, name: str, management: str) -> None:
+        create_site(self, number, index, name, management if index == 0 else "no address")
 
-    monkeypatch.setattr(Namespaces, "_create_site", broken)
+    monkeypatch.setattr(Namespaces, "_create_site", fail_second)
     with pytest.raises(HostError, match="could not be set up"):
         Namespaces(["a", "b"]).create()
 
 
 @pytest.mark.needs("root", "ip")
 async def test_what_a_killed_owner_left_is_removed_by_the_next() -> None:
-    """Namespaces and bridges of a process that is gone do not stay for ever."""
+    """Namespaces and bridges of a dead process are removed by the next lab."""
     script = (
         "import os; from node.lab.namespaces import Namespaces\n"
         "Namespaces(['a', 'b']).create(); print('made', flush=True); os.kill(os.getpid(), 9)"
@@ -188,7 +188,7 @@ async def test_what_a_killed_owner_left_is_removed_by_the_next() -> None:
 
 
 def test_what_is_missing_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without root and without the ip program, the error names both and the way around."""
+    """Without root and the ip program, the error names both and the alternative."""
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
     monkeypatch.setenv("PATH", "/nowhere")
     with pytest.raises(HostError, match=r"needs root .* the program ip .*Without --namespaces"):

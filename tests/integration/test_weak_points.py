@@ -1,4 +1,4 @@
-"""What pScheduler does badly when it finds and books time, each with the proof that it is gone."""
+"""Weak points of pScheduler in finding and booking time, each with proof that it is gone."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ EXACT = Schedule(start=HOUR, slip=0)
 
 
 async def _led(lead: Site, participants: Sequence[Site], **options: Any) -> Introduction:
-    """A task that its lead has on the agenda and its participants have accepted."""
+    """Create a task that is on its lead's agenda and accepted by its participants."""
     task = introduction(participants, **options)
     for site in {lead, *participants}:
         await site.keep(task, lead)
@@ -49,7 +49,7 @@ def _run(task: Introduction, slot: int = HOUR, attempt: int = 1) -> UUID:
 
 
 async def _free(site: Site, start: int = HOUR, duration: int = DURATION) -> bool:
-    """Whether an exclusive run could be here then, displacing nothing."""
+    """Return whether an exclusive run could be booked then without displacing others."""
     request = ProposalRequest(
         task=uuid4(),
         lease_epoch=1,
@@ -62,7 +62,7 @@ async def _free(site: Site, start: int = HOUR, duration: int = DURATION) -> bool
 
 
 async def _overlaps(site: Site) -> int:
-    """Pairs of live runs here that the classes forbid, told without the constraint."""
+    """Count the forbidden overlaps of live runs here, independently of the constraint."""
     query = """
         SELECT count(*) FROM run AS one, run AS other
         WHERE one.id < other.id AND one.participant IS NOT NULL AND other.participant IS NOT NULL
@@ -87,7 +87,7 @@ async def test_proposals_see_pending_runs(
     asking: int,
     committed: bool,  # noqa: FBT001 - a parameter of the test
 ) -> None:
-    """Proposals that ignore pending runs: what is held or booked blocks, whatever priorities."""
+    """Held and booked runs block their time in proposals, whatever the priorities."""
     task = await booker.task(present)
     if committed:
         await booker.book(task, HOUR)
@@ -101,7 +101,7 @@ async def test_what_is_proposed_is_what_can_be_booked(
     booker: BookingLead,
     displacing: bool,  # noqa: FBT001 - a parameter of the test
 ) -> None:
-    """Proposal and insertion that disagree: each start is held exactly if it was offered."""
+    """A start can be held exactly if it was offered."""
     rng = random.Random(7)
     for _ in range(12):
         kind = rng.choice(list(SchedulingClass))
@@ -123,15 +123,15 @@ async def test_what_is_proposed_is_what_can_be_booked(
         start = HOUR + minute * times.MINUTE
         offered = any(low <= start and start + task.duration <= high for low, high in ranges)
         exchange = uuid4()
-        answered = await booker.hold(hold_request(task, [start], displacing=displacing), exchange)
-        assert bool(answered.held) is offered
+        answer = await booker.hold(hold_request(task, [start], displacing=displacing), exchange)
+        assert bool(answer.held) is offered
         outcomes.add(offered)
         await booker.site.node.time_line.release(exchange, task.task)
     assert outcomes == {False, True}
 
 
 async def test_a_long_run_is_not_forgotten_behind_a_short_one(world: World) -> None:
-    """A gap scan that keeps the last end instead of the latest: the long run counts to its end."""
+    """A long run blocks its time to its end, even behind a shorter one."""
     a = await world.site("a")
     for length in (6 * DURATION, DURATION):
         normal = introduction([a], scheduling_class=SchedulingClass.NORMAL, duration=length)
@@ -143,19 +143,19 @@ async def test_a_long_run_is_not_forgotten_behind_a_short_one(world: World) -> N
 
 
 async def test_all_participants_are_asked_at_once(world: World) -> None:
-    """Participants asked one after the other: nobody's answer is waited for before the next."""
+    """All participants are asked concurrently."""
     sites = await world.three()
-    everybody = asyncio.Event()
-    asked: dict[str, set[str]] = {"propose": set(), "hold": set(), "commit": set()}
+    all_called = asyncio.Event()
+    callees: dict[str, set[str]] = {"propose": set(), "hold": set(), "commit": set()}
 
     async def wait_for_all(call: Call, phase: str) -> None:
         if phase == "asked":
-            asked[call[2]].add(call[1])
-            if len(asked[call[2]]) == len(sites):
-                everybody.set()
-                everybody.clear()
+            callees[call[2]].add(call[1])
+            if len(callees[call[2]]) == len(sites):
+                all_called.set()
+                all_called.clear()
             else:
-                await everybody.wait()
+                await all_called.wait()
 
     world.watch = wait_for_all
     task = await _led(sites[0], sites, schedule=EXACT)
@@ -168,7 +168,7 @@ async def test_all_participants_are_asked_at_once(world: World) -> None:
 
 
 async def test_equal_priorities_do_not_kill_each_other(world: World) -> None:
-    """Equal priorities that preempt each other: the first to be booked stays."""
+    """A booked task keeps its time against another one of equal priority."""
     a, b = await world.two()
     first = await _led(a, (a, b), priority=5, schedule=EXACT)
     await a.plan()
@@ -183,18 +183,18 @@ async def test_equal_priorities_do_not_kill_each_other(world: World) -> None:
 
 
 async def test_the_displaced_is_freed_everywhere_and_placed_again(world: World) -> None:
-    """A preemption that nobody learns of: the others are freed, the lead places it again."""
+    """A displaced run is freed on all nodes, and its lead places it again."""
     a, b, c = await world.three()
     low = await _led(a, (a, b), schedule=SLIPPING)
     await a.plan()
     high = await _led(c, (c, b), priority=5, schedule=EXACT)
     await c.plan()
     await world.pass_time(2 * times.SECOND)
-    again = _run(low, attempt=2)
-    [row] = await a.rows("SELECT starts_at FROM run WHERE id = $1", again)
+    second = _run(low, attempt=2)
+    [row] = await a.rows("SELECT starts_at FROM run WHERE id = $1", second)
     assert row[0] == HOUR + DURATION
     assert await _free(a)
-    assert [await site.state(again) for site in (a, b)] == ["scheduled"] * 2
+    assert [await site.state(second) for site in (a, b)] == ["scheduled"] * 2
     assert [await site.state(_run(low)) for site in (a, b)] == ["displaced"] * 2
     assert [await site.state(_run(high)) for site in (b, c)] == ["scheduled"] * 2
     assert f"idle of task {high.task}, priority 5 over 0" in (await a.reason(_run(low)) or "")
@@ -204,7 +204,7 @@ async def test_the_displaced_is_freed_everywhere_and_placed_again(world: World) 
 
 
 async def test_leads_that_want_the_same_time_do_not_share_it(world: World) -> None:
-    """Check then insert: leads that plan at the same instant never get the same time."""
+    """Leads that plan at the same instant never get the same time."""
     sites = await world.three()
     tasks = [
         await _led(lead, [lead, *others], schedule=SLIPPING, priority=number % 2)
@@ -233,7 +233,7 @@ async def test_a_half_failed_post_leaves_no_orphan(
     world: World,
     release_lost: bool,  # noqa: FBT001 - a parameter of the test
 ) -> None:
-    """Runs left behind by a post that failed half-way: all time is free again, by itself."""
+    """The time of an exchange that failed half-way becomes free by itself."""
     a, b, c = await world.three()
     task = await _led(a, (a, b, c), schedule=EXACT)
 
@@ -254,7 +254,7 @@ async def test_a_half_failed_post_leaves_no_orphan(
 
 
 async def test_a_lead_that_dies_after_posting_leaves_no_orphan(world: World) -> None:
-    """Pending runs that start alone after their lead died: what was not decided is dropped."""
+    """Holds are dropped if their lead dies before its decision."""
     a, b, c = await world.three()
     await _led(a, (b, c), schedule=EXACT)
     holding = set()
@@ -280,7 +280,7 @@ async def test_a_lead_that_dies_after_posting_leaves_no_orphan(world: World) -> 
 
 
 async def test_the_success_after_many_conflicts_counts(world: World) -> None:
-    """A fifth success that is thrown away: after five conflicts the next try is booked."""
+    """A success after five conflicts is booked."""
     a, b = await world.two()
     task = await _led(a, (a, b), schedule=SLIPPING)
     thefts = 5
@@ -309,7 +309,7 @@ async def test_the_success_after_many_conflicts_counts(world: World) -> None:
 async def test_a_run_that_does_not_take_place_blocks_nothing(
     booker: BookingLead, state: str
 ) -> None:
-    """A slot blocked by a cancelled run: whatever is over leaves its time to others at once."""
+    """A run that has ended or was cancelled does not block its time."""
     [run] = (await booker.book(await booker.task(), HOUR)).runs
     if state == "cancelled":
         await booker.site.node.termination.cancel_run(run.run)
@@ -323,7 +323,7 @@ async def test_a_run_that_does_not_take_place_blocks_nothing(
 
 
 async def test_less_than_a_second_of_random_slip_is_no_fault(world: World) -> None:
-    """A random start in less than a second of slack: the run is booked, not made a non-starter."""
+    """A random start in less than a second of slack can be booked."""
     a, b = await world.two()
     schedule = Schedule(start=HOUR, slip=times.SECOND // 2, slip_random=True)
     task = await _led(a, (a, b), schedule=schedule)

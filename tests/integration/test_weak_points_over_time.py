@@ -1,4 +1,4 @@
-"""What pScheduler does badly from one run of a task to the next, with the proof that it is gone.
+"""Weak points of pScheduler from one run of a task to the next, with proof that they are gone.
 
 Differing horizons are in ``test_retries.py``, nodes that are never compared in
 ``test_reconciliation.py``, a lead that dies at any message in ``test_crashes.py``.
@@ -35,7 +35,7 @@ HOUR = START + times.HOUR
 
 
 async def _led(lead: Site, participants: Sequence[Site], **options: Any) -> Introduction:
-    """A task that its lead has on the agenda and its participants have accepted."""
+    """Create a task that is on its lead's agenda and accepted by its participants."""
     task = introduction(participants, **options)
     for site in {lead, *participants}:
         await site.keep(task, lead)
@@ -43,13 +43,13 @@ async def _led(lead: Site, participants: Sequence[Site], **options: Any) -> Intr
 
 
 async def _placed(site: Site, task: Introduction) -> list[tuple[int, int]]:
-    """Slot and start of each run that is booked, in order."""
+    """Return slot and start of each booked run in order."""
     query = "SELECT slot, starts_at FROM run WHERE task_id = $1 AND state = 'booked' ORDER BY slot"
     return [(row[0], row[1]) for row in await site.rows(query, task.task)]
 
 
 async def _plan_all(site: Site) -> None:
-    """Plan while something is due, with the clock standing still."""
+    """Plan while anything is due, without moving the clock."""
     due = "SELECT FROM planning WHERE plan_at <= $1"
     while await site.rows(due, site.clock.now()):
         await site.plan()
@@ -59,7 +59,7 @@ async def _plan_all(site: Site) -> None:
 
 
 async def test_what_found_no_time_uses_up_no_run(world: World) -> None:
-    """Non-starters that use up max-runs: after two lost slots the task still has its three runs."""
+    """Slots that find no time do not use up ``max_runs``."""
     a, b = await world.two()
     await book_everywhere(introduction([b], duration=2 * DURATION), b, [b], [HOUR])
     schedule = Schedule(start=HOUR, repeat=DURATION, max_runs=3, slip=0)
@@ -75,7 +75,7 @@ async def test_what_found_no_time_uses_up_no_run(world: World) -> None:
 
 
 async def test_time_that_is_freed_later_is_used(world: World) -> None:
-    """Non-starters that nobody looks at again: cancelled time goes to who waits."""
+    """A waiting slot gets time that is freed later."""
     a, b = await world.two()
     [blocking] = await book_everywhere(introduction([b]), b, [b], [HOUR])
     task = await _led(a, (a, b), schedule=Schedule(start=HOUR, slip=0))
@@ -90,7 +90,7 @@ async def test_time_that_is_freed_later_is_used(world: World) -> None:
 
 
 async def test_a_day_of_minutes_is_planned_without_waiting(world: World) -> None:
-    """One run per task per poll: the runs of a day are booked while the clock stands still."""
+    """The runs of a day are booked while the clock stands still."""
     a, b = await world.two()
     schedule = Schedule(start=START + times.MINUTE, repeat=times.MINUTE, slip=0)
     kind = SchedulingClass.BACKGROUND
@@ -102,20 +102,20 @@ async def test_a_day_of_minutes_is_planned_without_waiting(world: World) -> None
 
 
 async def test_a_worker_that_is_done_takes_the_next_task_at_once(world: World) -> None:
-    """A worker's end that wakes nobody: a single worker plans five tasks without the clock."""
+    """A worker takes the next task at once when it has finished one."""
     a = await world.site("a", workers=1)
     b = await world.site("b")
     for number in range(5):
         await _led(a, (a, b), schedule=Schedule(start=HOUR + number * times.HOUR, slip=0))
-    done = asyncio.Event()
+    all_committed = asyncio.Event()
 
     async def count(call: Call, phase: str) -> None:
         if world.count("commit") == 10 and call[2] == "commit" and phase == "answered":
-            done.set()
+            all_committed.set()
 
     world.watch = count
     loop = asyncio.create_task(a.workers.run())
-    await asyncio.wait_for(done.wait(), 10)
+    await asyncio.wait_for(all_committed.wait(), 10)
     loop.cancel()
     await asyncio.gather(loop, return_exceptions=True)
     assert a.clock.now() == START
@@ -123,18 +123,18 @@ async def test_a_worker_that_is_done_takes_the_next_task_at_once(world: World) -
 
 
 async def test_of_tasks_due_at_the_same_time_the_older_goes_first(world: World) -> None:
-    """Tasks of one next-run time: the older one has the time it wanted."""
+    """The oldest of the tasks due at the same time gets the time that it wants."""
     a = await world.site("a", workers=1)
     schedule = Schedule(start=HOUR, slip=10 * DURATION)
-    made = []
+    tasks = []
     for age in (1, 3, 2):
         task = introduction([a], schedule=schedule)
         task = task.model_copy(update={"created_at": START - age * times.MINUTE})
         await a.keep(task, a)
-        made.append(task)
-    for _ in made:
+        tasks.append(task)
+    for _ in tasks:
         await a.plan()
-    starts = {age: await _placed(a, task) for age, task in zip((1, 3, 2), made, strict=True)}
+    starts = {age: await _placed(a, task) for age, task in zip((1, 3, 2), tasks, strict=True)}
     assert starts == {3 - late: [(HOUR, HOUR + late * DURATION)] for late in range(3)}
 
 
@@ -142,7 +142,7 @@ async def test_of_tasks_due_at_the_same_time_the_older_goes_first(world: World) 
 
 
 async def test_a_slipped_first_run_does_not_move_the_grid(world: World) -> None:
-    """A repeat grid that is skewed by a late first run: only that run is late."""
+    """A late first run does not shift the later ones."""
     a, b = await world.two()
     await book_everywhere(introduction([b]), b, [b], [START + 2 * times.SECOND])
     schedule = Schedule(repeat=times.HOUR, slip=10 * times.MINUTE)
@@ -155,7 +155,7 @@ async def test_a_slipped_first_run_does_not_move_the_grid(world: World) -> None:
 
 
 async def test_runs_that_fill_their_interval_skip_none(world: World) -> None:
-    """A run that ends on the next grid point and skips it: every point has its run."""
+    """A run that ends at the next point of the grid does not skip that point."""
     a = await world.site("a")
     schedule = Schedule(start=HOUR, repeat=DURATION, until=HOUR + 12 * DURATION)
     task = await _led(a, [a], schedule=schedule)
@@ -184,7 +184,7 @@ async def test_runs_that_fill_their_interval_skip_none(world: World) -> None:
 async def test_a_repeat_longer_than_runs_are_kept_goes_on(
     world: World, schedule: Schedule, slots: list[int]
 ) -> None:
-    """A repeat longer than the keep time that dies with its runs: the task goes on."""
+    """A task whose interval exceeds the retention of runs goes on."""
     a, b = await world.two()
     task = await _led(a, (a, b), schedule=schedule)
     for slot in slots:
@@ -202,7 +202,7 @@ async def test_a_repeat_longer_than_runs_are_kept_goes_on(
 
 
 async def test_a_participant_that_was_away_learns_of_a_cancel(world: World) -> None:
-    """A deletion that is tried once and forgotten: the participant learns of it when it is back."""
+    """A participant that was away learns of a cancellation when it is back."""
     a, b = await world.two()
     task = await _led(a, (a, b), schedule=Schedule(start=HOUR, slip=0))
     await a.plan()
@@ -217,7 +217,7 @@ async def test_a_participant_that_was_away_learns_of_a_cancel(world: World) -> N
 
 
 async def test_a_clock_that_is_off_is_a_reason_and_no_end(world: World) -> None:
-    """Clocks that differ and end the run: it waits with both figures until they agree."""
+    """A run waits while clocks differ, with both times, and is booked once they agree."""
     a = await world.site("a")
     b = await world.site("b", ManualClock(START + 90 * times.SECOND))
     task = await _led(a, (a, b), schedule=Schedule(start=HOUR, slip=0))
@@ -230,7 +230,7 @@ async def test_a_clock_that_is_off_is_a_reason_and_no_end(world: World) -> None:
 
 
 async def test_a_cancelled_run_makes_room_for_the_next_slot(world: World) -> None:
-    """A cancelled run that uses up max-runs: the next slot takes its place, whoever died."""
+    """A cancelled run does not use up ``max_runs``, even if a worker died."""
     a, b = await world.two()
     schedule = Schedule(start=HOUR, repeat=times.HOUR, max_runs=1, slip=DURATION)
     task = await _led(a, (a, b), schedule=schedule)
