@@ -63,7 +63,7 @@ async def test_a_running_run_is_never_displaced(booker: BookingLead) -> None:
     assert await booker.site.states() == {low: "running"}
 
 
-@pytest.mark.parametrize(("before", "left"), [(1, "scheduled"), (0, "set-aside")])
+@pytest.mark.parametrize(("before", "state"), [(1, "scheduled"), (0, "set-aside")])
 async def test_a_run_about_to_start_is_never_displaced(
     booker: BookingLead, before: int, state: str
 ) -> None:

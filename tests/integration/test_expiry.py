@@ -48,7 +48,7 @@ async def _negotiate(booker: BookingLead, request: HoldRequest, state: str) -> U
 
 
 @pytest.mark.parametrize(
-    ("state", "left"), [("committed", ["scheduled"]), ("aborted", []), ("open", [])]
+    ("state", "states"), [("committed", ["scheduled"]), ("aborted", []), ("open", [])]
 )
 async def test_an_expired_hold_follows_the_lead(
     booker: BookingLead, state: str, states: list[str]
