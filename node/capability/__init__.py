@@ -1,1 +1,1 @@
-"""What this host can measure, and what its programs are allowed to do."""
+"""The tests and tools that this host can run, and the privileges of its programs."""

@@ -1,4 +1,4 @@
-"""What this host can do: the tests and tools it knows, and which of the tools are installed."""
+"""The catalog of tests and tools on this host, and which of the tools are installed."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ def program_version() -> str:
 
 
 class Capabilities:
-    """Tests and tools by name; what is installed is looked up when it is asked for."""
+    """Tests and tools by name; installation is checked when it is needed."""
 
     def __init__(
         self,
         which: Callable[[str], str | None] = shutil.which,
         standing: Callable[[], ProcessPrivileges] = privileges.process_privileges,
     ) -> None:
-        """``which(program)`` finds a program on the PATH; ``standing()`` is what we may do."""
+        """``which(program)`` finds a program on the PATH; ``standing()`` are our privileges."""
         self._which = which
         self._standing = standing
         self.tests: Mapping[str, Test] = registry.tests()
@@ -49,19 +49,19 @@ class Capabilities:
         )
 
     def assume_all(self) -> None:
-        """Take every program as installed and every privilege as held, as on a simulated host."""
+        """Treat every program as installed and every privilege as held, for a simulated host."""
         self._which = "/usr/bin/{}".format
         self._standing = lambda: privileges.UNLIMITED
 
     @property
     def resources(self) -> frozenset[str]:
-        """What runs of some test may need of nodes."""
+        """The counted resources that runs of any test may need."""
         return frozenset(name for test in self.tests.values() for name in test.resources)
 
     def test(self, name: str, pointer: str = "/test/type") -> Test:
-        """The test of this name.
+        """Return the test of this name.
 
-        :raises InvalidDocument: there is none; names those there are.
+        :raises InvalidDocument: there is none; lists the existing ones.
         """
         if name not in self.tests:
             known = ", ".join(sorted(self.tests))
@@ -70,7 +70,7 @@ class Capabilities:
         return self.tests[name]
 
     def spec(self, test: Test, document: dict[str, Any], pointer: str = "/test/spec") -> Any:
-        """A spec parsed and checked.
+        """Parse and check a spec.
 
         :raises InvalidDocument: with a pointer to each wrong field.
         """
@@ -80,10 +80,10 @@ class Capabilities:
             raise InvalidDocument(faults_of(error, test.spec_model, pointer)) from None
 
     def metrics(self, name: str, result: Result, *, interval: bool = False) -> tuple[Metric, ...]:
-        """The figures of a stored result, or of an interval's.
+        """Return the figures of a stored result, or of an interval's.
 
-        None of one that this version cannot read, or on which its plugin stumbles: one bad row
-        must not keep a list from being read.
+        The tuple is empty if this version cannot read the result, or its plugin fails: one bad row
+        must not make a list unreadable.
         """
         test = self.tests.get(name)
         if test is None:
@@ -94,21 +94,22 @@ class Capabilities:
             if not isinstance(test, StreamingTest):
                 return ()
             return series.usable_metrics(test.interval_metrics(result))
-        except Exception:  # noqa: BLE001 - whatever a plugin raises, when the run ended it was told
+        except Exception:  # noqa: BLE001 - any plugin error was already reported when the run ended
             return ()
 
     def missing(self, tool: Tool) -> str | None:
-        """What the tool lacks on this host, and the package that brings it; None if nothing."""
-        needed = tool.requirement
-        if needed is None:
+        """Return what the tool lacks on this host, with its package; None if nothing."""
+        requirement = tool.requirement
+        if requirement is None:
             return None
-        for program, package in ((needed.program, needed.package), *needed.others):
+        programs = ((requirement.program, requirement.package), *requirement.others)
+        for program, package in programs:
             if self._which(program) is None:
                 return f"{program} is not installed; apt install {package}"
         return None
 
     def unbound(self, tool: Tool, context: Context | None) -> str | None:
-        """Why a tool cannot measure from a context; None if it can, or none is asked."""
+        """Return why a tool cannot measure from a context; None if it can, or there is none."""
         if context is None or not context.bound:
             return None
         if isinstance(tool, Bindable) and context.kind in tool.binds:
@@ -116,27 +117,28 @@ class Capabilities:
         return f"cannot be bound to an {context.kind}"
 
     def refused(self, tool: Tool, spec: Any) -> str | None:
-        """Why this host does not run the tool with this spec, though the tool can; None if it does.
+        """Return why this host does not run the tool with this spec; None if it does.
 
-        It is not installed, or may not do here what it would have to do.
+        This is about the host: the tool is not installed, or lacks a privilege that it needs.
         """
-        needed = tool.requirement
+        requirement = tool.requirement
         missing = self.missing(tool)
-        if missing is not None or needed is None:
+        if missing is not None or requirement is None:
             return missing
-        control = needed.congestion(spec)
+        control = requirement.congestion(spec)
         lacks = control and privileges.missing_congestion_control(control, self._standing())
         if lacks:
             return lacks
-        privilege = needed.privilege(spec)
+        privilege = requirement.privilege(spec)
         if privilege is None:
             return None
-        path = self._which(needed.privileged or needed.program)
+        path = self._which(requirement.privileged or requirement.program)
         grant = privileges.grant_of(path) if path else privileges.Grant()
-        return privileges.missing_privilege(needed.program, privilege, self._standing(), grant)
+        standing = self._standing()
+        return privileges.missing_privilege(requirement.program, privilege, standing, grant)
 
     def offered(self, test: str) -> tuple[str, ...]:
-        """Names of the installed tools for a test, best first."""
+        """Return the names of the installed tools for a test, best first."""
         return tuple(tool.name for tool in registry.tools_for(test) if self.missing(tool) is None)
 
     def offers(
@@ -146,9 +148,9 @@ class Capabilities:
         asked: Collection[str] = (),
         context: Context | None = None,
     ) -> tuple[tuple[str, ...], dict[str, str]]:
-        """Names of the tools that would measure ``spec`` here, best first, and why each other not.
+        """Return the tools that would measure ``spec`` here, best first, and why others would not.
 
-        If any are ``asked`` for, only of these; with a ``context``, those that measure from there.
+        If any tools are ``asked`` for, only these; with a ``context``, those that measure from it.
         """
         tools = [tool for tool in registry.tools_for(test) if not asked or tool.name in asked]
         reasons = {
@@ -161,9 +163,9 @@ class Capabilities:
     def choose(
         self, test: str, preferred: tuple[str, ...], offers: Sequence[tuple[str, ...]], spec: Any
     ) -> Tool:
-        """The first preferred tool that can measure ``spec`` and that all offer, else the best one.
+        """Return the first preferred tool that all offer and that can measure; or else the best.
 
-        :raises ToolUnavailable: there is none; says which of those asked for cannot, and why.
+        :raises ToolUnavailable: there is none; says which of the preferred ones cannot, and why.
         """
         candidates = [
             tool for tool in registry.tools_for(test) if not preferred or tool.name in preferred
@@ -177,15 +179,15 @@ class Capabilities:
                 unable.append(reason)
             elif all(tool.name in offer for offer in offers):
                 return tool
-        asked = f" among {', '.join(preferred)}" if preferred else ""
-        told = f" ({'; '.join(unable)})" if unable else ""
-        msg = f"no tool{asked} for {test} that every participant has{told}"
+        choice = f" among {', '.join(preferred)}" if preferred else ""
+        reasons = f" ({'; '.join(unable)})" if unable else ""
+        msg = f"no tool{choice} for {test} that every participant has{reasons}"
         raise ToolUnavailable(msg)
 
     def agree(
         self, test: str, preferred: tuple[str, ...], offers: list[tuple[str, ...]], spec: Any
     ) -> tuple[str, int]:
-        """The name of the tool that :meth:`choose` gives, and the duration it needs for ``spec``.
+        """Return the name of the tool that :meth:`choose` returns, and its duration for ``spec``.
 
         :raises ToolUnavailable: there is none.
         """
@@ -194,7 +196,7 @@ class Capabilities:
         return tool.name, tool.duration(parsed)
 
     def needs_port(self, test: str, tool: str, spec: dict[str, Any], participant: int) -> int:
-        """How many ports in a row this tool needs for that participant's part.
+        """Return how many consecutive ports this tool needs for that participant's part.
 
         :raises InvalidDocument: there is no such tool here.
         """

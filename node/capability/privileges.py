@@ -1,8 +1,8 @@
-"""What programs started by this process may do: raw sockets, echo requests, being root.
+"""The privileges of programs that this process starts: raw sockets, echo requests, root.
 
-A tool that is installed but not allowed to measure would fail at each of its runs; so it is asked
-for beforehand. The rules are the kernel's (capabilities(7), "transformation of capabilities during
-execve"), as far as they matter to programs that want raw sockets or to be root for a moment.
+A tool that is installed but lacks a privilege would fail in each of its runs, so this is checked
+beforehand. The rules are the kernel's (capabilities(7), "transformation of capabilities during
+execve"), as far as they matter to programs that need raw sockets or to be root for a moment.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ _ECHO_ADVICE = f"{_RAW_ADVICE}, or sysctl net.ipv4.ping_group_range='0 214748364
 
 @dataclass(frozen=True)
 class ProcessPrivileges:
-    """What this process is: capabilities are the kernel's bit sets.
+    """The privileges of this process; capabilities are the kernel's bit sets.
 
     ``echo``: the kernel lets its group send echo requests without any capability. ``controls``:
-    the congestion controls that the kernel has for TCP; ``open_controls``: those that anybody may
-    set; None where the kernel does not tell.
+    the congestion controls that the kernel has for TCP; ``open_controls``: those that every user
+    may set; None where the kernel does not report them.
     """
 
     root: bool
@@ -55,12 +55,12 @@ _ALL = (1 << 64) - 1
 UNLIMITED = ProcessPrivileges(
     root=True, effective=_ALL, bounding=_ALL, ambient=0, no_new=False, echo=True
 )
-"""What root has on a host whose kernel forbids nothing."""
+"""The privileges of root on a host whose kernel forbids nothing."""
 
 
 @dataclass(frozen=True)
 class Grant:
-    """What a program's file gives to whoever starts it."""
+    """The privileges that a program's file grants to whoever starts it."""
 
     root: bool = False
     capabilities: int = 0
@@ -69,39 +69,41 @@ class Grant:
 def missing_privilege(
     program: str, needed: Privilege, standing: ProcessPrivileges, grant: Grant
 ) -> str | None:
-    """Why a program started here does not get what it needs, and what would help; None if it does.
+    """Return why a program started here lacks a privilege, and what would help; None if it has it.
 
-    >>> nobody = Standing(False, 0, 0, 0, True, True)
-    >>> lacking("ping", Privilege.ECHO, nobody, Grant()) is None
+    >>> nobody = ProcessPrivileges(False, 0, 0, 0, True, True)
+    >>> missing_privilege("ping", Privilege.ECHO, nobody, Grant()) is None
     True
     """
     if needed is Privilege.ROOT:
-        return _lacking_root(program, standing, grant)
+        return _missing_root(program, standing, grant)
     if _raw(standing, grant) or (needed is Privilege.ECHO and standing.echo):
         return None
     advice = _ECHO_ADVICE if needed is Privilege.ECHO else _RAW_ADVICE
-    return f"{program} needs CAP_NET_RAW for this, which this service has not; {advice}"
+    return f"{program} needs CAP_NET_RAW for this, which this service lacks; {advice}"
 
 
 def missing_congestion_control(wanted: str, standing: ProcessPrivileges) -> str | None:
-    """Why programs started here cannot set this congestion control, and what would help.
+    """Return why programs started here cannot set this congestion control, and what would help.
 
-    >>> poor = Standing(False, 0, 0, 0, True, True, frozenset({"reno"}), frozenset({"reno"}))
-    >>> lacking_control("bbr", poor)
-    'TCP here has no congestion control bbr, only reno; modprobe tcp_bbr as root may bring it'
+    >>> poor = ProcessPrivileges(
+    ...     False, 0, 0, 0, True, True, frozenset({"reno"}), frozenset({"reno"})
+    ... )
+    >>> missing_congestion_control("bbr", poor)
+    'TCP here has no congestion control bbr, only reno; modprobe tcp_bbr as root may add it'
     """
     controls, open_controls = standing.controls, standing.open_controls
     if controls is not None and wanted not in controls:
         return (
             f"TCP here has no congestion control {wanted}, only {', '.join(sorted(controls))};"
-            f" modprobe tcp_{wanted} as root may bring it"
+            f" modprobe tcp_{wanted} as root may add it"
         )
     if open_controls is None or wanted in open_controls or standing.effective & _NET_ADMIN:
         return None
     every = " ".join(sorted(open_controls | {wanted}))
     return (
         f"only root may use TCP's congestion control {wanted} here;"
-        f" sysctl net.ipv4.tcp_allowed_congestion_control='{every}' lets all"
+        f" sysctl net.ipv4.tcp_allowed_congestion_control='{every}' allows it to all"
     )
 
 
@@ -110,29 +112,28 @@ def _raw(standing: ProcessPrivileges, grant: Grant) -> bool:
         return bool(standing.effective & _NET_RAW)
     if standing.ambient & _NET_RAW:
         return True
-    given = bool(grant.capabilities & _NET_RAW) or grant.root
-    return given and not standing.no_new and bool(standing.bounding & _NET_RAW)
+    granted = bool(grant.capabilities & _NET_RAW) or grant.root
+    return granted and not standing.no_new and bool(standing.bounding & _NET_RAW)
 
 
-def _lacking_root(program: str, standing: ProcessPrivileges, grant: Grant) -> str | None:
+def _missing_root(program: str, standing: ProcessPrivileges, grant: Grant) -> str | None:
     if standing.root:
-        held, why = standing.effective, "this service has given them up"
+        capabilities, why = standing.effective, "this service has dropped them"
     elif standing.no_new:
-        held, why = 0, "NoNewPrivileges in the unit of this service forbids that"
+        capabilities, why = 0, "NoNewPrivileges in the unit of this service forbids that"
     elif not grant.root:
-        held, why = (
-            0,
-            f"its file is not set-user-ID root (chmod u+s on {program}'s file gives that)",
-        )
+        why = f"its file is not set-user-ID root (chmod u+s on {program}'s file grants that)"
+        capabilities = 0
     else:
-        held, why = standing.bounding, "the CapabilityBoundingSet of this service forbids that"
-    if held & _TO_BE_ROOT == _TO_BE_ROOT and held & _NET_RAW:
+        capabilities = standing.bounding
+        why = "the CapabilityBoundingSet of this service forbids that"
+    if capabilities & _TO_BE_ROOT == _TO_BE_ROOT and capabilities & _NET_RAW:
         return None
     return f"{program} needs root's capabilities for a moment, and {why}"
 
 
 def process_privileges() -> ProcessPrivileges:
-    """What this process is now."""
+    """Return the current privileges of this process."""
     lines = (line.split(":", 1) for line in _STATUS.read_text().splitlines() if ":" in line)
     status = {name: value.strip() for name, value in lines}
     return ProcessPrivileges(
@@ -155,16 +156,16 @@ def _words(path: Path) -> frozenset[str] | None:
 
 
 def grant_of(path: str) -> Grant:
-    """What the file of a program gives; nothing if it cannot be looked at."""
+    """Return what the file of a program grants; nothing if it cannot be read."""
     try:
-        found = Path(path).stat()
+        status = Path(path).stat()
     except OSError:
         return Grant()
-    return Grant(bool(found.st_mode & stat.S_ISUID) and found.st_uid == 0, _capabilities(path))
+    return Grant(bool(status.st_mode & stat.S_ISUID) and status.st_uid == 0, _capabilities(path))
 
 
 def _capabilities(path: str) -> int:
-    """The capabilities a program has from the start; what it would have to raise does not count."""
+    """Return the capabilities a program starts with, not those that it would have to raise."""
     try:
         attribute = os.getxattr(path, _FILE_CAPABILITIES)
     except OSError:

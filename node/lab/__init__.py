@@ -1,1 +1,1 @@
-"""Several nodes on one host, for trying and testing: on loopback, or joined by an emulated WAN."""
+"""Several nodes on one host, for trials and tests: on loopback, or joined by an emulated WAN."""

@@ -1,7 +1,7 @@
 """Loopback addresses for a lab without namespaces: ``127.1.LAB.NODE``, all with the same port.
 
-A lab claims its number by binding, without listening, a guard address that no node uses; two labs
-on one host therefore never share one, and the kernel takes the claim back with the process.
+A lab claims its number by binding, without listening, a guard address that no node uses; so two
+labs on one host never share a number, and the kernel releases the claim with the process.
 """
 
 from __future__ import annotations
@@ -22,21 +22,21 @@ NODES_MAX = 250
 
 @dataclass(frozen=True)
 class LoopbackClaim:
-    """Addresses whose ``port`` was free, held against other labs until :meth:`release`."""
+    """Addresses whose ``port`` was free, reserved against other labs until :meth:`release`."""
 
     addresses: tuple[str, ...]
     port: int
     guard: socket.socket
 
     def release(self) -> None:
-        """Let the next lab have the number; repeatable."""
+        """Release the number for the next lab; repeatable."""
         self.guard.close()
 
 
 def claim(count: int) -> LoopbackClaim:
     """Claim ``count`` addresses.
 
-    :raises HostError: too many asked for, or none free.
+    :raises HostError: ``count`` is out of range, or no addresses are free.
     """
     if not 0 < count <= NODES_MAX:
         raise HostError(f"a lab has 1 to {NODES_MAX} nodes, not {count}")
@@ -50,7 +50,7 @@ def claim(count: int) -> LoopbackClaim:
         guard.close()
     raise HostError(
         f"none of the ports {PORTS[0]} to {PORTS[-1]} is free on the loopback addresses 127.1.x.y. "
-        "Look for what listens there with ss -tlnp"
+        "Use ss -tlnp to see what listens there"
     )
 
 
@@ -65,14 +65,14 @@ def _all_free(addresses: Sequence[str], port: int) -> bool:
 
 
 def _bound(address: str, port: int, *, reuse: bool = False) -> socket.socket | None:
-    """A socket on an address, or ``None`` if somebody has it; ``reuse`` forgives closed ones."""
-    bound = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+    """Bind a socket; return ``None`` if the address is taken; ``reuse`` ignores closed ones."""
+    endpoint = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
     try:
-        bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, reuse)
-        bound.bind((address, port))
+        endpoint.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, reuse)
+        endpoint.bind((address, port))
     except OSError as fault:
-        bound.close()
+        endpoint.close()
         if fault.errno != errno.EADDRINUSE:
             raise HostError(f"{address}:{port} cannot be bound: {fault.strerror}") from fault
         return None
-    return bound
+    return endpoint

@@ -1,4 +1,4 @@
-"""Network namespaces for a lab: each with a way for the host to reach it, and an end of the WAN.
+"""Network namespaces for a lab: each has a link to the host, and a device in the WAN.
 
 ::
 
@@ -6,11 +6,11 @@
          10.87.N.1/24        └── mgmt0 [namespace parley-PID-N-b] wan0 ──┴── the emulator
 
 The management side carries HTTP and is as fast as the host. The measurement side is a TUN device
-that answers once an emulator has opened it (:mod:`.wan`).
+that works once an emulator has opened it (:mod:`.wan`).
 
-The bridge's number ``N`` claims a subnet: making a link of a given name either works or fails, also
-when two labs try at once. The bridge's alias and the namespaces' names carry the number of the
-owning process, so that what a killed lab left behind is recognised and removed by the next one.
+The bridge's number ``N`` claims a subnet: creating a link of a given name either succeeds or fails,
+even if two labs try at once. The bridge's alias and the namespaces' names contain the pid of the
+owning process, so that the next lab recognises and removes the leftovers of a killed one.
 """
 
 from __future__ import annotations
@@ -30,16 +30,16 @@ from node.lab.wan import DEVICE, Site
 from node.model.errors import HostError
 
 MANAGEMENT_RANGES = ("10.87.0.0/16", "172.30.0.0/16", "198.18.0.0/16")
-"""Where the management subnets are taken from: two private ranges, and the benchmarking one."""
+"""The ranges of the management subnets: two private ranges, and the benchmarking one."""
 
 SITES_MAX = 250
 _IP_S = 30.0
-_QUEUE_PACKETS = 5_000  # the emulator's own queue is the one that drops, not the device's
+_QUEUE_PACKETS = 5_000  # large, so that the emulator's own queue drops packets and not the device's
 
 
 @dataclass(frozen=True)
 class NamespaceSite:
-    """One namespace: how the host reaches it, and its two addresses in the WAN."""
+    """One namespace: its management address, and its two addresses in the WAN."""
 
     namespace: str
     management: str
@@ -48,15 +48,15 @@ class NamespaceSite:
 
     @property
     def site(self) -> Site:
-        """The same as the emulator sees it."""
+        """The site as the emulator sees it."""
         return Site(self.namespace, (self.address, self.address6))
 
 
 class Namespaces:
-    """The namespaces of one lab, one per name. :meth:`remove` undoes all, however far it came."""
+    """The namespaces of one lab, one per name; :meth:`remove` also undoes partial creation."""
 
     def __init__(self, names: Sequence[str]) -> None:
-        """Name them; touches nothing."""
+        """Store the names; creates nothing."""
         if not 0 < len(names) <= SITES_MAX:
             raise HostError(f"a lab has 1 to {SITES_MAX} namespaces, not {len(names)}")
         self.sites: list[NamespaceSite] = []
@@ -64,7 +64,7 @@ class Namespaces:
         self._bridge: str | None = None
 
     def create(self) -> list[NamespaceSite]:
-        """Make them all; the WAN's devices are up and have their addresses.
+        """Create them all; the WAN's devices are up and have their addresses.
 
         :raises HostError: we are not root, something is missing, or the kernel refused; nothing is
             left behind then.
@@ -87,7 +87,7 @@ class Namespaces:
     def remove(self) -> None:
         """Remove all of it; repeatable."""
         for site in self.sites:
-            with contextlib.suppress(HostError):  # not made yet, or removed by somebody else
+            with contextlib.suppress(HostError):  # not created yet, or already removed
                 _ip("netns", "del", site.namespace)
         self.sites = []
         if self._bridge is not None:
@@ -95,7 +95,7 @@ class Namespaces:
             self._bridge = None
 
     def _claim(self) -> tuple[int, ipaddress.IPv4Network]:
-        """Make the bridge whose number nobody else has, with a subnet that leads nowhere yet."""
+        """Create a bridge with an unused number, and return its number and an unrouted subnet."""
         taken = _routed()
         ranges = [ipaddress.IPv4Network(text) for text in MANAGEMENT_RANGES]
         subnets = itertools.chain.from_iterable(net.subnets(new_prefix=24) for net in ranges)
@@ -107,7 +107,7 @@ class Namespaces:
                 _ip("link", "add", bridge, "type", "bridge")
             except HostError:
                 if bridge in _links():
-                    continue  # another lab was quicker
+                    continue  # another lab was faster
                 raise
             self._bridge = bridge
             _ip("link", "set", bridge, "alias", f"parley-{os.getpid()}")
@@ -143,9 +143,9 @@ class Namespaces:
 
 
 def check_possible() -> None:
-    """Whether this host lets us make namespaces and TUN devices.
+    """Check that this host lets us create namespaces and TUN devices.
 
-    :raises HostError: no; says everything that is missing.
+    :raises HostError: it does not; lists everything that is missing.
     """
     missing = []
     if os.geteuid() != 0:
@@ -162,7 +162,7 @@ def check_possible() -> None:
 
 
 def remove_abandoned() -> None:
-    """Remove what labs left behind whose process is gone (they were killed outright)."""
+    """Remove the leftovers of labs whose process is gone (killed outright)."""
     for line in _ip("netns", "list").splitlines():
         name = line.split()[0]
         if _abandoned(name):
@@ -173,22 +173,22 @@ def remove_abandoned() -> None:
 
 
 def _abandoned(name: str) -> bool:
-    """Whether ``parley-PID…`` names a process that is gone."""
+    """Return whether ``parley-PID…`` names a process that is gone."""
     prefix, _, rest = name.partition("-")
     pid = rest.partition("-")[0]
     return prefix == "parley" and pid.isdecimal() and not Path(f"/proc/{pid}").exists()
 
 
 def _remove_bridge(bridge: str) -> None:
-    """Remove a bridge and its ports, which the kernel else removes in its own time."""
+    """Remove a bridge and its ports, which the kernel would otherwise remove with a delay."""
     for link in _links():
         if link == bridge or link.startswith(f"{bridge}-"):
-            with contextlib.suppress(HostError):  # went with its namespace a moment ago
+            with contextlib.suppress(HostError):  # removed with its namespace a moment ago
                 _ip("link", "del", link)
 
 
 def _routed() -> list[ipaddress.IPv4Network]:
-    """Where this host's routes lead, but for the default route."""
+    """Return the destinations of this host's routes, without the default route."""
     routes = json.loads(_ip("-json", "-4", "route", "show", "table", "all"))
     return list(_networks(str(route["dst"]) for route in routes))
 
@@ -200,13 +200,13 @@ def _networks(texts: Iterable[str]) -> Iterator[ipaddress.IPv4Network]:
 
 
 def _links() -> dict[str, str]:
-    """The names of this host's links, and their aliases."""
+    """Return the names of this host's links, with their aliases."""
     links = json.loads(_ip("-json", "link", "show"))
     return {str(link["ifname"]): str(link.get("ifalias", "")) for link in links}
 
 
 def _ip(*words: str | None) -> str:
-    """What ``ip`` prints; :class:`HostError` with its own reason when it fails."""
+    """Run ``ip`` and return its output; raise :class:`HostError` with its message if it fails."""
     argv = ["ip", *(word for word in words if word is not None)]
     finished = process.run(argv, timeout_s=_IP_S)
     if finished.exit_code != 0:
@@ -215,9 +215,9 @@ def _ip(*words: str | None) -> str:
 
 
 def _ip_inside(namespace: str, *lines: str) -> None:
-    """Several ``ip`` commands in one namespace, by one program."""
+    """Run several ``ip`` commands in one namespace, by one process."""
     argv = ["ip", "-n", namespace, "-batch", "-"]
     finished = process.run(argv, timeout_s=_IP_S, stdin="\n".join(lines).encode())
     if finished.exit_code != 0:
-        said = process.tail(finished.stderr, 2)
-        raise HostError(f"the namespace {namespace} could not be set up: {said}")
+        message = process.tail(finished.stderr, 2)
+        raise HostError(f"the namespace {namespace} could not be set up: {message}")

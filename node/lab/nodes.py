@@ -1,4 +1,4 @@
-"""One node of a lab: where it is, the command that runs it, and when it is ready."""
+"""One node of a lab: its address, the command that runs it, and waiting until it is ready."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _REQUEST_S = 30.0
 
 @dataclass(frozen=True)
 class LabNode:
-    """What one needs to use a node: it answers at ``url`` and is measured at ``address``."""
+    """A running node: its ``url``, its ``address`` for measurements, and how to use it."""
 
     name: str
     url: str
@@ -33,12 +33,12 @@ class LabNode:
     dsn: str
     address: str
     state: str
-    """Its state directory; the file ``token`` there is its users'."""
+    """Its state directory; the file ``token`` there is the users' token."""
 
 
 @dataclass(frozen=True)
 class NodePlan:
-    """What a node is started with. ``listen`` is ``HOST:PORT``."""
+    """The arguments that a node is started with. ``listen`` is ``HOST:PORT``."""
 
     name: str
     listen: str
@@ -55,17 +55,17 @@ CommandFactory = Callable[[NodePlan], list[str]]
 _EACH_ITS_OWN = frozenset(
     {"name", "listen", "url", "address", "dsn", "state_dir", "allow_remote", "pull"}
 )
-"""Settings that a lab gives to each node itself."""
+"""Settings that a lab sets for each node itself."""
 
 
 def settings_given(environment: Mapping[str, str]) -> dict[str, str]:
-    """The settings in an environment that hold for every node of a lab."""
+    """Return the settings in an environment that apply to every node of a lab."""
     names = (f"PARLEY_{name.upper()}" for name in Settings.model_fields.keys() - _EACH_ITS_OWN)
     return {name: environment[name] for name in sorted(names) if name in environment}
 
 
 def node_command(plan: NodePlan) -> list[str]:
-    """The argv of a node of ours, less the namespace it is in."""
+    """Return the argv of one of our nodes, without entering its namespace."""
     argv = [sys.executable, "-m", "node.cli.main", "up", "--name", plan.name]
     argv += ["--listen", plan.listen, "--url", plan.url, "--address", plan.address]
     argv += ["--dsn", plan.dsn, "--state-dir", str(plan.state)]
@@ -73,7 +73,7 @@ def node_command(plan: NodePlan) -> list[str]:
 
 
 def names() -> Iterator[str]:
-    """``a`` to ``z``, then ``n27``, ``n28`` and so on."""
+    """Yield ``a`` to ``z``, then ``n27``, ``n28`` and so on."""
     letters = string.ascii_lowercase
     return itertools.chain(letters, (f"n{number}" for number in itertools.count(len(letters) + 1)))
 
@@ -91,9 +91,9 @@ async def start(plan: NodePlan, command: CommandFactory) -> RunningProcess:
 async def ready(
     plan: NodePlan, running: RunningProcess, session: aiohttp.ClientSession, within_s: float
 ) -> LabNode:
-    """Return when the node answers ``/readyz`` with 200.
+    """Wait until the node answers ``/readyz`` with 200, and return it.
 
-    :raises HostError: it ended, or was not ready in time; the end of its log is in the message.
+    :raises HostError: it ended, or was not ready in time; the message has the end of its log.
     """
     answer = "nothing"
     try:
@@ -101,21 +101,21 @@ async def ready(
             while not running.ended:
                 answer = await _answer(session, f"{plan.url}/readyz")
                 if answer == "200":
-                    known = plan.name, plan.url, _token(plan), plan.dsn, plan.address
-                    return LabNode(*known, str(plan.state))
+                    identity = plan.name, plan.url, _token(plan), plan.dsn, plan.address
+                    return LabNode(*identity, str(plan.state))
                 with contextlib.suppress(TimeoutError):
                     await asyncio.wait_for(running.wait(), _POLL_S)
     except TimeoutError:
-        why = f"was not ready within {within_s:g} s; {plan.url}/readyz last gave {answer}"
+        why = f"was not ready within {within_s:g} s; {plan.url}/readyz last returned {answer}"
     else:
         why = f"ended with exit code {(await running.wait()).exit_code} before it was ready"
     raise HostError(f"node {plan.name} {why}. Its log ends:\n{process.tail_of(plan.log, 20)}")
 
 
 async def introduce(one: LabNode, other: LabNode, session: aiohttp.ClientSession) -> None:
-    """Make ``other`` known to ``one``.
+    """Register ``other`` at ``one``.
 
-    :raises HostError: ``one`` would not have it; says why.
+    :raises HostError: ``one`` refused; says why.
     """
     try:
         async with session.post(
@@ -126,19 +126,19 @@ async def introduce(one: LabNode, other: LabNode, session: aiohttp.ClientSession
         ) as response:
             if response.ok:
                 return
-            said = f"{response.status} {(await response.text())[:500]}"
+            reason = f"{response.status} {(await response.text())[:500]}"
     except (aiohttp.ClientError, TimeoutError) as fault:
-        said = str(fault) or type(fault).__name__
-    raise HostError(f"node {one.name} could not be told of node {other.name}: {said}")
+        reason = str(fault) or type(fault).__name__
+    raise HostError(f"node {other.name} could not be registered at node {one.name}: {reason}")
 
 
 def module_environment() -> dict[str, str]:
-    """What makes ``python -m node…`` work from any directory, also from a source tree."""
+    """Return the variables that make ``python -m node…`` work from any directory."""
     return {"PYTHONPATH": str(Path(__file__).resolve().parents[2])}
 
 
 async def _answer(session: aiohttp.ClientSession, url: str) -> str:
-    """The status with which a node answers, or why there is no answer."""
+    """Return the status of a node's answer, or why there is no answer."""
     try:
         async with session.get(url, timeout=aiohttp.ClientTimeout(total=_REQUEST_S)) as response:
             return str(response.status)
@@ -147,11 +147,11 @@ async def _answer(session: aiohttp.ClientSession, url: str) -> str:
 
 
 def _token(plan: NodePlan) -> str:
-    """The token a node made at its first start."""
+    """Return the token that a node created at its first start."""
     try:
         return (plan.state / "token").read_text().strip()
     except FileNotFoundError:
         raise HostError(
-            f"node {plan.name} is ready but wrote no token to {plan.state / 'token'}, so nobody "
-            "can ask it for anything"
+            f"node {plan.name} is ready but wrote no token to {plan.state / 'token'}, so it cannot "
+            "be used; check that its state directory is writable"
         ) from None

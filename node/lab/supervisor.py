@@ -6,9 +6,9 @@
      ├──── Namespaces + emulator        (or loopback addresses)
      └──── a, b, c, …                   one process each, in a session of its own
 
-Whatever is set up puts its undoing on one stack, so a stop undoes exactly what came to be, in the
-reverse order, wherever the set-up got to. If this process is killed outright the kernel ends the
-nodes, the emulator and the database; namespaces go when the next lab starts.
+Every step of the set-up pushes its undoing on one stack, so that a stop undoes exactly what was set
+up, in reverse order, however far it got. If this process is killed outright, the kernel ends the
+nodes, the emulator and the database; the next lab removes the namespaces.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from node.postgres import PrivateCluster, ServerBinaries, locate
 HTTP_PORT = 8642
 READY_S = 60.0
 GRACE_S = 15.0
-"""How long a node may take to finish or mark its runs when the lab stops."""
+"""The time that a node gets to finish or mark its runs when the lab stops."""
 
 _CONNECTIONS_PER_NODE = 30
 
@@ -49,14 +49,14 @@ _Outcome = TypeVar("_Outcome")
 
 
 def _silent(*_: str) -> None:
-    """For those who do not want to be told."""
+    """Ignore the call: the default of the callbacks."""
 
 
 class Lab:
     """``count`` nodes, on loopback addresses or, with ``wan_settings``, in namespaces.
 
-    ``progress`` is told in a few words how far the start is; ``died`` gets the name and a sentence
-    when a node, the database or the emulator ends without having been asked to. The others go on.
+    ``progress`` gets short texts about the progress of the start; ``died`` gets a name and a
+    sentence when a node, the database or the emulator ends unexpectedly. The others continue.
     """
 
     def __init__(  # noqa: PLR0913 - the last four have defaults that only tests change
@@ -70,7 +70,7 @@ class Lab:
         binaries: ServerBinaries | None = None,
         ready_s: float = READY_S,
     ) -> None:
-        """Describe the lab; nothing is started."""
+        """Describe the lab; nothing is started yet."""
         self.nodes: list[LabNode] = []
         self.wan_report: dict[str, Any] | None = None
         self._names = list(itertools.islice(nodes.names(), count))
@@ -88,7 +88,7 @@ class Lab:
         self._session: aiohttp.ClientSession | None = None
 
     async def __aenter__(self) -> Self:
-        """Start, or stop what had been started and say why."""
+        """Start the lab; if that fails, stop what has been started."""
         try:
             await self.start()
         except BaseException:
@@ -97,18 +97,18 @@ class Lab:
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        """Stop."""
+        """Stop the lab."""
         await self.stop()
 
     async def start(self) -> None:
-        """Start everything and return when every node knows every other.
+        """Start everything; return when every node knows every other.
 
-        :raises HostError: this host cannot do it, or a node did not become ready; call
-            :meth:`stop` then, too.
+        :raises HostError: this host cannot run a lab, or a node did not become ready; call
+            :meth:`stop` even then.
         """
         # First in, last out: directory, addresses, database, nodes.
-        if given := nodes.settings_given(os.environ):
-            self._progress(f"every node is given {', '.join(given)} of this environment")
+        if settings := nodes.settings_given(os.environ):
+            self._progress(f"every node gets {', '.join(settings)} from this environment")
         work = _work_directory()
         self._undo.callback(shutil.rmtree, work, ignore_errors=True)
         plans = await self._addresses(work)
@@ -125,7 +125,7 @@ class Lab:
         self._progress("every node knows every other")
 
     async def stop(self) -> None:
-        """End everything and leave nothing behind; repeatable, also while it is under way."""
+        """End everything and leave nothing behind; repeatable, even while it is under way."""
         if self._stopping is None:
             for watch in self._watches.values():
                 watch.cancel()
@@ -133,27 +133,27 @@ class Lab:
         await asyncio.shield(self._stopping)
 
     def pid(self, name: str) -> int:
-        """The process of a node."""
+        """Return the process id of a node."""
         return self._running[name].pid
 
     async def kill(self, name: str) -> None:
-        """Kill a node outright, as a power cut would; nobody is told that it died."""
+        """Kill a node outright, like a power failure; ``died`` is not called."""
         running = self._forget(name)
         running.send(signal.SIGKILL)
         await running.wait()
 
     async def restart(self, name: str) -> LabNode:
-        """Start a node again, after ending it if it still runs; same address, database and state.
+        """Restart a node, ending it first if it still runs; same address, database and state.
 
         :raises HostError: it did not become ready.
         """
         await self._forget(name).end(GRACE_S)
-        fresh = await self._start_node(self._plans[name])
-        self.nodes = [fresh if node.name == name else node for node in self.nodes]
-        return fresh
+        restarted = await self._start_node(self._plans[name])
+        self.nodes = [restarted if node.name == name else node for node in self.nodes]
+        return restarted
 
     async def restart_ended(self) -> None:
-        """Start those nodes again that have ended, whatever ended them.
+        """Restart the nodes that have ended, for whatever reason.
 
         :raises HostError: one did not become ready.
         """
@@ -169,7 +169,7 @@ class Lab:
                 for name, address in zip(self._names, claim.addresses, strict=True)
             ]
         namespaces = Namespaces(self._names)
-        # Not in a thread: a start that is given up must not go on making namespaces.
+        # Not in a thread: a cancelled start must not go on creating namespaces.
         sites = namespaces.create()
         self._undo.callback(namespaces.remove)
         await self._start_wan(sites, self._wan_settings)
@@ -195,14 +195,16 @@ class Lab:
             self.wan_report = json.loads(printed)
 
     async def _database(self, directory: Path) -> PrivateCluster:
-        found = self._binaries or locate()
-        if not isinstance(found, ServerBinaries):
-            raise DatabaseUnavailable("a lab makes its own databases and takes no server's address")
+        binaries = self._binaries or locate()
+        if not isinstance(binaries, ServerBinaries):
+            raise DatabaseUnavailable(
+                "a lab creates its own databases and cannot use a server's address"
+            )
         connections_max = max(300, _CONNECTIONS_PER_NODE * len(self._names))
-        cluster = await PrivateCluster.create(directory, found, connections_max=connections_max)
+        cluster = await PrivateCluster.create(directory, binaries, connections_max=connections_max)
         self._undo.push_async_callback(cluster.stop)
         await cluster.start()
-        self._progress(f"Postgres {found.major} started")
+        self._progress(f"Postgres {binaries.major} started")
         return cluster
 
     async def _start_node(self, plan: NodePlan) -> LabNode:
@@ -219,7 +221,7 @@ class Lab:
         await _all(running.end(GRACE_S) for running in self._running.values())
 
     def _forget(self, name: str) -> RunningProcess:
-        """The node's process, whose end is no news any more."""
+        """Return the node's process, and stop reporting its end."""
         if name not in self._running:
             raise NotFound(f"the lab has no node {name}; it has {', '.join(self._plans)}")
         if watch := self._watches.pop(name, None):
@@ -230,27 +232,27 @@ class Lab:
         async def watch() -> None:
             await end
             plan = self._plans.get(name)
-            said = f". Its log ends:\n{process.tail_of(plan.log)}" if plan else ""
-            self._died(name, f"{name} has ended without having been asked to{said}")
+            log = f". Its log ends:\n{process.tail_of(plan.log)}" if plan else ""
+            self._died(name, f"{name} has ended unexpectedly{log}")
 
         self._watches[name] = asyncio.create_task(watch(), name=f"watch {name}")
 
 
 async def serve(lab: Lab, ready: Callable[[Lab], None]) -> None:
-    """Start a lab, call ``ready``, hold it until INT, TERM or HUP, and leave nothing behind.
+    """Start a lab, call ``ready``, keep it until INT, TERM or HUP, and leave nothing behind.
 
-    A signal during the start ends it; further signals during the stop are ignored. Runs in the main
-    thread, whose signal handlers it takes over for the while.
+    A signal during the start aborts it; further signals during the stop are ignored. Runs in the
+    main thread, whose signal handlers it replaces meanwhile.
 
     :raises HostError: the lab could not be started; all of it has been undone.
     """
     loop = asyncio.get_running_loop()
-    asked = asyncio.Event()
+    stop_requested = asyncio.Event()
     signals = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
     for number in signals:
-        loop.add_signal_handler(number, asked.set)
+        loop.add_signal_handler(number, stop_requested.set)
     try:
-        async with _until(asked) as stop:
+        async with _until(stop_requested) as stop:
             starting = asyncio.create_task(lab.start(), name="start lab")
             await asyncio.wait({starting, stop}, return_when=asyncio.FIRST_COMPLETED)
             if starting.done():
@@ -268,7 +270,7 @@ async def serve(lab: Lab, ready: Callable[[Lab], None]) -> None:
 
 @contextlib.asynccontextmanager
 async def _until(event: asyncio.Event) -> AsyncIterator[asyncio.Task[bool]]:
-    """A task that ends with the event, or with the block."""
+    """Yield a task that ends with the event, or with the block."""
     task = asyncio.create_task(event.wait())
     try:
         yield task
@@ -277,7 +279,7 @@ async def _until(event: asyncio.Event) -> AsyncIterator[asyncio.Task[bool]]:
 
 
 def _work_directory() -> Path:
-    """A directory through which the database's account may pass, but in which it sees nothing."""
+    """Return a new directory that the database's account may traverse, but not list."""
     work = Path(tempfile.mkdtemp(prefix=f"parley-lab-{os.getpid()}-"))
     work.chmod(0o711)
     return work
@@ -295,11 +297,11 @@ def _with_dsn(plan: NodePlan, dsn: str) -> NodePlan:
     return dataclasses.replace(plan, dsn=dsn)
 
 
-async def _all(works: Iterable[Coroutine[Any, Any, _Outcome]]) -> list[_Outcome]:
-    """The outcomes of works done at the same time; the first fault ends the others."""
+async def _all(coroutines: Iterable[Coroutine[Any, Any, _Outcome]]) -> list[_Outcome]:
+    """Run coroutines concurrently and return their outcomes; the first fault cancels the others."""
     try:
         async with asyncio.TaskGroup() as group:
-            tasks = [group.create_task(work) for work in works]
+            tasks = [group.create_task(each) for each in coroutines]
     except ExceptionGroup as faults:
         raise faults.exceptions[0] from None
     return [task.result() for task in tasks]

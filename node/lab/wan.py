@@ -2,15 +2,15 @@
 
 ``python -m node.lab.wan --site NAMESPACE=ADDRESS[,ADDRESS…] …`` opens the TUN device ``wan0`` in
 every namespace and forwards each packet to the site that has its destination address. A packet
-first waits for its sender's uplink (rate, and a queue with a limit, past which it is dropped at the
-tail), may then be lost, and arrives one delay later. Every direction has the same delay and the
-same chance of loss, drawn from its own seeded generator, so directions do not disturb each other.
+first waits for its sender's uplink (rate, and a queue with a limit, beyond which it is dropped at
+the tail), may then be lost, and arrives one delay later. Every direction has the same delay and the
+same loss probability, drawn from its own seeded generator, so that directions are independent.
 
-It prints ``ready`` when it forwards, and on TERM or INT one line of JSON with what it did.
+It prints ``ready`` when it forwards, and on TERM or INT one line of JSON with a report.
 
-The time a packet spends here is the delay plus two wake-ups of this process, some 0.1 ms on a quiet
-host. How late packets left is measured and printed: on a busy host it says how far to trust the
-delay. As a program of its own it reads the kernel's monotonic clock itself.
+The time a packet spends here is the delay plus two wake-ups of this process, some 0.1 ms on an idle
+host. The maximum lateness of packets is measured and printed: on a busy host it shows how far to
+trust the delay. Being a separate program, it reads the kernel's monotonic clock itself.
 """
 
 from __future__ import annotations
@@ -49,15 +49,15 @@ _IFF_UP = 0x0001
 _IFF_RUNNING = 0x0040
 _CARRIER_POLL_S = 0.002
 _PACKET_BYTES_MAX = 65_536
-_BATCH = 32  # packets read from one device before the queues are looked at again
+_BATCH = 32  # packets read from one device before the queues are checked again
 
 
 @dataclass(frozen=True)
 class WanSettings:
-    """How the WAN behaves in every direction.
+    """The behaviour of the WAN in every direction.
 
     ``delay_ms`` one way; ``loss`` a probability; ``rate_mbit`` of each site's uplink, ``None``
-    for as fast as it goes; ``queue_ms`` the longest wait for the uplink.
+    for unlimited; ``queue_ms`` the longest wait for the uplink.
     """
 
     delay_ms: float = 20.0
@@ -67,20 +67,20 @@ class WanSettings:
     seed: int = 1
 
     def __post_init__(self) -> None:
-        """Refuse what no WAN can be, with :class:`ValueError`."""
-        if not 0 <= self.delay_ms <= 10_000:  # noqa: PLR2004 - said in the message
-            raise ValueError("the delay lies between 0 and 10000 ms")
+        """Refuse impossible values, with :class:`ValueError`."""
+        if not 0 <= self.delay_ms <= 10_000:  # noqa: PLR2004 - named in the message
+            raise ValueError("the delay must be between 0 and 10000 ms")
         if not 0 <= self.loss <= 1:
-            raise ValueError("the loss is a probability between 0 and 1")
+            raise ValueError("the loss is a probability and must be between 0 and 1")
         if self.rate_mbit is not None and self.rate_mbit <= 0:
-            raise ValueError("the rate is more than 0 Mbit/s")
+            raise ValueError("the rate must be more than 0 Mbit/s")
         if self.queue_ms < 0:
-            raise ValueError("the queue is 0 ms or longer")
+            raise ValueError("the queue must be 0 ms or longer")
 
 
 @dataclass(frozen=True)
 class Site:
-    """One end of the WAN: a network namespace and the addresses that lead to it."""
+    """One end of the WAN: a network namespace and its addresses."""
 
     namespace: str
     addresses: tuple[str, ...]
@@ -88,7 +88,7 @@ class Site:
 
 @dataclass
 class Tally:
-    """Packets of one direction: taken in, lost on the way, dropped at the uplink's full queue."""
+    """Packets of one direction: accepted, lost, and dropped at the uplink's full queue."""
 
     sender: str
     receiver: str
@@ -99,14 +99,14 @@ class Tally:
 
 @dataclass
 class _Uplink:
-    """A sender's way into the WAN; what it sends leaves in order, as the delay is one for all."""
+    """A sender's link into the WAN; packets leave in order, because their delay is equal."""
 
     free_at: float = 0.0
     queue: deque[tuple[float, int, bytes]] = field(default_factory=deque)
 
 
 class Wan:
-    """The forwarding between open devices; the instants are seconds of the monotonic clock."""
+    """The forwarding between open devices; instants are seconds of the monotonic clock."""
 
     def __init__(
         self, sites: Sequence[Site], devices: Sequence[int], settings: WanSettings
@@ -130,13 +130,13 @@ class Wan:
             for index, site in enumerate(sites)
             for address in site.addresses
         }
-        # Per direction, so that traffic elsewhere does not change who is lost here.
+        # Per direction, so that traffic elsewhere does not change which packets are lost here.
         self._dice = {
             direction: random.Random(f"{settings.seed}/{direction}") for direction in self.tallies
         }
 
     def take(self, sender: int, packet: bytes, now: float) -> None:
-        """Let a packet into the WAN, or drop it."""
+        """Accept a packet into the WAN, or drop it."""
         receiver = self._sites.get(_destination(packet))
         if receiver is None:
             self.stray += 1  # the kernel's own multicast, mostly
@@ -155,21 +155,21 @@ class Wan:
         uplink.queue.append((uplink.free_at + self._delay_s, self.devices[receiver], packet))
 
     def release(self, now: float) -> float | None:
-        """Hand out what is due; returns when the next packet is, if there is one."""
+        """Write out the due packets; return when the next one is due, if there is one."""
         following = None
         for uplink in self._uplinks:
             queue = uplink.queue
             while queue and queue[0][0] <= now:
                 due, device, packet = queue.popleft()
                 self.late_s_max = max(self.late_s_max, now - due)
-                with contextlib.suppress(OSError):  # the interface is down: nobody is there
+                with contextlib.suppress(OSError):  # the interface is down
                     os.write(device, packet)
             if queue and (following is None or queue[0][0] < following):
                 following = queue[0][0]
         return following
 
     def forward(self) -> None:
-        """Forward for ever; a signal's exception ends it."""
+        """Forward forever; a signal's exception ends it."""
         clock = time.monotonic
         while True:
             due = self.release(clock())
@@ -184,14 +184,14 @@ class Wan:
                         self.take(sender, packet, clock())
 
     def report(self) -> str:
-        """What happened, as one line of JSON."""
+        """Return the report as one line of JSON."""
         busy = [asdict(tally) for tally in self.tallies.values() if tally.taken]
         late_ms = round(self.late_s_max * 1e3, 3)
         return json.dumps({"directions": busy, "stray": self.stray, "late_ms_max": late_ms})
 
 
 def arguments(sites: Sequence[Site], settings: WanSettings) -> list[str]:
-    """The words after ``python -m node.lab.wan`` for these sites and settings."""
+    """Return the arguments after ``python -m node.lab.wan`` for these sites and settings."""
     words = [f"--delay-ms={settings.delay_ms}", f"--loss={settings.loss}"]
     words += [f"--queue-ms={settings.queue_ms}", f"--seed={settings.seed}"]
     if settings.rate_mbit is not None:
@@ -200,7 +200,7 @@ def arguments(sites: Sequence[Site], settings: WanSettings) -> list[str]:
 
 
 def parse(words: Sequence[str]) -> tuple[list[Site], WanSettings]:
-    """The inverse of :func:`arguments`; wrong words end the program with the usage."""
+    """Parse the output of :func:`arguments`; wrong arguments end the program with the usage."""
     parser = argparse.ArgumentParser(prog="python -m node.lab.wan", description=__doc__)
     parser.add_argument("--site", action="append", required=True, metavar="NAMESPACE=ADDRESS,…")
     parser.add_argument("--delay-ms", type=float, default=WanSettings.delay_ms)
@@ -209,8 +209,8 @@ def parse(words: Sequence[str]) -> tuple[list[Site], WanSettings]:
     parser.add_argument("--queue-ms", type=float, default=WanSettings.queue_ms)
     parser.add_argument("--seed", type=int, default=WanSettings.seed)
     options = vars(parser.parse_args(words))
-    split = [text.partition("=") for text in options.pop("site")]
-    sites = [Site(name, tuple(addresses.split(","))) for name, _, addresses in split]
+    pairs = [text.partition("=") for text in options.pop("site")]
+    sites = [Site(name, tuple(addresses.split(","))) for name, _, addresses in pairs]
     try:
         return sites, WanSettings(**options)
     except ValueError as fault:
@@ -232,7 +232,7 @@ def main(words: Sequence[str]) -> None:
 
 
 class _Ended(Exception):
-    """Somebody wants the program to end."""
+    """A signal asks the program to end."""
 
 
 def _end(_number: int, _frame: FrameType | None) -> None:
@@ -240,36 +240,36 @@ def _end(_number: int, _frame: FrameType | None) -> None:
 
 
 def _destination(packet: bytes) -> bytes:
-    """The destination address of an IP packet, four or sixteen bytes."""
+    """Return the destination address of an IP packet, four or sixteen bytes."""
     is_version_4 = packet[0] >> 4 == 4  # noqa: PLR2004 - the version's number
     return packet[16:20] if is_version_4 else packet[24:40]
 
 
 def _open_in(namespace: str) -> int:
-    """The TUN device of a network namespace, carrying packets; it is made if it is not there."""
+    """Open the TUN device of a network namespace (created if missing); it carries packets."""
     with _inside(namespace):
         device = os.open("/dev/net/tun", os.O_RDWR | os.O_NONBLOCK)
         name = DEVICE.encode()
         fcntl.ioctl(device, _TUNSETIFF, struct.pack("16sH22x", name, _IFF_TUN | _IFF_NO_PI))
-        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asking:
-            while not _carries(asking, name):
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as control:
+            while not _carries(control, name):
                 time.sleep(_CARRIER_POLL_S)
     return device
 
 
-def _carries(asking: socket.socket, name: bytes) -> bool:
-    """Whether the device takes packets, or is down, which is not ours to change.
+def _carries(control: socket.socket, name: bytes) -> bool:
+    """Return whether the device accepts packets, or is down, which is not ours to change.
 
-    The kernel notices that somebody has opened it a little later, and until then drops packets.
+    The kernel marks an opened device as running a little later, and drops packets until then.
     """
-    answer = fcntl.ioctl(asking, _SIOCGIFFLAGS, struct.pack("16sH22x", name, 0))
+    answer = fcntl.ioctl(control, _SIOCGIFFLAGS, struct.pack("16sH22x", name, 0))
     flags = struct.unpack_from("16xH", answer)[0]
     return not flags & _IFF_UP or bool(flags & _IFF_RUNNING)
 
 
 @contextlib.contextmanager
 def _inside(namespace: str) -> Iterator[None]:
-    """Be in a network namespace for a while."""
+    """Enter a network namespace for the duration of the block."""
     with Path("/proc/self/ns/net").open() as home, Path(f"/run/netns/{namespace}").open() as there:
         _enter(there.fileno())
         try:
@@ -279,17 +279,17 @@ def _inside(namespace: str) -> Iterator[None]:
 
 
 def _enter(namespace: int) -> None:
-    """``os.setns``, which comes with Python 3.12 only."""
+    """Call ``setns``; ``os.setns`` exists only since Python 3.12."""
     if ctypes.CDLL(None, use_errno=True).setns(namespace, _CLONE_NEWNET) != 0:
         raise OSError(ctypes.get_errno(), "cannot enter the network namespace")
 
 
 def _wake_exactly() -> None:
-    """Run at the instant asked for, also when the host is busy.
+    """Wake up at the requested instant, even when the host is busy.
 
-    First in line for a processor, where we may; without the timers' usual 0.05 ms of slack; and
-    with no pauses to collect garbage, as nothing here makes cycles. With four busy loops on two
-    processors the first alone brings the mean error of a round trip from 2 ms down to 0.2 ms.
+    This raises the process's priority, if permitted, reduces the timers' usual slack of 0.05 ms,
+    and disables garbage collection, because nothing here creates cycles. With four busy loops on
+    two processors the priority alone reduces the mean error of a round trip from 2 ms to 0.2 ms.
     """
     with contextlib.suppress(PermissionError):
         os.sched_setscheduler(0, os.SCHED_RR, os.sched_param(1))

@@ -226,6 +226,7 @@ class Test(Protocol):
         those in ``resources`` are named. None means all that a node has; a resource that is absent
         is not counted.
         """
+        ...
 
     def merge(self, spec: Any, parts: Sequence[Part]) -> Merged:
         """Merge all parts, in participant order, into one result. Never raises."""

@@ -64,7 +64,7 @@ def between(least: int, most: int) -> AfterValidator:
     return AfterValidator(check)
 
 
-def an_hour_at_most(count: int, interval: int) -> None:
+def check_packet_total(count: int, interval: int) -> None:
     """Refuse more packets than fit into an hour, with ``interval`` microseconds for each.
 
     :raises ValueError: says how long they would take.

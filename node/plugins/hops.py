@@ -61,7 +61,7 @@ def address_in(text: str, program: str) -> str:
         raise ToolOutputError(f"{program} names {text[:60]!r}, which is not an address") from None
 
 
-def assembled(
+def assemble_path(
     program: str, spec: TraceSpec, dest: str, probes: Iterable[Probe], *, paris: bool
 ) -> Result:
     """Assemble the result from all probes, in any order, answered or not.

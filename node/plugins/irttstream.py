@@ -167,11 +167,11 @@ def read(part: PartContext, output: Output) -> Result:
     :raises ToolOutputError: irtt's server ended, or our program; its own reason first.
     """
     if output.exit_code > 0 and part.participant == _DEST and output.stderr.strip():
-        raise refused(output, "its server ended")
+        raise failure_of(output, "its server ended")
     return stream_end(output, "irtt")
 
 
-def refused(output: Output, otherwise: str) -> ToolOutputError:
+def failure_of(output: Output, otherwise: str) -> ToolOutputError:
     """Return why irtt failed, in its own words if it printed any."""
     message = output.stderr.removeprefix(b"Error: ")
     return failure(replace(output, stderr=message), "irtt", otherwise)

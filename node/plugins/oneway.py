@@ -244,7 +244,7 @@ class Figures(Protocol):
         ...
 
 
-def in_words(figures: Figures) -> str:
+def summary_text(figures: Figures) -> str:
     """Return ``20.41 ms there, 0.21 ms back, loss 1 % / 0 %, jitter 0.20 ms``."""
     lost = _loss_text(figures.loss)
     there, back = figures.delay_ms.forward, figures.delay_ms.backward
@@ -274,12 +274,12 @@ def contradiction(source: SourcePart | None, dest: DestPart | None) -> str | Non
     arrived = _arrived(source, dest)
     if arrived is None:
         return None
-    return impossible(source.sent, arrived, source.received_back) or explain_no_packets(
+    return contradicting_counts(source.sent, arrived, source.received_back) or explain_no_packets(
         source.unreachable, arrived
     )
 
 
-def impossible(sent: int, arrived: int, back: int) -> str | None:
+def contradicting_counts(sent: int, arrived: int, back: int) -> str | None:
     """Return why these packet counts are impossible; None if they are possible."""
     if back <= arrived <= sent:
         return None
@@ -299,7 +299,7 @@ def _arrived(source: SourcePart, dest: DestPart | None) -> int | None:
     return dest.received
 
 
-def both_ends(source: SourcePart, dest: DestPart | None) -> OneWayResult:
+def merge_ends(source: SourcePart, dest: DestPart | None) -> OneWayResult:
     """Merge what both ends saw, or the source alone if dest's part is missing."""
     arrived = _arrived(source, dest)
     error_ms = combined_bound_ms(source.clock, dest.clock) if dest else None

@@ -22,7 +22,9 @@ ADDRESS = "ADDRESS"
 _PROGRAM = Path(__file__).resolve().parent / "tools" / "programs" / "resolved.py"
 
 
-def resolving(part: PartContext, four: Sequence[str], six: Sequence[str] | None = None) -> Command:
+def resolving_command(
+    part: PartContext, four: Sequence[str], six: Sequence[str] | None = None
+) -> Command:
     """Return the command that looks ``dest`` up and becomes ``four``, or ``six`` for IPv6."""
     arguments = {
         "host": part.addresses.get(part.spec.dest, part.spec.dest),
@@ -33,7 +35,7 @@ def resolving(part: PartContext, four: Sequence[str], six: Sequence[str] | None 
     return Command((sys.executable, "-I", "-S", str(_PROGRAM), document))
 
 
-def resolved(output: Output, program: str) -> tuple[str, list[str]]:
+def split_address(output: Output, program: str) -> tuple[str, list[str]]:
     """Return the address, and the lines that the tool printed after it.
 
     :raises node.model.errors.ToolOutputError: it is not an address, or nothing was printed.

@@ -26,7 +26,7 @@ def check_completeness(parts: Sequence[Part], count: int, model: type[StreamEnd]
     return Merged(None, joined(*reasons))
 
 
-def is_whole(name: str, whole: int, part: str, length: int) -> None:
+def check_multiple(name: str, whole: int, part: str, length: int) -> None:
     """Refuse a duration (microseconds) that is not a multiple of another.
 
     :raises ValueError: says which; or that a run has too many intervals, if the parts are

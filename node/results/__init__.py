@@ -1,1 +1,1 @@
-"""Delivers results to where they go: the workers, and what they make of documents."""
+"""Delivery of results: archives, the workers that deliver to them, and transforms of documents."""

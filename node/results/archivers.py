@@ -1,4 +1,4 @@
-"""Which archivers there are.
+"""The registry of archivers.
 
 A new one of Parley's own is one module in ``plugins/archivers`` and one line here; those of other
 distributions are found by their entry points (:mod:`node.plugins.discovery`).
@@ -42,18 +42,18 @@ _ARCHIVERS: tuple[Archiver, ...] = (
 
 @functools.cache
 def archivers() -> Mapping[str, Archiver]:
-    """All archivers by name."""
+    """Return all archivers by name."""
     return by_name("parley.archivers", _ARCHIVERS)
 
 
 def third_party_archivers() -> tuple[DiscoveredPlugin, ...]:
-    """What other distributions bring, also what cannot be used and why; by name."""
+    """Return the archivers of other distributions, with the reasons of unusable ones, by name."""
     return tuple(check_plugins("parley.archivers", _ARCHIVERS))
 
 
 def missing_requirement(archiver: Archiver) -> str | None:
-    """What to install before it can be used; None if all is there."""
-    if not isinstance(archiver, Extra) or all(map(_is_there, archiver.modules)):
+    """Return what to install before the archiver can be used; None if nothing is missing."""
+    if not isinstance(archiver, Extra) or all(map(_is_installed, archiver.modules)):
         return None
     return (
         f"the archiver {archiver.name} needs a client that is not installed on this host; "
@@ -61,8 +61,8 @@ def missing_requirement(archiver: Archiver) -> str | None:
     )
 
 
-def _is_there(module: str) -> bool:
+def _is_installed(module: str) -> bool:
     try:
         return find_spec(module) is not None
-    except ModuleNotFoundError:  # not even the package it is in
+    except ModuleNotFoundError:  # the containing package is missing, too
         return False

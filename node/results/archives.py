@@ -1,6 +1,6 @@
-"""Where results go: the node's own archives, those of tasks, and what waits for them.
+"""Archives: the node's own, those of tasks, and what waits to be delivered to them.
 
-Everything that can be known is said when an archive is asked for: an unknown archiver, a wrong
+Every fault that can be known is reported when an archive is created: an unknown archiver, a wrong
 field, a place that the host's owner does not allow, a transform that does not compile.
 """
 
@@ -44,12 +44,12 @@ from node.store.archives import DeliveryFilter, KeptArchive, StoredDestination
 from node.store.database import Connection, Database
 
 FaultOf = Callable[[Mapping[str, str | None]], Awaitable[str | None]]
-"""Why a transform cannot be used; None if it can."""
+"""Returns why a transform cannot be used; None if it can."""
 
 
 @dataclass(frozen=True)
 class ArchivesEdit:
-    """A task's archives after an edit, checked; and before and after as they may be shown."""
+    """A task's archives after an edit, checked; and before and after without secrets."""
 
     choices: tuple[ArchiveChoice, ...]
     before: tuple[ArchiveChoice, ...]
@@ -57,7 +57,7 @@ class ArchivesEdit:
 
 
 class Archives:
-    """Keeps where results go."""
+    """Stores and checks archives."""
 
     def __init__(
         self,
@@ -67,7 +67,7 @@ class Archives:
         fault_of: FaultOf,
         new_id: Callable[[], UUID],
     ) -> None:
-        """``new_id`` makes ids of archives."""
+        """Store the dependencies; ``new_id`` returns ids for new archives."""
         self._database = database
         self._clock = clock
         self._fault_of = fault_of
@@ -77,17 +77,17 @@ class Archives:
     async def checked(
         self, choice: ArchiveChoice, pointer: str = "", before: KeptArchive | None = None
     ) -> ArchiveChoice:
-        """The choice with its spec filled in; what it leaves hidden is that of ``before``.
+        """Return the choice with its spec completed; redacted secrets are taken from ``before``.
 
         :raises InvalidDocument: a field is wrong, or not allowed here; each has its pointer.
         """
         archiver = archivers().get(choice.archiver)
         if archiver is None:
-            known = ", ".join(sorted(archivers()))
-            said = f"there is no archiver {choice.archiver!r}; there are: {known}"
-            raise InvalidDocument([FieldFault(f"{pointer}/archiver", said)])
-        if (lacking := missing_requirement(archiver)) is not None:
-            raise InvalidDocument([FieldFault(f"{pointer}/archiver", lacking)])
+            names = ", ".join(sorted(archivers()))
+            fault = f"there is no archiver {choice.archiver!r}; there are: {names}"
+            raise InvalidDocument([FieldFault(f"{pointer}/archiver", fault)])
+        if (missing := missing_requirement(archiver)) is not None:
+            raise InvalidDocument([FieldFault(f"{pointer}/archiver", missing)])
         known_spec = before.spec if before and before.archiver == choice.archiver else {}
         document = archiving.restored(archiver.spec_model, choice.spec, known_spec)
         try:
@@ -103,38 +103,38 @@ class Archives:
     async def _check_transform(self, choice: ArchiveChoice, pointer: str) -> None:
         if choice.transform is None:
             return
-        given = choice.transform.model_dump(exclude_none=True)
+        transform = choice.transform.model_dump(exclude_none=True)
         try:
-            fault = await self._fault_of(given)
+            fault = await self._fault_of(transform)
         except HostError as error:
             fault = error.detail
         if fault is not None:
-            [name] = given
+            [name] = transform
             raise InvalidDocument([FieldFault(f"{pointer}/transform/{name}", fault)])
 
     async def checked_all(
         self, choices: Sequence[ArchiveChoice], before: Sequence[KeptArchive] = ()
     ) -> tuple[ArchiveChoice, ...]:
-        """The archives of a task document; ``before`` are those it has, by place.
+        """Check the archives of a task document; ``before`` are those that the task has, by place.
 
         :raises InvalidDocument: a field is wrong.
         """
-        known = {archive.place: archive for archive in before}
+        by_place = {archive.place: archive for archive in before}
         return tuple(
             [
-                await self.checked(choice, f"/archives/{place}", known.get(place))
+                await self.checked(choice, f"/archives/{place}", by_place.get(place))
                 for place, choice in enumerate(choices)
             ]
         )
 
     async def of_task(self, task: UUID) -> tuple[ArchiveChoice, ...]:
-        """The archives of a task, in its order, as they may be shown."""
+        """Return the archives of a task, in its order, without secrets."""
         async with self._database.connection() as connection:
             kept = await archives.listed(connection, task)
         return tuple(ArchiveChoice(**choice_of(one)) for one in kept)
 
     async def edited(self, task: UUID, choices: Sequence[ArchiveChoice]) -> ArchivesEdit | None:
-        """What an edit makes of a task's archives; None if nothing.
+        """Return the effect of an edit on a task's archives; None if there is none.
 
         :raises InvalidDocument: a field is wrong.
         """
@@ -149,24 +149,24 @@ class Archives:
     async def keep_of_task(
         self, connection: Connection, task: UUID, choices: Sequence[ArchiveChoice]
     ) -> None:
-        """Give a task these archives, which were checked; what waits follows those that stay.
+        """Give a task these checked archives; waiting results follow the archives that stay.
 
-        One stays whose place has the same archiver as before.
+        An archive stays if its place has the same archiver as before.
         """
         now = self._clock.now()
         before = {one.place: one for one in await archives.listed(connection, task)}
-        for place, old in before.items():
+        for place, archive in before.items():
             same = place is not None and place < len(choices)
-            if not same or choices[place or 0].archiver != old.archiver:
-                await archives.remove(connection, old.id, now)
+            if not same or choices[place or 0].archiver != archive.archiver:
+                await archives.remove(connection, archive.id, now)
         for place, choice in enumerate(choices):
-            known = before.get(place)
-            made = await self._kept(connection, choice, name=None, place=place)
-            if known is not None and known.archiver == choice.archiver:
-                await archives.change(connection, replace(made, id=known.id), now)
-                await archives.notify(connection, [made.destination])
+            old = before.get(place)
+            kept = await self._kept(connection, choice, name=None, place=place)
+            if old is not None and old.archiver == choice.archiver:
+                await archives.change(connection, replace(kept, id=old.id), now)
+                await archives.notify(connection, [kept.destination])
             else:
-                await archives.add(connection, made, task)
+                await archives.add(connection, kept, task)
 
     async def _kept(
         self,
@@ -176,11 +176,11 @@ class Archives:
         name: str | None,
         place: int | None = None,
     ) -> KeptArchive:
-        """A checked choice as it is kept, its destination made if there is none."""
+        """Return a checked choice as it is stored; create its destination if there is none."""
         archiver = archivers()[choice.archiver]
         label = archiver.label(archiver.spec_model.model_validate(choice.spec))
-        written = orjson.dumps([choice.archiver, choice.spec], option=orjson.OPT_SORT_KEYS)
-        digest = hashlib.sha256(written).hexdigest()
+        identity = orjson.dumps([choice.archiver, choice.spec], option=orjson.OPT_SORT_KEYS)
+        digest = hashlib.sha256(identity).hexdigest()
         where = StoredDestination(digest, choice.archiver, choice.spec, label, archiver.ordered)
         destination = await archives.keep_destination(connection, where)
         transform = None
@@ -202,31 +202,31 @@ class Archives:
             now,
         )
 
-    # The node's own
+    # The node's own archives
 
     async def add(self, document: ArchiveDocument) -> Archive:
-        """Add one of the node's own; the very same again changes nothing.
+        """Add an archive to the node; adding an identical one again changes nothing.
 
         :raises InvalidDocument: a field is wrong.
         :raises Conflict: there is another one of this name.
         """
         checked = await self.checked(document)
         async with self._database.transaction() as connection:
-            made = await self._kept(connection, checked, name=document.name)
-            added = await archives.add(connection, made, None)
-        found = await self._own(document.name)
-        if not added and _content(found) != _content(made):
-            msg = f"there is an archive {document.name} already; edit it, or take another name"
+            kept = await self._kept(connection, checked, name=document.name)
+            added = await archives.add(connection, kept, None)
+        stored = await self._own(document.name)
+        if not added and _content(stored) != _content(kept):
+            msg = f"there is already an archive {document.name}; edit it, or use another name"
             raise Conflict(msg)
-        return view(found)
+        return view(stored)
 
     async def own(self) -> list[Archive]:
-        """The node's own, by name."""
+        """Return the node's own archives, by name."""
         async with self._database.connection() as connection:
             return [view(one) for one in await archives.listed(connection, None)]
 
     async def one(self, name: str) -> Archive:
-        """One of the node's own.
+        """Return one of the node's own archives.
 
         :raises NotFound: there is none of this name.
         """
@@ -237,81 +237,81 @@ class Archives:
             return await _named(connection, name)
 
     async def edit(self, name: str, patch: ArchivePatch) -> Archive:
-        """Change one of the node's own; what waits for it goes where it is then.
+        """Change one of the node's own archives; waiting results go to its new destination.
 
         :raises NotFound: there is none of this name.
         :raises Conflict: it was changed since the revision that was read.
         :raises InvalidDocument: a field is wrong.
         """
-        known = await self._own(name)
-        _check_revision(known, patch.revision)
-        changes = _hiding(patch.changes(), known)
-        before: dict[str, Any] = {"spec": known.spec, "runs": known.runs}
+        stored = await self._own(name)
+        _check_revision(stored, patch.revision)
+        changes = _with_secrets(patch.changes(), stored)
+        before: dict[str, Any] = {"spec": stored.spec, "runs": stored.runs}
         if "transform" not in changes:
-            before["transform"] = known.transform
+            before["transform"] = stored.transform
         after = merged(before, changes)
         try:
             choice = ArchiveChoice.model_validate(
-                {"archiver": known.archiver, **after}, context=FROM_OUTSIDE
+                {"archiver": stored.archiver, **after}, context=FROM_OUTSIDE
             )
         except ValidationError as error:
             raise InvalidDocument(faults_of(error, ArchiveChoice)) from None
-        checked = await self.checked(choice, "", known)
+        checked = await self.checked(choice, "", stored)
         async with self._database.transaction() as connection:
             await archives.lock(connection, name)
-            _check_revision(await _named(connection, name), known.revision)
-            made = await self._kept(connection, checked, name=name)
-            if _content(made) != _content(known):
-                changed = replace(made, id=known.id)
+            _check_revision(await _named(connection, name), stored.revision)
+            kept = await self._kept(connection, checked, name=name)
+            if _content(kept) != _content(stored):
+                changed = replace(kept, id=stored.id)
                 await archives.change(connection, changed, self._clock.now())
-                await archives.notify(connection, [made.destination])
+                await archives.notify(connection, [kept.destination])
         return await self.one(name)
 
     async def remove(self, name: str) -> None:
-        """Nothing goes there any more, not even what waits for it.
+        """Remove an archive; results that wait for it are not delivered any more.
 
         :raises NotFound: there is none of this name.
         """
         async with self._database.transaction() as connection:
             await archives.lock(connection, name)
-            found = await _named(connection, name)
-            await archives.remove(connection, found.id, self._clock.now())
+            stored = await _named(connection, name)
+            await archives.remove(connection, stored.id, self._clock.now())
 
     async def test(self, name: str) -> ArchiveTested:
-        """Try one of the node's own, without a result.
+        """Test one of the node's own archives, without delivering a result.
 
         :raises NotFound: there is none of this name.
         :raises ArchiverFailed: results cannot be delivered there.
         """
-        found = await self._own(name)
-        archiver = archivers().get(found.archiver)
+        stored = await self._own(name)
+        archiver = archivers().get(stored.archiver)
         if archiver is None:
-            msg = f"there is no archiver {found.archiver!r} on this host any more"
+            msg = f"the archiver {stored.archiver!r} is no longer installed on this host"
             raise ArchiverFailed(msg)
-        destination = archiver.open(archiver.spec_model.model_validate(found.spec), self.host)
+        destination = archiver.open(archiver.spec_model.model_validate(stored.spec), self.host)
         try:
             detail = await destination.test()
         finally:
             await destination.close()
-        return ArchiveTested(label=found.label, detail=detail)
+        return ArchiveTested(label=stored.label, detail=detail)
 
     async def retry(self, request: RetryRequest) -> Retried:
-        """Have deliveries tried at once that are parked or wait for their time.
+        """Make deliveries due now that are parked or wait for their retry.
 
         :raises NotFound: there is no such archive.
         """
         if request.archive is not None:
             await self._own(request.archive)
-        wanted = DeliveryFilter(
+        selection = DeliveryFilter(
             archive=request.archive, destination=request.destination, run=request.run
         )
         async with self._database.transaction() as connection:
-            count = await archives.retry(connection, wanted, request.number, self._clock.now())
+            count = await archives.retry(connection, selection, request.number, self._clock.now())
         return Retried(retried=count)
 
 
 def view(kept: KeptArchive) -> Archive:
-    """One of the node's own as the API shows it."""
+    """Return one of the node's own archives as the API shows it."""
     return Archive(
         id=kept.id,
         name=kept.name or "",
@@ -325,7 +325,7 @@ def view(kept: KeptArchive) -> Archive:
 
 
 def choice_of(kept: KeptArchive) -> dict[str, Any]:
-    """The fields of the choice that made it, without what is secret."""
+    """Return the fields of the choice that created the archive, without secrets."""
     return {
         "archiver": kept.archiver,
         "spec": _readable(kept.archiver, kept.spec),
@@ -335,7 +335,7 @@ def choice_of(kept: KeptArchive) -> dict[str, Any]:
 
 
 def _shown(choices: Sequence[ArchiveChoice]) -> tuple[ArchiveChoice, ...]:
-    """Without what is secret."""
+    """Return the choices without secrets."""
     return tuple(
         choice.model_copy(update={"spec": _readable(choice.archiver, choice.spec)})
         for choice in choices
@@ -343,37 +343,37 @@ def _shown(choices: Sequence[ArchiveChoice]) -> tuple[ArchiveChoice, ...]:
 
 
 def _readable(name: str, spec: Mapping[str, Any]) -> dict[str, Any]:
-    """A spec without what is secret; if the archiver is gone nobody knows what that is: all."""
+    """Return a spec without secrets; if the archiver is gone these are unknown: without values."""
     archiver = archivers().get(name)
     if archiver is None:
         return dict.fromkeys(spec, archiving.REDACTED)
     return archiving.redacted(archiver.spec_model, spec)
 
 
-def _hiding(patch: dict[str, Any], known: KeptArchive) -> dict[str, Any]:
-    """The patch without what it leaves hidden: that stays as it is."""
-    spec, archiver = patch.get("spec"), archivers().get(known.archiver)
+def _with_secrets(patch: dict[str, Any], stored: KeptArchive) -> dict[str, Any]:
+    """Return the patch with redacted values replaced by the stored ones."""
+    spec, archiver = patch.get("spec"), archivers().get(stored.archiver)
     if not isinstance(spec, Mapping) or archiver is None:
         return patch
-    return {**patch, "spec": archiving.restored(archiver.spec_model, spec, known.spec)}
+    return {**patch, "spec": archiving.restored(archiver.spec_model, spec, stored.spec)}
 
 
-def _content(one: KeptArchive) -> tuple[Any, ...]:
-    return one.destination, one.runs, one.transform
+def _content(archive: KeptArchive) -> tuple[Any, ...]:
+    return archive.destination, archive.runs, archive.transform
 
 
 async def _named(connection: Connection, name: str) -> KeptArchive:
-    for found in await archives.listed(connection, None):
-        if found.name == name:
-            return found
-    msg = f"there is no archive {name!r} of this node; see: parley archive list"
+    for archive in await archives.listed(connection, None):
+        if archive.name == name:
+            return archive
+    msg = f"this node has no archive {name!r}; see: parley archive list"
     raise NotFound(msg)
 
 
-def _check_revision(found: KeptArchive, read: int | None) -> None:
-    if read is not None and read != found.revision:
+def _check_revision(stored: KeptArchive, read: int | None) -> None:
+    if read is not None and read != stored.revision:
         msg = (
-            f"archive {found.name} has been changed since revision {read} was read: it is at "
-            f"revision {found.revision}; read it again"
+            f"archive {stored.name} has been changed since revision {read} was read: it is at "
+            f"revision {stored.revision}; read it again"
         )
         raise Conflict(msg)

@@ -1,9 +1,9 @@
-"""Delivers the outbox of results: one worker for each destination that has something to do.
+"""Delivery of the outbox of results: one worker for each destination that has something due.
 
-A worker takes what is due in batches until there is no more, so destinations wait for nobody but
-themselves. Where not one of a batch was taken the destination is left alone for a minute; as soon
-as it takes something again, what was tried in vain before is due. What was delivered but not noted,
-because the service was killed in between, is delivered again under the same key.
+A worker takes what is due in batches until there is no more, so that destinations do not delay each
+other. If a whole batch fails with a retriable error, the destination rests for a minute; as soon as
+it accepts something again, all failed deliveries become due. A delivery that was accepted but not
+recorded, because the service was killed in between, is repeated under the same key.
 """
 
 from __future__ import annotations
@@ -38,20 +38,20 @@ from node.store.archives import DeliverySettlement
 from node.store.database import Database, Notice, Record
 
 POLL_S = 10.0
-"""A look into the table now and then is the safety net of lost notifications."""
+"""Interval of polling the table, in case a notification is lost."""
 WORKERS_MAX = 32
 _SETTLED_WITHIN = 30 * times.SECOND
 _KEPT_OPEN = times.MINUTE
 _REASON_MAX = 500
 _NOTHING = Batches(100, 10_000_000, times.MINUTE)
-"""Of a destination that takes nothing."""
+"""The limits of a destination that accepts nothing."""
 
 
 class MetricsExtractor(Protocol):
-    """The figures of a test's result, or of an interval's; none of one that cannot be read."""
+    """Returns the figures of a test's result, or of an interval's; empty if it is unreadable."""
 
     def __call__(self, name: str, result: dict[str, Any], *, interval: bool) -> Sequence[Metric]:
-        """By the name of the test."""
+        """Return the figures of a result of the test ``name``."""
         ...
 
 
@@ -60,7 +60,7 @@ log = structlog.get_logger()
 
 @dataclass
 class _Open:
-    """A destination that was opened, and how it fares."""
+    """An open destination, and its state."""
 
     archiver: str
     limits: Batches
@@ -74,19 +74,19 @@ class _Open:
 
 @dataclass(frozen=True)
 class _Item:
-    """One delivery of a batch; ``made`` is what is delivered, or why nothing is."""
+    """One delivery of a batch; ``made`` is the document, or the reason that there is none."""
 
     row: Record
     made: bytes | TransformResult
 
     @property
     def number(self) -> int:
-        """Of the delivery."""
+        """The number of the delivery."""
         return int(self.row["number"])
 
     def delivery(self) -> DeliveryItem:
-        """As the archiver is given it."""
-        assert isinstance(self.made, bytes)  # noqa: S101 - what is not, is not delivered
+        """Return the delivery as the archiver gets it."""
+        assert isinstance(self.made, bytes)  # noqa: S101 - others are never delivered
         row = self.row
         return DeliveryItem(
             archiving.key_of(row["run_id"], row["archive_id"], row["edition"], row["interval"]),
@@ -98,60 +98,60 @@ class _Item:
 
 
 class _Unreachable:
-    """What a destination is whose archiver is of no use: it takes nothing and says why."""
+    """The destination of an unusable archiver: it accepts nothing and says why."""
 
     def __init__(self, reason: str) -> None:
-        """In a sentence, without anything of the spec in it."""
+        """Store the reason, a sentence without anything from the spec."""
         self._reason = reason
 
     async def deliver(self, batch: Sequence[DeliveryItem]) -> Sequence[DeliveryOutcome]:
-        """All of it is to be tried again: the archiver may come back."""
+        """Return that all of it has to be retried: the archiver may come back."""
         return [DeliveryOutcome(DeliveryStatus.AGAIN, self._reason)] * len(batch)
 
     async def test(self) -> str:
-        """Say why not."""
+        """Raise the reason."""
         raise ArchiverFailed(self._reason)
 
     async def close(self) -> None:
-        """Nothing is open."""
+        """Do nothing: nothing is open."""
 
 
 class ResultDeliverer:
-    """Delivers results."""
+    """Delivers results to their destinations."""
 
     def __init__(
         self, database: Database, clock: Clock, host: ArchivingHost, metrics_of: MetricsExtractor
     ) -> None:
-        """Nothing is delivered before :meth:`run`."""
+        """Store the dependencies; nothing is delivered before :meth:`run`."""
         self._database = database
         self._clock = clock
         self._host = host
         self._metrics_of = metrics_of
         self._woken = LatchedEvent()
-        self._working: dict[int, asyncio.Task[None]] = {}
+        self._workers: dict[int, asyncio.Task[None]] = {}
         self._open: dict[int, _Open] = {}
         self._places = asyncio.Semaphore(WORKERS_MAX)
         self.counted: dict[tuple[str, str], int] = defaultdict(int)
-        """Deliveries since the start, by archiver and fate."""
+        """Deliveries since the start, by archiver and status."""
 
     def heard(self, notice: Notice) -> None:
-        """A result is to be delivered, or some may be.
+        """Wake up if a notice says that results can be delivered.
 
-        A worker that is there takes what comes meanwhile, and rings when it leaves; one that rests
-        is looked after when its rest is over. So many results make few looks into the table. Who
-        wants it tried now is not made to wait for that.
+        A worker that is running takes new results by itself, and wakes us when it ends; a resting
+        destination is checked when its rest is over. So many results cause few queries. A manual
+        retry ends the rest.
         """
-        if notice.kind == "retry" and (known := self._open.get(_number(notice.id))):
-            known.rests_until = 0
+        if notice.kind == "retry" and (opened := self._open.get(_number(notice.id))):
+            opened.rests_until = 0
         if notice.kind in {"wake", "retry"} or (
             notice.kind == "result" and self._is_free(_number(notice.id))
         ):
             self._woken.set()
 
     def _is_free(self, destination: int) -> bool:
-        known = self._open.get(destination)
-        resting = known is not None and known.rests_until > self._clock.now()
-        return destination not in self._working and not resting
+        opened = self._open.get(destination)
+        resting = opened is not None and opened.rests_until > self._clock.now()
+        return destination not in self._workers and not resting
 
     async def run(self) -> None:
         """Deliver until cancelled."""
@@ -161,12 +161,12 @@ class ResultDeliverer:
             await self.close()
 
     async def close(self) -> None:
-        """Stop the workers and let go of the destinations."""
-        for working in list(self._working.values()):
-            working.cancel()
-        await asyncio.gather(*self._working.values(), return_exceptions=True)
-        for one in list(self._open):
-            await self._close(one)
+        """Stop the workers and close the destinations."""
+        for worker in list(self._workers.values()):
+            worker.cancel()
+        await asyncio.gather(*self._workers.values(), return_exceptions=True)
+        for destination in list(self._open):
+            await self._close(destination)
 
     async def _run(self) -> None:
         released = False
@@ -179,26 +179,26 @@ class ResultDeliverer:
                     released = True
                 pause = await self.start_due()
             except ParleyError as error:
-                log.warning("results not looked for", error=error.detail)
+                log.warning("cannot look for due results", error=error.detail)
             except Exception:
-                log.exception("results not looked for")
+                log.exception("cannot look for due results")
             await self._woken.wait(pause)
             self._woken.clear()
 
     async def run_once(self) -> None:
-        """Deliver what is due and wait until that is done."""
+        """Deliver what is due, and return when that is complete."""
         await self.start_due()
-        await asyncio.gather(*self._working.values())
+        await asyncio.gather(*self._workers.values())
 
     async def start_due(self) -> float:
-        """Let a worker go to each destination that has something due; seconds until the next."""
+        """Start a worker for each destination with something due; return seconds until the next."""
         now = self._clock.now()
         async with self._database.connection() as connection:
-            due = await archives.next_due(connection, list(self._working))
+            due = await archives.next_due(connection, list(self._workers))
         following = []
         for destination, at in due.items():
-            known = self._open.get(destination)
-            begins = max(at, known.rests_until if known else 0)
+            opened = self._open.get(destination)
+            begins = max(at, opened.rests_until if opened else 0)
             if begins <= now:
                 self._begin(destination)
             else:
@@ -207,45 +207,45 @@ class ResultDeliverer:
         return min(POLL_S, max(0.0, (min(following, default=now + times.DAY) - now) / times.SECOND))
 
     def _begin(self, destination: int) -> None:
-        working = asyncio.create_task(self._work(destination), name=f"archiving {destination}")
-        self._working[destination] = working
-        working.add_done_callback(partial(self._done, destination))
+        worker = asyncio.create_task(self._work(destination), name=f"archiving {destination}")
+        self._workers[destination] = worker
+        worker.add_done_callback(partial(self._ended, destination))
 
-    def _done(self, destination: int, working: asyncio.Task[None]) -> None:
-        self._working.pop(destination, None)
+    def _ended(self, destination: int, worker: asyncio.Task[None]) -> None:
+        self._workers.pop(destination, None)
         self._woken.set()
-        if not working.cancelled() and (error := working.exception()) is not None:
-            if (known := self._open.get(destination)) is not None:
-                known.rests_until = self._clock.now() + archiving.DESTINATION_PAUSE
+        if not worker.cancelled() and (error := worker.exception()) is not None:
+            if (opened := self._open.get(destination)) is not None:
+                opened.rests_until = self._clock.now() + archiving.DESTINATION_PAUSE
             log.warning("results not delivered", destination=destination, error=str(error))
 
     async def _work(self, destination: int) -> None:
-        """Deliver what is due there, batch by batch."""
+        """Deliver what is due at one destination, batch by batch."""
         async with self._places:
-            opened = await self._opened(destination)
+            opened = await self._get_open(destination)
             while opened.rests_until <= self._clock.now():
                 if not await self._batch(destination, opened):
                     return
 
-    async def _opened(self, destination: int) -> _Open:
-        known = self._open.get(destination)
-        if known is None:
+    async def _get_open(self, destination: int) -> _Open:
+        opened = self._open.get(destination)
+        if opened is None:
             async with self._database.connection() as connection:
                 name, document, label, ordered = await archives.where(connection, destination)
-            limits, opened = self._reached(name, document)
-            known = _Open(name, limits, opened, label, ordered, self._clock.now())
-            self._open[destination] = known
-        known.used_at = self._clock.now()
-        return known
+            limits, target = self._connect(name, document)
+            opened = _Open(name, limits, target, label, ordered, self._clock.now())
+            self._open[destination] = opened
+        opened.used_at = self._clock.now()
+        return opened
 
-    def _reached(self, name: str, document: dict[str, Any]) -> tuple[Batches, Destination]:
-        """The destination; one that takes nothing and says why, where the archiver is of no use.
+    def _connect(self, name: str, document: dict[str, Any]) -> tuple[Batches, Destination]:
+        """Open the destination; if the archiver is unusable, return one that says so.
 
-        One that others brought may be gone since, or another version that reads other fields.
+        A third-party archiver may have been removed, or replaced by a version with other fields.
         """
         archiver = archivers().get(name)
         if archiver is None:
-            return _NOTHING, _Unreachable(f"there is no archiver {name!r} on this host any more")
+            return _NOTHING, _Unreachable(f"the archiver {name!r} is no longer installed here")
         try:
             spec = archiver.spec_model.model_validate(document)
             return archiver.batches(spec), archiver.open(spec, self._host)
@@ -255,7 +255,7 @@ class ResultDeliverer:
             return _NOTHING, _Unreachable(reason)
 
     async def _batch(self, destination: int, opened: _Open) -> bool:
-        """One batch; whether there may be more."""
+        """Deliver one batch; return whether there may be more."""
         now = self._clock.now()
         limits = opened.limits
         again_at = now + limits.timeout + _SETTLED_WITHIN
@@ -267,7 +267,7 @@ class ResultDeliverer:
             return False
         try:
             items = await self._items(numbers, limits.size)
-            outcomes = await self._delivered(opened, items)
+            outcomes = await self._deliver(opened, items)
         except asyncio.CancelledError:
             async with self._database.connection() as connection:
                 await archives.unclaim(connection, numbers, self._clock.now())
@@ -276,7 +276,7 @@ class ResultDeliverer:
         return True
 
     async def _items(self, numbers: Sequence[int], size_max: int) -> list[_Item]:
-        """What is to be delivered, in order; what is too much for one batch is given back."""
+        """Return what to deliver, in order; release what exceeds the size of a batch."""
         async with self._database.connection() as connection:
             rows = await archives.documents(connection, numbers)
             parts = await archives.parts(connection, [row["run_id"] for row in rows])
@@ -284,11 +284,11 @@ class ResultDeliverer:
         for part in parts:
             by_run[part["run_id"]].append(part)
         current = [row for row in rows if row["current"]]
-        gone = [row["number"] for row in rows if not row["current"]]
-        if gone:
+        outdated = [row["number"] for row in rows if not row["current"]]
+        if outdated:
             async with self._database.connection() as connection:
-                await archives.supersede(connection, gone)
-        items = await self._transformed(current, by_run)
+                await archives.supersede(connection, outdated)
+        items = await self._transform(current, by_run)
         left, fitting = size_max, list[_Item]()
         for item in items:
             left -= len(item.made) if isinstance(item.made, bytes) else 0
@@ -300,51 +300,49 @@ class ResultDeliverer:
                 await archives.unclaim(connection, rest, self._clock.now())
         return fitting
 
-    async def _transformed(
+    async def _transform(
         self, rows: Sequence[Record], parts: Mapping[Any, Sequence[Record]]
     ) -> list[_Item]:
-        """Each row with what is delivered of it; one call for each transform."""
+        """Return each row with its transformed document; one call for each transform."""
         groups: dict[bytes, list[Record]] = defaultdict(list)
         for row in rows:
             groups[orjson.dumps(row["transform"])].append(row)
-        made: dict[int, bytes | TransformResult] = {}
+        results: dict[int, bytes | TransformResult] = {}
         for group in groups.values():
             documents = [self._document(row, parts) for row in group]
             answers = await transforms.apply_transform(group[0]["transform"], documents)
-            made |= {row["number"]: one for row, one in zip(group, answers, strict=True)}
-        return [_Item(row, made[row["number"]]) for row in rows]
+            results |= {row["number"]: it for row, it in zip(group, answers, strict=True)}
+        return [_Item(row, results[row["number"]]) for row in rows]
 
     def _document(self, row: Record, parts: Mapping[Any, Sequence[Record]]) -> bytes:
-        """Of an interval without the parts: they come when the run is over."""
+        """Return the document of a row; an interval has no parts: the run's document has them."""
         figures: Sequence[Metric] = ()
         of_interval = row["interval"] is not None
         if row["state"] == "finished" and row["result"] is not None:
             figures = self._metrics_of(row["test"], row["result"], interval=of_interval)
         metrics = [vars(figure) for figure in figures]
-        told = () if of_interval else parts[row["run_id"]]
-        return orjson.dumps(archiving.document_of(dict(row), metrics, [dict(p) for p in told]))
+        run_parts = () if of_interval else parts[row["run_id"]]
+        part_documents = [dict(part) for part in run_parts]
+        return orjson.dumps(archiving.document_of(dict(row), metrics, part_documents))
 
-    async def _delivered(self, opened: _Open, items: Sequence[_Item]) -> dict[int, DeliveryOutcome]:
-        """What the archiver says of each, by number."""
-        there = [item for item in items if isinstance(item.made, bytes)]
-        if not there:
+    async def _deliver(self, opened: _Open, items: Sequence[_Item]) -> dict[int, DeliveryOutcome]:
+        """Deliver the items that have a document; return the outcomes by number."""
+        with_document = [item for item in items if isinstance(item.made, bytes)]
+        if not with_document:
             return {}
-        batch = [item.delivery() for item in there]
+        batch = [item.delivery() for item in with_document]
         try:
             async with asyncio.timeout(opened.limits.timeout / times.SECOND):
-                said = _of_each(await opened.destination.deliver(batch), batch)
+                outcomes = _checked(await opened.destination.deliver(batch), batch)
         except TimeoutError:
-            limit = times.format_duration(opened.limits.timeout)
-            said = [DeliveryOutcome(DeliveryStatus.AGAIN, f"did not take it within {limit}")] * len(
-                batch
-            )
+            reason = f"did not take it within {times.format_duration(opened.limits.timeout)}"
+            outcomes = [DeliveryOutcome(DeliveryStatus.AGAIN, reason)] * len(batch)
         except Exception as error:
-            # A fault of an archiver's: the other destinations go on, and this one is tried again.
+            # A bug in an archiver must not stop the other destinations; the batch is retried.
             log.exception("an archiver failed", archiver=opened.archiver, label=opened.label)
-            said = [DeliveryOutcome(DeliveryStatus.AGAIN, f"the archiver failed: {error!r}")] * len(
-                batch
-            )
-        return {item.number: outcome for item, outcome in zip(there, said, strict=True)}
+            reason = f"the archiver failed: {error!r}"
+            outcomes = [DeliveryOutcome(DeliveryStatus.AGAIN, reason)] * len(batch)
+        return {item.number: it for item, it in zip(with_document, outcomes, strict=True)}
 
     async def _settle(
         self,
@@ -354,10 +352,10 @@ class ResultDeliverer:
         outcomes: Mapping[int, DeliveryOutcome],
     ) -> None:
         now = self._clock.now()
-        settled = [_settled(item, outcomes.get(item.number), now) for item in items]
-        accepted = any(one.status is DeliveryStatus.ACCEPTED for one in outcomes.values())
-        errors = [one.error for one in settled if one.failed and one.error is not None]
-        parked = sum(one.state == "parked" for one in settled)
+        settled = [_settlement(item, outcomes.get(item.number), now) for item in items]
+        accepted = any(each.status is DeliveryStatus.ACCEPTED for each in outcomes.values())
+        errors = [each.error for each in settled if each.failed and each.error is not None]
+        parked = sum(each.state == "parked" for each in settled)
         async with self._database.transaction() as connection:
             await archives.settle(connection, now, settled)
             if accepted and opened.failing:
@@ -367,32 +365,32 @@ class ResultDeliverer:
             if parked:
                 await bookings.notify(connection, "archive", destination, "parked")
         opened.used_at = now
-        for one in outcomes.values():
-            self.counted[opened.archiver, one.status] += 1
-        self._tell(opened, accepted=accepted, parked=parked, errors=errors)
-        if outcomes and all(one.status is DeliveryStatus.AGAIN for one in outcomes.values()):
+        for outcome in outcomes.values():
+            self.counted[opened.archiver, outcome.status] += 1
+        self._log(opened, accepted=accepted, parked=parked, errors=errors)
+        if outcomes and all(each.status is DeliveryStatus.AGAIN for each in outcomes.values()):
             opened.failing = True
-            asked = max(one.pause for one in outcomes.values())
+            pause = max(each.pause for each in outcomes.values())
             opened.rests_until = now + max(
-                archiving.DESTINATION_PAUSE, min(asked, archiving.HOURLY)
+                archiving.DESTINATION_PAUSE, min(pause, archiving.HOURLY)
             )
         elif accepted:
             opened.failing = False
 
-    def _tell(self, opened: _Open, *, accepted: bool, parked: int, errors: Sequence[str]) -> None:
-        """Say it once when a destination fails, once when it is well again, and what is parked."""
-        said = {"archiver": opened.archiver, "label": opened.label}
+    def _log(self, opened: _Open, *, accepted: bool, parked: int, errors: Sequence[str]) -> None:
+        """Log once that a destination fails, once that it works again, and what is parked."""
+        fields = {"archiver": opened.archiver, "label": opened.label}
         if parked:
-            log.warning("results parked", **said, count=parked, error=errors[-1])
+            log.warning("results parked", **fields, count=parked, error=errors[-1])
         elif errors and not opened.failing:
-            log.warning("results wait", **said, error=errors[-1])
+            log.warning("results wait", **fields, error=errors[-1])
         if accepted and opened.failing:
-            log.info("results are taken again", **said)
+            log.info("results are accepted again", **fields)
 
     async def _close_unused(self, now: int) -> None:
         for destination, opened in list(self._open.items()):
             kept_until = max(opened.used_at + _KEPT_OPEN, opened.rests_until + _KEPT_OPEN)
-            if destination not in self._working and kept_until < now and not opened.failing:
+            if destination not in self._workers and kept_until < now and not opened.failing:
                 await self._close(destination)
 
     async def _close(self, destination: int) -> None:
@@ -404,12 +402,12 @@ class ResultDeliverer:
 
 
 def _number(destination: str) -> int:
-    """Of a destination as a notice names it; that of none is 0."""
+    """Return the number of a destination in a notice; 0 if there is none."""
     return int(destination) if destination.isascii() and destination.isdecimal() else 0
 
 
-def _settled(item: _Item, outcome: DeliveryOutcome | None, now: int) -> DeliverySettlement:
-    """What becomes of a delivery."""
+def _settlement(item: _Item, outcome: DeliveryOutcome | None, now: int) -> DeliverySettlement:
+    """Return the new state of a delivery."""
     if outcome is None:
         assert isinstance(item.made, TransformResult)  # noqa: S101 - all others have an outcome
         if item.made.error is None:
@@ -429,13 +427,13 @@ def _settled(item: _Item, outcome: DeliveryOutcome | None, now: int) -> Delivery
     return DeliverySettlement(item.number, "waiting", next_at, reason)
 
 
-def _of_each(
-    said: Sequence[DeliveryOutcome], batch: Sequence[DeliveryItem]
+def _checked(
+    outcomes: Sequence[DeliveryOutcome], batch: Sequence[DeliveryItem]
 ) -> Sequence[DeliveryOutcome]:
-    if len(said) != len(batch):
-        msg = f"it told of {len(said)} documents and was given {len(batch)}"
+    if len(outcomes) != len(batch):
+        msg = f"it returned {len(outcomes)} outcomes for {len(batch)} documents"
         raise ValueError(msg)
-    return said
+    return outcomes
 
 
 def _clean(reason: str) -> str:

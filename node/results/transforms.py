@@ -1,4 +1,4 @@
-"""What is delivered of a document: all of it, or what a transform makes of it."""
+"""Transforms: what is delivered of a document, all of it or the result of an expression."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from node.execution import jq
 from node.execution.jq import TransformResult
 
 SIZE_MAX = 8_000_000
-"""Bytes of a transformed document: an expression can make it larger than what it was given."""
+"""Maximum bytes of a transformed document: an expression can make it larger than its input."""
 _VALUES_MAX = 500_000
 _SAID_MAX = 300
 
 
 @lru_cache(maxsize=256)
 def compiled(expression: str) -> Any:
-    """A compiled JMESPath expression.
+    """Return a compiled JMESPath expression.
 
-    :raises ValueError: it is none; says why in one line.
+    :raises ValueError: it is not valid; says why in one line.
     """
     try:
         return jmespath.compile(expression)
@@ -36,7 +36,7 @@ def compiled(expression: str) -> Any:
 
 
 async def fault_of(transform: Mapping[str, str | None]) -> str | None:
-    """Why a transform cannot be used; None if it can.
+    """Return why a transform cannot be used; None if it can.
 
     :raises HostError: it is one of jq, which is not installed here.
     """
@@ -56,35 +56,35 @@ async def apply_transform(
     if transform is None:
         return list(documents)
     if (program := transform.get("jq")) is not None:
-        made = await jq.transform(program, documents)
-        return [_written(one) for one in made]
+        results = await jq.transform(program, documents)
+        return [_encoded(result) for result in results]
     expression = str(transform["jmespath"])
-    return await asyncio.to_thread(lambda: [_searched(expression, each) for each in documents])
+    return await asyncio.to_thread(lambda: [_search(expression, each) for each in documents])
 
 
-def _searched(expression: str, document: bytes) -> bytes | TransformResult:
+def _search(expression: str, document: bytes) -> bytes | TransformResult:
     try:
-        found = compiled(expression).search(orjson.loads(document))
+        value = compiled(expression).search(orjson.loads(document))
     except (JMESPathError, ValueError) as error:
         return TransformResult(error=" ".join(str(error).split())[:_SAID_MAX])
     except (RecursionError, TypeError, ArithmeticError) as error:
         return TransformResult(error=repr(error)[:_SAID_MAX])
-    return TransformResult(found=False) if found is None else _written(TransformResult(found))
+    return TransformResult(found=False) if value is None else _encoded(TransformResult(value))
 
 
-def _written(one: TransformResult) -> bytes | TransformResult:
-    if one.error is not None or not one.found:
-        return one
-    if not _is_small(one.document):
+def _encoded(result: TransformResult) -> bytes | TransformResult:
+    if result.error is not None or not result.found:
+        return result
+    if not _is_small(result.document):
         return TransformResult(error=f"it made more than {SIZE_MAX} bytes or {_VALUES_MAX} values")
     try:
-        return orjson.dumps(one.document)
+        return orjson.dumps(result.document)
     except (orjson.JSONEncodeError, RecursionError) as error:
         return TransformResult(error=str(error)[:_SAID_MAX])
 
 
 def _is_small(document: Any) -> bool:
-    """Whether it is worth writing: nested lists of the same list grow without end when written."""
+    """Return whether it can be encoded: references to the same list multiply when encoded."""
     left, values, stack = SIZE_MAX, _VALUES_MAX, [document]
     while stack and left > 0 and values > 0:
         value = stack.pop()

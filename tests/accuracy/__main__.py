@@ -1,4 +1,4 @@
-"""``make accuracy``: every test over WANs whose truth is known; writes the table into the docs.
+"""``make accuracy``: runs every test over known WANs, and writes the table into the docs.
 
 ``python -m tests.accuracy WORD…`` measures only tests or tools of these names, and prints the table
 instead. Needs root, for the namespaces. It fails if a run had no result though no packet was lost.
@@ -26,13 +26,13 @@ DOCUMENT = Path(__file__).parents[2] / "node/plugins/ACCURACY.md"
 
 
 LANES = 4
-"""So many runs at a time, each over a WAN of its own, where none needs to be alone."""
+"""Number of concurrent runs, each over a WAN of its own, except those that must be alone."""
 _INTO_S = 2.5
-"""Into a trial its first interval has begun."""
+"""The delay after which a trial's first interval has begun."""
 
 
 async def rows_of(place: Ground, case: Case) -> list[Row]:
-    """One run, compared with what the WAN did."""
+    """Run one case, and compare it with what the WAN did."""
     test, tool = registry.tests()[case.test], registry.tools()[case.tool]
     spec = test.spec_model.model_validate(dict(case.spec))
     async with place.wan(case.wan, case.link_bytes) as truth, asyncio.TaskGroup() as under_way:
@@ -58,7 +58,7 @@ def _compared(case: Case, truth: Truth, trial: Trial) -> Iterator[Row]:
 
 
 async def rows_of_all(chosen: Sequence[Case]) -> list[Row]:
-    """All runs, in the order of the cases."""
+    """Run all cases, and return the rows in the order of the cases."""
     rows: dict[int, list[Row]] = {}
     waiting: deque[tuple[int, Case]] = deque()
 
@@ -66,8 +66,8 @@ async def rows_of_all(chosen: Sequence[Case]) -> list[Row]:
         async with ground() as place:
             while waiting:
                 number, case = waiting.popleft()
-                done = f"{len(rows) + 1}/{len(chosen)}"
-                sys.stderr.write(f"{done} {case.test} {case.tool} {case.condition}\n")
+                progress = f"{len(rows) + 1}/{len(chosen)}"
+                sys.stderr.write(f"{progress} {case.test} {case.tool} {case.condition}\n")
                 rows[number] = await rows_of(place, case)
 
     for alone, lanes in ((False, LANES), (True, 1)):
@@ -79,17 +79,17 @@ async def rows_of_all(chosen: Sequence[Case]) -> list[Row]:
 
 
 async def version_of(tool: Tool) -> str:
-    """``iperf3 3.12``; our own programs have Parley's."""
+    """Return ``iperf3 3.12``; our own programs have Parley's version."""
     if tool.requirement is None:
         return f"{tool.name} of Parley"
     finished = await process.finish(tool.requirement.version_argv, timeout_s=10)
     printed = (finished.stdout + finished.stderr).decode(errors="replace")
-    found = re.search(tool.requirement.version_pattern, printed)
-    return f"{tool.name} {found[1] if found else 'of an unknown version'}"
+    match = re.search(tool.requirement.version_pattern, printed)
+    return f"{tool.name} {match[1] if match else 'of an unknown version'}"
 
 
 async def main(wanted: Sequence[str]) -> int:
-    """Measure, print how far it is, and write the table."""
+    """Measure, print the progress, and write the table."""
     chosen = [case for case in cases() if not wanted or {case.test, case.tool} & set(wanted)]
     rows = await rows_of_all(chosen)
     tools = [registry.tools()[name] for name in dict.fromkeys(case.tool for case in chosen)]

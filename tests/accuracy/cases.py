@@ -1,4 +1,4 @@
-"""What is measured over which WANs, and what the truth of each figure is."""
+"""The cases: what is measured over which WANs, and the truth of each figure."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ IP_VERSIONS = (4, 6)
 _BOTH = {"source": "a.example", "dest": "b.example"}
 _MTU = 1500
 _HEADERS = {4: 52, 6: 72}
-"""Bytes of IP and TCP headers, time stamps included, in each full packet."""
+"""Bytes of IP and TCP headers, including timestamps, in each full packet."""
 
 Figures = dict[str, tuple[float, float]]
-"""Figure → truth and what was reported, both in the unit at the end of its name."""
+"""Maps a figure to the truth and the reported value, both in the unit at the end of its name."""
 
 
 @dataclass(frozen=True)
 class Case:
-    """One run: of what, over what, and how its figures are compared with the truth.
+    """One run: its test, its WAN, and how its figures are compared with the truth.
 
-    ``link_bytes`` is the MTU of the link behind the WAN. ``echoes`` are sent while the run lasts:
-    how many, and how many bytes each has. Nothing else runs beside one that is ``alone``.
+    ``link_bytes`` is the MTU of the link behind the WAN. ``echoes`` are sent during the run: their
+    number and their size in bytes. No other run is concurrent with one that is ``alone``.
     """
 
     test: str
@@ -47,7 +47,7 @@ class Case:
 
     @property
     def condition(self) -> str:
-        """``20 ms, loss 1 %, 50 Mb/s, IPv6``."""
+        """Return ``20 ms, loss 1 %, 50 Mb/s, IPv6``."""
         words = [f"{self.wan.delay_ms:g} ms", f"loss {100 * self.wan.loss:g} %"]
         if self.wan.rate_mbit is not None:
             words.append(f"{self.wan.rate_mbit:g} Mb/s")
@@ -59,10 +59,10 @@ class Case:
 
 
 def cases() -> Iterator[Case]:
-    """All of them, by test and tool."""
+    """Yield all cases, by test and tool."""
     every = (
         *_round_trips(),
-        *_interfaces(),  # before what leaves connections behind that take their leave later
+        *_interfaces(),  # before cases whose connections still send packets later
         *_traces(),
         *_mtus(),
         *_latencies(),
@@ -75,19 +75,18 @@ def cases() -> Iterator[Case]:
         *_tcp(),
         *_udp(),
     )
-    for seed, case in enumerate(every, 1):  # else all would lose the same packets
+    for seed, case in enumerate(every, 1):  # otherwise all would lose the same packets
         yield replace(case, wan=replace(case.wan, seed=seed))
 
 
 def _paths(losses: tuple[float, ...] = LOSSES) -> Iterator[tuple[WanSettings, int]]:
-    """Each delay with each loss, by both versions of IP."""
+    """Yield each delay with each loss, with both IP versions."""
     for delay_ms, loss, ip_version in product(DELAYS_MS, losses, IP_VERSIONS):
         yield WanSettings(delay_ms=delay_ms, loss=loss), ip_version
 
 
 _WHOLE = (0.0,)
-"""No loss: no figure tells of it, and what the system sends again it sends after times of its own.
-"""
+"""No loss: no figure reports it, and the system's own retransmission times are unknown."""
 
 
 def _result(trial: Trial) -> Mapping[str, Any]:
@@ -102,12 +101,12 @@ def _round_trips() -> Iterator[Case]:
     spec = {"dest": "b.example", "count": 200, "interval": "PT0.01S"}
     for tool in ("ping", "fping"):
         for wan, ip_version in _paths():
-            given = spec | {"ip_version": ip_version}
-            yield Case("rtt", tool, given, wan, ip_version, _compare_rtt)
+            fields = spec | {"ip_version": ip_version}
+            yield Case("rtt", tool, fields, wan, ip_version, _compare_rtt)
 
 
 def _compare_rtt(case: Case, truth: Truth, trial: Trial) -> Figures:
-    """All packets are echoes; each direction may lose one."""
+    """Compare echoes: all packets are echoes, and each direction may lose one."""
     result, lost = _result(trial), truth.forward.lost + truth.backward.lost
     return {
         "rtt_median_ms": (_round_trip(case), result["rtt_ms"]["median"]),
@@ -116,11 +115,11 @@ def _compare_rtt(case: Case, truth: Truth, trial: Trial) -> Figures:
 
 
 def _traces() -> Iterator[Case]:
-    """One hop, and no loss: which hop a lost packet was meant for, the WAN does not know."""
+    """Yield cases with one hop and no loss: the WAN cannot know which hop a lost packet was for."""
     for tool in ("scamper", "traceroute", "mtr", "tracepath"):
         for wan, ip_version in _paths(_WHOLE):
-            given = {"dest": "b.example", "ip_version": ip_version}
-            yield Case("trace", tool, given, wan, ip_version, _compare_trace)
+            fields = {"dest": "b.example", "ip_version": ip_version}
+            yield Case("trace", tool, fields, wan, ip_version, _compare_trace)
 
 
 def _compare_trace(case: Case, truth: Truth, trial: Trial) -> Figures:
@@ -130,13 +129,13 @@ def _compare_trace(case: Case, truth: Truth, trial: Trial) -> Figures:
 
 
 def _mtus() -> Iterator[Case]:
-    """Loss in one place only: a packet that is lost may be taken for one that was too long."""
+    """Yield cases that lose packets in one place only: loss may be mistaken for a size limit."""
     for tool in ("tracepath", "ping-df"):
         paths = [*product(_paths(_WHOLE), LINKS_BYTES)]
         lossy = [(WanSettings(delay_ms=20, loss=0.1), version) for version in IP_VERSIONS]
         for (wan, ip_version), link_bytes in [*paths, *product(lossy, LINKS_BYTES)]:
-            given = {"dest": "c.example", "ip_version": ip_version}
-            yield Case("mtu", tool, given, wan, ip_version, _compare_mtu, link_bytes=link_bytes)
+            fields = {"dest": "c.example", "ip_version": ip_version}
+            yield Case("mtu", tool, fields, wan, ip_version, _compare_mtu, link_bytes=link_bytes)
 
 
 def _compare_mtu(case: Case, truth: Truth, trial: Trial) -> Figures:
@@ -169,7 +168,7 @@ def _streams() -> Iterator[Case]:
 
 
 def _compare_stream(case: Case, truth: Truth, trial: Trial) -> Figures:
-    """As of one measurement; and of the intervals, the median that is furthest off."""
+    """Compare as for a single measurement; for intervals, the median that deviates most."""
     delay_ms = case.wan.delay_ms
     medians = [
         each.result["delay_ms"]["forward"]["median"] for each in trial.intervals if each.result
@@ -187,7 +186,7 @@ def _clocks() -> Iterator[Case]:
 
 
 def _compare_clocks(case: Case, truth: Truth, trial: Trial) -> Figures:
-    """Both ends have one clock; by how much it may be wrong is what one way takes."""
+    """Compare the offset: both ends have one clock, so the truth is 0 within the one-way delay."""
     result = _result(trial)
     return {
         "offset_ms": (0.0, result["offset_ms"]),
@@ -199,14 +198,14 @@ _TIMEOUT_MS = 1000
 
 
 def _questions() -> Iterator[Case]:
-    """Over UDP with loss: one packet each way, asked again after a time that is known."""
-    asked = {"name": NAME, "server": "b.example", "timeout": "PT1S", "tries": 6}
+    """Yield cases over UDP with loss: one packet each way, repeated after a known time."""
+    query = {"name": NAME, "server": "b.example", "timeout": "PT1S", "tries": 6}
     for wan, ip_version in _paths():
-        given = asked | {"type": "A", "protocol": "udp", "ip_version": ip_version}
-        yield Case("dns", "dnspython", given, wan, ip_version, _compare_udp_question)
+        fields = query | {"type": "A", "protocol": "udp", "ip_version": ip_version}
+        yield Case("dns", "dnspython", fields, wan, ip_version, _compare_udp_question)
     for wan, ip_version in _paths(_WHOLE):
-        given = asked | {"type": "AAAA", "protocol": "tcp", "ip_version": ip_version}
-        yield Case("dns", "dnspython", given, wan, ip_version, _compare_tcp_question)
+        fields = query | {"type": "AAAA", "protocol": "tcp", "ip_version": ip_version}
+        yield Case("dns", "dnspython", fields, wan, ip_version, _compare_tcp_question)
 
 
 def _compare_udp_question(case: Case, truth: Truth, trial: Trial) -> Figures:
@@ -223,19 +222,19 @@ def _compare_tcp_question(
     truth: Truth,
     trial: Trial,
 ) -> Figures:
-    """One round trip to connect, one to ask."""
+    """Compare one round trip to connect, and one to query."""
     return {"time_over_tcp_ms": (2 * _round_trip(case), _result(trial)["time_ms"])}
 
 
 def _pages() -> Iterator[Case]:
     for tool in ("curl", "fetch"):
         for wan, ip_version in _paths(_WHOLE):
-            given = {"url": f"https://{NAME}/", "ip_version": ip_version}
-            yield Case("http", tool, given, wan, ip_version, _compare_page)
+            fields = {"url": f"https://{NAME}/", "ip_version": ip_version}
+            yield Case("http", tool, fields, wan, ip_version, _compare_page)
 
 
 def _compare_page(case: Case, truth: Truth, trial: Trial) -> Figures:
-    """A round trip for each: name, TCP, TLS 1.3, request; the answer is one packet."""
+    """Compare a round trip each for name, TCP, TLS 1.3 and request; the answer is one packet."""
     result, once = _result(trial), _round_trip(case)
     phases = {f"{name}_ms": (once, result["phases_ms"][name]) for name in _PHASES}
     return phases | {"total_ms": (len(_PHASES) * once, result["total_ms"])}
@@ -247,8 +246,8 @@ _PHASES = ("name", "connect", "tls", "first_byte")
 def _connections() -> Iterator[Case]:
     spec = {"dest": NAME, "port": 80, "count": 20, "interval": "PT0.05S"}
     for wan, ip_version in _paths(_WHOLE):
-        given = spec | {"ip_version": ip_version}
-        yield Case("tcp", "connect", given, wan, ip_version, _compare_connections)
+        fields = spec | {"ip_version": ip_version}
+        yield Case("tcp", "connect", fields, wan, ip_version, _compare_connections)
 
 
 def _compare_connections(
@@ -265,12 +264,12 @@ def _compare_connections(
 
 def _handshakes() -> Iterator[Case]:
     for wan, ip_version in _paths(_WHOLE):
-        given = {"dest": NAME, "ip_version": ip_version}
-        yield Case("tls", "handshake", given, wan, ip_version, _compare_handshake)
+        fields = {"dest": NAME, "ip_version": ip_version}
+        yield Case("tls", "handshake", fields, wan, ip_version, _compare_handshake)
 
 
 def _compare_handshake(case: Case, truth: Truth, trial: Trial) -> Figures:
-    """A round trip for each: name, TCP, TLS 1.3."""
+    """Compare a round trip each for name, TCP and TLS 1.3."""
     phases, once = _result(trial)["phases_ms"], _round_trip(case)
     return {f"{name}_ms": (once, phases[name]) for name in ("name", "connect", "handshake")}
 
@@ -290,7 +289,7 @@ def _interfaces() -> Iterator[Case]:
 
 
 def _compare_interface(case: Case, truth: Truth, trial: Trial) -> Figures:
-    """What was sent is known by itself; of what came back, how much the WAN let through."""
+    """Compare traffic: sent bytes are known, received ones are what the WAN let through."""
     count, octets = case.echoes or (0, 0)
     result, back = _result(trial), truth.backward.arrived
     return {
@@ -303,7 +302,7 @@ def _compare_interface(case: Case, truth: Truth, trial: Trial) -> Figures:
 
 _FLOWING: Mapping[str, Mapping[str, Any]] = {"iperf3": {}, "nuttcp": {"congestion": "host"}}
 _EASY_MBIT = 10
-"""Up to here a flow leaves the processors to others; nuttcp paces UDP by a busy loop, though."""
+"""Up to this rate a flow leaves CPU time to others; nuttcp paces UDP by a busy loop, though."""
 
 
 def _tcp() -> Iterator[Case]:
@@ -320,7 +319,7 @@ def _tcp() -> Iterator[Case]:
 
 
 def _compare_tcp(case: Case, truth: Truth, trial: Trial) -> Figures:
-    """The link's rate, less the headers of full packets, is what TCP can deliver."""
+    """Compare with the link's rate minus the headers of full packets, which is TCP's maximum."""
     payload = (_MTU - _HEADERS[case.ip_version]) / _MTU
     return {"rate_mbps": ((case.wan.rate_mbit or 0) * payload, _result(trial)["rate_bps"] / 1e6)}
 
@@ -340,7 +339,7 @@ def _udp() -> Iterator[Case]:
 
 
 def _compare_udp(case: Case, truth: Truth, trial: Trial) -> Figures:
-    """What is sent is four fifths of the link's rate; a share of it is lost."""
+    """Compare UDP: four fifths of the link's rate are sent, and a share is lost."""
     result, sent = _result(trial), 0.8 * (case.wan.rate_mbit or 0)
     return {
         "udp_rate_mbps": (sent * (1 - truth.forward.loss), result["rate_bps"] / 1e6),

@@ -1,4 +1,4 @@
-"""Namespaces with an emulated WAN between them, of which the truth is known afterwards.
+"""Namespaces joined by an emulated WAN, whose true behaviour is known afterwards.
 
 ::
 
@@ -39,7 +39,7 @@ _WAIT_S = 10.0
 
 @dataclass(frozen=True)
 class Direction:
-    """What the emulator did with the packets of one direction."""
+    """The emulator's counts of one direction's packets."""
 
     taken: int = 0
     lost: int = 0
@@ -47,7 +47,7 @@ class Direction:
 
     @property
     def arrived(self) -> int:
-        """The packets that came out again."""
+        """The packets that were not lost or dropped."""
         return self.taken - self.lost - self.tail
 
     @property
@@ -58,7 +58,7 @@ class Direction:
 
 @dataclass
 class Truth:
-    """What really happened; filled in when the emulator has ended."""
+    """The true behaviour; complete when the emulator has ended."""
 
     forward: Direction = field(default_factory=Direction)
     backward: Direction = field(default_factory=Direction)
@@ -68,24 +68,24 @@ class Truth:
 class Placed:
     """A tool whose commands run in a namespace for each participant.
 
-    There, names are asked of the name server, and certificates of the web server are trusted.
+    There, names are resolved by the name server, and the web server's certificates are trusted.
     """
 
     def __init__(self, tool: Tool, namespaces: Sequence[str], folder: Path, resolver: Path) -> None:
-        """Participant ``i`` runs in ``namespaces[i]``."""
+        """Wrap ``tool``; participant ``i`` runs in ``namespaces[i]``."""
         self._tool = tool
         self._namespaces = namespaces
         self._trusted = f"SSL_CERT_FILE={folder / serving.TRUSTED}"
         self._resolver = resolver
 
     def __getattr__(self, name: str) -> Any:
-        """All but the command is the tool's own."""
+        """Delegate everything except the command to the tool."""
         return getattr(self._tool, name)
 
     def command(self, part: PartContext) -> Command:
-        """The tool's command, inside."""
+        """Return the tool's command, run inside the namespace."""
         command = self._tool.command(part)
-        # ip gives what it starts mounts of its own: the host's resolv.conf stays what it is.
+        # ip gives its child processes mounts of their own: the host's resolv.conf is not changed.
         inside = ["ip", "netns", "exec", self._namespaces[part.participant], "env", self._trusted]
         inside += ["sh", "-c", _INSIDE, str(self._resolver)]
         return replace(command, argv=(*inside, *command.argv))
@@ -95,7 +95,7 @@ class Ground:
     """The namespaces ``a``, ``b`` and ``c``, kept over many WANs."""
 
     def __init__(self, sites: Sequence[NamespaceSite], folder: Path) -> None:
-        """Use sites that exist; the files of the servers are in ``folder``."""
+        """Use existing sites; the servers' files are in ``folder``."""
         self.sites = sites
         self._folder = folder
 
@@ -103,14 +103,14 @@ class Ground:
     async def wan(
         self, settings: WanSettings, link_bytes: int = _LINK_BYTES
     ) -> AsyncIterator[Truth]:
-        """A WAN of these settings; the truth is complete when it has been left.
+        """Run a WAN with these settings; yield the truth, which is complete afterwards.
 
         ``link_bytes`` is the MTU of the link behind it.
         """
         a, b, c = self.sites
         for site in (b, c):
             await _in(site, "ip", "link", "set", _LINK, "mtu", str(link_bytes))
-        for version in (4, 6):  # what the kernel remembers of a path is of the last WAN
+        for version in (4, 6):  # the kernel's cached path properties are of the last WAN
             await _in(a, "ip", f"-{version}", "route", "flush", "cache")
         behind = Site(b.namespace, (*b.site.addresses, *_FAR.values()))
         words = wan.arguments([a.site, behind], settings)
@@ -131,7 +131,7 @@ class Ground:
                 truth.backward = counted
 
     async def measure(self, test: Test, tool: Tool, spec: Any, ip_version: int) -> Trial:
-        """One run between ``a`` and ``b``."""
+        """Run a test between ``a`` and ``b``."""
         a, b, _ = self.sites
         resolver = self._folder / f"resolv{ip_version}.conf"
         resolver.write_text(f"nameserver {_address(b, ip_version)}\n")
@@ -142,14 +142,14 @@ class Ground:
         return await run_trial(test, cast(Tool, placed), spec, SystemClock(), places)
 
     async def send(self, count: int, octets: int, ip_version: int) -> None:
-        """Echo requests from ``a`` to ``b``, a hundred a second, as long with all headers."""
+        """Send echo requests from ``a`` to ``b``, a hundred a second, of this total size."""
         a, b, _ = self.sites
         content = str(octets - {4: 28, 6: 48}[ip_version])
         words = ["ping", "-q", "-c", str(count), "-i", "0.01", "-s", content]
         await _in(a, *words, _address(b, ip_version), may_fail=True)
 
     async def start_servers(self) -> Sequence[process.RunningProcess]:
-        """Start what is in ``b``."""
+        """Start the servers in ``b``."""
         b = self.sites[1]
         namer = ["dnsmasq", "--keep-in-foreground", "--conf-file=/dev/null", "--pid-file="]
         namer += ["--user=root", "--group=root", "--no-resolv", "--no-hosts", "--log-facility=-"]
@@ -175,10 +175,10 @@ async def _in(site: NamespaceSite, *argv: str, may_fail: bool = False) -> None:
 
 
 async def _join(sites: Sequence[NamespaceSite]) -> None:
-    """Take ``c`` out of the WAN and put it behind ``b``."""
+    """Take ``c`` out of the WAN and connect it behind ``b``."""
     a, b, c = sites
     await _in(b, "sysctl", "-q", "net.ipv4.ip_forward=1", "net.ipv6.conf.all.forwarding=1")
-    # Nobody asks for routers, or they would be among the packets that are counted.
+    # Without router solicitations, which would be among the counted packets.
     await _in(a, "sysctl", "-q", f"net.ipv6.conf.{wan.DEVICE}.accept_ra=0")
     await _in(c, "ip", "link", "del", wan.DEVICE)
     peer = ("peer", "name", _LINK, "netns", c.namespace)
@@ -197,7 +197,7 @@ async def _join(sites: Sequence[NamespaceSite]) -> None:
 
 @contextlib.asynccontextmanager
 async def ground() -> AsyncIterator[Ground]:
-    """New namespaces, and servers in one of them; needs root."""
+    """Create namespaces, with servers in one of them; needs root."""
     namespaces = Namespaces([name.partition(".")[0] for name in NAMES])
     running: Sequence[process.RunningProcess] = ()
     with TemporaryDirectory(prefix="parley-accuracy-") as folder:

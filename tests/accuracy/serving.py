@@ -1,4 +1,4 @@
-"""A web server whose answers are short and take no time: ``python -m tests.accuracy.serving DIR``.
+"""A web server with short, immediate answers: ``python -m tests.accuracy.serving DIR``.
 
 It speaks HTTP on port 80 and, with a certificate that :data:`TRUSTED` in ``DIR`` vouches for, HTTPS
 on port 443. It prints ``ready`` when it listens.
@@ -20,7 +20,7 @@ _ANSWER = b"HTTP/1.1 200 OK\r\nContent-Length: 3\r\nConnection: close\r\n\r\nyes
 
 
 async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    """Answer one request; who asks nothing gets none."""
+    """Answer one request; a connection without a request gets no answer."""
     with contextlib.suppress(OSError, asyncio.IncompleteReadError):
         await reader.readuntil(b"\r\n\r\n")
         writer.write(_ANSWER)
@@ -29,7 +29,7 @@ async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> 
 
 
 async def main(folder: Path) -> None:
-    """Serve until ended."""
+    """Serve until the process is ended."""
     await asyncio.start_server(answer, port=80)
     await asyncio.start_server(answer, port=443, ssl=Authority(folder).context(NAME))
     sys.stdout.write(READY.decode())

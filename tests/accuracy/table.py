@@ -1,4 +1,4 @@
-"""The table of what was true and what was reported, as Markdown."""
+"""The table of true and reported values, as Markdown."""
 
 from __future__ import annotations
 
@@ -8,41 +8,42 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 PREFACE = """\
-# What the tests report, and what was true
+# Reported and true values of the tests
 
-Made by `make accuracy`: two network namespaces on one host, an emulated WAN between them
+Created by `make accuracy`: two network namespaces on one host, an emulated WAN between them
 (`node/lab/wan.py`), and behind it a name server, a web server and a link with an MTU of its own.
-The WAN has the delay and rate of the first column, and counts what it lost: a true loss is what
-happened, not what was asked for. Both ends have one clock, so one-way figures have no error of a
-clock. Delays include two wake-ups of the emulator, some 0.1 ms, and those of the program that is
-measured with; true rates are those of the link less the headers of full packets.
+The WAN has the delay and rate of the first column, and counts the packets that it lost: the true
+loss is the actual one, not the configured probability. Both ends share one clock, so one-way
+figures have no clock error. Delays include two wake-ups of the emulator, some 0.1 ms, and those of
+the measuring program; true rates are those of the link minus the headers of full packets.
 
-- **Loss** is varied where a figure tells of it (`rtt`, `latency`, `latencybg`, `throughput` over
-  UDP, `interface`), where it must not change the others (`clock`), or where it makes a test ask
-  again (`dns`, `mtu`). TCP sends again after times of its own: `http`, `tcp`, `tls` and throughput
-  over TCP have no truth then. A connection that needed its first packet again takes a second more.
-- **Rates** are varied for `throughput`, the only test that a rate stops.
+- **Loss** is varied where a figure reports it (`rtt`, `latency`, `latencybg`, `throughput` over
+  UDP, `interface`), where it must not change the figures (`clock`), or where it makes a test repeat
+  packets (`dns`, `mtu`). TCP's retransmission times are its own, so `http`, `tcp`, `tls` and
+  throughput over TCP have no known truth under loss. A connection whose first packet is lost takes
+  a second longer.
+- **Rates** are varied for `throughput`, the only test that a rate limits.
 - `mtu`: the truth is the MTU of the link behind the WAN's far end; the host behind it answers, or
-  the router before it says what fits. `http`, `tcp`, `tls`: each phase takes one round trip, with a
-  name server as far away as the web server, and TLS 1.3. `dns`: one round trip, two over TCP; each
-  packet lost makes it wait for its timeout of a second, which `total` contains and `time` does not.
-- `interface`: pings of known length are sent over the WAN; what comes back is what it let through.
-- `latencybg` is measured over 6 s in intervals of 2 s; one figure is the interval's that is
-  furthest off.
-- `idle` measures nothing, and `owping` is in no package of Debian: neither is in the table.
+  the router before it reports the limit. `http`, `tcp`, `tls`: each phase is one round trip, with
+  a name server as far away as the web server, and TLS 1.3. `dns`: one round trip, or two over TCP;
+  each lost packet adds its timeout of a second, which `total` contains and `time` does not.
+- `interface`: pings of known length are sent over the WAN; the replies are those it let through.
+- `latencybg` is measured over 6 s in intervals of 2 s; one figure is that of the interval with the
+  largest difference.
+- `idle` measures nothing, and `owping` is not packaged in Debian: neither is in the table.
 
-What is known of the differences:
+Known causes of differences:
 
-- What is measured once, and not as a median of many (`dns`, `http`, `tls`, `name`), has in it what
-  else the host did just then. Names contain what the C library loads to look one up, some 1 ms
-  here, and TLS the work of both ends, some 4 ms.
-- `irtt` takes its stamps in the program and not in the kernel, so its delays contain its own
-  wake-ups. Four packets more than it tells of, and the opening of each interval, are lost or not as
-  the others are: the WAN counts them, which makes a packet or two of its loss.
-- `nuttcp` tells the seconds that are left out in blocks of 8 KiB: up to 1.3 % of 5 s at 1 Mb/s.
-- `iperf3` opens a stream over UDP with one datagram each way and sends neither again. Where one
-  packet in ten is lost, one run in five has no result therefore, and its reason says so. Of runs of
-  `nuttcp` there, one in some thirty has none: it did not come to its end in the time booked.
+- Figures of a single measurement, which are not a median of many (`dns`, `http`, `tls`, `name`),
+  include whatever else the host did at that moment. Resolving a name includes loading parts of the
+  C library, some 1 ms here, and TLS the computations of both ends, some 4 ms.
+- `irtt` takes its timestamps in the program and not in the kernel, so its delays include its own
+  wake-ups. It sends four packets more than it reports, and an opening for each interval; the WAN
+  counts them as well, which changes its loss by a packet or two.
+- `nuttcp` reports the omitted seconds in blocks of 8 KiB: up to 1.3 % of 5 s at 1 Mb/s.
+- `iperf3` opens a stream over UDP with one datagram each way and retransmits neither. With a loss
+  of 10 %, one run in five therefore has no result, and says so. Of the runs of `nuttcp` there, one
+  in some thirty has none: it did not end within the booked time.
 """
 
 
@@ -50,8 +51,8 @@ What is known of the differences:
 class Row:
     """One figure of one run; a run that failed has a reason and no figures.
 
-    ``late_ms`` is by how much the emulator's latest packet of the run was late. ``lossy``: the WAN
-    lost packets, so that a tool may have failed for that.
+    ``late_ms`` is the maximum lateness of the emulator's packets during the run. ``lossy``: the WAN
+    lost packets, so that a tool may have failed because of it.
     """
 
     test: str
@@ -67,16 +68,16 @@ class Row:
 
 @dataclass(frozen=True)
 class Unit:
-    """How figures of one kind are written, and their differences; ``{}`` is the number."""
+    """The format of figures of one kind and their differences; ``{}`` is the number."""
 
     value: str
     difference: str
     scale: float = 1.0
     relative: bool = False
-    """Differences are shares of the truth."""
+    """If true, differences are shares of the truth."""
 
     def of(self, row: Row) -> float:
-        """The difference in this unit."""
+        """Return the difference in this unit."""
         off = row.reported - row.truth
         return 100 * off / row.truth if self.relative and row.truth else off * self.scale
 
@@ -90,11 +91,11 @@ UNITS: Mapping[str, Unit] = {
     "tries": Unit("{:.0f}", "{:+.0f}"),
     "loss": Unit("{:.2f} %", "{:+.2f} points", scale=100),
 }
-"""By how a figure's name ends."""
+"""Units by the ending of a figure's name."""
 
 
 def written(rows: Sequence[Row], versions: Iterable[str]) -> str:
-    """The whole document."""
+    """Return the whole document."""
     late = {(row.test, row.tool, row.condition): row.late_ms for row in rows}.values()
     lines = [
         PREFACE,

@@ -1,4 +1,4 @@
-"""One suite that every archiver must pass, each with a real one of those that it speaks to."""
+"""The suite that every archiver must pass, each with a real peer."""
 
 from __future__ import annotations
 
@@ -41,16 +41,16 @@ PROGRAMS = {
 }
 
 LASTING = {"udp", "syslog-udp"}
-"""Who sends datagrams does not notice that nobody takes them, unless the host says so."""
+"""Archivers that use datagrams and cannot detect a missing receiver."""
 
 
 CASES = {name: pytest.mark.needs(*PROGRAMS.get(name, ())) for name in PEERS}
-"""Each case with the programs at the other end."""
+"""Each case with the programs that its peer needs."""
 
 
 @dataclass
 class Case:
-    """An archiver's destination, and who is at the other end."""
+    """An archiver's destination, and its peer."""
 
     name: str
     destination: Destination
@@ -59,20 +59,20 @@ class Case:
 
 @pytest.fixture(scope="module")
 def started() -> Iterator[Servers]:
-    """Servers that are started for the first test that asks for them."""
+    """Return the servers, each started for the first test that needs it."""
     with servers() as made:
         yield made
 
 
 @pytest.fixture
 def where(tmp_path: Path, cluster: PrivateCluster, started: Servers) -> Surroundings:
-    """What peers are made in."""
+    """Return the resources that peers are created with."""
     return Surroundings(tmp_path, cluster, started)
 
 
 @pytest.fixture(params=[pytest.param(name, marks=needs) for name, needs in sorted(CASES.items())])
 async def case(request: pytest.FixtureRequest, where: Surroundings) -> AsyncIterator[Case]:
-    """Each archiver with its peer."""
+    """Return each archiver with its peer."""
     name, made = PEERS[request.param]
     archiver = archivers()[name]
     assert missing_requirement(archiver) is None
@@ -86,12 +86,12 @@ async def case(request: pytest.FixtureRequest, where: Surroundings) -> AsyncIter
 
 
 def test_every_archiver_is_tried() -> None:
-    """None is without a peer here."""
+    """Every archiver has a peer here."""
     assert {name for name, _ in PEERS.values()} == set(archivers())
 
 
 async def test_a_batch_arrives_whole_and_in_order(case: Case) -> None:
-    """Each document of two batches arrives once, as it was, in order."""
+    """Each document of two batches arrives once, unchanged, in order."""
     for first in (0, 30):
         outcomes = await case.destination.deliver(deliveries(30, first))
         assert [outcome.status for outcome in outcomes] == [DeliveryStatus.ACCEPTED] * 30
@@ -101,14 +101,14 @@ async def test_a_batch_arrives_whole_and_in_order(case: Case) -> None:
 
 
 async def test_trying_it_delivers_nothing(case: Case) -> None:
-    """A test says what was tried, and leaves no result behind."""
+    """A test says what was checked, and delivers no result."""
     assert await case.destination.test()
     await case.destination.deliver(deliveries(1))
     assert len(await case.peer.until(1)) == 1
 
 
-async def test_who_has_gone_is_noticed(case: Case) -> None:
-    """When the other side goes, what follows is to be tried again, and says why; a test fails."""
+async def test_a_stopped_peer_is_detected(case: Case) -> None:
+    """If the peer stops, deliveries are to be retried with a reason, and a test fails."""
     await case.destination.deliver(deliveries(1))
     await case.peer.until(1)
     await case.peer.leave()
@@ -123,7 +123,7 @@ async def test_who_has_gone_is_noticed(case: Case) -> None:
 
 @pytest.mark.parametrize("name", sorted(archivers()))
 def test_an_archiver_describes_itself(name: str) -> None:
-    """Name, title, a schema with descriptions, limits, and a label without what is secret."""
+    """Each archiver has a name, title, a documented schema, limits, and a label without secrets."""
     archiver = archivers()[name]
     assert (archiver.name, bool(archiver.title)) == (name, True)
     schema = archiver.spec_model.model_json_schema()
@@ -151,7 +151,7 @@ def test_an_archiver_describes_itself(name: str) -> None:
 
 @contextlib.asynccontextmanager
 async def at(name: str, peer: Peer, **fields: Any) -> AsyncIterator[Destination]:
-    """A destination at a peer, with other fields."""
+    """Open a destination at a peer, with other fields."""
     archiver = archivers()[name]
     spec = archiver.spec_model.model_validate({**peer.spec, **fields})
     destination = archiver.open(spec, ArchivingHost("a.example", (), CLOCK.now))
@@ -163,13 +163,13 @@ async def at(name: str, peer: Peer, **fields: Any) -> AsyncIterator[Destination]
 async def met(
     name: str, where: Surroundings, **fields: Any
 ) -> AsyncIterator[tuple[Peer, Destination]]:
-    """Who takes an archiver's results, and a destination there."""
+    """Start an archiver's peer, and open a destination there."""
     async with PEERS[name][1](where) as peer, at(name, peer, **fields) as destination:
         yield peer, destination
 
 
 async def test_postgres_keeps_what_comes_twice_once(where: Surroundings) -> None:
-    """A row for each key, and one in the view for each figure; what it cannot keep is refused."""
+    """There is one row per key, and one in the view per figure; an invalid document is refused."""
     async with met("postgresql", where) as (peer, destination):
         good = deliveries(5)
         bad = replace(good[2], key="key-bad", body=b'{"text": "\\u0000"}')
@@ -190,7 +190,7 @@ async def test_postgres_keeps_what_comes_twice_once(where: Surroundings) -> None
 
 
 async def test_postgres_makes_no_table_where_it_must_not(where: Surroundings) -> None:
-    """What is delivered waits until somebody has made it, and says so."""
+    """Results wait, with the reason, until the table has been created."""
     async with met("postgresql", where, create=False) as (peer, destination):
         [outcome] = await destination.deliver(deliveries(1))
         assert (outcome.status, outcome.reason) == (
@@ -205,8 +205,8 @@ async def test_postgres_makes_no_table_where_it_must_not(where: Surroundings) ->
 
 
 @pytest.mark.needs("rabbitmq")
-async def test_what_no_queue_takes_is_not_delivered(where: Surroundings) -> None:
-    """In an exchange to which nothing is bound a message would be lost; one not there is told."""
+async def test_unroutable_messages_are_not_delivered(where: Surroundings) -> None:
+    """A message that no queue takes is not delivered, and a missing exchange is reported."""
     async with rabbitmq(where) as peer:
         for exchange, said in (("amq.fanout", "no queue takes it"), ("none", "no exchange 'none'")):
             async with at("rabbitmq", peer, exchange=exchange) as destination:
@@ -218,7 +218,7 @@ async def test_what_no_queue_takes_is_not_delivered(where: Surroundings) -> None
 
 @pytest.mark.needs("prometheus")
 async def test_prometheus_refuses_what_is_older_than_what_it_has(where: Surroundings) -> None:
-    """Only that, and what has no figures; what comes twice at the same instant is taken."""
+    """Older samples and results without figures are refused; repeated samples are accepted."""
     async with met("prometheus", where) as (peer, destination):
         first, *later = deliveries(4)
         empty = replace(first, key="key-empty", body=b'{"summary": "changed by a transform"}')
@@ -235,7 +235,7 @@ async def test_prometheus_refuses_what_is_older_than_what_it_has(where: Surround
 
 
 async def test_a_collector_may_reject_one_of_many(where: Surroundings) -> None:
-    """What says success and rejects a figure refuses that result; the others are taken."""
+    """A result whose data points were rejected is refused, and the others are accepted."""
     async with met("otlp", where) as (peer, destination):
         good = deliveries(4)
         bad = replace(good[2], body=json.dumps(document(REJECTED)).encode())
@@ -252,7 +252,7 @@ async def test_a_collector_may_reject_one_of_many(where: Surroundings) -> None:
 
 
 async def test_kafka_parks_what_no_record_holds(where: Surroundings) -> None:
-    """What is around it is delivered."""
+    """A document that exceeds a record is refused, and the others are delivered."""
     async with met("kafka", where) as (peer, destination):
         first, second, third = deliveries(3)
         long = replace(second, body=b'"' + b"x" * 1_000_000 + b'"')

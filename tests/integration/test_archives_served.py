@@ -73,7 +73,7 @@ async def _unplaced(a: Asker, task: str, count: int = 1) -> list[str]:
         ({**http(), "transform": {"jq": ".", "jmespath": "@"}}, "/transform", "either"),
     ],
 )
-async def test_what_cannot_work_is_refused_with_its_field(
+async def test_faulty_archives_are_refused_with_the_field(
     a: Asker, archive: Any, pointer: str, word: str
 ) -> None:
     """An invalid archive is refused with its field in a task, a plan and as the node's own."""

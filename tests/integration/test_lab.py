@@ -86,7 +86,7 @@ async def test_a_death_is_told_and_the_others_go_on() -> None:
         os.kill(lab._running["b"].pid, signal.SIGKILL)
         name, sentence = await asyncio.wait_for(died.get(), 10)
         assert name == "b"
-        assert sentence.startswith("b has ended without having been asked to. Its log ends:")
+        assert sentence.startswith("b has ended unexpectedly. Its log ends:")
         assert await get(f"{lab.nodes[0].url}/readyz") == ""
         running = lab.pid("a")
         await lab.restart_ended()
@@ -123,7 +123,7 @@ async def test_a_broken_node_shows_its_log() -> None:
 async def test_a_node_that_is_never_ready_is_given_up() -> None:
     """A node that is not ready in time fails the lab with its last answer, and all is removed."""
     lab = Lab(1, command=lambda plan: fake_command(plan, "--never-ready"), ready_s=2)
-    with pytest.raises(HostError, match=r"not ready within 2 s; .*/readyz last gave 404"):
+    with pytest.raises(HostError, match=r"not ready within 2 s; .*/readyz last returned 404"):
         async with lab:
             pass
 

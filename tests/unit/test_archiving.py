@@ -136,6 +136,6 @@ async def test_a_program_without_end_is_ended(monkeypatch: pytest.MonkeyPatch) -
 def test_an_expression_that_blows_up_is_stopped() -> None:
     """A short expression whose result would fill the memory is stopped."""
     blown = "@" + " | [@, @]" * 40
-    found = transforms._searched(blown, b"1")
+    found = transforms._search(blown, b"1")
     assert isinstance(found, TransformResult)
     assert "more than" in str(found.error)

@@ -1,4 +1,4 @@
-"""What programs may do that this process starts, by the kernel's rules."""
+"""The privileges of programs that this process starts, by the kernel's rules."""
 
 from __future__ import annotations
 
@@ -49,11 +49,11 @@ ALLOWED = {
     (ROOT, FILE): {"echo", "raw", "root"},
     (ROOT, SETUID): {"echo", "raw", "root"},
 }
-"""As tried with ping, fping, traceroute -I, mtr and scamper under setpriv, an env in between."""
+"""Outcomes of ping, fping, traceroute -I, mtr and scamper under setpriv, with env in between."""
 
 
-def test_who_may_do_what() -> None:
-    """A file's rights count unless they are forbidden; rights handed down count always."""
+def test_privileges_of_files_and_processes() -> None:
+    """A file's privileges count unless forbidden; ambient ones always count."""
     for who, file in itertools.product((NOBODY, HARDENED, BARE, ROOT), (NOTHING, FILE, SETUID)):
         allowed = {
             str(needed) for needed in Privilege if missing_privilege("p", needed, who, file) is None
@@ -70,18 +70,18 @@ def test_who_may_do_what() -> None:
         (Privilege.ROOT, HARDENED, SETUID, "NoNewPrivileges in the unit of this service forbids"),
     ],
 )
-def test_what_would_help_is_said(
+def test_refusals_name_a_remedy(
     needed: Privilege, who: ProcessPrivileges, file: Grant, said: str
 ) -> None:
-    """A refusal names the program, what it needs, and what gives it."""
+    """A refusal names the program, the privilege, and what grants it."""
     reason = missing_privilege("prog", needed, who, file)
     assert reason is not None
     assert reason.startswith("prog needs ")
     assert said in reason
 
 
-def test_what_the_system_says(tmp_path: Path) -> None:
-    """Our own standing can be read, and what a file grants; what is not there grants nothing."""
+def test_privileges_can_be_read(tmp_path: Path) -> None:
+    """Our own privileges and those of a file can be read; a missing file grants nothing."""
     assert process_privileges().root == (os.geteuid() == 0)
     plain, raised = tmp_path / "plain", tmp_path / "raised"
     for path, mode in ((plain, 0o755), (raised, 0o4755)):
@@ -92,19 +92,19 @@ def test_what_the_system_says(tmp_path: Path) -> None:
 
 
 def host(who: ProcessPrivileges, *programs: str) -> Capabilities:
-    """A host with these programs, whose files grant nothing."""
+    """Return a host with these programs, whose files grant nothing."""
     return Capabilities(lambda name: f"/absent/{name}" if name in programs else None, lambda: who)
 
 
 def offers(
     where: Capabilities, asked: tuple[str, ...] = (), **fields: Any
 ) -> tuple[tuple[str, ...], dict[str, str]]:
-    """What a host offers for a path."""
+    """Return the tools that a host offers for a path."""
     return where.offers("trace", spec("trace", **fields), asked)
 
 
 def test_a_host_offers_what_it_has_and_may_do() -> None:
-    """A tool is offered if it is there, may do what it has to, and can measure what is asked."""
+    """A tool is offered if it is installed, has its privileges, and can measure the spec."""
     hardened = host(HARDENED, "traceroute", "scamper", "tracepath", "mtr", "mtr-packet")
     offered, lacks = offers(hardened)
     assert offered == ("traceroute", "mtr", "tracepath")
@@ -123,7 +123,7 @@ def test_a_host_offers_what_it_has_and_may_do() -> None:
 
 
 def test_the_choice_is_made_among_those_that_can() -> None:
-    """A tool that cannot is not chosen, even if it is the first that is asked for."""
+    """A tool that cannot measure is not chosen, even if it is the first preference."""
     here = host(ROOT)
     udp, tcp = spec("trace"), spec("trace", protocol="tcp")
     both = [("scamper", "traceroute", "tracepath"), ("traceroute", "tracepath")]
@@ -136,7 +136,7 @@ def test_the_choice_is_made_among_those_that_can() -> None:
 
 @pytest.mark.parametrize("name", sorted(registry.tools()))
 def test_every_tool_can_what_its_example_asks(name: str) -> None:
-    """What a test gives for an example is no special wish, but nuttcp cannot choose ``cubic``."""
+    """Every tool can measure its test's example, except that nuttcp cannot choose ``cubic``."""
     tool = registry.tools()[name]
     other = {"congestion": "host"} if name == "nuttcp" else {}
     for test in tool.tests:
@@ -161,7 +161,7 @@ def test_a_congestion_control_must_be_there_and_allowed(
     effective: int,
     said: str | None,
 ) -> None:
-    """What the kernel lacks, or lets only root use, is told beforehand; and only for TCP."""
+    """A congestion control that is missing, or only for root, is reported, and only for TCP."""
     who = ProcessPrivileges(
         root=False,
         effective=effective,

@@ -1,1 +1,1 @@
-"""Archivers: where results go. Unlike tests and tools they do I/O themselves."""
+"""Archivers: they deliver results to other systems. Unlike tests and tools, they do I/O."""

@@ -1,9 +1,10 @@
 """``http``: posts batches of results to a URL (a webhook).
 
-The body is a JSON array, or JSON lines; compressed if wished. ``Idempotency-Key`` is the document's
-own key where there is one in the batch, else a digest of all; each document has its ``key``, too.
-With a secret, ``Parley-Signature: t=<seconds>,v1=<hex>`` signs ``<seconds>.<body as sent>`` by
-HMAC-SHA256 (RFC 2104); a receiver compares it and refuses what is older than some minutes.
+The body is a JSON array, or JSON lines; optionally compressed. ``Idempotency-Key`` is the key of
+the document if the batch has only one, and otherwise a digest of all keys; each document also
+contains its ``key``. With a secret, ``Parley-Signature: t=<seconds>,v1=<hex>`` signs
+``<seconds>.<body as sent>`` by HMAC-SHA256 (RFC 2104); a receiver compares it and refuses requests
+that are older than some minutes.
 """
 
 from __future__ import annotations
@@ -33,13 +34,13 @@ from node.plugins.transport.unrestricted import UnrestrictedArchiver
 
 
 class HttpArchiverSpec(Document):
-    """Where to post, and how."""
+    """The URL to post to, and the form of the requests."""
 
     url: Url = Field(
-        description="Where results are posted; shown in lists, so no place for secrets."
+        description="The URL to post results to; shown in lists, so it must not contain secrets."
     )
     format: Literal["array", "lines"] = Field(
-        "array", description="The body: a JSON array, or a document a line (NDJSON)."
+        "array", description="The body: a JSON array, or one document per line (NDJSON)."
     )
     gzip: bool = Field(default=False, strict=True, description="Compress the body.")
     secret: Annotated[str, StringConstraints(min_length=16, max_length=500)] | None = Field(
@@ -54,9 +55,9 @@ class HttpArchiverSpec(Document):
         description="Further headers, such as Authorization. Their values are never shown.",
         json_schema_extra=SECRET,
     )
-    batch: int = Field(500, ge=1, le=1000, strict=True, description="Most results in a request.")
+    batch: int = Field(500, ge=1, le=1000, strict=True, description="Maximum results per request.")
     timeout: ArchiverTimeout = duration_field(
-        30 * times.SECOND, "How long a request may take; PT1S to PT2M."
+        30 * times.SECOND, "The timeout of a request; PT1S to PT2M."
     )
 
 
@@ -69,15 +70,15 @@ class HttpArchiver(UnrestrictedArchiver):
     spec_model: type[Document] = HttpArchiverSpec
 
     def label(self, spec: HttpArchiverSpec) -> str:
-        """The URL without its query, in which some put keys."""
+        """Return the URL without its query, which may contain keys."""
         return url_without_query(spec.url)
 
     def batches(self, spec: HttpArchiverSpec) -> Batches:
-        """As the spec says; a batch that is taken apart has the time of four requests."""
+        """Return the spec's limit, and time for four requests in case the batch is bisected."""
         return Batches(spec.batch, 8_000_000, 4 * spec.timeout)
 
     def open(self, spec: HttpArchiverSpec, host: ArchivingHost) -> HttpDestination:
-        """Connects when it is first used."""
+        """Return the destination; it connects on first use."""
         return HttpDestination(spec, host.now)
 
 
@@ -85,13 +86,13 @@ class HttpDestination(UrlDestination):
     """One URL."""
 
     def __init__(self, spec: HttpArchiverSpec, now: Callable[[], int]) -> None:
-        """Nothing is connected yet."""
+        """Store the arguments; nothing is connected yet."""
         super().__init__(Poster(spec.url, spec.timeout, now))
         self._spec = spec
         self._now = now
 
     async def deliver(self, batch: Sequence[DeliveryItem]) -> list[DeliveryOutcome]:
-        """One request; where one document may be to blame for a refusal, halves of the batch."""
+        """Post the batch; if a single document may have caused a refusal, bisect it."""
         return await deliver_by_bisection(batch, self._post)
 
     async def _post(self, batch: Sequence[DeliveryItem]) -> tuple[DeliveryOutcome, bool]:
@@ -99,12 +100,12 @@ class HttpDestination(UrlDestination):
         return answer.outcome, answer.status in DOCUMENT_REJECTED_STATUSES
 
     def _request(self, batch: Sequence[DeliveryItem]) -> tuple[bytes, dict[str, str]]:
-        """The body as sent, and the headers with it."""
+        """Return the body as sent, and its headers."""
         if self._spec.format == "lines":
-            body, kind = b"".join(one.body + b"\n" for one in batch), "application/x-ndjson"
+            body, kind = b"".join(item.body + b"\n" for item in batch), "application/x-ndjson"
         else:
-            body, kind = b"[" + b",\n".join(one.body for one in batch) + b"]", "application/json"
-        keys = [one.key for one in batch]
+            body, kind = b"[" + b",\n".join(item.body for item in batch) + b"]", "application/json"
+        keys = [item.key for item in batch]
         single = len(keys) == 1
         headers = {
             **self._spec.headers,
@@ -122,9 +123,9 @@ class HttpDestination(UrlDestination):
 
 
 def signature(secret: str, body: bytes, seconds: int) -> str:
-    """What a receiver computes again: HMAC-SHA256 over the instant, a dot and the body as sent."""
-    signed = f"{seconds}.".encode() + body
-    return f"t={seconds},v1={hmac.new(secret.encode(), signed, hashlib.sha256).hexdigest()}"
+    """Return the signature that a receiver recomputes: HMAC-SHA256 of ``<seconds>.<body>``."""
+    message = f"{seconds}.".encode() + body
+    return f"t={seconds},v1={hmac.new(secret.encode(), message, hashlib.sha256).hexdigest()}"
 
 
 def _digest(keys: Sequence[str]) -> str:

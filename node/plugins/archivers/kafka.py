@@ -1,7 +1,7 @@
-"""``kafka``: results as records of a topic, keyed by task: those of a task keep their order.
+"""``kafka``: results as records of a topic, keyed by task, so that a task's order is kept.
 
-A record's value is the document; its headers are ``key`` (the delivery's own, the same however
-often it comes) and ``succeeded``; its time is when the run was over. It is delivered when all
+A record's value is the document; its headers are ``key`` (the delivery's own, the same for every
+attempt) and ``succeeded``; its timestamp is when the run was over. It counts as delivered when all
 in-sync replicas have it.
 """
 
@@ -35,42 +35,42 @@ if TYPE_CHECKING:
 
 _MILLISECOND = times.SECOND // 1000
 _RECORD_MAX = 1_000_000
-"""Bytes of a document; brokers take 1,048,588 with all that is around it."""
+"""Maximum bytes of a document; brokers accept 1,048,588 including the overhead."""
 
 
 class Broker(Document):
-    """One broker to ask first."""
+    """One broker to connect to first."""
 
     host: Host = Field(description="One of the cluster's brokers.")
     port: int = Field(9092, ge=1, le=65_535, strict=True, description="Its port.")
 
 
 class KafkaSpec(Document):
-    """Which cluster, and which topic."""
+    """The cluster and the topic."""
 
     brokers: list[Broker] = Field(
-        min_length=1, max_length=16, description="Some of its brokers; they name the others."
+        min_length=1, max_length=16, description="Some of its brokers; they list the others."
     )
     topic: Annotated[str, StringConstraints(pattern=r"^[a-zA-Z0-9._-]{1,249}$")] = Field(
-        "parley-results", description="Where the documents go, by series."
+        "parley-results", description="The topic of the documents, keyed by series."
     )
-    tls: bool = Field(default=False, strict=True, description="Whether to speak TLS.")
+    tls: bool = Field(default=False, strict=True, description="Whether to use TLS.")
     sasl: Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"] | None = Field(
-        None, description="How to log in, with user and password."
+        None, description="The mechanism to log in with user and password."
     )
     user: Annotated[str, StringConstraints(max_length=200)] | None = Field(
-        None, description="With sasl: as whom to log in."
+        None, description="With sasl: the user to log in as."
     )
     password: Annotated[str, StringConstraints(max_length=500)] | None = Field(
         None, description="Never shown.", json_schema_extra=SECRET
     )
     timeout: ArchiverTimeout = duration_field(
-        30 * times.SECOND, "How long a batch may take; PT1S to PT2M."
+        30 * times.SECOND, "The timeout of a batch; PT1S to PT2M."
     )
 
 
 class KafkaArchiver(UnrestrictedArchiver):
-    """Records of a topic."""
+    """Produces records of a topic."""
 
     name = "kafka"
     title = "Produce to a topic of Kafka, acknowledged by all replicas"
@@ -80,78 +80,80 @@ class KafkaArchiver(UnrestrictedArchiver):
     modules = ("aiokafka",)
 
     def label(self, spec: KafkaSpec) -> str:
-        """The first broker, and the topic."""
+        """Return the first broker, and the topic."""
         return f"{_address(spec.brokers[0])}, {spec.topic}"
 
     def batches(self, spec: KafkaSpec) -> Batches:
-        """A thousand records on their way at once."""
+        """Return a thousand records, all in flight at once."""
         return Batches(1000, 8_000_000, spec.timeout + 10 * times.SECOND)
 
     def open(self, spec: KafkaSpec, host: ArchivingHost) -> KafkaDestination:  # noqa: ARG002 - the contract's
-        """Connects when it is first used."""
+        """Return the destination; it connects on first use."""
         return KafkaDestination(spec, self.label(spec))
 
 
 class KafkaDestination:
-    """One topic, with a producer that stays."""
+    """One topic, with a producer that stays connected."""
 
     def __init__(self, spec: KafkaSpec, where: str) -> None:
-        """Nothing is connected yet."""
+        """Store the arguments; nothing is connected yet."""
         self._spec = spec
         self._where = where
         self._seconds = spec.timeout / times.SECOND
         self._producer: AIOKafkaProducer | None = None
 
     async def deliver(self, batch: Sequence[DeliveryItem]) -> list[DeliveryOutcome]:
-        """What fits into a record, as brokers are set unless told otherwise; the rest is parked."""
-        fitting = [one for one in batch if len(one.body) <= _RECORD_MAX]
+        """Produce the documents that fit into a record (by brokers' defaults); refuse the rest."""
+        fitting = [item for item in batch if len(item.body) <= _RECORD_MAX]
         outcomes = iter(await self._produce(fitting) if fitting else ())
-        return [next(outcomes) if len(one.body) <= _RECORD_MAX else _too_long(one) for one in batch]
+        return [
+            next(outcomes) if len(item.body) <= _RECORD_MAX else _too_long(item) for item in batch
+        ]
 
     async def _produce(self, batch: Sequence[DeliveryItem]) -> list[DeliveryOutcome]:
         """Send all, and wait until each is acknowledged."""
         try:
             async with asyncio.timeout(self._seconds):
                 producer = await self._started()
-                sent = [await self._send(producer, one) for one in batch]
+                sent = [await self._send(producer, item) for item in batch]
                 await producer.flush()
-                said = await asyncio.gather(*sent, return_exceptions=True)
-        except Exception as error:  # noqa: BLE001 - of a library with many
+                results = await asyncio.gather(*sent, return_exceptions=True)
+        except Exception as error:  # noqa: BLE001 - the library raises many kinds
             await self.close()
-            return [DeliveryOutcome(DeliveryStatus.AGAIN, _said(error))] * len(batch)
+            return [DeliveryOutcome(DeliveryStatus.AGAIN, _reason(error))] * len(batch)
         except BaseException:
-            await self.close()  # what was sent and not acknowledged must not come later
+            await self.close()  # a record without acknowledgement must not be sent later
             raise
         outcomes = [
-            DeliveryOutcome(DeliveryStatus.AGAIN, _said(one))
-            if isinstance(one, BaseException)
+            DeliveryOutcome(DeliveryStatus.AGAIN, _reason(result))
+            if isinstance(result, BaseException)
             else _ACCEPTED
-            for one in said
+            for result in results
         ]
         if any(outcome.status is not DeliveryStatus.ACCEPTED for outcome in outcomes):
             await self.close()
         return in_order(batch, outcomes)
 
-    async def _send(self, producer: AIOKafkaProducer, one: DeliveryItem) -> asyncio.Future[object]:
-        found: asyncio.Future[object] = await producer.send(
+    async def _send(self, producer: AIOKafkaProducer, item: DeliveryItem) -> asyncio.Future[object]:
+        future: asyncio.Future[object] = await producer.send(
             self._spec.topic,
-            one.body,
-            key=one.series.encode(),
-            timestamp_ms=one.at // _MILLISECOND,
-            headers=[("key", one.key.encode()), ("succeeded", b"1" if one.succeeded else b"0")],
+            item.body,
+            key=item.series.encode(),
+            timestamp_ms=item.at // _MILLISECOND,
+            headers=[("key", item.key.encode()), ("succeeded", b"1" if item.succeeded else b"0")],
         )
-        return found
+        return future
 
     async def _started(self) -> AIOKafkaProducer:
         if self._producer is None:
             from aiokafka import AIOKafkaProducer
 
-            # What fails is told by the outcome; aiokafka would say it line by line.
+            # Failures are in the outcomes; aiokafka would also log each of them.
             logging.getLogger("aiokafka").setLevel(logging.CRITICAL)
             spec = self._spec
             security = ("SASL_" if spec.sasl else "") + ("SSL" if spec.tls else "PLAINTEXT")
             self._producer = AIOKafkaProducer(
-                bootstrap_servers=[_address(one) for one in spec.brokers],
+                bootstrap_servers=[_address(broker) for broker in spec.brokers],
                 client_id="parley",
                 acks="all",
                 enable_idempotence=True,
@@ -168,38 +170,38 @@ class KafkaDestination:
         return self._producer
 
     async def test(self) -> str:
-        """Log in, and ask for the topic's partitions; nothing is produced.
+        """Log in, and request the topic's partitions; nothing is produced.
 
-        :raises ArchiverFailed: not possible.
+        :raises ArchiverFailed: that is not possible.
         """
         try:
             async with asyncio.timeout(self._seconds):
                 producer = await self._started()
                 count = len(await producer.partitions_for(self._spec.topic))
-        except Exception as error:  # noqa: BLE001 - of a library with many
+        except Exception as error:  # noqa: BLE001 - the library raises many kinds
             await self.close()
-            msg = f"{self._where}: {_said(error)}"
+            msg = f"{self._where}: {_reason(error)}"
             raise ArchiverFailed(msg) from None
         return f"{self._where} has {count} partitions; nothing was produced"
 
     async def close(self) -> None:
-        """Close the connections; what was not acknowledged is given up."""
-        found, self._producer = self._producer, None
-        if found is not None:
+        """Close the connections; records without an acknowledgement are given up."""
+        producer, self._producer = self._producer, None
+        if producer is not None:
             from aiokafka.errors import KafkaConnectionError
 
-            # To stop it is to wait for what a broker that is gone will never acknowledge.
-            await found._sender.close()  # noqa: SLF001 - there is no other way
-            found._message_accumulator.fail_all(KafkaConnectionError("given up"))  # noqa: SLF001
-            await found.stop()
+            # stop() alone would wait for acknowledgements that a lost broker never sends.
+            await producer._sender.close()  # noqa: SLF001 - there is no other way
+            producer._message_accumulator.fail_all(KafkaConnectionError("given up"))  # noqa: SLF001
+            await producer.stop()
 
 
 _ACCEPTED = DeliveryOutcome(DeliveryStatus.ACCEPTED)
 
 
-def _too_long(one: DeliveryItem) -> DeliveryOutcome:
-    said = f"{len(one.body)} bytes are more than a record holds; deliver less by a transform"
-    return DeliveryOutcome(DeliveryStatus.REFUSED, said)
+def _too_long(item: DeliveryItem) -> DeliveryOutcome:
+    reason = f"{len(item.body)} bytes exceed the size of a record; shorten it by a transform"
+    return DeliveryOutcome(DeliveryStatus.REFUSED, reason)
 
 
 def _address(broker: Broker) -> str:
@@ -207,7 +209,7 @@ def _address(broker: Broker) -> str:
     return f"{host}:{broker.port}"
 
 
-def _said(error: BaseException) -> str:
+def _reason(error: BaseException) -> str:
     if isinstance(error, TimeoutError) and not str(error):
         return "did not acknowledge in time"
     return error_summary(error)

@@ -1,7 +1,7 @@
 """``otlp``: the figures of results as gauges, by OTLP over HTTP with protobuf bodies.
 
-Names, attributes and units are those of :mod:`node.model.samples`; the resource is this node. A
-figure that a receiver says it rejected is one of the batch: it is taken apart to find whose.
+Names, attributes and units are those of :mod:`node.model.samples`; the resource is this node. If a
+receiver rejects some data points of a batch, the batch is bisected to find the result.
 https://opentelemetry.io/docs/specs/otlp/#otlphttp
 """
 
@@ -30,7 +30,7 @@ _NANOSECONDS = 1000  # in a microsecond
 
 
 class OtlpSpec(Document):
-    """Where to export to."""
+    """The collector to export to."""
 
     url: Url = Field(description="Such as http://collector.example:4318/v1/metrics, in full.")
     headers: Headers = Field(
@@ -43,12 +43,12 @@ class OtlpSpec(Document):
         default_factory=dict, max_length=16, description="Further attributes of the resource."
     )
     timeout: ArchiverTimeout = duration_field(
-        30 * times.SECOND, "How long a request may take; PT1S to PT2M."
+        30 * times.SECOND, "The timeout of a request; PT1S to PT2M."
     )
 
 
 class OtlpArchiver(Exporter):
-    """Gauges to a collector."""
+    """Sends gauges to a collector."""
 
     name = "otlp"
     title = "Export figures as metrics by OTLP over HTTP"
@@ -57,7 +57,7 @@ class OtlpArchiver(Exporter):
     modules = ("opentelemetry.proto",)
 
     def open(self, spec: OtlpSpec, host: ArchivingHost) -> OtlpDestination:
-        """Connects when it is first used."""
+        """Return the destination; it connects on first use."""
         return OtlpDestination(spec, Poster(spec.url, spec.timeout, host.now), host.name)
 
 
@@ -65,17 +65,17 @@ class OtlpDestination(ExportDestination):
     """One collector."""
 
     def __init__(self, spec: OtlpSpec, poster: Poster, host: str) -> None:
-        """``host`` is the resource. Nothing is connected yet."""
+        """Store the arguments; ``host`` names the resource. Nothing is connected yet."""
         super().__init__(poster)
         self._headers = {**spec.headers, **_HEADERS}
         self._resource = {**spec.attributes, "service.name": "parley", "host.name": host}
 
     async def deliver(self, batch: Sequence[DeliveryItem]) -> list[DeliveryOutcome]:
-        """As all exporters do, in the order of each series."""
+        """Deliver as all exporters do, and keep the order of each series."""
         return in_order(batch, await super().deliver(batch))
 
     async def export(self, results: Sequence[Figures]) -> tuple[DeliveryOutcome, bool]:
-        """One request; what a receiver rejects of it is one result's."""
+        """Post one request; partially rejected data points blame one of the results."""
         body = gzip.compress(request_of(results, self._resource), compresslevel=5, mtime=0)
         answer = await self.poster.post(body, self._headers)
         outcome = answer.outcome
@@ -90,24 +90,24 @@ class OtlpDestination(ExportDestination):
 def request_of(
     results: Sequence[tuple[int, Sequence[Sample]]], resource: Mapping[str, str]
 ) -> bytes:
-    """``ExportMetricsServiceRequest``: a gauge of each name, with a data point for each sample."""
+    """Return an ``ExportMetricsServiceRequest``: a gauge per name, a data point per sample."""
     from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import (
         ExportMetricsServiceRequest,
     )
 
     request = ExportMetricsServiceRequest()
-    there = request.resource_metrics.add()
+    resource_metrics = request.resource_metrics.add()
     for key, value in sorted(resource.items()):
-        there.resource.attributes.add(key=key).value.string_value = value
-    scope = there.scope_metrics.add()
+        resource_metrics.resource.attributes.add(key=key).value.string_value = value
+    scope = resource_metrics.scope_metrics.add()
     scope.scope.name = "parley"
     gauges: dict[tuple[str, str], Metric] = {}
     for at, samples in results:
         for sample in samples:
-            known = (sample.name, sample.unit)
-            if known not in gauges:
-                gauges[known] = scope.metrics.add(name=sample.name, unit=sample.unit)
-            point = gauges[known].gauge.data_points.add(
+            gauge = (sample.name, sample.unit)
+            if gauge not in gauges:
+                gauges[gauge] = scope.metrics.add(name=sample.name, unit=sample.unit)
+            point = gauges[gauge].gauge.data_points.add(
                 time_unix_nano=at * _NANOSECONDS, as_double=sample.value
             )
             for key, value in sample.labels:
@@ -116,7 +116,7 @@ def request_of(
 
 
 def _rejected(body: bytes) -> str | None:
-    """Why the receiver rejected some of it; None if it took all, or says nothing that is OTLP."""
+    """Return why the receiver rejected some of it; None if it took all, or the body is not OTLP."""
     from google.protobuf.message import DecodeError
     from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import (
         ExportMetricsServiceResponse,

@@ -1,8 +1,8 @@
 """``postgresql``: results as rows of a table in any Postgres, TimescaleDB among them.
 
-One row for each document, whole, under its key: what comes twice is there once. The view
-``parley_metric`` has one row for each figure. Table, index and view are made if they are not there;
-who wants to make them finds them in ``node/store/results/sql/results.sql``.
+One row for each whole document, under its key, so that a repeated delivery adds no row. The view
+``parley_metric`` has one row for each figure. Table, index and view are created if they are
+missing; to create them yourself, use ``node/store/results/sql/results.sql``.
 """
 
 from __future__ import annotations
@@ -32,16 +32,16 @@ _Word = Annotated[str, StringConstraints(pattern=r"^[^\x00\s][^\x00\n]{0,62}$")]
 
 def _directory(value: str) -> str:
     if not value.startswith("/") or ".." in Path(value).parts or "\0" in value:
-        msg = "must be the whole path of a directory, such as /run/postgresql"
+        msg = "must be the absolute path of a directory, such as /run/postgresql"
         raise ValueError(msg)
     return value
 
 
 class PostgresqlSpec(Document):
-    """Which database, and who asks."""
+    """The database and the user."""
 
     host: Host = Field("127.0.0.1", description="Name or address.")
-    port: int = Field(5432, ge=1, le=65_535, strict=True, description="Of the server.")
+    port: int = Field(5432, ge=1, le=65_535, strict=True, description="The server's port.")
     socket: Annotated[str, StringConstraints(max_length=90), AfterValidator(_directory)] | None = (
         Field(
             None,
@@ -50,7 +50,7 @@ class PostgresqlSpec(Document):
         )
     )
     database: _Word = Field(description="The name of the database.")
-    user: _Word = Field(description="Who may insert into the table.")
+    user: _Word = Field(description="A user who may insert into the table.")
     password: Annotated[str, StringConstraints(max_length=500)] | None = Field(
         None, description="Never shown.", json_schema_extra=SECRET
     )
@@ -58,16 +58,16 @@ class PostgresqlSpec(Document):
         "prefer", description="verify-full also compares the certificate with the host's name."
     )
     namespace: Annotated[str, StringConstraints(pattern=r"^[a-z_][a-z0-9_]{0,62}$")] = Field(
-        "public", description="The schema in which the table parley_result is."
+        "public", description="The schema of the table parley_result."
     )
-    create: bool = Field(default=True, strict=True, description="Make the table if there is none.")
+    create: bool = Field(default=True, strict=True, description="Create the table if missing.")
     timeout: ArchiverTimeout = duration_field(
-        30 * times.SECOND, "How long a batch may take; PT1S to PT2M."
+        30 * times.SECOND, "The timeout of a batch; PT1S to PT2M."
     )
 
 
 class PostgresqlArchiver:
-    """Rows in a table."""
+    """Inserts rows into a table."""
 
     name = "postgresql"
     title = "Rows in a table of PostgreSQL or TimescaleDB"
@@ -75,15 +75,15 @@ class PostgresqlArchiver:
     spec_model: type[Document] = PostgresqlSpec
 
     def label(self, spec: PostgresqlSpec) -> str:
-        """Where the server is, which database, whose schema."""
+        """Return the server, the database and the schema."""
         return f"{_where(spec)}, {spec.database}.{spec.namespace}"
 
     def batches(self, spec: PostgresqlSpec) -> Batches:
-        """A thousand in a statement; one that is taken apart has the time of four."""
+        """Return a thousand rows, and time for four statements in case the batch is bisected."""
         return Batches(1000, 8_000_000, 4 * spec.timeout)
 
     def refusal(self, spec: PostgresqlSpec, host: ArchivingHost) -> tuple[str, str] | None:
-        """By a socket the server knows who asks: which ones, the host's owner says."""
+        """Refuse sockets outside the directories that the owner allows: they may imply a login."""
         if spec.socket is None:
             return None
         path = Path(spec.socket).resolve()
@@ -92,7 +92,7 @@ class PostgresqlArchiver:
         return "socket", f"{path} is in no directory of PARLEY_ARCHIVE_DIRECTORIES"
 
     def open(self, spec: PostgresqlSpec, host: ArchivingHost) -> PostgresqlDestination:  # noqa: ARG002 - the contract's
-        """Connects when it is first used."""
+        """Return the destination; it connects on first use."""
         return PostgresqlDestination(spec, self.label(spec))
 
 
@@ -100,7 +100,7 @@ class PostgresqlDestination:
     """One table."""
 
     def __init__(self, spec: PostgresqlSpec, where: str) -> None:
-        """Nothing is connected yet."""
+        """Store the arguments; nothing is connected yet."""
         self._where = where
         self._table = ResultTable(
             Address(
@@ -117,10 +117,10 @@ class PostgresqlDestination:
         )
 
     async def deliver(self, batch: Sequence[DeliveryItem]) -> list[DeliveryOutcome]:
-        """One statement; where one document cannot be kept, halves of the batch."""
+        """Insert the batch in one statement; if a document cannot be stored, bisect the batch."""
         rows = [
-            ResultRow(one.at, one.key, one.series, one.succeeded, one.body.decode())
-            for one in batch
+            ResultRow(item.at, item.key, item.series, item.succeeded, item.body.decode())
+            for item in batch
         ]
         try:
             return await deliver_by_bisection(rows, self._insert)
@@ -128,14 +128,14 @@ class PostgresqlDestination:
             return [DeliveryOutcome(DeliveryStatus.AGAIN, error.detail)] * len(batch)
 
     async def _insert(self, rows: Sequence[ResultRow]) -> tuple[DeliveryOutcome, bool]:
-        if (unfit := await self._table.insert(rows)) is None:
+        if (fault := await self._table.insert(rows)) is None:
             return DeliveryOutcome(DeliveryStatus.ACCEPTED), False
-        return DeliveryOutcome(DeliveryStatus.REFUSED, unfit), True
+        return DeliveryOutcome(DeliveryStatus.REFUSED, fault), True
 
     async def test(self) -> str:
-        """Connect, and see whether the table is there and takes rows.
+        """Connect, and check that the table exists and accepts rows.
 
-        :raises ArchiverFailed: not so.
+        :raises ArchiverFailed: it does not.
         """
         await self._table.test()
         return f"{self._where} has a table parley_result that takes rows; none was added"

@@ -1,7 +1,7 @@
-"""``prometheus``: the figures of results by remote write 1.0, to Prometheus or what speaks like it.
+"""``prometheus``: the figures of results by remote write 1.0, to Prometheus or a compatible server.
 
 The names and labels are those of :mod:`node.model.samples`, and of the node's own ``/metrics``.
-The message is protobuf of three small kinds, written here, in snappy's block format.
+The message is protobuf with three small message types, encoded here, in snappy's block format.
 https://prometheus.io/docs/specs/prw/remote_write_spec/
 """
 
@@ -30,11 +30,11 @@ _HEADERS = {
 _MILLISECOND = times.SECOND // 1000
 
 Series = tuple[tuple[str, str], ...]
-"""Labels sorted by name, ``__name__`` among them."""
+"""Labels sorted by name, including ``__name__``."""
 
 
 class PrometheusSpec(Document):
-    """Where to write to."""
+    """The server to write to."""
 
     url: Url = Field(description="Such as http://prometheus.example:9090/api/v1/write.")
     headers: Headers = Field(
@@ -44,10 +44,10 @@ class PrometheusSpec(Document):
         json_schema_extra=SECRET,
     )
     labels: dict[str, Annotated[str, StringConstraints(min_length=1, max_length=200)]] = Field(
-        default_factory=dict, max_length=16, description="Labels that all series get."
+        default_factory=dict, max_length=16, description="Labels to add to all series."
     )
     timeout: ArchiverTimeout = duration_field(
-        30 * times.SECOND, "How long a request may take; PT1S to PT2M."
+        30 * times.SECOND, "The timeout of a request; PT1S to PT2M."
     )
 
     @field_validator("labels")
@@ -55,13 +55,13 @@ class PrometheusSpec(Document):
     def _labels(cls, value: dict[str, str]) -> dict[str, str]:
         for name in value:
             if name_of(name) != name:
-                msg = f"{name[:100]!r} is no name of a label"
+                msg = f"{name[:100]!r} is not a valid label name; use letters, digits and _"
                 raise ValueError(msg)
         return value
 
 
 class PrometheusArchiver(Exporter):
-    """Samples by remote write."""
+    """Writes samples by remote write."""
 
     name = "prometheus"
     title = "Write figures to Prometheus (remote write)"
@@ -70,23 +70,23 @@ class PrometheusArchiver(Exporter):
     modules = ("cramjam",)
 
     def open(self, spec: PrometheusSpec, host: ArchivingHost) -> PrometheusDestination:
-        """Connects when it is first used."""
+        """Return the destination; it connects on first use."""
         return PrometheusDestination(spec, Poster(spec.url, spec.timeout, host.now))
 
 
 class PrometheusDestination(ExportDestination):
     """One receiver."""
 
-    # What comes behind one that waits would make it too old for Prometheus.
+    # If later samples were written first, the waiting one would be too old for Prometheus.
     held = DeliveryOutcome(DeliveryStatus.AGAIN, "comes after one that was not taken")
 
     def __init__(self, spec: PrometheusSpec, poster: Poster) -> None:
-        """Nothing is connected yet."""
+        """Store the arguments; nothing is connected yet."""
         super().__init__(poster)
         self._spec = spec
 
     async def export(self, results: Sequence[Figures]) -> tuple[DeliveryOutcome, bool]:
-        """One request."""
+        """Post one request."""
         from cramjam import snappy
 
         message = write_request(series_of(results, self._spec.labels))
@@ -98,20 +98,20 @@ class PrometheusDestination(ExportDestination):
 def series_of(
     results: Sequence[tuple[int, Sequence[Sample]]], labels: Mapping[str, str]
 ) -> dict[Series, dict[int, float]]:
-    """By series its values by instant (ms), oldest first; of two at one instant the later counts.
+    """Return values by series and instant (ms), oldest first; for equal instants the later one.
 
     ``results`` are instants in µs with their samples; ``labels`` are added to each series.
     """
-    found: dict[Series, dict[int, float]] = defaultdict(dict)
+    values_by_series: dict[Series, dict[int, float]] = defaultdict(dict)
     for at, samples in results:
         for sample in samples:
-            named = {**labels, **dict(sample.labels), "__name__": sample.name}
-            found[tuple(sorted(named.items()))][at // _MILLISECOND] = sample.value
-    return {series: dict(sorted(values.items())) for series, values in found.items()}
+            series = {**labels, **dict(sample.labels), "__name__": sample.name}
+            values_by_series[tuple(sorted(series.items()))][at // _MILLISECOND] = sample.value
+    return {key: dict(sorted(values.items())) for key, values in values_by_series.items()}
 
 
 def write_request(series: Mapping[Series, Mapping[int, float]]) -> bytes:
-    """``prometheus.WriteRequest``: timeseries = 1 of labels = 1 and samples = 2."""
+    """Return a ``prometheus.WriteRequest``: timeseries = 1 of labels = 1 and samples = 2."""
     return b"".join(
         _field(1, b"".join([*map(_label, labels), *map(_sample, values.items())]))
         for labels, values in series.items()
@@ -123,7 +123,7 @@ def _label(pair: tuple[str, str]) -> bytes:
 
 
 def _sample(pair: tuple[int, float]) -> bytes:
-    """Value = 1 (double), timestamp = 2 (int64, ms)."""
+    """Encode value = 1 (double), timestamp = 2 (int64, ms)."""
     at, value = pair
     return _field(2, b"\x09" + struct.pack("<d", value) + b"\x10" + _varint(at))
 
@@ -133,12 +133,12 @@ def _field(number: int, content: bytes) -> bytes:
 
 
 def _varint(number: int) -> bytes:
-    written = bytearray()
+    octets = bytearray()
     while number > 0x7F:  # noqa: PLR2004 - seven bits each
-        written.append(number & 0x7F | 0x80)
+        octets.append(number & 0x7F | 0x80)
         number >>= 7
-    written.append(number)
-    return bytes(written)
+    octets.append(number)
+    return bytes(octets)
 
 
 ARCHIVER = PrometheusArchiver()

@@ -1,7 +1,7 @@
 """``rabbitmq``: results as persistent messages (AMQP 0-9-1), each confirmed by the broker.
 
-A message is a document; ``message_id`` is its key, and the header ``series`` the task. What no
-queue takes comes back and is not delivered: nothing is lost in an exchange without queues.
+A message is a document; ``message_id`` is its key, and the header ``series`` the task. A message
+that no queue takes is returned and not delivered: an exchange without queues loses nothing.
 """
 
 from __future__ import annotations
@@ -39,30 +39,30 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class RabbitmqSpec(Document):
-    """Which broker, and where in it."""
+    """The broker, and where to publish."""
 
     host: Host = Field(description="Name or address.")
     port: int = Field(5672, ge=1, le=65_535, strict=True, description="With TLS usually 5671.")
-    tls: bool = Field(default=False, strict=True, description="Whether to speak TLS.")
+    tls: bool = Field(default=False, strict=True, description="Whether to use TLS.")
     vhost: Annotated[_Name, StringConstraints(min_length=1)] = Field(
         "/", description="The virtual host."
     )
-    user: _Name = Field("guest", description="Who may publish.")
+    user: _Name = Field("guest", description="A user who may publish.")
     password: Annotated[str, StringConstraints(max_length=500)] = Field(
         "guest", description="Never shown.", json_schema_extra=SECRET
     )
-    exchange: _Name = Field("", description="Must be there; the default one leads to the queue.")
+    exchange: _Name = Field("", description="Must exist; the default one routes to the queue.")
     routing_key: Annotated[_Name, StringConstraints(min_length=1)] = Field(
         "parley.results",
-        description="With the default exchange: the queue, made durable if there is none.",
+        description="With the default exchange: the queue, created as durable if missing.",
     )
     timeout: ArchiverTimeout = duration_field(
-        30 * times.SECOND, "How long a batch may take; PT1S to PT2M."
+        30 * times.SECOND, "The timeout of a batch; PT1S to PT2M."
     )
 
 
 class RabbitmqArchiver(UnrestrictedArchiver):
-    """Messages to a broker."""
+    """Publishes messages to a broker."""
 
     name = "rabbitmq"
     title = "Publish to RabbitMQ (AMQP 0-9-1), confirmed"
@@ -72,16 +72,16 @@ class RabbitmqArchiver(UnrestrictedArchiver):
     modules = ("aio_pika",)
 
     def label(self, spec: RabbitmqSpec) -> str:
-        """Broker, virtual host, and where in it."""
+        """Return the broker, the virtual host, exchange and routing key."""
         way = " ".join(filter(None, (spec.exchange, spec.routing_key)))
         return f"{spec.host} port {spec.port}, {spec.vhost} {way}"
 
     def batches(self, spec: RabbitmqSpec) -> Batches:
-        """So many messages are on their way at once."""
+        """Return the number of messages that are in flight at once."""
         return Batches(500, 8_000_000, spec.timeout + 5 * times.SECOND)
 
     def open(self, spec: RabbitmqSpec, host: ArchivingHost) -> RabbitmqDestination:  # noqa: ARG002 - the contract's
-        """Connects when it is first used."""
+        """Return the destination; it connects on first use."""
         return RabbitmqDestination(spec, self.label(spec))
 
 
@@ -89,7 +89,7 @@ class RabbitmqDestination:
     """One exchange, with one channel that stays open."""
 
     def __init__(self, spec: RabbitmqSpec, where: str) -> None:
-        """Nothing is connected yet."""
+        """Store the arguments; nothing is connected yet."""
         self._spec = spec
         self._where = where
         self._connection: AbstractConnection | None = None
@@ -101,34 +101,34 @@ class RabbitmqDestination:
             async with asyncio.timeout(self._spec.timeout / times.SECOND):
                 exchange = await self._connected()
                 confirmed = await asyncio.gather(
-                    *(self._publish(exchange, one) for one in batch), return_exceptions=True
+                    *(self._publish(exchange, item) for item in batch), return_exceptions=True
                 )
-        except Exception as error:  # noqa: BLE001 - of three libraries
+        except Exception as error:  # noqa: BLE001 - three libraries raise many kinds
             await self.close()
-            return [DeliveryOutcome(DeliveryStatus.AGAIN, _said(error))] * len(batch)
-        outcomes = [_outcome(one) for one in confirmed]
+            return [DeliveryOutcome(DeliveryStatus.AGAIN, _reason(error))] * len(batch)
+        outcomes = [_outcome(error) for error in confirmed]
         if any(outcome.status is not DeliveryStatus.ACCEPTED for outcome in outcomes):
             await self.close()
         return in_order(batch, outcomes)
 
-    async def _publish(self, exchange: AbstractExchange, one: DeliveryItem) -> None:
+    async def _publish(self, exchange: AbstractExchange, item: DeliveryItem) -> None:
         from aio_pika import DeliveryMode, Message
 
         message = Message(
-            one.body,
+            item.body,
             delivery_mode=DeliveryMode.PERSISTENT,
             content_type="application/json",
-            message_id=one.key,
-            timestamp=_EPOCH + timedelta(microseconds=one.at),
+            message_id=item.key,
+            timestamp=_EPOCH + timedelta(microseconds=item.at),
             app_id="parley",
-            headers={"series": one.series, "succeeded": one.succeeded},
+            headers={"series": item.series, "succeeded": item.succeeded},
         )
         await exchange.publish(message, self._spec.routing_key, mandatory=True)
 
     async def _connected(self) -> AbstractExchange:
-        """The exchange.
+        """Return the exchange; connect first if necessary.
 
-        :raises Exception: whatever the libraries raise.
+        :raises Exception: any that the libraries raise.
         """
         if self._connection is None or self._connection.is_closed or self._exchange is None:
             await self.close()
@@ -153,35 +153,35 @@ class RabbitmqDestination:
         return self._exchange
 
     async def test(self) -> str:
-        """Log in, and look for the exchange; the queue is made if there is none.
+        """Log in, and look for the exchange; the queue is created if missing.
 
-        :raises ArchiverFailed: not possible.
+        :raises ArchiverFailed: that is not possible.
         """
         try:
             async with asyncio.timeout(self._spec.timeout / times.SECOND):
                 await self._connected()
-        except Exception as error:  # noqa: BLE001 - of three libraries
+        except Exception as error:  # noqa: BLE001 - three libraries raise many kinds
             await self.close()
-            msg = f"{self._where}: {_said(error)}"
+            msg = f"{self._where}: {_reason(error)}"
             raise ArchiverFailed(msg) from None
-        return f"{self._where} is there; nothing was published"
+        return f"{self._where} exists; nothing was published"
 
     async def close(self) -> None:
-        """Close the connection; a broker that hangs is not waited for."""
-        found, self._connection, self._exchange = self._connection, None, None
-        if found is not None:
+        """Close the connection; do not wait long for a broker that hangs."""
+        connection, self._connection, self._exchange = self._connection, None, None
+        if connection is not None:
             with contextlib.suppress(Exception):
                 async with asyncio.timeout(_CLOSED_WITHIN_S):
-                    await found.close()
+                    await connection.close()
 
 
-def _outcome(said: BaseException | None) -> DeliveryOutcome:
-    if said is None:
+def _outcome(error: BaseException | None) -> DeliveryOutcome:
+    if error is None:
         return DeliveryOutcome(DeliveryStatus.ACCEPTED)
-    return DeliveryOutcome(DeliveryStatus.AGAIN, _said(said))
+    return DeliveryOutcome(DeliveryStatus.AGAIN, _reason(error))
 
 
-def _said(error: BaseException) -> str:
+def _reason(error: BaseException) -> str:
     from aio_pika.exceptions import DeliveryError, PublishError
 
     if isinstance(error, TimeoutError) and not str(error):

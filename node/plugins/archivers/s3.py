@@ -1,8 +1,8 @@
-"""``s3``: batches of results as Parquet files in a bucket of S3, or of what speaks like it.
+"""``s3``: batches of results as Parquet files in a bucket of S3 or a compatible service.
 
 Objects are ``<prefix>/date=<UTC day of the run's end>/<digest of the keys in it>.parquet``: the
-same batch again is the same object. A batch that was put together anew after a crash may bring rows
-twice; their ``key`` is the same. Columns are ``at``, ``key``, ``series`` (the task), ``test``,
+same batch again is the same object. A batch that is composed differently after a crash may repeat
+rows; their ``key`` is the same. Columns are ``at``, ``key``, ``series`` (the task), ``test``,
 ``state``, ``succeeded``, ``metrics`` (name, value, unit, labels) and ``document`` (JSON).
 """
 
@@ -40,31 +40,31 @@ _PREFIX = r"^([A-Za-z0-9_=-][A-Za-z0-9_.=/-]{0,200})?$"
 
 
 class S3Spec(Document):
-    """Which bucket, and who writes."""
+    """The bucket, and the key to write with."""
 
     bucket: Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]$")] = (
-        Field(description="Must be there.")
+        Field(description="Must exist.")
     )
     prefix: Annotated[str, StringConstraints(pattern=_PREFIX)] = Field(
-        "parley", description="Before each object's name."
+        "parley", description="The prefix of each object's name."
     )
     endpoint: Url | None = Field(
-        None, description="Such as https://minio.example:9000; Amazon's of the region unless said."
+        None, description="Such as https://minio.example:9000; by default Amazon's of the region."
     )
     region: Annotated[str, StringConstraints(pattern=r"^[a-z0-9-]{1,50}$")] = Field(
-        "us-east-1", description="Of the bucket; requests are signed for it."
+        "us-east-1", description="The bucket's region; requests are signed for it."
     )
     access_key: _Words | None = Field(
-        None, description="Its id; unless said, what the service's environment or host has."
+        None, description="The key's id; by default that of the service's environment or host."
     )
     secret_key: _Words | None = Field(None, description="Never shown.", json_schema_extra=SECRET)
     timeout: ArchiverTimeout = duration_field(
-        30 * times.SECOND, "How long an object may take; PT1S to PT2M."
+        30 * times.SECOND, "The timeout of an object; PT1S to PT2M."
     )
 
 
 class S3Archiver:
-    """Files in a bucket."""
+    """Puts files into a bucket."""
 
     name = "s3"
     title = "Put Parquet files into a bucket of S3"
@@ -74,21 +74,21 @@ class S3Archiver:
     modules = ("botocore", "pyarrow")
 
     def label(self, spec: S3Spec) -> str:
-        """Bucket and prefix, and where if it is not Amazon's."""
+        """Return bucket and prefix, and the endpoint if it is not Amazon's."""
         return " ".join(filter(None, (f"s3://{spec.bucket}/{spec.prefix}", _shown(spec))))
 
     def batches(self, spec: S3Spec) -> Batches:
-        """A thousand rows; they may be of some days."""
+        """Return a thousand rows; they may be of several days."""
         return Batches(1000, 16_000_000, 4 * spec.timeout)
 
     def refusal(self, spec: S3Spec, host: ArchivingHost) -> tuple[str, str] | None:  # noqa: ARG002 - the contract's
-        """A key without its secret, or the other way round."""
+        """Refuse a key without its secret, and the reverse."""
         if (spec.access_key is None) != (spec.secret_key is None):
-            return "secret_key", "access_key and secret_key go together"
+            return "secret_key", "access_key and secret_key must be set together"
         return None
 
     def open(self, spec: S3Spec, host: ArchivingHost) -> S3Destination:
-        """Connects when it is first used."""
+        """Return the destination; it connects on first use."""
         return S3Destination(spec, host)
 
 
@@ -96,7 +96,7 @@ class S3Destination:
     """One bucket."""
 
     def __init__(self, spec: S3Spec, host: ArchivingHost) -> None:
-        """Nothing is connected yet."""
+        """Store the arguments; nothing is connected yet."""
         self._spec = spec
         server = (spec.endpoint or f"https://s3.{spec.region}.amazonaws.com").rstrip("/")
         self._bucket = f"{server}/{spec.bucket}"
@@ -104,25 +104,25 @@ class S3Destination:
         self._credentials: Credentials | None = None
 
     async def deliver(self, batch: Sequence[DeliveryItem]) -> list[DeliveryOutcome]:
-        """An object for each day."""
+        """Put an object for each day."""
         by_day: dict[str, list[DeliveryItem]] = defaultdict(list)
-        for one in batch:
-            by_day[times.to_datetime(one.at).strftime("%Y-%m-%d")].append(one)
-        outcomes = {day: await self._put(day, there) for day, there in by_day.items()}
-        return [outcomes[times.to_datetime(one.at).strftime("%Y-%m-%d")] for one in batch]
+        for item in batch:
+            by_day[times.to_datetime(item.at).strftime("%Y-%m-%d")].append(item)
+        outcomes = {day: await self._put(day, items) for day, items in by_day.items()}
+        return [outcomes[times.to_datetime(item.at).strftime("%Y-%m-%d")] for item in batch]
 
     async def _put(self, day: str, batch: Sequence[DeliveryItem]) -> DeliveryOutcome:
-        digest = hashlib.sha256("\n".join(one.key for one in batch).encode()).hexdigest()
+        digest = hashlib.sha256("\n".join(item.key for item in batch).encode()).hexdigest()
         folder = f"{self._spec.prefix.rstrip('/')}/".lstrip("/")
         body = await asyncio.to_thread(parquet_of, batch)
         answer = await self._signed("PUT", f"/{folder}date={day}/{digest[:32]}.parquet", body)
         if answer.outcome.status is DeliveryStatus.REFUSED:
-            # A bucket that is not there, or a key that may not write, can be mended; the rows stay.
+            # A missing bucket or a key without permission can be repaired, so the rows wait.
             return DeliveryOutcome(DeliveryStatus.AGAIN, answer.outcome.reason)
         return answer.outcome
 
     async def _signed(self, method: str, path: str, body: bytes) -> HttpReply:
-        """Signed by botocore, in another thread: where it finds keys it may ask others."""
+        """Send a request signed by botocore, in a thread: it may look up keys over the network."""
         url = self._bucket + path
         headers = await asyncio.to_thread(self._sign, method, url, body)
         return await self._poster.request(method, url, body, headers)
@@ -147,15 +147,15 @@ class S3Destination:
         return dict(request.headers.items())
 
     async def test(self) -> str:
-        """Ask for the bucket with the key; nothing is put there.
+        """List the bucket with the key; nothing is put there.
 
-        :raises ArchiverFailed: not possible.
+        :raises ArchiverFailed: that is not possible.
         """
         answer = await self._signed("GET", "?list-type=2&max-keys=0", b"")
         if answer.outcome.status is not DeliveryStatus.ACCEPTED:
             msg = f"{self._bucket}: {answer.outcome.reason}"
             raise ArchiverFailed(msg)
-        return f"{self._bucket} is there and can be listed; nothing was put there"
+        return f"{self._bucket} exists and can be listed; nothing was put there"
 
     async def close(self) -> None:
         """Close the connections."""
@@ -163,7 +163,7 @@ class S3Destination:
 
 
 def parquet_of(batch: Sequence[DeliveryItem]) -> bytes:
-    """A file with a row for each document."""
+    """Return a file with a row for each document."""
     import pyarrow as pa
     from pyarrow import parquet
 
@@ -187,30 +187,30 @@ def parquet_of(batch: Sequence[DeliveryItem]) -> bytes:
             ("document", pa.string()),
         ]
     )
-    written = io.BytesIO()
-    table = pa.Table.from_pylist([_row(one) for one in batch], schema)
-    parquet.write_table(table, written, compression="zstd")
-    return written.getvalue()
+    buffer = io.BytesIO()
+    table = pa.Table.from_pylist([_row(item) for item in batch], schema)
+    parquet.write_table(table, buffer, compression="zstd")
+    return buffer.getvalue()
 
 
-def _row(one: DeliveryItem) -> dict[str, Any]:
-    document = orjson.loads(one.body)
-    known = document if isinstance(document, Mapping) else {}
-    test = known.get("test")
-    metrics = known.get("metrics")
+def _row(item: DeliveryItem) -> dict[str, Any]:
+    document = orjson.loads(item.body)
+    fields = document if isinstance(document, Mapping) else {}
+    test = fields.get("test")
+    metrics = fields.get("metrics")
     return {
-        "at": one.at,
-        "key": one.key,
-        "series": one.series,
+        "at": item.at,
+        "key": item.key,
+        "series": item.series,
         "test": _text(test.get("type")) if isinstance(test, Mapping) else None,
-        "state": _text(known.get("state")),
-        "succeeded": one.succeeded,
+        "state": _text(fields.get("state")),
+        "succeeded": item.succeeded,
         "metrics": [
             _metric(each)
             for each in (metrics if isinstance(metrics, list) else ())
             if isinstance(each, Mapping)
         ],
-        "document": one.body.decode(),
+        "document": item.body.decode(),
     }
 
 

@@ -1,7 +1,7 @@
-"""``tcp`` and ``udp``: results as JSON, one a line or one a datagram.
+"""``tcp`` and ``udp``: results as JSON, one per line or per datagram.
 
-Nobody acknowledges them: what the kernel has taken counts as delivered. Where a result must not be
-lost, use one that is answered (``http``).
+There are no acknowledgements: what the kernel has taken counts as delivered. Where no result may be
+lost, use an archiver with acknowledgements (``http``).
 """
 
 from __future__ import annotations
@@ -29,42 +29,42 @@ from node.plugins.transport.senders import (
 from node.plugins.transport.unrestricted import UnrestrictedArchiver
 
 _DATAGRAM_MAX = 65_507
-"""Most bytes that IPv4 carries in one datagram of UDP."""
+"""Maximum bytes that IPv4 carries in one datagram of UDP."""
 
 
 class SocketSpec(Document):
-    """Whom to send to."""
+    """The address to send to."""
 
     host: Host = Field(description="Name or address.")
-    port: int = Field(ge=1, le=65_535, strict=True, description="Where it listens.")
+    port: int = Field(ge=1, le=65_535, strict=True, description="The port it listens on.")
     timeout: ArchiverTimeout = duration_field(
-        10 * times.SECOND, "How long a batch may take; PT1S to PT2M."
+        10 * times.SECOND, "The timeout of a batch; PT1S to PT2M."
     )
 
 
 class _SocketArchiver(UnrestrictedArchiver):
-    """What both have in common."""
+    """The common parts of both archivers."""
 
     spec_model: type[Document] = SocketSpec
 
     def label(self, spec: SocketSpec) -> str:
-        """Host and port."""
+        """Return host and port."""
         return _label(spec)
 
 
 class TcpArchiver(_SocketArchiver):
-    """JSON lines over a connection that stays open."""
+    """Sends JSON lines over a connection that stays open."""
 
     name = "tcp"
     title = "Send JSON lines over TCP"
     ordered = True
 
     def batches(self, spec: SocketSpec) -> Batches:
-        """A thousand at a time."""
+        """Return a thousand documents."""
         return Batches(1000, 8_000_000, 2 * spec.timeout)
 
     def open(self, spec: SocketSpec, host: ArchivingHost) -> TcpDestination:  # noqa: ARG002 - the contract's
-        """Connects when it is first used."""
+        """Return the destination; it connects on first use."""
         return TcpDestination(spec)
 
 
@@ -72,28 +72,28 @@ class TcpDestination(SocketDestination):
     """One connection."""
 
     def __init__(self, spec: SocketSpec) -> None:
-        """Nothing is connected yet."""
+        """Prepare the sender; nothing is connected yet."""
         super().__init__(StreamSender(spec.host, spec.port, spec.timeout), _label(spec))
 
     async def deliver(self, batch: Sequence[DeliveryItem]) -> list[DeliveryOutcome]:
-        """All or, as far as anybody knows, nothing."""
-        outcome = await send_bytes(self.sender, [one.body + b"\n" for one in batch])
+        """Send the batch; without acknowledgements, an error counts for all of it."""
+        outcome = await send_bytes(self.sender, [item.body + b"\n" for item in batch])
         return [outcome] * len(batch)
 
 
 class UdpArchiver(_SocketArchiver):
-    """A datagram for each result."""
+    """Sends a datagram for each result."""
 
     name = "udp"
     title = "Send JSON in datagrams (UDP)"
     ordered = False
 
     def batches(self, spec: SocketSpec) -> Batches:
-        """A hundred at a time, which a receiver's buffer holds."""
+        """Return a hundred documents, which fit into a receiver's buffer."""
         return Batches(100, 8_000_000, 2 * spec.timeout)
 
     def open(self, spec: SocketSpec, host: ArchivingHost) -> UdpDestination:  # noqa: ARG002 - the contract's
-        """Looks the name up when it is first used."""
+        """Return the destination; it resolves the name on first use."""
         return UdpDestination(spec)
 
 
@@ -101,22 +101,22 @@ class UdpDestination(SocketDestination):
     """One address."""
 
     def __init__(self, spec: SocketSpec) -> None:
-        """Nothing is opened yet."""
+        """Prepare the sender; nothing is opened yet."""
         super().__init__(DatagramSender((spec.host, spec.port), spec.timeout), _label(spec))
 
     async def deliver(self, batch: Sequence[DeliveryItem]) -> list[DeliveryOutcome]:
-        """Each that fits into a datagram."""
-        fitting = [one.body for one in batch if len(one.body) <= _DATAGRAM_MAX]
+        """Send each document that fits into a datagram, and refuse the others."""
+        fitting = [item.body for item in batch if len(item.body) <= _DATAGRAM_MAX]
         outcome = await send_bytes(self.sender, fitting)
-        return [outcome if len(one.body) <= _DATAGRAM_MAX else _too_long(one) for one in batch]
+        return [outcome if len(item.body) <= _DATAGRAM_MAX else _too_long(item) for item in batch]
 
 
-def _too_long(one: DeliveryItem) -> DeliveryOutcome:
-    said = (
-        f"{len(one.body)} bytes do not fit into a datagram of {_DATAGRAM_MAX}; "
-        "deliver less of it by a transform"
+def _too_long(item: DeliveryItem) -> DeliveryOutcome:
+    reason = (
+        f"{len(item.body)} bytes do not fit into a datagram of {_DATAGRAM_MAX}; "
+        "shorten it by a transform"
     )
-    return DeliveryOutcome(DeliveryStatus.REFUSED, said)
+    return DeliveryOutcome(DeliveryStatus.REFUSED, reason)
 
 
 def _label(spec: SocketSpec) -> str:

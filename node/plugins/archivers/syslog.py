@@ -1,7 +1,7 @@
-"""``syslog``: each result as a message of RFC 5424, its JSON as the text.
+"""``syslog``: each result as a message of RFC 5424, with its JSON as the text.
 
-Over UDP (RFC 5426), TCP with counted octets (RFC 6587, 3.4.1), or the socket of this host. What
-fails is a warning, what succeeds is information. Syslog acknowledges nothing.
+Sent over UDP (RFC 5426), TCP with counted octets (RFC 6587, 3.4.1), or the socket of this host. The
+severity of failed runs is warning, that of others informational. Syslog acknowledges nothing.
 """
 
 from __future__ import annotations
@@ -47,10 +47,10 @@ Facility = Literal[
 
 
 class SyslogSpec(Document):
-    """Whom to tell, and as what."""
+    """The log daemon, and the form of the messages."""
 
     transport: Literal["unix", "udp", "tcp"] = Field(
-        "unix", description="How it is reached: by the socket of this host, or over the network."
+        "unix", description="The transport: the socket of this host, or the network."
     )
     path: Annotated[str, StringConstraints(pattern=r"^/[ -~]{1,106}$")] = Field(
         _LOCAL_SOCKET,
@@ -59,24 +59,24 @@ class SyslogSpec(Document):
     )
     host: Host = Field("127.0.0.1", description="For udp and tcp: name or address.")
     port: int = Field(514, ge=1, le=65_535, strict=True, description="For udp and tcp.")
-    facility: Facility = Field("local0", description="As which it is sorted by the daemon.")
+    facility: Facility = Field("local0", description="The facility of the messages.")
     app_name: Annotated[str, StringConstraints(pattern=r"^[!-~]{1,48}$")] = Field(
-        "parley", description="The program that each line names."
+        "parley", description="The program name in each message."
     )
     size_max: int = Field(
         8_000,
         ge=480,
         le=65_000,
         strict=True,
-        description="Most bytes of a message: receivers cut what is longer (rsyslog: 8,192).",
+        description="Maximum bytes of a message: receivers truncate longer ones (rsyslog: 8,192).",
     )
     timeout: ArchiverTimeout = duration_field(
-        10 * times.SECOND, "How long a batch may take; PT1S to PT2M."
+        10 * times.SECOND, "The timeout of a batch; PT1S to PT2M."
     )
 
 
 class SyslogArchiver:
-    """Messages to a system log."""
+    """Sends messages to a system log."""
 
     name = "syslog"
     title = "Send to syslog (RFC 5424)"
@@ -84,27 +84,29 @@ class SyslogArchiver:
     spec_model: type[Document] = SyslogSpec
 
     def label(self, spec: SyslogSpec) -> str:
-        """Transport and address."""
+        """Return transport and address."""
         if spec.transport == "unix":
             return spec.path
         return f"{spec.host} port {spec.port} ({spec.transport})"
 
     def batches(self, spec: SyslogSpec) -> Batches:
-        """A hundred at a time, which a receiver's buffer holds."""
+        """Return a hundred documents, which fit into a receiver's buffer."""
         return Batches(100, 2_000_000, 2 * spec.timeout)
 
     def refusal(self, spec: SyslogSpec, host: ArchivingHost) -> tuple[str, str] | None:
-        """Sockets of this host other than syslog's own are for its owner to allow."""
+        """Refuse sockets other than syslog's own outside the directories that the owner allows."""
         path = Path(spec.path).resolve()
         allowed = [each.resolve() for each in host.directories]
         own = spec.transport != "unix" or spec.path == _LOCAL_SOCKET
         if own or any(path.is_relative_to(each) for each in allowed):
             return None
-        said = f"{path} is neither {_LOCAL_SOCKET} nor in a directory of PARLEY_ARCHIVE_DIRECTORIES"
-        return "path", said
+        reason = (
+            f"{path} is neither {_LOCAL_SOCKET} nor in a directory of PARLEY_ARCHIVE_DIRECTORIES"
+        )
+        return "path", reason
 
     def open(self, spec: SyslogSpec, host: ArchivingHost) -> SyslogDestination:
-        """Connects when it is first used."""
+        """Return the destination; it connects on first use."""
         return SyslogDestination(spec, self.label(spec), host.name)
 
 
@@ -112,14 +114,14 @@ class SyslogDestination(SocketDestination):
     """One log."""
 
     def __init__(self, spec: SyslogSpec, where: str, host: str) -> None:
-        """``host`` is what messages say they come from. Nothing is connected yet."""
+        """Store the arguments; ``host`` is the host in messages. Nothing is connected yet."""
         super().__init__(_sender(spec), where)
         self._spec = spec
         self._host = _NOT_PRINTED.sub("-", host)[:_NAME_MAX] or "-"
 
     async def deliver(self, batch: Sequence[DeliveryItem]) -> list[DeliveryOutcome]:
-        """Each that is no longer than a receiver takes."""
-        messages = [self.message(one) for one in batch]
+        """Send each message that is not too long for a receiver, and refuse the others."""
+        messages = [self.message(item) for item in batch]
         fits = [len(message) <= self._spec.size_max for message in messages]
         fitting = [message for message, fit in zip(messages, fits, strict=True) if fit]
         if self._spec.transport == "tcp":
@@ -130,15 +132,15 @@ class SyslogDestination(SocketDestination):
             for message, fit in zip(messages, fits, strict=True)
         ]
 
-    def message(self, one: DeliveryItem) -> bytes:
-        """``<134>1 2026-12-01T12:00:00.000001Z a parley - result - {…}``."""
-        severity = _INFORMATIONAL if one.succeeded else _WARNING
+    def message(self, item: DeliveryItem) -> bytes:
+        """Return ``<134>1 2026-12-01T12:00:00.000001Z a parley - result - {…}``."""
+        severity = _INFORMATIONAL if item.succeeded else _WARNING
         priority = _FACILITIES[self._spec.facility] * 8 + severity
         head = (
-            f"<{priority}>1 {times.format_instant(one.at)} {self._host} {self._spec.app_name} - "
+            f"<{priority}>1 {times.format_instant(item.at)} {self._host} {self._spec.app_name} - "
             "result - "
         )
-        return head.encode() + one.body
+        return head.encode() + item.body
 
 
 def _sender(spec: SyslogSpec) -> Sender:
@@ -149,11 +151,11 @@ def _sender(spec: SyslogSpec) -> Sender:
 
 
 def _too_long(size: int, most: int) -> DeliveryOutcome:
-    said = (
-        f"{size} bytes are more than the {most} of size_max; deliver less of it by a transform, "
+    reason = (
+        f"{size} bytes are more than the {most} of size_max; shorten it by a transform, "
         "such as {run: run, test: test.type, state: state, summary: summary} in JMESPath"
     )
-    return DeliveryOutcome(DeliveryStatus.REFUSED, said)
+    return DeliveryOutcome(DeliveryStatus.REFUSED, reason)
 
 
 ARCHIVER = SyslogArchiver()

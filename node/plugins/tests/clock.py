@@ -23,12 +23,12 @@ from node.plugins.fields import (
     IpVersion,
     NonNegative,
     Port,
-    an_hour_at_most,
     between,
+    check_packet_total,
     duration_field,
 )
 from node.plugins.figures import metric
-from node.plugins.oneway import HostClock, explain_no_packets, impossible
+from node.plugins.oneway import HostClock, contradicting_counts, explain_no_packets
 from node.plugins.participation import joined, part_of
 from node.plugins.two_participants import PairTest, check_two
 
@@ -59,7 +59,7 @@ class ClockSpec(Document):
     @model_validator(mode="after")
     def _is_sound(self) -> ClockSpec:
         check_two(self)
-        an_hour_at_most(self.count, self.interval)
+        check_packet_total(self.count, self.interval)
         return self
 
 
@@ -169,7 +169,7 @@ def _shortfall(source: ComparingPart | None, dest: ReflectingPart | None) -> str
     """Return why two parts do not compare the clocks; ``None`` if they do, or one is missing."""
     if source is None or dest is None:
         return None
-    contradiction = impossible(source.sent, dest.received, source.received)
+    contradiction = contradicting_counts(source.sent, dest.received, source.received)
     if contradiction is not None:
         return contradiction
     if source.received and source.offset_ms is not None and source.round_trip_ms is not None:

@@ -20,7 +20,7 @@ from node.plugins.contracts import Merged, Metric, Part, Result
 from node.plugins.fields import CountField, NonNegative, between, duration_field
 from node.plugins.figures import rate_text
 from node.plugins.participation import fill, part_of
-from node.plugins.streaming import StreamEnd, check_completeness, gaps_text, is_whole
+from node.plugins.streaming import StreamEnd, check_completeness, check_multiple, gaps_text
 
 InterfaceName = Annotated[
     # Linux allows more (net/core/dev.c, dev_valid_name); the rest is never used, and a name must
@@ -51,7 +51,7 @@ class InterfaceSpec(Document):
 
     @model_validator(mode="after")
     def _is_sound(self) -> InterfaceSpec:
-        is_whole("duration", self.duration, "each", self.each)
+        check_multiple("duration", self.duration, "each", self.each)
         return self
 
 

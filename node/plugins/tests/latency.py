@@ -18,7 +18,7 @@ from node.model.times import MILLISECOND, SECOND
 from node.model.wire.fields import Document, Duration
 from node.plugins import oneway
 from node.plugins.contracts import Merged, Metric, Part, Result
-from node.plugins.fields import an_hour_at_most, between, duration_field
+from node.plugins.fields import between, check_packet_total, duration_field
 from node.plugins.oneway import LENGTH_BASE, OneWayResult, SourcePart
 
 
@@ -43,7 +43,7 @@ class LatencySpec(Document):
     @model_validator(mode="after")
     def _is_sound(self) -> LatencySpec:
         oneway.check_packets(self)
-        an_hour_at_most(self.count, self.interval)
+        check_packet_total(self.count, self.interval)
         return self
 
 
@@ -67,12 +67,12 @@ class LatencyTest(oneway.OneWayTest):
     def merge(self, spec: LatencySpec, parts: Sequence[Part]) -> Merged:  # noqa: ARG002 - contract
         """Merge source's delays and both ends' counts; source alone gives a partial result."""
         source, dest, reason = oneway.parts_of(parts, SourcePart)
-        result = oneway.both_ends(source, dest) if source else None
+        result = oneway.merge_ends(source, dest) if source else None
         return Merged(result.model_dump(mode="json") if result else None, reason)
 
     def summary(self, result: Result) -> str:
         """Return ``20.41 ms there, 0.21 ms back, loss 1 % / 0 %, jitter 0.20 ms``."""
-        return oneway.in_words(LatencyResult.model_validate(result))
+        return oneway.summary_text(LatencyResult.model_validate(result))
 
     def metrics(self, result: Result) -> tuple[Metric, ...]:
         """Return delay, loss and jitter of each direction, and of the round trip."""

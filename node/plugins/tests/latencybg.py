@@ -32,7 +32,7 @@ from node.plugins.oneway import (
     SourcePart,
     loss_of,
 )
-from node.plugins.streaming import StreamEnd, check_completeness, gaps_text, is_whole
+from node.plugins.streaming import StreamEnd, check_completeness, check_multiple, gaps_text
 
 PACKETS_MAX = 36_000
 """Maximum packets of one interval: their figures are computed between two packets."""
@@ -66,8 +66,8 @@ class LatencyBgSpec(Document):
     @model_validator(mode="after")
     def _is_sound(self) -> LatencyBgSpec:
         oneway.check_packets(self)
-        is_whole("duration", self.duration, "each", self.each)
-        is_whole("each", self.each, "interval", self.interval)
+        check_multiple("duration", self.duration, "each", self.each)
+        check_multiple("each", self.each, "interval", self.interval)
         if self.each // self.interval > PACKETS_MAX:
             each, interval = format_duration(self.each), format_duration(self.interval)
             raise ValueError(f"a packet each {interval} is more than {PACKETS_MAX} in {each}")
@@ -167,12 +167,12 @@ class LatencyBgTest(oneway.OneWayTest):
         source, dest, reason = oneway.parts_of(parts, SourceInterval)
         if source is None:
             return Merged(None, reason)
-        figures = oneway.both_ends(source, dest).model_dump(mode="json")
+        figures = oneway.merge_ends(source, dest).model_dump(mode="json")
         return Merged({**figures, "histogram": source.histogram.model_dump(mode="json")}, reason)
 
     def interval_summary(self, result: Result) -> str:
         """Return ``20.41 ms there, 0.21 ms back, loss 1 % / 0 %, jitter 0.20 ms``."""
-        return oneway.in_words(LatencyInterval.model_validate(result))
+        return oneway.summary_text(LatencyInterval.model_validate(result))
 
     def interval_metrics(self, result: Result) -> tuple[Metric, ...]:
         """Return delay, loss and jitter of each direction, and of the round trip."""
@@ -229,7 +229,7 @@ class LatencyBgTest(oneway.OneWayTest):
         """Return the text of an interval, with the numbers of intervals and of gaps."""
         figures = LatencyBgResult.model_validate(result)
         gaps = gaps_text(figures.intervals, figures.partial + figures.gaps)
-        return f"{oneway.in_words(figures)}; {gaps}"
+        return f"{oneway.summary_text(figures)}; {gaps}"
 
     def metrics(self, result: Result) -> tuple[Metric, ...]:
         """Return delay, loss and jitter of each direction, and of the round trip."""

@@ -16,8 +16,8 @@ from node.plugins.fields import (
     Fraction,
     IpVersion,
     NonNegative,
-    an_hour_at_most,
     between,
+    check_packet_total,
     duration_field,
 )
 from node.plugins.figures import (
@@ -70,7 +70,7 @@ class RttSpec(Document):
 
     @model_validator(mode="after")
     def _is_sound(self) -> RttSpec:
-        an_hour_at_most(self.count, self.interval)
+        check_packet_total(self.count, self.interval)
         return self
 
 

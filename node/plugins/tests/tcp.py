@@ -19,8 +19,8 @@ from node.plugins.fields import (
     Fraction,
     IpVersion,
     NonNegative,
-    an_hour_at_most,
     between,
+    check_packet_total,
     duration_field,
 )
 from node.plugins.figures import (
@@ -62,7 +62,7 @@ class TcpSpec(Document):
 
     @model_validator(mode="after")
     def _is_sound(self) -> TcpSpec:
-        an_hour_at_most(self.count, self.interval)
+        check_packet_total(self.count, self.interval)
         return self
 
 

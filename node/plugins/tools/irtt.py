@@ -107,10 +107,10 @@ class IrttTool:
         printed, report = split_attendance(output, "irtt")
         if part.participant == _DEST:
             if "[ListenerStart] starting " not in text_of(printed, "irtt"):
-                raise irttstream.refused(printed, "its server did not start")
+                raise irttstream.failure_of(printed, "its server did not start")
             return DestPart.without_figures(report.clock.clock).model_dump(mode="json")
         if printed.exit_code != 0:
-            raise irttstream.refused(printed, "it failed without a reason")
+            raise irttstream.failure_of(printed, "it failed without a reason")
         document = document_of(printed, "irtt", _Document)
         return _source_part(part.spec, document.root, report).model_dump(mode="json")
 

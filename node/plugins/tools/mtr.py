@@ -14,9 +14,9 @@ from node.model.errors import ToolOutputError
 from node.model.times import MILLISECOND, SECOND
 from node.plugins.binding import binding_arguments
 from node.plugins.contracts import Command, Output, PartContext, Privilege, Requirement, Result
-from node.plugins.hops import Probe, address_in, assembled, port_of, probes_of, wait_of
+from node.plugins.hops import Probe, address_in, assemble_path, port_of, probes_of, wait_of
 from node.plugins.reading import failure
-from node.plugins.resolving import ADDRESS, resolved, resolving
+from node.plugins.resolving import ADDRESS, resolving_command, split_address
 from node.plugins.single_participant import SingleParticipantTool
 from node.plugins.tests.trace import TraceSpec
 
@@ -75,18 +75,18 @@ class MtrTool(SingleParticipantTool):
             argv += ["-T", "-P", str(port_of(spec))]
         if spec.length is not None:
             argv += ["-s", str(spec.length)]
-        return resolving(part, [*argv, "--", ADDRESS])
+        return resolving_command(part, [*argv, "--", ADDRESS])
 
     def read(self, part: PartContext, output: Output) -> Result:
         """Read the path; a path that ends early is a result as well.
 
         :raises ToolOutputError: it could not send, was ended early, or contradicts itself.
         """
-        dest, lines = resolved(output, "mtr")
+        dest, lines = split_address(output, "mtr")
         probes = _probes(lines)
         if not probes or output.exit_code != 0 or output.ended_by != "itself":
             raise failure(output, "mtr", "it printed no path")
-        return assembled("mtr", part.spec, dest, _without_refusals(dest, probes), paris=False)
+        return assemble_path("mtr", part.spec, dest, _without_refusals(dest, probes), paris=False)
 
 
 def _probes(lines: Iterable[str]) -> list[Probe]:

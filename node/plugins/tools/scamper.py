@@ -21,10 +21,10 @@ from node.model.times import MILLISECOND, SECOND
 from node.plugins.binding import binding_arguments
 from node.plugins.contracts import Command, Output, PartContext, Privilege, Requirement, Result
 from node.plugins.fields import NonNegative
-from node.plugins.hops import Probe, address_in, assembled, port_of, probes_of, wait_of
+from node.plugins.hops import Probe, address_in, assemble_path, port_of, probes_of, wait_of
 from node.plugins.participation import first_fault
 from node.plugins.reading import failure
-from node.plugins.resolving import ADDRESS, resolved, resolving
+from node.plugins.resolving import ADDRESS, resolving_command, split_address
 from node.plugins.single_participant import SingleParticipantTool
 from node.plugins.tests.trace import TraceSpec
 
@@ -115,14 +115,14 @@ class ScamperTool(SingleParticipantTool):
             ["scamper", "-O", "json", "-p", str(_PER_SECOND), "-c", f"trace -P {method} {options}"]
             for method in _METHODS[spec.protocol]
         )
-        return resolving(part, [*four, "-i", ADDRESS], [*six, "-i", ADDRESS])
+        return resolving_command(part, [*four, "-i", ADDRESS], [*six, "-i", ADDRESS])
 
     def read(self, part: PartContext, output: Output) -> Result:
         """Read the path; a path that ends early is a result as well.
 
         :raises ToolOutputError: it could not send, was ended early, or contradicts itself.
         """
-        dest, lines = resolved(output, "scamper")
+        dest, lines = split_address(output, "scamper")
         document = next((line for line in lines if _TRACE.match(line)), None)
         if document is None:
             raise _fault(output, "it printed no path")
@@ -135,7 +135,7 @@ class ScamperTool(SingleParticipantTool):
         if address_in(trace.dst, "scamper") != dest:
             raise ToolOutputError(f"scamper traced {trace.dst}, not {dest}")
         probes = list(_probes(trace, probes_of(part.spec)))
-        return assembled("scamper", part.spec, dest, probes, paris=trace.method in _PARIS)
+        return assemble_path("scamper", part.spec, dest, probes, paris=trace.method in _PARIS)
 
 
 def _fault(output: Output, otherwise: str) -> ToolOutputError:

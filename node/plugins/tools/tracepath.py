@@ -13,9 +13,9 @@ from node.model.errors import ToolOutputError
 from node.model.times import MILLISECOND, SECOND
 from node.plugins import iputils
 from node.plugins.contracts import Command, Output, PartContext, Requirement, Result
-from node.plugins.hops import Probe, address_in, assembled
+from node.plugins.hops import Probe, address_in, assemble_path
 from node.plugins.reading import failure
-from node.plugins.resolving import ADDRESS, resolved, resolving
+from node.plugins.resolving import ADDRESS, resolving_command, split_address
 from node.plugins.single_participant import SingleParticipantTool
 from node.plugins.tests.mtu import MtuLimit, MtuResult, MtuSpec
 from node.plugins.tests.trace import TraceSpec
@@ -72,21 +72,21 @@ class TracepathTool(SingleParticipantTool):
         options = ["-b" if named else "-n", "-m", str(part.spec.hops_max)]
         if isinstance(part.spec, MtuSpec) and part.spec.mtu_max_bytes is not None:
             options += ["-l", str(part.spec.mtu_max_bytes)]
-        return resolving(part, ["tracepath", *options, "--", ADDRESS])
+        return resolving_command(part, ["tracepath", *options, "--", ADDRESS])
 
     def read(self, part: PartContext, output: Output) -> Result:
         """Read the path, or its largest packet; a path that ends early is a result as well.
 
         :raises ToolOutputError: it could not send, was ended early, or contradicts itself.
         """
-        dest, lines = resolved(output, "tracepath")
+        dest, lines = split_address(output, "tracepath")
         _check(lines)
         resume = next(filter(None, map(_RESUME.fullmatch, lines)), None)
         if resume is None or output.exit_code != 0:
             raise failure(output, "tracepath", "it printed no result")
         if isinstance(part.spec, MtuSpec):
             return _mtu(dest, lines, _bytes(resume["mtu"]))
-        return assembled("tracepath", part.spec, dest, _probes(lines), paris=False)
+        return assemble_path("tracepath", part.spec, dest, _probes(lines), paris=False)
 
 
 def _cannot_trace(spec: TraceSpec) -> str | None:

@@ -10,7 +10,7 @@ from node.model.errors import ToolOutputError
 from node.model.times import MILLISECOND, SECOND
 from node.plugins.binding import EITHER, binding_arguments, version_of
 from node.plugins.contracts import Command, Output, PartContext, Privilege, Requirement, Result
-from node.plugins.hops import Probe, address_in, assembled, port_of, probes_of, wait_of
+from node.plugins.hops import Probe, address_in, assemble_path, port_of, probes_of, wait_of
 from node.plugins.reading import failure, text_of
 from node.plugins.single_participant import SingleParticipantTool
 from node.plugins.tests.trace import TraceSpec
@@ -91,7 +91,7 @@ class TracerouteTool(SingleParticipantTool):
             raise failure(output, "traceroute", "it did not finish")
         probes = [probe for hop in hops for probe in _probes(int(hop["ttl"]), hop["rest"])]
         dest = address_in(header["address"], "traceroute")
-        return assembled("traceroute", part.spec, dest, probes, paris=False)
+        return assemble_path("traceroute", part.spec, dest, probes, paris=False)
 
 
 def _complete(spec: TraceSpec, hops: list[re.Match[str]]) -> bool:

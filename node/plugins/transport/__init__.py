@@ -1,1 +1,1 @@
-"""How archivers that speak over sockets send; what is sent over them is theirs."""
+"""The transports that several archivers share; the content is the archivers' own."""

@@ -1,4 +1,4 @@
-"""Finding the document of a batch that is refused, where only the batch is answered."""
+"""Finding the rejected document of a batch, where only the whole batch gets an answer."""
 
 from __future__ import annotations
 
@@ -15,16 +15,17 @@ async def deliver_by_bisection(
     send: Callable[[Sequence[Sent]], Awaitable[tuple[DeliveryOutcome, bool]]],
     held: DeliveryOutcome | None = None,
 ) -> list[DeliveryOutcome]:
-    """Each one's outcome: where one may be to blame for that of all, halves, older ones first.
+    """Return each outcome; if one item may have caused a rejection, send halves, older ones first.
 
-    ``send`` says what came of all it is given, and whether it may be because of one of them. With
-    ``held``, nothing is sent behind one that is to be tried again: that is its outcome.
+    ``send`` returns the outcome of all items that it gets, and whether one of them may have caused
+    it. With ``held``, nothing is sent after an item that has to be retried: later ones get
+    ``held`` as their outcome.
     """
     outcome, one_is_bad = await send(batch)
     if not one_is_bad or len(batch) == 1:
         return [outcome] * len(batch)
     half = len(batch) // 2
     first = await deliver_by_bisection(batch[:half], send, held)
-    if held is not None and any(one.status is DeliveryStatus.AGAIN for one in first):
+    if held is not None and any(outcome.status is DeliveryStatus.AGAIN for outcome in first):
         return [*first, *[held] * (len(batch) - half)]
     return [*first, *await deliver_by_bisection(batch[half:], send, held)]

@@ -1,4 +1,4 @@
-"""Figures of results posted as samples, for archivers of databases of time series."""
+"""Figures of results posted as samples, for archivers of time series databases."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from node.plugins.transport.posting import UrlDestination, url_without_query
 from node.plugins.transport.unrestricted import UnrestrictedArchiver
 
 Figures = tuple[int, list[Sample]]
-"""When a result was over (µs), and what was measured."""
+"""The instant when a result was over (µs), and its samples."""
 
 _NO_RESULT = DeliveryOutcome(
     DeliveryStatus.REFUSED,
@@ -24,48 +24,48 @@ _NO_RESULT = DeliveryOutcome(
 
 
 class Receiver(Protocol):
-    """Where figures are posted to."""
+    """The specification of a receiver of figures."""
 
     @property
     def url(self) -> str:
-        """In full."""
+        """The URL to post to, in full."""
         ...
 
     @property
     def timeout(self) -> int:
-        """Of a request, in microseconds."""
+        """The timeout of a request, in microseconds."""
         ...
 
 
 class Exporter(UnrestrictedArchiver):
-    """What archivers of figures have in common."""
+    """The common parts of archivers of figures."""
 
     ordered = True
 
     def label(self, spec: Receiver) -> str:
-        """The URL without its query."""
+        """Return the URL without its query."""
         return url_without_query(spec.url)
 
     def batches(self, spec: Receiver) -> Batches:
-        """Five hundred documents; a batch that is taken apart has the time of four requests."""
+        """Return 500 documents, and time for four requests in case the batch is bisected."""
         return Batches(500, 8_000_000, 4 * spec.timeout)
 
 
 class ExportDestination(UrlDestination, ABC):
-    """A URL that takes figures."""
+    """A URL that accepts figures."""
 
     held: DeliveryOutcome | None = None
-    """What comes of those behind one that is to be tried again, if they must not be sent."""
+    """The outcome of items after one that has to be retried, if they must not be sent."""
 
     async def deliver(self, batch: Sequence[DeliveryItem]) -> list[DeliveryOutcome]:
-        """One request for all that have figures."""
-        samples = [samples_of(orjson.loads(one.body)) for one in batch]
-        usable = [(one.at, found) for one, found in zip(batch, samples, strict=True) if found]
+        """Post one request for all items that have figures."""
+        samples = [samples_of(orjson.loads(item.body)) for item in batch]
+        usable = [(item.at, each) for item, each in zip(batch, samples, strict=True) if each]
         outcomes = iter(
             await deliver_by_bisection(usable, self.export, self.held) if usable else ()
         )
-        return [next(outcomes) if found else _NO_RESULT for found in samples]
+        return [next(outcomes) if each else _NO_RESULT for each in samples]
 
     @abstractmethod
     async def export(self, results: Sequence[Figures]) -> tuple[DeliveryOutcome, bool]:
-        """Post them; what came of them all, and whether one of them may be to blame."""
+        """Post the results; return their outcome, and whether one of them may have caused it."""

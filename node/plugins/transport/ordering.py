@@ -1,4 +1,4 @@
-"""Order within a series, for archivers that are told of each document on its own."""
+"""Order within a series, for archivers that get an outcome for each document."""
 
 from __future__ import annotations
 
@@ -10,19 +10,20 @@ from node.plugins.contracts import DeliveryItem, DeliveryOutcome, DeliveryStatus
 def in_order(
     batch: Sequence[DeliveryItem], outcomes: Sequence[DeliveryOutcome]
 ) -> list[DeliveryOutcome]:
-    """The outcomes, with none accepted behind one of its series that is to be tried again.
+    """Return the outcomes with none accepted after one of its series that has to be retried.
 
-    What was taken out of order comes again, behind the one that was not; its key is the same.
+    A document that was accepted out of order is delivered again, after the other one; its key is
+    the same.
     """
     held: dict[str, DeliveryOutcome] = {}
-    kept = []
-    for one, outcome in zip(batch, outcomes, strict=True):
-        said = outcome
-        if one.series in held and outcome.status is DeliveryStatus.ACCEPTED:
-            said = DeliveryOutcome(
+    ordered = []
+    for item, outcome in zip(batch, outcomes, strict=True):
+        final = outcome
+        if item.series in held and outcome.status is DeliveryStatus.ACCEPTED:
+            final = DeliveryOutcome(
                 DeliveryStatus.AGAIN, "comes after one of its task that was not taken"
             )
         elif outcome.status is DeliveryStatus.AGAIN:
-            held.setdefault(one.series, outcome)
-        kept.append(said)
-    return kept
+            held.setdefault(item.series, outcome)
+        ordered.append(final)
+    return ordered

@@ -1,7 +1,7 @@
-"""Posting to a URL, for archivers that speak HTTP: connections that are kept, and what came of it.
+"""Posting to a URL, for archivers that use HTTP: persistent connections, and the outcomes.
 
-Statuses: 2xx is taken; 408, 425, 429 and 5xx are tried again, after ``Retry-After`` if it says so;
-3xx and other 4xx are refusals for good.
+Statuses: 2xx is accepted; 408, 425, 429 and 5xx are retried, after ``Retry-After`` if it is sent;
+3xx and other 4xx are refused for good.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ from node.plugins.contracts import DeliveryOutcome, DeliveryStatus
 from node.plugins.transport.senders import error_summary
 
 DOCUMENT_REJECTED_STATUSES = frozenset({400, 413, 422})
-"""What may be said because of one document of a batch: the others deserve another try."""
+"""Statuses that a single document of a batch can cause: the others deserve another try."""
 
 _AGAIN = frozenset({408, 425, 429})
 _SUCCESS = range(200, 300)
 _REDIRECT = range(300, 400)
 _FAULT = 500
 _BODY_MAX = 4096
-_SAID_MAX = 300
+_TEXT_MAX = 300
 _HEADER = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,100}", re.ASCII)
 _OURS = frozenset(
     {
@@ -55,12 +55,12 @@ def _url(value: str) -> str:
         msg = "not an address such as https://collector.example/in"
         raise ValueError(msg)
     if parts.username is not None or parts.password is not None:
-        msg = "must not hold a user or password, which would be shown; put them into headers"
+        msg = "must not contain a user or password, which would be shown; put them into headers"
         raise ValueError(msg)
     if parts.fragment or any(ord(letter) <= 0x20 for letter in value):  # noqa: PLR2004 - a blank
-        msg = "must have neither blanks nor a fragment"
+        msg = "must contain neither blanks nor a fragment"
         raise ValueError(msg)
-    _ = parts.port  # raises ValueError if it is none
+    _ = parts.port  # raises ValueError if it is invalid
     return value
 
 
@@ -71,10 +71,10 @@ Url = Annotated[str, StringConstraints(max_length=2000), AfterValidator(_url)]
 def _headers(value: dict[str, str]) -> dict[str, str]:
     for name, text in value.items():
         if not _HEADER.fullmatch(name) or name.lower() in _OURS:
-            msg = f"{name[:100]!r} cannot be set"
+            msg = f"{name[:100]!r} cannot be set; leave it out"
             raise ValueError(msg)
         if any(letter in text for letter in "\r\n\0"):
-            msg = f"the value of {name} holds a line break"
+            msg = f"the value of {name} contains a line break"
             raise ValueError(msg)
     return value
 
@@ -82,12 +82,12 @@ def _headers(value: dict[str, str]) -> dict[str, str]:
 Headers = Annotated[
     dict[str, Annotated[str, StringConstraints(max_length=4000)]], AfterValidator(_headers)
 ]
-"""Headers that go with each request, besides those that say what it is."""
+"""Additional headers of each request, besides those that describe the body."""
 
 
 @dataclass(frozen=True)
 class HttpReply:
-    """What came of a request: the status (0: nobody answered) and how the body begins."""
+    """The reply to a request: the status (0: no answer) and the beginning of the body."""
 
     status: int
     body: bytes
@@ -95,46 +95,50 @@ class HttpReply:
 
 
 class Poster:
-    """One URL, with connections that are kept open."""
+    """One URL, with persistent connections."""
 
     def __init__(self, url: str, timeout: int, now: Callable[[], int]) -> None:
-        """``timeout`` (µs) is for each request. Nothing is connected yet."""
+        """Store the arguments; ``timeout`` (µs) is per request. Nothing is connected yet."""
         self._url = url
         self._timeout = timeout
         self._now = now
         self._session: aiohttp.ClientSession | None = None
 
     async def post(self, body: bytes, headers: Mapping[str, str]) -> HttpReply:
-        """Post it to the URL, and wait for the answer."""
+        """Post a body to the URL, and wait for the answer."""
         return await self.request("POST", str(URL(self._url)), body, headers)
 
     async def request(
         self, method: str, url: str, body: bytes, headers: Mapping[str, str]
     ) -> HttpReply:
-        """Ask the same server for something else; nothing in the URL is quoted again."""
+        """Send another request to the same server; the URL is used as it is, without quoting."""
         if self._session is None:
             self._session = aiohttp.ClientSession(
                 timeout=aiohttp.ClientTimeout(total=self._timeout / times.SECOND),
                 cookie_jar=aiohttp.DummyCookieJar(),
                 trust_env=False,
             )
-        sent = {**headers, "User-Agent": "parley"}
+        all_headers = {**headers, "User-Agent": "parley"}
         try:
             async with self._session.request(
-                method, URL(url, encoded=True), data=body, headers=sent, allow_redirects=False
+                method,
+                URL(url, encoded=True),
+                data=body,
+                headers=all_headers,
+                allow_redirects=False,
             ) as answer:
-                begins = await answer.content.read(_BODY_MAX)
-                text = begins[:_SAID_MAX].decode(errors="replace")
-                return HttpReply(answer.status, begins, _outcome(answer, text, self._now()))
+                beginning = await answer.content.read(_BODY_MAX)
+                text = beginning[:_TEXT_MAX].decode(errors="replace")
+                return HttpReply(answer.status, beginning, _outcome(answer, text, self._now()))
         except (aiohttp.ClientError, OSError, TimeoutError) as error:
             return HttpReply(
-                0, b"", DeliveryOutcome(DeliveryStatus.AGAIN, _said(error, self._timeout))
+                0, b"", DeliveryOutcome(DeliveryStatus.AGAIN, _reason(error, self._timeout))
             )
 
     async def test(self) -> str:
-        """Connect, with TLS where it is https; nothing is posted.
+        """Connect, with TLS for https; nothing is posted.
 
-        :raises ArchiverFailed: nobody listens there, or its certificate is not trusted.
+        :raises ArchiverFailed: nothing listens there, or its certificate is not trusted.
         """
         parts = urlsplit(self._url)
         secure = parts.scheme == "https"
@@ -144,7 +148,7 @@ class Poster:
             async with asyncio.timeout(self._timeout / times.SECOND):
                 _, writer = await asyncio.open_connection(parts.hostname, port, ssl=context)
         except (OSError, TimeoutError) as error:
-            msg = f"{parts.hostname} port {port}: {_said(error, self._timeout)}"
+            msg = f"{parts.hostname} port {port}: {_reason(error, self._timeout)}"
             raise ArchiverFailed(msg) from None
         writer.close()
         return f"{parts.hostname} port {port} answers; nothing was posted"
@@ -157,16 +161,16 @@ class Poster:
 
 
 class UrlDestination:
-    """A destination that is a URL; who inherits says what is posted."""
+    """A destination that is a URL; subclasses define what is posted."""
 
     def __init__(self, poster: Poster) -> None:
-        """Nothing is connected yet."""
+        """Store the poster; nothing is connected yet."""
         self.poster = poster
 
     async def test(self) -> str:
-        """Connect, with TLS where it is https; nothing is posted.
+        """Connect, with TLS for https; nothing is posted.
 
-        :raises ArchiverFailed: nobody listens there, or its certificate is not trusted.
+        :raises ArchiverFailed: nothing listens there, or its certificate is not trusted.
         """
         return await self.poster.test()
 
@@ -176,19 +180,19 @@ class UrlDestination:
 
 
 def url_without_query(url: str) -> str:
-    """The URL without its query, in which some put keys."""
+    """Return the URL without its query, which may contain keys."""
     return url.partition("?")[0]
 
 
-def _outcome(answer: aiohttp.ClientResponse, said: str, now: int) -> DeliveryOutcome:
+def _outcome(answer: aiohttp.ClientResponse, text: str, now: int) -> DeliveryOutcome:
     status = answer.status
     if status in _SUCCESS:
         return DeliveryOutcome(DeliveryStatus.ACCEPTED)
-    words = " ".join(f"{status} {answer.reason or ''} {said}".split())
+    words = " ".join(f"{status} {answer.reason or ''} {text}".split())
     if status in _REDIRECT:
-        to = answer.headers.get("Location", "elsewhere")[:_SAID_MAX]
+        to = answer.headers.get("Location", "elsewhere")[:_TEXT_MAX]
         return DeliveryOutcome(
-            DeliveryStatus.REFUSED, f"{status}: it is at {to} now; give that address"
+            DeliveryStatus.REFUSED, f"{status}: redirected to {to}; use that address instead"
         )
     if status in _AGAIN or status >= _FAULT:
         return DeliveryOutcome(
@@ -198,7 +202,7 @@ def _outcome(answer: aiohttp.ClientResponse, said: str, now: int) -> DeliveryOut
 
 
 def retry_after(text: str | None, now: int) -> int:
-    """The pause (µs) that ``Retry-After`` asks for: seconds or a date; 0 if neither."""
+    """Return the pause (µs) that ``Retry-After`` asks for: seconds or a date; 0 if neither."""
     if text is None:
         return 0
     if text.strip().isascii() and text.strip().isdecimal():
@@ -213,7 +217,7 @@ def retry_after(text: str | None, now: int) -> int:
     return max(0, int(since) * times.SECOND - now)
 
 
-def _said(error: Exception, timeout: int) -> str:
+def _reason(error: Exception, timeout: int) -> str:
     if isinstance(error, TimeoutError):
         return f"did not answer within {times.format_duration(timeout)}"
     if isinstance(error, aiohttp.ClientConnectorError) and error.strerror:

@@ -1,8 +1,9 @@
 """Streams and datagrams to one address, kept open between batches.
 
-Neither says that the other side has taken what was sent. A stream whose other side has closed it is
-noticed before and after each batch, and a port where nobody listens at once on the same host; what
-a network loses without a word is lost. Both raise OSError, and TimeoutError where it takes long.
+Neither confirms that the other side has taken what was sent. A stream that the other side closed is
+detected before and after each batch, and a port without a listener immediately if it is on the same
+host; silent loss in the network remains undetected. Both raise OSError, and TimeoutError if sending
+takes too long.
 """
 
 from __future__ import annotations
@@ -23,14 +24,14 @@ class StreamSender:
     """A TCP connection."""
 
     def __init__(self, host: str, port: int, timeout: int) -> None:
-        """``timeout`` (µs) is for connecting, and for each batch. Nothing is connected yet."""
+        """Store the arguments; ``timeout`` (µs) is for connecting, and for each batch."""
         self._host = host
         self._port = port
         self._seconds = timeout / times.SECOND
         self._open: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
 
     async def send(self, pieces: Sequence[bytes]) -> None:
-        """All of it in one go."""
+        """Send all pieces at once."""
         try:
             async with asyncio.timeout(self._seconds):
                 reader, writer = await self._connected()
@@ -46,7 +47,9 @@ class StreamSender:
             self.close()
         if self._open is None:
             self._open = await asyncio.open_connection(self._host, self._port)
-            self._open[1].transport.set_write_buffer_limits(high=0)  # drained: the kernel has it
+            self._open[1].transport.set_write_buffer_limits(
+                high=0
+            )  # drained: the kernel has it all
         return self._open
 
     async def connect(self) -> None:
@@ -56,22 +59,22 @@ class StreamSender:
 
     def close(self) -> None:
         """Close the connection, if there is one."""
-        found, self._open = self._open, None
-        if found is not None:
-            found[1].close()
+        connection, self._open = self._open, None
+        if connection is not None:
+            connection[1].close()
 
 
 async def _still_open(reader: asyncio.StreamReader) -> None:
-    """What the other side says is not for us, but that it has gone is.
+    """Check whether the other side has closed the connection; what it sends is ignored.
 
     :raises ConnectionError: it has.
     """
     try:
         async with asyncio.timeout(0):
-            said = await reader.read(65_536)
+            octets = await reader.read(65_536)
     except TimeoutError:
         return
-    if not said:
+    if not octets:
         msg = "the other side closed the connection"
         raise ConnectionError(msg)
 
@@ -80,19 +83,19 @@ class DatagramSender:
     """A connected datagram socket: UDP, or a path on this host."""
 
     def __init__(self, address: tuple[str, int] | str, timeout: int) -> None:
-        """``timeout`` (µs) is for each batch. Nothing is opened yet."""
+        """Store the arguments; ``timeout`` (µs) is for each batch. Nothing is opened yet."""
         self._address = address
         self._seconds = timeout / times.SECOND
         self._socket: socket.socket | None = None
 
     async def send(self, pieces: Sequence[bytes]) -> None:
-        """Each piece as a datagram."""
+        """Send each piece as a datagram."""
         try:
             async with asyncio.timeout(self._seconds):
-                found = await self._connected()
+                endpoint = await self._connected()
                 for piece in pieces:
-                    await asyncio.get_running_loop().sock_sendall(found, piece)
-                _raise_what_came_back(found)
+                    await asyncio.get_running_loop().sock_sendall(endpoint, piece)
+                _raise_pending_error(endpoint)
         except BaseException:
             self.close()
             raise
@@ -103,31 +106,31 @@ class DatagramSender:
         loop = asyncio.get_running_loop()
         address: Any = self._address
         if isinstance(self._address, str):
-            made = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+            endpoint = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
         else:
-            found = await loop.getaddrinfo(*self._address, type=socket.SOCK_DGRAM)
-            made, address = socket.socket(found[0][0], socket.SOCK_DGRAM), found[0][4]
-        made.setblocking(False)  # noqa: FBT003 - the socket's own
-        self._socket = made
-        await loop.sock_connect(made, address)
-        return made
+            entries = await loop.getaddrinfo(*self._address, type=socket.SOCK_DGRAM)
+            endpoint, address = socket.socket(entries[0][0], socket.SOCK_DGRAM), entries[0][4]
+        endpoint.setblocking(False)  # noqa: FBT003 - the socket's own
+        self._socket = endpoint
+        await loop.sock_connect(endpoint, address)
+        return endpoint
 
     async def connect(self) -> None:
-        """Only look it up and open a socket, which says nothing about who listens."""
+        """Only resolve the name and open a socket, which does not show whether anyone listens."""
         async with asyncio.timeout(self._seconds):
             await self._connected()
 
     def close(self) -> None:
         """Close the socket, if there is one."""
-        found, self._socket = self._socket, None
-        if found is not None:
-            found.close()
+        endpoint, self._socket = self._socket, None
+        if endpoint is not None:
+            endpoint.close()
 
 
-def _raise_what_came_back(found: socket.socket) -> None:
-    """Raise what the other host answered to a datagram, if it has: nobody listens there."""
-    if number := found.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR):
-        raise OSError(number, "nobody listens there" if number == _REFUSED else "not delivered")
+def _raise_pending_error(endpoint: socket.socket) -> None:
+    """Raise the error with which the other host answered a datagram, if any: nothing listens."""
+    if number := endpoint.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR):
+        raise OSError(number, "nothing listens there" if number == _REFUSED else "not delivered")
 
 
 _REFUSED = 111
@@ -137,17 +140,17 @@ Sender = StreamSender | DatagramSender
 
 
 class SocketDestination:
-    """A destination behind a sender; who inherits says what is sent."""
+    """A destination behind a sender; subclasses define what is sent."""
 
     def __init__(self, sender: Sender, where: str) -> None:
-        """``where`` it leads, in words. Nothing is connected yet."""
+        """Store the arguments; ``where`` describes the address. Nothing is connected yet."""
         self.sender = sender
         self._where = where
 
     async def test(self) -> str:
-        """Connect, or look the name up.
+        """Connect, or resolve the name.
 
-        :raises ArchiverFailed: there is no such host or socket, or nobody listens there.
+        :raises ArchiverFailed: there is no such host or socket, or nothing listens there.
         """
         return await try_connection(self.sender, self._where)
 
@@ -157,7 +160,7 @@ class SocketDestination:
 
 
 async def send_bytes(sender: Sender, pieces: Sequence[bytes]) -> DeliveryOutcome:
-    """Send it all; what came of it."""
+    """Send all pieces, and return the outcome."""
     try:
         await sender.send(pieces)
     except (OSError, TimeoutError) as error:
@@ -166,7 +169,7 @@ async def send_bytes(sender: Sender, pieces: Sequence[bytes]) -> DeliveryOutcome
 
 
 async def try_connection(sender: Sender, where: str) -> str:
-    """Connect only.
+    """Connect, and return a sentence about it.
 
     :raises ArchiverFailed: that is not possible.
     """
@@ -177,13 +180,13 @@ async def try_connection(sender: Sender, where: str) -> str:
         raise ArchiverFailed(msg) from None
     if isinstance(sender, StreamSender):
         return f"connected to {where}; nothing was sent"
-    return f"{where} is an address; whether somebody listens there, nobody says"
+    return f"{where} is a valid address; datagrams cannot show whether anything listens there"
 
 
 def error_summary(error: BaseException) -> str:
-    """What went wrong, in a few words.
+    """Return what went wrong, in a few words.
 
-    asyncio says of each address which call failed, in place of why.
+    For several addresses, asyncio names the failed calls instead of the reasons; they are replaced.
     """
     if isinstance(error, TimeoutError) and not str(error):
         return "took too long"
@@ -191,7 +194,7 @@ def error_summary(error: BaseException) -> str:
     text = (error.strerror if isinstance(error, OSError) else None) or str(error)
 
     def why(call: re.Match[str]) -> str:
-        known = call[1] or number
-        return os.strerror(int(known)) if known else "no connection"
+        code = call[1] or number
+        return os.strerror(int(code)) if code else "no connection"
 
     return _CALL.sub(why, text.removeprefix("Multiple exceptions: ")) or type(error).__name__

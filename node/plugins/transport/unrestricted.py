@@ -1,4 +1,4 @@
-"""Archivers that deliver wherever their spec says: only who has the operator's token says so."""
+"""Archivers that deliver wherever their spec says: only holders of the operator's token set it."""
 
 from __future__ import annotations
 
@@ -10,5 +10,5 @@ class UnrestrictedArchiver:
     """An archiver that needs nothing of its host that the owner would have to allow."""
 
     def refusal(self, spec: Document, host: ArchivingHost) -> tuple[str, str] | None:  # noqa: ARG002 - the contract's
-        """Nothing is refused."""
+        """Return None: nothing is refused."""
         return None

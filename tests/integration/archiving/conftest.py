@@ -1,4 +1,4 @@
-"""A node with an outbox of results, and somebody who takes them."""
+"""A node with an outbox of results, and a receiver of results."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.support.clocks import ManualClock
 async def a(
     database: PostgresDatabase, clock: ManualClock, tmp_path: Path
 ) -> AsyncIterator[Office]:
-    """A node with one task, that lets files be written."""
+    """Run a node with one task, which may write files."""
     made = await office(database, clock, tmp_path)
     yield made
     await made.result_delivery.close()
@@ -24,6 +24,6 @@ async def a(
 
 @pytest.fixture
 async def taker() -> AsyncIterator[Receiver]:
-    """Somebody who takes results."""
+    """Run a receiver of results."""
     async with receiver() as made:
         yield made

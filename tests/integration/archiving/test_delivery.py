@@ -26,11 +26,11 @@ from tests.support.clocks import ManualClock
 WITH_JQ = pytest.mark.needs("jq")
 
 DEAD = "http://127.0.0.1:9/in"
-"""The discard port, at which nobody listens here."""
+"""The discard port, on which nothing listens here."""
 
 
 def refuses(status: int, **headers: str) -> Callable[[Posted], web.Response]:
-    """An answer that is the same for everything."""
+    """Return a handler that answers everything alike."""
     return lambda _: web.Response(status=status, headers=headers, text="no")
 
 
@@ -53,7 +53,7 @@ async def test_a_result_is_posted_whole(a: Office, taker: Receiver) -> None:
 
 
 async def test_it_is_written_with_the_outcome_or_not_at_all(a: Office) -> None:
-    """If the transaction that ends a run fails nothing is to be delivered."""
+    """If the transaction that ends a run fails, there is nothing to deliver."""
     await a.archive("all", "http", {"url": DEAD})
     begun = await a.begun()
     with pytest.raises(ZeroDivisionError):
@@ -79,7 +79,7 @@ async def _ended_but_not_committed(a: Office, begun: list[UUID]) -> None:
     ],
 )
 async def test_an_archive_gets_the_runs_it_wants(a: Office, wanted: str, got: list[str]) -> None:
-    """Succeeded, failed (those that never took place, too) or all; cancelled ones never."""
+    """An archive gets succeeded, failed (even unplaced) or all runs; never cancelled ones."""
     await a.archive("some", "http", {"url": DEAD}, runs=wanted)
     for state in ("finished", "failed", "missed", "displaced", "unplaced", "cancelled"):
         await a.ended(state=state)
@@ -87,8 +87,8 @@ async def test_an_archive_gets_the_runs_it_wants(a: Office, wanted: str, got: li
     assert [row[0] for row in rows] == got
 
 
-async def test_what_others_lead_is_theirs_to_archive(a: Office) -> None:
-    """A participant delivers nothing."""
+async def test_participants_deliver_nothing(a: Office) -> None:
+    """A participant that is not the lead delivers nothing."""
     await a.archive("all", "http", {"url": DEAD}, runs="all")
     await a.execute("UPDATE task SET lead = 'ed25519:other' WHERE lead = $1", IDENTITY)
     await a.ended()
@@ -96,7 +96,7 @@ async def test_what_others_lead_is_theirs_to_archive(a: Office) -> None:
 
 
 async def test_a_late_part_makes_another_edition(a: Office, taker: Receiver) -> None:
-    """A run that failed and is finished after all is delivered again, under another key."""
+    """A failed run that finishes later is delivered again, under another key."""
     await a.archive("all", "http", {"url": taker.url}, runs="all")
     [run] = await a.ended(state="failed")
     await a.result_delivery.run_once()
@@ -110,7 +110,7 @@ async def test_a_late_part_makes_another_edition(a: Office, taker: Receiver) -> 
 async def test_an_outcome_that_is_none_any_more_is_not_delivered(
     a: Office, taker: Receiver
 ) -> None:
-    """Who was not told of the failure in time is only told of the success."""
+    """A failure that was not delivered before the run finished is never delivered."""
     await a.archive("all", "http", {"url": taker.url}, runs="all")
     [run] = await a.ended(state="failed")
     await a.end([run])
@@ -120,7 +120,7 @@ async def test_an_outcome_that_is_none_any_more_is_not_delivered(
 
 
 async def test_results_go_in_batches(a: Office, taker: Receiver) -> None:
-    """No more of them in a request than the archive says, each once."""
+    """A request has at most as many results as the archive allows, each once."""
     await a.archive("all", "http", {"url": taker.url, "batch": 40})
     ended = await a.ended(100)
     await a.result_delivery.run_once()
@@ -130,7 +130,7 @@ async def test_results_go_in_batches(a: Office, taker: Receiver) -> None:
 
 
 async def test_pauses_grow_to_an_hour_and_end_after_a_day(a: Office, clock: ManualClock) -> None:
-    """1 m, 5 m, 30 m, then each hour until a day is over; then it is parked with what was said."""
+    """Retries pause 1, 5, 30 minutes, then an hour each for a day; then the result is parked."""
     await a.archive("dead", "http", {"url": DEAD})
     await a.ended()
     tries: list[int] = []
@@ -153,8 +153,8 @@ async def test_pauses_grow_to_an_hour_and_end_after_a_day(a: Office, clock: Manu
 
 
 @pytest.mark.parametrize("status", [408, 429, 500, 503])
-async def test_what_may_pass_is_tried_again(a: Office, taker: Receiver, status: int) -> None:
-    """A server that cannot take it now gets it later; what it said is kept."""
+async def test_temporary_failures_are_retried(a: Office, taker: Receiver, status: int) -> None:
+    """A temporarily failing server gets the result later, and its message is kept."""
     await a.archive("all", "http", {"url": taker.url})
     taker.answer = refuses(status)
     await a.ended()
@@ -165,7 +165,7 @@ async def test_what_may_pass_is_tried_again(a: Office, taker: Receiver, status: 
 
 
 async def test_retry_after_is_honoured(a: Office, taker: Receiver, clock: ManualClock) -> None:
-    """A server that names a pause gets it, if it is longer than ours."""
+    """A pause that the server asks for is used if it is longer than ours."""
     await a.archive("all", "http", {"url": taker.url})
     taker.answer = refuses(429, **{"Retry-After": "600"})
     await a.ended()
@@ -178,8 +178,8 @@ async def test_retry_after_is_honoured(a: Office, taker: Receiver, clock: Manual
 
 
 @pytest.mark.parametrize("status", [301, 401, 403, 404, 410])
-async def test_what_will_not_pass_is_parked(a: Office, taker: Receiver, status: int) -> None:
-    """A refusal that another try would not change is kept for a person, with what was said."""
+async def test_permanent_refusals_are_parked(a: Office, taker: Receiver, status: int) -> None:
+    """A permanent refusal is parked for a person, with the server's message."""
     await a.archive("all", "http", {"url": taker.url})
     taker.answer = refuses(status)
     await a.ended(3)
@@ -191,7 +191,7 @@ async def test_what_will_not_pass_is_parked(a: Office, taker: Receiver, status: 
 
 
 async def test_one_bad_document_parks_itself_alone(a: Office, taker: Receiver) -> None:
-    """A batch refused for what is in it is taken apart until only the culprit is left."""
+    """A rejected batch is bisected until only the rejected document is left."""
     await a.archive("all", "http", {"url": taker.url})
     bad = str((await a.ended(20))[7])
 
@@ -207,7 +207,7 @@ async def test_one_bad_document_parks_itself_alone(a: Office, taker: Receiver) -
 
 
 async def test_a_person_has_it_tried_again(a: Office, taker: Receiver, clock: ManualClock) -> None:
-    """What is parked is delivered once somebody says so, with its key as before."""
+    """A parked result is delivered after a manual retry, under the same key."""
     await a.archive("all", "http", {"url": taker.url})
     taker.answer = refuses(404)
     await a.ended(2)
@@ -220,8 +220,8 @@ async def test_a_person_has_it_tried_again(a: Office, taker: Receiver, clock: Ma
     assert await a.states() == {"delivered": 2}
 
 
-async def test_what_rests_is_tried_as_soon_as_a_person_says_so(a: Office, taker: Receiver) -> None:
-    """Nobody waits out the minute after a failure who has it tried again."""
+async def test_a_manual_retry_ends_the_rest(a: Office, taker: Receiver) -> None:
+    """A manual retry does not wait for the destination's rest to end."""
     await a.archive("all", "http", {"url": taker.url})
     taker.answer = refuses(503)
     await a.ended(2)
@@ -242,7 +242,7 @@ async def test_what_rests_is_tried_as_soon_as_a_person_says_so(a: Office, taker:
 async def test_a_dead_archiver_is_asked_once_a_minute(
     a: Office, taker: Receiver, clock: ManualClock
 ) -> None:
-    """New results do not hammer a dead server; once it is well all go at once."""
+    """A dead server is tried once a minute; once it works, all results are delivered."""
     await a.archive("all", "http", {"url": taker.url})
     taker.answer = refuses(503)
     for _ in range(5):
@@ -261,7 +261,7 @@ async def test_a_dead_archiver_is_asked_once_a_minute(
 
 
 async def test_a_slow_archiver_delays_no_other(a: Office, taker: Receiver) -> None:
-    """While one server keeps us waiting another one gets its results, and runs end."""
+    """While one server is slow, another one gets its results, and runs end."""
     async with receiver() as slow:
         slow.held = asyncio.Event()
         await a.archive("slow", "http", {"url": slow.url})
@@ -279,8 +279,8 @@ async def test_a_slow_archiver_delays_no_other(a: Office, taker: Receiver) -> No
         assert len(taker.documents) == 2
 
 
-async def test_who_does_not_answer_in_time_is_asked_later(a: Office, taker: Receiver) -> None:
-    """A request has its time; what came of it then nobody knows, so it goes again."""
+async def test_timeouts_are_retried(a: Office, taker: Receiver) -> None:
+    """A request that times out is retried, because its outcome is unknown."""
     taker.held = asyncio.Event()
     await a.archive("all", "http", {"url": taker.url, "timeout": "PT1S"})
     await a.ended()
@@ -289,8 +289,8 @@ async def test_who_does_not_answer_in_time_is_asked_later(a: Office, taker: Rece
     assert tuple(row) == ("waiting", "did not answer within PT1S")
 
 
-async def test_what_was_taken_comes_again_after_a_crash(a: Office, taker: Receiver) -> None:
-    """A service that was killed before it noted the delivery delivers it again, with its key."""
+async def test_unrecorded_deliveries_are_repeated(a: Office, taker: Receiver) -> None:
+    """A delivery that a killed service had not recorded is repeated under the same key."""
     await a.archive("all", "http", {"url": taker.url})
     await a.ended()
     now = a.clock.now()
@@ -308,7 +308,7 @@ async def test_what_was_taken_comes_again_after_a_crash(a: Office, taker: Receiv
 
 
 async def test_a_task_has_archives_of_its_own(a: Office, taker: Receiver) -> None:
-    """Its results go there, those of others do not; those of its seats do."""
+    """A task's archives get the results of the task and its seats, and no others."""
     await a.archive("all", "http", {"url": DEAD})
     part = await a.add_task(parent=a.task)
     other = await a.add_task()
@@ -324,8 +324,8 @@ async def test_a_task_has_archives_of_its_own(a: Office, taker: Receiver) -> Non
     assert {document["pool_task"] for document in taker.documents} == {None, str(a.task)}
 
 
-async def test_what_waits_follows_an_edit(a: Office, taker: Receiver) -> None:
-    """The address is mended, and what was parked at the wrong one goes to the right one."""
+async def test_waiting_results_follow_an_edit(a: Office, taker: Receiver) -> None:
+    """After an edit of the address, even parked results are delivered to the new one."""
     await a.archive("all", "http", {"url": taker.url + "x"})
     await a.ended()
     await a.result_delivery.run_once()
@@ -337,7 +337,7 @@ async def test_what_waits_follows_an_edit(a: Office, taker: Receiver) -> None:
 
 
 async def test_an_archive_that_is_removed_gets_nothing_more(a: Office, taker: Receiver) -> None:
-    """What waits for it is dropped; where results went is still known."""
+    """A removed archive gets nothing more, but past deliveries remain visible."""
     await a.archive("all", "http", {"url": taker.url})
     await a.ended()
     await a.result_delivery.run_once()
@@ -353,7 +353,7 @@ async def test_an_archive_that_is_removed_gets_nothing_more(a: Office, taker: Re
 
 
 async def test_archives_with_one_spec_share_batches(a: Office, taker: Receiver) -> None:
-    """Two archives of the same place are one destination: one request has the results of both."""
+    """Two archives with the same spec are one destination: one request has the results of both."""
     await a.archive("one", "http", {"url": taker.url})
     await a.archive("two", "http", {"url": taker.url}, transform={"jmespath": "{run: run}"})
     [run] = await a.ended()
@@ -384,7 +384,7 @@ async def test_archives_with_one_spec_share_batches(a: Office, taker: Receiver) 
 async def test_a_transform_that_gives_nothing_or_fails(
     a: Office, taker: Receiver, transform: dict[str, str], state: str, error: str
 ) -> None:
-    """Nothing is left out in good faith; a failure is kept for a person, and the others go."""
+    """A transform without output drops the result; one that fails parks it, and others go on."""
     await a.archive("some", "http", {"url": taker.url}, transform=transform)
     await a.archive("all", "http", {"url": taker.url})
     await a.ended()
@@ -399,7 +399,7 @@ async def test_a_transform_that_gives_nothing_or_fails(
 async def test_jq_sees_neither_environment_nor_files(
     a: Office, taker: Receiver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What is in the service's environment is shown by no transform."""
+    """A jq transform can read neither the service's environment nor its files."""
     monkeypatch.setenv("PARLEY_SECRET", "hidden")
     await a.archive("env", "http", {"url": taker.url}, transform={"jq": "[env, $ENV]"})
     await a.ended()
@@ -408,7 +408,7 @@ async def test_jq_sees_neither_environment_nor_files(
 
 
 async def test_a_request_can_be_signed(a: Office, taker: Receiver, clock: ManualClock) -> None:
-    """Who knows the secret finds that the body as sent and its instant were signed."""
+    """A receiver that knows the secret can verify the body as sent and its instant."""
     secret = "0123456789abcdef"
     spec = {"url": taker.url, "secret": secret, "gzip": True, "format": "lines"}
     await a.archive("all", "http", {**spec, "headers": {"Authorization": "Bearer x"}})
@@ -428,7 +428,7 @@ async def test_a_request_can_be_signed(a: Office, taker: Receiver, clock: Manual
 async def test_order_is_kept_where_it_matters(
     a: Office, tmp_path: Path, clock: ManualClock
 ) -> None:
-    """While a result of a task cannot be written, none of those behind it is; others are."""
+    """While a result cannot be written, later ones of its task wait; other tasks do not."""
     path = tmp_path / "out" / "results.jsonl"
     await a.archive("file", "file", {"path": str(path)})
     first = await a.ended()
@@ -450,8 +450,8 @@ def _runs_in(path: Path) -> list[str]:
     return [json.loads(line)["run"] for line in path.read_text().splitlines()]
 
 
-async def test_what_is_still_to_be_delivered_is_not_purged(a: Office) -> None:
-    """A run is kept until its result is delivered or parked."""
+async def test_undelivered_runs_are_not_purged(a: Office) -> None:
+    """A run is not purged until its result is delivered or parked."""
     await a.archive("dead", "http", {"url": DEAD})
     await a.ended()
     late = a.clock.now() + 400 * times.DAY
@@ -468,7 +468,7 @@ async def test_what_is_still_to_be_delivered_is_not_purged(a: Office) -> None:
 async def test_an_archiver_that_cannot_be_closed_stops_nothing(
     a: Office, taker: Receiver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its fault is logged, and what was delivered is delivered."""
+    """An error while closing an archiver is logged, and the delivery counts."""
 
     async def close(self: HttpDestination) -> None:
         await self.poster.close()

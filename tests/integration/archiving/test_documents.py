@@ -1,4 +1,4 @@
-"""What archives are given of a run and of its intervals, and that what is parked is counted."""
+"""The documents that archives get of runs and intervals, and the count of parked deliveries."""
 
 from __future__ import annotations
 
@@ -38,13 +38,13 @@ UPDATE task SET test = 'interface', spec = '{"duration": "PT4S", "each": "PT1S"}
 
 
 def circumstances(identity: str, error_bound_ms: float | None, **more: Any) -> dict[str, Any]:
-    """What a participant tells of its host."""
+    """Return a participant's report of its host."""
     clock = {**CLOCK, "identity": identity, "error_bound_ms": error_bound_ms}
     return {"tool": "ping", "tool_version": "20221126", "clock": clock, "neighbours": [], **more}
 
 
 async def test_a_document_says_how_it_was_measured(a: Office, taker: Receiver) -> None:
-    """The tool's version, the verdict, the clocks' bound, and each part's start and argv."""
+    """A document has the tool's version, verdict, clock bound, and each part's start and argv."""
     await a.archive("all", "http", {"url": taker.url})
     await a.execute(
         "UPDATE task SET participants = participants || jsonb_build_array($1::jsonb)",
@@ -72,14 +72,14 @@ async def test_a_document_says_how_it_was_measured(a: Office, taker: Receiver) -
 
 
 async def streaming(a: Office) -> UUID:
-    """A run that is being measured, of a test that gives a result each second."""
+    """Create a running run of a test that gives a result each second."""
     await a.execute(_WITHIN, a.task)
     [run] = await a.begun()
     return run
 
 
 async def told(a: Office, run: UUID, *numbers: int, gaps: tuple[int, ...] = ()) -> None:
-    """These intervals of it were merged."""
+    """Merge these intervals of the run."""
     starts_at = (await a.rows("SELECT starts_at FROM run WHERE id = $1", run))[0][0]
     found = [
         Interval(number, None, "nobody told") if number in gaps else Interval(number, FIGURES)
@@ -95,7 +95,7 @@ async def told(a: Office, run: UUID, *numbers: int, gaps: tuple[int, ...] = ()) 
 
 
 async def test_intervals_go_as_they_are_merged(a: Office, taker: Receiver) -> None:
-    """A document for each while the run lasts, in order, with its own key, times and figures."""
+    """Each interval is delivered while the run lasts, in order, with its key, times and figures."""
     await a.archive("all", "http", {"url": taker.url})
     run = await streaming(a)
     await told(a, run, 2, 0, 1)
@@ -120,14 +120,14 @@ async def test_intervals_go_as_they_are_merged(a: Office, taker: Receiver) -> No
 
 
 async def test_intervals_are_kept_in_order_where_it_matters(a: Office, tmp_path: Path) -> None:
-    """They are of the series of their task, as its runs are."""
+    """Intervals belong to the series of their task, as its runs do."""
     await a.archive("file", "file", {"path": str(tmp_path / "out.jsonl")})
     await told(a, await streaming(a), 0)
     assert (await a.rows("SELECT series FROM archiving"))[0][0] == a.task
 
 
 async def test_an_interval_goes_with_its_commit_or_not_at_all(a: Office) -> None:
-    """If the transaction that merges it fails, nothing is to be delivered."""
+    """If the transaction that merges an interval fails, there is nothing to deliver."""
     await a.archive("all", "http", {"url": DEAD})
     run = await streaming(a)
     with pytest.raises(ZeroDivisionError):
@@ -147,7 +147,7 @@ async def _merged_but_not_committed(a: Office, run: UUID) -> None:
 async def test_an_archive_gets_the_intervals_it_wants(
     a: Office, wanted: str, got: list[int]
 ) -> None:
-    """A gap is one that failed."""
+    """An archive gets the intervals that it wants; a gap counts as a failed one."""
     await a.archive("some", "http", {"url": DEAD}, runs=wanted)
     await told(a, await streaming(a), 0, 1, gaps=(1,))
     rows = await a.rows("SELECT interval_number FROM archiving ORDER BY number")
@@ -155,7 +155,7 @@ async def test_an_archive_gets_the_intervals_it_wants(
 
 
 async def test_a_gap_that_is_filled_goes_again(a: Office, taker: Receiver) -> None:
-    """A late share makes another edition; merged to the same again it does not."""
+    """A late part makes another edition of the interval, unless the merged result is the same."""
     await a.archive("all", "http", {"url": taker.url}, runs="all")
     run = await streaming(a)
     await told(a, run, 0, gaps=(0,))
@@ -171,7 +171,7 @@ async def test_a_gap_that_is_filled_goes_again(a: Office, taker: Receiver) -> No
 
 
 async def test_a_gap_that_was_filled_meanwhile_is_not_told(a: Office, taker: Receiver) -> None:
-    """Neither to those who want gaps only, nor twice to those who want all."""
+    """A gap that was filled before its delivery is not delivered as a gap, nor twice."""
     await a.archive("gaps", "http", {"url": taker.url}, runs="failed")
     await a.archive("all", "http", {"url": taker.url}, runs="all")
     run = await streaming(a)
@@ -183,7 +183,7 @@ async def test_a_gap_that_was_filled_meanwhile_is_not_told(a: Office, taker: Rec
 
 
 async def test_intervals_of_what_others_lead_are_theirs(a: Office) -> None:
-    """A participant delivers nothing."""
+    """A participant that is not the lead delivers no intervals."""
     await a.archive("all", "http", {"url": DEAD})
     run = await streaming(a)
     await a.execute("UPDATE task SET lead = 'ed25519:other' WHERE lead = $1", IDENTITY)
@@ -191,15 +191,15 @@ async def test_intervals_of_what_others_lead_are_theirs(a: Office) -> None:
     assert await a.states() == {}
 
 
-async def test_what_an_archiver_that_is_gone_was_to_deliver_waits(a: Office) -> None:
-    """One that others brought may be uninstalled: its results wait, its secrets stay hidden."""
+async def test_results_of_a_missing_archiver_wait(a: Office) -> None:
+    """Results of an uninstalled third-party archiver wait, and its secrets stay hidden."""
     spec = {"url": DEAD, "secret": "a secret of some length"}
     await a.archive("all", "http", spec)
     await a.ended()
     await a.execute("UPDATE destination SET archiver = 'gone'")
     await a.result_delivery.run_once()
     [row] = await a.rows("SELECT state::text, last_error, next_at FROM archiving")
-    assert tuple(row[:2]) == ("waiting", "there is no archiver 'gone' on this host any more")
+    assert tuple(row[:2]) == ("waiting", "the archiver 'gone' is no longer installed here")
     assert row[2] > a.clock.now()
     [own] = await a.archives.own()
     assert set(own.spec.values()) == {REDACTED}
@@ -209,7 +209,7 @@ async def test_what_an_archiver_that_is_gone_was_to_deliver_waits(a: Office) -> 
 
 
 async def counted(a: Office) -> dict[str, int]:
-    """What is parked by destination, as the backlog tells it."""
+    """Return the number of parked deliveries by destination, from the backlog."""
     async with a.database.connection() as connection:
         rows = await archives.backlog(connection)
     return {row["label"]: row["parked"] for row in rows}
@@ -218,7 +218,7 @@ async def counted(a: Office) -> dict[str, int]:
 async def test_parked_deliveries_are_counted_as_they_come_and_go(
     a: Office, taker: Receiver
 ) -> None:
-    """Parked, retried, moved, dropped with their archive and purged with their runs."""
+    """Deliveries are counted when parked, retried, moved, dropped with an archive, and purged."""
     for name in ("one", "two"):
         await a.archive(name, "http", {"url": f"{taker.url}-{name}"})
     one, two = sorted(await counted(a))
@@ -243,7 +243,7 @@ async def test_parked_deliveries_are_counted_as_they_come_and_go(
 
 
 async def test_two_who_count_at_once_do_not_wait_for_each_other(a: Office, taker: Receiver) -> None:
-    """Each adds a line of its own; the next one makes one line of both."""
+    """Two concurrent counts add a row each without waiting, and the next one merges the rows."""
     await a.archive("one", "http", {"url": f"{taker.url}-none"})
     await a.ended(3)
     rows = await a.rows("SELECT number FROM archiving ORDER BY number")

@@ -176,7 +176,7 @@ def test_exceptions_of_plugins_are_reported(tmp_path: Path) -> None:
     short = ("--run", "--spec", '{"duration": "PT1S"}')
     assert "it raised KeyError: 'rate'\nsilent: 1 fault to fix" in tried("silent")
     output = tried("silent", *short)
-    assert "✓ the result is as its model says\n✗ it has a summary" in output
+    assert "✓ the result matches its model\n✗ it has a summary" in output
     assert "duration_ms" in output
     assert re.search(
         r"wild raised OSError: gone\n    .*/parley_silent.py, line \d+, in merge",

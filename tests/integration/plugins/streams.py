@@ -1,4 +1,4 @@
-"""Streams as they run: both ends as processes of their own, on loopback."""
+"""Running streams: both ends as processes of their own, on loopback."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ RS = b"\x1e"
 
 
 def spec_of(seconds: int, **fields: Any) -> LatencyBgSpec:
-    """A spec of a stream, which may be shorter than anybody may ask for."""
+    """Return the spec of a stream, which may be shorter than the API allows."""
     spec = LatencyBgSpec.model_validate({"dest": "b"} | BRIEF | fields)
     return spec.model_copy(update={"duration": seconds * SECOND})
 
 
 def stream(tool: Tool, starts: int, port: int, seconds: int, **fields: Any) -> list[PartContext]:
-    """Both parts of a stream."""
+    """Return both parts of a stream."""
     spec = spec_of(seconds, **fields)
     parties = (Party("a", "127.1.0.1"), Party("b", "127.1.0.2", {"port": port}))
     first = PartContext(spec, 0, parties, starts, starts + tool.duration(spec))
@@ -37,7 +37,7 @@ def stream(tool: Tool, starts: int, port: int, seconds: int, **fields: Any) -> l
 
 
 def wait_until(instant: int) -> None:
-    """Return at an instant; nothing ever comes where this listens."""
+    """Return at an instant, by waiting on a socket that never receives anything."""
     with socket.socket() as nobody:
         nobody.bind(("127.0.0.1", 0))
         nobody.listen()
@@ -47,14 +47,14 @@ def wait_until(instant: int) -> None:
 
 
 def start(tool: Tool, part: PartContext) -> subprocess.Popen[bytes]:
-    """A participant's program, long enough before its instant."""
+    """Start a participant's program, long enough before its instant."""
     return subprocess.Popen(tool.command(part).argv, stdout=subprocess.PIPE)
 
 
 def told(
     tool: StreamingTool, part: PartContext, process: subprocess.Popen[bytes]
 ) -> list[Interval]:
-    """All that a program told of, once it has ended by itself."""
+    """Return all records of a program, once it has ended by itself."""
     stdout, _ = process.communicate(timeout=30)
     lines = stdout.splitlines()
     records = [line.removeprefix(RS) for line in lines if line.startswith(RS)]
@@ -63,27 +63,27 @@ def told(
 
 
 def merged(parts: list[PartContext], shares: list[list[Interval]]) -> list[Interval]:
-    """The intervals of both."""
-    found = []
+    """Merge the intervals of both ends."""
+    intervals = []
     for pair in zip(*shares, strict=True):
         named = [Part(at, "ab"[at], it.result, it.reason) for at, it in enumerate(pair)]
         outcome = TEST.merge_interval(parts[0].spec, named)
-        found.append(Interval(pair[0].number, outcome.result, outcome.reason))
-    return found
+        intervals.append(Interval(pair[0].number, outcome.result, outcome.reason))
+    return intervals
 
 
 def soon() -> int:
-    """An instant by which programs that are started now are ready, however busy the machine."""
+    """Return an instant by which programs that are started now are ready on a busy machine."""
     return time.time_ns() // 1000 + 3 * SECOND // 2
 
 
 def run_after_run(tool: StreamingTool) -> Iterator[list[Interval]]:
-    """The intervals of two runs on one port, of which the second begins where the first ends."""
+    """Yield the intervals of two runs on one port; the second begins where the first ends."""
     port, first = free_port("127.1.0.2"), soon()
-    found = []
+    intervals = []
     for parts in (stream(tool, first, port, 2), stream(tool, first + 2 * SECOND, port, 2)):
         wait_until(parts[0].starts - PREPARATION_TIME)
-        found.append((parts, [start(tool, part) for part in parts]))
-    for parts, processes in found:
+        intervals.append((parts, [start(tool, part) for part in parts]))
+    for parts, processes in intervals:
         pairs = zip(parts, processes, strict=True)
         yield merged(parts, [told(tool, part, process) for part, process in pairs])

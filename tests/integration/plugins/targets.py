@@ -1,4 +1,4 @@
-"""Targets on loopback that answer rightly, wrongly or not at all, and a run against them."""
+"""Targets on loopback with right, wrong or no answers, and runs against them."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def measured(
     addresses: dict[str, str] | None = None,
     **fields: Any,
 ) -> Merged:
-    """A run that starts now: the tool's own argv, started, read, merged."""
+    """Run the tool's own argv now, and return the parsed and merged result."""
     test, tool = registry.tests()[test_name], registry.tools()[tool_name]
     spec = test.spec_model.model_validate(fields)
     starts = time.time_ns() // 1000
@@ -46,7 +46,7 @@ def measured(
     environment = {"PATH": os.environ["PATH"], "LANG": "C.UTF-8"}
     if trusting is not None:
         environment["SSL_CERT_FILE"] = str(trusting)
-    done = subprocess.run(
+    process = subprocess.run(
         command.argv,
         input=command.stdin,
         capture_output=True,
@@ -54,15 +54,15 @@ def measured(
         timeout=30,
         check=False,
     )
-    result = tool.read(part, Output(done.returncode, done.stdout, done.stderr))
+    result = tool.read(part, Output(process.returncode, process.stdout, process.stderr))
     return test.merge(spec, [Part(0, "a", result)])
 
 
 class Authority:
-    """Signs certificates, in files that servers and clients read."""
+    """Signs certificates, and stores them in files for servers and clients."""
 
     def __init__(self, folder: Path, name: str = "the authority") -> None:
-        """Its own certificate is in ``file``."""
+        """Create the authority; its own certificate is in ``file``."""
         self._folder = folder
         self._key = ec.generate_private_key(ec.SECP256R1())
         self._name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
@@ -91,7 +91,7 @@ class Authority:
         )
 
     def context(self, *names: str, days_left: float = 5, alpn: str = "http/1.1") -> ssl.SSLContext:
-        """What a server with a certificate for these names and addresses uses."""
+        """Return a server's TLS settings with a certificate for these names and addresses."""
         key = ec.generate_private_key(ec.SECP256R1())
         subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, names[0])])
         built = self._certificate(subject, key, 20 * DAY, days_left * DAY)
@@ -123,7 +123,7 @@ def _general_name(name: str) -> x509.GeneralName:
 
 
 class Pages(http.server.BaseHTTPRequestHandler):
-    """Pages by their path; ``/slow`` keeps one waiting for 80 ms."""
+    """Serves pages by their path; ``/slow`` delays the answer by 80 ms."""
 
     protocol_version = "HTTP/1.1"
     timeout = 5
@@ -162,7 +162,7 @@ class Pages(http.server.BaseHTTPRequestHandler):
         self.close_connection = True
 
     def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the library's name
-        """Say nothing."""
+        """Log nothing."""
 
 
 class _Server(http.server.ThreadingHTTPServer):
@@ -170,7 +170,7 @@ class _Server(http.server.ThreadingHTTPServer):
     context: ssl.SSLContext | None = None
 
     def finish_request(self, request: Any, client_address: Any) -> None:
-        # TLS in the thread of the request: a client that breaks off stops nobody else.
+        # TLS in the request's thread, so that a client that aborts does not block the others.
         with contextlib.suppress(OSError):
             if self.context is None:
                 super().finish_request(request, client_address)
@@ -185,7 +185,7 @@ class _Server6(_Server):
 
 @contextlib.contextmanager
 def pages(context: ssl.SSLContext | None = None, address: str = "127.0.0.1") -> Iterator[int]:
-    """A web server, over TLS with a context; its port."""
+    """Serve pages, over TLS if there is a context; yield the port."""
     server = (_Server6 if ":" in address else _Server)((address, 0), Pages)
     server.context = context
     with _serving(server):
@@ -194,7 +194,7 @@ def pages(context: ssl.SSLContext | None = None, address: str = "127.0.0.1") -> 
 
 @contextlib.contextmanager
 def talking(talk: Callable[[socket.socket], None]) -> Iterator[int]:
-    """A TCP server that does with each connection what ``talk`` does; its port."""
+    """Serve TCP, calling ``talk`` for each connection; yield the port."""
 
     class Handler(socketserver.BaseRequestHandler):
         def handle(self) -> None:
@@ -210,19 +210,19 @@ def talking(talk: Callable[[socket.socket], None]) -> Iterator[int]:
 
 @contextlib.contextmanager
 def answering(answer: Callable[[bytes], bytes | None]) -> Iterator[int]:
-    """A DNS server over UDP and TCP on one port; None from ``answer`` means silence."""
+    """Serve DNS over UDP and TCP on one port; None from ``answer`` means silence."""
 
     class Datagram(socketserver.BaseRequestHandler):
         def handle(self) -> None:
             question, endpoint = self.request
-            told = answer(question)
-            if told is not None:
-                endpoint.sendto(told, self.client_address)
+            reply = answer(question)
+            if reply is not None:
+                endpoint.sendto(reply, self.client_address)
 
     def talk(connection: socket.socket) -> None:
-        told = answer(connection.recv(4096)[2:])
-        if told is not None:
-            connection.sendall(len(told).to_bytes(2) + told)
+        reply = answer(connection.recv(4096)[2:])
+        if reply is not None:
+            connection.sendall(len(reply).to_bytes(2) + reply)
 
     with (
         talking(talk) as port,
@@ -245,7 +245,7 @@ def _serving(server: socketserver.BaseServer) -> Iterator[None]:
 
 
 def closed_port() -> int:
-    """A TCP port on loopback on which nobody listens."""
+    """Return a TCP port on loopback on which nothing listens."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port: int = probe.getsockname()[1]

@@ -5,7 +5,7 @@
     near ──┬── near0  198.51.100.2, 198.51.100.3 ── far0 ──┬── far, which is all of 192.0.2.0/24
            └── near1  203.0.113.2 ───────────────── far1 ──┘
 
-The way to far is by near0, from 198.51.100.2, unless a tool does something for it.
+The default route to far is by near0, from 198.51.100.2.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ SPECS: dict[str, dict[str, Any]] = {
     "latencybg": {"duration": "PT10S", "each": "PT5S"},
     "throughput": {"duration": "PT1S", "congestion": "cubic"},
 }
-"""How to ask each test of one packet or a few; who answers, and what, does not matter here."""
+"""The spec of each test for one packet or a few; the answers do not matter here."""
 
 SENDS_NOTHING = {("idle", "sleep"), ("interface", "procnet")}
 
@@ -94,8 +94,8 @@ def _links() -> Iterator[None]:
                 assert process.run(argv, timeout_s=20).exit_code == 0
             for namespace, lines in LINKS.items():
                 argv = ["ip", "-n", namespace, "-batch", "-"]
-                made = process.run(argv, timeout_s=20, stdin="\n".join(lines).encode())
-                assert made.exit_code == 0, made.stderr
+                finished = process.run(argv, timeout_s=20, stdin="\n".join(lines).encode())
+                assert finished.exit_code == 0, finished.stderr
             yield
         finally:
             for namespace in LINKS:
@@ -103,14 +103,14 @@ def _links() -> Iterator[None]:
 
 
 def listening() -> socket.socket:
-    """A socket to which everything comes that comes to far."""
+    """Return a socket that receives everything that arrives at far."""
     kind = socket.SOCK_DGRAM | socket.SOCK_NONBLOCK
     every = socket.htons(0x0003)  # ETH_P_ALL
     return host_sampling.in_namespace(FAR, lambda: socket.socket(socket.AF_PACKET, kind, every))
 
 
 def heard(endpoint: socket.socket) -> dict[str, set[tuple[str, str]]]:
-    """Who has sent to each address of far: source and interface, by destination."""
+    """Return the sources and interfaces that sent to each address of far, by destination."""
     found: dict[str, set[tuple[str, str]]] = {}
     with contextlib.suppress(BlockingIOError):
         while True:
@@ -122,11 +122,11 @@ def heard(endpoint: socket.socket) -> dict[str, set[tuple[str, str]]]:
 
 
 async def ask(test: str, name: str, context: Context, dest: str) -> None:
-    """Start a tool's part at the asking end, and let it do what it can in some seconds."""
+    """Start a tool's part at the asking end, and let it send for some seconds."""
     model = registry.tests()[test].spec_model
-    asked = SPECS[test] | {"url": f"http://{dest}/"} if test == "http" else SPECS[test]
+    document = SPECS[test] | {"url": f"http://{dest}/"} if test == "http" else SPECS[test]
     field = {"dns": "server", "http": None}.get(test, "dest")
-    spec = model.model_validate(asked if field is None else asked | {field: dest})
+    spec = model.model_validate(document if field is None else document | {field: dest})
     tool = registry.tools()[name]
     source = OTHER if context.device else SECOND
     parties = (Party("a", source, device=context.device), Party("b", dest, {"port": 5301}))
@@ -144,19 +144,19 @@ async def ask(test: str, name: str, context: Context, dest: str) -> None:
 @pytest.mark.needs("ping", "scamper", "tracepath", "traceroute")
 @pytest.mark.usefixtures("links")
 async def test_tools_leave_by_what_they_are_bound_to() -> None:
-    """Every one that says it can be bound, to the interface or to the address, whatever it asks."""
+    """Every tool that can be bound leaves by the interface or the address, in every protocol."""
     dests = [f"192.0.2.{at}" for at in range(1, len(CASES) + 1)]
     with listening() as endpoint:
         await asyncio.gather(*(ask(*case, dest) for case, dest in zip(CASES, dests, strict=True)))
-        found = heard(endpoint)
+        senders = heard(endpoint)
     ways = {INTERFACE: {(OTHER, "far1")}, ADDRESS: {(SECOND, "far0")}}
-    assert {case: found.get(dest, set()) for case, dest in zip(CASES, dests, strict=True)} == {
+    assert {case: senders.get(dest, set()) for case, dest in zip(CASES, dests, strict=True)} == {
         case: ways[case[2]] for case in CASES
     }
 
 
-def test_what_can_be_bound() -> None:
-    """Only programs that have no option for it cannot (mtr's takes just the address)."""
+def test_which_tools_can_be_bound() -> None:
+    """Only programs without such an option cannot be bound (mtr's takes just the address)."""
     unable = {
         (name, kind)
         for name, tool in registry.tools().items()
@@ -179,7 +179,7 @@ def test_what_can_be_bound() -> None:
 
 @pytest.mark.usefixtures("links")
 async def test_an_unusable_origin_is_no_answer_of_the_target() -> None:
-    """Our own programs end with the reason; nothing is measured."""
+    """Our own programs exit with the reason if they cannot be bound, and measure nothing."""
     part = PartContext(
         registry.tests()["tcp"].spec_model.model_validate({"dest": "192.0.2.1", "port": 9}),
         0,

@@ -19,19 +19,19 @@ BRISK = {"interval": "PT0.02S", "timeout": "PT0.3S"}
 
 
 def connected(port: int, **fields: Any) -> Merged:
-    """Connections to a port on loopback."""
+    """Connect to a port on loopback, and return the result."""
     given: dict[str, Any] = {"dest": "127.0.0.1", "port": port} | BRISK | fields
     return measured("tcp", "connect", **given)
 
 
 def shaken(port: int, dest: str = "127.0.0.1", **fields: Any) -> Merged:
-    """A handshake with a port on loopback, under whatever name."""
+    """Shake hands with a port on loopback, under any name."""
     addresses = {dest: "127.0.0.1"}
     return measured("tls", "handshake", dest=dest, port=port, addresses=addresses, **fields)
 
 
 def test_connections() -> None:
-    """Every attempt at an open port is a connection, and takes less than it may."""
+    """Every attempt at an open port becomes a connection within the limit."""
     with talking(lambda _: None) as port:
         run = connected(port, count=5)
     assert run.reason is None
@@ -42,16 +42,16 @@ def test_connections() -> None:
 
 
 def test_no_word_waits_for_the_last_one_to_be_acknowledged() -> None:
-    """Else a request after a handshake would take a round trip more than it does elsewhere."""
+    """A request after a handshake does not wait for an acknowledgement (TCP_NODELAY)."""
     deadline = target.Deadline(1_000_000_000)
     with talking(lambda _: None) as port:
-        found = target.look_up("127.0.0.1", port, None, deadline)
-        with target.connect(found, deadline, {}) as endpoint:
+        addresses = target.look_up("127.0.0.1", port, None, deadline)
+        with target.connect(addresses, deadline, {}) as endpoint:
             assert endpoint.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
 
 
 def test_a_banner() -> None:
-    """What the server says first is kept, its first line and as far as it can be printed."""
+    """The first line that the server sends unprompted is kept, made printable."""
     with talking(lambda it: it.sendall(b"SSH-2.0-\x1b[2J\xff\r\nmore")) as port:
         run = connected(port, banner=True)
     assert run.reason is None
@@ -67,7 +67,7 @@ def _listens(connection: socket.socket) -> None:
 
 
 def test_no_banner() -> None:
-    """A server that waits for the client to speak has none, which fails the run that wants one."""
+    """A server that waits for the client sends no banner, which fails a run that expects one."""
     with talking(_listens) as port:
         run = connected(port, banner=True)
     assert run.reason == f"127.0.0.1 port {port} accepted the connection and sent nothing"
@@ -75,7 +75,7 @@ def test_no_banner() -> None:
 
 
 def test_refused_connections() -> None:
-    """Where nobody listens, every attempt failed, and so has the run."""
+    """Every attempt at a closed port fails, and so does the run."""
     port = closed_port()
     run = connected(port)
     assert run.reason == (
@@ -85,7 +85,7 @@ def test_refused_connections() -> None:
 
 
 def test_attempts_go_on_while_others_wait() -> None:
-    """Attempts that are not answered end each after its timeout, side by side."""
+    """Attempts without an answer end after their timeouts, and do not delay the others."""
     with socket.socket() as deaf, contextlib.ExitStack() as waiting:
         deaf.bind(("127.0.0.1", 0))
         deaf.listen(0)  # the kernel keeps one connection more, and then drops what comes
@@ -98,7 +98,7 @@ def test_attempts_go_on_while_others_wait() -> None:
 
 
 def test_a_trusted_certificate(tmp_path: Path) -> None:
-    """Times, version, protocol and the chain of a server that is as it should be."""
+    """A good server gives times, version, protocol and the certificate chain."""
     authority = Authority(tmp_path)
     with pages(authority.context("b.example", "*.c.example", "192.0.2.7", alpn="h2")) as port:
         run = shaken(port, "b.example", trusting=authority.file, alpn=["h2"], days_min=4)
@@ -119,7 +119,7 @@ def test_a_trusted_certificate(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("dest", "days_left", "fields", "reason"),
     [
-        ("b.example", -2, {}, "certificate has expired (it ended "),
+        ("b.example", -2, {}, "certificate has expired (it expired "),
         ("x.example", 5, {}, "Hostname mismatch, certificate is not valid for 'x.example'"),
         ("192.0.2.8", 5, {}, "IP address mismatch"),
         ("b.example", 5, {"days_min": 30}, "the certificate has 5.0 days left, fewer than 30"),
@@ -129,7 +129,7 @@ def test_a_trusted_certificate(tmp_path: Path) -> None:
 def test_certificates_that_are_not_good_enough(
     dest: str, days_left: float, fields: dict[str, Any], reason: str, tmp_path: Path
 ) -> None:
-    """The run fails for what is wrong, and the chain is there to look at."""
+    """A run with a bad certificate fails with the reason, and keeps the chain."""
     authority = Authority(tmp_path)
     with pages(authority.context("b.example", days_left=days_left)) as port:
         run = shaken(port, dest, **{"trusting": authority.file} | fields)
@@ -141,7 +141,7 @@ def test_certificates_that_are_not_good_enough(
 
 
 def test_a_certificate_that_never_ends(tmp_path: Path) -> None:
-    """Far years are no fault."""
+    """A certificate that expires in the far future is accepted."""
     authority = Authority(tmp_path)
     with pages(authority.context("b.example", days_left=2_900_000)) as port:
         run = shaken(port, "b.example", trusting=authority.file)
@@ -151,7 +151,7 @@ def test_a_certificate_that_never_ends(tmp_path: Path) -> None:
 
 
 def test_any_certificate_if_nobody_asks(tmp_path: Path) -> None:
-    """Without judging, distrust is told and fails nothing."""
+    """Without verification, distrust is reported but does not fail the run."""
     with pages(Authority(tmp_path).context("b.example", days_left=-2)) as port:
         run = shaken(port, "b.example", verify=False)
     assert run.reason is None
@@ -168,8 +168,8 @@ def test_any_certificate_if_nobody_asks(tmp_path: Path) -> None:
     ],
     ids=["mail", "closed", "silent"],
 )
-def test_what_is_no_tls(talk: Callable[[socket.socket], None], reason: str) -> None:
-    """A server without TLS fails the run, with the time of the connection."""
+def test_servers_without_tls(talk: Callable[[socket.socket], None], reason: str) -> None:
+    """A server without TLS fails the run, and the time of the connection is kept."""
     with talking(talk) as port:
         run = shaken(port, timeout="PT0.4S")
     assert reason in str(run.reason)
@@ -193,5 +193,5 @@ def test_what_is_no_tls(talk: Callable[[socket.socket], None], reason: str) -> N
     ],
 )
 def test_names_in_certificates(name: str, names: list[str], match: bool) -> None:  # noqa: FBT001 - a case
-    """A star stands for the whole first label of a name, and for nothing in an address."""
+    """A star matches the whole first label of a name, and nothing in an address."""
     assert names_match(name, names) is match

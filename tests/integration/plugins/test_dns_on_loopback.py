@@ -1,4 +1,4 @@
-"""Questions to DNS servers on loopback that answer rightly, wrongly or not at all."""
+"""Queries to DNS servers on loopback with right, wrong or no answers."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ ZONE = {
 
 
 def zone(question: bytes, flags: int = dns.flags.AA) -> bytes:
-    """The zone's own server."""
-    asked = dns.message.from_wire(question)
-    answer = dns.message.make_response(asked)
+    """Answer as the zone's own server."""
+    query = dns.message.from_wire(question)
+    answer = dns.message.make_response(query)
     answer.flags |= flags
-    key = (asked.question[0].name.to_text(), asked.question[0].rdtype.name)
+    key = (query.question[0].name.to_text(), query.question[0].rdtype.name)
     if key not in ZONE:
         answer.set_rcode(dns.rcode.NXDOMAIN)
     lines = "\n".join(ZONE.get(key, []))
@@ -41,14 +41,14 @@ def zone(question: bytes, flags: int = dns.flags.AA) -> bytes:
 
 
 def asked(name: str, server: Callable[[bytes], bytes | None] = zone, **fields: Any) -> Any:
-    """A question to a server on loopback."""
+    """Query a server on loopback, and return the result."""
     with answering(server) as port:
         return measured("dns", "dnspython", name=name, server="127.0.0.1", port=port, **fields)
 
 
 @pytest.mark.parametrize("protocol", ["udp", "tcp"])
 def test_an_answer(protocol: str) -> None:
-    """Records, their time to live, flags and time, over UDP and TCP."""
+    """An answer has records, their TTL, flags and time, over UDP and TCP."""
     run = asked("www.example", protocol=protocol, expected="192.0.2.81")
     assert run.reason is None
     result = run.result or {}
@@ -94,21 +94,21 @@ def test_an_answer(protocol: str) -> None:
         ),
     ],
 )
-def test_what_is_expected(name: str, fields: dict[str, Any], reason: str | None) -> None:
-    """An answer other than expected fails the run with a reason, and is kept."""
+def test_expectations(name: str, fields: dict[str, Any], reason: str | None) -> None:
+    """An unexpected answer fails the run with a reason, and is kept."""
     run = asked(name, **fields)
     assert run.reason == reason
     assert (run.result or {})["time_ms"] > 0
 
 
 def test_a_cut_answer_is_known_to_be() -> None:
-    """An answer that did not fit is a result with its flag."""
+    """A truncated answer is a result with its flag."""
     run = asked("www.example", lambda question: zone(question, dns.flags.TC))
     assert (run.result or {})["truncated"] is True
 
 
 def test_silence_is_asked_again() -> None:
-    """A lost question is asked again, and only the time of the last one is the answer's."""
+    """A lost query is repeated, and the time is that of the last try alone."""
     silences = iter([None])
     run = asked("www.example", lambda it: next(silences, zone(it)), timeout="PT0.3S")
     result = run.result or {}
@@ -124,29 +124,29 @@ def test_silence_is_asked_again() -> None:
         (lambda _: b"", {}, "did not answer within 0.1 s"),
         (lambda _: b"nonsense", {}, "did not answer within 0.1 s"),
         (lambda it: bytes([it[0] ^ 1]) + zone(it)[1:], {}, "did not answer within 0.1 s"),
-        (lambda it: zone(it)[:-2], {"protocol": "tcp"}, "sent what is no answer"),
-        (lambda _: b"", {"protocol": "tcp"}, "sent what is no answer"),
+        (lambda it: zone(it)[:-2], {"protocol": "tcp"}, "sent a malformed answer"),
+        (lambda _: b"", {"protocol": "tcp"}, "sent a malformed answer"),
     ],
     ids=["silent", "empty", "nonsense", "stranger", "cut", "empty over TCP"],
 )
-def test_what_is_no_answer(
+def test_malformed_answers(
     server: Callable[[bytes], bytes | None], fields: dict[str, Any], reason: str
 ) -> None:
-    """What is no answer to this question is none, and said to be after all tries."""
+    """A malformed answer, or one to another question, fails the run after all tries."""
     run = asked("www.example", server, timeout="PT0.1S", tries=2, **fields)
     assert reason in str(run.reason)
     assert (run.result or {})["tries"] == 2
 
 
 def test_a_closed_port_is_said_at_once() -> None:
-    """Where nobody listens, the host says so, also over UDP."""
+    """A closed port is reported immediately, even over UDP."""
     port = closed_port()
     run = measured("dns", "dnspython", name="a.example", server="127.0.0.1", port=port, tries=1)
     assert run.reason == f"127.0.0.1 port {port}: Connection refused"
 
 
-def test_whom_the_host_asks() -> None:
-    """At most three servers of resolv.conf; without any, the host itself."""
+def test_the_hosts_resolvers() -> None:
+    """At most three servers of resolv.conf are used, or the host itself if there are none."""
     assert resolvers("# x\nnameserver 192.0.2.1\noptions a\nnameserver ::1 # own\n") == [
         "192.0.2.1",
         "::1",

@@ -1,4 +1,4 @@
-"""Both HTTP tools against real servers on loopback: they say the same of the same answer."""
+"""Both HTTP tools against real servers on loopback: they report the same for the same answer."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def test_the_phases_of_an_answer(tool: str) -> None:
 
 @pytest.mark.parametrize("tool", TOOLS)
 def test_redirects_are_followed_as_far_as_asked(tool: str) -> None:
-    """So many redirects and no more; without any, a redirect is an answer like others."""
+    """Redirects are followed up to the limit; without one, a redirect is an ordinary answer."""
     with pages() as port:
         url = f"http://127.0.0.1:{port}/again1"
         run = measured("http", tool, url=url, text="it works")
@@ -58,7 +58,7 @@ def test_redirects_are_followed_as_far_as_asked(tool: str) -> None:
 def test_answers_that_are_not_as_expected(
     path: str, fields: dict[str, Any], reason: str, tool: str
 ) -> None:
-    """A wrong answer fails the run with a reason, and all that was measured is kept."""
+    """An unexpected answer fails the run with a reason, and all measurements are kept."""
     with pages() as port:
         run = measured("http", tool, url=f"http://127.0.0.1:{port}{path}", **fields)
     assert run.reason == reason
@@ -67,7 +67,7 @@ def test_answers_that_are_not_as_expected(
 
 @pytest.mark.parametrize("tool", TOOLS)
 def test_no_more_is_read_than_asked(tool: str) -> None:
-    """A body that is too large is cut, and known to be."""
+    """A body that exceeds the limit is truncated, and the result says so."""
     with pages() as port:
         run = measured("http", tool, url=f"http://127.0.0.1:{port}/large", bytes_max=1000)
     assert run.reason is None
@@ -78,7 +78,7 @@ def test_no_more_is_read_than_asked(tool: str) -> None:
 
 @pytest.mark.parametrize("tool", TOOLS)
 def test_head_has_no_body(tool: str) -> None:
-    """HEAD brings a status and no byte of a body."""
+    """HEAD returns a status and no body."""
     with pages() as port:
         run = measured("http", tool, url=f"http://127.0.0.1:{port}/page", method="HEAD")
     assert run.reason is None
@@ -87,7 +87,7 @@ def test_head_has_no_body(tool: str) -> None:
 
 @pytest.mark.parametrize("tool", TOOLS)
 def test_headers_are_sent_and_told_to_nobody(tool: str) -> None:
-    """A header reaches the server; the result has none of it."""
+    """A header reaches the server, and the result does not contain it."""
     with pages() as port:
         url = f"http://127.0.0.1:{port}/header"
         run = measured("http", tool, url=url, headers={"X-Probe": "se cret"}, text="se cret")
@@ -97,7 +97,7 @@ def test_headers_are_sent_and_told_to_nobody(tool: str) -> None:
 
 @pytest.mark.parametrize("tool", TOOLS)
 def test_certificates_are_judged(tool: str, tmp_path: Path) -> None:
-    """A trusted certificate passes, one that ended does not, unless nobody asks."""
+    """A trusted certificate passes, and an expired one fails unless verification is off."""
     authority = Authority(tmp_path)
     with pages(authority.context("127.0.0.1")) as port:
         url = f"https://127.0.0.1:{port}/page"
@@ -126,7 +126,7 @@ def test_a_node_is_found_under_its_own_address(tool: str) -> None:
 
 @pytest.mark.parametrize("tool", TOOLS)
 def test_over_ipv6(tool: str) -> None:
-    """An address in brackets is a host as well."""
+    """A host may be an IPv6 address in brackets."""
     with pages(address="::1") as port:
         run = measured("http", tool, url=f"http://[::1]:{port}/page", ip_version=6)
     assert run.reason is None
@@ -135,7 +135,7 @@ def test_over_ipv6(tool: str) -> None:
 
 @pytest.mark.parametrize("tool", TOOLS)
 def test_a_refused_connection_is_a_result(tool: str) -> None:
-    """Where nobody listens, the run has failed with what was found out until then."""
+    """A refused connection fails the run, and the measurements until then are kept."""
     port = closed_port()
     run = measured("http", tool, url=f"http://127.0.0.1:{port}/")
     assert str(port) in str(run.reason)
@@ -165,8 +165,8 @@ def _says(octets: bytes, connection: socket.socket) -> None:
     ],
     ids=["nothing", "mail", "cut", "short", "chunk", "elsewhere", "nowhere", "bracket", "below 0"],
 )
-def test_what_is_no_answer_is_said(tool: str, octets: bytes) -> None:
-    """Whatever a server sends, the run fails with a reason and times."""
+def test_malformed_answers_fail_the_run(tool: str, octets: bytes) -> None:
+    """Any malformed answer fails the run with a reason and times."""
     with talking(lambda connection: _says(octets, connection)) as port:
         run = measured("http", tool, url=f"http://127.0.0.1:{port}/", timeout="PT5S")
     assert run.reason
@@ -180,7 +180,7 @@ def _listens(connection: socket.socket) -> None:
 
 @pytest.mark.parametrize("tool", TOOLS)
 def test_a_silent_server_is_given_up(tool: str) -> None:
-    """A server that takes the connection and says nothing costs the timeout and no more."""
+    """A server that accepts the connection and stays silent costs the timeout and no more."""
     with talking(_listens) as port:
         run = measured("http", tool, url=f"http://127.0.0.1:{port}/", timeout="PT0.3S")
     assert run.reason

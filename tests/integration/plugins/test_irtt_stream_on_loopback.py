@@ -1,4 +1,4 @@
-"""A stream by irtt as it runs: on loopback, run after run, and with a server that is not there."""
+"""A running stream by irtt: on loopback, run after run, and without a server."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ COUNTS = ("sent", "received_at_dest", "received_back")
 
 
 def now() -> int:
-    """The instant, for what may begin late."""
+    """Return the current instant, for programs that may begin late."""
     return time.time_ns() // 1000
 
 
 @contextlib.contextmanager
 def served(part: PartContext) -> Iterator[subprocess.Popen[bytes]]:
-    """The server's program in a group of its own, which is ended with all that is in it."""
+    """Run the server's program in a process group of its own, which is killed at the end."""
     program = subprocess.Popen(
         TOOL.command(part).argv,
         stdout=subprocess.PIPE,
@@ -60,7 +60,7 @@ def test_no_packet_is_lost_between_two_runs() -> None:
         assert [(each.number, each.reason) for each in intervals] == [(0, None), (1, None)]
         for each in intervals:
             result = each.result or {}
-            # irtt skips a packet whose time is over when it comes to run.
+            # irtt skips a packet if it gets the CPU only after the packet's time is over.
             assert 80 <= result["sent"] <= 100
             assert len({result[name] for name in COUNTS}) == 1
             assert 0 < result["delay_ms"]["round_trip"]["median"] < 50
@@ -69,7 +69,7 @@ def test_no_packet_is_lost_between_two_runs() -> None:
 
 @pytest.mark.needs("irtt")
 def test_a_server_that_comes_late_is_found() -> None:
-    """What was due before is told as not sent, and is no loss."""
+    """Packets that were due before the server listened count as not sent, and not as lost."""
     parts = stream(TOOL, soon(), free_port("127.1.0.2"), 4, each="PT4S")
     clients = start(TOOL, parts[0])
     wait_until(parts[0].starts + LEAD_IN + SECOND // 2)
@@ -93,7 +93,7 @@ def test_without_a_server_there_is_a_gap() -> None:
 
 @pytest.mark.needs("irtt")
 def test_a_server_whose_port_is_taken_says_so() -> None:
-    """Its own words are the reason."""
+    """A server whose port is taken reports that in its own words."""
     parts = stream(TOOL, now(), free_port("127.1.0.2"), 5)
     with served(parts[1]) as first:
         assert first.stdout is not None
@@ -116,10 +116,10 @@ def test_a_server_whose_port_is_taken_says_so() -> None:
         ("exec tail -f /dev/null", "irtt did not end in time"),
     ],
 )
-def test_an_irtt_that_misbehaves_makes_gaps(
+def test_a_misbehaving_irtt_makes_gaps(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, does: str, reason: str
 ) -> None:
-    """Whatever it prints, and if it hangs, each interval is a gap with the cause."""
+    """A client that prints garbage or hangs makes a gap with the cause."""
     program = tmp_path / "irtt"
     program.write_text(f"#!/bin/sh\n{does}\n")
     program.chmod(0o755)
@@ -132,7 +132,7 @@ def test_an_irtt_that_misbehaves_makes_gaps(
 
 
 def test_without_irtt_there_is_no_stream(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where irtt has gone since the run was booked, both ends say so."""
+    """If irtt was uninstalled since the run was booked, both ends say so."""
     monkeypatch.setenv("PATH", str(tmp_path))
     for part in stream(TOOL, now(), free_port("127.1.0.2"), 1):
         program = start(TOOL, part)

@@ -1,4 +1,4 @@
-"""The programs that run owping and owampd, with programs of these names that only say what came."""
+"""The programs that run owping and owampd, with fakes of these that only record their arguments."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ exec sleep 60
 
 @pytest.fixture(name="seen")
 def _seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """What the programs were started with."""
+    """Return the file with the arguments that the fakes were started with."""
     for name, text in (("owping", OWPING), ("owampd", OWAMPD)):
         (tmp_path / name).write_text(text)
         (tmp_path / name).chmod(0o755)
@@ -49,28 +49,28 @@ def _seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def part(participant: int, lasts_s: float, source: str = "192.0.2.1") -> PartContext:
-    """A part of a run whose preparation has just ended."""
+    """Return a part of a run whose preparation has just ended."""
     parties = (Party("a", source, {"port": 8760}), Party("b", "2001:db8::2", {"port": 9000}))
     starts = time.time_ns() // 1000 - 1_000_000
-    given = spec("latency", count=1)
-    return PartContext(given, participant, parties, starts, starts + round(lasts_s * 1e6))
+    task_spec = spec("latency", count=1)
+    return PartContext(task_spec, participant, parties, starts, starts + round(lasts_s * 1e6))
 
 
 def started(command: Command) -> subprocess.Popen[bytes]:
-    """The program."""
+    """Start the program."""
     return subprocess.Popen(command.argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
 
 
 def ended(program: subprocess.Popen[bytes]) -> Output:
-    """What it printed."""
+    """Return its output."""
     stdout, stderr = program.communicate(timeout=20)
     return Output(program.returncode, stdout, stderr)
 
 
 def test_the_client_runs_both_ways(seen: Path) -> None:
-    """At once; each one's lines are of its own way."""
-    asked = part(SOURCE, 20)
-    result: dict[str, Any] = TOOL.read(asked, ended(started(TOOL.command(asked))))
+    """Both directions run at once, and their lines are kept apart."""
+    client_part = part(SOURCE, 20)
+    result: dict[str, Any] = TOOL.read(client_part, ended(started(TOOL.command(client_part))))
     ways = result["delay_ms"]
     assert ways["forward"]["min"] == pytest.approx(20, abs=0.001)
     assert ways["backward"]["min"] == pytest.approx(10, abs=0.001)
@@ -84,9 +84,9 @@ def test_the_client_runs_both_ways(seen: Path) -> None:
 
 
 def test_the_server_serves_one_client_for_its_time(seen: Path) -> None:
-    """On its ports; with its end its directory goes, and that we ended it is no failure."""
-    asked = part(DEST, 2.4)
-    result = TOOL.read(asked, ended(started(TOOL.command(asked))))
+    """The server uses its ports, removes its directory, and a planned end is not a failure."""
+    server_part = part(DEST, 2.4)
+    result = TOOL.read(server_part, ended(started(TOOL.command(server_part))))
     assert result["clock"]["identity"]
     argv, *configured, place = seen.read_text().splitlines()
     foreground = " -f" if os.geteuid() == 0 else ""
@@ -102,9 +102,9 @@ def test_the_server_serves_one_client_for_its_time(seen: Path) -> None:
 
 
 def test_a_client_that_is_named_is_served_at_its_addresses(seen: Path) -> None:
-    """And nobody else is, as if its address had been written."""
-    asked = part(DEST, 2.4, source="localhost")
-    TOOL.read(asked, ended(started(TOOL.command(asked))))
+    """A client given by name is served at its addresses, and no other host is."""
+    server_part = part(DEST, 2.4, source="localhost")
+    TOOL.read(server_part, ended(started(TOOL.command(server_part))))
     assigned = [line for line in seen.read_text().splitlines() if line.startswith("assign")]
     assert assigned[0] == "assign default nobody"
     assert {"assign net 127.0.0.1/32 root", "assign net ::1/128 root"} >= set(assigned[1:])
@@ -112,7 +112,7 @@ def test_a_client_that_is_named_is_served_at_its_addresses(seen: Path) -> None:
 
 
 def test_a_client_that_nobody_knows_is_not_served(seen: Path) -> None:
-    """The reason names it, and owampd is not started."""
+    """An unknown client name is the reason of the failure, and owampd is not started."""
     output = ended(started(TOOL.command(part(DEST, 20, source="nobody.invalid"))))
     assert (output.exit_code, output.stdout) == (1, b"")
     assert output.stderr.decode().startswith("owampd: nobody.invalid: ")
@@ -130,25 +130,25 @@ owamp_server.main(sys.argv[1])
 def test_a_server_that_is_told_to_end_before_it_is_there(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its directory goes all the same."""
+    """The directory is removed even if TERM arrives before owampd is started."""
     monkeypatch.setenv("TMPDIR", str(tmp_path))
-    asked = TOOL.command(part(DEST, 20)).argv[-1]
-    argv = [sys.executable, "-c", TOLD_WHILE_STARTING, asked]
+    params = TOOL.command(part(DEST, 20)).argv[-1]
+    argv = [sys.executable, "-c", TOLD_WHILE_STARTING, params]
     assert subprocess.run(argv, check=False).returncode == 128 + signal.SIGTERM
     assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.usefixtures("seen")
 def test_a_server_that_is_deaf(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is killed in time, so that its directory can go and what is known be said."""
+    """A server that ignores TERM is killed in time for its directory to be removed."""
     monkeypatch.setenv("DEAF", "1")
-    told = json.loads(ended(started(TOOL.command(part(DEST, 2.4)))).stdout)
-    assert (told["early"], told["exit_code"]) == (False, -signal.SIGKILL)
+    report = json.loads(ended(started(TOOL.command(part(DEST, 2.4)))).stdout)
+    assert (report["early"], report["exit_code"]) == (False, -signal.SIGKILL)
 
 
 @pytest.mark.usefixtures("seen")
 def test_a_server_that_is_told_to_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """TERM ends owampd as well, and its directory goes."""
+    """TERM also ends owampd, and its directory is removed."""
     ready = tmp_path / "ready"
     os.mkfifo(ready)
     monkeypatch.setenv("READY", str(ready))
@@ -156,8 +156,8 @@ def test_a_server_that_is_told_to_end(tmp_path: Path, monkeypatch: pytest.Monkey
     place = Path(ready.read_text().strip())
     assert place.exists()
     program.send_signal(signal.SIGTERM)
-    told = json.loads(ended(program).stdout)
-    assert (told["early"], told["exit_code"]) == (False, -signal.SIGTERM)
+    report = json.loads(ended(program).stdout)
+    assert (report["early"], report["exit_code"]) == (False, -signal.SIGTERM)
     assert not place.exists()
 
 
@@ -165,7 +165,7 @@ def test_a_server_that_is_told_to_end(tmp_path: Path, monkeypatch: pytest.Monkey
 def test_programs_that_are_not_there(
     participant: int, name: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """The reason names the program."""
+    """A missing program is named in the reason."""
     monkeypatch.setenv("PATH", str(tmp_path))
     output = ended(started(TOOL.command(part(participant, 20))))
     assert (output.exit_code, output.stdout) == (127, b"")

@@ -32,26 +32,26 @@ SITES = "abcd"
 
 
 def site(letter: str) -> str:
-    """The namespace of a site; a lab removes it if we are killed."""
+    """Return the namespace of a site; its name lets a lab remove it if we are killed."""
     return f"parley-{os.getpid()}-path-{letter}"
 
 
 def ip(letter: str, *lines: str) -> None:
-    """Several ``ip`` commands in one namespace."""
+    """Run several ``ip`` commands in one namespace."""
     argv = ["ip", "-n", site(letter), "-batch", "-"]
     finished = process.run(argv, timeout_s=20, stdin="\n".join(lines).encode())
     assert finished.exit_code == 0, finished.stderr
 
 
 def forget() -> None:
-    """Make the asking site forget what it has learned of paths."""
+    """Flush what the asking site has cached of paths."""
     for version in ("-4", "-6"):
         argv = ["ip", "-n", site("a"), version, "route", "flush", "cache"]
         assert process.run(argv, timeout_s=20).exit_code == 0
 
 
 def forward(letter: str) -> None:
-    """Make a site forward packets, and answer as often as it is asked."""
+    """Make a site forward packets, and answer without a rate limit."""
     settings = ["net.ipv4.ip_forward=1", "net.ipv6.conf.all.forwarding=1"]
     settings += ["net.ipv4.icmp_ratelimit=0", "net.ipv6.icmp.ratelimit=0"]
     argv = ["ip", "netns", "exec", site(letter), "sysctl", "-qw", *settings]
@@ -59,7 +59,7 @@ def forward(letter: str) -> None:
 
 
 def join(number: int, left: str, right: str) -> None:
-    """A link between neighbours; ``number`` is that of its subnets."""
+    """Create a link between neighbours; ``number`` is that of its subnets."""
     mtu = MTUS[number - 1]
     ip(left, f"link add to{right} type veth peer name to{left} netns {site(right)}")
     for end, (here, there) in enumerate(((left, right), (right, left)), start=1):
@@ -74,7 +74,7 @@ def join(number: int, left: str, right: str) -> None:
 @pytest.fixture(scope="module")
 @fixture_needs("root", "ip", "sysctl")
 def chain() -> Iterator[None]:
-    """Four sites in a row."""
+    """Create four sites in a row."""
     with nothing_left():
         try:
             for letter in SITES:
@@ -96,15 +96,19 @@ def chain() -> Iterator[None]:
 
 
 async def measured(test: str, tool: str, **fields: Any) -> dict[str, Any]:
-    """What a tool measures from one end."""
+    """Return a tool's result from one end."""
     spec = registry.tests()[test].spec_model.model_validate(fields)
     starts = time.time_ns() // 1000
-    known = registry.tools()[tool]
-    assert known.can(spec) is None
-    part = PartContext(spec, 0, (Party("a", PATH[0]),), starts, starts + known.duration(spec))
-    argv = ["ip", "netns", "exec", site("a"), *known.command(part).argv]
-    finished: FinishedProcess = await process.finish(argv, timeout_s=known.duration(spec) / 1e6)
-    return known.read(part, Output(finished.exit_code, finished.stdout, finished.stderr))
+    measuring_tool = registry.tools()[tool]
+    assert measuring_tool.can(spec) is None
+    part = PartContext(
+        spec, 0, (Party("a", PATH[0]),), starts, starts + measuring_tool.duration(spec)
+    )
+    argv = ["ip", "netns", "exec", site("a"), *measuring_tool.command(part).argv]
+    finished: FinishedProcess = await process.finish(
+        argv, timeout_s=measuring_tool.duration(spec) / 1e6
+    )
+    return measuring_tool.read(part, Output(finished.exit_code, finished.stdout, finished.stderr))
 
 
 PATHS = [
@@ -124,15 +128,15 @@ PATHS = [
 @pytest.mark.needs("scamper", "traceroute", "mtr", "tracepath")
 @pytest.mark.usefixtures("chain")
 async def test_all_tools_find_the_same_path() -> None:
-    """Three hops, whichever the tool and the protocol, in both versions of IP."""
-    asked = {"probes": 1, "wait": "PT1S"}
+    """All tools and protocols find the same three hops, with both IP versions."""
+    fields = {"probes": 1, "wait": "PT1S"}
     four = await asyncio.gather(
-        *(measured("trace", tool, dest=END, protocol=how, **asked) for tool, how in PATHS)
+        *(measured("trace", tool, dest=END, protocol=how, **fields) for tool, how in PATHS)
     )
     assert [found["path"] for found in four] == [PATH] * len(PATHS)
     assert all(found["reached"] for found in four)
     six = await asyncio.gather(
-        *(measured("trace", tool, dest=END6, protocol=how, **asked) for tool, how in PATHS)
+        *(measured("trace", tool, dest=END6, protocol=how, **fields) for tool, how in PATHS)
     )
     assert {found["path"][-1] for found in six} == {END6}
     assert {len(found["path"]) for found in six} == {3}
@@ -141,33 +145,33 @@ async def test_all_tools_find_the_same_path() -> None:
 @pytest.mark.needs("ping", "tracepath")
 @pytest.mark.usefixtures("chain")
 async def test_the_narrow_link_is_found() -> None:
-    """1400 bytes in the middle, by both tools and in both versions of IP, and who says so."""
+    """Both tools find the MTU of 1400 in the middle, with both IP versions, and who reports it."""
     for dest, router in ((END, PATH[0]), (END6, "fd00:97:1::2")):
         for tool in ("ping-df", "tracepath"):
             forget()
-            found = await measured("mtu", tool, dest=dest)
-            assert (found["mtu_bytes"], found["reached"]) == (1400, True), tool
-            assert found["limits"][-1] == {"address": router, "mtu_bytes": 1400}, tool
+            result = await measured("mtu", tool, dest=dest)
+            assert (result["mtu_bytes"], result["reached"]) == (1400, True), tool
+            assert result["limits"][-1] == {"address": router, "mtu_bytes": 1400}, tool
 
 
 @pytest.mark.needs("ping")
 @pytest.mark.usefixtures("chain")
 async def test_silent_losses_are_found() -> None:
-    """Packets of more than 1300 bytes vanish where a link's two ends disagree."""
+    """The size of 1300 above which packets vanish, where a link's ends disagree, is found."""
     ip("c", "link set tob mtu 1300")
     forget()
     try:
-        found = await measured("mtu", "ping-df", dest=END, mtu_max_bytes=1310)
+        result = await measured("mtu", "ping-df", dest=END, mtu_max_bytes=1310)
     finally:
         ip("c", "link set tob mtu 1400")
-    assert 1300 <= found["mtu_bytes"] <= 1304  # a virtual link lets a VLAN's four bytes pass
-    assert found["black_hole"]
+    assert 1300 <= result["mtu_bytes"] <= 1304  # a virtual link passes a VLAN's four extra bytes
+    assert result["black_hole"]
 
 
 @pytest.mark.needs("fping", "ping")
 @pytest.mark.usefixtures("chain")
 async def test_fping_and_ping_agree() -> None:
-    """All packets are answered, and in time."""
-    asked = {"dest": END, "count": 5, "interval": "PT0.02S"}
-    both = await asyncio.gather(*(measured("rtt", tool, **asked) for tool in ("fping", "ping")))
+    """Both tools report that all packets are answered in time."""
+    fields = {"dest": END, "count": 5, "interval": "PT0.02S"}
+    both = await asyncio.gather(*(measured("rtt", tool, **fields) for tool in ("fping", "ping")))
     assert {(found["address"], found["received"]) for found in both} == {(END, 5)}

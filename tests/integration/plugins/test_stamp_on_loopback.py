@@ -1,4 +1,4 @@
-"""The STAMP programs as they run: two processes on loopback, started by the tool's own argv."""
+"""The running STAMP programs: two processes on loopback, started by the tool's own argv."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ PATIENCE_US = 10_000_000
 
 
 def free_port(address: str) -> int:
-    """A UDP port that nobody uses at this moment."""
+    """Return a UDP port that is free at this moment."""
     family = socket.AF_INET6 if ":" in address else socket.AF_INET
     with socket.socket(family, socket.SOCK_DGRAM) as probe:
         probe.bind((address, 0))
@@ -32,7 +32,7 @@ def free_port(address: str) -> int:
 
 
 def session(source: str, dest: str, test: str = "latency", **fields: Any) -> list[PartContext]:
-    """Both parts of a session that starts now."""
+    """Return both parts of a session that starts now."""
     spec: Any = registry.tests()[test].spec_model.model_validate({"dest": "b"} | BRIEF | fields)
     starts = time.time_ns() // 1000
     parties = (Party("a", source), Party("b", dest, {"port": free_port(dest)}))
@@ -41,21 +41,21 @@ def session(source: str, dest: str, test: str = "latency", **fields: Any) -> lis
 
 
 def start(part: PartContext) -> subprocess.Popen[bytes]:
-    """A participant's program."""
+    """Start a participant's program."""
     argv = TOOL.command(part).argv
     return subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
 
 
 def output(process: subprocess.Popen[bytes]) -> Output:
-    """What a program printed, once it has ended."""
+    """Return the output of a program, once it has ended."""
     stdout, stderr = process.communicate(timeout=20)
     return Output(process.returncode, stdout, stderr)
 
 
 def run(parts: list[PartContext], test: str = "latency") -> Merged:
-    """The sender as soon as the reflector listens, and their outputs read and merged."""
+    """Start the sender once the reflector listens, and return the merged result."""
     source, dest = parts
-    # However busy this machine is: no deadline ends the reflector before the sender has started.
+    # A distant deadline, so that a busy machine does not end the reflector too early.
     reflector = start(dataclasses.replace(dest, ends=dest.ends + PATIENCE_US))
     listening = f":{dest.parties[1].data['port']:04X} "
     while not any(listening in table.read_text() for table in SOCKETS):
@@ -77,7 +77,7 @@ def run(parts: list[PartContext], test: str = "latency") -> Merged:
     ],
 )
 def test_every_packet_comes_back(source: str, dest: str, fields: dict[str, Any]) -> None:
-    """On loopback all packets come back once and in order, sooner there and back than 50 ms."""
+    """On loopback all packets come back once and in order, within 50 ms."""
     outcome = run(session(source, dest, **fields))
     assert outcome.reason is None
     result = outcome.result or {}
@@ -92,7 +92,7 @@ def test_every_packet_comes_back(source: str, dest: str, fields: dict[str, Any])
 
 
 def test_one_clock_is_compared_with_itself() -> None:
-    """On one host the offset is nothing, give or take the bound, and both say that it is one."""
+    """On one host the offset is 0 within the bound, and the result says that there is one clock."""
     outcome = run(session("127.1.0.1", "127.1.0.2", "clock", interval="PT0.01S"), "clock")
     assert outcome.reason is None
     result = outcome.result or {}
@@ -101,7 +101,7 @@ def test_one_clock_is_compared_with_itself() -> None:
 
 
 def test_a_clock_that_is_ahead_is_found_to_be() -> None:
-    """A reflector whose clock is 250 ms ahead is found to be, within the bound."""
+    """A reflector whose clock is 250 ms ahead is measured as such, within the bound."""
     ahead_ns = 250_000_000
     source, _ = session("127.1.0.1", "127.1.0.2", "clock", count=5, interval="PT0.01S")
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as reflector:
@@ -130,20 +130,20 @@ def test_a_missing_reflector_is_noticed() -> None:
 
 
 def test_the_reflector_ends_at_its_deadline() -> None:
-    """A reflector that hears nothing ends by itself at the instant it is told."""
+    """A reflector that receives nothing ends by itself at its deadline."""
     _, dest = session("127.1.0.1", "127.1.0.2", count=1)
     assert TOOL.read(dest, output(start(dest)))["received"] == 0
     assert time.time_ns() // 1000 >= json.loads(TOOL.command(dest).argv[4])["deadline_ns"] // 1000
 
 
-def test_strangers_are_not_answered() -> None:
-    """Packets of another sender, of another session and of no STAMP at all are strays."""
+def test_foreign_packets_are_not_answered() -> None:
+    """Packets of another sender, another session, or without STAMP count as strays."""
     _, dest = session("127.1.0.1", "127.1.0.2", count=1)
-    told = json.loads(TOOL.command(dest).argv[4])
+    params = json.loads(TOOL.command(dest).argv[4])
     reflector = start(dest)
-    mine = stamp_packet.SenderPacket(0, 1, 1, told["session"])
+    mine = stamp_packet.SenderPacket(0, 1, 1, params["session"])
     right = stamp_packet.pack_sender(mine)
-    other = stamp_packet.pack_sender(mine._replace(session=told["session"] ^ 1))
+    other = stamp_packet.pack_sender(mine._replace(session=params["session"] ^ 1))
     beyond = stamp_packet.pack_sender(mine._replace(sequence=1))
     with (
         socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as friend,
@@ -155,9 +155,9 @@ def test_strangers_are_not_answered() -> None:
         answer = None
         while answer is None:  # until the reflector is up
             for endpoint, octets in ((stranger, right), (friend, other), (friend, beyond)):
-                endpoint.sendto(octets, ("127.1.0.2", told["port"]))
-            friend.sendto(b"hello", ("127.1.0.2", told["port"]))
-            friend.sendto(right, ("127.1.0.2", told["port"]))
+                endpoint.sendto(octets, ("127.1.0.2", params["port"]))
+            friend.sendto(b"hello", ("127.1.0.2", params["port"]))
+            friend.sendto(right, ("127.1.0.2", params["port"]))
             answer = received(friend)
     reflected = stamp_packet.unpack_reflector(answer)
     assert reflected is not None
@@ -168,7 +168,7 @@ def test_strangers_are_not_answered() -> None:
 
 
 def received(endpoint: socket.socket) -> bytes | None:
-    """The next packet, if one comes soon."""
+    """Return the next packet, if one arrives soon."""
     try:
         return endpoint.recv(2048)
     except TimeoutError:
@@ -176,25 +176,25 @@ def received(endpoint: socket.socket) -> bytes | None:
 
 
 def test_a_port_in_use_is_told() -> None:
-    """A reflector whose port is taken says so instead of measuring."""
+    """A reflector whose port is taken reports that instead of measuring."""
     _, dest = session("127.1.0.1", "127.1.0.2")
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as taken:
         taken.bind(("127.1.0.2", dest.parties[1].data["port"]))
-        told = output(start(dest))
-    assert told.exit_code == 1
-    assert b"Address already in use" in told.stdout
+        printed = output(start(dest))
+    assert printed.exit_code == 1
+    assert b"Address already in use" in printed.stdout
 
 
 def test_the_first_packet_leaves_in_time() -> None:
-    """The first packet leaves at its instant, not before, whatever time the program had."""
+    """The first packet leaves at its instant, not before, however early the program started."""
     source, _ = session("127.1.0.1", "127.1.0.2", count=1)
-    told = json.loads(TOOL.command(source).argv[4])
+    params = json.loads(TOOL.command(source).argv[4])
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as reflector:
-        reflector.bind(("127.1.0.2", told["port"]))
+        reflector.bind(("127.1.0.2", params["port"]))
         reflector.settimeout(20)
         process = start(source)
         sent = stamp_packet.unpack_sender(reflector.recv(2048))
         output(process)
     assert sent is not None
-    sent_ns = stamp_packet.ns_from_ntp(sent.timestamp, told["first_ns"])
-    assert 0 <= sent_ns - told["first_ns"] < 1_000_000_000
+    sent_ns = stamp_packet.ns_from_ntp(sent.timestamp, params["first_ns"])
+    assert 0 <= sent_ns - params["first_ns"] < 1_000_000_000

@@ -1,4 +1,4 @@
-"""The programs of a STAMP stream as they run: on loopback, run after run, on one port."""
+"""The running programs of a STAMP stream: on loopback, run after run, on one port."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.integration.plugins.test_stamp_on_loopback import free_port
 
 
 def test_no_packet_is_lost_between_two_runs() -> None:
-    """Where one run ends the next begins: every packet of both comes back, on the same port."""
+    """Two consecutive runs on the same port lose no packet between them."""
     for intervals in run_after_run(TOOL):
         assert [(each.number, each.reason) for each in intervals] == [(0, None), (1, None)]
         for each in intervals:
@@ -33,7 +33,7 @@ def test_no_packet_is_lost_between_two_runs() -> None:
 
 
 def test_a_source_that_is_stopped_for_a_while_makes_no_burst() -> None:
-    """Packets whose time has long passed are not sent, and are not counted as lost."""
+    """Packets whose time has long passed are not sent, and do not count as lost."""
     parts = stream(TOOL, soon(), free_port("127.1.0.2"), 3, each="PT3S")
     reflector, sender = start(TOOL, parts[1]), start(TOOL, parts[0])
     stopped_at = parts[0].starts + LEAD_IN + SECOND // 2
@@ -49,7 +49,7 @@ def test_a_source_that_is_stopped_for_a_while_makes_no_burst() -> None:
 
 
 def test_a_host_without_a_reflector_is_loss_and_is_told() -> None:
-    """Without anybody at dest all packets are lost, and the ICMP errors are counted."""
+    """Without a reflector all packets are lost, and the ICMP errors are counted."""
     parts = stream(TOOL, soon(), free_port("127.1.0.2"), 1)
     [interval] = told(TOOL, parts[0], start(TOOL, parts[0]))
     result = interval.result or {}

@@ -104,7 +104,7 @@ async def test_usr1_restarts_nodes(capsys: pytest.CaptureFixture[str]) -> None:
 
     assert await with_lab(lab, QUIET, work) == 3
     assert capsys.readouterr().err == "✗ node a was not ready within 60 s\n"
-    text = death_reason("a", "a has ended without having been asked to", ["a", "b"])
+    text = death_reason("a", "a has ended unexpectedly", ["a", "b"])
     assert text.startswith("node a has ended")
     assert f"kill -USR1 {os.getpid()}" in text
     assert "start another one" in death_reason("database", "database has ended", ["a", "b"])

@@ -14,7 +14,7 @@ PORT = 5301
 
 
 def spec(test: str, **fields: Any) -> Any:
-    """A spec of a test with what it needs and no more; to b.example, where it has a dest."""
+    """Return a minimal spec of a test; to b.example, if it has a dest."""
     known = registry.tests()[test]
     model = known.spec_model
     least = {
@@ -26,24 +26,24 @@ def spec(test: str, **fields: Any) -> Any:
 
 
 def context(test: str, participant: int = 0, **fields: Any) -> PartContext:
-    """A participant's part of a run of a test, between 192.0.2.1 and 192.0.2.2."""
-    given = spec(test, **fields)
+    """Return a participant's part of a run of a test, between 192.0.2.1 and 192.0.2.2."""
+    task_spec = spec(test, **fields)
     return PartContext(
-        spec=given,
+        spec=task_spec,
         participant=participant,
         parties=(Party("a.example", "192.0.2.1"), Party("b.example", "192.0.2.2", {"port": PORT})),
         starts=STARTS,
-        ends=STARTS + registry.tools_for(test)[0].duration(given),
+        ends=STARTS + registry.tools_for(test)[0].duration(task_spec),
         addresses={"b.example": "192.0.2.2"},
     )
 
 
 def with_ports(part: PartContext, *ports: int) -> PartContext:
-    """The part, where each participant's node gave out the port."""
+    """Return the part with a port assigned to each participant."""
     parties = [replace(it, data={"port": at}) for it, at in zip(part.parties, ports, strict=True)]
     return replace(part, parties=parties)
 
 
 def printed(document: object, exit_code: int = 0) -> Output:
-    """The output of a program that printed a JSON document."""
+    """Return the output of a program that printed a JSON document."""
     return Output(exit_code, json.dumps(document).encode(), b"")

@@ -1,4 +1,4 @@
-"""What our programs print for one interval, as it would be, and as another wants it."""
+"""Records that our programs print for one interval, with optional changes."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ SPEC: dict[str, Any] = {"duration": "PT10S", "each": "PT1S"}
 
 
 def sender_record(number: int = 0, **changes: Any) -> dict[str, Any]:
-    """Ten packets, there in 20 ms and more, back in 1 ms."""
+    """Return a record of ten packets, there in 20 ms and more, back in 1 ms."""
     there = {at: 20_000 + 100 * at for at in range(10)}
     delays = {
         "forward": there,
@@ -25,7 +25,7 @@ def sender_record(number: int = 0, **changes: Any) -> dict[str, Any]:
         "round_trip": {at: delay + 1000 for at, delay in there.items()},
     }
     in_ms = {way: {at: us / 1000 for at, us in delays[way].items()} for way in WAYS}
-    told = {
+    record = {
         "interval": number,
         "sent": 10,
         "unsent": 0,
@@ -42,11 +42,11 @@ def sender_record(number: int = 0, **changes: Any) -> dict[str, Any]:
         "complaint": "",
         "clock": CLOCK,
     }
-    return told | changes
+    return record | changes
 
 
 def silence(number: int = 0, **changes: Any) -> dict[str, Any]:
-    """The same where nothing came back."""
+    """Return a record of an interval without answers."""
     nothing = dict.fromkeys(WAYS)
     empty = {way: {"width": 1, "buckets": []} for way in WAYS}
     figures = {"delay_ms": nothing, "jitter_ms": nothing, "histogram_us": empty, "ttls": None}
@@ -54,44 +54,44 @@ def silence(number: int = 0, **changes: Any) -> dict[str, Any]:
 
 
 def reflector_record(number: int = 0, **changes: Any) -> dict[str, Any]:
-    """Ten packets have arrived."""
+    """Return a record of ten packets that arrived."""
     counts = {"received": 10, "duplicates": 0, "reordered": 0, "unsent": 0, "strays": 0}
     return {"interval": number, **counts, "clock": CLOCK | {"identity": "bb"}} | changes
 
 
 def clients_record(number: int = 0, **changes: Any) -> dict[str, Any]:
-    """Ten packets of irtt's; what it does not tell is not there."""
-    told = sender_record(number, received_at_dest=10)
+    """Return a record of ten packets of irtt's, without the counts that irtt lacks."""
+    record = sender_record(number, received_at_dest=10)
     for name in ("unreachable", "duplicates_forward", "ttls"):
-        del told[name]
-    return told | changes
+        del record[name]
+    return record | changes
 
 
 def server_record(number: int = 0) -> dict[str, Any]:
-    """Irtt's server is there."""
+    """Return a record of irtt's server."""
     return {"interval": number, "clock": CLOCK | {"identity": "bb"}}
 
 
 def reading(number: int = 0, **changes: Any) -> dict[str, Any]:
-    """A second of an interface: 1000 bytes in, 250 out."""
+    """Return a second of an interface: 1000 bytes in, 250 out."""
     counts = {"bytes": 1000, "packets": 10, "errors": 0, "drops": 0}
     sent = {"bytes": 250, "packets": 4, "errors": 0, "drops": 0}
-    told = {"interface": "eth0", "took_ns": 10**9, "received": counts, "sent": sent}
-    return {"interval": number, "told": told | changes}
+    counters = {"interface": "eth0", "took_ns": 10**9, "received": counts, "sent": sent}
+    return {"interval": number, "told": counters | changes}
 
 
 def at_source(document: dict[str, Any]) -> Interval:
-    """As the source's node reads it."""
+    """Read a record as the source's node does."""
     return stampbg.TOOL.read_interval(context("latencybg", 0, **SPEC), _bytes(document))
 
 
 def at_dest(document: dict[str, Any]) -> Interval:
-    """As the dest's node reads it."""
+    """Read a record as the dest's node does."""
     return stampbg.TOOL.read_interval(context("latencybg", 1, **SPEC), _bytes(document))
 
 
 def counted(document: dict[str, Any]) -> Interval:
-    """As a node reads what its interface counted."""
+    """Read a record as a node reads its interface's counts."""
     return procnet.TOOL.read_interval(context("interface", **SPEC), _bytes(document))
 
 

@@ -1,4 +1,4 @@
-"""What archivers take as a spec, what they write, and what they make of an answer."""
+"""Specs of archivers, what they write, and how they treat answers."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ HTTP = {"url": "https://collector.example/in"}
     ],
 )
 def test_a_wrong_spec_is_refused_by_its_field(name: str, spec: dict[str, Any], field: str) -> None:
-    """What cannot work, or would be taken for something else, is refused where it stands."""
+    """A spec that cannot work is refused, with the field that is wrong."""
     with pytest.raises(ValidationError) as refused:
         archivers()[name].spec_model.model_validate(spec)
     assert {error["loc"][0] for error in refused.value.errors()} == {field}
@@ -93,35 +93,35 @@ def test_a_wrong_spec_is_refused_by_its_field(name: str, spec: dict[str, Any], f
     ],
 )
 def test_retry_after_is_read(text: str | None, seconds: int) -> None:
-    """Seconds or a date; whatever else a server says is no pause."""
+    """Seconds and dates are pauses; any other text is no pause."""
     assert retry_after(text, START) == seconds * times.SECOND
 
 
 def test_the_signature_is_what_the_readme_says() -> None:
-    """A worked example; printf '1.[]' | openssl dgst -sha256 -hmac KEY says the same."""
+    """The signature matches a worked example: printf '1.[]' | openssl dgst -sha256 -hmac KEY."""
     assert signature("0123456789abcdef", b"[]", 1) == (
         "t=1,v1=01da57231b3932de403a021ecbee229ca0b84d6d4cdd8ee880d8fb8fb8fe7950"
     )
 
 
 def one(number: int, size: int = 0, *, succeeded: bool = True) -> DeliveryItem:
-    """A document."""
+    """Return a document to deliver."""
     body = json.dumps({"number": number, "pad": "x" * size}).encode()
     return DeliveryItem(f"k{number}", "s", START, succeeded, body)
 
 
 @pytest.mark.parametrize(("succeeded", "priority"), [(True, 134), (False, 132)])
 def test_a_syslog_message_is_one_of_rfc_5424(succeeded: bool, priority: int) -> None:  # noqa: FBT001 - a case
-    """Priority, version, time, host, program, no process, message id, no data, then the JSON."""
+    """A message has priority, version, time, host, program, nil process and data, then the JSON."""
     spec = syslog.SyslogSpec()
-    made = syslog.SyslogDestination(spec, "there", "a b.example")
-    message = made.message(one(1, succeeded=succeeded))
+    destination = syslog.SyslogDestination(spec, "there", "a b.example")
+    message = destination.message(one(1, succeeded=succeeded))
     head = f"<{priority}>1 2026-12-01T00:00:00Z a-b.example parley - result - "
     assert message == head.encode() + b'{"number": 1, "pad": ""}'
 
 
-async def test_what_syslog_would_cut_is_parked(tmp_path: Path) -> None:
-    """A message that is too long is refused for good, and says what to do."""
+async def test_long_syslog_messages_are_parked(tmp_path: Path) -> None:
+    """A message that is too long is refused for good, with advice."""
     spec = syslog.SyslogSpec(path=str(tmp_path / "none"), size_max=480)
     destination = syslog.ARCHIVER.open(spec, ArchivingHost("a", (), lambda: START))
     long, short = await destination.deliver([one(1, 1000), one(2)])
@@ -136,10 +136,10 @@ async def test_what_syslog_would_cut_is_parked(tmp_path: Path) -> None:
         ("s3", {"bucket": "results", "access_key": "a"}, "secret_key"),
     ],
 )
-def test_what_the_owner_does_not_allow_is_refused(
+def test_specs_beyond_the_owners_limits_are_refused(
     name: str, spec: dict[str, Any], field: str
 ) -> None:
-    """A socket by which the server knows who asks, and half a key."""
+    """A socket that implies a login, and half a key, are refused."""
     archiver = archivers()[name]
     host = ArchivingHost("a", (Path("/run/parley"),), lambda: START)
     refused = archiver.refusal(archiver.spec_model.model_validate(spec), host)
@@ -149,17 +149,17 @@ def test_what_the_owner_does_not_allow_is_refused(
 
 @pytest.mark.parametrize("name", ["kafka", "otlp", "prometheus", "rabbitmq", "s3"])
 def test_a_client_that_is_not_installed_is_told(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """With the extra that brings it; of archivers without one nothing is missing."""
+    """A missing client is reported with its extra; archivers without an extra need none."""
     assert missing_requirement(archivers()[name]) is None
     monkeypatch.setattr("node.results.archivers.find_spec", lambda _: None)
-    said = missing_requirement(archivers()[name])
-    assert said is not None
-    assert f"pip install 'parley-scheduler[{name}]'" in said
+    reason = missing_requirement(archivers()[name])
+    assert reason is not None
+    assert f"pip install 'parley-scheduler[{name}]'" in reason
     assert missing_requirement(archivers()["file"]) is None
 
 
 async def test_an_archive_without_its_client_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    """When it is asked for, with what to install."""
+    """A missing client is reported when the archive is created, with what to install."""
     monkeypatch.setattr("node.results.archivers.find_spec", lambda _: None)
     host = ArchivingHost("a", (), lambda: START)
     unused: Any = None
@@ -172,16 +172,16 @@ async def test_an_archive_without_its_client_is_refused(monkeypatch: pytest.Monk
     assert "parley-scheduler[rabbitmq]" in fault.detail
 
 
-def test_what_comes_after_one_that_waits_waits_too() -> None:
-    """Of its series; others, and what was refused for good, are as they are."""
+def test_later_results_wait_for_earlier_ones() -> None:
+    """A result waits behind an earlier one of its series, and only of its series."""
     again, accepted = (
         DeliveryOutcome(DeliveryStatus.AGAIN, "x"),
         DeliveryOutcome(DeliveryStatus.ACCEPTED),
     )
     refused = DeliveryOutcome(DeliveryStatus.REFUSED, "y")
     batch = [replace(one(number), series=series) for number, series in enumerate("abaa")]
-    found = in_order(batch, [again, accepted, accepted, refused])
-    assert [each.status for each in found] == [
+    outcomes = in_order(batch, [again, accepted, accepted, refused])
+    assert [each.status for each in outcomes] == [
         DeliveryStatus.AGAIN,
         DeliveryStatus.ACCEPTED,
         DeliveryStatus.AGAIN,
@@ -199,10 +199,10 @@ def test_what_comes_after_one_that_waits_waits_too() -> None:
         ),
     ],
 )
-async def test_the_one_to_blame_is_found_by_halves(
+async def test_the_rejected_item_is_found_by_bisection(
     held: DeliveryOutcome | None, fates: list[str]
 ) -> None:
-    """All others are taken, in their order; with one that waits, nothing behind it is sent."""
+    """Bisection delivers all other items in order; behind a waiting one nothing is sent."""
     taken: list[int] = []
 
     async def send(batch: Sequence[int]) -> tuple[DeliveryOutcome, bool]:
@@ -214,8 +214,8 @@ async def test_the_one_to_blame_is_found_by_halves(
         taken.extend(batch)
         return DeliveryOutcome(DeliveryStatus.ACCEPTED), False
 
-    found = await deliver_by_bisection(range(7), send, held)
-    assert [one.status for one in found] == fates
+    outcomes = await deliver_by_bisection(range(7), send, held)
+    assert [one.status for one in outcomes] == fates
     assert taken == [number for number in range(7) if fates[number] == "accepted"]
 
 
@@ -223,24 +223,24 @@ class Folder:
     """A file archiver on a folder, and a clock."""
 
     def __init__(self, folder: Path, **spec: Any) -> None:
-        """The file is not there yet."""
+        """Configure the archiver; the file does not exist yet."""
         self.path = folder / "results.jsonl"
         self.clock = ManualClock()
         host = ArchivingHost("a", (folder,), self.clock.now)
-        made = file.FileSpec.model_validate({"path": str(self.path), **spec})
-        self._destination = file.ARCHIVER.open(made, host)
+        file_spec = file.FileSpec.model_validate({"path": str(self.path), **spec})
+        self._destination = file.ARCHIVER.open(file_spec, host)
 
     async def write(self, *documents: DeliveryItem) -> list[DeliveryOutcome]:
-        """Deliver them."""
+        """Deliver documents."""
         return await self._destination.deliver(documents)
 
     def files(self) -> list[str]:
-        """What is in the folder, without the instants in the names."""
+        """Return the names in the folder, without the instants in them."""
         return sorted(path.name for path in self.path.parent.iterdir())
 
 
 async def test_a_full_file_is_set_aside(tmp_path: Path) -> None:
-    """Before it grows beyond its size; so many are kept, the oldest go first."""
+    """A file is rotated before it exceeds its size; the oldest of the rotated files are deleted."""
     folder = Folder(tmp_path, rotate_bytes=1000, keep=2)
     for number in range(8):
         await folder.write(one(number, 400))
@@ -261,7 +261,7 @@ def _lines(folder: Path, name: str) -> list[str]:
 
 
 async def test_a_new_period_begins_a_new_file(tmp_path: Path) -> None:
-    """At midnight (UTC) with the first result after it."""
+    """The first result after midnight (UTC) starts a new file."""
     folder = Folder(tmp_path)
     await folder.write(one(1))
     folder.clock.advance(times.DAY - 1)
@@ -274,7 +274,7 @@ async def test_a_new_period_begins_a_new_file(tmp_path: Path) -> None:
 
 
 async def test_half_a_line_is_ended(tmp_path: Path) -> None:
-    """What a crash left of a line does not spoil the next one."""
+    """A line that a crash left incomplete does not spoil the next one."""
     folder = Folder(tmp_path)
     folder.path.write_bytes(b'{"number": 0, "pa')
     os.utime(folder.path, (START / times.SECOND, START / times.SECOND))
@@ -285,7 +285,7 @@ async def test_half_a_line_is_ended(tmp_path: Path) -> None:
 async def test_a_batch_is_written_whole_or_not_at_all(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """When the disk is full what was written of the batch is taken back."""
+    """If the disk is full, a partly written batch is removed again."""
     folder = Folder(tmp_path)
     await folder.write(one(1))
     before = folder.path.read_bytes()
@@ -304,7 +304,7 @@ async def test_a_batch_is_written_whole_or_not_at_all(
 
 
 async def test_files_are_written_only_where_the_owner_says(tmp_path: Path) -> None:
-    """Neither a path elsewhere nor a link that leads there is written to."""
+    """Neither a path outside the allowed directories nor a link to one is written to."""
     allowed, other = tmp_path / "allowed", tmp_path / "other"
     allowed.mkdir()
     other.mkdir()

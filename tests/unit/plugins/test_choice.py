@@ -1,4 +1,4 @@
-"""Why a task has its tool."""
+"""Explanations of why a task uses its tool."""
 
 from __future__ import annotations
 
@@ -73,10 +73,10 @@ def test_a_choice_is_explained(
     others: list[ToolOffer],
     sentence: str,
 ) -> None:
-    """What comes first needs no excuse; of what would have come first, it is said what it lacks."""
+    """The explanation says why each better tool was not chosen."""
     assert explain_choice("trace", chosen, asked, spec("trace", **fields), others) == sentence
 
 
 def test_the_only_tool() -> None:
-    """Where there is no choice, that is said."""
+    """The explanation says if there is only one tool."""
     assert explain_choice("idle", "sleep", (), spec("idle"), []) == "the only tool for idle"

@@ -1,4 +1,4 @@
-"""How far two clocks are apart, from what our STAMP programs print."""
+"""The offset between two clocks, computed from the output of our STAMP programs."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ OTHER = CLOCK | {"identity": "bb"}
 def compared(
     answers: list[tuple[int, int]], *, dest: dict[str, Any] = OTHER, **told: Any
 ) -> Merged:
-    """A run in which answers took so many nanoseconds there and back, by the two clocks."""
+    """Merge a run whose answers took these nanoseconds there and back, by the two clocks."""
     listed = [[at, there, 0, back, at, 255, 255] for at, (there, back) in enumerate(answers)]
     count = max(1, len(answers))
     sender = {"sent": count, "unsent": 0, "unreachable": 0, "answers": listed, "clock": CLOCK}
@@ -60,7 +60,7 @@ def test_the_best_answer_tells() -> None:
     st.lists(st.tuples(st.integers(0, 10**8), st.integers(0, 10**8)), min_size=1, max_size=20),
 )
 def test_the_truth_is_within_the_bound(ahead_ns: int, ways: list[tuple[int, int]]) -> None:
-    """However long each way takes, dest's clock is ahead by the offset, give or take the bound."""
+    """The true offset is within the bound of the measured one, whatever each way takes."""
     outcome = compared([(there + ahead_ns, back - ahead_ns) for there, back in ways])
     result = outcome.result or {}
     assert abs(result["offset_ms"] - ahead_ns / 1e6) <= result["bound_ms"] + 1e-5
@@ -79,10 +79,10 @@ def test_the_truth_is_within_the_bound(ahead_ns: int, ways: list[tuple[int, int]
         ([(12 * MS, 8 * MS)], CLOCK, True, "+2.000 ms ± 10.000 ms (one and the same clock)"),
     ],
 )
-def test_what_kernels_claim(
+def test_plausibility_of_the_offset(
     answers: list[tuple[int, int]], dest: dict[str, Any], plausible: object, line: str
 ) -> None:
-    """An offset beyond both kernels' errors and its own bound is not what they claim."""
+    """An offset beyond both kernels' errors and its own bound is implausible."""
     result = compared(answers, dest=dest).result or {}
     assert result["plausible"] is plausible
     assert TEST.summary(result) == line
@@ -98,10 +98,10 @@ def test_no_answer_is_a_failed_run() -> None:
 
 
 def test_a_missing_part() -> None:
-    """Without dest's part the run has failed, but the offset is kept; without source's, nothing."""
+    """Without dest's part the run fails but keeps the offset; without source's, nothing is kept."""
     sender = {"sent": 1, "unsent": 0, "unreachable": 0, "clock": CLOCK}
-    told = sender | {"answers": [[0, 12 * MS, 0, 8 * MS, 0, 255, 255]]}
-    own = TOOL.read(context("clock", count=1), printed(told))
+    document = sender | {"answers": [[0, 12 * MS, 0, 8 * MS, 0, 255, 255]]}
+    own = TOOL.read(context("clock", count=1), printed(document))
     outcome = TEST.merge(spec("clock"), [Part(0, "a", own), Part(1, "b", None, "it crashed")])
     assert outcome.reason == "b: it crashed"
     assert (outcome.result or {})["offset_ms"] == 2
@@ -121,13 +121,13 @@ def test_a_missing_part() -> None:
     ],
 )
 def test_specs_outside_the_limits_are_refused(wrong: dict[str, Any]) -> None:
-    """What cannot be compared is refused beforehand."""
+    """Specs outside the limits are refused."""
     with pytest.raises(ValidationError):
         ClockSpec.model_validate({"dest": "b"} | wrong)
 
 
 def test_dest_is_needed() -> None:
-    """A clock is compared with another one's."""
+    """A clock can only be compared with another host's."""
     with pytest.raises(ValueError, match="clock needs dest"):
         TEST.with_participants(ClockSpec(), ())
     assert TEST.with_participants(ClockSpec(), ("a", "b")).dest == "b"

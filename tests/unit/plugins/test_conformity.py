@@ -1,6 +1,6 @@
-"""That the check of plugins finds what is wrong with them."""
+"""The conformity checks find the faults of plugins."""
 
-# What is broken on purpose here has the contract's parameters and no use for them.
+# The plugins here are broken on purpose; they have the contract's parameters and do not use them.
 # ruff: noqa: ARG002
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ from node.results.archivers import archivers
 
 
 def faults(checks: Sequence[ConformityCheck]) -> str:
-    """All that was found, in one text."""
+    """Return all faults in one text."""
     return "\n".join(f"{check.sentence}: {check.fault}" for check in checks if check.fault)
 
 
@@ -90,12 +90,12 @@ class _Unnamed(IdleTest):
     ids=["dumb", "numberless", "unnamed", "unitless", "happy", "raising", "example"],
 )
 def test_faults_of_a_test_are_found(test: IdleTest, found: str) -> None:
-    """A test that breaks its contract is told what it breaks."""
+    """Each violation of a test's contract is reported."""
     assert found in faults(checks_of_test(test))
 
 
 def test_faults_of_a_measured_result_are_found() -> None:
-    """What only a real result shows is told of it: its model, its summary, its figures."""
+    """Faults that only a real result shows are reported: its model, its summary, its figures."""
     measured = {"participants": 1, "duration_ms": 5.0}
     assert faults(checks_of_result(IdleTest(), measured)) == ""
     assert "matches its model: it raised ValidationError" in faults(
@@ -138,7 +138,7 @@ class _Odd(BaseModel):
 
 
 def test_results_are_made_up_as_their_model_allows() -> None:
-    """One with everything, one with as little as possible; none where a schema tells too little."""
+    """There is a full sample and a minimal one, or none where rules forbid them."""
     inner = {"share": 0.25, "kinds": ["first", "first"]}
     needed = {"inner": inner, "word": "only", "text": "xxx"}
     assert results_of(_Outer) == [
@@ -190,12 +190,12 @@ class _Lost(SleepTool):
     ids=["vague", "trusting", "shouting", "endless", "untried", "lost"],
 )
 def test_faults_of_a_tool_are_found(tool: SleepTool, found: str) -> None:
-    """A tool that breaks its contract is told what it breaks."""
+    """Each violation of a tool's contract is reported."""
     assert found in faults(checks_of_tool(tool, registry.tests()))
 
 
-def test_a_refusal_without_words_is_found() -> None:
-    """An error that says nothing helps nobody."""
+def test_a_refusal_without_a_reason_is_found() -> None:
+    """An error without a reason is reported."""
 
     class Mute(SleepTool):
         def read(self, part: PartContext, output: Output) -> Result:
@@ -237,14 +237,14 @@ class _Careless(HttpArchiver):
     ids=["talkative", "stuck", "title", "undescribed", "open", "shown"],
 )
 def test_faults_of_an_archiver_are_found(archiver: HttpArchiver, found: str) -> None:
-    """An archiver that breaks its contract is told what it breaks."""
+    """Each violation of an archiver's contract is reported."""
     spec = {"url": "http://h.example/in", "secret": "a secret of some length"}
     assert found in faults(checks_of_archiver(archiver, spec))
 
 
 @pytest.mark.parametrize("name", sorted(archivers()))
 def test_archivers_keep_the_contract(name: str) -> None:
-    """Every archiver of ours is as ``parley plugin test`` wants others' to be."""
+    """Every archiver of ours passes the checks of ``parley plugin test``."""
     assert faults(checks_of_archiver(archivers()[name])) == ""
 
 
@@ -260,9 +260,9 @@ def test_archivers_keep_the_contract(name: str) -> None:
         (ToolContract, "x", object(), "it has no can, command, duration"),
     ],
 )
-def test_what_can_be_no_plugin_is_told(
+def test_invalid_plugins_are_reported(
     contract: type[Any], name: str, plugin: object, found: str | None
 ) -> None:
-    """An entry point that leads to something else is told what it lacks."""
-    told = contract_violation(contract, name, plugin)
-    assert told is None if found is None else found in str(told)
+    """An entry point that leads to another object is reported with what it lacks."""
+    violation = contract_violation(contract, name, plugin)
+    assert violation is None if found is None else found in str(violation)

@@ -1,4 +1,4 @@
-"""The specs of tcp and tls, what their tools are told, and what they make of what was printed."""
+"""The specs of tcp and tls, the commands of their tools, and the parsing of their output."""
 
 from __future__ import annotations
 
@@ -74,32 +74,36 @@ NO_CONNECTION = {"connected": [], "failures": [["Connection refused", 3]]}
     ],
 )
 def test_specs_outside_the_limits_are_refused(test: Any, wrong: dict[str, Any]) -> None:
-    """What is no host, no port or out of the limits is refused beforehand."""
+    """Values that are not hosts or ports, or are outside the limits, are refused."""
     with pytest.raises(ValidationError):
         test.spec_model.model_validate({"dest": "b.example", "port": 22} | wrong)
 
 
-def test_what_the_programs_are_told() -> None:
-    """Addresses of nodes, names as they are in certificates, and when to begin."""
-    told = json.loads(CONNECT.command(context("tcp")).argv[-1])
-    assert (told["host"], told["port"], told["count"]) == ("192.0.2.2", 22, 3)
-    told = json.loads(HANDSHAKE.command(context("tls")).argv[-1])
-    assert (told["host"], told["server_name"], told["port"]) == ("192.0.2.2", "b.example", 443)
-    assert told["first_ns"] == STARTS * 1000
+def test_the_arguments_of_the_programs() -> None:
+    """The programs get nodes' addresses, names as in certificates, and the instant to begin."""
+    params = json.loads(CONNECT.command(context("tcp")).argv[-1])
+    assert (params["host"], params["port"], params["count"]) == ("192.0.2.2", 22, 3)
+    params = json.loads(HANDSHAKE.command(context("tls")).argv[-1])
+    assert (params["host"], params["server_name"], params["port"]) == (
+        "192.0.2.2",
+        "b.example",
+        443,
+    )
+    assert params["first_ns"] == STARTS * 1000
     named = context("tls", server_name="c.example", alpn=["h2"])
-    told = json.loads(HANDSHAKE.command(named).argv[-1])
-    assert (told["server_name"], told["alpn"]) == ("c.example", ["h2"])
+    params = json.loads(HANDSHAKE.command(named).argv[-1])
+    assert (params["server_name"], params["alpn"]) == ("c.example", ["h2"])
 
 
 def test_the_booked_time() -> None:
-    """Every wait that there may be: name, attempts, banner; of TLS, the timeout of all of it."""
+    """The booked time covers every wait: name, attempts, banner; for TLS, its timeout."""
     assert CONNECT.duration(spec("tcp")) == 8 * SECOND
     assert CONNECT.duration(spec("tcp", banner=True, count=1)) == 10 * SECOND
     assert HANDSHAKE.duration(spec("tls", timeout="PT2S")) == 3 * SECOND
 
 
 def test_connections() -> None:
-    """Times of those that came about, the share of those that did not, and why."""
+    """A result has the times of the connections, the share of failures, and their reasons."""
     part = context("tcp")
     merged = TCP.merge(part.spec, [Part(0, "a", CONNECT.read(part, printed(CONNECTED)))])
     assert merged.reason is None
@@ -129,7 +133,7 @@ def test_connections() -> None:
     ],
 )
 def test_reasons_of_tcp(fields: dict[str, Any], told: dict[str, Any], reason: str | None) -> None:
-    """What is not as asked for is the reason, and the result is kept."""
+    """A deviation from the spec is the run's reason, and the result is kept."""
     part = context("tcp", **fields)
     merged = TCP.merge(part.spec, [Part(0, "a", CONNECT.read(part, printed(told)))])
     assert merged.reason == reason
@@ -137,7 +141,7 @@ def test_reasons_of_tcp(fields: dict[str, Any], told: dict[str, Any], reason: st
 
 
 def test_a_handshake() -> None:
-    """Times, days that are left, a line, and series with the handshake first."""
+    """A handshake has times, the days left, a summary, and series with the handshake first."""
     part = context("tls")
     merged = TLS.merge(part.spec, [Part(0, "a", HANDSHAKE.read(part, printed(SHAKEN)))])
     assert merged.reason is None
@@ -184,7 +188,7 @@ DISTRUST = {"verified": False, "distrust": "self-signed certificate"}
     ],
 )
 def test_reasons_of_tls(fields: dict[str, Any], told: dict[str, Any], reason: str | None) -> None:
-    """A certificate that is not good enough is the reason, and the chain is kept."""
+    """A bad certificate is the run's reason, and the chain is kept."""
     part = context("tls", **fields)
     merged = TLS.merge(part.spec, [Part(0, "a", HANDSHAKE.read(part, printed(SHAKEN | told)))])
     assert merged.reason == reason
@@ -206,7 +210,7 @@ def test_reasons_of_tls(fields: dict[str, Any], told: dict[str, Any], reason: st
     ],
 )
 def test_impossible_output_is_refused(test: str, told: dict[str, Any]) -> None:
-    """What a program cannot have seen is no result."""
+    """Impossible output of a program is refused."""
     tool = CONNECT if test == "tcp" else HANDSHAKE
     with pytest.raises(ToolOutputError):
         tool.read(context(test), printed(told))

@@ -31,15 +31,15 @@ def test_figures_are_those_of_the_statisticians(given: list[int]) -> None:
     assert figures["min"] <= figures["median"] <= figures["p95"] <= figures["max"]
 
 
-def test_nothing_has_no_figures() -> None:
-    """No values have no figures, and no quantile."""
+def test_no_values_have_no_figures() -> None:
+    """Without values there are no figures and no quantile."""
     assert distribution([]) is None
     assert quantile(1, {}, 0.5) is None
 
 
 @given(values)
 def test_a_histogram_has_every_value_in_few_buckets(given: list[int]) -> None:
-    """All values are counted, in no more buckets than allowed and no wider ones than needed."""
+    """All values are counted, in no more buckets than allowed and none wider than necessary."""
     width, buckets = histogram(given)
     assert sum(buckets.values()) == len(given)
     assert len(buckets) <= BUCKETS_MAX
@@ -49,7 +49,7 @@ def test_a_histogram_has_every_value_in_few_buckets(given: list[int]) -> None:
 
 @given(st.lists(values, max_size=5))
 def test_histograms_add_up(parts: list[list[int]]) -> None:
-    """The sum of histograms is one of all values, with buckets at least as wide."""
+    """The sum of histograms contains all values, in buckets at least as wide."""
     width, buckets = add_up([histogram(part) for part in parts])
     every = [value for part in parts for value in part]
     assert width >= histogram(every)[0]
@@ -64,6 +64,6 @@ def test_a_quantile_is_as_exact_as_its_bucket(given: list[int], fraction: float)
     """The quantile lies within half a bucket of the value of that rank."""
     width, buckets = histogram(given)
     exact = sorted(given)[max(1, math.ceil(fraction * len(given))) - 1]
-    found = quantile(width, buckets, fraction)
-    assert found is not None
-    assert abs(found - exact) <= width / 2
+    value = quantile(width, buckets, fraction)
+    assert value is not None
+    assert abs(value - exact) <= width / 2

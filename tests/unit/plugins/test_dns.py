@@ -1,4 +1,4 @@
-"""DNS's spec, what its tool is told, and what it makes of what was printed."""
+"""The spec of dns, the command of its tool, and the parsing of its output."""
 
 from __future__ import annotations
 
@@ -35,15 +35,15 @@ ANSWER = {
     "name",
     ["a..b", "", "a b", "$(id)", "größe.example", "a" * 64, "a." * 127, "a\n", 5, "::1"],
 )
-def test_what_is_no_name(name: object) -> None:
-    """Only what can be asked for is a name."""
+def test_invalid_names(name: object) -> None:
+    """Only names that can be queried are accepted."""
     with pytest.raises(ValidationError):
         DnsSpec.model_validate({"name": name})
 
 
 @pytest.mark.parametrize("name", ["-oX", "example.", ".", "_sip._tcp.example", "0/25.example"])
-def test_what_is_a_name(name: str) -> None:
-    """Services, parts of networks and the root have names; one like an option is just a name."""
+def test_valid_names(name: str) -> None:
+    """Services, parts of networks and the root are names; so is one that looks like an option."""
     assert DnsSpec.model_validate({"name": name}).name == name
 
 
@@ -64,29 +64,29 @@ def test_what_is_a_name(name: str) -> None:
     ],
 )
 def test_specs_outside_the_limits_are_refused(wrong: dict[str, Any]) -> None:
-    """What cannot be asked, or would never be answered so, is refused beforehand."""
+    """Impossible queries, and expectations that cannot be met, are refused."""
     with pytest.raises(ValidationError):
         DnsSpec.model_validate({"name": "a.example"} | wrong)
 
 
-def test_what_the_program_is_told() -> None:
-    """The question, the server's address, and when to begin; all of it in one argument."""
+def test_the_arguments_of_the_program() -> None:
+    """The program gets the question, the server's address and the instant, all in one argument."""
     part = context("dns", name="-oX", server="b.example", type="PTR")
     command = TOOL.command(part)
-    told = json.loads(command.argv[-1])
-    assert (told["name"], told["type"], told["server"]) == ("-oX", "PTR", "192.0.2.2")
-    assert told["first_ns"] == part.starts * 1000
+    params = json.loads(command.argv[-1])
+    assert (params["name"], params["type"], params["server"]) == ("-oX", "PTR", "192.0.2.2")
+    assert params["first_ns"] == part.starts * 1000
     assert command.waits_itself
     assert json.loads(TOOL.command(context("dns")).argv[-1])["server"] is None
 
 
 def test_the_booked_time() -> None:
-    """Set-up, the server's name, every try, wrap-up."""
+    """The booked time is set-up, the server's name, every try, and wrap-up."""
     assert TOOL.duration(spec("dns", tries=2, timeout="PT3S")) == 9 * SECOND
 
 
 def test_an_answer() -> None:
-    """The answer's records, a line, and series with its time first."""
+    """A result has the answer's records, a summary, and series with the time first."""
     result = TOOL.read(context("dns"), printed(ANSWER))
     assert result["answers"] == [RECORD]
     assert TEST.summary(result) == "192.0.2.80 in 20.00 ms"
@@ -100,16 +100,16 @@ def test_an_answer() -> None:
 
 
 def test_long_answers_have_a_short_line() -> None:
-    """The line has three records and the number of the others."""
+    """The summary has three records and the number of the others."""
     result = TOOL.read(context("dns"), printed(ANSWER | {"answers": [RECORD] * 5}))
     assert TEST.summary(result) == "192.0.2.80, 192.0.2.80, 192.0.2.80 and 2 more in 20.00 ms"
 
 
 def test_no_answer_is_a_failed_run_with_a_result() -> None:
-    """That nobody answered is the reason, and the tries are kept."""
-    told = {"tries": 3, "server": "192.0.2.53", "total_ns": 6000 * MS, "failure": "no answer"}
+    """Without an answer the run fails with that reason, and the tries are kept."""
+    document = {"tries": 3, "server": "192.0.2.53", "total_ns": 6000 * MS, "failure": "no answer"}
     part = context("dns")
-    merged = TEST.merge(part.spec, [Part(0, "a", TOOL.read(part, printed(told)))])
+    merged = TEST.merge(part.spec, [Part(0, "a", TOOL.read(part, printed(document)))])
     assert merged.reason == "no answer"
     assert (merged.result or {})["tries"] == 3
     assert TEST.summary(merged.result or {}) == "no answer: no answer"
@@ -129,6 +129,6 @@ def test_no_answer_is_a_failed_run_with_a_result() -> None:
     ],
 )
 def test_impossible_output_is_refused(wrong: dict[str, Any]) -> None:
-    """What cannot have been answered is no result."""
+    """An impossible answer is refused."""
     with pytest.raises(ToolOutputError):
         TOOL.read(context("dns"), printed(ANSWER | wrong))

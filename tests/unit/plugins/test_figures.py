@@ -23,7 +23,7 @@ delays = st.lists(st.floats(-1e6, 1e6), min_size=1, max_size=200)
 
 
 def test_figures_of_known_delays() -> None:
-    """The figures of one to twenty are those worked out by hand."""
+    """The figures of one to twenty match those computed by hand."""
     figures = delay_figures([float(delay) for delay in range(20, 0, -1)])
     assert figures is not None
     assert figures.model_dump() == {
@@ -66,7 +66,7 @@ def test_jitter_does_not_see_the_clocks(offset_ms: float) -> None:
 
 
 def test_shares_stay_within_bounds() -> None:
-    """A share is a fraction within 0 to 1, and nothing of nothing is nothing."""
+    """A share is a fraction within 0 to 1, and a share of nothing is 0."""
     assert [share(1, 4), share(0, 0), share(5, 4), share(-1, 4)] == [0.25, 0, 1, 0]
 
 
@@ -110,17 +110,17 @@ def test_delays_have_two_decimals() -> None:
 
 def test_metrics_of_delays() -> None:
     """Three figures of a distribution become series; without delays there are none."""
-    found = delay_metrics("rtt", delay_figures([1.0, 2.0, 9.0]), {"to": "b"})
-    assert [(it.name, it.value, it.unit) for it in found] == [
+    metrics = delay_metrics("rtt", delay_figures([1.0, 2.0, 9.0]), {"to": "b"})
+    assert [(it.name, it.value, it.unit) for it in metrics] == [
         ("rtt_median_ms", 2.0, "ms"),
         ("rtt_min_ms", 1.0, "ms"),
         ("rtt_p95_ms", 9.0, "ms"),
     ]
-    assert all(it.labels == {"to": "b"} for it in found)
+    assert all(it.labels == {"to": "b"} for it in metrics)
     assert delay_metrics("rtt", None) == ()
 
 
 def test_a_metric_without_a_value_is_none() -> None:
-    """What a result lacks is left out, a nought is not."""
+    """A missing figure is left out, and a figure of 0 is not."""
     assert metric("loss", None, "1") == ()
     assert [it.value for it in metric("loss", 0.0, "1")] == [0.0]

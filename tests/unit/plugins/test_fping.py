@@ -17,22 +17,22 @@ from tests.unit.plugins.parts import context, spec
 
 
 def read(case: str, **fields: Any) -> dict[str, Any]:
-    """The part read from a recorded case."""
+    """Return the part read from a recorded case."""
     return TOOL.read(context("rtt", **fields), output("fping", case))
 
 
 def line(sequence: int, told: str) -> str:
-    """A line of fping's."""
+    """Return a line as fping prints it."""
     return f"192.0.2.2 : [{sequence}], {told} (1.00 avg, 0% loss)\n"
 
 
 def printed(*lines: str, stderr: str = "") -> Output:
-    """What an fping printed."""
+    """Return the output of an fping."""
     return Output(0, "".join(lines).encode(), stderr.encode())
 
 
 def test_the_command_line() -> None:
-    """The time-out is always told, a second longer than asked; ``--`` comes before dest."""
+    """The timeout is always set, a second longer than requested; ``--`` precedes dest."""
     plain = TOOL.command(context("rtt")).argv
     assert " ".join(plain) == "fping -A -C 10 -p 200 -t 2000 -b 56 -- 192.0.2.2"
     full = TOOL.command(context("rtt", interval="PT0.0025S", ttl=3, ip_version=6))
@@ -40,16 +40,16 @@ def test_the_command_line() -> None:
 
 
 def test_it_comes_after_ping_and_needs_raw_sockets() -> None:
-    """With the kernel's own sockets for echo requests it loses all."""
+    """It ranks after ping and needs raw sockets: with the kernel's it loses everything."""
     assert TOOL.requirement is not None
     assert TOOL.requirement.privilege(spec("rtt")) is Privilege.RAW
     assert TOOL.preference < 0
 
 
 def test_the_booked_time_holds_a_late_answer() -> None:
-    """Set-up, name service, packets each late, the time-out and a second more, wrap-up."""
-    asked = spec("rtt")
-    assert TOOL.duration(asked) == 200_000 + SECOND + 10 * 250_000 + SECOND + SECOND + 500_000
+    """The booked time covers late packets, the extended timeout, the name service and wrap-up."""
+    task_spec = spec("rtt")
+    assert TOOL.duration(task_spec) == 200_000 + SECOND + 10 * 250_000 + SECOND + SECOND + 500_000
 
 
 def test_all_answered() -> None:
@@ -70,20 +70,20 @@ def test_all_answered() -> None:
         ("net-unreachable", "no answer, loss 100 % (Network Unreachable (from 10.99.2.2))"),
     ],
 )
-def test_nobody_answers(case: str, summary: str) -> None:
-    """Complete loss is a result, with what routers said."""
+def test_complete_loss(case: str, summary: str) -> None:
+    """Complete loss is a result, with the errors of routers."""
     assert TEST.summary(read(case, count=3)) == summary
 
 
 def test_late_duplicate_and_reordered_answers() -> None:
-    """What is late is lost, doubles are counted beside, order is that of the lines."""
-    told = printed(
+    """Late packets count as lost, duplicates separately, and the order is that of the lines."""
+    output = printed(
         line(1, "64 bytes, 5.5 ms"),
         line(0, "64 bytes, 1500 ms"),
         line(2, "timed out"),
         stderr="192.0.2.2 : duplicate for [1], 64 bytes, 0.05 ms\n",
     )
-    part = TOOL.read(context("rtt", count=3), told)
+    part = TOOL.read(context("rtt", count=3), output)
     assert (part["received"], part["late"], part["duplicates"], part["reordered"]) == (1, 1, 1, 1)
     assert part["rtt_ms"]["max"] == 5.5
 
@@ -97,7 +97,7 @@ def test_late_duplicate_and_reordered_answers() -> None:
     ],
 )
 def test_failures_say_their_cause(case: str, sentence: str) -> None:
-    """An fping that could not ask or was ended is no result, and its own words come first."""
+    """An fping that could not send or was ended is not a result, and its own words come first."""
     with pytest.raises(ToolOutputError) as failure:
         read(case, count=50)
     assert failure.value.detail == sentence
@@ -112,12 +112,12 @@ def test_failures_say_their_cause(case: str, sentence: str) -> None:
     ],
 )
 def test_contradictions_are_refused(lines: list[str]) -> None:
-    """Each packet is told of once, and none that was not asked for."""
+    """A packet that is reported twice, or was never sent, is refused."""
     with pytest.raises(ToolOutputError, match="fping reports"):
         TOOL.read(context("rtt", count=2), printed(*lines))
 
 
-def test_what_was_finished_counts() -> None:
-    """An fping that had told of all packets when the launcher came has a result."""
+def test_finished_output_counts() -> None:
+    """An fping that had reported all packets when the launcher ended it has a result."""
     ended = dataclasses.replace(output("fping", "loopback"), ended_by="end")
     assert TOOL.read(context("rtt"), ended) == read("loopback")

@@ -1,6 +1,6 @@
-"""Whatever a spec's words are, they are refused by their field, or are arguments and no options.
+"""Hostile words in a spec are refused with their field, or end up as arguments and not as options.
 
-Over all tests and tools that there are, so that those to come are looked at as well.
+This covers all registered tests and tools, including future ones.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from node.plugins.contracts import PartContext, Test, Tool
 from tests.support.hostile_input import WORDS, Path, placed, words_in
 
 BENIGN = "benign0example"
-"""A word that every host, name or path can be; where it is in an argv, a hostile one would be."""
+"""A word that is valid as host, name and path; where it ends up in an argv, a hostile one would."""
 
 HOSTS = frozenset({"source", "dest", "host", "server"})
 
@@ -37,7 +37,7 @@ TOOLS = [
 
 
 def in_words(document: Any) -> Iterator[str]:
-    """All words in a JSON document."""
+    """Yield all words in a JSON document."""
     if isinstance(document, str):
         yield document
     elif isinstance(document, list):
@@ -50,7 +50,7 @@ def in_words(document: Any) -> Iterator[str]:
 
 
 def parts(test: Test, tool: Tool, spec: Any) -> Iterator[PartContext]:
-    """Each participant's part, with the hosts' own words for addresses."""
+    """Yield each participant's part, with the hosts' own words as addresses."""
     for at, name in enumerate(test.participants(spec)):
         part = example_part(test, tool, at, spec)
         parties = [
@@ -61,7 +61,7 @@ def parts(test: Test, tool: Tool, spec: Any) -> Iterator[PartContext]:
 
 
 def fault_inside(word: str, own: Sequence[str], hostile: str) -> str | None:
-    """The same of a JSON document for our own program, which may start another one."""
+    """Return the fault in a JSON document for our own program, which may start another program."""
     document = json.loads(word)
     if hostile in in_words(document):
         return None
@@ -72,7 +72,7 @@ def fault_inside(word: str, own: Sequence[str], hostile: str) -> str | None:
 
 
 def before_options_end(word: str, before: str, hostile: str) -> str | None:
-    """What is wrong with a word there; an option's value is no harm: ``-b [::]:5302``."""
+    """Return the fault of a word before ``--``; an option's value is harmless: ``-b [::]:5302``."""
     if before.startswith("-") and (word == hostile or not word.startswith("-")):
         return None
     if word == hostile:
@@ -81,13 +81,13 @@ def before_options_end(word: str, before: str, hostile: str) -> str | None:
 
 
 def fault(argv: Sequence[str], own: Sequence[str], hostile: str) -> str | None:
-    """What is wrong with how a spec's word got into an argv; ``own`` is one without it."""
-    known = Counter(own)
+    """Return the fault in how a spec's word got into an argv; ``own`` is an argv without it."""
+    own_words = Counter(own)
     after_all_options = False
     before = ""
     for at, word in enumerate(argv):
-        is_own = known[word] > 0
-        known[word] -= 1
+        is_own = own_words[word] > 0
+        own_words[word] -= 1
         if hostile in word and not is_own:
             if at == 0:
                 return "it is the program"
@@ -103,7 +103,7 @@ def fault(argv: Sequence[str], own: Sequence[str], hostile: str) -> str | None:
 
 
 def faults(test: Test, spec: Any, hostile: str) -> Iterator[tuple[str, str]]:
-    """All that is wrong with it, each with the tool."""
+    """Yield all faults, each with its tool."""
     plain = test.spec_model.model_validate(dict(test.example))
     for tool in registry.tools_for(test.name):
         if tool.can(spec) is None:
@@ -115,7 +115,7 @@ def faults(test: Test, spec: Any, hostile: str) -> Iterator[tuple[str, str]]:
 
 
 def check(name: str, path: Path, word: str) -> None:
-    """A word in a field is refused there, in words, or does no harm."""
+    """A hostile word is refused with its field, or is harmless."""
     test = registry.tests()[name]
     try:
         spec = test.spec_model.model_validate(placed(test, path, word))
@@ -129,14 +129,14 @@ def check(name: str, path: Path, word: str) -> None:
 
 @pytest.mark.parametrize(("name", "path"), FIELDS)
 def test_words_that_are_hostile(name: str, path: Path) -> None:
-    """Options, shell, tricks with Unicode and endless words, in each field of each test."""
+    """Options, shell syntax, Unicode tricks and endless words are harmless in every field."""
     for word in WORDS:
         check(name, path, word)
 
 
 @pytest.mark.parametrize(("name", "path"), [field for field in FIELDS if field[1][0] in HOSTS])
 def test_no_host_begins_like_an_option(name: str, path: Path) -> None:
-    """Whatever follows: what begins with a dash is nobody who could be measured."""
+    """A host that begins with a dash is refused, whatever follows."""
     test = registry.tests()[name]
     for word in WORDS:
         if word.startswith(("-", "\N{FULLWIDTH HYPHEN-MINUS}")):
@@ -153,13 +153,13 @@ letters = st.characters() | st.sampled_from(
 @given(st.sampled_from(FIELDS), st.text(letters, max_size=20) | st.text("ab-._09:", max_size=12))
 @example(("rtt", ("dest",)), "a.example\n")
 def test_words_of_any_kind(field: tuple[str, Path], word: str) -> None:
-    """The same for whatever hypothesis thinks of."""
+    """Words that hypothesis generates are harmless, too."""
     check(*field, word or "-")
 
 
 @pytest.mark.parametrize(("name", "tool"), TOOLS)
 def test_a_host_stands_where_it_can_be_no_option(name: str, tool: str) -> None:
-    """Also if everything let it through: after ``--``, or as the value of an option."""
+    """Even if every validation accepted a host, it follows ``--`` or is the value of an option."""
     test = registry.tests()[name]
     hosts = [path[0] for path in words_in(test) if path[0] in HOSTS]
     words = {host: f"{BENIGN}{at}" for at, host in enumerate(hosts)}

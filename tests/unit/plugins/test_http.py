@@ -1,4 +1,4 @@
-"""HTTP's spec, what its tools are told, and what they make of what was printed."""
+"""The spec of http, the commands of its tools, and the parsing of their output."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ FETCHED = {
 
 
 def read(case: str, **fields: Any) -> dict[str, Any]:
-    """A recorded case of curl."""
+    """Return a recorded case of curl."""
     return curl.TOOL.read(context("http", **fields), output("curl", case))
 
 
@@ -63,8 +63,8 @@ def read(case: str, **fields: Any) -> dict[str, Any]:
         7,
     ],
 )
-def test_what_is_no_url(url: object) -> None:
-    """Only plain http and https to a host can be asked for, without a password."""
+def test_invalid_urls(url: object) -> None:
+    """Only plain http and https URLs without a password are accepted."""
     with pytest.raises(ValidationError):
         HttpSpec.model_validate({"url": url})
 
@@ -95,13 +95,13 @@ def test_what_is_no_url(url: object) -> None:
     ],
 )
 def test_specs_outside_the_limits_are_refused(wrong: dict[str, Any]) -> None:
-    """Headers that would break a request, and what cannot be, are refused beforehand."""
+    """Headers that would break a request, and contradictory specs, are refused."""
     with pytest.raises(ValidationError):
         HttpSpec.model_validate({"url": "http://b/"} | wrong)
 
 
 def test_redirects_and_headers() -> None:
-    """Five redirects unless said, but none with headers, which are for one host only."""
+    """Five redirects are followed by default, but none with headers, which are for one host."""
     assert spec("http").redirects_followed == 5
     assert spec("http", redirects=2).redirects_followed == 2
     assert spec("http", headers={"A": "b"}).redirects_followed == 0
@@ -117,7 +117,7 @@ def test_headers_are_in_no_argv(tool: curl.CurlTool | fetch.FetchTool) -> None:
 
 
 def test_the_argv_of_curl() -> None:
-    """What the spec says stands in curl's options; the address is the node's."""
+    """The spec's fields become curl's options; the address is the node's."""
     argv = curl.TOOL.command(
         context("http", url="https://b.example:8443/[x]?a=$(id)", ip_version=6, verify=False)
     ).argv
@@ -130,30 +130,34 @@ def test_the_argv_of_curl() -> None:
 
 
 def test_the_argv_of_curl_when_less_is_asked() -> None:
-    """A text is looked for in standard output; no option without need."""
+    """A text is searched in standard output; options are only used where needed."""
     part = context("http", url="http://[2001:db8::1]/", text="x", redirects=0)
     argv = curl.TOOL.command(part).argv
     assert not {"--output", "--location", "--insecure", "--header", "--connect-to"} & set(argv)
     assert "--head" in curl.TOOL.command(context("http", method="HEAD")).argv
 
 
-def test_what_fetch_is_told() -> None:
+def test_the_arguments_of_fetch() -> None:
     """The program gets the URL, the address of its host, and the instant to begin."""
     part = context("http", text="it works")
-    told = json.loads(fetch.TOOL.command(part).argv[-1])
-    assert (told["url"], told["address"]) == ("https://b.example/", "192.0.2.2")
-    assert (told["text"], told["redirects"], told["timeout_ns"]) == ("it works", 5, 10_000 * MS)
-    assert told["first_ns"] == part.starts * 1000
+    params = json.loads(fetch.TOOL.command(part).argv[-1])
+    assert (params["url"], params["address"]) == ("https://b.example/", "192.0.2.2")
+    assert (params["text"], params["redirects"], params["timeout_ns"]) == (
+        "it works",
+        5,
+        10_000 * MS,
+    )
+    assert params["first_ns"] == part.starts * 1000
 
 
 @pytest.mark.parametrize("tool", [curl.TOOL, fetch.TOOL])
 def test_the_booked_time(tool: curl.CurlTool | fetch.FetchTool) -> None:
-    """Set-up, the timeout of all of it, and wrap-up."""
+    """The booked time is set-up, the spec's timeout, and wrap-up."""
     assert tool.duration(spec("http", timeout="PT3S")) == 4 * SECOND
 
 
 def test_a_fetched_page() -> None:
-    """Phases in milliseconds, a line, and series with the whole time first."""
+    """A result has phases in milliseconds, a summary, and series with the total time first."""
     result = fetch.TOOL.read(context("http"), printed(FETCHED))
     assert result["phases_ms"] == {
         "name": 1,
@@ -185,7 +189,7 @@ def test_a_fetched_page() -> None:
     ],
 )
 def test_reasons(fields: dict[str, Any], told: dict[str, Any], reason: str | None) -> None:
-    """What is not as asked for is the reason, and the result is kept."""
+    """A deviation from the spec is the run's reason, and the result is kept."""
     part = context("http", **fields)
     merged = TEST.merge(part.spec, [Part(0, "a", fetch.TOOL.read(part, printed(FETCHED | told)))])
     assert merged.reason == reason
@@ -204,15 +208,15 @@ def test_reasons(fields: dict[str, Any], told: dict[str, Any], reason: str | Non
         {"url": 5},
     ],
 )
-def test_what_fetch_cannot_have_seen(wrong: dict[str, Any]) -> None:
-    """Negative times, too many bytes and neither an answer nor a failure are no result."""
+def test_impossible_output_of_fetch(wrong: dict[str, Any]) -> None:
+    """Negative times, too many bytes, and output without answer or failure are refused."""
     with pytest.raises(ToolOutputError):
         fetch.TOOL.read(context("http"), printed(FETCHED | wrong))
 
 
 @pytest.mark.parametrize("case", cases("curl"))
 def test_every_recorded_curl_is_a_result(case: str) -> None:
-    """Whatever came of the target, curl's times are a result with a line."""
+    """Every recorded curl gives a result with a summary, whatever happened at the target."""
     result = read(case)
     assert (result["failure"] is None) == (
         case in {"error", "head", "plain", "redirected", "tls", "too-large"}
@@ -220,7 +224,7 @@ def test_every_recorded_curl_is_a_result(case: str) -> None:
     assert TEST.summary(result)
 
 
-def test_what_curl_tells() -> None:
+def test_the_report_of_curl() -> None:
     """Status, phases, redirects and reasons are read from the recordings."""
     assert read("plain", text="it works")["matched"] is True
     assert read("plain", text="it fails")["matched"] is False
@@ -256,15 +260,15 @@ def _told(**changes: Any) -> Output:
         (_told(http_code="200"), "http_code"),
     ],
 )
-def test_what_curl_cannot_have_meant(printed_: Output, sentence: str) -> None:
-    """What says nothing of the target is no result, cause first."""
+def test_output_that_does_not_concern_the_target(printed_: Output, sentence: str) -> None:
+    """Output that does not concern the target is refused, cause first."""
     with pytest.raises(ToolOutputError, match=sentence):
         curl.TOOL.read(context("http"), printed_)
 
 
-def test_strangers_words_are_harmless() -> None:
-    """What a target says has no control characters when it is kept, and is not too long."""
-    told = _told(exitcode=1, errormsg="a\x1b[2J\x00" + "b" * 5000)
-    failure = curl.TOOL.read(context("http"), told)["failure"]
+def test_foreign_text_is_made_harmless() -> None:
+    """A target's text is stored without control characters, and truncated."""
+    report = _told(exitcode=1, errormsg="a\x1b[2J\x00" + "b" * 5000)
+    failure = curl.TOOL.read(context("http"), report)["failure"]
     assert failure.startswith("a\ufffd[2J\ufffdb")
     assert len(failure) == 1000

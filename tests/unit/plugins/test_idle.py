@@ -1,4 +1,4 @@
-"""Idling: exactly the time asked for, in the class asked for."""
+"""Idling: exactly as long, and in the class, that the spec says."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from tests.unit.plugins.parts import context, spec
 
 @pytest.mark.parametrize("scheduling_class", list(SchedulingClass))
 def test_the_class_is_the_one_asked_for(scheduling_class: SchedulingClass) -> None:
-    """Idle runs in each scheduling class, written ``class``."""
-    given = spec("idle", **{"class": scheduling_class.value})
-    assert TEST.scheduling_class(given) is scheduling_class
-    assert given.model_dump(mode="json")["class"] == scheduling_class.value
+    """Idle runs in each scheduling class, which is called ``class`` in JSON."""
+    task_spec = spec("idle", **{"class": scheduling_class.value})
+    assert TEST.scheduling_class(task_spec) is scheduling_class
+    assert task_spec.model_dump(mode="json")["class"] == scheduling_class.value
 
 
 def test_twenty_runs_of_three_minutes_fill_an_hour() -> None:
@@ -43,15 +43,15 @@ def test_durations_outside_the_limits_are_refused(duration: object) -> None:
 
 def test_all_must_idle() -> None:
     """A run has idled when all parts have, and says for how long."""
-    given = spec("idle", duration="PT3M", participants=["a", "b"])
+    task_spec = spec("idle", duration="PT3M", participants=["a", "b"])
     slept = TOOL.read(context("idle", duration="PT3M"), Output(0, b"", b""))
-    merged = TEST.merge(given, [Part(0, "a", slept), Part(1, "b", slept)])
+    merged = TEST.merge(task_spec, [Part(0, "a", slept), Part(1, "b", slept)])
     assert merged.succeeded
     assert merged.result == {"participants": 2, "duration_ms": 3 * MINUTE / 1000}
     assert TEST.summary(merged.result) == "occupied for PT3M on 2 hosts"
     one = TEST.merge(spec("idle"), [Part(0, "a", slept)])
     assert TEST.summary(one.result or {}) == "occupied for PT1S"
-    assert not TEST.merge(given, [Part(0, "a", slept), Part(1, "b", None, "died")]).succeeded
+    assert not TEST.merge(task_spec, [Part(0, "a", slept), Part(1, "b", None, "died")]).succeeded
 
 
 @pytest.mark.parametrize(

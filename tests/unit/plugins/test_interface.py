@@ -1,4 +1,4 @@
-"""Counters of an interface: what the kernel's files say, and what the test makes of it."""
+"""Counters of an interface: parsing the kernel's files, and the results of the test."""
 
 from __future__ import annotations
 
@@ -48,15 +48,20 @@ ROUTES_6 = (
 
 
 def test_the_kernels_file_is_read() -> None:
-    """Names may have colons, figures may follow without a space, headings are passed over."""
-    found = counters(DEVICES)
-    assert list(found) == ["lo", "eth0", "br-a:b"]
-    assert found["eth0"]["received"] == {"bytes": 15113, "packets": 110, "errors": 1, "drops": 2}
-    assert found["eth0"]["sent"] == {"bytes": 9000, "packets": 90, "errors": 3, "drops": 4}
+    """Names may contain colons, figures may follow without a space, and headings are ignored."""
+    by_interface = counters(DEVICES)
+    assert list(by_interface) == ["lo", "eth0", "br-a:b"]
+    assert by_interface["eth0"]["received"] == {
+        "bytes": 15113,
+        "packets": 110,
+        "errors": 1,
+        "drops": 2,
+    }
+    assert by_interface["eth0"]["sent"] == {"bytes": 9000, "packets": 90, "errors": 3, "drops": 4}
 
 
 def test_the_default_route_names_the_interface() -> None:
-    """The usable default route of the least metric counts, IPv4's first; there may be none."""
+    """The best usable default route counts, IPv4's first; there may be none."""
     assert default_interface(ROUTES, ROUTES_6) == "eth0"
     assert default_interface(ROUTES.splitlines()[0], ROUTES_6) == "eth6"
     assert default_interface("", ROUTES_6.splitlines()[1]) is None
@@ -64,7 +69,7 @@ def test_the_default_route_names_the_interface() -> None:
 
 @given(st.sampled_from([2**32, 2**64]), st.data())
 def test_counters_that_begin_again(size: int, data: st.DataObject) -> None:
-    """Whatever grows by less than half its range is measured, also where it begins again."""
+    """An increase by less than half the range is measured even if the counter wraps."""
     before = data.draw(st.integers(size // 2, size - 1))
     grown = data.draw(st.integers(0, size // 2 - 1))
     assert difference(before, (before + grown) % size) == grown
@@ -72,7 +77,7 @@ def test_counters_that_begin_again(size: int, data: st.DataObject) -> None:
 
 @given(st.integers(0, 2**31 - 1), st.integers(0, 2**31 - 1))
 def test_counters_that_were_reset(one: int, other: int) -> None:
-    """What shrinks without having been near its end was reset."""
+    """A counter that shrinks without having been near its maximum was reset."""
     before, after = max(one, other) + 1, min(one, other)
     assert difference(before, after) is None or before >= 2**31
     here = {"received": {"bytes": before}}
@@ -81,17 +86,17 @@ def test_counters_that_were_reset(one: int, other: int) -> None:
         assert differences(here, {"received": {"bytes": after}}) is None
 
 
-def test_what_the_program_is_told() -> None:
-    """It counts from the start of the run to its end, to the instant."""
+def test_the_arguments_of_the_program() -> None:
+    """The program counts from the start of the run to its end."""
     command = TOOL.command(context("interface", interface="eth0"))
-    told = json.loads(command.argv[4])
-    assert told["first_ns"] == STARTS * 1000
+    params = json.loads(command.argv[4])
+    assert params["first_ns"] == STARTS * 1000
     assert (
-        told["intervals"] * told["each_ns"]
+        params["intervals"] * params["each_ns"]
         == HOUR * 1000
         == TOOL.duration(spec("interface")) * 1000
     )
-    assert told["interface"] == "eth0"
+    assert params["interface"] == "eth0"
     assert command.streams
     assert TEST.rhythm(spec("interface")) == Rhythm(MINUTE, 60)
     assert not TOOL.needs_port(spec("interface"), 0)
@@ -101,13 +106,13 @@ def test_what_the_program_is_told() -> None:
     "name", ["-oX", "$(id)", "../../etc", "eth0;id", "", "a" * 16, "ethé", "eth 0", "eth0\n", "."]
 )
 def test_names_that_are_none(name: str) -> None:
-    """What could be an option, a path or a shell's word is no name of an interface."""
+    """Words that could be an option, a path or shell syntax are not interface names."""
     with pytest.raises(ValidationError):
         spec("interface", interface=name)
 
 
 def test_the_interface_it_is_bound_to() -> None:
-    """It is read, unless the spec names another."""
+    """The bound interface is read, unless the spec names another."""
     for fields, wanted in (({}, "eth1"), ({"interface": "eth0"}, "eth0")):
         part = context("interface", **SPEC | fields)
         there = replace(part, parties=[replace(part.parties[0], device="eth1")])
@@ -116,20 +121,20 @@ def test_the_interface_it_is_bound_to() -> None:
 
 def test_an_interval() -> None:
     """Counts become rates per second; bytes become bits."""
-    found = counted(reading(4, took_ns=2 * 10**9))
-    result = found.result or {}
-    assert (found.number, result["interface"], result["duration_ms"]) == (4, "eth0", 2000)
+    interval = counted(reading(4, took_ns=2 * 10**9))
+    result = interval.result or {}
+    assert (interval.number, result["interface"], result["duration_ms"]) == (4, "eth0", 2000)
     assert (result["received"]["rate_bps"], result["received"]["packet_rate"]) == (4000, 5)
     assert (result["sent"]["bytes"], result["sent"]["rate_bps"]) == (250, 1000)
-    merged = TEST.merge_interval(spec("interface"), [Part(0, "a", found.result)])
-    assert merged.result == found.result
+    merged = TEST.merge_interval(spec("interface"), [Part(0, "a", interval.result)])
+    assert merged.result == interval.result
     assert TEST.interval_summary(result) == "eth0: 4.00 kb/s in, 1.00 kb/s out"
 
 
 def test_a_gap_has_its_reason() -> None:
-    """Counters that were reset, or an interface that is gone, are no result."""
-    told = {"interval": 2, "told": {"reason": "the counters of eth0 were reset"}}
-    assert counted(told) == Interval(2, None, "the counters of eth0 were reset")
+    """Reset counters, or a missing interface, make a gap with that reason."""
+    record = {"interval": 2, "told": {"reason": "the counters of eth0 were reset"}}
+    assert counted(record) == Interval(2, None, "the counters of eth0 were reset")
     parts = [Part(0, "a", None, "the counters of eth0 were reset")]
     assert TEST.merge_interval(spec("interface"), parts).reason == f"a: {parts[0].reason}"
 
@@ -146,20 +151,20 @@ def test_a_gap_has_its_reason() -> None:
     ],
 )
 def test_records_that_cannot_be(changes: dict[str, Any]) -> None:
-    """Negative or impossible counts are no result."""
+    """Negative or impossible counts are refused."""
     with pytest.raises(ToolOutputError):
         counted(reading(**changes))
 
 
 def test_another_interface_is_refused() -> None:
-    """Counters of an interface that nobody asked for are no result."""
+    """Counters of an interface other than the spec's are refused."""
     part = context("interface", interface="eth1")
     with pytest.raises(ToolOutputError, match="counters of eth0, not of eth1"):
         TOOL.read_interval(part, json.dumps(reading()).encode())
 
 
 def test_the_run_is_the_sum_of_its_intervals() -> None:
-    """Totals add up, rates are means over what was measured, and the busiest interval shows."""
+    """Totals add up, rates are means of the measured time, and the busiest interval is kept."""
     busy = {"bytes": 9000, "packets": 10, "errors": 1, "drops": 2}
     every = [counted(reading(0)), counted(reading(1, received=busy)), Interval(2, None, "gone")]
     result = TEST.total(spec("interface", **SPEC), every)
@@ -177,7 +182,7 @@ def test_the_run_is_the_sum_of_its_intervals() -> None:
 
 
 def test_the_end_of_the_program() -> None:
-    """It says how many intervals it told of, or which interfaces there are instead."""
+    """At its end the program reports the number of intervals, or which interfaces exist instead."""
     part = context("interface")
     assert TOOL.read(part, printed({"intervals": 60})) == {"intervals": 60}
     with pytest.raises(ToolOutputError, match="there is no interface x; there are lo"):

@@ -1,4 +1,4 @@
-"""Throughput by iperf3: its command lines, and what real ones printed."""
+"""Throughput by iperf3: its command lines, and the recorded output of real ones."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ SHORT = {"duration": "PT2S"}
 
 
 def read(case: str, participant: int, **fields: Any) -> dict[str, Any]:
-    """The part read from a recorded case."""
+    """Return the part read from a recorded case."""
     return TOOL.read(context("throughput", participant, **fields), output("iperf3", case))
 
 
 def merged(case: str, **fields: Any) -> Merged:
-    """A recorded run, both parts merged."""
+    """Return a recorded run, both parts merged."""
     parts = [
         Part(CLIENT, "a", read(f"{case}-client", CLIENT, **fields)),
         Part(SERVER, "b", read(f"{case}-server", SERVER, **fields)),
@@ -35,7 +35,7 @@ def merged(case: str, **fields: Any) -> Merged:
 
 
 def failed(case: str, participant: int, **fields: Any) -> str:
-    """The sentence with which a recorded case is refused."""
+    """Return the reason with which a recorded case is refused."""
     with pytest.raises(ToolOutputError) as failure:
         read(case, participant, **fields)
     return failure.value.detail
@@ -49,7 +49,7 @@ def test_the_server_starts_first() -> None:
 
 
 def test_the_client_follows() -> None:
-    """The client starts a second later and always says which congestion control it wants."""
+    """The client starts a second later and always sets its congestion control."""
     command = TOOL.command(context("throughput", CLIENT))
     assert " ".join(command.argv) == (
         "iperf3 -c 192.0.2.2 -J -p 5301 -i 1 -B 192.0.2.1 -t 10 -O 2 -P 1"
@@ -74,7 +74,7 @@ def test_options_of_the_client(fields: dict[str, Any], options: str) -> None:
 
 
 def test_a_name_is_not_bound_to() -> None:
-    """Only an address is bound to, because a name may mean another address on its own host."""
+    """Only addresses are bound to, because a name may resolve differently on its own host."""
     part = PartContext(
         spec("throughput"), SERVER, (Party("a", "a"), Party("b", "b", {"port": 5301})), 0, 1
     )
@@ -91,13 +91,13 @@ def test_long_courses_are_thinned() -> None:
     ("duration", "omitted"),
     [("PT1S", 0), ("PT4S", 0), ("PT5S", 1), ("PT9S", 1), ("PT10S", 2), ("PT1H", 2)],
 )
-def test_what_is_omitted_by_default(duration: str, omitted: int) -> None:
-    """A fifth of the duration is left out, in whole seconds, at most two."""
+def test_the_default_of_omit(duration: str, omitted: int) -> None:
+    """The omitted time is a fifth of the duration, in whole seconds, at most two."""
     assert ThroughputSpec.model_validate({"duration": duration}).omitted == omitted * SECOND
 
 
 def test_the_booked_time() -> None:
-    """The client's delay, its exchange, what it sends and the wrap-up are booked."""
+    """The booked time covers the client's delay, its exchange, its traffic and the wrap-up."""
     assert TOOL.duration(spec("throughput")) == 12 * SECOND + 4_250_000
     assert TOOL.duration(spec("throughput", streams=8, omit="PT0S")) == 10 * SECOND + 6 * SECOND
     assert [TOOL.needs_port(spec("throughput"), participant) for participant in (0, 1)] == [
@@ -107,7 +107,7 @@ def test_the_booked_time() -> None:
 
 
 def test_tcp() -> None:
-    """What went in is the client's figure, what came out the server's."""
+    """The sent figure is the client's, the received figure the server's."""
     result = merged("tcp", **SHORT, omit="PT1S").result
     assert result is not None
     assert result["sent"]["rate_bps"] == 5_473_820
@@ -126,7 +126,7 @@ def test_tcp() -> None:
 
 
 def test_tcp_in_reverse() -> None:
-    """In reverse the server sends, and its round-trip times are the ones to show."""
+    """In reverse the server sends, and its round-trip times are shown."""
     result = merged("tcp-streams-reverse", **SHORT, streams=2, reverse=True).result
     assert result is not None
     assert result["sent"]["retransmits"] == 1233
@@ -136,7 +136,7 @@ def test_tcp_in_reverse() -> None:
 
 
 def test_ipv6_and_another_congestion_control() -> None:
-    """The congestion control that was really used is in the result."""
+    """The result has the congestion control that was actually used."""
     result = merged("tcp-ipv6", duration="PT1S", ip_version=6, congestion="reno").result
     assert result is not None
     assert result["congestion"] == "reno"
@@ -181,8 +181,8 @@ def test_the_server_alone_is_no_result() -> None:
     assert outcome == Merged(None, "a: died")
 
 
-def test_a_client_that_heard_nothing_is_no_result() -> None:
-    """If neither end says what was received, the run has failed with that reason."""
+def test_a_client_without_received_figures_fails() -> None:
+    """If neither end reports what was received, the run has failed with that reason."""
     deaf = read("tcp-client", CLIENT) | {"received": None}
     silent = read("tcp-server", SERVER) | {"received": None}
     outcome = TEST.merge(spec("throughput"), [Part(0, "a", deaf), Part(1, "b", silent)])
@@ -242,7 +242,7 @@ def test_failures_say_their_cause(case: str, participant: int, sentence: str) ->
     ],
 )
 def test_a_udp_stream_that_did_not_open(case: str, participant: int, sentence: str) -> None:
-    """It opens with one datagram each way; a run in which one of them was lost says so."""
+    """A stream opens with one datagram each way; a run that lost one of them says so."""
     with pytest.raises(ToolOutputError, match=sentence):
         read(case, participant, protocol="udp", duration="PT2S")
 
@@ -267,7 +267,7 @@ def test_truncated_output_is_refused(share: float) -> None:
     ],
 )
 def test_impossible_figures_are_refused(field: str, value: object) -> None:
-    """Negative, boundless and textual figures are no result."""
+    """Negative, unlimited and textual figures are refused."""
     document = json.loads(output("iperf3", "tcp-client").stdout)
     document["end"]["sum_sent"][field] = value
     with pytest.raises(ToolOutputError, match=f"end.sum_sent.{field}"):
@@ -299,6 +299,6 @@ def test_a_silent_failure_is_refused() -> None:
     ],
 )
 def test_specs_outside_the_limits_are_refused(wrong: dict[str, Any]) -> None:
-    """What iperf3 cannot do, or would mistake for an option, is refused beforehand."""
+    """Specs that iperf3 cannot run, or would mistake for an option, are refused."""
     with pytest.raises(ValidationError):
         ThroughputSpec.model_validate({"dest": "b"} | wrong)

@@ -1,8 +1,8 @@
-"""What other versions of iperf3 print, alone and with one of another version at the other end.
+"""Output of other versions of iperf3, alone and with another version at the other end.
 
 Recorded in namespaces 10 ms apart (20 Mb/s, one packet of 200 lost): 3.12, 3.18 and 3.22 are of
-Debian 12, 13 and unstable; those between were not to be had. ``tools/iperf3-3.18`` has both ends of
-one version, ``tools/iperf3-3.12-3.18`` a client of the one and a server of the other.
+Debian 12, 13 and unstable; versions in between were not available. ``tools/iperf3-3.18`` has both
+ends of one version, ``tools/iperf3-3.12-3.18`` a client of the first and a server of the second.
 """
 
 from __future__ import annotations
@@ -51,18 +51,18 @@ SENTENCES = {
 
 
 def fields_of(case: str) -> dict[str, Any]:
-    """The spec that the recording was made with."""
+    """Return the spec of the recording."""
     return {"duration": "PT2S", "omit": "PT1S"} | CASES[case.removesuffix("-omit")]
 
 
 def read(where: str, case: str, end: str, **fields: Any) -> dict[str, Any]:
-    """The part read from a recorded output."""
+    """Return the part read from a recorded output."""
     part = context("throughput", int(end == "server"), **fields)
     return TOOL.read(part, output(where, f"{case}-{end}"))
 
 
 def merged(where: str, case: str) -> Merged:
-    """A recorded run, both parts merged."""
+    """Return a recorded run, both parts merged."""
     fields = fields_of(case)
     parts = [
         Part(0, "a", read(where, case, "client", **fields)),
@@ -72,7 +72,7 @@ def merged(where: str, case: str) -> Merged:
 
 
 def plausible(outcome: Merged, case: str) -> None:
-    """What 2 s (or 1 s) over that path can have given, and nothing less than everything told."""
+    """Check that a result is possible for 2 s (or 1 s) over that path, and is complete."""
     fields = fields_of(case)
     assert outcome.reason is None
     result = outcome.result
@@ -99,21 +99,21 @@ def plausible(outcome: Merged, case: str) -> None:
 @pytest.mark.parametrize("version", NEWER)
 @pytest.mark.parametrize("case", CASES)
 def test_newer_versions_are_read(case: str, version: str) -> None:
-    """All that is known of a run of 3.12 is known of theirs."""
+    """Newer versions give all figures that 3.12 gives."""
     plausible(merged(f"iperf3-{version}", case), case)
 
 
 @pytest.mark.parametrize("pair", PAIRS)
 @pytest.mark.parametrize("case", ["tcp", "tcp-streams-reverse", "udp-reverse"])
 def test_versions_measure_with_each_other(case: str, pair: str) -> None:
-    """A client of one version and a server of another."""
+    """A client of one version and a server of another measure with each other."""
     plausible(merged(f"iperf3-{pair}", case), case)
 
 
 @pytest.mark.parametrize("version", NEWER)
 @pytest.mark.parametrize(("case", "sentence"), SENTENCES.items())
 def test_newer_versions_say_why_they_failed(case: str, sentence: str, version: str) -> None:
-    """The same sentences as of 3.12, though 3.22 ends with 0 where it is told to end."""
+    """Newer versions give the same reasons as 3.12, though 3.22 exits with 0 on TERM."""
     name, _, end = case.rpartition("-")
     with pytest.raises(ToolOutputError) as failure:
         read(f"iperf3-{version}", name, end)
@@ -122,20 +122,20 @@ def test_newer_versions_say_why_they_failed(case: str, sentence: str, version: s
 
 @pytest.mark.parametrize("version", NEWER)
 def test_every_recording_is_read_here(version: str) -> None:
-    """None lies there unread."""
+    """Every recording is used by a test here."""
     pairs = [f"{case}-{end}" for case in CASES for end in ("client", "server")]
     assert cases(f"iperf3-{version}") == sorted([*pairs, *SENTENCES])
 
 
-def test_what_a_server_did_not_receive_is_not_read() -> None:
-    """A sending server of 3.12 that left out the beginning counts fewer packets than none."""
+def test_figures_of_a_sending_server_are_ignored() -> None:
+    """Figures of a server that did not receive are ignored: 3.12 counts fewer packets than 0."""
     server = json.loads(output("iperf3", "udp-reverse-omit-server").stdout)
     assert server["end"]["sum_received"]["packets"] > 2**63
     plausible(merged("iperf3", "udp-reverse-omit"), "udp-reverse-omit")
 
 
 def test_warnings_before_the_document() -> None:
-    """What stands before the document is passed over."""
+    """Warnings before the document are ignored."""
     real = output("iperf3", "tcp-client")
     warned = Output(0, b"warning: this is {odd}\n" + real.stdout, b"")
     part = context("throughput", 0)

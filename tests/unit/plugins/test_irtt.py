@@ -1,4 +1,4 @@
-"""Latency by irtt: its command lines, and what real ones printed."""
+"""Latency by irtt: its command lines, and the recorded output of real ones."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ SHORT = {"interval": "PT0.01S", "timeout": "PT0.3S"}
 
 
 def asked(participant: int, **fields: Any) -> dict[str, Any]:
-    """What the program that attends irtt is told."""
+    """Return the arguments of the program that attends irtt."""
     told: dict[str, Any] = json.loads(
         TOOL.command(context("latency", participant, **fields)).argv[-1]
     )
@@ -28,7 +28,7 @@ def asked(participant: int, **fields: Any) -> dict[str, Any]:
 
 
 def merged(case: str, **fields: Any) -> Merged:
-    """A recorded run, both parts merged."""
+    """Return a recorded run, both parts merged."""
     parts = [
         Part(
             at,
@@ -41,28 +41,28 @@ def merged(case: str, **fields: Any) -> Merged:
 
 
 def test_the_server_waits_for_its_end() -> None:
-    """It listens on its own address alone, from the start until shortly before the booked end."""
-    told = asked(DEST, length=100)
-    assert " ".join(told["argv"]) == ("irtt server -b 192.0.2.2:5301 -i 0 -l 100 --timeout=0")
-    assert told["at_ns"] == STARTS * 1000
+    """The server listens on its own address alone, until shortly before the booked end."""
+    params = asked(DEST, length=100)
+    assert " ".join(params["argv"]) == ("irtt server -b 192.0.2.2:5301 -i 0 -l 100 --timeout=0")
+    assert params["at_ns"] == STARTS * 1000
     end = context("latency").ends - 400 * MILLISECOND
-    assert told["until_ns"] == end * 1000
+    assert params["until_ns"] == end * 1000
 
 
 def test_the_client_follows() -> None:
-    """A second later, with four packets more than are counted."""
-    told = asked(SOURCE, count=10, **SHORT)
-    assert " ".join(told["argv"]) == (
+    """The client starts a second later, and sends four packets more than are counted."""
+    params = asked(SOURCE, count=10, **SHORT)
+    assert " ".join(params["argv"]) == (
         "irtt client -Q -o - -i 10000000ns -d 140000000ns -l 44 --stats=both --tstamp=both"
         " --clock=wall --wait=300000000ns --timeouts=500ms,500ms,1000ms,1000ms,1000ms"
         " --local=192.0.2.1 -- 192.0.2.2:5301"
     )
-    assert told["at_ns"] == (STARTS + SECOND) * 1000
-    assert told["until_ns"] is None
+    assert params["at_ns"] == (STARTS + SECOND) * 1000
+    assert params["until_ns"] is None
 
 
 def test_addresses_of_version_6_and_names() -> None:
-    """An address of version 6 stands in brackets; a name is not bound to."""
+    """An IPv6 address is in brackets; a name is not bound to."""
     parties = (Party("a", "a"), Party("b", "2001:db8::2", {"port": 9}))
     six = PartContext(spec("latency", ip_version=6), DEST, parties, 0, 1)
     assert "[2001:db8::2]:9" in json.loads(TOOL.command(six).argv[-1])["argv"]
@@ -74,14 +74,14 @@ def test_addresses_of_version_6_and_names() -> None:
     assert not any(word.startswith("--local") for word in argv)
 
 
-def test_what_it_cannot() -> None:
-    """So many packets that its output would be too long to read."""
+def test_unsupported_specs() -> None:
+    """Too many packets for its output to be read are refused."""
     assert TOOL.can(spec("latency", count=9_000)) is None
     assert str(TOOL.can(spec("latency", count=9_001))).startswith("irtt prints more")
 
 
 def test_loss_each_way() -> None:
-    """Which way a packet was lost is what the server told; the emulator lost 8 and 3 packets."""
+    """The server's counts show on which way packets were lost: the emulator lost 8 and 3."""
     outcome = merged("lossy", count=60, **SHORT)
     assert outcome.reason is None
     result = outcome.result
@@ -93,8 +93,8 @@ def test_loss_each_way() -> None:
     assert result["clocks_synchronised"] == (result["clock_error_ms"] is not None)
 
 
-def test_what_irtt_cannot_know_is_null() -> None:
-    """Nothing is made up; what both ways share is not given to one."""
+def test_figures_unknown_to_irtt_are_null() -> None:
+    """Unknown figures are null, and counts of both ways together are not given to one."""
     result = merged("ipv6", count=10, length=200, **SHORT).result
     assert result is not None
     assert result["duplicates"] == {"forward": None, "backward": 0}
@@ -105,7 +105,7 @@ def test_what_irtt_cannot_know_is_null() -> None:
 
 
 def test_late_packets_are_lost() -> None:
-    """Round trips of 40 ms with a timeout of 30."""
+    """Round trips of 40 ms with a timeout of 30 ms are late, and count as lost."""
     result = merged("late", count=10, interval="PT0.01S", timeout="PT0.03S").result
     assert result is not None
     assert (result["late"], result["received_back"], result["received_at_dest"]) == (10, 0, 10)
@@ -113,7 +113,7 @@ def test_late_packets_are_lost() -> None:
 
 
 def lossy(**changes: Any) -> Output:
-    """The lossy case with a change of each packet whose answer did not come, or of the stats."""
+    """Return the lossy case with a change of each unanswered packet, or of the stats."""
     printed, _, added = output("irtt", "lossy-client").stdout.decode().partition("\x1e")
     document = json.loads(printed)
     document["stats"].update(changes.get("stats", {}))
@@ -127,7 +127,7 @@ def lossy(**changes: Any) -> Output:
 
 
 def test_unknown_where_lost() -> None:
-    """Where no later answer told, loss is known of the round trip only."""
+    """Without a later answer, only the loss of the round trip is known."""
     part = TOOL.read(context("latency", SOURCE, count=60, **SHORT), lossy(lost="true"))
     dest = TOOL.read(context("latency", DEST), output("irtt", "lossy-server"))
     result = TEST.merge(spec("latency"), [Part(0, "a", part), Part(1, "b", dest)]).result
@@ -144,8 +144,8 @@ def test_unknown_where_lost() -> None:
         ({"delay": {"send": -9, "receive": 1, "rtt": 1}}, "a round trip took less than zero time"),
     ],
 )
-def test_lies_are_refused(changes: dict[str, Any], sentence: str) -> None:
-    """What contradicts itself or the spec is no result."""
+def test_impossible_output_is_refused(changes: dict[str, Any], sentence: str) -> None:
+    """Output that contradicts itself or the spec is refused."""
     with pytest.raises(ToolOutputError, match=sentence):
         TOOL.read(context("latency", SOURCE, count=60, **SHORT), lossy(**changes))
 
@@ -161,7 +161,7 @@ def test_lies_are_refused(changes: dict[str, Any], sentence: str) -> None:
     ],
 )
 def test_failures_say_their_cause(case: str, participant: int, sentence: str) -> None:
-    """A failed irtt is no result, and its own reason comes first."""
+    """A failed irtt is not a result, and its own reason comes first."""
     with pytest.raises(ToolOutputError) as failure:
         TOOL.read(context("latency", participant), output("irtt", case))
     assert failure.value.detail.startswith("irtt")

@@ -1,4 +1,4 @@
-"""A stream by irtt: its command lines, and what real ones told of each interval."""
+"""A stream by irtt: its command lines, and recorded intervals of real ones."""
 
 from __future__ import annotations
 
@@ -24,19 +24,19 @@ RECORDED: dict[str, Any] = {"duration": "PT10S", "each": "PT5S", "timeout": "PT0
 
 
 def asked(command: Command) -> dict[str, Any]:
-    """What our program is told."""
+    """Return the arguments of our program."""
     told: dict[str, Any] = json.loads(command.argv[-1])
     return told
 
 
 def client(record: dict[str, Any]) -> Interval:
-    """As the source's node reads it."""
+    """Return an interval as the source's node reads it."""
     part = context("latencybg", SOURCE, **SPEC)
     return TOOL.read_interval(part, json.dumps(record).encode())
 
 
 def recorded(case: str, end: int, **fields: Any) -> list[Interval]:
-    """What one end told in a recorded run of two intervals."""
+    """Return the records of one end in a recorded run of two intervals."""
     part = context("latencybg", end, **RECORDED | fields)
     lines = output("irtt-stream", f"{case}-{('client', 'server')[end]}").stdout.splitlines()
     records = [line[1:] for line in lines if line.startswith(b"\x1e")]
@@ -44,43 +44,43 @@ def recorded(case: str, end: int, **fields: Any) -> list[Interval]:
 
 
 def merged(case: str, **fields: Any) -> list[Interval]:
-    """A recorded run, both ends merged."""
-    given, found = spec("latencybg", **RECORDED | fields), []
+    """Return a recorded run, both ends merged."""
+    task_spec, intervals = spec("latencybg", **RECORDED | fields), []
     pairs = zip(*(recorded(case, end, **fields) for end in (SOURCE, DEST)), strict=True)
     for number, pair in enumerate(pairs):
         parts = [Part(at, "ab"[at], told.result, told.reason) for at, told in enumerate(pair)]
-        outcome = TEST.merge_interval(given, parts)
-        found.append(Interval(number, outcome.result, outcome.reason))
-    return found
+        outcome = TEST.merge_interval(task_spec, parts)
+        intervals.append(Interval(number, outcome.result, outcome.reason))
+    return intervals
 
 
 def test_a_client_for_each_interval() -> None:
-    """It sends four packets more than are counted; our program says for how long, and when."""
-    told = asked(TOOL.command(context("latencybg", SOURCE)))
-    assert " ".join(told["argv"]) == (
+    """Each client sends four packets more than are counted; our program times it."""
+    params = asked(TOOL.command(context("latencybg", SOURCE)))
+    assert " ".join(params["argv"]) == (
         "irtt client -Q -o - -i 100000000ns -l 44 --stats=both --tstamp=both --clock=wall"
         f" --wait=1000000000ns --timeouts=500ms,500ms --local=192.0.2.1 -- 192.0.2.2:{PORT}"
     )
-    assert (told["packets"], told["extra"], told["intervals"]) == (600, 4, 60)
-    assert told["first_ns"] == (STARTS + LEAD_IN) * 1000
+    assert (params["packets"], params["extra"], params["intervals"]) == (600, 4, 60)
+    assert params["first_ns"] == (STARTS + LEAD_IN) * 1000
 
 
 def test_one_server_for_the_run() -> None:
-    """It listens from the start until the last answer can have come."""
+    """The server listens from the start until the last answer can have come."""
     part = context("latencybg", DEST, length=100)
     command = TOOL.command(part)
-    told = asked(command)
-    assert " ".join(told["argv"]) == (
+    params = asked(command)
+    assert " ".join(params["argv"]) == (
         f"irtt server -b 192.0.2.2:{PORT} -i 0 -l 100 --timeout=70000000000ns"
     )
-    assert told["at_ns"] == STARTS * 1000
-    assert part.ends < told["until_ns"] / 1000 < part.ends + command.overtime - SECOND // 4
+    assert params["at_ns"] == STARTS * 1000
+    assert part.ends < params["until_ns"] / 1000 < part.ends + command.overtime - SECOND // 4
     assert command.streams
     assert command.waits_itself
 
 
 def test_runs_take_turns_with_two_ports() -> None:
-    """The server of one run still listens when that of the next one begins."""
+    """Runs alternate between two ports, because one server still listens when the next starts."""
     part = context("latencybg", SOURCE)
     length = TOOL.duration(part.spec)
     ports = []
@@ -93,12 +93,12 @@ def test_runs_take_turns_with_two_ports() -> None:
 
 
 @pytest.mark.parametrize("interval", ["PT0.01S", "PT0.1S", "PT0.6S", "PT2S"])
-def test_what_is_under_way_at_the_end_is_waited_for(interval: str) -> None:
-    """The programs may take longer than booked, but end before the lead gives their parts up."""
-    given = spec("latencybg", timeout="PT5S", each="PT30S", interval=interval)
-    assert 6 * SECOND < overtime(given) < 10 * SECOND
-    assert TOOL.can(given) is None
-    assert TOOL.duration(given) == given.duration
+def test_late_packets_are_awaited_after_the_end(interval: str) -> None:
+    """The programs may take longer than booked, but end before the lead gives up on their parts."""
+    task_spec = spec("latencybg", timeout="PT5S", each="PT30S", interval=interval)
+    assert 6 * SECOND < overtime(task_spec) < 10 * SECOND
+    assert TOOL.can(task_spec) is None
+    assert TOOL.duration(task_spec) == task_spec.duration
 
 
 @pytest.mark.parametrize(
@@ -111,29 +111,29 @@ def test_what_is_under_way_at_the_end_is_waited_for(interval: str) -> None:
         ({"port": 65_535}, "the port after the one in the spec"),
     ],
 )
-def test_what_it_cannot(fields: dict[str, Any], words: str) -> None:
-    """Whoever asks for what a client for each interval cannot do is told why, beforehand."""
-    given = spec("latencybg", **fields)
-    refusal = TOOL.can(given) or ""
+def test_unsupported_specs(fields: dict[str, Any], words: str) -> None:
+    """Specs that a client for each interval cannot measure are refused with the reason."""
+    task_spec = spec("latencybg", **fields)
+    refusal = TOOL.can(task_spec) or ""
     assert refusal.startswith("irtt ")
     assert words in refusal
-    told = explain_choice(
-        "latencybg", "stampbg", (), given, [ToolOffer("b", accepted=True, tools=())]
+    sentence = explain_choice(
+        "latencybg", "stampbg", (), task_spec, [ToolOffer("b", accepted=True, tools=())]
     )
-    assert told == "the best tool for latencybg"
-    told = explain_choice("latencybg", "stampbg", ("irtt", "stampbg"), given, [])
-    assert told == f"irtt is requested before it, but {refusal}"
+    assert sentence == "the best tool for latencybg"
+    sentence = explain_choice("latencybg", "stampbg", ("irtt", "stampbg"), task_spec, [])
+    assert sentence == f"irtt is requested before it, but {refusal}"
 
 
-def test_why_it_is_irtt() -> None:
-    """Our own program is preferred; a host that lacks it is told of."""
+def test_the_choice_of_irtt_is_explained() -> None:
+    """Our own program is preferred; the reason for irtt names the host that lacks it."""
     lacking = ToolOffer("b", accepted=True, tools=("irtt",), lacks={"stampbg": "no Python"})
-    told = explain_choice("latencybg", "irtt", (), spec("latencybg"), [lacking])
-    assert told == "stampbg is better, but b: no Python"
+    sentence = explain_choice("latencybg", "irtt", (), spec("latencybg"), [lacking])
+    assert sentence == "stampbg is better, but b: no Python"
 
 
 def test_loss_each_way() -> None:
-    """Of 100 packets that count the emulator lost 6 there and 3 on the way back."""
+    """The loss each way is the emulator's: 6 of 100 packets there and 3 on the way back."""
     intervals = merged("lossy")
     assert [each.reason for each in intervals] == [None, None]
     counts = [
@@ -149,8 +149,8 @@ def test_loss_each_way() -> None:
     assert TEST.metrics(total)
 
 
-def test_what_irtt_cannot_know_is_null() -> None:
-    """Nothing is made up, neither of an interval nor of the run."""
+def test_figures_unknown_to_irtt_are_null() -> None:
+    """Unknown figures are null, both of an interval and of the run."""
     intervals = merged("lossy")
     for each in ((intervals[0].result or {}), TEST.total(spec("latencybg"), intervals)):
         assert each["duplicates"] == {"forward": None, "backward": 0}
@@ -160,7 +160,7 @@ def test_what_irtt_cannot_know_is_null() -> None:
 
 
 def test_late_packets_are_lost() -> None:
-    """Round trips of 40 ms with a timeout of 30, over IPv6."""
+    """Round trips of 40 ms with a timeout of 30 ms are late, and count as lost, over IPv6."""
     intervals = merged("late", timeout="PT0.03S", ip_version=6, length=200)
     for each in intervals:
         result = each.result or {}
@@ -171,7 +171,7 @@ def test_late_packets_are_lost() -> None:
 
 
 def test_a_server_that_never_answers() -> None:
-    """Nothing was sent, so nothing was lost: a gap, with irtt's own reason."""
+    """An interval without any sent packet is a gap with irtt's own reason, not loss."""
     for each in recorded("silent", SOURCE):
         assert each.result is None
         assert (each.reason or "").startswith("no packet could be sent: irtt: read udp4 ")
@@ -179,7 +179,7 @@ def test_a_server_that_never_answers() -> None:
 
 
 def test_a_server_that_is_killed() -> None:
-    """What was measured until then is a result, and the reason says what is missing."""
+    """The intervals until the server was killed are kept, and the reason says what is missing."""
     first, second = recorded("cut", SOURCE)
     assert first.reason == "irtt ended after 28 packets; 22 of 50 packets were not sent"
     assert (first.result or {})["sent"] == 28
@@ -203,25 +203,27 @@ def test_a_server_that_is_killed() -> None:
     ],
 )
 def test_records_that_cannot_be(record: dict[str, Any], words: str) -> None:
-    """A record that contradicts itself is no result."""
+    """A record that contradicts itself is refused."""
     with pytest.raises(ToolOutputError, match=words):
         client(record)
 
 
 def test_a_packet_that_was_skipped_is_no_fault() -> None:
-    """That a busy host sends a packet less only counts, and what irtt complains of is told."""
+    """A packet that a busy host skipped is only counted, and irtt's error message is kept."""
     nothing = {name: silence()[name] for name in ("received_back", "delay_ms", "jitter_ms")}
     nothing["histogram_us"] = silence()["histogram_us"]
     fewer = clients_record(sent=9, unsent=1, received_at_dest=0, **nothing)
-    told = client(fewer)
-    assert told.reason is None
-    assert (told.result or {})["sent"] == 9
-    told = client(fewer | {"complaint": "irtt: [OpenTimeout] no reply from server"})
-    assert told.reason == "irtt: [OpenTimeout] no reply from server; 1 of 10 packets were not sent"
+    interval = client(fewer)
+    assert interval.reason is None
+    assert (interval.result or {})["sent"] == 9
+    interval = client(fewer | {"complaint": "irtt: [OpenTimeout] no reply from server"})
+    assert (
+        interval.reason == "irtt: [OpenTimeout] no reply from server; 1 of 10 packets were not sent"
+    )
 
 
 def test_the_end_of_the_programs() -> None:
-    """At the end they say how many intervals they told of, or why they could not measure."""
+    """At their end the programs report the number of intervals, or why they could not measure."""
     part = context("latencybg", SOURCE)
     assert TOOL.read(part, printed({"intervals": 60})) == {"intervals": 60}
     with pytest.raises(ToolOutputError, match="irtt: irtt: No such file"):

@@ -1,4 +1,4 @@
-"""The document of irtt's client: read packet by packet, or refused."""
+"""The document of irtt's client: parsed packet by packet, or refused."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ INTERVAL_NS, LENGTH, TIMEOUT_NS = 10_000_000, 44, 300_000_000
 
 
 def document() -> dict[str, Any]:
-    """What irtt told of 63 packets, of which 11 were lost."""
+    """Return irtt's document of 63 packets, of which 11 were lost."""
     printed, _, _ = output("irtt", "lossy-client").stdout.decode().partition("\x1e")
     found: dict[str, Any] = json.loads(printed)
     return found
 
 
 def test_packets_and_what_became_of_them() -> None:
-    """Each packet has an instant; those that came back have an answer."""
+    """Each packet has an instant, and each returned packet an answer."""
     trips = parse_irtt_document(document(), INTERVAL_NS, LENGTH).trips
     assert len(trips) == 63
     assert all(trip.sent_ns > 0 for trip in trips)
@@ -57,8 +57,8 @@ def test_answers_out_of_order_are_counted() -> None:
         ({"config": None}, "params"),
     ],
 )
-def test_what_is_no_document_of_irtt(changes: dict[str, Any], sentence: str) -> None:
-    """It is refused by what is wrong with it."""
+def test_invalid_documents_of_irtt(changes: dict[str, Any], sentence: str) -> None:
+    """A document is refused with the reason."""
     with pytest.raises(ValueError, match=sentence):
         parse_irtt_document(document() | changes, INTERVAL_NS, LENGTH)
 
@@ -78,7 +78,7 @@ def test_what_is_no_document_of_irtt(changes: dict[str, Any], sentence: str) -> 
     ],
 )
 def test_a_packet_that_cannot_be(changes: dict[str, Any], sentence: str) -> None:
-    """One packet that is told of in other words, or lies, and all are refused."""
+    """A single malformed or impossible packet makes the document invalid."""
     whole = document()
     whole["round_trips"][0].update(changes)
     with pytest.raises(ValueError, match=sentence):

@@ -1,4 +1,4 @@
-"""A stream of our STAMP packets as a tool, and what latencybg makes of its intervals."""
+"""A stream of our STAMP packets as a tool, and the intervals that latencybg merges."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from tests.unit.plugins.records import (
 
 
 def merged(source: Interval | None, dest: Interval | None, why: str = "is away") -> Merged:
-    """What both told, merged; None is a part that is missing."""
+    """Merge both parts of an interval; None is a part that is missing."""
     parts = [
         Part(at, name, told.result if told else None, told.reason if told else why)
         for at, (name, told) in enumerate((("a", source), ("b", dest)))
@@ -37,13 +37,13 @@ def merged(source: Interval | None, dest: Interval | None, why: str = "is away")
 
 
 def whole(number: int, **changes: Any) -> Interval:
-    """An interval as it was merged."""
-    found = merged(at_source(sender_record(number, **changes)), at_dest(reflector_record(number)))
-    return Interval(number, found.result, found.reason)
+    """Return a merged interval."""
+    outcome = merged(at_source(sender_record(number, **changes)), at_dest(reflector_record(number)))
+    return Interval(number, outcome.result, outcome.reason)
 
 
 def arguments(participant: int, **fields: Any) -> dict[str, Any]:
-    """What a program is told."""
+    """Return the arguments of a program."""
     told: dict[str, Any] = json.loads(
         TOOL.command(context("latencybg", participant, **fields)).argv[4]
     )
@@ -51,17 +51,17 @@ def arguments(participant: int, **fields: Any) -> dict[str, Any]:
 
 
 def test_one_run_follows_the_other() -> None:
-    """A run is booked for as long as its packets are sent, so that the next one can touch it."""
-    given = spec("latencybg")
-    assert TOOL.duration(given) == given.duration == HOUR
-    told = arguments(0)
-    assert told["intervals"] * told["packets"] * told["interval_ns"] == HOUR * 1000
-    assert told["first_ns"] == (STARTS + SECOND // 5) * 1000
-    assert TEST.rhythm(given) == Rhythm(MINUTE, 60)
+    """A run is booked for exactly as long as it sends packets, and the next one can follow."""
+    task_spec = spec("latencybg")
+    assert TOOL.duration(task_spec) == task_spec.duration == HOUR
+    params = arguments(0)
+    assert params["intervals"] * params["packets"] * params["interval_ns"] == HOUR * 1000
+    assert params["first_ns"] == (STARTS + SECOND // 5) * 1000
+    assert TEST.rhythm(task_spec) == Rhythm(MINUTE, 60)
 
 
-def test_what_is_under_way_at_the_end_is_waited_for() -> None:
-    """The programs may take longer than booked, but end before the lead gives their parts up."""
+def test_late_packets_are_awaited_after_the_end() -> None:
+    """The programs may take longer than booked, but end before the lead gives up on their parts."""
     command = TOOL.command(context("latencybg", 1, timeout="PT5S"))
     assert command.streams
     assert command.waits_itself
@@ -79,7 +79,7 @@ def test_the_programs_start_alone(participant: int) -> None:
 
 
 def test_ports_are_given_out_unless_named() -> None:
-    """The reflector's node gives out a port, unless the spec names one."""
+    """The reflector's node assigns a port, unless the spec names one."""
     assert [TOOL.needs_port(spec("latencybg"), end) for end in (0, 1)] == [False, True]
     assert arguments(0, port=8620)["port"] == arguments(1, port=8620)["port"] == 8620
     assert not TOOL.needs_port(spec("latencybg", port=8620), 1)
@@ -101,16 +101,16 @@ def test_ports_are_given_out_unless_named() -> None:
     ],
 )
 def test_specs_that_cannot_be(fields: dict[str, Any], words: str) -> None:
-    """A spec that does not come out even, or is too much, is refused with the reason."""
+    """A spec with uneven durations or too many packets is refused with the reason."""
     with pytest.raises(ValidationError, match=words):
         spec("latencybg", **fields)
 
 
 def test_an_interval_of_both() -> None:
-    """Delays come from the source, counts from both; the line for lists has units."""
-    found = merged(at_source(sender_record()), at_dest(reflector_record()))
-    assert found.succeeded
-    result = found.result or {}
+    """Delays come from the source, counts from both; the summary has units."""
+    outcome = merged(at_source(sender_record()), at_dest(reflector_record()))
+    assert outcome.succeeded
+    result = outcome.result or {}
     assert (result["sent"], result["received_at_dest"], result["received_back"]) == (10, 10, 10)
     assert result["delay_ms"]["round_trip"]["min"] == 21
     assert result["hops"] == {"forward": 5, "backward": 3}
@@ -120,27 +120,27 @@ def test_an_interval_of_both() -> None:
 
 
 def test_loss_is_told_by_direction() -> None:
-    """What reached dest and did not come back was lost on the way back."""
-    found = merged(at_source(silence()), at_dest(reflector_record(received=4)))
-    assert found.succeeded
-    loss = (found.result or {})["loss"]
+    """Packets that reached dest and did not come back were lost on the way back."""
+    outcome = merged(at_source(silence()), at_dest(reflector_record(received=4)))
+    assert outcome.succeeded
+    loss = (outcome.result or {})["loss"]
     assert loss == {"forward": 0.6, "backward": 1.0, "round_trip": 1.0}
-    assert TEST.interval_summary(found.result or {}) == "no packet came back, loss 60 % / 100 %"
+    assert TEST.interval_summary(outcome.result or {}) == "no packet came back, loss 60 % / 100 %"
 
 
 def test_an_interval_of_the_source_alone_says_what_it_lacks() -> None:
-    """Without dest's share there is a result, and the reason why it is not whole."""
-    found = merged(at_source(sender_record()), None)
-    assert found.reason == "b: is away"
-    assert (found.result or {})["received_at_dest"] is None
+    """Without dest's part there is a result, and a reason that it is incomplete."""
+    outcome = merged(at_source(sender_record()), None)
+    assert outcome.reason == "b: is away"
+    assert (outcome.result or {})["received_at_dest"] is None
     assert merged(None, at_dest(reflector_record())) == Merged(None, "a: is away")
 
 
 def test_nothing_sent_is_a_gap() -> None:
-    """An interval in which no packet could be sent is no loss, but a gap with the cause."""
-    told = silence(3, sent=0, unsent=10, complaint="Network is unreachable")
+    """An interval in which no packet could be sent is a gap with the cause, not loss."""
+    record = silence(3, sent=0, unsent=10, complaint="Network is unreachable")
     reason = "no packet could be sent: Network is unreachable"
-    assert at_source(told) == Interval(3, None, reason)
+    assert at_source(record) == Interval(3, None, reason)
 
 
 @pytest.mark.parametrize(
@@ -157,21 +157,21 @@ def test_nothing_sent_is_a_gap() -> None:
     ],
 )
 def test_records_that_cannot_be(document: dict[str, Any], words: str) -> None:
-    """A record that contradicts itself is no result."""
+    """A record that contradicts itself is refused."""
     with pytest.raises(ToolOutputError, match=words):
         at_source(document)
 
 
 def test_a_clock_that_was_set_makes_a_gap() -> None:
-    """A round trip below zero is not a measurement, and the reason is told."""
-    told = sender_record()
-    told["delay_ms"]["round_trip"]["min"] = -3.0
+    """A round trip below zero makes a gap, and the reason names the clock."""
+    record = sender_record()
+    record["delay_ms"]["round_trip"]["min"] = -3.0
     with pytest.raises(ToolOutputError, match="a clock was set during the interval"):
-        at_source(told)
+        at_source(record)
 
 
 def test_a_reflector_that_counts_too_many() -> None:
-    """More packets than were to be sent is no count."""
+    """A reflector that counts more packets than were to be sent is refused."""
     with pytest.raises(ToolOutputError, match="counts 11 packets"):
         at_dest(reflector_record(received=11))
 
@@ -192,7 +192,7 @@ def test_the_run_is_the_sum_of_its_intervals() -> None:
 
 
 def test_gaps_and_what_is_not_whole_do_not_spoil_the_sum() -> None:
-    """That nothing came back while dest was not there is no loss of the network."""
+    """Packets that did not come back while dest was absent are not loss of the network."""
     alone = merged(at_source(silence(1)), None)
     every = [whole(0), Interval(1, alone.result, alone.reason), Interval(2, None, "gone")]
     result = TEST.total(spec("latencybg", **SPEC), every)
@@ -206,19 +206,19 @@ def test_gaps_and_what_is_not_whole_do_not_spoil_the_sum() -> None:
 def test_metrics_are_those_of_latency() -> None:
     """Series of both tests have the same names."""
     result = TEST.total(spec("latencybg", **SPEC), [whole(0)])
-    found = TEST.metrics(result)
-    assert (found[0].name, found[0].unit, dict(found[0].labels)) == (
+    metrics = TEST.metrics(result)
+    assert (metrics[0].name, metrics[0].unit, dict(metrics[0].labels)) == (
         "delay_median_ms", "ms", {"direction": "forward"},
     )  # fmt: skip
-    assert found[-1].name == "gaps"
+    assert metrics[-1].name == "gaps"
 
 
 def test_the_end_of_the_program() -> None:
-    """At the end it says how many intervals it told of, or why it could not measure."""
+    """At its end the program reports the number of intervals, or why it could not measure."""
     part = context("latencybg", 0, **SPEC)
     assert TOOL.read(part, printed({"intervals": 10})) == {"intervals": 10}
-    with pytest.raises(ToolOutputError, match="STAMP: no way to b"):
-        TOOL.read(part, printed({"error": "no way to b"}, exit_code=1))
+    with pytest.raises(ToolOutputError, match="STAMP: no route to b"):
+        TOOL.read(part, printed({"error": "no route to b"}, exit_code=1))
     with pytest.raises(ToolOutputError, match="had not finished at the end of the run"):
         TOOL.read(part, Output(-15, b"", b"", "end"))
     ends = [Part(0, "a", {"intervals": 10}), Part(1, "b", None, "cancelled")]

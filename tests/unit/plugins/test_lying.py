@@ -1,4 +1,4 @@
-"""Real outputs in which one time is a lie: below nothing, no number, or beyond all measure."""
+"""Real outputs in which one time is replaced by a negative, infinite or textual one."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ TIME = re.compile(
     rb"|(?<=^p \d )\d+",
     re.MULTILINE,
 )
-"""The times in what programs print."""
+"""The times in the output of programs."""
 
 LIES = [b"-1", b"-0.5", b"nan", b"-nan", b"inf", b"1e999", b"9" * 400]
 SPECS: tuple[dict[str, Any], ...] = (
@@ -36,11 +36,11 @@ SPECS: tuple[dict[str, Any], ...] = (
     {"as_numbers": True},
     {"hops_max": 5},
 )
-"""What recorded outputs may be read as; each is, as the first one that fits."""
+"""The tests that a recorded output can belong to; the first that fits is used."""
 
 
 def part_of(tool: str, case: str) -> PartContext | None:
-    """The part of which a recorded output is the result, if it is one."""
+    """Return the part whose result a recorded output is, if there is one."""
     for test, fields, participant in product(registry.tools()[tool].tests, SPECS, (0, 1)):
         with contextlib.suppress(ToolOutputError, ValueError):
             part = context(test, participant, **fields)
@@ -50,7 +50,7 @@ def part_of(tool: str, case: str) -> PartContext | None:
 
 
 def refused(tool: str, part: PartContext, printed: Output) -> bool:
-    """Whether this is read as no result."""
+    """Return whether the output is refused."""
     try:
         registry.tools()[tool].read(part, printed)
     except ToolOutputError:
@@ -68,7 +68,7 @@ RECORDED = {
 
 @pytest.mark.parametrize(("tool", "case", "part"), RECORDED.values(), ids=RECORDED)
 def test_a_time_that_is_a_lie_is_refused(tool: str, case: str, part: PartContext) -> None:
-    """Whichever time of a result is replaced, first or last, there is no result any more."""
+    """A result is refused whichever of its times is replaced, the first or the last."""
     real = output(tool, case)
     times = list(TIME.finditer(real.stdout))
     for time, lie in product((times[0], times[-1]), LIES):
@@ -78,7 +78,7 @@ def test_a_time_that_is_a_lie_is_refused(tool: str, case: str, part: PartContext
 
 
 def test_every_tool_that_prints_times_is_tried() -> None:
-    """None of them has passed because nothing of it could be read."""
+    """Every tool that prints times has a recorded output that is tried here."""
     assert {tool for tool, _, _ in RECORDED.values()} >= {
         "fping", "mtr", "ping", "scamper", "tracepath", "traceroute",
     }  # fmt: skip

@@ -1,4 +1,4 @@
-"""The largest packet on a path: the search for it, and what tracepath and pings told."""
+"""The largest packet on a path: the search for it, and the output of tracepath and pings."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ FOUND = {"address": "192.0.2.2", "mtu": 1400, "limits": [["192.0.2.1", 1400]], "
 
 
 def read(tool: str, case: str, **fields: Any) -> dict[str, Any]:
-    """The part read from a recorded case."""
+    """Return the part read from a recorded case."""
     return registry.tools()[tool].read(context("mtu", **fields), output(tool, case))
 
 
@@ -34,7 +34,7 @@ def read(tool: str, case: str, **fields: Any) -> dict[str, Any]:
     st.integers(68, 65_535),
 )
 def test_the_search_finds_the_largest(links: list[int], talking: list[bool], most: int) -> None:
-    """Whatever links there are, and whether their routers tell: what fits all, in few attempts."""
+    """The search finds the smallest link in few attempts, whether routers report limits or not."""
     tried = []
 
     def attempt(size: int) -> ProbeOutcome:
@@ -44,18 +44,18 @@ def test_the_search_finds_the_largest(links: list[int], talking: list[bool], mos
                 return ProbeOutcome(told_by="r", mtu=link) if tells else ProbeOutcome()
         return ProbeOutcome(answered=True)
 
-    found = search(attempt, 68, most)
-    assert found is not None
-    assert found.fits == min(*links, most) if most >= 68 else 68
+    bounds = search(attempt, 68, most)
+    assert bounds is not None
+    assert bounds.fits == min(*links, most) if most >= 68 else 68
     silent = [size for size in list(tried) if attempt(size).silent]
-    assert found.vanished == min(silent, default=None)
+    assert bounds.vanished == min(silent, default=None)
     assert len(set(tried)) <= 1 + 16 + len(links)
 
 
 def test_a_router_that_tells_nonsense_does_not_stop_the_search() -> None:
-    """What is told to fit may be more than was sent, less than passes, or nothing at all."""
+    """A reported limit may be larger than the packet, or smaller than what passes, or zero."""
     for told in (0, 1, 99_999, 1500):
-        found = search(
+        bounds = search(
             lambda size, told=told: (
                 ProbeOutcome(answered=size <= 1400)  # type: ignore[misc]
                 if size <= 1400
@@ -64,8 +64,8 @@ def test_a_router_that_tells_nonsense_does_not_stop_the_search() -> None:
             68,
             1500,
         )
-        assert found is not None
-        assert found.fits == 1400
+        assert bounds is not None
+        assert bounds.fits == 1400
     assert search(lambda _: ProbeOutcome(), 68, 1500) is None
 
 
@@ -87,14 +87,14 @@ def test_a_router_that_tells_nonsense_does_not_stop_the_search() -> None:
         ("1 packets transmitted, 0 received", ProbeOutcome()),
     ],
 )
-def test_what_a_ping_says(text: str, outcome: ProbeOutcome) -> None:
-    """An answer, somebody who says what fits, somebody who says something else, or nothing."""
+def test_the_outcomes_of_a_ping(text: str, outcome: ProbeOutcome) -> None:
+    """An answer, a reported limit, another error, and silence are distinguished."""
     assert outcome_of(text) == outcome
 
 
 @pytest.mark.parametrize("tool", ["ping-df", "tracepath"])
 def test_a_narrow_link_in_the_middle(tool: str) -> None:
-    """1400 bytes in the middle of a chain are found, with the router that says so."""
+    """A link with an MTU of 1400 in a chain is found, with the router that reports it."""
     part = read(tool, "mtu")
     assert (part["mtu_bytes"], part["reached"], part["confirmed_to"]) == (1400, True, "10.99.3.2")
     assert part["limits"] == [
@@ -111,7 +111,7 @@ def test_a_narrow_link_in_the_middle(tool: str) -> None:
 
 
 def test_a_black_hole() -> None:
-    """Longer packets of which nobody says anything are what makes connections hang."""
+    """Longer packets that vanish without a report are recognised as a black hole."""
     part = read("ping-df", "black-hole", mtu_max_bytes=1500)
     assert (part["mtu_bytes"], part["black_hole"]) == (1304, True)
     assert TEST.summary(part) == "1304 bytes to 10.99.3.2, longer ones vanish silently"
@@ -119,8 +119,8 @@ def test_a_black_hole() -> None:
     assert (unsure["reached"], unsure["black_hole"]) == (False, None)
 
 
-def test_a_silent_end_is_a_failure_with_what_is_known() -> None:
-    """What passes as far as somebody answered is kept with the failed run."""
+def test_a_silent_end_is_a_failure_with_partial_figures() -> None:
+    """The size that passes as far as the last answer is kept with the failed run."""
     part = read("tracepath", "mtu-silent", hops_max=3)
     merged = TEST.merge(spec("mtu"), [Part(0, "a", part)])
     assert merged.reason == "10.99.9.1 did not answer; 1400 bytes pass as far as 10.99.1.2"
@@ -141,7 +141,7 @@ def test_a_silent_end_is_a_failure_with_what_is_known() -> None:
     ],
 )
 def test_failures_say_their_cause(tool: str, case: str, sentence: str) -> None:
-    """What could not be measured says why."""
+    """A failed measurement has a reason."""
     with pytest.raises(ToolOutputError) as failure:
         read(tool, case)
     assert failure.value.detail == sentence
@@ -158,8 +158,8 @@ def test_failures_say_their_cause(tool: str, case: str, sentence: str) -> None:
         {"limits": [["192.0.2.1", -1]]},
     ],
 )
-def test_lies_are_refused(wrong: dict[str, Any]) -> None:
-    """More than was tried, what both passes and vanishes, and what is no address are no result."""
+def test_impossible_output_is_refused(wrong: dict[str, Any]) -> None:
+    """Sizes that were not tried, sizes that pass and vanish, and bad addresses are refused."""
     part = context("mtu", mtu_max_bytes=1500)
     assert ping_df.TOOL.read(part, printed(FOUND))["mtu_bytes"] == 1400
     with pytest.raises(ToolOutputError, match="ping-df"):
@@ -167,17 +167,17 @@ def test_lies_are_refused(wrong: dict[str, Any]) -> None:
 
 
 def test_tracepath_that_contradicts_itself() -> None:
-    """More cannot pass than somebody has said."""
+    """A larger size than a reported limit is refused."""
     real = output("tracepath", "mtu").stdout.replace(b"Resume: pmtu 1400", b"Resume: pmtu 1500")
     with pytest.raises(ToolOutputError, match="contradicts itself"):
         registry.tools()["tracepath"].read(context("mtu"), Output(0, real, b""))
 
 
 def test_the_commands() -> None:
-    """The search is told all in one document; tracepath the largest packet to begin with."""
+    """The search gets its arguments in one document; tracepath gets the size to begin with."""
     argv = ping_df.TOOL.command(context("mtu", mtu_max_bytes=9000, ip_version=4)).argv
-    told = json.loads(argv[-1])
-    assert (told["host"], told["most"], told["ip_version"], told["wait_s"]) == (
+    params = json.loads(argv[-1])
+    assert (params["host"], params["most"], params["ip_version"], params["wait_s"]) == (
         "192.0.2.2",
         9000,
         4,
@@ -191,7 +191,7 @@ def test_the_commands() -> None:
 
 
 def test_the_booked_time_holds_a_search_in_the_dark() -> None:
-    """Every size tried five times without an answer."""
+    """The booked time covers every size being tried five times without an answer."""
     assert ping_df.TOOL.duration(spec("mtu", mtu_max_bytes=1500)) == (
         300_000 + SECOND + 12 * (2 * 1_050_000 + 3 * 200_000) + 500_000
     )
@@ -201,6 +201,6 @@ def test_the_booked_time_holds_a_search_in_the_dark() -> None:
     "wrong", [{"mtu_max_bytes": 1279}, {"wait": "PT0.1S"}, {"hops_max": 0}, {"dest": "--help"}]
 )
 def test_specs_outside_the_limits_are_refused(wrong: dict[str, Any]) -> None:
-    """What makes no sense, or would be an option, is refused beforehand."""
+    """Values outside the limits, or that could be an option, are refused."""
     with pytest.raises(ValidationError):
         MtuSpec.model_validate({"dest": "b"} | wrong)

@@ -1,4 +1,4 @@
-"""Throughput by nuttcp: its command lines, and what real ones printed."""
+"""Throughput by nuttcp: its command lines, and the recorded output of real ones."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ UDP: dict[str, Any] = {"protocol": "udp", "rate_bps": 5_000_000}
 
 
 def asked(part: PartContext) -> dict[str, Any]:
-    """What the program that attends nuttcp is told."""
+    """Return the arguments of the program that attends nuttcp."""
     told: dict[str, Any] = json.loads(TOOL.command(part).argv[-1])
     return told
 
 
 def merged(case: str, **fields: Any) -> Merged:
-    """A recorded run, both parts merged."""
+    """Return a recorded run, both parts merged."""
     parts = []
     for at, end in ((CLIENT, "client"), (SERVER, "server")):
         printed = output("nuttcp", f"{case}-{end}")
@@ -36,10 +36,10 @@ def merged(case: str, **fields: Any) -> Merged:
 
 
 def test_the_server_serves_one_client() -> None:
-    """From the start until shortly before the booked end, and nobody's third party."""
-    told = asked(context("throughput", SERVER, **HOST))
-    assert " ".join(told["argv"]) == "nuttcp -1 -4 -P 5301 --nofork --no3rdparty"
-    assert (told["at_ns"], told["flow"]) == (STARTS * 1000, None)
+    """The server serves one client until shortly before the booked end, and no third party."""
+    params = asked(context("throughput", SERVER, **HOST))
+    assert " ".join(params["argv"]) == "nuttcp -1 -4 -P 5301 --nofork --no3rdparty"
+    assert (params["at_ns"], params["flow"]) == (STARTS * 1000, None)
 
 
 @pytest.mark.parametrize(
@@ -59,14 +59,14 @@ def test_the_server_serves_one_client() -> None:
 )
 def test_options_of_the_client(fields: dict[str, Any], options: str) -> None:
     """Every field of the spec reaches the client's command line; the data has a port of its own."""
-    told = asked(context("throughput", CLIENT, **fields))
+    params = asked(context("throughput", CLIENT, **fields))
     shared = "nuttcp -4 -P 5301 -p 5302 -fparse"
-    assert " ".join(told["argv"]) == f"{shared} {options} 192.0.2.2"
-    assert told["at_ns"] == (STARTS + SECOND) * 1000
+    assert " ".join(params["argv"]) == f"{shared} {options} 192.0.2.2"
+    assert params["at_ns"] == (STARTS + SECOND) * 1000
 
 
 def test_the_sender_is_watched() -> None:
-    """The congestion control is read where the data comes from, and only of TCP."""
+    """The congestion control is read at the sending end, and only for TCP."""
     flows = [
         asked(context("throughput", at, **HOST, reverse=reverse))["flow"]
         for reverse in (False, True)
@@ -77,12 +77,12 @@ def test_the_sender_is_watched() -> None:
 
 
 def test_udp_in_reverse_goes_to_a_port_of_the_client() -> None:
-    """It sends without having been opened, so the client's node gives out a port for it."""
+    """The data comes unsolicited, so the client's node assigns a port for it."""
     parties = (Party("a", "192.0.2.1", {"port": 6001}), Party("b", "2001:db8::2", {"port": 7001}))
-    given = spec("throughput", **UDP, reverse=True)
-    argv = asked(PartContext(given, CLIENT, parties, 0, 1))["argv"]
+    task_spec = spec("throughput", **UDP, reverse=True)
+    argv = asked(PartContext(task_spec, CLIENT, parties, 0, 1))["argv"]
     assert argv[:6] == ["nuttcp", "-6", "-P", "7001", "-p", "6001"]
-    assert [TOOL.needs_port(given, at) for at in (CLIENT, SERVER)] == [1, 2]
+    assert [TOOL.needs_port(task_spec, at) for at in (CLIENT, SERVER)] == [1, 2]
     assert not TOOL.needs_port(spec("throughput", **HOST, reverse=True), CLIENT)
 
 
@@ -95,27 +95,27 @@ def test_udp_in_reverse_goes_to_a_port_of_the_client() -> None:
         ({"window_bytes": 1500}, "nuttcp supports windows in whole KiB only"),
     ],
 )
-def test_what_it_cannot(fields: dict[str, Any], reason: str) -> None:
-    """What it cannot is told beforehand; UDP has no congestion control to choose."""
-    given = HOST | fields if fields else fields
-    assert TOOL.can(spec("throughput", **given)) == reason
+def test_unsupported_specs(fields: dict[str, Any], reason: str) -> None:
+    """Unsupported specs are refused with the reason; UDP has no congestion control to choose."""
+    task_fields = HOST | fields if fields else fields
+    assert TOOL.can(spec("throughput", **task_fields)) == reason
     assert TOOL.can(spec("throughput", **HOST)) is None
     assert TOOL.can(spec("throughput", **UDP)) is None
 
 
 def test_tcp() -> None:
-    """The first second is left out; the congestion control is the one that the kernel used."""
+    """The first second is omitted; the congestion control is the one that the kernel used."""
     result = merged("tcp", duration="PT3S", omit="PT1S", **HOST).result
     assert result is not None
     assert result["congestion"] == "bbr"
-    assert 18e6 < result["rate_bps"] < 19.4e6  # of 20 Mb/s less the headers
+    assert 18e6 < result["rate_bps"] < 19.4e6  # 20 Mb/s minus the headers
     assert 3000 <= result["received"]["duration_ms"] < 3200
     assert [interval["omitted"] for interval in result["intervals"]] == [True, False, False]
     assert TEST.summary(result).endswith("(bbr)")
 
 
 def test_retransmissions_are_not_believed() -> None:
-    """It says that there were none on a path that lost 66 packets."""
+    """The printed count of 0, on a path that lost 66 packets, is ignored."""
     assert b"retrans=0" in output("nuttcp", "tcp-client").stdout
     result = merged("tcp", duration="PT3S", omit="PT1S", **HOST).result
     assert result is not None
@@ -124,7 +124,7 @@ def test_retransmissions_are_not_believed() -> None:
 
 
 def test_tcp_in_reverse() -> None:
-    """The server sends, and knows the congestion control."""
+    """The server sends, and reports the congestion control."""
     fields = HOST | {"duration": "PT2S", "reverse": True, "ip_version": 6}
     result = merged("tcp-reverse-ipv6", **fields).result
     assert result is not None
@@ -133,10 +133,10 @@ def test_tcp_in_reverse() -> None:
 
 
 def test_each_stream_has_a_port_of_the_server() -> None:
-    """They follow its own, which is given out; each takes another round trip to open."""
-    given = spec("throughput", **HOST, streams=3)
-    assert [TOOL.needs_port(given, at) for at in (CLIENT, SERVER)] == [0, 4]
-    assert TOOL.duration(given) - TOOL.duration(spec("throughput", **HOST)) == 800_000
+    """The ports follow the server's own; each stream takes another round trip to open."""
+    task_spec = spec("throughput", **HOST, streams=3)
+    assert [TOOL.needs_port(task_spec, at) for at in (CLIENT, SERVER)] == [0, 4]
+    assert TOOL.duration(task_spec) - TOOL.duration(spec("throughput", **HOST)) == 800_000
 
 
 @pytest.mark.parametrize(
@@ -148,7 +148,7 @@ def test_each_stream_has_a_port_of_the_server() -> None:
     ],
 )
 def test_several_streams(case: str, fields: dict[str, Any], rate_bps: tuple[float, float]) -> None:
-    """All together are told; a rate is of each, and the congestion control known as of one."""
+    """The result is that of all streams; the rate is per stream."""
     result = merged(case, duration="PT2S", omit="PT1S", streams=3, **HOST, **fields).result
     assert result is not None
     assert rate_bps[0] < result["rate_bps"] < rate_bps[1]
@@ -157,7 +157,7 @@ def test_several_streams(case: str, fields: dict[str, Any], rate_bps: tuple[floa
 
 
 def test_a_single_second() -> None:
-    """The shortest run has intervals, too."""
+    """Even the shortest run has intervals."""
     result = merged("tcp-second", duration="PT1S", rate_bps=2_000_000, **HOST).result
     assert result is not None
     assert 1.9e6 < result["rate_bps"] < 2.1e6
@@ -168,7 +168,7 @@ def test_a_single_second() -> None:
     ("case", "fields"), [("udp", {"omit": "PT1S"}), ("udp-reverse", {"reverse": True})]
 )
 def test_udp(case: str, fields: dict[str, Any]) -> None:
-    """Loss as the receiver counted it; of jitter and order it says nothing."""
+    """Loss is that counted by the receiver; jitter and order are unknown."""
     result = merged(case, duration="PT2S", **UDP, **fields).result
     assert result is not None
     datagrams = result["datagrams"]
@@ -181,21 +181,21 @@ def test_udp(case: str, fields: dict[str, Any]) -> None:
     assert {metric.name for metric in TEST.metrics(result)} == {"throughput_bps", "loss"}
 
 
-def test_what_a_server_moved_is_not_known() -> None:
-    """It prints nothing; nothing is taken for it."""
+def test_a_servers_traffic_is_unknown() -> None:
+    """A server prints no figures, so its part has none."""
     part = TOOL.read(context("throughput", SERVER, **HOST), output("nuttcp", "tcp-server"))
     assert TEST.moved(spec("throughput", **HOST), SERVER, part) is None
 
 
 def test_sums_that_did_not_come_are_missed() -> None:
-    """A server that did not hear of the end is ended; its client then tells of nothing at all."""
+    """A client whose server was terminated before reporting the sums is refused."""
     part = context("throughput", CLIENT, protocol="udp", duration="PT3S", omit="PT1S")
     with pytest.raises(ToolOutputError, match=r"^nuttcp: its server did not report the sums"):
         TOOL.read(part, output("nuttcp", "udp-sums-lost-client"))
 
 
 def changed(old: str, new: str) -> Output:
-    """The recorded client with a change."""
+    """Return the recorded client's output with a change."""
     real = output("nuttcp", "tcp-client")
     return Output(0, real.stdout.decode().replace(old, new).encode(), b"")
 
@@ -210,8 +210,8 @@ def changed(old: str, new: str) -> Output:
         ("\x1e", "", "nuttcp: there is no report of how it ended"),
     ],
 )
-def test_lies_are_refused(old: str, new: str, sentence: str) -> None:
-    """What contradicts itself, or lacks what must be stored, is no result."""
+def test_impossible_output_is_refused(old: str, new: str, sentence: str) -> None:
+    """Output that contradicts itself, or lacks a necessary figure, is refused."""
     part = context("throughput", CLIENT, duration="PT3S", omit="PT1S", **HOST)
     with pytest.raises(ToolOutputError, match=sentence):
         TOOL.read(part, changed(old, new))
@@ -232,7 +232,7 @@ def test_lies_are_refused(old: str, new: str, sentence: str) -> None:
     ],
 )
 def test_failures_say_their_cause(case: str, participant: int, sentence: str) -> None:
-    """A failed nuttcp is no result; that it turned to its mode of old is no reason."""
+    """A failed nuttcp is not a result; its obsolete mode is not given as the reason."""
     with pytest.raises(ToolOutputError) as failure:
         TOOL.read(context("throughput", participant, **HOST), output("nuttcp", case))
     assert failure.value.detail == sentence

@@ -1,6 +1,6 @@
-"""Delay each way by owping: its command lines, and lines as its manual page describes them.
+"""One-way delay by owping: its command lines, and lines as its manual page describes them.
 
-Nobody here has run it: ``tools/owping`` is from the documentation of owping(1), not from a run.
+It has never been run here: ``tools/owping`` is from the documentation of owping(1), not from a run.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ SPEC: dict[str, Any] = {"count": 5, "interval": "PT0.1S", "timeout": "PT0.5S"}
 
 
 def read(case: str, participant: int, **fields: Any) -> dict[str, Any]:
-    """A part read from one of the documents."""
+    """Return a part read from one of the documents."""
     return TOOL.read(context("latency", participant, **SPEC | fields), output("owping", case))
 
 
 def merged() -> Merged:
-    """Both parts, merged."""
+    """Return both parts, merged."""
     parts = [
         Part(SOURCE, "a", read("both-ways-client", SOURCE)),
         Part(DEST, "b", read("both-ways-server", DEST)),
@@ -38,13 +38,13 @@ def merged() -> Merged:
 
 
 def document() -> dict[str, Any]:
-    """What the client's program printed."""
+    """Return the output of the client's program."""
     told: dict[str, Any] = json.loads(output("owping", "both-ways-client").stdout)
     return told
 
 
 def failed(told: dict[str, Any], participant: int = SOURCE, ended_by: str = "itself") -> str:
-    """The sentence with which a document is refused."""
+    """Return the reason with which a document is refused."""
     printed = Output(0, json.dumps(told).encode(), b"", ended_by)
     with pytest.raises(ToolOutputError) as failure:
         TOOL.read(context("latency", participant, **SPEC), printed)
@@ -52,33 +52,33 @@ def failed(told: dict[str, Any], participant: int = SOURCE, ended_by: str = "its
 
 
 def asked(participant: int, **fields: Any) -> dict[str, Any]:
-    """What our program at one end is told."""
+    """Return the arguments of our program at one end."""
     part = with_ports(context("latency", participant, **SPEC | fields), 8760, 9000)
     told: dict[str, Any] = json.loads(TOOL.command(part).argv[-1])
     return told
 
 
 def test_the_client_asks_for_both_ways() -> None:
-    """In open mode, at a fixed pace, with as many bytes as the spec says, on its own ports."""
-    told = asked(SOURCE, ip_version=4)
-    assert " ".join(told["options"]) == "-R -A O -c 5 -i 0.1f -L 0.5 -s 30 -4"
-    assert (told["forward"], told["backward"]) == (
+    """The client uses open mode, a fixed pace, the spec's length, and its own ports."""
+    params = asked(SOURCE, ip_version=4)
+    assert " ".join(params["options"]) == "-R -A O -c 5 -i 0.1f -L 0.5 -s 30 -4"
+    assert (params["forward"], params["backward"]) == (
         ["-t", "-P", "8760-8761"],
         ["-f", "-P", "8762-8763"],
     )
-    assert (told["source"], told["dest"], told["port"]) == ("192.0.2.1", "192.0.2.2", 9000)
+    assert (params["source"], params["dest"], params["port"]) == ("192.0.2.1", "192.0.2.2", 9000)
 
 
-def test_the_server_is_there_for_the_client() -> None:
-    """From the start until shortly before the booked end, on the ports that were given out."""
-    told = asked(DEST)
-    assert (told["address"], told["port"], told["ports"]) == ("192.0.2.2", 9000, [9001, 9003])
-    assert (told["client"], told["at_ns"]) == ("192.0.2.1", STARTS * 1000)
+def test_the_server_runs_for_the_client() -> None:
+    """The server runs until shortly before the booked end, on the assigned ports."""
+    params = asked(DEST)
+    assert (params["address"], params["port"], params["ports"]) == ("192.0.2.2", 9000, [9001, 9003])
+    assert (params["client"], params["at_ns"]) == ("192.0.2.1", STARTS * 1000)
     assert [TOOL.needs_port(spec("latency"), at) for at in (SOURCE, DEST)] == [4, 4]
 
 
 def test_it_is_never_chosen_unless_named() -> None:
-    """It was tried with no version, and so comes after all others, of which one is always there."""
+    """It was tested with no version, and so ranks after all others, one of which always exists."""
     assert TOOL.tried == ()
     assert registry.tools_for("latency")[-1] is TOOL
     assert registry.tools_for("latency")[0].requirement is None
@@ -97,8 +97,8 @@ def test_it_is_never_chosen_unless_named() -> None:
         ),
     ],
 )
-def test_what_it_cannot(fields: dict[str, Any], reason: str) -> None:
-    """What it cannot is told beforehand."""
+def test_unsupported_specs(fields: dict[str, Any], reason: str) -> None:
+    """Unsupported specs are refused with the reason."""
     assert TOOL.can(spec("latency", **fields)) == reason
     assert TOOL.can(spec("latency")) is None
 
@@ -112,10 +112,10 @@ def test_what_it_cannot(fields: dict[str, Any], reason: str) -> None:
     ],
 )
 def test_a_host_has_both_programs(there: set[str], lacks: str | None) -> None:
-    """It may be either end, and would accept runs that fail if the other one's was not there."""
-    known = Capabilities(lambda name: f"/absent/{name}" if name in there else None)
-    assert known.missing(TOOL) == lacks
-    assert (TOOL.name in known.offered("latency")) is (lacks is None)
+    """A host needs both programs, because it may be either end."""
+    capabilities = Capabilities(lambda name: f"/absent/{name}" if name in there else None)
+    assert capabilities.missing(TOOL) == lacks
+    assert (TOOL.name in capabilities.offered("latency")) is (lacks is None)
 
 
 def test_both_ways() -> None:
@@ -133,14 +133,14 @@ def test_both_ways() -> None:
     assert result["duplicates"] == result["reordered"] == {"forward": None, "backward": None}
 
 
-def test_what_took_too_long_is_late() -> None:
-    """There and back together, against the timeout of the spec."""
+def test_slow_packets_are_late() -> None:
+    """The sum of both ways is compared with the spec's timeout."""
     part = read("both-ways-client", SOURCE, timeout="PT0.019S")
     assert (part["received_back"], part["late"]) == (2, 1)
 
 
-def test_what_was_not_sent_is_no_loss() -> None:
-    """A packet of which nothing is told was left out by its sender."""
+def test_unsent_packets_are_not_lost() -> None:
+    """A packet without a line was left out by its sender, and is not lost."""
     told = document()
     lines = told["forward"]["printed"].splitlines()
     told["forward"]["printed"] = "\n".join(lines[:-1])
@@ -163,21 +163,21 @@ def test_what_was_not_sent_is_no_loss() -> None:
         ),
     ],
 )
-def test_what_is_no_measurement(way: str, change: dict[str, Any], sentence: str) -> None:
-    """Either owping failed, or they tell of what cannot be; its own reason first."""
-    told = document()
-    told[way] |= change
-    assert failed(told).startswith((sentence, f"owping: {sentence}"))
+def test_impossible_measurements(way: str, change: dict[str, Any], sentence: str) -> None:
+    """A failed owping and impossible lines are refused; its own reason comes first."""
+    printed = document()
+    printed[way] |= change
+    assert failed(printed).startswith((sentence, f"owping: {sentence}"))
 
 
 def test_a_client_that_was_ended() -> None:
-    """What it had printed by then is not the whole."""
+    """The output of a client that was ended is incomplete and refused."""
     assert failed(document(), ended_by="end") == "owping had not finished at the end of the run"
 
 
 def test_a_server_that_ended_early() -> None:
-    """What it said comes first; it is ended by us otherwise."""
-    told = json.loads(output("owping", "both-ways-server").stdout)
-    told |= {"early": True, "exit_code": 1, "said": "owampd: Address already in use\n"}
-    assert failed(told, DEST) == "owampd: Address already in use"
+    """The server's own message is the reason if it ended before we ended it."""
+    printed = json.loads(output("owping", "both-ways-server").stdout)
+    printed |= {"early": True, "exit_code": 1, "said": "owampd: Address already in use\n"}
+    assert failed(printed, DEST) == "owampd: Address already in use"
     assert cases("owping") == ["both-ways-client", "both-ways-server"]

@@ -23,17 +23,17 @@ def test_participants_fill_a_pair(name: str) -> None:
 def test_the_lead_is_the_source_by_default(name: str) -> None:
     """Without a source the lead itself takes part, and only dest is named."""
     test = registry.tests()[name]
-    given = test.with_participants(spec(name), [])
-    assert test.participants(given)[0] is None
-    assert test.hosts(given) == ("b.example",)
+    task_spec = test.with_participants(spec(name), [])
+    assert test.participants(task_spec)[0] is None
+    assert test.hosts(task_spec) == ("b.example",)
 
 
 @pytest.mark.parametrize("name", PAIRS)
-def test_what_agrees_may_be_said_twice(name: str) -> None:
-    """Participants that the spec names as well are no conflict."""
+def test_matching_participants_may_be_repeated(name: str) -> None:
+    """Participants that the spec names as well are accepted."""
     test = registry.tests()[name]
-    given = spec(name, source="a.example")
-    assert test.with_participants(given, ["a.example", "b.example"]) == given
+    task_spec = spec(name, source="a.example")
+    assert test.with_participants(task_spec, ["a.example", "b.example"]) == task_spec
 
 
 @pytest.mark.parametrize("name", PAIRS)
@@ -47,7 +47,7 @@ def test_what_agrees_may_be_said_twice(name: str) -> None:
     ],
 )
 def test_conflicts_are_told(name: str, names: list[str], sentence: str) -> None:
-    """Too few, too many, others or twice the same: the sentence says which."""
+    """Too few, too many, other or repeated participants are refused, and the reason says which."""
     test = registry.tests()[name]
     with pytest.raises(ValueError, match=sentence):
         test.with_participants(spec(name), names)
@@ -55,7 +55,7 @@ def test_conflicts_are_told(name: str, names: list[str], sentence: str) -> None:
 
 @pytest.mark.parametrize("name", PAIRS)
 def test_a_pair_needs_its_second(name: str) -> None:
-    """Without a dest in spec or participants there is nobody to measure to."""
+    """A spec without a dest, in it or in participants, is refused."""
     test = registry.tests()[name]
     with pytest.raises(ValueError, match=f"{name} needs dest"):
         test.with_participants(test.spec_model(), [])
@@ -71,7 +71,7 @@ def test_rtt_takes_one_participant() -> None:
 
 
 def test_idle_takes_any_number() -> None:
-    """Idle takes whom the task or its spec names, else the lead alone."""
+    """Idle takes the participants of the task or its spec, or else the lead alone."""
     test = registry.tests()["idle"]
     assert test.participants(spec("idle")) == (None,)
     assert test.participants(test.with_participants(spec("idle"), ["a", "b"])) == ("a", "b")
@@ -81,7 +81,7 @@ def test_idle_takes_any_number() -> None:
 
 
 def test_idle_refuses_two_lists() -> None:
-    """Two lists of participants that differ are a conflict, and so is a name given twice."""
+    """Two different lists of participants are a conflict, and so is a repeated name."""
     test = registry.tests()["idle"]
     with pytest.raises(ValueError, match="participants of the task and of its spec differ"):
         test.with_participants(spec("idle", participants=["a"]), ["b"])
@@ -90,7 +90,7 @@ def test_idle_refuses_two_lists() -> None:
 
 
 def test_a_name_that_is_none_is_refused() -> None:
-    """What a spec would refuse is refused among the participants, with the field's name."""
+    """A name that a spec would refuse is refused among the participants, with the field's name."""
     with pytest.raises(ValueError, match="dest: not a host name"):
         registry.tests()["latency"].with_participants(
             registry.tests()["latency"].spec_model(), ["a", "-b"]

@@ -1,4 +1,4 @@
-"""Round-trip times by ping: its command line, and what real pings printed."""
+"""Round-trip times by ping: its command line, and the recorded output of real ones."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ MANY = {"count": 100, "interval": "PT0.02S"}
 
 
 def read(case: str, **fields: Any) -> dict[str, Any]:
-    """The part read from a recorded case."""
+    """Return the part read from a recorded case."""
     return TOOL.read(context("rtt", **fields), output("ping", case))
 
 
@@ -32,12 +32,12 @@ def test_the_command_line() -> None:
 
 
 def test_a_host_that_is_no_node_is_asked_by_name() -> None:
-    """A dest without an agreed address is handed to ping as written."""
+    """A dest that is not a node is passed to ping as written."""
     assert TOOL.command(context("rtt", dest="www.example")).argv[-1] == "www.example"
 
 
 def test_the_booked_time_holds_a_late_ping() -> None:
-    """Set-up, name service, packets each late by a tick, timeout and wrap-up are booked."""
+    """The booked time covers set-up, name service, late packets, timeout and wrap-up."""
     assert TOOL.duration(spec("rtt")) == 200_000 + SECOND + 10 * 250_000 + SECOND + 500_000
     fast = spec("rtt", interval="PT0.002S", count=1000)
     assert TOOL.duration(fast) == 200_000 + SECOND + 1000 * 12 * MILLISECOND + SECOND + 500_000
@@ -53,7 +53,7 @@ def test_all_answered() -> None:
 
 
 def test_loss_and_duplicates() -> None:
-    """Duplicates are counted beside the answers, and a missing number is a loss."""
+    """Duplicates are counted separately, and a missing number is a loss."""
     part = read("loss-and-duplicates", **MANY)
     assert (part["sent"], part["received"], part["duplicates"]) == (100, 99, 6)
     assert part["loss"] == 0.01
@@ -73,7 +73,7 @@ def test_a_name_is_reported_with_its_address() -> None:
     assert read("named", count=3)["address"] == "127.0.0.1"
 
 
-def test_nobody_answers() -> None:
+def test_complete_loss() -> None:
     """Complete loss (exit code 1) is a result, not a failure."""
     part = read("all-lost", count=3)
     assert (part["sent"], part["received"], part["loss"]) == (3, 0, 1)
@@ -89,7 +89,7 @@ def test_nobody_answers() -> None:
     ],
 )
 def test_routers_are_quoted(case: str, said: str) -> None:
-    """What a router said instead of an answer is kept, once, and shown."""
+    """A router's error is kept, once, and shown."""
     part = read(case, count=4)
     assert part["errors"] == [said]
     assert TEST.summary(part) == f"no answer, loss 100 % ({said})"
@@ -114,7 +114,7 @@ def test_late_answers_are_lost() -> None:
     ],
 )
 def test_failures_say_their_cause(case: str, sentence: str) -> None:
-    """A ping that could not ask or was ended is no result, and its own words come first."""
+    """A ping that could not send or was ended is not a result, and its own words come first."""
     with pytest.raises(ToolOutputError) as failure:
         read(case, count=100)
     assert failure.value.detail == sentence
@@ -140,13 +140,13 @@ SUMMARY = "{} packets transmitted, {} received, 0% packet loss, time 1ms\n"
     ],
 )
 def test_contradictions_are_refused(text: str) -> None:
-    """Output whose lines and summary cannot both be true is no result."""
+    """Output whose lines and summary contradict each other is refused."""
     with pytest.raises(ToolOutputError, match="ping"):
         TOOL.read(context("rtt"), Output(0, text.encode(), b""))
 
 
 def test_answers_out_of_order_are_counted() -> None:
-    """An answer with a smaller number than one before is out of order."""
+    """An answer with a smaller number than an earlier one is out of order."""
     lines = "".join(ANSWER.format(sequence, 5) for sequence in (1, 3, 2))
     part = TOOL.read(
         context("rtt"), Output(0, (HEADER + lines + SUMMARY.format(3, 3)).encode(), b"")
@@ -155,7 +155,7 @@ def test_answers_out_of_order_are_counted() -> None:
 
 
 def test_one_answer_has_no_jitter() -> None:
-    """A single answer has a time and no jitter."""
+    """A single answer has a time but no jitter."""
     text = HEADER + ANSWER.format(1, 5) + SUMMARY.format(1, 1)
     part = TOOL.read(context("rtt", count=1), Output(0, text.encode(), b""))
     assert TEST.summary(part) == "5.00 ms, loss 0 %"
@@ -185,6 +185,6 @@ def test_the_part_is_the_result() -> None:
     ],
 )
 def test_specs_outside_the_limits_are_refused(wrong: dict[str, Any]) -> None:
-    """What ping would refuse, or would take all day, is refused beforehand."""
+    """Specs that ping would refuse, or that take more than an hour, are refused."""
     with pytest.raises(ValidationError):
         RttSpec.model_validate({"dest": "b"} | wrong)

@@ -1,4 +1,4 @@
-"""Whatever a program prints, reading it ends in a result or in one kind of error."""
+"""Reading arbitrary output of a program ends in a result or in one kind of error."""
 
 from __future__ import annotations
 
@@ -154,19 +154,19 @@ def test_any_change_of_a_real_iperf3(data: st.DataObject) -> None:
 
 @given(st.data())
 def test_any_change_of_a_real_curl(data: st.DataObject) -> None:
-    """What a real curl tells of itself, with any one value replaced or cut off, is the same."""
+    """A real curl's report with any one value replaced or cut off is refused or read."""
     real = output("curl", data.draw(st.sampled_from(cases("curl"))))
     document = json.loads(real.stderr)
     change(data, document)
-    told = json.dumps(document).encode()
-    cut = data.draw(st.integers(1, len(told)) | st.just(len(told)))
+    report = json.dumps(document).encode()
+    cut = data.draw(st.integers(1, len(report)) | st.just(len(report)))
     body = data.draw(st.binary(max_size=20) | st.just(real.stdout))
-    read_or_refuse(("http", "curl", 0), Output(real.exit_code, body, told[:cut], real.ended_by))
+    read_or_refuse(("http", "curl", 0), Output(real.exit_code, body, report[:cut], real.ended_by))
 
 
 @given(st.data())
 def test_any_change_of_what_our_programs_print(data: st.DataObject) -> None:
-    """What our own programs print, with any one value replaced, is refused or read."""
+    """Our own programs' output with any one value replaced is refused or read."""
     test, tool = data.draw(
         st.sampled_from(
             [("dns", "dnspython"), ("http", "fetch"), ("tcp", "connect"), ("tls", "handshake")]
@@ -249,7 +249,7 @@ def change(data: st.DataObject, document: Any) -> None:
 
 @pytest.mark.parametrize(("test", "tool"), PAIRS)
 def test_floods_are_refused(test: str, tool: str) -> None:
-    """More output than any tool has is not even parsed."""
+    """More output than any tool produces is not even parsed."""
     flood = Output(1 if test == "idle" else 0, b" " * (BYTES_MAX + 1), b"")
     with pytest.raises(ToolOutputError, match=r"too many to read|did not sleep"):
         registry.tools()[tool].read(context(test), flood)

@@ -1,4 +1,4 @@
-"""What every test and every tool keeps to, and what there is of them."""
+"""The contract of every registered test and tool, and the registry itself."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ TOOLS = sorted(registry.tools())
 
 
 def test_the_first_set() -> None:
-    """The first set of tests and tools is there, under their names."""
+    """The first set of tests and tools is registered under their names."""
     assert TESTS == [
         "clock", "dns", "http", "idle", "interface", "latency", "latencybg", "mtu", "rtt", "tcp",
         "throughput", "tls", "trace",
@@ -53,7 +53,7 @@ def test_the_first_set() -> None:
     ],
 )
 def test_scheduling_classes(name: str, scheduling_class: str) -> None:
-    """Each test asks for the class that its figures need."""
+    """Each test has the scheduling class that its figures need."""
     assert registry.tests()[name].scheduling_class(spec(name)) == scheduling_class
 
 
@@ -64,7 +64,7 @@ def test_every_test_has_a_tool(name: str) -> None:
 
 
 def test_the_best_tool_comes_first(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Tools of a test come by preference, then by name."""
+    """Tools of a test are sorted by preference, then by name."""
 
     class Nap(SleepTool):
         name = "nap"
@@ -81,7 +81,7 @@ def test_the_best_tool_comes_first(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("name", TESTS)
 def test_tests_keep_the_contract(name: str) -> None:
-    """Every test of ours is as ``parley plugin test`` wants others' to be."""
+    """Every test of ours passes the checks of ``parley plugin test``."""
     faults = [check for check in checks_of_test(registry.tests()[name]) if check.fault]
     assert faults == []
 
@@ -105,8 +105,8 @@ def test_bad_specs_are_refused(name: str, bad: object) -> None:
 @pytest.mark.parametrize(
     ("test", "tool", "case"), [("rtt", "ping", "loopback"), ("throughput", "iperf3", "tcp-client")]
 )
-def test_what_was_finished_counts(test: str, tool: str, case: str) -> None:
-    """A program that had told all when the launcher came to end it has a result."""
+def test_finished_output_counts(test: str, tool: str, case: str) -> None:
+    """A program that had reported everything when the launcher ended it has a result."""
     ended = dataclasses.replace(output(tool, case), ended_by="end")
     part = context(test)
     assert registry.tools()[tool].read(part, ended) == registry.tools()[tool].read(
@@ -116,19 +116,19 @@ def test_what_was_finished_counts(test: str, tool: str, case: str) -> None:
 
 @pytest.mark.parametrize("name", TOOLS)
 def test_tools_keep_the_contract(name: str) -> None:
-    """Every tool of ours is as ``parley plugin test`` wants others' to be."""
+    """Every tool of ours passes the checks of ``parley plugin test``."""
     tool = registry.tools()[name]
     faults = [check for check in checks_of_tool(tool, registry.tests()) if check.fault]
     assert faults == []
 
 
 def test_a_result_of_another_version_has_no_figures() -> None:
-    """What this version cannot read, or knows no test for, is no fault of the list it stands in."""
-    known = Capabilities()
+    """A result that this version cannot read, or whose test is unknown, has no figures."""
+    capabilities = Capabilities()
     idled = {"participants": 1, "duration_ms": 250.0}
-    assert [metric.value for metric in known.metrics("idle", idled)] == [250.0]
-    assert known.metrics("idle", {"slept": "well"}) == ()
-    assert known.metrics("astrology", idled) == ()
+    assert [metric.value for metric in capabilities.metrics("idle", idled)] == [250.0]
+    assert capabilities.metrics("idle", {"slept": "well"}) == ()
+    assert capabilities.metrics("astrology", idled) == ()
 
 
 def test_types_fulfil_the_protocols() -> None:

@@ -1,4 +1,4 @@
-"""Our STAMP as a tool, and what latency makes of its parts."""
+"""Our STAMP programs as a tool, and the parts that latency merges."""
 
 from __future__ import annotations
 
@@ -23,35 +23,35 @@ MS = 1_000_000
 
 
 def answer(sequence: int, number: int, there_ms: float = 20, back_ms: float = 1) -> list[int]:
-    """One answer as the sender prints it, with five routers there and three back."""
+    """Return one answer as the sender prints it, with five routers there and three back."""
     return [sequence, int(there_ms * MS), MS // 10, int(back_ms * MS), number, 250, 252]
 
 
 def sender(answers: list[list[int]], **changes: Any) -> dict[str, Any]:
-    """The sender's output."""
-    told = {"sent": 5, "unsent": 0, "unreachable": 0, "answers": answers, "clock": CLOCK}
-    return told | changes
+    """Return the sender's output."""
+    document = {"sent": 5, "unsent": 0, "unreachable": 0, "answers": answers, "clock": CLOCK}
+    return document | changes
 
 
 def reflector(**changes: Any) -> dict[str, Any]:
-    """The reflector's output."""
+    """Return the reflector's output."""
     counts = {"received": 5, "duplicates": 0, "reordered": 0, "strays": 0, "unsent": 0}
     return counts | {"clock": CLOCK | {"identity": "bb"}} | changes
 
 
 def read(participant: int, document: dict[str, Any], **fields: Any) -> dict[str, Any]:
-    """A participant's part of a run of five packets."""
+    """Return a participant's part of a run of five packets."""
     return TOOL.read(context("latency", participant, **{"count": 5} | fields), printed(document))
 
 
 def merged(source: dict[str, Any], dest: dict[str, Any]) -> Merged:
-    """Both outputs, read and merged."""
+    """Return both outputs, read and merged."""
     parts = [Part(SOURCE, "a", read(SOURCE, source)), Part(DEST, "b", read(DEST, dest))]
     return TEST.merge(spec("latency", count=5), parts)
 
 
 def arguments(participant: int, **fields: Any) -> dict[str, Any]:
-    """What a program is told."""
+    """Return the arguments of a program."""
     told: dict[str, Any] = json.loads(
         TOOL.command(context("latency", participant, **fields)).argv[4]
     )
@@ -68,20 +68,28 @@ def test_the_programs_start_alone() -> None:
         assert command.waits_itself
 
 
-def test_what_the_sender_is_told() -> None:
-    """The sender is told the reflector, its own address and the instant of the first packet."""
-    told = arguments(SOURCE, length=100)
-    assert (told["reflector"], told["source"], told["port"]) == ("192.0.2.2", "192.0.2.1", PORT)
-    assert (told["count"], told["interval_ns"], told["timeout_ns"]) == (100, 100 * MS, 1000 * MS)
-    assert told["first_ns"] == (STARTS + 200_000) * 1000
-    assert told["length"] == 100
+def test_the_arguments_of_the_sender() -> None:
+    """The sender gets the reflector, its own address and the instant of the first packet."""
+    params = arguments(SOURCE, length=100)
+    assert (params["reflector"], params["source"], params["port"]) == (
+        "192.0.2.2",
+        "192.0.2.1",
+        PORT,
+    )
+    assert (params["count"], params["interval_ns"], params["timeout_ns"]) == (
+        100,
+        100 * MS,
+        1000 * MS,
+    )
+    assert params["first_ns"] == (STARTS + 200_000) * 1000
+    assert params["length"] == 100
 
 
-def test_what_the_reflector_is_told() -> None:
-    """The reflector is told whom to answer, and when to stop: before the booked end."""
-    told = arguments(DEST)
-    assert (told["address"], told["sender"], told["port"]) == ("192.0.2.2", "192.0.2.1", PORT)
-    assert told["deadline_ns"] == (STARTS + TOOL.duration(spec("latency")) - 400_000) * 1000
+def test_the_arguments_of_the_reflector() -> None:
+    """The reflector gets the sender's address, and an instant to stop before the booked end."""
+    params = arguments(DEST)
+    assert (params["address"], params["sender"], params["port"]) == ("192.0.2.2", "192.0.2.1", PORT)
+    assert params["deadline_ns"] == (STARTS + TOOL.duration(spec("latency")) - 400_000) * 1000
 
 
 def test_both_ends_agree_on_the_session() -> None:
@@ -90,14 +98,14 @@ def test_both_ends_agree_on_the_session() -> None:
 
 
 def test_ports_are_given_out_unless_named() -> None:
-    """The reflector's node gives out a port, unless the spec names one."""
+    """The reflector's node assigns a port, unless the spec names one."""
     assert [TOOL.needs_port(spec("latency"), end) for end in (SOURCE, DEST)] == [False, True]
     assert not TOOL.needs_port(spec("latency", port=8620), DEST)
     assert arguments(SOURCE, port=8620)["port"] == arguments(DEST, port=8620)["port"] == 8620
 
 
 def test_the_booked_time() -> None:
-    """Lead-in, packets, timeout and wrap-up are booked, and nothing more."""
+    """The booked time is lead-in, packets, timeout and wrap-up."""
     assert TOOL.duration(spec("latency")) == 200_000 + 10 * SECOND + SECOND + 500_000
 
 
@@ -126,7 +134,7 @@ def test_a_clean_run() -> None:
 
 
 def test_loss_is_told_apart() -> None:
-    """What did not arrive was lost on the way there, what did not come back on the way back."""
+    """Packets that did not arrive were lost there, those that did not come back on the way back."""
     result = merged(sender([answer(0, 0), answer(3, 2)]), reflector(received=4)).result or {}
     assert result["loss"] == {"forward": 0.2, "backward": 0.5, "round_trip": 0.6}
     assert result["jitter_ms"]["forward"] is None
@@ -140,7 +148,7 @@ def test_late_answers_are_lost() -> None:
 
 
 def test_duplicates_and_order() -> None:
-    """The reflector's numbers tell where a packet was doubled or overtaken."""
+    """The reflector's numbers show where a packet was duplicated or overtaken."""
     answers = [answer(0, 0), answer(2, 2), answer(1, 1), answer(1, 1), answer(1, 3)]
     result = merged(sender(answers), reflector(received=3, duplicates=1, reordered=0)).result or {}
     assert result["duplicates"] == {"forward": 1, "backward": 1}
@@ -149,7 +157,7 @@ def test_duplicates_and_order() -> None:
 
 
 def test_one_way_delays_may_be_negative() -> None:
-    """Clocks that differ make a negative delay one way, which is a result."""
+    """Different clocks can make a one-way delay negative, which is accepted."""
     outcome = merged(sender([answer(0, 0, -5, 30)]), reflector(received=1))
     assert outcome.succeeded
     assert (outcome.result or {})["delay_ms"]["forward"]["min"] == -5
@@ -167,7 +175,7 @@ def test_one_way_delays_may_be_negative() -> None:
 def test_how_far_clocks_are_trusted(
     source: dict[str, Any], dest: dict[str, Any], error_ms: float | None
 ) -> None:
-    """The bounds add up; one and the same clock has no error; an unsynchronised one no bound."""
+    """The bounds add up; a shared clock has no error; an unsynchronised one has no bound."""
     there = CLOCK | source
     back = CLOCK | {"identity": "bb"} | dest
     outcome = merged(sender([answer(0, 0)], clock=there), reflector(received=1, clock=back))
@@ -178,7 +186,7 @@ def test_how_far_clocks_are_trusted(
 
 
 def test_all_lost_is_a_result() -> None:
-    """That nothing came back is a result, with a line of its own."""
+    """Complete loss is a result, with a summary of its own."""
     outcome = merged(sender([]), reflector(received=5))
     assert outcome.succeeded
     assert TEST.summary(outcome.result or {}) == "no packet came back, loss 0 % / 100 %"
@@ -209,7 +217,7 @@ def test_a_closed_port_is_a_failure() -> None:
 
 
 def test_counts_must_agree() -> None:
-    """More packets out of a direction than went in is no measurement."""
+    """More packets out of a direction than into it are refused."""
     outcome = merged(sender([answer(0, 0), answer(1, 1)]), reflector(received=1))
     assert outcome.reason == (
         "the participants' counts contradict each other: 5 sent, 1 at dest, 2 back"
@@ -228,7 +236,7 @@ def test_counts_must_agree() -> None:
     ],
 )
 def test_impossible_output_is_refused(document: dict[str, Any], sentence: str) -> None:
-    """What a sender cannot have seen is no result."""
+    """Impossible output of a sender is refused."""
     with pytest.raises(ToolOutputError, match=sentence):
         read(SOURCE, document)
 
@@ -242,7 +250,10 @@ def test_a_reflector_cannot_see_more_than_was_sent() -> None:
 @pytest.mark.parametrize(
     ("output", "sentence"),
     [
-        (printed({"error": "no way to b port 1: No route to host"}, 1), "STAMP: no way to b port"),
+        (
+            printed({"error": "no route to b port 1: No route to host"}, 1),
+            "STAMP: no route to b port",
+        ),
         (Output(-15, b"", b"", "end"), "STAMP had not finished at the end of the run"),
         (
             Output(1, b"", b"Traceback (most recent call last):\n  File x\nKeyError: 'count'\n"),
@@ -252,7 +263,7 @@ def test_a_reflector_cannot_see_more_than_was_sent() -> None:
     ],
 )
 def test_failures_say_their_cause(output: Output, sentence: str) -> None:
-    """A program that could not measure is no result, and its own reason comes first."""
+    """A program that could not measure is not a result, and its own reason comes first."""
     with pytest.raises(ToolOutputError, match=sentence):
         TOOL.read(context("latency", SOURCE), output)
 
@@ -274,6 +285,6 @@ def test_failures_say_their_cause(output: Output, sentence: str) -> None:
     ],
 )
 def test_specs_outside_the_limits_are_refused(wrong: dict[str, Any]) -> None:
-    """What cannot be sent, or would take all day, is refused beforehand."""
+    """Packets that cannot be sent, or take more than an hour, are refused."""
     with pytest.raises(ValidationError):
         LatencySpec.model_validate({"dest": "b"} | wrong)

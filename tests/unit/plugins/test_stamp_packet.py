@@ -1,4 +1,4 @@
-"""STAMP's packets, octet by octet, as RFC 8762, RFC 8972 and RFC 4656 lay them out."""
+"""STAMP's packets, octet by octet, as RFC 8762, RFC 8972 and RFC 4656 define them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ senders = st.builds(packet.SenderPacket, numbers, timestamps, halves, halves)
 
 
 def test_session_sender_packet() -> None:
-    """The sender's fields lie at the offsets of RFC 8762 section 4.2.1; the rest is zero."""
+    """The sender's fields are at the offsets of RFC 8762 section 4.2.1; the rest is zero."""
     octets = packet.pack_sender(packet.SenderPacket(0x01020304, 0x1112131415161718, 0x2122, 0x3132))
     assert len(octets) == 44
     assert octets[0:4].hex() == "01020304"
@@ -31,7 +31,7 @@ def test_session_sender_packet() -> None:
 
 
 def test_session_reflector_packet() -> None:
-    """The reflector's fields lie at the offsets of RFC 8762 section 4.3.1."""
+    """The reflector's fields are at the offsets of RFC 8762 section 4.3.1."""
     answer = packet.ReflectorPacket(
         sequence=0x01020304,
         timestamp=0x1112131415161718,
@@ -59,13 +59,13 @@ def test_session_reflector_packet() -> None:
 
 @given(senders)
 def test_packets_come_back_as_they_were(sent: packet.SenderPacket) -> None:
-    """What is packed is what is unpacked."""
+    """Unpacking returns what was packed."""
     assert packet.unpack_sender(packet.pack_sender(sent)) == sent
 
 
 @given(st.binary(max_size=43))
 def test_short_packets_are_none(octets: bytes) -> None:
-    """Fewer than 44 octets are no STAMP packet."""
+    """Fewer than 44 octets are not a STAMP packet."""
     assert packet.unpack_sender(octets) is None
     assert packet.unpack_reflector(octets) is None
 
@@ -78,13 +78,13 @@ def test_known_timestamps() -> None:
 
 @given(instants, st.integers(-(10**18), 10**18))
 def test_timestamps_are_exact_to_the_nanosecond(instant_ns: int, apart_ns: int) -> None:
-    """An instant survives NTP's format, also across the end of its era in 2036."""
+    """An instant survives NTP's format, even across the end of its era in 2036."""
     near_ns = instant_ns + apart_ns
     assert packet.ns_from_ntp(packet.ntp_from_ns(instant_ns), near_ns) == instant_ns
 
 
 def test_the_era_ends_in_2036() -> None:
-    """The seconds start again from zero, and are still understood on both sides."""
+    """The seconds restart from zero, and are still understood on both sides."""
     assert packet.ntp_from_ns(END_OF_ERA_NS) == 0
     assert packet.ns_from_ntp(0, END_OF_ERA_NS - 1) == END_OF_ERA_NS
     last = packet.ntp_from_ns(END_OF_ERA_NS - 1)
@@ -105,13 +105,13 @@ def test_error_estimates_are_never_too_small(synchronised: int, error_ns: int) -
 
 
 def test_boundless_errors_are_the_largest() -> None:
-    """An error beyond the format is the largest that it can say."""
+    """An error beyond the format becomes the largest that it can express."""
     assert packet.error_estimate(synchronised=False, error_ns=10**40) == 63 << 8 | 255
 
 
 @pytest.mark.parametrize(("length", "tail"), [(44, ""), (48, "80010000"), (50, "800100020102")])
 def test_padding_is_a_tlv(length: int, tail: str) -> None:
-    """Padding is one TLV of type 1 with the U flag set (RFC 8972), as long as is asked for."""
+    """Padding is one TLV of type 1 with the U flag set (RFC 8972), of the requested length."""
     assert packet.padding(length, b"\x01\x02\x03\x04\x05\x06").hex() == tail
 
 

@@ -1,4 +1,4 @@
-"""What a throughput run is known to have moved itself, by what its tools tell of it."""
+"""The traffic that a throughput run attributes to itself, from its tools' output."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ MEGABYTE = 1_000_000
 def test_slow_start_is_the_tests_own(
     end: str, participant: int, passed_bytes: int, packets: int
 ) -> None:
-    """A path that loses 1 %: what was left out is known, as the interface had it then."""
+    """On a path that loses 1 %, the omitted beginning is counted as the interface counted it."""
     part = context("throughput", participant, duration="PT5S")
-    told = TOOL.read(part, output("iperf3", f"tcp-slow-start-{end}"))
-    moved = TEST.moved(part.spec, participant, told)
+    result = TOOL.read(part, output("iperf3", f"tcp-slow-start-{end}"))
+    moved = TEST.moved(part.spec, participant, result)
     assert moved is not None
     own = moved.sent_bytes + moved.received_bytes
     payload = passed_bytes - HEADER_BYTES * packets
@@ -35,7 +35,7 @@ def test_slow_start_is_the_tests_own(
 
 
 def sender(*intervals: ThroughputInterval, retransmits: int | None = 0) -> Result:
-    """A sender's part: 8 Mb/s for 5 s, that is 5 MB."""
+    """Return a sender's part: 8 Mb/s for 5 s, that is 5 MB."""
     return ThroughputPart(
         sent=Sent(
             bytes=5 * MEGABYTE, duration_ms=5000, rate_bps=8 * MEGABYTE, retransmits=retransmits
@@ -50,7 +50,7 @@ def sender(*intervals: ThroughputInterval, retransmits: int | None = 0) -> Resul
 
 
 def interval(mbps: int, *, omitted: bool, retransmits: int | None = 0) -> ThroughputInterval:
-    """A second of so many Mb/s."""
+    """Return a second at a rate in Mb/s."""
     return ThroughputInterval(
         start_ms=0,
         end_ms=1000,
@@ -76,15 +76,15 @@ def interval(mbps: int, *, omitted: bool, retransmits: int | None = 0) -> Throug
         ),
     ],
 )
-def test_what_was_left_out_and_sent_again_is_its_own(part: Result, own_bytes: int) -> None:
-    """As told; a second that nobody tells of has the highest rate that was seen."""
-    asked = spec("throughput", duration="PT5S")
-    assert asked.omitted == SECOND
-    assert TEST.moved(asked, 0, part) == Traffic(sent_bytes=own_bytes, received_bytes=0)
+def test_omitted_and_repeated_traffic_is_counted(part: Result, own_bytes: int) -> None:
+    """Omitted seconds count as reported, or at the highest rate if they are not."""
+    task_spec = spec("throughput", duration="PT5S")
+    assert task_spec.omitted == SECOND
+    assert TEST.moved(task_spec, 0, part) == Traffic(sent_bytes=own_bytes, received_bytes=0)
 
 
 def test_udp_has_no_congestion_control() -> None:
-    """One that was chosen would be passed over: it is refused."""
+    """A congestion control in a UDP spec is refused instead of being ignored."""
     with pytest.raises(ValidationError, match="UDP has no congestion control, neither bbr nor any"):
         spec("throughput", protocol="udp", congestion="bbr")
     assert spec("throughput", protocol="udp", congestion="host").control is None

@@ -1,4 +1,4 @@
-"""Paths: what can be asked, how single packets become hops, and how a path is told."""
+"""Paths: the spec, how single packets become hops, and the summary."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pydantic import ValidationError
 
 from node.model.errors import ToolOutputError
 from node.plugins.contracts import Part
-from node.plugins.hops import Probe, address_in, assembled
+from node.plugins.hops import Probe, address_in, assemble_path
 from node.plugins.tests.trace import TEST, TraceResult, TraceSpec
 from tests.unit.plugins.parts import spec
 
@@ -31,8 +31,8 @@ probes_of_any_path = st.lists(
 
 
 def traced(*probes: Probe, **fields: Any) -> dict[str, Any]:
-    """A path of these packets."""
-    return assembled("t", spec("trace", **fields), DEST, probes, paris=False)
+    """Return a path of these packets."""
+    return assemble_path("t", spec("trace", **fields), DEST, probes, paris=False)
 
 
 @pytest.mark.parametrize(
@@ -56,13 +56,13 @@ def traced(*probes: Probe, **fields: Any) -> dict[str, Any]:
     ],
 )
 def test_specs_outside_the_limits_are_refused(wrong: dict[str, Any]) -> None:
-    """What no tool could do, or what would be an option, is refused beforehand."""
+    """Specs that no tool supports, or that could be an option, are refused."""
     with pytest.raises(ValidationError):
         TraceSpec.model_validate({"dest": "b"} | wrong)
 
 
 def test_a_path_that_reaches_its_end() -> None:
-    """Hops up to dest, what was sent beyond it left out, late and lost answers counted as lost."""
+    """Hops end at dest, packets beyond it are left out, late and lost answers count as lost."""
     result = traced(
         Probe(1, ROUTERS[0], 1.0),
         Probe(1, ROUTERS[0], 2500.0),
@@ -75,12 +75,12 @@ def test_a_path_that_reaches_its_end() -> None:
     assert [hop["lost"] for hop in result["hops"]] == [1, 1, 0]
     assert (result["reached"], result["hops_tried"]) == (True, 3)
     assert TEST.summary(result) == "3 hops to 192.0.2.9, 25.00 ms"
-    told = {metric.name: metric.value for metric in TEST.metrics(result)}
-    assert told == {"hops": 3, "rtt_median_ms": 25, "reached": 1}
+    figures = {metric.name: metric.value for metric in TEST.metrics(result)}
+    assert figures == {"hops": 3, "rtt_median_ms": 25, "reached": 1}
 
 
 def test_a_path_that_ends_early() -> None:
-    """Silent hops at the end are left out, but told; a refusal is quoted."""
+    """Silent hops at the end are left out, but counted as tried; a router's refusal is quoted."""
     result = traced(Probe(1, ROUTERS[0], 1.0), Probe(2, ROUTERS[1], 2.0, "!N"), Probe(3))
     assert (result["reached"], result["hops_tried"], len(result["hops"])) == (False, 3, 2)
     assert TEST.summary(result) == "stops after hop 2 (192.0.2.2 says !N)"
@@ -90,7 +90,7 @@ def test_a_path_that_ends_early() -> None:
 
 
 def test_the_address_that_answers_most_is_the_path() -> None:
-    """Where paths part, all addresses are kept; of equals the first one is the path's."""
+    """All addresses of diverging paths are kept; of equals the first one is the path's."""
     parting = traced(*(Probe(1, ROUTERS[at], 1.0) for at in (0, 1, 1)))
     assert [each["address"] for each in parting["hops"][0]["addresses"]] == ROUTERS[:2]
     assert parting["path"] == [ROUTERS[1]]
@@ -99,7 +99,7 @@ def test_the_address_that_answers_most_is_the_path() -> None:
 
 @given(probes_of_any_path)
 def test_any_packets_make_a_path(probes: list[Probe]) -> None:
-    """Hops are numbered from one without a gap, end in an answer, and dest is the last or none."""
+    """Hops are numbered from one without a gap, end in an answer, and dest can only be the last."""
     result = TraceResult.model_validate(traced(*probes))
     assert [hop.ttl for hop in result.hops] == list(range(1, len(result.hops) + 1))
     assert not result.path or result.path[-1] is not None
@@ -114,8 +114,8 @@ def _last(result: TraceResult) -> tuple[Any, ...]:
     return result.hops[-1].addresses if result.hops else ()
 
 
-def test_what_was_not_asked_is_refused() -> None:
-    """A hop beyond those asked for, and what is no address, are no result."""
+def test_impossible_hops_are_refused() -> None:
+    """A hop that was not probed, and an invalid address, are refused."""
     with pytest.raises(ToolOutputError, match="reports hop 4, but probed 3"):
         traced(Probe(4), hops_max=3)
     with pytest.raises(ToolOutputError, match="not an address"):
@@ -124,7 +124,7 @@ def test_what_was_not_asked_is_refused() -> None:
 
 
 def test_the_part_is_the_result() -> None:
-    """A path that ends early is measured, not failed; a missing part is a failure."""
+    """A path that ends early is a result, not a failure; a missing part is a failure."""
     part = traced(Probe(1, ROUTERS[0], 1.0))
     merged = TEST.merge(spec("trace"), [Part(0, "a", part)])
     assert merged.succeeded

@@ -1,4 +1,4 @@
-"""Paths by traceroute, mtr, scamper and tracepath: command lines, and what real ones printed."""
+"""Paths by traceroute, mtr, scamper and tracepath: command lines, and recorded output."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ CHAIN6 = ["fd00:99:1::2", "fd00:99:2::2", "fd00:99:3::2"]
 
 
 def read(tool: str, case: str, **fields: Any) -> dict[str, Any]:
-    """The part read from a recorded case."""
+    """Return the part read from a recorded case."""
     return registry.tools()[tool].read(context("trace", **fields), output(tool, case))
 
 
 def argv(tool: str, **fields: Any) -> str:
-    """What is started, or what our own program becomes for an address of version 4."""
+    """Return the argv, or what our own program becomes for an IPv4 address."""
     command = registry.tools()[tool].command(context("trace", **fields)).argv
     if tool == "traceroute":
         return " ".join(command)
-    asked = json.loads(command[-1])
-    assert asked["host"] == "192.0.2.2"
-    return " ".join(asked["argv"]["4"])
+    params = json.loads(command[-1])
+    assert params["host"] == "192.0.2.2"
+    return " ".join(params["argv"]["4"])
 
 
 @pytest.mark.parametrize(
@@ -91,14 +91,14 @@ def test_command_lines(tool: str, fields: dict[str, Any], words: str) -> None:
     ],
 )
 def test_tools_say_what_they_cannot(fields: dict[str, Any], able: list[str]) -> None:
-    """Each tool that cannot do what is asked says so, beginning with its name."""
+    """Each tool that does not support a spec says so, beginning with its name."""
     reasons = {name: registry.tools()[name].can(spec("trace", **fields)) for name in TOOLS}
     assert [name for name, reason in reasons.items() if reason is None] == able
     assert all(reason is None or reason.startswith(name) for name, reason in reasons.items())
 
 
-def test_what_they_must_be_allowed() -> None:
-    """Raw sockets for all but UDP; scamper has to be root for a moment, tracepath nothing."""
+def test_required_privileges() -> None:
+    """All need raw sockets except for UDP; scamper needs root for a moment, tracepath nothing."""
     needed = {
         (name, protocol): needs.privilege(spec("trace", protocol=protocol))
         for name in TOOLS
@@ -116,14 +116,14 @@ def test_what_they_must_be_allowed() -> None:
     [("traceroute", 6 * 2), ("mtr", 9 + 2), ("scamper", 90 * 2.02), ("tracepath", 30 * 3)],
 )
 def test_the_booked_time_holds_a_path_where_nobody_answers(tool: str, seconds: float) -> None:
-    """All packets lost, as many at once as the tool sends, and two seconds for the rest."""
+    """The booked time covers all packets being lost, and two seconds for the rest."""
     booked = registry.tools()[tool].duration(spec("trace"))
     assert seconds * SECOND < booked <= (seconds + 2) * SECOND
 
 
 @pytest.mark.parametrize("tool", TOOLS)
 def test_paths_through_a_chain(tool: str) -> None:
-    """Three hops, in both versions of IP; silence, too few hops and refusals end them early."""
+    """Both IP versions give three hops; silence, few hops and refusals end a path early."""
     reached = read(tool, "reached")
     assert (reached["path"], reached["reached"]) == (CHAIN, True)
     assert all(hop["lost"] == 0 for hop in reached["hops"])
@@ -150,7 +150,7 @@ def test_paths_through_a_chain(tool: str) -> None:
     ],
 )
 def test_refusals_are_quoted(tool: str, case: str, summary: str) -> None:
-    """Why a router forwards nothing is told, by the tools that know."""
+    """A router's refusal is shown by the tools that report it."""
     assert TEST.summary(read(tool, case, hops_max=5)) == summary
 
 
@@ -164,33 +164,33 @@ def test_other_protocols(tool: str) -> None:
 
 @pytest.mark.parametrize("tool", ["mtr", "tracepath", "traceroute"])
 def test_names_of_hops(tool: str) -> None:
-    """Names are kept beside the addresses, if they were asked for."""
+    """Names are kept with the addresses, if requested."""
     hops = read(tool, "names", names=True)["hops"]
     assert [hop["addresses"][0]["name"] for hop in hops][-1] == "d.example"
     assert [hop["addresses"][0]["address"] for hop in hops] == CHAIN
 
 
 def test_only_scamper_keeps_to_one_path() -> None:
-    """Where routers share load, packets that differ part; scamper's do not, and it is told."""
+    """Scamper's packets all take one path where routers balance load, and the result says so."""
     parting = read("traceroute", "parting", probes=6)
     assert not parting["paris"]
     assert {each["address"] for each in parting["hops"][1]["addresses"]} == {
         "10.99.2.2",
         "10.99.5.2",
     }
-    kept = read("scamper", "parting")
-    assert kept["paris"]
-    assert [each["address"] for each in kept["hops"][1]["addresses"]] == ["10.99.5.2"]
+    result = read("scamper", "parting")
+    assert result["paris"]
+    assert [each["address"] for each in result["hops"][1]["addresses"]] == ["10.99.5.2"]
     assert not read("scamper", "ipv6")["paris"]  # see _METHODS
 
 
 @pytest.mark.parametrize("tool", TOOLS)
 def test_failures_say_their_cause(tool: str) -> None:
-    """A tool that could not ask or was ended is no result, and the cause comes first."""
+    """A tool that could not send or was ended is not a result, and the cause comes first."""
     with pytest.raises(ToolOutputError) as failure:
         read(tool, "unknown-host")
-    told = f"{tool}: unknown.invalid: Temporary failure in name resolution"
-    assert failure.value.detail == told
+    sentence = f"{tool}: unknown.invalid: Temporary failure in name resolution"
+    assert failure.value.detail == sentence
     with pytest.raises(ToolOutputError, match=f"^{tool} had not finished at the end of the run"):
         read(tool, "terminated")
 
@@ -207,18 +207,18 @@ def test_failures_say_their_cause(tool: str) -> None:
     ],
 )
 def test_scamper_that_could_not_send_is_no_path(case: str, protocol: str, told: str) -> None:
-    """It prints a path without hops and ends with 0; why it stopped tells it from a silent one."""
+    """A scamper that sent nothing exits with 0; only its stop reason differs from a silent path."""
     with pytest.raises(ToolOutputError) as failure:
         read("scamper", case, protocol=protocol)
     assert failure.value.detail.removeprefix("scamper: ").startswith(told)
 
 
 def test_numbers_of_autonomous_systems() -> None:
-    """What registries say of an address is kept with it, and with no other."""
-    asked = {"names": True, "as_numbers": True, "probes": 2}
-    found = read("traceroute", "as-numbers", **asked)
-    assert found["path"] == CHAIN
-    [last] = found["hops"][2]["addresses"]
+    """AS numbers are kept with the address that they belong to."""
+    fields = {"names": True, "as_numbers": True, "probes": 2}
+    result = read("traceroute", "as-numbers", **fields)
+    assert result["path"] == CHAIN
+    [last] = result["hops"][2]["addresses"]
     assert (last["name"], last["as_numbers"]) == ("d.example", [64500, 64501])
     unknown = read("traceroute", "as-numbers-unknown", as_numbers=True, probes=1)
     assert unknown["path"] == CHAIN
@@ -238,15 +238,15 @@ def test_numbers_of_autonomous_systems() -> None:
     "lines",
     ["p 0 10 33000", "x 0 33000\np 1 10 33000", "x 0 33000\nh 0 nobody", "x 64 33000", "h 0 ::1"],
 )
-def test_lies_of_mtr_are_refused(lines: str) -> None:
-    """An answer to nothing, a hop that was not asked for, or no packet at all is no result."""
+def test_impossible_output_of_mtr_is_refused(lines: str) -> None:
+    """An answer without a packet, a hop that was not probed, and no packet at all are refused."""
     with pytest.raises(ToolOutputError, match=r"^mtr"):
         mtr.TOOL.read(context("trace"), Output(0, f"192.0.2.9\n{lines}\n".encode(), b""))
 
 
 @pytest.mark.parametrize("tool", TOOLS)
 def test_another_end_than_asked_is_no_path(tool: str) -> None:
-    """What begins with no address is refused."""
+    """Output that begins without an address is refused."""
     real = output(tool, "reached")
     cut = dataclasses.replace(real, stdout=real.stdout.replace(b"10.99.3.2", b"10.99.3.", 1))
     if tool == "traceroute":

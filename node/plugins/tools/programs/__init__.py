@@ -1,4 +1,4 @@
-"""Our own measuring programs, started as child processes; the only code here that touches sockets.
+"""Our own measuring programs, run as child processes; the only code here that uses sockets.
 
-They import the standard library and each other, nothing else: a bare Python is all they need.
+They need only a bare Python: most import the standard library and each other, nothing else.
 """

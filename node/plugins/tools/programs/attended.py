@@ -1,12 +1,12 @@
-"""Runs another program at its instant, ends it at another, and adds what it does not tell itself.
+"""Runs another program from one instant to another, and appends figures that it does not report.
 
 ``attended.py '{"argv": ["nuttcp", …], "at_ns": …, "until_ns": null, "flow": …}'`` leaves the
 program's output as it is and ends it with a line of its own: an RS (RFC 7464) and a JSON document
 with the clock, the congestion control that TCP used, and how the program ended.
 
-``at_ns`` and ``until_ns`` are of the wall clock. ``flow`` is null or the program's TCP connection
-of which the congestion control is wanted: ``{"port": 5302, "own": true}``, where ``own`` says
-whether the port is this end's.
+``at_ns`` and ``until_ns`` are wall clock instants. ``flow`` is null or the program's TCP connection
+whose congestion control to report: ``{"port": 5302, "own": true}``, where ``own`` says whether the
+port is this end's.
 """
 
 from __future__ import annotations
@@ -45,42 +45,42 @@ _ATTRIBUTES_AT = _HEADER.size + 72  # after struct inet_diag_msg
 _ANSWER_BYTES = 1 << 16
 
 
-def main(written: str) -> int:
-    """Run the program; its exit code, or 127 where it cannot be started."""
-    asked = json.loads(written)
-    stamp_endpoint.wait_until(asked["at_ns"])
+def main(document: str) -> int:
+    """Run the program; return its exit code, or 127 if it cannot be started."""
+    arguments = json.loads(document)
+    stamp_endpoint.wait_until(arguments["at_ns"])
     clock = stamp_endpoint.KernelClock()
     try:
-        program = subprocess.Popen(asked["argv"], stdin=subprocess.DEVNULL)  # noqa: S603 - an argv
+        program = subprocess.Popen(arguments["argv"], stdin=subprocess.DEVNULL)  # noqa: S603 - an argv
     except OSError as fault:
-        print(f"{asked['argv'][0]}: {fault.strerror}", file=sys.stderr)
+        print(f"{arguments['argv'][0]}: {fault.strerror}", file=sys.stderr)
         return 127
 
-    def end(number: int, frame: FrameType | None) -> None:  # noqa: ARG001 - as handlers are called
+    def end(number: int, frame: FrameType | None) -> None:  # noqa: ARG001 - a signal handler
         program.terminate()
 
-    # The whole group is told to end; what is known by then is still to be said.
+    # The launcher ends the whole process group; the report must still be printed then.
     signal.signal(signal.SIGTERM, end)
-    congestion_used = _attend(program, asked)
-    told = {
+    congestion_used = _attend(program, arguments)
+    report = {
         "congestion": congestion_used,
         "clock": clock.state(),
         "exit_code": program.returncode,
     }
-    sys.stdout.write(f"\x1e{json.dumps(told, separators=(',', ':'))}\n")
+    sys.stdout.write(f"\x1e{json.dumps(report, separators=(',', ':'))}\n")
     sys.stdout.flush()
     return program.returncode if program.returncode >= 0 else 128 - program.returncode
 
 
-def _attend(program: subprocess.Popen[bytes], asked: Mapping[str, Any]) -> str | None:
-    """Wait for its end; the congestion control of its flow, if it was seen."""
-    until_ns, flow = asked["until_ns"], asked["flow"]
-    found = None
+def _attend(program: subprocess.Popen[bytes], arguments: Mapping[str, Any]) -> str | None:
+    """Wait for the program's end; return the congestion control of its flow, if it was seen."""
+    until_ns, flow = arguments["until_ns"], arguments["flow"]
+    name = None
     while True:
-        if flow is not None and found is None:
-            found = congestion(flow["port"], own=flow["own"])
+        if flow is not None and name is None:
+            name = congestion(flow["port"], own=flow["own"])
         left_s = None if until_ns is None else max(0.0, (until_ns - time.time_ns()) / _SECOND_NS)
-        looks = flow is not None and found is None
+        looks = flow is not None and name is None
         try:
             program.wait(min(_LOOK_S, left_s or _LOOK_S) if looks else left_s)
         except subprocess.TimeoutExpired:
@@ -88,11 +88,11 @@ def _attend(program: subprocess.Popen[bytes], asked: Mapping[str, Any]) -> str |
                 program.terminate()
                 program.wait()
         if program.returncode is not None:
-            return found
+            return name
 
 
 def congestion(port: int, *, own: bool) -> str | None:
-    """The congestion control of a TCP connection with this port, as the kernel tells anybody."""
+    """Return the congestion control of a TCP connection with this port; needs no privilege."""
     for family in (socket.AF_INET, socket.AF_INET6):
         for message in _connections(family):
             source, dest = _PORTS.unpack_from(message, _PORTS_AT)
@@ -103,12 +103,12 @@ def congestion(port: int, *, own: bool) -> str | None:
 
 
 def _connections(family: int) -> list[bytes]:
-    """One message of the kernel for each established connection; none where it does not tell."""
+    """Return the kernel's message for each established connection; empty if it sends none."""
     wanted = 1 << (_INET_DIAG_CONG - 1)
     question = _QUESTION.pack(family, socket.IPPROTO_TCP, wanted, 0, _ESTABLISHED, bytes(48))
     length = _HEADER.size + len(question)
     header = _HEADER.pack(length, _SOCK_DIAG_BY_FAMILY, _REQUEST_DUMP, 1, 0)
-    found: list[bytes] = []
+    messages: list[bytes] = []
     try:
         with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, _NETLINK_SOCK_DIAG) as kernel:
             kernel.settimeout(1)
@@ -118,11 +118,11 @@ def _connections(family: int) -> list[bytes]:
                 while at + _HEADER.size <= len(answer):
                     length, kind, _, _, _ = _HEADER.unpack_from(answer, at)
                     if kind != _SOCK_DIAG_BY_FAMILY or length < _ATTRIBUTES_AT:
-                        return found
-                    found.append(answer[at : at + length])
+                        return messages
+                    messages.append(answer[at : at + length])
                     at += -(-length // 4) * 4
     except OSError:
-        return found
+        return messages
 
 
 def _attribute(message: bytes, wanted: int) -> bytes | None:

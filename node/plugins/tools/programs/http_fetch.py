@@ -1,8 +1,8 @@
-"""Asks for one URL over HTTP/1.1, follows redirects, and tells how long each phase took.
+"""Requests one URL over HTTP/1.1, follows redirects, and prints how long each phase took.
 
 ``http_fetch.py '{"url": "https://a.example/", "redirects": 5, …}'``, see :func:`measure`. Headers
-come on standard input, for a list of processes is no place for them. Every request has a connection
-of its own; no proxy is asked, no cookie kept.
+come on standard input, because lists of processes show the argv. Every request has a connection of
+its own; no proxy is used, and no cookies are kept.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _SPACE, _DELETE = 0x20, 0x7F
 
 
 class _Wire(io.RawIOBase):
-    """The receiving side of a connection: knows when the first byte came, and when time is over."""
+    """The receiving side of a connection: records the first byte's time, enforces the deadline."""
 
     def __init__(self, endpoint: Any, deadline: target.Deadline) -> None:
         self._endpoint = endpoint
@@ -54,12 +54,12 @@ class _Wire(io.RawIOBase):
         return count
 
     def makefile(self, _mode: str) -> io.BufferedReader:
-        """What the parser of answers asks a socket for: to be read from as bytes."""
+        """Return a reader of bytes: the parser of answers calls this method of a socket."""
         return io.BufferedReader(self, _PIECE_BYTES)
 
 
 class Fetch:
-    """A request and those that it is redirected to: what was measured of them so far."""
+    """A request with its redirects: the measurements so far."""
 
     def __init__(
         self,
@@ -67,37 +67,37 @@ class Fetch:
         headers: dict[str, str],
         context: ssl.SSLContext | None,
     ) -> None:
-        """``headers`` go with each request; ``context`` is what TLS wants, if it is known."""
+        """Take headers for every request, and the TLS settings, or None if not yet known."""
         self._arguments = arguments
         self._headers = headers
         self._context = context
         self._deadline = target.Deadline(arguments["timeout_ns"])
         self._text = arguments["text"].encode() if arguments["text"] is not None else None
         self._phases: dict[str, int] = {}
-        self._told: dict[str, Any] = {"redirects": 0, "redirect_ns": 0}
+        self._result: dict[str, Any] = {"redirects": 0, "redirect_ns": 0}
 
     def run(self) -> dict[str, Any]:
-        """What could be measured, and why not more."""
+        """Return the measurements, and the failure if there was one."""
         began_ns = time.monotonic_ns()
         url = self._arguments["url"]
         try:
             while (further := self._ask(url)) is not None:
-                self._told["redirect_ns"] = time.monotonic_ns() - began_ns
+                self._result["redirect_ns"] = time.monotonic_ns() - began_ns
                 url = further
         except target.Distrusted as reason:
-            self._told["failure"] = f"the certificate is not trusted: {reason}"
+            self._result["failure"] = f"the certificate is not trusted: {reason}"
         except target.TargetUnreachable as reason:
-            self._told["failure"] = str(reason)
+            self._result["failure"] = str(reason)
         except (OSError, ValueError, http.client.HTTPException) as fault:
-            self._told["failure"] = _fault_said(fault)
-        self._told["total_ns"] = time.monotonic_ns() - began_ns
-        return self._told | {"url": url, "phases_ns": self._phases}
+            self._result["failure"] = _failure_text(fault)
+        self._result["total_ns"] = time.monotonic_ns() - began_ns
+        return self._result | {"url": url, "phases_ns": self._phases}
 
     def _ask(self, url: str) -> str | None:
-        """One request; where it is redirected to, if it is and may be.
+        """Make one request; return the URL of a redirect to follow, or None.
 
-        :raises target.Unreached: the URL is none, or the target cannot be reached or is too slow.
-        :raises http.client.HTTPException: the answer is no HTTP.
+        :raises target.TargetUnreachable: an invalid URL, or an unreachable or slow target.
+        :raises http.client.HTTPException: the answer is not HTTP.
         """
         parts, port = _split(url)
         host = parts.hostname or ""
@@ -106,11 +106,11 @@ class Fetch:
         asked_ns = time.monotonic_ns()
         own = urlsplit(self._arguments["url"]).hostname
         at = self._arguments["address"] if host == own else host
-        found = target.look_up(at, port, self._arguments["ip_version"], self._deadline)
-        found_ns = self._add("name", asked_ns)
-        with target.connect(found, self._deadline, self._arguments) as plain:
-            connected_ns = self._add("connect", found_ns)
-            self._told["address"] = plain.getpeername()[0]
+        addresses = target.look_up(at, port, self._arguments["ip_version"], self._deadline)
+        resolved_ns = self._add("name", asked_ns)
+        with target.connect(addresses, self._deadline, self._arguments) as plain:
+            connected_ns = self._add("connect", resolved_ns)
+            self._result["address"] = plain.getpeername()[0]
             if parts.scheme == "http" or self._context is None:
                 return self._exchange(plain, parts, url)
             with target.secure(self._context, plain, host, self._deadline) as endpoint:
@@ -136,8 +136,8 @@ class Fetch:
                     self._phases["first_byte"] = (
                         self._phases.get("first_byte", 0) + wire.first_ns - sending_ns
                     )
-            self._told["status"] = answer.status
-            self._told["protocol"] = f"HTTP/{answer.version // 10}.{answer.version % 10}"
+            self._result["status"] = answer.status
+            self._result["protocol"] = f"HTTP/{answer.version // 10}.{answer.version % 10}"
             try:
                 self._read(answer)
             finally:
@@ -145,9 +145,9 @@ class Fetch:
             further = answer.getheader("Location")
             if answer.status not in _REDIRECTS or not further or not self._arguments["redirects"]:
                 return None
-            if self._told["redirects"] == self._arguments["redirects"]:
-                raise target.TargetUnreachable(f"more than {self._told['redirects']} redirects")
-            self._told["redirects"] += 1
+            if self._result["redirects"] == self._arguments["redirects"]:
+                raise target.TargetUnreachable(f"more than {self._result['redirects']} redirects")
+            self._result["redirects"] += 1
             return _joined(url, further[:_URL_MAX])
 
     def _request(self, parts: SplitResult) -> bytes:
@@ -160,15 +160,15 @@ class Fetch:
             "Accept-Encoding": "identity",
             "Connection": "close",
         }
-        given = {name.lower() for name in self._headers}
-        headers = {name: it for name, it in headers.items() if name.lower() not in given}
+        own = {name.lower() for name in self._headers}
+        headers = {name: it for name, it in headers.items() if name.lower() not in own}
         lines += [f"{name}: {value}" for name, value in (headers | self._headers).items()]
         return "".join(f"{line}\r\n" for line in [*lines, ""]).encode("ascii")
 
     def _read(self, answer: http.client.HTTPResponse) -> None:
-        """Read the body as far as it may be read; look for the text in what was read."""
+        """Read the body up to its limit, and search the part that was read for the text."""
         body = bytearray()
-        self._told |= {"bytes": 0, "complete": False, "matched": None}
+        self._result |= {"bytes": 0, "complete": False, "matched": None}
         try:
             while (left := self._arguments["bytes_max"] - len(body)) > 0:
                 piece = answer.read1(min(left, _PIECE_BYTES))
@@ -176,17 +176,17 @@ class Fetch:
                     break
                 body += piece
         finally:
-            self._told["bytes"] = len(body)
+            self._result["bytes"] = len(body)
             if self._text is not None:
-                self._told["matched"] = self._text in body
-        # A body cut short is an error of the parser's only where its length was announced.
+                self._result["matched"] = self._text in body
+        # The parser reports a truncated body only if its length was announced.
         if answer.length and len(body) < self._arguments["bytes_max"]:
             raise http.client.IncompleteRead(b"", answer.length)
-        self._told["complete"] = answer.isclosed() or not answer.read1(1)
+        self._result["complete"] = answer.isclosed() or not answer.read1(1)
 
 
 def _context(*, verify: bool) -> ssl.SSLContext:
-    """What we want of TLS. It takes its time: the system's trust store is read."""
+    """Return the TLS settings. This takes a while: the system's trust store is read."""
     context = ssl.create_default_context()
     context.set_alpn_protocols(["http/1.1"])
     if not verify:
@@ -196,33 +196,31 @@ def _context(*, verify: bool) -> ssl.SSLContext:
 
 
 def _joined(url: str, location: str) -> str:
-    """Where a redirect leads: headers are read as Latin-1, and what is no URL in them is quoted.
+    """Return the target of a redirect; headers are read as Latin-1, so other characters are quoted.
 
-    :raises target.Unreached: nowhere.
+    :raises target.TargetUnreachable: it is not a URL.
     """
     try:
         return urljoin(url, quote(location.encode("latin-1"), safe=_URL_CHARACTERS))
     except ValueError:
         raise target.TargetUnreachable(
-            f"redirected to what is no URL for us: {location[:200]}"
+            f"redirected to an unsupported URL: {location[:200]}"
         ) from None
 
 
 def _split(url: str) -> tuple[SplitResult, int]:
-    """A URL's parts and port.
+    """Return a URL's parts and port.
 
-    :raises target.Unreached: it is none that can be asked for.
+    :raises target.TargetUnreachable: it cannot be requested.
     """
     try:
         parts = urlsplit(url)
         port = parts.port or _PORTS[parts.scheme]
         sendable = (parts.path + parts.query + parts.netloc).encode("ascii")
     except (ValueError, KeyError):
-        raise target.TargetUnreachable(
-            f"redirected to what is no URL for us: {url[:200]}"
-        ) from None
+        raise target.TargetUnreachable(f"redirected to an unsupported URL: {url[:200]}") from None
     if not parts.hostname or "@" in parts.netloc or not _plain(sendable):
-        raise target.TargetUnreachable(f"redirected to what is no URL for us: {url[:200]}")
+        raise target.TargetUnreachable(f"redirected to an unsupported URL: {url[:200]}")
     return parts, port
 
 
@@ -230,27 +228,27 @@ def _plain(octets: bytes) -> bool:
     return all(_SPACE < octet < _DELETE for octet in octets)
 
 
-def _fault_said(fault: Exception) -> str:
+def _failure_text(fault: Exception) -> str:
     if isinstance(fault, http.client.RemoteDisconnected):
         return "the connection was closed without an answer"
     if isinstance(fault, http.client.IncompleteRead):
         return f"the answer broke off, {fault.expected} bytes are missing"
     if isinstance(fault, OSError):
         return f"the connection broke: {target.system_error_text(fault)}"
-    return f"the answer is no HTTP: {type(fault).__name__}"
+    return f"the answer is not HTTP: {type(fault).__name__}"
 
 
 def measure(arguments: stamp_endpoint.Arguments) -> dict[str, Any]:
-    """One URL.
+    """Fetch one URL.
 
     Arguments: ``url``, ``address`` (of its host, or the host itself), ``method``, ``ip_version``
-    (4, 6 or null), ``device``, ``source`` (from where, or null), ``redirects`` (how many to
-    follow), ``timeout_ns`` (for all), ``bytes_max`` (of the body), ``text`` (to look for in it, or
-    null), ``verify`` (the certificate), ``headers`` (whether some come on standard input, as a JSON
-    object), ``first_ns`` (the instant to begin).
+    (4, 6 or null), ``device``, ``source`` (the address to send from, or null), ``redirects`` (the
+    maximum to follow), ``timeout_ns`` (for everything), ``bytes_max`` (of the body), ``text`` (to
+    search for in it, or null), ``verify`` (the certificate), ``headers`` (whether there are some on
+    standard input, as a JSON object), ``first_ns`` (the instant to begin).
     Result: the last URL, its address, status and protocol, bytes read and whether that was all,
     whether the text was found; ``phases_ns``, each summed over all requests; nanoseconds in all and
-    until the last request; ``failure`` if there is no more to tell.
+    until the last request; ``failure`` if the result is incomplete.
     """
     headers = json.load(sys.stdin) if arguments["headers"] else {}
     is_secure = arguments["url"].startswith("https:")
@@ -260,5 +258,5 @@ def measure(arguments: stamp_endpoint.Arguments) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    gc.disable()  # nothing here makes many cycles, and a collection would delay a phase
+    gc.disable()  # few cycles are created here, and a collection would delay a phase
     sys.exit(stamp_endpoint.run(measure))

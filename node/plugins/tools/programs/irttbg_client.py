@@ -1,13 +1,13 @@
-"""A stream by irtt's client, which is started anew for each interval: a record of figures each.
+"""A stream by irtt clients, one per interval, with a record of figures for each.
 
 ``irttbg_client.py '{"argv": ["irtt", "client", …], "packets": 600, …}'``, see :func:`measure`. irtt
-tells what it saw when it ends, and only then. So each interval has a client of its own, which sends
-a few packets more than are counted: answers to them tell what became of the last ones. Meanwhile
-the next client sends already; it is started ahead of its instant by as long as it takes to agree
-with the server, as it took those before it. No packet is left out between the two.
+reports its figures only at its end. So each interval has a client of its own, which sends a few
+packets more than are counted: answers to them show what became of the last ones. Meanwhile the next
+client is already sending; it is started ahead of its instant by the time that the clients before it
+took to negotiate with the server. No packet is left out between the two.
 
 A client that gets no answer at all has sent nothing. Another one is tried until the interval is
-over; the packets that were due meanwhile are told as not sent.
+over; the packets that were due in the meantime are reported as not sent.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ from node.plugins.tools.programs import stamp_endpoint
 
 _SECOND_NS = 1_000_000_000
 _AHEAD_NS = _SECOND_NS
-"""A client's thread is there so long before the client's first packet is due."""
+"""A client's thread exists this long before the client's first packet is due."""
 _START_NS = 10_000_000
-"""What it takes to start a client and to agree with the server, until it is known."""
+"""Assumed time to start a client and to negotiate with the server, until it has been measured."""
 _REMEMBERED = 5
-_AT_ONCE = 4  # clients: one that sends, those that wait for late packets, those that are prepared
+_AT_ONCE = 4  # clients: one sending, those waiting for late packets, those being prepared
 _PAUSE_S = 1.0
-_LATER_S = 0.5  # than it should have ended, a client is killed
+_LATER_S = 0.5  # a client is killed this long after it should have ended
 _COMPLAINT_MAX = 200
 _COMPLAINT_BYTES = 4096
 
@@ -48,10 +48,10 @@ class _Failed(Exception):
 
 
 class IrttStream:
-    """One stream: what its clients are told, and how long they took to begin."""
+    """One stream: the arguments of its clients, and how long they took to begin."""
 
     def __init__(self, arguments: stamp_endpoint.Arguments) -> None:
-        """Nothing is started yet."""
+        """Store the arguments of :func:`measure`; nothing is started yet."""
         self._argv: list[str] = arguments["argv"]
         self._size: int = arguments["packets"]
         self._count: int = arguments["intervals"]
@@ -63,7 +63,7 @@ class IrttStream:
         self._openings: deque[int] = deque(maxlen=_REMEMBERED)
 
     def run(self, first_ns: int) -> dict[str, Any]:
-        """All clients, the first packet at ``first_ns``; tell of each interval as it is known."""
+        """Run all clients, the first packet at ``first_ns``; record each interval once known."""
         stamp_endpoint.wait_until(first_ns - _AHEAD_NS)
         # Paced on steady time from here on: no drift, no step.
         began_ns = time.monotonic_ns() + first_ns - time.time_ns()
@@ -71,35 +71,36 @@ class IrttStream:
         with ThreadPoolExecutor(_AT_ONCE) as pool:
             for number in range(self._count):
                 due_ns = began_ns + number * self._size * self._interval_ns
-                _tell(waiting, due_ns - _AHEAD_NS)
+                _record_until(waiting, due_ns - _AHEAD_NS)
                 waiting.append(pool.submit(self._measure, number, due_ns))
             while waiting:
                 stamp_endpoint.record(waiting.popleft().result())
         return {"intervals": self._count}
 
     def _measure(self, number: int, due_ns: int) -> dict[str, Any]:
-        """The record of one interval, whose first packet is due then, on steady time."""
+        """Return the record of an interval whose first packet is due at ``due_ns`` (monotonic)."""
         _sleep_until(due_ns - self._opening())
         clock = stamp_endpoint.KernelClock()
-        told, missed, complaint = irttdocument.IrttDocument((), 0), 0, ""
+        document, missed, complaint = irttdocument.IrttDocument((), 0), 0, ""
         while missed < self._size:
             try:
-                told, early = self._client(self._size - missed, due_ns)
+                document, early = self._client(self._size - missed, due_ns)
             except _Failed as reason:
                 complaint = str(reason)
-            except ValueError as reason:  # it has sent; what, nobody knows
+            except ValueError as reason:  # it has sent packets; which, is unknown
                 complaint = str(reason)
                 break
             else:
-                # That it skipped a packet, because it could not run when it was due, only counts.
-                sent = len(told.trips)
+                # A client may skip packets when it does not get the CPU in time; only an early end
+                # is an error.
+                sent = len(document.trips)
                 if early and sent < self._size - missed:
                     complaint = complaint or f"irtt ended after {sent} packets"
                 break
             time.sleep(_PAUSE_S)
             late_ns = time.monotonic_ns() + self._opening() - due_ns
             missed = max(0, -(-late_ns // self._interval_ns))
-        counted = told.trips[: max(0, self._size - missed)]
+        counted = document.trips[: max(0, self._size - missed)]
         seen = irttdocument.observe_trips(counted, self._timeout_ns)
         return {
             "interval": number,
@@ -108,8 +109,8 @@ class IrttStream:
             "received_at_dest": seen.at_dest if counted else None,
             "received_back": len(seen.in_time),
             "late": seen.late,
-            # It counts them without saying where they were doubled.
-            "duplicates_backward": None if told.duplicates else 0,
+            # It counts them without saying on which way they were duplicated.
+            "duplicates_backward": None if document.duplicates else 0,
             "reordered_backward": seen.reordered,
             **both_ways(seen.in_time),
             "complaint": complaint[:_COMPLAINT_MAX],
@@ -117,14 +118,14 @@ class IrttStream:
         }
 
     def _opening(self) -> int:
-        """How long before its first packet a client is to be started; the best of the last ones."""
+        """Return how long before its first packet to start a client: the fastest recent start."""
         return min(self._openings, default=_START_NS)
 
     def _client(self, packets: int, due_ns: int) -> tuple[irttdocument.IrttDocument, bool]:
-        """What a client tells that sends so many packets that count; whether it ended too early.
+        """Run a client that sends ``packets`` counted ones; return if it also ended too early.
 
         :raises _Failed: it has sent nothing.
-        :raises ValueError: it told of what cannot be.
+        :raises ValueError: its output is impossible.
         """
         lasts_ns = (packets + self._extra) * self._interval_ns
         over_ns = due_ns + (self._size + self._extra) * self._interval_ns
@@ -132,34 +133,37 @@ class IrttStream:
         argv = irttargv.sending(self._argv, lasts_ns)
         started_ns, began_ns = time.time_ns(), time.monotonic_ns()
         left_s = (over_ns - began_ns) / _SECOND_NS + _LATER_S
-        exit_code, printed, complaints = _ended(argv, left_s)
+        exit_code, printed, complaints = _run(argv, left_s)
         lived_ns = time.monotonic_ns() - began_ns
         if exit_code != 0 or not printed.strip():
             raise _Failed(_complaint(complaints, exit_code))
-        told = irttdocument.parse_irtt_document(_document(printed), self._interval_ns, self._length)
-        self._openings.append(min(self._opening_ns, max(0, told.trips[0].sent_ns - started_ns)))
-        return told, lived_ns < lasts_ns - 2 * self._interval_ns
+        document = irttdocument.parse_irtt_document(
+            _document(printed), self._interval_ns, self._length
+        )
+        opening_ns = document.trips[0].sent_ns - started_ns
+        self._openings.append(min(self._opening_ns, max(0, opening_ns)))
+        return document, lived_ns < lasts_ns - 2 * self._interval_ns
 
 
-def _tell(waiting: deque[Future[dict[str, Any]]], until_ns: int) -> None:
-    """Tell of intervals in their order as they are known, until an instant of steady time."""
+def _record_until(waiting: deque[Future[dict[str, Any]]], until_ns: int) -> None:
+    """Record intervals in order as they become known, until a monotonic instant."""
     while waiting and (left_ns := until_ns - time.monotonic_ns()) > 0:
         try:
-            told = waiting[0].result(left_ns / _SECOND_NS)
+            interval = waiting[0].result(left_ns / _SECOND_NS)
         except TimeoutError:
             return
         waiting.popleft()
-        stamp_endpoint.record(told)
+        stamp_endpoint.record(interval)
     _sleep_until(until_ns)
 
 
 def _sleep_until(instant_ns: int) -> None:
-    """Return at an instant of steady time."""
+    """Return at a monotonic instant."""
     time.sleep(max(0, instant_ns - time.monotonic_ns()) / _SECOND_NS)
 
 
-def _ended(argv: list[str], left_s: float) -> tuple[int, bytes, bytes]:
-    """A program's exit code, what it printed, and the beginning of what it complained of.
+def _run(argv: list[str], left_s: float) -> tuple[int, bytes, bytes]:
+    """Run a program; return its exit code, output, and the beginning of its standard error.
 
     :raises stamp_endpoint.Unusable: it cannot be started.
     :raises ValueError: it printed too much, or had not ended after ``left_s`` seconds.
@@ -194,18 +198,18 @@ def _document(printed: bytes) -> object:
 
 
 def _complaint(stderr: bytes, exit_code: int) -> str:
-    """The first line of what irtt says on standard error."""
+    """Return the first line that irtt printed on standard error."""
     lines = stderr.decode(errors="replace").split("\n", 1)
-    said = lines[0].strip().removeprefix("Error: ")
-    return f"irtt: {said or f'it failed without a reason (exit code {exit_code})'}"
+    message = lines[0].strip().removeprefix("Error: ")
+    return f"irtt: {message or f'it failed without a reason (exit code {exit_code})'}"
 
 
 def measure(arguments: stamp_endpoint.Arguments) -> dict[str, Any]:
-    """One stream.
+    """Run one stream.
 
-    Arguments: ``argv`` (of the client, but for how long it sends), ``packets`` (in an interval),
-    ``extra`` (so many more each client sends), ``intervals``, ``interval_ns`` (from packet to
-    packet), ``timeout_ns``, ``opening_ns`` (so long may a client wait for the server's first word),
+    Arguments: ``argv`` (of the client, without how long it sends), ``packets`` (in an interval),
+    ``extra`` (further packets that each client sends), ``intervals``, ``interval_ns`` (from packet
+    to packet), ``timeout_ns``, ``opening_ns`` (the maximum wait for the server's first reply),
     ``length`` (octets of UDP payload), ``first_ns`` (the instant of the first packet).
     Records: counts, figures and histograms of the packets of one interval, and the clock.
     Result: ``intervals``, the number of records.

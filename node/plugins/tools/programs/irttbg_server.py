@@ -1,7 +1,7 @@
-"""irtt's server for a stream of irtt's clients: a record of the clock each interval.
+"""irtt's server for a stream of irtt's clients, with a record of the clock per interval.
 
 ``irttbg_server.py '{"argv": ["irtt", "server", …], "at_ns": …, …}'``, see :func:`measure`. The
-server prints no figures; what it received, it tells the clients.
+server prints no figures; it tells the clients what it received.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ _SECOND_NS = 1_000_000_000
 
 
 def measure(arguments: stamp_endpoint.Arguments) -> dict[str, Any]:
-    """One stream.
+    """Run one stream.
 
     Arguments: ``argv`` (of the server), ``at_ns`` and ``until_ns`` (the instants at which it is
     started and ended), ``intervals``, ``each_ns`` (their length), ``first_ns`` (the instant at
     which the first begins).
     Records: the clock, at the end of each interval.
-    Result: ``intervals``, the number of records. What the server has to say is on standard error.
+    Result: ``intervals``, the number of records. The server's messages are on standard error.
     """
     argv: list[str] = arguments["argv"]
     stamp_endpoint.wait_until(arguments["at_ns"])
@@ -52,7 +52,7 @@ def measure(arguments: stamp_endpoint.Arguments) -> dict[str, Any]:
 def _attend(server: subprocess.Popen[bytes], until_ns: int) -> None:
     """Return at an instant of the wall clock.
 
-    :raises stamp_endpoint.Unusable: the server has ended before.
+    :raises stamp_endpoint.Unusable: the server ended before.
     """
     while (left_ns := until_ns - time.time_ns()) > 0:
         try:

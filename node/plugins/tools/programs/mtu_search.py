@@ -1,7 +1,7 @@
-"""Looks for the largest packet that fits, by pings that no router may cut: a program of its own.
+"""Searches for the largest packet that fits, by pings that must not be fragmented.
 
 ``mtu_search.py '{"host": "192.0.2.1", "most": 65535, …}'``, see :func:`measure`. It starts the
-system's ``ping``, size by size, because ping is what may send echo requests.
+system's ``ping`` for each size, because ping is the program that may send echo requests.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ if __name__ == "__main__":  # started by its path and in isolated mode: nothing 
 from node.plugins.tools.programs import stamp_endpoint
 
 LEAST = {4: 68, 6: 1280}
-"""What every link carries (RFC 791, RFC 8200); nothing below is tried."""
+"""The size that every link carries (RFC 791, RFC 8200); nothing smaller is tried."""
 
 HEADERS = {4: 28, 6: 48}
 """Bytes of IP and ICMP headers."""
 
 _PRINTED_MAX = 1_000_000
-"""Bytes on each stream; a ping that prints more is ended by the kernel."""
+"""Maximum bytes on each stream; the kernel ends a ping that prints more."""
 
 _OWN = re.compile(r"local error: message too long, mtu[=:] ?(\d{1,6})", re.ASCII)
 _TOLD = re.compile(
@@ -40,30 +40,30 @@ _TOLD = re.compile(
 _ANSWERED = re.compile(r"\d+ bytes from .{1,300} time=", re.ASCII)
 _REFUSED = re.compile(r"From (\S{1,100}) icmp_seq=\d+ (.{1,200})")
 _INTERVAL_S = "0.2"  # the shortest that every version allows users other than root
-_CANNOT = 2  # ping's exit code when it could not even ask
+_CANNOT = 2  # ping's exit code when it could not send
 
 
 @dataclass(frozen=True)
 class ProbeOutcome:
-    """What became of packets of one size: answered, or told by whom what fits, or nothing."""
+    """The outcome of packets of one size: answered, limited by a reporting host, or silent."""
 
     answered: bool = False
     told_by: str | None = None
     mtu: int = 0
-    """What fits, in bytes; 0 is not told."""
+    """The reported size in bytes; 0 if none was reported."""
     own: bool = False
-    """This host itself says so, without sending."""
+    """This host itself reports the limit, without sending."""
     said: str = ""
 
     @property
     def silent(self) -> bool:
-        """Whether nobody said anything about them."""
+        """True if there was neither an answer nor a report."""
         return not self.answered and self.told_by is None and not self.own
 
 
 @dataclass
 class MtuBounds:
-    """What is known: packets of ``fits`` bytes pass, and who said that longer ones do not."""
+    """The bounds so far: packets of ``fits`` bytes pass; ``limits`` are who reported which size."""
 
     fits: int
     limits: list[tuple[str | None, int]] = field(default_factory=list)
@@ -72,48 +72,49 @@ class MtuBounds:
 
 
 def search(attempt: Callable[[int], ProbeOutcome], least: int, most: int) -> MtuBounds | None:
-    """The largest size that is answered, given that it is so up to it; None if ``least`` is not.
+    """Search for the largest answered size; None if not even ``least`` is answered.
 
-    Who says what fits is believed and asked about next; else the range is halved.
+    It is assumed that all sizes up to the largest one are answered. A reported limit is tried next;
+    otherwise the range is bisected.
     """
     if not attempt(least).answered:
         return None
-    found, most = MtuBounds(least), max(least, most)
+    bounds, most = MtuBounds(least), max(least, most)
     size = most
-    while found.fits < most:
+    while bounds.fits < most:
         outcome = attempt(size)
         if outcome.answered:
-            found.fits = size
+            bounds.fits = size
         else:
             if outcome.silent:
-                found.vanished = size
+                bounds.vanished = size
             elif outcome.mtu:
-                found.limits.append((outcome.told_by, outcome.mtu))
+                bounds.limits.append((outcome.told_by, outcome.mtu))
             most = size - 1
-            if found.fits <= outcome.mtu <= most:
+            if bounds.fits <= outcome.mtu <= most:
                 size = most = outcome.mtu
                 continue
-        size = (found.fits + most + 1) // 2
-    return found
+        size = (bounds.fits + most + 1) // 2
+    return bounds
 
 
 def outcome_of(printed: str) -> ProbeOutcome:
-    """What one ping's output says."""
+    """Parse the output of one ping."""
     if _ANSWERED.search(printed):
         return ProbeOutcome(answered=True)
     if own := _OWN.search(printed):
         return ProbeOutcome(own=True, mtu=int(own[1]))
-    if told := _TOLD.search(printed):
-        return ProbeOutcome(told_by=told[1], mtu=int(told[2]))
+    if report := _TOLD.search(printed):
+        return ProbeOutcome(told_by=report[1], mtu=int(report[2]))
     refused = _REFUSED.search(printed)
     return ProbeOutcome(said=f"{refused[2].strip()} (from {refused[1]})" if refused else "")
 
 
 class SizeProber:
-    """Pings of one address: one for a size, and some more, for a lost packet says nothing of it."""
+    """Pings of one address: one per size, and more if it is lost, because loss proves nothing."""
 
     def __init__(self, address: str, version: int, arguments: stamp_endpoint.Arguments) -> None:
-        """Ask ``address``, with the arguments of :func:`measure`."""
+        """Prepare pings of ``address``, with the arguments of :func:`measure`."""
         self.said = ""
         self._argv = ["ping", f"-{version}", "-n", "-M", "do", "-i", _INTERVAL_S]
         self._argv += ["-W", f"{arguments['wait_s']:g}"]
@@ -124,31 +125,32 @@ class SizeProber:
         self._again = arguments["tries"] - 1
 
     def __call__(self, size: int) -> ProbeOutcome:
-        """What became of packets of ``size`` bytes.
+        """Return the outcome of packets of ``size`` bytes.
 
-        :raises stamp_endpoint.Unusable: ping cannot ask.
+        :raises stamp_endpoint.Unusable: ping cannot send.
         """
-        outcome = self._asked(size, 1)
+        outcome = self._ping(size, 1)
         if outcome.silent:
             self.said = outcome.said or self.said
-            outcome = self._asked(size, self._again)
+            outcome = self._ping(size, self._again)
         return outcome
 
-    def _asked(self, size: int, count: int) -> ProbeOutcome:
+    def _ping(self, size: int, count: int) -> ProbeOutcome:
         argv = [*self._argv, "-c", str(count), "-s", str(size - self._headers)]
         argv += ["--", self._address]
         exit_code, stdout, stderr = finish(argv)
         outcome = outcome_of(stdout + stderr)
         if (exit_code >= _CANNOT or exit_code < 0) and not outcome.own:
-            lines = stderr.strip().splitlines() or ["it said nothing"]
+            lines = stderr.strip().splitlines() or ["it printed no reason"]
             raise stamp_endpoint.Unusable(lines[0].removeprefix("ping: "))
         return outcome
 
 
 def finish(argv: list[str]) -> tuple[int, str, str]:
-    """The exit code of a program and what it printed on its two streams.
+    """Run a program; return its exit code and what it printed on its two streams.
 
-    Into files, not pipes: whoever it has left behind may keep them open, and holds up nobody.
+    Its output goes into files, not pipes: child processes that it leaves behind may keep them open
+    without blocking us.
     """
     streams = [os.memfd_create(name) for name in ("out", "err")]
     out, err = streams
@@ -160,24 +162,24 @@ def finish(argv: list[str]) -> tuple[int, str, str]:
 
 
 def measure(arguments: stamp_endpoint.Arguments) -> dict[str, Any]:
-    """The search.
+    """Run the search.
 
     Arguments: ``host`` (address or name), ``ip_version`` (4, 6 or null), ``device``, ``source``
-    (from where, or null), ``most`` (bytes), ``wait_s``, ``tries`` for each size (2 or more),
-    ``first_ns`` (the instant to begin).
-    Result: ``address``, ``mtu``, ``limits`` as [who or null, bytes], ``vanished``: the smallest
-    size of which nobody said anything, or null.
+    (the address to send from, or null), ``most`` (bytes), ``wait_s``, ``tries`` for each size (2 or
+    more), ``first_ns`` (the instant to begin).
+    Result: ``address``, ``mtu``, ``limits`` as [reporting address or null, bytes], ``vanished``:
+    the smallest size without an answer or a report, or null.
     """
     resource.setrlimit(resource.RLIMIT_FSIZE, (_PRINTED_MAX, _PRINTED_MAX))
     host: str = arguments["host"]
-    found = stamp_endpoint.addresses(host, arguments["ip_version"], 0)
-    family, (address, *_) = found[0]
+    addresses = stamp_endpoint.addresses(host, arguments["ip_version"], 0)
+    family, (address, *_) = addresses[0]
     version = 6 if family == socket.AF_INET6 else 4
-    asking = SizeProber(address, version, arguments)
+    prober = SizeProber(address, version, arguments)
     stamp_endpoint.wait_until(arguments["first_ns"])
-    mtu = search(asking, LEAST[version], arguments["most"])
+    mtu = search(prober, LEAST[version], arguments["most"])
     if mtu is None:
-        why = f": {asking.said}" if asking.said else ""
+        why = f": {prober.said}" if prober.said else ""
         return {"error": f"{address} answers no echo request of {LEAST[version]} bytes{why}"}
     return {"address": address, "mtu": mtu.fits, "limits": mtu.limits, "vanished": mtu.vanished}
 

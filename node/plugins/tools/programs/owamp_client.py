@@ -1,10 +1,10 @@
-"""Runs owping twice at once, for the packets each way, and tells what both printed.
+"""Runs owping twice at once, for the packets each way, and prints the output of both.
 
 ``owamp_client.py '{"at_ns": …, "options": ["-R", …], "forward": ["-t", …], "backward": ["-f", …],
-"source": "192.0.2.1", "dest": "192.0.2.2", "port": 8760}'`` prints one JSON document: of each way
-the exit code and what came on both streams, and the clock. It is bound to ``source`` if that is an
-address; a name may mean another one at its own host.
-Two programs, because nothing in what one prints says of which way its lines are.
+"source": "192.0.2.1", "dest": "192.0.2.2", "port": 8760}'`` prints one JSON document: the exit code
+and both streams of each way, and the clock. It binds to ``source`` if that is an address; a name
+may resolve to another address on its own host.
+There are two programs because nothing in their output shows which way its lines are about.
 """
 
 from __future__ import annotations
@@ -27,35 +27,36 @@ WAYS = ("forward", "backward")
 _SAID_CHARACTERS = 2_000
 
 
-def main(written: str) -> int:
-    """Run both; 127 where they cannot be started."""
-    asked = json.loads(written)
-    stamp_endpoint.wait_until(asked["at_ns"])
+def main(document: str) -> int:
+    """Run both; return 127 if they cannot be started."""
+    arguments = json.loads(document)
+    stamp_endpoint.wait_until(arguments["at_ns"])
     clock = stamp_endpoint.KernelClock()
-    started: dict[str, subprocess.Popen[str]] = {}
+    programs: dict[str, subprocess.Popen[str]] = {}
 
-    def end(number: int, frame: FrameType | None) -> None:  # noqa: ARG001 - as handlers are called
-        for program in started.values():
+    def end(number: int, frame: FrameType | None) -> None:  # noqa: ARG001 - a signal handler
+        for program in programs.values():
             program.terminate()
 
-    # The whole group is told to end; what is known by then is still to be said.
+    # The launcher ends the whole process group; the output must still be printed then.
     signal.signal(signal.SIGTERM, end)
     try:
         for way in WAYS:
-            started[way] = _start(_argv(asked, way))
+            programs[way] = _start(_argv(arguments, way))
     except OSError as fault:
         end(0, None)
         print(f"owping: {fault.strerror}", file=sys.stderr)
         return 127
-    told: dict[str, Any] = {way: _finished(program) for way, program in started.items()}
-    print(json.dumps(told | {"clock": clock.state()}, separators=(",", ":")))
+    outputs: dict[str, Any] = {way: _output(program) for way, program in programs.items()}
+    print(json.dumps(outputs | {"clock": clock.state()}, separators=(",", ":")))
     return 0
 
 
-def _argv(asked: Mapping[str, Any], way: str) -> list[str]:
-    source = ["-S", asked["source"]] if stamp_endpoint.is_address(asked["source"]) else []
-    there = stamp_endpoint.host_and_port(asked["dest"], asked["port"])
-    return ["owping", *asked["options"], *asked[way], *source, "--", there]
+def _argv(arguments: Mapping[str, Any], way: str) -> list[str]:
+    own = arguments["source"]
+    source = ["-S", own] if stamp_endpoint.is_address(own) else []
+    there = stamp_endpoint.host_and_port(arguments["dest"], arguments["port"])
+    return ["owping", *arguments["options"], *arguments[way], *source, "--", there]
 
 
 def _start(argv: list[str]) -> subprocess.Popen[str]:
@@ -69,10 +70,10 @@ def _start(argv: list[str]) -> subprocess.Popen[str]:
     )
 
 
-def _finished(program: subprocess.Popen[str]) -> dict[str, Any]:
-    printed, said = program.communicate()
+def _output(program: subprocess.Popen[str]) -> dict[str, Any]:
+    printed, complaints = program.communicate()
     code = program.returncode
-    return {"exit_code": code, "printed": printed, "said": said[:_SAID_CHARACTERS]}
+    return {"exit_code": code, "printed": printed, "said": complaints[:_SAID_CHARACTERS]}
 
 
 if __name__ == "__main__":

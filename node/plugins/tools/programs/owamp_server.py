@@ -1,12 +1,12 @@
-"""Runs an owampd of its own from one instant to another, for one client, on given ports.
+"""Runs an owampd of its own from one instant to another, for one client, on fixed ports.
 
 ``owamp_server.py '{"at_ns": …, "until_ns": …, "address": "192.0.2.2", "port": 8760,
 "ports": [8761, 8763], "client": "192.0.2.1"}'`` prints one JSON document: whether owampd ended
-before it was told to, its exit code, what it said, and the clock. A ``client`` that is a
-name is served at all addresses that this host knows of it.
+before it was to be ended, its exit code, its messages, and the clock. A ``client`` that is a name
+is served at all addresses that this host resolves it to.
 
-Configuration, data and the number of its process are in a directory that goes with it. Its files
-have two names each, as versions before and after 3.5 look for them.
+Configuration, data and pid file are in a directory that is removed afterwards. Its files have two
+names each, because versions before and after 3.5 look for different ones.
 """
 
 from __future__ import annotations
@@ -34,22 +34,22 @@ _ENDING_S = 0.2
 _NAMES = ("owamp-server", "owampd")
 
 
-def main(written: str) -> int:
-    """Run it; 127 where it cannot be started."""
-    asked = json.loads(written)
-    stamp_endpoint.wait_until(asked["at_ns"])
+def main(document: str) -> int:
+    """Run it; return 127 if it cannot be started."""
+    arguments = json.loads(document)
+    stamp_endpoint.wait_until(arguments["at_ns"])
     try:
-        clients = _clients(asked["client"])
+        clients = _clients(arguments["client"])
     except stamp_endpoint.Unusable as reason:
         print(f"owampd: {reason}", file=sys.stderr)
         return 1
     clock = stamp_endpoint.KernelClock()
-    # What is made from here on is removed, also if this is told to end before owampd is there.
+    # The directory is removed even if TERM arrives before owampd is started.
     signal.signal(signal.SIGTERM, _leave)
     with tempfile.TemporaryDirectory(prefix="parley-owamp-") as place:
-        _configure(Path(place), clients, asked["ports"])
+        _configure(Path(place), clients, arguments["ports"])
         argv = ["owampd", "-Z", "-a", "O", "-c", place, "-d", place, "-R", place]
-        argv += ["-S", stamp_endpoint.host_and_port(asked["address"], asked["port"])]
+        argv += ["-S", stamp_endpoint.host_and_port(arguments["address"], arguments["port"])]
         argv += ["-f"] if os.geteuid() == 0 else []
         with (Path(place) / "said").open("w+b") as said:
             try:
@@ -59,27 +59,27 @@ def main(written: str) -> int:
             except OSError as fault:
                 print(f"owampd: {fault.strerror}", file=sys.stderr)
                 return 127
-            told = _attend(server, asked["until_ns"])
+            status = _attend(server, arguments["until_ns"])
             text = os.pread(said.fileno(), _SAID_BYTES, 0).decode(errors="replace")
-    print(json.dumps(told | {"said": text, "clock": clock.state()}, separators=(",", ":")))
+    print(json.dumps(status | {"said": text, "clock": clock.state()}, separators=(",", ":")))
     return 0
 
 
-class _Told(SystemExit):
-    """The launcher has told us to end."""
+class _Terminated(SystemExit):
+    """The launcher has sent TERM."""
 
 
-def _leave(number: int, frame: FrameType | None) -> None:  # noqa: ARG001 - as handlers are called
-    raise _Told(128 + number)
+def _leave(number: int, frame: FrameType | None) -> None:  # noqa: ARG001 - a signal handler
+    raise _Terminated(128 + number)
 
 
 def _attend(server: subprocess.Popen[bytes], until_ns: int) -> dict[str, Any]:
-    """Wait for its time to end it, or for the launcher's TERM, or until it ends by itself."""
+    """Wait until it is time to end it, or the launcher sends TERM, or it ends by itself."""
     early = False
     try:
         server.wait(max(0.0, (until_ns - time.time_ns()) / _SECOND_NS))
         early = True
-    except (subprocess.TimeoutExpired, _Told):
+    except (subprocess.TimeoutExpired, _Terminated):
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
         server.terminate()
         _end(server)
@@ -87,7 +87,7 @@ def _attend(server: subprocess.Popen[bytes], until_ns: int) -> dict[str, Any]:
 
 
 def _end(server: subprocess.Popen[bytes]) -> None:
-    """Wait for one that was told to end; it shall be gone before the booked time is over."""
+    """Wait for a terminated server; it must be gone before the booked time is over."""
     try:
         server.wait(_ENDING_S)
     except subprocess.TimeoutExpired:
@@ -96,19 +96,19 @@ def _end(server: subprocess.Popen[bytes]) -> None:
 
 
 def _clients(client: str) -> list[str]:
-    """The networks of one address each that the client may come from.
+    """Return the networks (of one address each) that the client may connect from.
 
     :raises Unusable: its name has no address here.
     """
-    found = [client]
+    hosts = [client]
     if not stamp_endpoint.is_address(client):
-        known = stamp_endpoint.addresses(client, None, 0)
-        found = list(dict.fromkeys(str(address[0]) for _, address in known))
-    return [f"{host}/{128 if ':' in host else 32}" for host in found]
+        addresses = stamp_endpoint.addresses(client, None, 0)
+        hosts = list(dict.fromkeys(str(address[0]) for _, address in addresses))
+    return [f"{host}/{128 if ':' in host else 32}" for host in hosts]
 
 
 def _configure(place: Path, clients: Sequence[str], ports: Sequence[int]) -> None:
-    """Whom it serves: the client in open mode and without limits, nobody else."""
+    """Write a configuration that serves the client in open mode without limits, nobody else."""
     low, high = ports
     limits = [
         "limit root with bandwidth=0, disk=0, delete_on_fetch=on, allow_open_mode=on",

@@ -1,6 +1,6 @@
-"""What both STAMP programs need of the system: a socket with kernel timestamps, the clock's state.
+"""The system interface of both STAMP programs: sockets with kernel timestamps, the clock's state.
 
-The kernel's time of arrival is used, not the time at which Python came to read the packet.
+The arrival time is the kernel's, not the time at which Python came to read the packet.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from typing import Any
 from node.plugins.tools.programs import stamp_packet
 
 Arguments = Mapping[str, Any]
-"""What a program is told: one JSON object in its argv."""
+"""The arguments of a program: one JSON object in its argv."""
 
 SocketAddress = tuple[Any, ...]
 """(address, port) and, for IPv6, flow and scope."""
@@ -40,17 +40,17 @@ _TIMEX = struct.Struct("@I4li")  # modes, offset, freq, maxerror (us), esterror,
 _TIMEX_BYTES = 256
 
 _SPIN_NS = 1_000_000  # longer than a sleeping process may oversleep here
-_NAP_S_MAX = 0.5  # the clock may be stepped while we wait
+_NAP_S_MAX = 0.5  # the clock may be stepped during the wait
 
 
 class Unusable(Exception):
-    """It cannot be measured; the message is the reason."""
+    """Measuring is impossible; the message is the reason."""
 
 
 def run(measure: Callable[[Arguments], dict[str, Any]]) -> int:
-    """Call ``measure`` with the arguments (a JSON object in argv), print its result as JSON.
+    """Call ``measure`` with the arguments (a JSON object in argv), and print its result as JSON.
 
-    A reason why nothing can be measured is printed as ``{"error": …}``, with exit code 1.
+    If measuring is impossible, ``{"error": …}`` with the reason is printed, with exit code 1.
     """
     try:
         result = measure(json.loads(sys.argv[1]))
@@ -60,19 +60,19 @@ def run(measure: Callable[[Arguments], dict[str, Any]]) -> int:
     return 1 if "error" in result else 0
 
 
-def record(told: Mapping[str, Any]) -> None:
-    """Print what was measured in one interval, as a record of RFC 7464, at once."""
-    sys.stdout.write(f"\x1e{json.dumps(told, separators=(',', ':'))}\n")
+def record(interval: Mapping[str, Any]) -> None:
+    """Print the record of one interval (RFC 7464) and flush it."""
+    sys.stdout.write(f"\x1e{json.dumps(interval, separators=(',', ':'))}\n")
     sys.stdout.flush()
 
 
 def host_and_port(host: str, port: int) -> str:
-    """``192.0.2.7:5000`` or ``[2001:db8::7]:5000``."""
+    """Return ``192.0.2.7:5000`` or ``[2001:db8::7]:5000``."""
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 def is_address(host: str) -> bool:
-    """Whether a host is written as its address."""
+    """Return whether a host is written as an IP address."""
     try:
         ipaddress.ip_address(host)
     except ValueError:
@@ -81,22 +81,22 @@ def is_address(host: str) -> bool:
 
 
 def addresses(host: str, ip_version: int | None, port: int) -> list[tuple[int, SocketAddress]]:
-    """The (family, socket address) pairs of a host, best first.
+    """Return the (family, socket address) pairs of a host, best first.
 
-    :raises Unusable: there is none.
+    :raises Unusable: there are none.
     """
     family = {None: socket.AF_UNSPEC, 4: socket.AF_INET, 6: socket.AF_INET6}[ip_version]
     try:
-        found = socket.getaddrinfo(host, port, family, socket.SOCK_DGRAM)
+        entries = socket.getaddrinfo(host, port, family, socket.SOCK_DGRAM)
     except OSError as fault:
         raise Unusable(f"{host}: {fault.strerror}") from None
-    return [(entry[0], entry[4]) for entry in found]
+    return [(entry[0], entry[4]) for entry in entries]
 
 
 def open_socket(family: int, device: str | None = None) -> socket.socket:
-    """A UDP socket that never blocks and tells when and with what TTL a packet arrived.
+    """Open a non-blocking UDP socket that reports the arrival time and TTL of packets.
 
-    With a ``device`` its packets leave and come by that interface alone.
+    With a ``device`` it sends and receives through that interface alone.
 
     :raises Unusable: there is no such interface, or it may not be used.
     """
@@ -119,7 +119,7 @@ def open_socket(family: int, device: str | None = None) -> socket.socket:
 
 
 def bind(endpoint: socket.socket, address: SocketAddress, *, fixed_port: bool) -> None:
-    """Bind to an address of this host; behind address translation it is not, so to any.
+    """Bind to an address of this host, or to any if it is not (behind address translation).
 
     :raises Unusable: the port is taken, or the address may not be used.
     """
@@ -136,11 +136,11 @@ def bind(endpoint: socket.socket, address: SocketAddress, *, fixed_port: bool) -
 
 
 def connected(arguments: Arguments) -> socket.socket:
-    """A sender's socket from its own address to the reflector; only its packets come in.
+    """Return a sender's socket, connected from its own address to the reflector.
 
     Arguments: ``reflector``, ``source`` (addresses or names), ``port``, ``ip_version``, ``device``.
 
-    :raises Unusable: a name is unknown, or there is no way to the reflector.
+    :raises Unusable: a name is unknown, or there is no route to the reflector.
     """
     reflector, port = arguments["reflector"], arguments["port"]
     family, address = addresses(reflector, arguments["ip_version"], port)[0]
@@ -152,15 +152,15 @@ def connected(arguments: Arguments) -> socket.socket:
     try:
         endpoint.connect(address)
     except OSError as fault:
-        raise Unusable(f"no way to {reflector} port {port}: {fault.strerror}") from None
+        raise Unusable(f"no route to {reflector} port {port}: {fault.strerror}") from None
     return endpoint
 
 
 def bound(arguments: Arguments, *, shared: bool = False) -> socket.socket:
-    """A reflector's socket on its own address, or, if that is a name, on all: it may mean others.
+    """Return a reflector's socket, bound to its address; for a name, whose address may differ, any.
 
     Arguments: ``address``, ``port``, ``ip_version``, ``device``. ``shared``: another socket of this
-    account may have the same port.
+    account may use the same port.
 
     :raises Unusable: a name is unknown, or the port cannot be used.
     """
@@ -178,7 +178,7 @@ def bound(arguments: Arguments, *, shared: bool = False) -> socket.socket:
 
 
 def receive(endpoint: socket.socket) -> tuple[bytes, int, int, SocketAddress] | None:
-    """The next packet: its octets, nanoseconds of arrival, TTL, sender; ``None`` if none waits.
+    """Return the next packet: octets, arrival in ns, TTL, sender; ``None`` if there is none.
 
     :raises OSError: an ICMP error came instead (connected sockets only).
     """
@@ -200,7 +200,7 @@ def receive(endpoint: socket.socket) -> tuple[bytes, int, int, SocketAddress] | 
 
 
 def wait_until(instant_ns: int) -> None:
-    """Return at the instant of the wall clock, to some ten microseconds; at once if it is past."""
+    """Return at the instant of the wall clock, to some 10 µs; immediately if it is past."""
     while (left_ns := instant_ns - time.time_ns()) > _SPIN_NS:
         time.sleep(min((left_ns - _SPIN_NS) / _SECOND_NS, _NAP_S_MAX))
     while time.time_ns() < instant_ns:
@@ -208,10 +208,10 @@ def wait_until(instant_ns: int) -> None:
 
 
 class KernelClock:
-    """What the kernel knows of its clock, and how the clock moves while we measure."""
+    """The kernel's state of its clock, and how the clock moves during the measurement."""
 
     def __init__(self) -> None:
-        """Ask the kernel (``adjtimex`` only reading, which needs no privilege)."""
+        """Query the kernel (``adjtimex`` for reading, which needs no privilege)."""
         self.synchronised: bool | None = None
         self.error_ns = 0
         self._offset_ns = time.time_ns() - time.monotonic_ns()
@@ -223,12 +223,12 @@ class KernelClock:
             self.error_ns = error_us * 1000
 
     def error_estimate(self) -> int:
-        """The field of a packet."""
+        """Return the error estimate field of a packet."""
         synchronised = bool(self.synchronised)
         return stamp_packet.error_estimate(synchronised=synchronised, error_ns=self.error_ns)
 
     def state(self) -> dict[str, object]:
-        """The clock's part of the output; ``stepped_ns`` is since this object was made."""
+        """Return the clock's part of the output; ``stepped_ns`` counts from the constructor."""
         return {
             "synchronised": self.synchronised,
             "error_bound_ns": self.error_ns if self.synchronised else None,
@@ -238,7 +238,7 @@ class KernelClock:
 
 
 def _clock_identity() -> str:
-    """Equal for all that run under one kernel, and so on one clock; shortened, to tell no more."""
+    """Return an id that is equal under one kernel, thus one clock; hashed, to reveal no more."""
     try:
         booted = Path("/proc/sys/kernel/random/boot_id").read_bytes()
     except OSError:

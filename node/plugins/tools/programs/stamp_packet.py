@@ -26,7 +26,7 @@ from typing import NamedTuple
 
 LENGTH = 44
 TTL = 255
-"""What packets are sent with: what is missing on arrival is the number of routers passed."""
+"""The TTL of sent packets: what is missing on arrival is the number of routers passed."""
 
 _SENDER = struct.Struct("!IQHH28x")
 _REFLECTOR = struct.Struct("!IQHHQIQHHB3x")
@@ -68,14 +68,14 @@ class ReflectorPacket(NamedTuple):
 
 
 def ntp_from_ns(instant_ns: int) -> int:
-    """An instant as a 64-bit NTP timestamp, rounded to the nearest 2^-32 s."""
+    """Return an instant as a 64-bit NTP timestamp, rounded to the nearest 2^-32 s."""
     seconds, rest_ns = divmod(instant_ns, _SECOND_NS)
     fraction = (rest_ns * _FRACTION + _SECOND_NS // 2) // _SECOND_NS
     return (((seconds + _EPOCH_S) << 32) + fraction) % 2**64
 
 
 def ns_from_ntp(timestamp: int, near_ns: int) -> int:
-    """A 64-bit NTP timestamp as the instant closest to ``near_ns`` that it can mean."""
+    """Return the instant of a 64-bit NTP timestamp, in the era that is closest to ``near_ns``."""
     seconds, fraction = timestamp >> 32, timestamp & (_FRACTION - 1)
     rest_ns = (fraction * _SECOND_NS + _FRACTION // 2) // _FRACTION
     instant_ns = (seconds - _EPOCH_S) * _SECOND_NS + rest_ns
@@ -84,7 +84,7 @@ def ns_from_ntp(timestamp: int, near_ns: int) -> int:
 
 
 def error_estimate(*, synchronised: bool, error_ns: int) -> int:
-    """The 16 bits of RFC 4656 section 4.1.2: S, Z = 0 (NTP), scale, multiplier.
+    """Return the 16 bits of RFC 4656 section 4.1.2: S, Z = 0 (NTP), scale, multiplier.
 
     The error is multiplier * 2^-32 * 2^scale seconds, rounded up; the multiplier is never zero.
     """
@@ -99,7 +99,7 @@ def error_estimate(*, synchronised: bool, error_ns: int) -> int:
 
 
 def padding(length: int, octets: bytes) -> bytes:
-    """What follows the first 44 octets of a packet of ``length``: nothing, or one padding TLV."""
+    """Return the octets after the first 44 of a packet of ``length``: none, or one padding TLV."""
     extra = length - LENGTH
     if not extra:
         return b""
@@ -108,27 +108,27 @@ def padding(length: int, octets: bytes) -> bytes:
 
 
 def pack_sender(packet: SenderPacket) -> bytes:
-    """The first 44 octets of a session-sender's packet."""
+    """Return the first 44 octets of a session-sender's packet."""
     return _SENDER.pack(*packet)
 
 
 def unpack_sender(octets: bytes) -> SenderPacket | None:
-    """A session-sender's packet; ``None`` if there are too few octets."""
+    """Parse a session-sender's packet; ``None`` if there are too few octets."""
     return SenderPacket(*_SENDER.unpack_from(octets)) if len(octets) >= LENGTH else None
 
 
 def pack_reflector(packet: ReflectorPacket) -> bytes:
-    """The first 44 octets of a session-reflector's packet."""
+    """Return the first 44 octets of a session-reflector's packet."""
     return _REFLECTOR.pack(*packet)
 
 
 def unpack_reflector(octets: bytes) -> ReflectorPacket | None:
-    """A session-reflector's packet; ``None`` if there are too few octets."""
+    """Parse a session-reflector's packet; ``None`` if there are too few octets."""
     return ReflectorPacket(*_REFLECTOR.unpack_from(octets)) if len(octets) >= LENGTH else None
 
 
 def reflected_tail(octets: bytes) -> bytes:
-    """What follows the first 44 octets of the answer: the TLVs as they came, padding recognised."""
+    """Return the octets after the first 44 of the answer: the TLVs as they came, U flag cleared."""
     tail = bytearray(octets[LENGTH:])
     if len(tail) >= _TLV.size and tail[1] == _EXTRA_PADDING:
         tail[0] &= ~_UNRECOGNISED

@@ -1,8 +1,8 @@
-"""The stateful session-reflector of STAMP (RFC 8762): a program of its own.
+"""The stateful session-reflector of STAMP (RFC 8762), in its own process.
 
 ``stamp_reflector.py '{"address": "192.0.2.2", "port": 5000, "sender": "192.0.2.1", …}'``, see
 :func:`measure`. It answers the packets of one session and numbers its answers itself, so that the
-sender can tell a packet lost on the way there from one lost on the way back.
+sender can distinguish packets lost on the way there from packets lost on the way back.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _LINGER_NS = 100_000_000  # for duplicates, once all packets are here
 
 
 class Reflector(stamp_session.ReflectingEnd):
-    """One session: what arrived."""
+    """One session, and what arrived of it."""
 
     def __init__(self, arguments: stamp_endpoint.Arguments) -> None:
         """Open the socket.
@@ -40,16 +40,16 @@ class Reflector(stamp_session.ReflectingEnd):
         self._duplicates = 0
         self._reordered = 0
         self._unsent = 0
-        self._quiet_ns = 0  # steady time after which no more packets are to be expected
+        self._quiet_ns = 0  # monotonic time after which no more packets are expected
 
     def run(self, deadline_ns: int) -> dict[str, Any]:
-        """Answer until the session is over, at the latest until ``deadline_ns``, and tell."""
+        """Answer until the session is over, at the latest until ``deadline_ns``; return counts."""
         steady_deadline_ns = time.monotonic_ns() + deadline_ns - time.time_ns()
         while True:
             end_ns = min(steady_deadline_ns, self._quiet_ns or steady_deadline_ns)
             left_ns = end_ns - time.monotonic_ns()
             if left_ns <= 0:
-                return self._told()
+                return self._result()
             ready, _, _ = select.select([self._socket], [], [], left_ns / _SECOND_NS)
             while ready and (received := stamp_endpoint.receive(self._socket)) is not None:
                 answered = self._answer(*received)
@@ -59,7 +59,7 @@ class Reflector(stamp_session.ReflectingEnd):
     def _belongs(self, test: stamp_packet.SenderPacket) -> bool:
         return test.session == self._session and test.sequence < self._count
 
-    def _note(self, sequence: int, sent: bool) -> None:  # noqa: FBT001 - as it was answered
+    def _note(self, sequence: int, sent: bool) -> None:  # noqa: FBT001 - as _answer returns it
         self._unsent += not sent
         if sequence in self._seen:
             self._duplicates += 1
@@ -67,14 +67,14 @@ class Reflector(stamp_session.ReflectingEnd):
             self._reordered += sequence < self._highest  # RFC 4737
             self._seen.add(sequence)
         self._highest = max(self._highest, sequence)
-        # The rest of the session follows in its pace; after the last packet, once the sender's
-        # timeout is over, nobody waits for an answer any more.
+        # The rest of the session follows at its pace; after the last packet, once the sender's
+        # timeout is over, the sender no longer waits for answers.
         left_ns = (self._count - 1 - self._highest) * self._interval_ns + self._timeout_ns
         if len(self._seen) == self._count:
             left_ns = min(_LINGER_NS, self._timeout_ns)
         self._quiet_ns = time.monotonic_ns() + left_ns
 
-    def _told(self) -> dict[str, Any]:
+    def _result(self) -> dict[str, Any]:
         return {
             "received": len(self._seen),
             "duplicates": self._duplicates,
@@ -86,12 +86,11 @@ class Reflector(stamp_session.ReflectingEnd):
 
 
 def measure(arguments: stamp_endpoint.Arguments) -> dict[str, Any]:
-    """One session.
+    """Run one session.
 
     Arguments: ``address`` (our own), ``port``, ``sender`` (the only address that is answered),
-    ``device`` (the interface to be bound to, or null), ``ip_version`` (4, 6 or null), ``count``,
-    ``interval_ns``, ``timeout_ns``, ``session``,
-    ``deadline_ns`` (the instant at which to stop in any case).
+    ``device`` (the interface to bind to, or null), ``ip_version`` (4, 6 or null), ``count``,
+    ``interval_ns``, ``timeout_ns``, ``session``, ``deadline_ns`` (the instant to stop in any case).
     Result: the number of different packets received, duplicates, packets out of order, packets of
     others (``strays``), answers that could not be sent, and the clock.
     """
@@ -99,5 +98,5 @@ def measure(arguments: stamp_endpoint.Arguments) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    gc.disable()  # nothing here makes cycles, and a collection would delay an answer
+    gc.disable()  # no cycles are created here, and a collection would delay an answer
     sys.exit(stamp_endpoint.run(measure))

@@ -1,8 +1,8 @@
-"""The session-sender of STAMP (RFC 8762): a program of its own, started ahead of its instant.
+"""The session-sender of STAMP (RFC 8762), in its own process, started ahead of its instant.
 
 ``stamp_sender.py '{"reflector": "192.0.2.2", "port": 5000, "source": "192.0.2.1", …}'``, see
-:func:`measure`. One thread does it all: it sleeps in ``select`` until the next packet is due and
-reads answers meanwhile; that it reads late does no harm, because the kernel stamps their arrival.
+:func:`measure`. There is one thread: it sleeps in ``select`` until the next packet is due and
+reads answers meanwhile; reading late does no harm, because the kernel timestamps their arrival.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ from node.plugins.tools.programs import stamp_endpoint, stamp_packet, stamp_sess
 
 _SECOND_NS = 1_000_000_000
 _LINGER_NS = 100_000_000  # for duplicates, once all packets are back
-_READ_AT_ONCE = 64  # answers read before looking again whether a packet is due
+_READ_AT_ONCE = 64  # answers read before checking again whether a packet is due
 
 
 class Sender(stamp_session.SendingEnd):
-    """One session: what was sent, when, and what came back."""
+    """One session: its packets, when they were sent, and the answers."""
 
     def __init__(self, arguments: stamp_endpoint.Arguments) -> None:
         """Open the socket.
 
-        :raises stamp_endpoint.Unusable: a name is unknown, or there is no way to the reflector.
+        :raises stamp_endpoint.Unusable: a name is unknown, or there is no route to the reflector.
         """
         super().__init__(arguments)
         self._count: int = arguments["count"]
@@ -44,9 +44,9 @@ class Sender(stamp_session.SendingEnd):
         self._complaint = ""
 
     def run(self, first_ns: int) -> dict[str, Any]:
-        """Send all packets, the first at ``first_ns``, wait for the answers, and tell."""
+        """Send all packets, the first at ``first_ns``, wait for the answers, return the result."""
         stamp_endpoint.wait_until(first_ns)
-        # Paced on steady time from here on, each packet by its own due time: no drift, no step.
+        # Paced on monotonic time from here on, each packet by its own due time: no drift, no step.
         began_ns = time.monotonic_ns()
         for sequence in range(self._count):
             self._listen_until(began_ns + sequence * self._interval_ns)
@@ -54,7 +54,7 @@ class Sender(stamp_session.SendingEnd):
         self._listen_until(time.monotonic_ns() + self._timeout_ns, until_complete=True)
         if not self._outstanding:
             self._listen_until(time.monotonic_ns() + min(_LINGER_NS, self._timeout_ns))
-        return self._told()
+        return self._result()
 
     def _listen_until(self, due_ns: int, *, until_complete: bool = False) -> None:
         while (left_ns := due_ns - time.monotonic_ns()) > 0:
@@ -92,7 +92,7 @@ class Sender(stamp_session.SendingEnd):
             return
         sent_ns = self._sent_ns[answer.sender_sequence]
         if answer.sender_timestamp != stamp_packet.ntp_from_ns(sent_ns):
-            return  # not an answer to what this session sent
+            return  # not an answer to a packet of this session
         self._outstanding.discard(answer.sender_sequence)
         there_ns = stamp_packet.ns_from_ntp(answer.received, sent_ns)
         back_ns = stamp_packet.ns_from_ntp(answer.timestamp, sent_ns)
@@ -108,7 +108,7 @@ class Sender(stamp_session.SendingEnd):
             )
         )
 
-    def _told(self) -> dict[str, Any]:
+    def _result(self) -> dict[str, Any]:
         if self._unsent == self._count:
             return {"error": f"no packet could be sent: {self._complaint or 'port unreachable'}"}
         return {
@@ -121,12 +121,12 @@ class Sender(stamp_session.SendingEnd):
 
 
 def measure(arguments: stamp_endpoint.Arguments) -> dict[str, Any]:
-    """One session.
+    """Run one session.
 
     Arguments: ``reflector``, ``source`` (addresses or names), ``port``, ``ip_version`` (4, 6 or
-    null), ``device`` (the interface to be bound to, or null), ``count``, ``interval_ns``,
-    ``timeout_ns``, ``length`` (octets of UDP payload),
-    ``session`` (16 bits), ``first_ns`` (the instant of the first packet).
+    null), ``device`` (the interface to bind to, or null), ``count``, ``interval_ns``,
+    ``timeout_ns``, ``length`` (octets of UDP payload), ``session`` (16 bits), ``first_ns`` (the
+    instant of the first packet).
     Result: counts, the clock, and ``answers`` in the order of their arrival: sequence number,
     nanoseconds there, in the reflector, and back, the reflector's sequence number, TTL there, back.
     """
@@ -134,5 +134,5 @@ def measure(arguments: stamp_endpoint.Arguments) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    gc.disable()  # nothing here makes cycles, and a collection would delay a packet
+    gc.disable()  # no cycles are created here, and a collection would delay a packet
     sys.exit(stamp_endpoint.run(measure))

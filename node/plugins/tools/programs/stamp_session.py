@@ -1,4 +1,4 @@
-"""Both ends of a STAMP session, however long it lasts: how packets are sent, and how answered."""
+"""Both ends of a STAMP session of any length: sending packets, and answering them."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from node.plugins.tools.programs import stamp_endpoint, stamp_packet
 
 
 class SendResult(NamedTuple):
-    """What became of one packet: 0 for ``at_ns`` means that it could not be sent.
+    """The outcome of sending one packet; if ``at_ns`` is 0, it could not be sent.
 
-    ``unreachable`` are ICMP errors about earlier packets, told on the way; ``complaint`` is what
-    else the system said.
+    ``unreachable`` counts ICMP errors about earlier packets, which were reported meanwhile;
+    ``complaint`` is any other error message of the system.
     """
 
     at_ns: int
@@ -23,10 +23,10 @@ class SendResult(NamedTuple):
 
 
 class End:
-    """One end: the clock that its packets tell of, and the session they belong to."""
+    """One end: the clock whose state its packets carry, and the session they belong to."""
 
     def __init__(self, arguments: stamp_endpoint.Arguments) -> None:
-        """Ask the kernel for its clock."""
+        """Read the state of the kernel's clock."""
         self._session: int = arguments["session"]
         self._look_at_clock()
 
@@ -41,7 +41,7 @@ class SendingEnd(End):
     def __init__(self, arguments: stamp_endpoint.Arguments) -> None:
         """Open the socket.
 
-        :raises stamp_endpoint.Unusable: a name is unknown, or there is no way to the reflector.
+        :raises stamp_endpoint.Unusable: a name is unknown, or there is no route to the reflector.
         """
         super().__init__(arguments)
         extra = arguments["length"] - stamp_packet.LENGTH
@@ -57,7 +57,7 @@ class SendingEnd(End):
             try:
                 self._socket.send(stamp_packet.pack_sender(packet) + self._tail)
             except ConnectionRefusedError:
-                # The answer to an earlier packet, told here; this one has not been sent yet.
+                # The error answers an earlier packet; this one has not been sent yet.
                 unreachable += 1
             except OSError as fault:  # no route at the moment
                 complaint = fault.strerror or str(fault)
@@ -67,10 +67,10 @@ class SendingEnd(End):
 
 
 class ReflectingEnd(End, ABC):
-    """The session-reflector's socket, and how many packets it has answered."""
+    """The session-reflector's socket, and the number of packets it has answered."""
 
     def __init__(self, arguments: stamp_endpoint.Arguments, *, shared: bool = False) -> None:
-        """Open the socket; ``shared``: another one of this account may have the same port.
+        """Open the socket; ``shared``: another one of this account may use the same port.
 
         :raises stamp_endpoint.Unusable: a name is unknown, or the port cannot be used.
         """
@@ -83,12 +83,12 @@ class ReflectingEnd(End, ABC):
 
     @abstractmethod
     def _belongs(self, test: stamp_packet.SenderPacket) -> bool:
-        """Whether a packet is one of those that are awaited."""
+        """Return whether a packet is one of the expected ones."""
 
     def _answer(
         self, packet: bytes, arrived_ns: int, ttl: int, sender: stamp_endpoint.SocketAddress
     ) -> tuple[int, bool] | None:
-        """Send a packet back; its number and whether that was possible, or None for a stray."""
+        """Send a packet back; return its number and whether it was sent, or None for a stray."""
         test = stamp_packet.unpack_sender(packet)
         known = sender[0].removeprefix("::ffff:") in self._senders
         if not known or test is None or not self._belongs(test):

@@ -1,11 +1,11 @@
-"""The session-reflector of a STAMP stream: answers without end, a record of counts each interval.
+"""The session-reflector of a continuous STAMP stream, with a record of counts per interval.
 
-``stampbg_reflector.py '{"address": "192.0.2.2", "port": 5000, …}'``, see :func:`measure`. Which
-interval a packet belongs to, its number says; when an interval is over, the sender's pace.
+``stampbg_reflector.py '{"address": "192.0.2.2", "port": 5000, …}'``, see :func:`measure`. The
+number of a packet determines its interval; the sender's pace determines when an interval is over.
 
 The reflector of the next run opens the same port while the last packets of this one are under way.
-So it connects to its sender with the first packet, long before: the kernel gives each of the two
-what its own sender sends.
+So each connects to its sender with the first packet, long before: the kernel then delivers to each
+of the two what its own sender sends.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ from node.plugins.tools.programs import stamp_endpoint, stamp_packet, stamp_sess
 _SECOND_NS = 1_000_000_000
 _READ_AT_ONCE = 64
 _DEAF_NS = 10 * _SECOND_NS
-"""A sender that is silent for so long may have got another port from an address translation."""
-_AHEAD = 4  # intervals that may be open, beside those that wait for late packets
+"""A sender that is silent for this long may have got another port from an address translation."""
+_AHEAD = 4  # intervals that may be open, besides those waiting for late packets
 _SHIFT_NS_MAX = 1_500_000_000
-"""Clocks further apart than this do not measure together: a pace that says so is not believed."""
+"""Clocks further apart than this do not measure together: a pace that implies more is ignored."""
 
 
 class _Interval:
-    """What arrived of the packets of one interval."""
+    """The packets of one interval that arrived."""
 
     def __init__(self, size: int) -> None:
         self.seen = bytearray(size)
@@ -66,23 +66,23 @@ class ReflectorStream(stamp_session.ReflectingEnd):
         self._open_max = _AHEAD + self._wait_ns // (self._size * self._interval_ns)
         self._sender: stamp_endpoint.SocketAddress | None = None
         self._heard_ns = time.monotonic_ns()
-        self._expected_ns = 0  # the first packet's arrival by our own clock, on steady time
+        self._expected_ns = 0  # the first packet's arrival by our own clock, monotonic
         self._first_ns = 0  # the same by the sender's pace
         self._intervals: dict[int, _Interval] = {}
-        self._told = 0
+        self._next = 0  # the first interval that has no record yet
         self._highest = -1
 
     def run(self, first_ns: int, deadline_ns: int) -> dict[str, Any]:
-        """Answer, and tell of each interval when it is over; of all at ``deadline_ns``."""
+        """Answer, and record each interval when it is over; the rest at ``deadline_ns``."""
         to_steady_ns = time.monotonic_ns() - time.time_ns()
         self._expected_ns = self._first_ns = first_ns + to_steady_ns
         deadline_ns += to_steady_ns
-        while self._told < self._count:
-            over_ns = (self._told + 1) * self._size * self._interval_ns + self._wait_ns
+        while self._next < self._count:
+            over_ns = (self._next + 1) * self._size * self._interval_ns + self._wait_ns
             due_ns = min(deadline_ns, self._first_ns + over_ns)
             now_ns = time.monotonic_ns()
             if now_ns >= due_ns:
-                self._tell()
+                self._record()
                 continue
             left_ns = min(due_ns - now_ns, _DEAF_NS)
             ready, _, _ = select.select([self._socket], [], [], left_ns / _SECOND_NS)
@@ -90,18 +90,18 @@ class ReflectorStream(stamp_session.ReflectingEnd):
                 self._read()
             elif self._sender is not None and now_ns - self._heard_ns > _DEAF_NS:
                 self._listen_to_any()
-        return {"intervals": self._told}
+        return {"intervals": self._next}
 
     def _listen_to_any(self) -> None:
         self._socket.close()
         self._socket = stamp_endpoint.bound(self._arguments, shared=True)
         self._sender = None
 
-    def _tell(self) -> None:
-        interval = self._intervals.pop(self._told, None) or _Interval(0)
-        told = {"interval": self._told, **interval.counts(), "strays": self._strays}
-        stamp_endpoint.record({**told, "clock": self._clock.state()})
-        self._told += 1
+    def _record(self) -> None:
+        interval = self._intervals.pop(self._next, None) or _Interval(0)
+        counts = {"interval": self._next, **interval.counts(), "strays": self._strays}
+        stamp_endpoint.record({**counts, "clock": self._clock.state()})
+        self._next += 1
         self._strays = 0
         self._look_at_clock()
 
@@ -129,10 +129,10 @@ class ReflectorStream(stamp_session.ReflectingEnd):
 
     def _belongs(self, test: stamp_packet.SenderPacket) -> bool:
         number = test.sequence // self._size
-        expected = self._told <= number < min(self._count, self._told + self._open_max)
+        expected = self._next <= number < min(self._count, self._next + self._open_max)
         return test.session == self._session and expected
 
-    def _note(self, sequence: int, sent: bool) -> None:  # noqa: FBT001 - as it was answered
+    def _note(self, sequence: int, sent: bool) -> None:  # noqa: FBT001 - as _answer returns it
         number, at = divmod(sequence, self._size)
         interval = self._intervals.get(number)
         if interval is None:
@@ -150,20 +150,19 @@ class ReflectorStream(stamp_session.ReflectingEnd):
 
 
 def measure(arguments: stamp_endpoint.Arguments) -> dict[str, Any]:
-    """One stream.
+    """Run one stream.
 
     Arguments: ``address`` (our own), ``port``, ``sender`` (the only address that is answered),
     ``ip_version`` (4, 6 or null), ``device`` (an interface or null), ``packets`` (in an interval),
-    ``intervals``, ``interval_ns``,
-    ``timeout_ns``, ``slack_ns``, ``session``, ``first_ns`` (the instant of the first packet),
-    ``deadline_ns`` (the instant at which to stop in any case).
-    Records: of the packets of one interval, how many different ones were received, duplicates, out
-    of order, answers that could not be sent; packets of others (``strays``) meanwhile; the clock.
+    ``intervals``, ``interval_ns``, ``timeout_ns``, ``slack_ns``, ``session``, ``first_ns`` (the
+    instant of the first packet), ``deadline_ns`` (the instant to stop in any case).
+    Records: of the packets of one interval, the number received, duplicates, out of order, answers
+    that could not be sent; packets of others (``strays``) meanwhile; the clock.
     Result: ``intervals``, the number of records.
     """
     return ReflectorStream(arguments).run(arguments["first_ns"], arguments["deadline_ns"])
 
 
 if __name__ == "__main__":
-    gc.disable()  # nothing here makes cycles, and a collection would delay an answer
+    gc.disable()  # no cycles are created here, and a collection would delay an answer
     sys.exit(stamp_endpoint.run(measure))

@@ -1,8 +1,8 @@
-"""The session-sender of a STAMP stream: packets without end, a record of figures each interval.
+"""The session-sender of a continuous STAMP stream, with a record of figures per interval.
 
-``stampbg_sender.py '{"reflector": "192.0.2.2", "port": 5000, …}'``, see :func:`measure`. One thread
-does it all, like the sender of a short session (:mod:`.stamp_sender`); what it knows of a packet is
-made into figures and forgotten when the interval of the packet is over.
+``stampbg_sender.py '{"reflector": "192.0.2.2", "port": 5000, …}'``, see :func:`measure`. There is
+one thread, as in the sender of a short session (:mod:`.stamp_sender`). Packets are summarised as
+figures and discarded when their interval is over.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from node.plugins.tools.programs import stamp_endpoint, stamp_packet, stamp_sess
 
 _SECOND_NS = 1_000_000_000
 _LATE_NS_MAX = _SECOND_NS
-_READ_AT_ONCE = 64  # answers read before looking again whether a packet is due
+_READ_AT_ONCE = 64  # answers read before checking again whether a packet is due
 
 
 class _Interval:
-    """What is known of the packets of one interval."""
+    """The packets of one interval and their answers."""
 
     def __init__(self, first: int, count: int) -> None:
         self.first = first
@@ -65,7 +65,7 @@ class SenderStream(stamp_session.SendingEnd):
     def __init__(self, arguments: stamp_endpoint.Arguments) -> None:
         """Open the socket.
 
-        :raises stamp_endpoint.Unusable: a name is unknown, or there is no way to the reflector.
+        :raises stamp_endpoint.Unusable: a name is unknown, or there is no route to the reflector.
         """
         super().__init__(arguments)
         self._size: int = arguments["packets"]
@@ -74,27 +74,27 @@ class SenderStream(stamp_session.SendingEnd):
         self._timeout_ns: int = arguments["timeout_ns"]
         self._slack_ns: int = arguments["slack_ns"]
         self._intervals: dict[int, _Interval] = {}
-        self._told = 0
+        self._next = 0  # the first interval that has no record yet
         self._began_ns = 0
         self._highest = -1
 
     def run(self, first_ns: int) -> dict[str, Any]:
-        """Send all packets, the first at ``first_ns``; tell of each interval when it is over."""
+        """Send all packets, the first at ``first_ns``; record each interval when it is over."""
         stamp_endpoint.wait_until(first_ns)
-        # Paced on steady time from here on, each packet by its own due time: no drift, no step.
+        # Paced on monotonic time from here on, each packet by its own due time: no drift, no step.
         self._began_ns = time.monotonic_ns()
         for sequence in range(self._count * self._size):
             due_ns = self._began_ns + sequence * self._interval_ns
             self._listen_until(due_ns)
-            # After a pause of this process nobody is served by a burst of old packets.
+            # After a pause of this process, a burst of old packets would only disturb.
             self._send(sequence, skipped=time.monotonic_ns() - due_ns > _LATE_NS_MAX)
-        while self._told < self._count:
+        while self._next < self._count:
             self._listen_until(self._over_ns())
-        return {"intervals": self._told}
+        return {"intervals": self._next}
 
     def _over_ns(self) -> int:
-        """When the first interval that was not told of can be told of, on steady time."""
-        packets_ns = (self._told + 1) * self._size * self._interval_ns
+        """Return when the first interval without a record is complete, in monotonic time."""
+        packets_ns = (self._next + 1) * self._size * self._interval_ns
         return self._began_ns + packets_ns + self._timeout_ns + self._slack_ns
 
     def _listen_until(self, due_ns: int) -> None:
@@ -102,14 +102,14 @@ class SenderStream(stamp_session.SendingEnd):
             ready, _, _ = select.select([self._socket], [], [], left_ns / _SECOND_NS)
             if ready:
                 self._read()
-        if self._told < self._count and time.monotonic_ns() >= self._over_ns():
-            self._tell()
+        if self._next < self._count and time.monotonic_ns() >= self._over_ns():
+            self._record()
 
-    def _tell(self) -> None:
-        interval = self._intervals.pop(self._told, None) or _Interval(0, 0)
+    def _record(self) -> None:
+        interval = self._intervals.pop(self._next, None) or _Interval(0, 0)
         state = self._clock.state()
-        stamp_endpoint.record({"interval": self._told, **interval.figures(), "clock": state})
-        self._told += 1
+        stamp_endpoint.record({"interval": self._next, **interval.figures(), "clock": state})
+        self._next += 1
         self._look_at_clock()
 
     def _send(self, sequence: int, *, skipped: bool) -> None:
@@ -127,7 +127,7 @@ class SenderStream(stamp_session.SendingEnd):
         for _ in range(_READ_AT_ONCE):
             try:
                 received = stamp_endpoint.receive(self._socket)
-            except OSError:  # an ICMP error; the answer to a packet, told here
+            except OSError:  # an ICMP error in answer to an earlier packet
                 if self._intervals:
                     self._intervals[max(self._intervals)].unreachable += 1
                 continue
@@ -142,10 +142,10 @@ class SenderStream(stamp_session.SendingEnd):
         sequence, number = answer.sender_sequence, answer.sequence
         interval = self._intervals.get(sequence // self._size)
         if interval is None:
-            return  # of an interval that is over: it was lost then
+            return  # of an interval that is over: it was counted as lost
         sent_ns = interval.sent_ns[sequence - interval.first]
         if not sent_ns or answer.sender_timestamp != stamp_packet.ntp_from_ns(sent_ns):
-            return  # not an answer to what this stream sent
+            return  # not an answer to a packet of this stream
         if number in interval.reflected:
             interval.duplicates_backward += 1
             return
@@ -166,12 +166,12 @@ class SenderStream(stamp_session.SendingEnd):
 
 
 def measure(arguments: stamp_endpoint.Arguments) -> dict[str, Any]:
-    """One stream.
+    """Run one stream.
 
     Arguments: ``reflector``, ``source`` (addresses or names), ``port``, ``ip_version`` (4, 6 or
     null), ``device`` (an interface or null), ``packets`` (in an interval), ``intervals``,
-    ``interval_ns`` (from packet to packet), ``timeout_ns``, ``slack_ns`` (so much longer is waited
-    for late ones), ``length`` (octets of UDP payload), ``session`` (16 bits), ``first_ns`` (the
+    ``interval_ns`` (from packet to packet), ``timeout_ns``, ``slack_ns`` (how much longer to wait
+    for late packets), ``length`` (octets of UDP payload), ``session`` (16 bits), ``first_ns`` (the
     instant of the first packet).
     Records: counts, figures and histograms of the packets of one interval, and the clock.
     Result: ``intervals``, the number of records.
@@ -180,5 +180,5 @@ def measure(arguments: stamp_endpoint.Arguments) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    gc.disable()  # nothing here makes cycles, and a collection would delay a packet
+    gc.disable()  # no cycles are created here, and a collection would delay a packet
     sys.exit(stamp_endpoint.run(measure))

@@ -1,4 +1,4 @@
-"""What our programs need to reach a target that is no node: its addresses, a connection, in time.
+"""Reaching a target that is not a node: its addresses, a connection, and a deadline.
 
 A failure of the target is a result of its own; :class:`TargetUnreachable` holds it as a sentence.
 """
@@ -15,7 +15,7 @@ import time
 from node.plugins.tools.programs.stamp_endpoint import Arguments, SocketAddress
 
 Address = tuple[int, SocketAddress]
-"""Family and socket address."""
+"""A family and a socket address."""
 
 _SECOND_NS = 1_000_000_000
 _FAMILIES = {None: socket.AF_UNSPEC, 4: socket.AF_INET, 6: socket.AF_INET6}
@@ -26,21 +26,21 @@ class TargetUnreachable(Exception):
 
 
 class Distrusted(TargetUnreachable):
-    """The target's certificate is not trusted; the message is what the library says of it."""
+    """The target's certificate is not trusted; the message is the library's reason."""
 
 
 class Deadline:
-    """Until when it may take, in steady time."""
+    """A deadline in monotonic time."""
 
     def __init__(self, nanoseconds: int) -> None:
-        """From now on."""
+        """Set the deadline ``nanoseconds`` from now."""
         self._allowed_s = nanoseconds / _SECOND_NS
         self._at_ns = time.monotonic_ns() + nanoseconds
 
     def left(self, waited_for: str) -> float:
-        """Seconds left, more than none.
+        """Return the seconds left, more than 0.
 
-        :raises Unreached: none are.
+        :raises TargetUnreachable: the deadline is over; ``waited_for`` begins the reason.
         """
         left_ns = self._at_ns - time.monotonic_ns()
         if left_ns <= 0:
@@ -48,57 +48,57 @@ class Deadline:
         return left_ns / _SECOND_NS
 
     def over(self, waited_for: str) -> TargetUnreachable:
-        """That it took too long."""
+        """Return the reason that it took too long."""
         return TargetUnreachable(f"{waited_for} within {self._allowed_s:g} s")
 
 
 def system_error_text(fault: OSError) -> str:
-    """What the system says of a fault, without its number."""
+    """Return the system's message for a fault, without its number."""
     return fault.strerror or str(fault) or type(fault).__name__
 
 
 def place(address: SocketAddress) -> str:
-    """``192.0.2.7 port 80``."""
+    """Return ``192.0.2.7 port 80``."""
     return f"{address[0]} port {address[1]}"
 
 
 def look_up(host: str, port: int, ip_version: int | None, deadline: Deadline) -> list[Address]:
-    """The addresses of a host for TCP, best first.
+    """Return the addresses of a host for TCP, best first.
 
-    :raises Unreached: the name has none, or nobody said so in time.
+    :raises TargetUnreachable: the name has none, or the name service did not answer in time.
     """
-    told: list[list[Address] | OSError] = []
+    answers: list[list[Address] | OSError] = []
 
     def ask() -> None:
         try:
-            told.append(_asked(host, port, ip_version, 0))
+            answers.append(_resolve(host, port, ip_version, 0))
         except OSError as fault:
-            told.append(fault)
+            answers.append(fault)
 
     with contextlib.suppress(socket.gaierror):
-        return _asked(host, port, ip_version, socket.AI_NUMERICHOST)  # nobody need be asked
-    # The library's own patience is half a minute and cannot be changed: a thread can be left.
-    asking = threading.Thread(target=ask, daemon=True)
-    asking.start()
-    asking.join(deadline.left(f"no address was found for {host}"))
-    if not told:
+        return _resolve(host, port, ip_version, socket.AI_NUMERICHOST)  # needs no name service
+    # The library's own timeout is half a minute and cannot be changed; a thread can be abandoned.
+    thread = threading.Thread(target=ask, daemon=True)
+    thread.start()
+    thread.join(deadline.left(f"no address was found for {host}"))
+    if not answers:
         raise deadline.over(f"no address was found for {host}")
-    if isinstance(told[0], OSError):
-        raise TargetUnreachable(f"{host}: {system_error_text(told[0])}")
-    return told[0]
+    if isinstance(answers[0], OSError):
+        raise TargetUnreachable(f"{host}: {system_error_text(answers[0])}")
+    return answers[0]
 
 
-def _asked(host: str, port: int, ip_version: int | None, flags: int) -> list[Address]:
-    # Octets: text would first load what translates names of other alphabets.
+def _resolve(host: str, port: int, ip_version: int | None, flags: int) -> list[Address]:
+    # As bytes: a str would first load the codec for internationalised names.
     octets, family = host.encode("ascii"), _FAMILIES[ip_version]
-    found = socket.getaddrinfo(octets, port, family, socket.SOCK_STREAM, flags=flags)
-    return [(entry[0], entry[4]) for entry in found]
+    entries = socket.getaddrinfo(octets, port, family, socket.SOCK_STREAM, flags=flags)
+    return [(entry[0], entry[4]) for entry in entries]
 
 
 def endpoint_of(family: int, kind: int, arguments: Arguments) -> socket.socket:
-    """A socket that sends by the interface ``device``, from the address ``source``, if any is said.
+    """Return a socket bound to the interface ``device`` and the address ``source``, if not null.
 
-    That it cannot is no result of the target: this program ends then, and says why.
+    If it cannot be bound, that is not a result of the target: this program exits with the reason.
     """
     device, source = arguments.get("device"), arguments.get("source")
     endpoint = socket.socket(family, kind)
@@ -113,11 +113,11 @@ def endpoint_of(family: int, kind: int, arguments: Arguments) -> socket.socket:
 
 
 def connect(addresses: list[Address], deadline: Deadline, arguments: Arguments) -> socket.socket:
-    """A connection to the first address that takes one; each may use its share of the time left.
+    """Connect to the first address that accepts; each may use its share of the time left.
 
     Arguments: ``device``, ``source`` (see :func:`endpoint_of`).
 
-    :raises Unreached: none does; tells why of the last one.
+    :raises TargetUnreachable: none accepts; the reason is that of the last one.
     """
     reason = TargetUnreachable("there is no address")
     for at, (family, address) in enumerate(addresses):
@@ -139,7 +139,7 @@ def _connected(
     try:
         endpoint.settimeout(timeout_s)
         endpoint.connect(address)
-        # Else a request after TLS's last word waits until that has been acknowledged.
+        # Otherwise a request after TLS's last message waits until that has been acknowledged.
         endpoint.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     except OSError:
         endpoint.close()
@@ -150,10 +150,10 @@ def _connected(
 def secure(
     context: ssl.SSLContext, endpoint: socket.socket, server_name: str, deadline: Deadline
 ) -> ssl.SSLSocket:
-    """The connection with TLS on it.
+    """Return the connection with TLS on it.
 
-    :raises Distrusted: the certificate is not what the context wants.
-    :raises Unreached: no agreement, or no time.
+    :raises Distrusted: the certificate is not what the context requires.
+    :raises TargetUnreachable: the handshake failed, or took too long.
     """
     waited_for = "the TLS handshake was not over"
     endpoint.settimeout(deadline.left(waited_for))

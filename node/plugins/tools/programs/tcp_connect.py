@@ -1,7 +1,7 @@
-"""Opens TCP connections to one port, one after the other, and tells how long each took.
+"""Opens TCP connections to one port, one after the other, and prints how long each took.
 
 ``tcp_connect.py '{"host": "192.0.2.7", "port": 22, "count": 3, …}'``, see :func:`measure`.
-Attempts begin in their pace, however long the earlier ones take.
+Attempts begin at a fixed pace, however long the earlier ones take.
 """
 
 from __future__ import annotations
@@ -27,26 +27,26 @@ _BANNER_BYTES_MAX = 256
 
 
 class Connector:
-    """The attempts: which are under way, and what came of the others."""
+    """The attempts: those under way, and the outcomes of the others."""
 
     def __init__(self, address: target.Address, arguments: stamp_endpoint.Arguments) -> None:
-        """With the arguments of :func:`measure`."""
+        """Prepare attempts with the arguments of :func:`measure`."""
         self._family, self._address = address
         self._arguments = arguments
         self._timeout_ns: int = arguments["timeout_ns"]
-        self._banner_wanted: bool = arguments["banner"]
+        self._needs_banner: bool = arguments["banner"]
         self._selector = selectors.DefaultSelector()
         self._begun: dict[socket.socket, tuple[int, int]] = {}
-        """Attempts under way: number, steady nanoseconds of their beginning."""
+        """Attempts under way: number, and monotonic nanoseconds of their beginning."""
         self._listening: dict[socket.socket, int] = {}
-        """The connection whose banner is waited for: steady nanoseconds since when."""
+        """The connection whose banner is awaited: since when, in monotonic nanoseconds."""
         self._connected: list[tuple[int, int]] = []
         self._failures: dict[str, int] = {}
         self._banner = b""
         self._banner_ns: int | None = None
 
     def run(self, count: int, interval_ns: int) -> dict[str, Any]:
-        """All attempts, and what came of them."""
+        """Make all attempts, and return their outcomes."""
         began_ns = time.monotonic_ns()
         for number in range(count):
             self._watch_until(began_ns + number * interval_ns)
@@ -63,14 +63,14 @@ class Connector:
         endpoint = target.endpoint_of(self._family, socket.SOCK_STREAM, self._arguments)
         endpoint.settimeout(0)  # never blocks
         self._begun[endpoint] = (number, time.monotonic_ns())
-        failed = endpoint.connect_ex(self._address)
-        if failed in {0, errno.EINPROGRESS}:
+        error = endpoint.connect_ex(self._address)
+        if error in {0, errno.EINPROGRESS}:
             self._selector.register(endpoint, selectors.EVENT_WRITE)
         else:
-            self._fail(endpoint, os.strerror(failed))
+            self._fail(endpoint, os.strerror(error))
 
     def _watch_until(self, due_ns: int | None) -> None:
-        """Take what comes, until an instant, or until nothing is under way any more."""
+        """Handle events until an instant, or until nothing is under way any more."""
         while due_ns is not None or self._begun or self._listening:
             self._give_up()
             now_ns = time.monotonic_ns()
@@ -81,7 +81,7 @@ class Connector:
             for key, _ in self._selector.select(max(0, next_ns - now_ns) / _SECOND_NS):
                 endpoint = key.fileobj
                 if isinstance(endpoint, socket.socket):
-                    self._heard(endpoint, time.monotonic_ns())
+                    self._handle(endpoint, time.monotonic_ns())
 
     def _since(self) -> list[int]:
         return [began_ns for _, began_ns in self._begun.values()] + list(self._listening.values())
@@ -94,31 +94,31 @@ class Connector:
                 self._fail(endpoint, f"no answer within {self._timeout_ns / _SECOND_NS:g} s")
         for endpoint, since_ns in list(self._listening.items()):
             if now_ns - since_ns >= self._timeout_ns:
-                self._done_listening(endpoint)
+                self._end_listening(endpoint)
 
-    def _heard(self, endpoint: socket.socket, now_ns: int) -> None:
+    def _handle(self, endpoint: socket.socket, now_ns: int) -> None:
         if endpoint in self._listening:
             with contextlib.suppress(OSError):
                 self._banner = endpoint.recv(_BANNER_BYTES_MAX)
             if self._banner:
                 self._banner_ns = now_ns - self._listening[endpoint]
-            self._done_listening(endpoint)
+            self._end_listening(endpoint)
             return
         self._selector.unregister(endpoint)
-        failed = endpoint.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
-        if failed:
-            self._fail(endpoint, os.strerror(failed))
+        error = endpoint.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
+        if error:
+            self._fail(endpoint, os.strerror(error))
             return
         number, began_ns = self._begun.pop(endpoint)
         self._connected.append((number, now_ns - began_ns))
-        if self._banner_wanted:
-            self._banner_wanted = False
+        if self._needs_banner:
+            self._needs_banner = False
             self._listening[endpoint] = now_ns
             self._selector.register(endpoint, selectors.EVENT_READ)
         else:
             endpoint.close()
 
-    def _done_listening(self, endpoint: socket.socket) -> None:
+    def _end_listening(self, endpoint: socket.socket) -> None:
         self._selector.unregister(endpoint)
         del self._listening[endpoint]
         endpoint.close()
@@ -130,20 +130,20 @@ class Connector:
 
 
 def _shown(banner: bytes) -> str:
-    """The first line, as far as it is text."""
+    """Return the first line, as far as it is text."""
     return banner.decode(errors="replace").strip().split("\n", 1)[0].strip()
 
 
 def measure(arguments: stamp_endpoint.Arguments) -> dict[str, Any]:
-    """All attempts.
+    """Make all attempts.
 
-    Arguments: ``host``, ``port``, ``ip_version`` (4, 6 or null), ``device``, ``source`` (from
-    where, or null), ``count``, ``interval_ns``,
-    ``timeout_ns`` (for the name, for each attempt, and for the banner), ``banner`` (whether to wait
-    for it), ``first_ns`` (the instant of the first attempt).
-    Result: the address, nanoseconds that the name took, ``connected`` (number and nanoseconds of
-    each attempt), ``failures`` (sentences and how often), the banner and nanoseconds until it came;
-    or ``failure``, if the name has no address.
+    Arguments: ``host``, ``port``, ``ip_version`` (4, 6 or null), ``device``, ``source`` (the
+    address to connect from, or null), ``count``, ``interval_ns``, ``timeout_ns`` (for the name, for
+    each attempt, and for the banner), ``banner`` (whether to wait for it), ``first_ns`` (the
+    instant of the first attempt).
+    Result: the address, nanoseconds to resolve the name, ``connected`` (number and nanoseconds of
+    each attempt), ``failures`` (reasons and their counts), the banner and nanoseconds until it
+    came; or ``failure``, if the name has no address.
     """
     stamp_endpoint.wait_until(arguments["first_ns"])
     began_ns = time.monotonic_ns()
@@ -151,14 +151,14 @@ def measure(arguments: stamp_endpoint.Arguments) -> dict[str, Any]:
     host, port = arguments["host"], arguments["port"]
     try:
         deadline = target.Deadline(timeout_ns)
-        found = target.look_up(host, port, arguments["ip_version"], deadline)
+        addresses = target.look_up(host, port, arguments["ip_version"], deadline)
     except target.TargetUnreachable as reason:
         return {"failure": str(reason)}
-    told = {"address": found[0][1][0], "name_ns": time.monotonic_ns() - began_ns}
-    connector = Connector(found[0], arguments)
-    return told | connector.run(arguments["count"], arguments["interval_ns"])
+    result = {"address": addresses[0][1][0], "name_ns": time.monotonic_ns() - began_ns}
+    connector = Connector(addresses[0], arguments)
+    return result | connector.run(arguments["count"], arguments["interval_ns"])
 
 
 if __name__ == "__main__":
-    gc.disable()  # nothing here makes cycles, and a collection would delay an attempt
+    gc.disable()  # no cycles are created here, and a collection would delay an attempt
     sys.exit(stamp_endpoint.run(measure))

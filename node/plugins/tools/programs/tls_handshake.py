@@ -1,7 +1,7 @@
-"""Opens one TLS connection and tells of it: times, version, cipher, certificates and their trust.
+"""Opens one TLS connection; prints times, version, cipher, certificates and whether it is trusted.
 
 ``tls_handshake.py '{"host": "192.0.2.7", "port": 443, "server_name": "a.example", …}'``, see
-:func:`measure`. What the certificates say is read here and not in the node: they are a stranger's.
+:func:`measure`. Certificates are parsed here and not in the node: they come from a stranger.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import dsa, ec, rsa
 
-if __name__ == "__main__":  # started by its path and in isolated mode: only libraries are there
+if __name__ == "__main__":  # started by its path and in isolated mode: only libraries can be found
     sys.path.append(str(Path(__file__).resolve().parents[4]))
 
 from node.plugins.tools.programs import stamp_endpoint, target
@@ -29,54 +29,56 @@ _NAMES_MAX = 100
 
 
 class Handshake:
-    """One connection: what was measured of it so far."""
+    """One connection: the measurements so far."""
 
     def __init__(self, arguments: stamp_endpoint.Arguments, judging: ssl.SSLContext) -> None:
-        """``judging`` is what trusts or not. Nothing is opened yet; the time begins."""
+        """Start the deadline; ``judging`` decides about trust. Nothing is opened yet."""
         self._arguments = arguments
         self._judging = judging
         self._deadline = target.Deadline(arguments["timeout_ns"])
-        self.told: dict[str, Any] = {}
+        self.result: dict[str, Any] = {}
 
     def run(self) -> dict[str, Any]:
-        """What could be measured, and why not more."""
+        """Return the measurements, and the failure if there was one."""
         try:
             self._measure()
         except target.TargetUnreachable as reason:
-            self.told["failure"] = str(reason)
+            self.result["failure"] = str(reason)
         except OSError as fault:
-            self.told["failure"] = f"the connection broke: {target.system_error_text(fault)}"
-        return self.told
+            self.result["failure"] = f"the connection broke: {target.system_error_text(fault)}"
+        return self.result
 
     def _measure(self) -> None:
         began_ns = time.monotonic_ns()
-        wanted = self._arguments
-        found = target.look_up(wanted["host"], wanted["port"], wanted["ip_version"], self._deadline)
-        self.told["name_ns"] = time.monotonic_ns() - began_ns
+        arguments = self._arguments
+        addresses = target.look_up(
+            arguments["host"], arguments["port"], arguments["ip_version"], self._deadline
+        )
+        self.result["name_ns"] = time.monotonic_ns() - began_ns
         try:
-            self._shake(found, self._judging)
+            self._shake(addresses, self._judging)
         except target.Distrusted as reason:
-            self.told |= {"verified": False, "distrust": str(reason)}
-            # Broken off by us, and so before we could see all: look again without judging.
-            self._shake(found, _context(ssl.CERT_NONE, self._arguments["alpn"]))
+            self.result |= {"verified": False, "distrust": str(reason)}
+            # We aborted that handshake before seeing everything: repeat it without verification.
+            self._shake(addresses, _context(ssl.CERT_NONE, self._arguments["alpn"]))
         else:
-            self.told["verified"] = True
+            self.result["verified"] = True
 
-    def _shake(self, found: list[target.Address], context: ssl.SSLContext) -> None:
-        """One handshake.
+    def _shake(self, addresses: list[target.Address], context: ssl.SSLContext) -> None:
+        """Make one handshake.
 
-        :raises target.Distrusted: the certificate is not what the context wants.
-        :raises target.Unreached: there was none.
+        :raises target.Distrusted: the certificate is not what the context requires.
+        :raises target.TargetUnreachable: there was no handshake.
         """
         began_ns = time.monotonic_ns()
-        with target.connect(found, self._deadline, self._arguments) as endpoint:
+        with target.connect(addresses, self._deadline, self._arguments) as endpoint:
             connected_ns = time.monotonic_ns()
-            self.told["address"] = endpoint.getpeername()[0]
-            self.told["connect_ns"] = connected_ns - began_ns
+            self.result["address"] = endpoint.getpeername()[0]
+            self.result["connect_ns"] = connected_ns - began_ns
             name = self._arguments["server_name"]
             with target.secure(context, endpoint, name, self._deadline) as secured:
-                self.told["handshake_ns"] = time.monotonic_ns() - connected_ns
-                self.told |= _seen(secured)
+                self.result["handshake_ns"] = time.monotonic_ns() - connected_ns
+                self.result |= _session(secured)
 
 
 def _context(judging: ssl.VerifyMode, alpn: list[str]) -> ssl.SSLContext:
@@ -89,7 +91,7 @@ def _context(judging: ssl.VerifyMode, alpn: list[str]) -> ssl.SSLContext:
     return context
 
 
-def _seen(secured: ssl.SSLSocket) -> dict[str, Any]:
+def _session(secured: ssl.SSLSocket) -> dict[str, Any]:
     cipher, _, bits = secured.cipher() or ("", "", 0)
     chain = _chain(secured)[:_CERTIFICATES_MAX]
     return {
@@ -103,24 +105,24 @@ def _seen(secured: ssl.SSLSocket) -> dict[str, Any]:
 
 
 def _chain(secured: ssl.SSLSocket) -> list[bytes]:
-    """The certificates as the server sent them, its own first, in DER."""
+    """Return the certificates as the server sent them, its own first, in DER."""
     if sys.version_info >= (3, 13):
         return list(secured.get_unverified_chain() or [])
-    # Before Python 3.13 only the object below knows more than the first.
+    # Before Python 3.13 only the private object gives access to more than the first.
     below: Any = secured._sslobj  # type: ignore[attr-defined]  # noqa: SLF001
-    found = below.get_unverified_chain() or []
-    return [ssl.PEM_cert_to_DER_cert(each.public_bytes()) for each in found]
+    chain = below.get_unverified_chain() or []
+    return [ssl.PEM_cert_to_DER_cert(each.public_bytes()) for each in chain]
 
 
 def _certificate(octets: bytes) -> dict[str, Any]:
-    """What a certificate says; what in it cannot be read is null."""
+    """Return the contents of a certificate; fields that cannot be parsed are left out."""
     digest = hashes.Hash(hashes.SHA256())
     digest.update(octets)
-    told: dict[str, Any] = {"sha256": digest.finalize().hex()}
+    fields: dict[str, Any] = {"sha256": digest.finalize().hex()}
     try:
         certificate = x509.load_der_x509_certificate(octets)
     except ValueError:
-        return told
+        return fields
     readers: dict[str, Callable[[x509.Certificate], object]] = {
         "subject": lambda it: it.subject.rfc4514_string(),
         "issuer": lambda it: it.issuer.rfc4514_string(),
@@ -132,16 +134,16 @@ def _certificate(octets: bytes) -> dict[str, Any]:
     }
     for field, read in readers.items():
         try:
-            told[field] = read(certificate)
+            fields[field] = read(certificate)
         except (ValueError, x509.ExtensionNotFound, x509.DuplicateExtension):
             continue
-        except Exception as fault:  # noqa: BLE001 - a stranger's bytes in a library of many kinds
+        except Exception as fault:  # noqa: BLE001 - the library raises many kinds for bad bytes
             print(f"{field}: {fault!r}", file=sys.stderr)
-    return told
+    return fields
 
 
 def _ends_s(octets: bytes) -> int | None:
-    """Until when a certificate holds, in seconds since 1970."""
+    """Return the end of a certificate's validity, in seconds since 1970."""
     try:
         return int(x509.load_der_x509_certificate(octets).not_valid_after_utc.timestamp())
     except ValueError:
@@ -153,9 +155,9 @@ def _instant(moment: datetime) -> str:
 
 
 def _names(certificate: x509.Certificate) -> list[str]:
-    found = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
-    names = [str(each) for each in found.get_values_for_type(x509.DNSName)]
-    names += [str(each) for each in found.get_values_for_type(x509.IPAddress)]
+    extension = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    names = [str(each) for each in extension.get_values_for_type(x509.DNSName)]
+    names += [str(each) for each in extension.get_values_for_type(x509.IPAddress)]
     return names[:_NAMES_MAX]
 
 
@@ -170,38 +172,37 @@ def _key(key: object) -> str:
 
 
 def names_match(server_name: str, names: list[str]) -> bool:
-    """Whether one of a certificate's names is the server's (RFC 6125 section 6.4, RFC 9525).
+    """Return whether one of a certificate's names is the server's (RFC 6125 6.4, RFC 9525).
 
-    A ``*`` stands for one whole label, the first; an address must be among the addresses.
+    A ``*`` matches one whole label, the first; an address must be among the addresses.
     """
     try:
-        wanted = str(ipaddress.ip_address(server_name))
+        address = str(ipaddress.ip_address(server_name))
     except ValueError:
-        wanted = server_name.rstrip(".").lower()
-        parent = "*." + wanted.partition(".")[2]
-        return any(name.lower() in {wanted, parent} for name in names)
-    return wanted in names
+        host = server_name.rstrip(".").lower()
+        wildcard = "*." + host.partition(".")[2]
+        return any(name.lower() in {host, wildcard} for name in names)
+    return address in names
 
 
 def measure(arguments: stamp_endpoint.Arguments) -> dict[str, Any]:
-    """One handshake, or a second one without judging if the first ended in distrust.
+    """Make one handshake, and a second one without verification if the first is not trusted.
 
-    Arguments: ``host``, ``port``, ``ip_version`` (4, 6 or null), ``device``, ``source`` (from
-    where, or null), ``server_name``, ``alpn`` (names of protocols), ``timeout_ns`` (for all),
-    ``first_ns`` (the instant to begin).
+    Arguments: ``host``, ``port``, ``ip_version`` (4, 6 or null), ``device``, ``source`` (the
+    address to connect from, or null), ``server_name``, ``alpn`` (names of protocols),
+    ``timeout_ns`` (for everything), ``first_ns`` (the instant to begin).
     Result: nanoseconds for the name, the connection and the handshake; version, cipher, protocol;
     whether the system's trust store trusts the certificate, and why not; the chain, the first one's
-    end in seconds since 1970; and ``failure``
-    if there is no more to tell.
+    end in seconds since 1970; and ``failure`` if the result is incomplete.
     """
-    judging = _context(ssl.CERT_REQUIRED, arguments["alpn"])  # reads the trust store: in advance
+    judging = _context(ssl.CERT_REQUIRED, arguments["alpn"])  # reads the trust store, in advance
     stamp_endpoint.wait_until(arguments["first_ns"])
-    told = Handshake(arguments, judging).run()
-    if "chain" in told:
-        own = told["chain"][0] if told["chain"] else {}
+    result = Handshake(arguments, judging).run()
+    if "chain" in result:
+        own = result["chain"][0] if result["chain"] else {}
         matches = names_match(arguments["server_name"], own.get("names", []))
-        told["name_matches"] = told["verified"] or matches
-    return told
+        result["name_matches"] = result["verified"] or matches
+    return result
 
 
 if __name__ == "__main__":
