@@ -41,7 +41,7 @@ def run(
         text=True,
         errors="replace",
     ) as process:
-        assert process.stdout is not None  # noqa: S101 - it is a pipe, as asked for above
+        assert process.stdout is not None  # noqa: S101 - PIPE was passed above
         for line in process.stdout:
             printed.append(line)
             progress = stage(line)

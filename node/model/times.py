@@ -101,7 +101,7 @@ def format_instant(instant: int) -> str:
 
 
 def moment_after(text: str, now: int) -> int:
-    """Return the instant for ``PT10M``, that long after now, or for ``@PT1H``.
+    """Return the instant that ``PT10M`` (a duration after now) or ``@PT1H`` stands for.
 
     The latter is the next whole multiple since 1970 that is later than now.
 
