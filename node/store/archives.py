@@ -1,4 +1,4 @@
-"""Where results go, and the outbox of results: a trigger fills it when a run is over."""
+"""Archives, and the outbox of results, which a trigger fills when a run is over."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _SQL = Queries("node.store", "archives")
 
 @dataclass(frozen=True)
 class StoredDestination:
-    """A destination to be kept; ``digest`` is that of archiver and spec."""
+    """A destination to store; ``digest`` identifies its archiver and spec."""
 
     digest: str
     archiver: str
@@ -25,7 +25,7 @@ class StoredDestination:
 
 @dataclass(frozen=True)
 class KeptArchive:
-    """An archive as kept: of a task at a place, or the node's own by its name."""
+    """A stored archive: of a task, with its place there, or the node's own, with a name."""
 
     id: UUID
     name: str | None
@@ -43,7 +43,7 @@ class KeptArchive:
 
 @dataclass(frozen=True)
 class DeliverySettlement:
-    """What came of one delivery; ``next_at`` where it waits again."""
+    """The result of one delivery; ``next_at`` is set if it waits for another attempt."""
 
     number: int
     state: str
@@ -52,13 +52,13 @@ class DeliverySettlement:
 
     @property
     def failed(self) -> bool:
-        """Whether it was tried in vain."""
+        """True if the attempt failed."""
         return self.state != "delivered"
 
 
 @dataclass(frozen=True)
 class DeliveryFilter:
-    """Which deliveries, and which page of them, newest first; ``whole``: not those of intervals."""
+    """The deliveries to list, and the page, newest first; ``whole`` leaves out intervals."""
 
     before: int | None = None
     run: UUID | None = None
@@ -71,7 +71,7 @@ class DeliveryFilter:
 
 
 async def keep_destination(connection: Connection, where: StoredDestination) -> int:
-    """The number of this destination, made if there is none."""
+    """Return the number of this destination, which is created if there is none."""
     return int(
         await connection.fetchval(
             _SQL["destination"],
@@ -85,7 +85,7 @@ async def keep_destination(connection: Connection, where: StoredDestination) -> 
 
 
 async def add(connection: Connection, archive: KeptArchive, task: UUID | None) -> bool:
-    """Keep an archive; False if the name or the place is taken."""
+    """Store an archive; False if the name or the place is taken."""
     made = await connection.fetchval(
         _SQL["add_archive"],
         archive.id,
@@ -101,18 +101,18 @@ async def add(connection: Connection, archive: KeptArchive, task: UUID | None) -
 
 
 async def listed(connection: Connection, task: UUID | None) -> list[KeptArchive]:
-    """The archives of a task in their order, or the node's own by name."""
+    """Return the archives of a task in their order, or without one the node's own by name."""
     return [KeptArchive(*row) for row in await connection.fetch(_SQL["archives"], task)]
 
 
 async def lock(connection: Connection, name: str) -> UUID | None:
-    """Lock the node's own archive of this name; None if there is none."""
-    found: UUID | None = await connection.fetchval(_SQL["lock_archive"], name)
-    return found
+    """Lock the node's own archive of this name, and return its id; None if there is none."""
+    archive: UUID | None = await connection.fetchval(_SQL["lock_archive"], name)
+    return archive
 
 
 async def change(connection: Connection, archive: KeptArchive, now: int) -> None:
-    """Change where it is and what goes there; what waits goes there, too."""
+    """Change an archive; waiting deliveries are moved to its new destination."""
     await connection.execute(
         _SQL["change_archive"],
         archive.id,
@@ -125,19 +125,19 @@ async def change(connection: Connection, archive: KeptArchive, now: int) -> None
 
 
 async def remove(connection: Connection, archive: UUID, now: int) -> int:
-    """Nothing goes there any more; how many deliveries were dropped."""
+    """Remove an archive, drop its waiting deliveries, and return how many these were."""
     await connection.execute(_SQL["remove_archive"], archive, now)
     return len(await connection.fetch(_SQL["drop_waiting"], archive))
 
 
 async def next_due(connection: Connection, busy: Sequence[int]) -> dict[int, int]:
-    """By destination that is not busy: when the first of what waits is due."""
+    """Return by destination that is not busy when its first waiting delivery is due."""
     rows = await connection.fetch(_SQL["next_due"], list(busy))
     return {row[0]: row[1] for row in rows}
 
 
 async def where(connection: Connection, destination: int) -> tuple[str, dict[str, Any], str, bool]:
-    """Archiver, spec, label, and whether it is ordered."""
+    """Return archiver, spec, and label of a destination, and whether it is ordered."""
     row = await connection.fetchrow(_SQL["destination_spec"], destination)
     if row is None:
         msg = f"there is no destination {destination}"
@@ -146,31 +146,31 @@ async def where(connection: Connection, destination: int) -> tuple[str, dict[str
 
 
 async def release(connection: Connection, now: int) -> None:
-    """What a process that is gone had taken is due now."""
+    """Make deliveries due that an earlier process had claimed."""
     await connection.execute(_SQL["release"], now)
 
 
 async def claim(
     connection: Connection, destination: int, now: int, again_at: int, *, limit: int, ordered: bool
 ) -> list[int]:
-    """Take what is due; it comes again at ``again_at`` if nobody settles it."""
+    """Claim due deliveries; one that is not settled is due again at ``again_at``."""
     query = _SQL["claim_in_order" if ordered else "claim"]
     rows = await connection.fetch(query, destination, now, again_at, limit)
     return sorted(row[0] for row in rows)
 
 
 async def documents(connection: Connection, numbers: Sequence[int]) -> list[Record]:
-    """All that is told of the runs of these deliveries, in the order of their numbers."""
+    """Return rows with the runs of these deliveries, in the order of their numbers."""
     return await connection.fetch(_SQL["documents"], list(numbers))
 
 
 async def parts(connection: Connection, runs: Sequence[UUID]) -> list[Record]:
-    """The parts of these runs, without what they measured."""
+    """Return the parts of these runs, without their results."""
     return await connection.fetch(_SQL["parts"], list(runs))
 
 
 async def settle(connection: Connection, now: int, settled: Sequence[DeliverySettlement]) -> None:
-    """Keep what came of deliveries."""
+    """Store the results of deliveries."""
     await connection.execute(
         _SQL["settle"],
         [one.number for one in settled],
@@ -183,27 +183,27 @@ async def settle(connection: Connection, now: int, settled: Sequence[DeliverySet
 
 
 async def unclaim(connection: Connection, numbers: Sequence[int], now: int) -> None:
-    """These were not tried after all."""
+    """Return claimed deliveries that were not attempted."""
     await connection.execute(_SQL["unclaim"], list(numbers), now)
 
 
 async def supersede(connection: Connection, numbers: Sequence[int]) -> None:
-    """These tell of outcomes that others have taken the place of."""
+    """Mark deliveries whose outcomes have been replaced by newer ones."""
     await connection.execute(_SQL["supersede"], list(numbers))
 
 
 async def hasten(connection: Connection, destination: int, now: int) -> None:
-    """What this destination did not take before is due now."""
+    """Make the deliveries due that this destination did not accept before."""
     await connection.execute(_SQL["hasten"], destination, now)
 
 
 async def keep_error(connection: Connection, destination: int, error: str, now: int) -> None:
-    """What a destination said last when it did not take something."""
+    """Store the last error of a destination."""
     await connection.execute(_SQL["keep_error"], destination, error, now)
 
 
 async def deliveries(connection: Connection, wanted: DeliveryFilter) -> list[Record]:
-    """Deliveries for people."""
+    """Return rows of deliveries for users."""
     return await connection.fetch(
         _SQL["archivings"],
         wanted.before,
@@ -220,7 +220,7 @@ async def deliveries(connection: Connection, wanted: DeliveryFilter) -> list[Rec
 async def retry(
     connection: Connection, wanted: DeliveryFilter, number: int | None, now: int
 ) -> int:
-    """Have deliveries that wait or are parked tried now; how many."""
+    """Make waiting and parked deliveries due now, and return how many."""
     row = await connection.fetchrow(
         _SQL["retry"], wanted.archive, wanted.destination, wanted.run, number, now
     )
@@ -231,16 +231,16 @@ async def retry(
 
 
 async def notify(connection: Connection, destinations: Sequence[int]) -> None:
-    """Something is to be delivered there."""
+    """Notify that these destinations have deliveries."""
     await connection.execute(_SQL["notify"], list(destinations), "result")
 
 
 async def backlog(connection: Connection) -> list[Record]:
-    """What waits and what is parked, by destination."""
+    """Return rows with the waiting and parked deliveries by destination."""
     return await connection.fetch(_SQL["backlog"])
 
 
 async def purge(connection: Connection) -> None:
-    """Forget archives and destinations that nothing tells of any more."""
+    """Delete removed archives and destinations that no delivery refers to."""
     await connection.execute(_SQL["purge_archives"])
     await connection.execute(_SQL["purge_destinations"])

@@ -1,4 +1,4 @@
-"""Campaigns of the tasks led here: what they are, who uses them, what they were charged for."""
+"""Campaigns of the tasks led here: their settings, uses, and charges."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from node.store.database import BrokenCheck, BrokenOverlap, BrokenReference, Con
 _SQL = Queries("node.store", "campaigns")
 
 URGENT: Final = 10
-"""The level of urgent ones, as it is kept."""
+"""The stored level of urgent campaigns."""
 
-_MEANWHILE = "another campaign was changed at the same moment; look again and repeat it"
+_MEANWHILE = "another campaign was changed at the same moment; check it and retry"
 
 
 @dataclass(frozen=True)
 class CampaignSettings:
-    """What somebody has said of a campaign."""
+    """The settings of a campaign."""
 
     name: str
     parent: str | None
@@ -45,7 +45,7 @@ class CampaignSettings:
 
 @dataclass(frozen=True)
 class StoredCampaign:
-    """A campaign as kept."""
+    """A stored campaign."""
 
     id: int
     parent_id: int | None
@@ -57,7 +57,7 @@ class StoredCampaign:
 
 @dataclass(frozen=True)
 class WaitingCounts:
-    """Runs and seats of a campaign that wait, their tasks, and what most of them wait for."""
+    """The waiting runs and seats of a campaign, their tasks, and the most frequent reason."""
 
     runs: int
     seats: int
@@ -67,7 +67,7 @@ class WaitingCounts:
 
 @dataclass(frozen=True)
 class CampaignUses:
-    """What hangs on a campaign."""
+    """The tasks, child campaigns, charges, and reservations that refer to a campaign."""
 
     tasks: int
     children: tuple[str, ...]
@@ -77,7 +77,7 @@ class CampaignUses:
 
 @dataclass(frozen=True)
 class HourFilter:
-    """Which hours, of which campaign, and which page of them."""
+    """The hours to list, their campaign, and the page."""
 
     since: int
     until: int
@@ -88,18 +88,18 @@ class HourFilter:
 
 
 async def names(connection: Connection) -> dict[str, str]:
-    """Every campaign's state, by name."""
+    """Return the state of every campaign, by name."""
     return {row[0]: row[1] for row in await connection.fetch(_SQL["names"])}
 
 
 async def exists(connection: Connection, name: str) -> bool:
-    """Whether there is one of this name."""
-    found: bool = await connection.fetchval(_SQL["has_campaign"], name)
-    return found
+    """Return whether there is a campaign of this name."""
+    exists: bool = await connection.fetchval(_SQL["has_campaign"], name)
+    return exists
 
 
 async def listed(connection: Connection) -> list[StoredCampaign]:
-    """All of them, by name."""
+    """Return all campaigns, by name."""
     return [_stored(dict(row)) for row in await connection.fetch(_SQL["campaigns"])]
 
 
@@ -110,9 +110,9 @@ def _stored(row: dict[str, Any]) -> StoredCampaign:
 
 
 async def keep(connection: Connection, settings: CampaignSettings, now: int) -> bool:
-    """A new campaign; False if the name is taken or its parent is gone.
+    """Store a new campaign; False if the name is taken or its parent is gone.
 
-    :raises Conflict: it does not go with another one that was changed at the same time.
+    :raises Conflict: it is inconsistent with a campaign that was changed at the same time.
     """
     try:
         kept = await connection.fetchval(_SQL["keep_campaign"], *_columns(settings), now)
@@ -124,9 +124,9 @@ async def keep(connection: Connection, settings: CampaignSettings, now: int) -> 
 async def change(
     connection: Connection, settings: CampaignSettings, now: int, revision: int
 ) -> bool:
-    """A campaign as it is from now on; False if it was changed since that revision was read.
+    """Change a campaign; False if it was changed since that revision was read.
 
-    :raises Conflict: it does not go with another one that was changed at the same time.
+    :raises Conflict: it is inconsistent with a campaign that was changed at the same time.
     """
     try:
         kept = await connection.fetchval(
@@ -138,17 +138,17 @@ async def change(
 
 
 async def plan_again(connection: Connection, name: str, now: int) -> None:
-    """It is not suspended any more: what waited is planned now."""
+    """Plan the waiting tasks of a campaign now, because it is no longer suspended."""
     await connection.execute(_SQL["plan_again"], name, now)
 
 
 def _columns(settings: CampaignSettings) -> Iterator[Any]:
-    """The values in the order of the columns."""
+    """Return the values in the order of the columns."""
     return iter(vars(settings).values())
 
 
 async def uses(connection: Connection, name: str, now: int) -> CampaignUses | None:
-    """What hangs on a campaign; None if there is no such campaign."""
+    """Return what refers to a campaign; None if there is no such campaign."""
     row = await connection.fetchrow(_SQL["uses"], name, now)
     return (
         None
@@ -158,9 +158,9 @@ async def uses(connection: Connection, name: str, now: int) -> CampaignUses | No
 
 
 async def remove(connection: Connection, name: str) -> None:
-    """Away with it.
+    """Remove a campaign.
 
-    :raises Conflict: something has come to hang on it at the same moment.
+    :raises Conflict: something has begun to refer to it at the same moment.
     """
     try:
         await connection.execute(_SQL["remove_campaign"], name)
@@ -169,14 +169,14 @@ async def remove(connection: Connection, name: str) -> None:
 
 
 async def assign(connection: Connection, task: UUID, now: int) -> None:
-    """The task may say another campaign than it did: with it go the charges of its runs to come."""
+    """Assign a task to the campaign it names now, and move the charges of its future runs."""
     campaign = await connection.fetchval(_SQL["assign"], task)
     if campaign is not None:
         await connection.execute(_SQL["move_charges"], task, campaign, now)
 
 
 async def tasks_of(connection: Connection) -> dict[int, dict[str, int]]:
-    """By campaign, how many tasks it has by state."""
+    """Return by campaign how many tasks it has by state."""
     found: dict[int, dict[str, int]] = {}
     for campaign, state, count in await connection.fetch(_SQL["tasks_of"]):
         found.setdefault(campaign, {})[state] = count
@@ -184,25 +184,25 @@ async def tasks_of(connection: Connection) -> dict[int, dict[str, int]]:
 
 
 async def waiting_of(connection: Connection, now: int) -> dict[int, WaitingCounts]:
-    """By campaign, what waits."""
+    """Return by campaign the counts of waiting runs and seats."""
     rows = await connection.fetch(_SQL["waiting_of"], now)
     return {row[0]: WaitingCounts(row[1], row[2], row[3], row[4]) for row in rows}
 
 
 async def used_between(connection: Connection, since: int, until: int) -> dict[int, int]:
-    """By campaign, what was charged in these whole hours: thousandths of a seat times µs."""
+    """Return by campaign the charges of these whole hours, in thousandths of a seat times µs."""
     rows = await connection.fetch(_SQL["used_between"], since, until)
     return {row[0]: row[1] for row in rows}
 
 
 async def charged_ahead(connection: Connection, now: int, until: int) -> dict[int, int]:
-    """By campaign, what was charged for the time from ``now`` to the end of this hour."""
+    """Return by campaign the charges for the time from ``now`` to the end of this hour."""
     rows = await connection.fetch(_SQL["charged_ahead"], now, until)
     return {row[0]: row[1] for row in rows}
 
 
 async def hours(connection: Connection, wanted: HourFilter) -> list[dict[str, Any]]:
-    """Hour by hour and campaign by campaign what was charged."""
+    """Return rows of charges by hour and campaign."""
     rows = await connection.fetch(
         _SQL["hours"],
         wanted.since,
@@ -216,11 +216,11 @@ async def hours(connection: Connection, wanted: HourFilter) -> list[dict[str, An
 
 
 async def purge(connection: Connection, charges_before: int, hours_before: int) -> None:
-    """Forget old charges, and later also the sums of their hours."""
+    """Delete old charges, and later also the sums by hour."""
     await connection.execute(_SQL["purge_charges"], charges_before)
     await connection.execute(_SQL["purge_hours"], hours_before)
 
 
 async def notify(connection: Connection, name: str, what: str) -> None:
-    """Tell every process of this node that its campaigns changed."""
+    """Notify every process of this node that its campaigns changed."""
     await connection.execute(_SQL["notify"], f"campaign {name} {what}")

@@ -1,7 +1,7 @@
-"""Tasks that are paused, resumed or edited: runs to come are freed, the planning goes on anew.
+"""Statements for pausing, resuming, and editing tasks: freed runs, epochs, and the agenda.
 
-Every function takes part in the transaction of the change, which has locked the tasks: a pool task
-changes with the ordinary tasks of its seats, of which there may be thousands.
+Every function takes part in the transaction of the change, which has locked the tasks. A pool task
+changes together with the ordinary tasks of its seats, of which there may be thousands.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _SQL = Queries("node.store", "changes")
 
 @dataclass(frozen=True)
 class TaskChange:
-    """A change as the trace tells of it, and the slots that it touched."""
+    """A change as the trace records it, and the slots that it affected."""
 
     outcome: PlanningOutcome
     sentence: str
@@ -32,7 +32,7 @@ class TaskChange:
 
 
 async def fence(connection: Connection, tasks: Sequence[UUID], now: int) -> dict[UUID, int]:
-    """At the lead: take tasks from whoever plans them; by task, the epoch that counts now."""
+    """At the lead, take tasks from the workers that plan them; return the new epochs by task."""
     rows = await connection.fetch(_SQL["fence"], list(tasks))
     epochs = {row[0]: int(row[1]) for row in rows}
     await raise_epochs(connection, epochs)
@@ -41,13 +41,13 @@ async def fence(connection: Connection, tasks: Sequence[UUID], now: int) -> dict
 
 
 async def raise_epochs(connection: Connection, epochs: Mapping[UUID, int]) -> None:
-    """By task: holds under an older epoch are refused from now on."""
+    """Refuse holds under an older epoch than these, given by task, from now on."""
     await connection.execute(_SQL["raise_epoch"], list(epochs), list(epochs.values()))
 
 
 @dataclass(frozen=True)
 class FreedRun:
-    """A run that was given up."""
+    """A freed run."""
 
     run: UUID
     task: UUID
@@ -57,20 +57,23 @@ class FreedRun:
 async def free_led(
     connection: Connection, freeing: FreedRuns, epochs: Mapping[UUID, int], now: int
 ) -> list[FreedRun]:
-    """At the lead: give up these runs of the tasks that have ``epochs``; each is told its own."""
+    """At the lead, free runs of the tasks in ``epochs``, and store for each task what it freed.
+
+    The stored document, which participants receive, has the epoch of its task.
+    """
     rows = await connection.fetch(
         _SQL["free_led"], list(epochs), freeing.slots_from, freeing.starting, freeing.reason, now
     )
-    said = freeing.model_dump(mode="json")
-    told = [{**said, "before_epoch": epoch} for epoch in epochs.values()]
-    await connection.execute(_SQL["keep_freeing"], list(epochs), told)
+    document = freeing.model_dump(mode="json")
+    documents = [{**document, "before_epoch": epoch} for epoch in epochs.values()]
+    await connection.execute(_SQL["keep_freeing"], list(epochs), documents)
     return [FreedRun(*row) for row in rows]
 
 
 async def free_part(
     connection: Connection, task: UUID, freeing: FreedRuns, now: int
 ) -> dict[UUID, bool]:
-    """At a participant: give these runs up; their ids, and whether they were running."""
+    """At a participant, free these runs; return by id whether they were running."""
     rows = await connection.fetch(
         _SQL["free_part"],
         task,
@@ -84,25 +87,28 @@ async def free_part(
 
 
 async def keep_measured(connection: Connection, task: UUID) -> None:
-    """Before spec or tool of a task change: its runs keep those they were booked with."""
+    """Store with the runs of a task its spec and tool, before an edit changes these."""
     await connection.execute(_SQL["keep_measured"], task)
 
 
 async def reprioritise(connection: Connection, task: UUID, priority: int, now: int) -> None:
-    """Give the task's runs to come another priority."""
+    """Change the priority of the task's future runs."""
     await connection.execute(_SQL["reprioritise"], task, priority, now)
 
 
 async def stand(
     connection: Connection, revisions: Mapping[UUID, int], paused_at: int | None
 ) -> bool:
-    """Tasks are active, or paused since then; False if all are over or their revisions newer."""
+    """Set tasks active, or paused since ``paused_at``, at these revisions.
+
+    Return False if all of them have ended or have newer revisions.
+    """
     given = list(revisions), list(revisions.values())
     return await connection.fetchval(_SQL["stand"], *given, paused_at) is not None
 
 
 async def standings(connection: Connection, tasks: Sequence[UUID]) -> dict[UUID, PlanningPosition]:
-    """By task, how far it has been planned."""
+    """Return by task how far it has been planned."""
     rows = await connection.fetch(_SQL["standing"], list(tasks))
     return {row[0]: PlanningPosition(row[1], row[2]) for row in rows}
 
@@ -110,7 +116,7 @@ async def standings(connection: Connection, tasks: Sequence[UUID]) -> dict[UUID,
 async def plan_on(
     connection: Connection, standings: Mapping[UUID, PlanningPosition], plan_at: int
 ) -> None:
-    """By task, where planning goes on; and when."""
+    """Set by task where planning continues, and for all of them when."""
     await connection.execute(
         _SQL["plan_on"],
         list(standings),
@@ -121,16 +127,16 @@ async def plan_on(
 
 
 async def surplus(connection: Connection, task: UUID, max_runs: int) -> int | None:
-    """The first slot beyond so many runs that count; None if there are no more than these."""
+    """Return the first slot beyond ``max_runs`` counted runs; None if there are no more."""
     not_counted = sorted(runstate.NOT_COUNTED)
-    found: int | None = await connection.fetchval(_SQL["surplus"], task, not_counted, max_runs)
-    return found
+    slot: int | None = await connection.fetchval(_SQL["surplus"], task, not_counted, max_runs)
+    return slot
 
 
 async def kept_between(
     connection: Connection, spans: Mapping[UUID, tuple[int, int]]
 ) -> dict[UUID, int]:
-    """By task, how many slots in [since, until) have a run that was not given up; none without."""
+    """Return by task how many slots in [since, until) have a run that was not freed, if any."""
     since = [span[0] for span in spans.values()]
     until = [span[1] for span in spans.values()]
     rows = await connection.fetch(_SQL["kept_between"], list(spans), since, until)
@@ -140,7 +146,7 @@ async def kept_between(
 async def keep_changes(
     connection: Connection, changes: Mapping[UUID, TaskChange], now: int
 ) -> None:
-    """Say in the traces of tasks what was changed, and which slots it touched."""
+    """Store the changes of tasks, and the slots they affected, in the traces."""
     every = list(changes.values())
     await connection.execute(
         _SQL["keep_change"],
@@ -155,7 +161,7 @@ async def keep_changes(
 
 
 async def others_to_hear(connection: Connection, task: UUID, letter: int) -> bool:
-    """Whether other letters than this one tell of a change of the task."""
+    """Return whether messages other than this one about changes of the task are pending."""
     return bool(
         await connection.fetchval(_SQL["letters_left"], MessageKind.TASK_CHANGE, str(task), letter)
     )

@@ -1,9 +1,8 @@
-"""The database: what its users see of it, and Postgres: pool, codecs, schema, notifications.
+"""The database interface, and its Postgres implementation: pool, codecs, schema, notifications.
 
-The port is the named query: whoever executes them all, and tells what was notified, is a
-:class:`Database`. Instants travel as ``int`` microseconds and durations as ``int`` microseconds:
-Postgres' binary format of ``timestamptz`` and ``interval`` is just that, so that no datetime is
-made on the way.
+The port is the named query: a :class:`Database` executes all of them, and delivers notifications.
+Instants and durations are passed as ``int`` microseconds: that is Postgres' binary format of
+``timestamptz`` and ``interval``, so no datetime is created on the way.
 """
 
 from __future__ import annotations
@@ -43,22 +42,22 @@ PostgresConnection: TypeAlias = (
 
 
 class Connection(Protocol):
-    """What the stores ask of a connection: one statement, given as the text of a named query."""
+    """The methods that the stores use: each executes one statement, the text of a named query."""
 
     async def fetch(self, query: str, *args: Any) -> list[Record]:
-        """All rows."""
+        """Return all rows."""
         ...
 
     async def fetchrow(self, query: str, *args: Any) -> Record | None:
-        """The first row; None if there is none."""
+        """Return the first row; None if there is none."""
         ...
 
     async def fetchval(self, query: str, *args: Any) -> Any:
-        """The first column of the first row; None if there is none."""
+        """Return the first column of the first row; None if there is none."""
         ...
 
     async def execute(self, query: str, *args: Any) -> object:
-        """Nothing is wanted of what it says."""
+        """Execute a statement whose rows are not needed."""
         ...
 
 
@@ -72,20 +71,20 @@ _AWAY = (
     asyncpg.PostgresSystemError,
     asyncpg.ReadOnlySQLTransactionError,  # after a fail-over: still the old one
 )
-"""The server cannot do it now and may well do it later."""
+"""Errors after which the server may succeed later."""
 
 RETRYABLE_DATABASE_ERRORS = (
     asyncpg.DeadlockDetectedError,
     asyncpg.ExclusionViolationError,
     asyncpg.SerializationError,
 )
-"""A transaction lost against a concurrent one; the same transaction may well succeed now."""
+"""Errors of a transaction that conflicted with a concurrent one, and may succeed if retried."""
 
 BrokenOverlap: TypeAlias = asyncpg.ExclusionViolationError
 BrokenKey: TypeAlias = asyncpg.UniqueViolationError
 BrokenReference: TypeAlias = asyncpg.ForeignKeyViolationError
 BrokenCheck: TypeAlias = asyncpg.CheckViolationError
-"""What a statement raises that breaks a constraint, for other databases than Postgres."""
+"""Errors of statements that break a constraint; other databases raise them too."""
 
 
 class Queries(dict[str, str]):
@@ -98,7 +97,7 @@ class Queries(dict[str, str]):
 
 
 def parse_queries(text: str) -> dict[str, str]:
-    """Split at lines ``-- name --``; the comment lines behind a name stay with its query."""
+    """Split at lines ``-- name --``; comment lines after a name stay with its query."""
     parts = re.split(r"^-- (\w+) --$", text, flags=re.MULTILINE)
     names, bodies = parts[1::2], parts[2::2]
     if len(set(names)) != len(names):
@@ -108,7 +107,7 @@ def parse_queries(text: str) -> dict[str, str]:
 
 
 class Notice(NamedTuple):
-    """One notification: what kind of thing changed, which one, and a few words more."""
+    """One notification: the kind of object that changed, its id, and further words."""
 
     kind: str
     id: str
@@ -116,7 +115,7 @@ class Notice(NamedTuple):
 
 
 def parse_notice(payload: str) -> Notice:
-    """``run <id> <task> <state>`` as a :class:`Notice`."""
+    """Parse a payload such as ``run <id> <task> <state>``."""
     kind, identifier, *words = (payload + " ").split(" ")
     return Notice(kind, identifier, tuple(filter(None, words)))
 
@@ -126,29 +125,33 @@ class Database(ABC):
 
     @abstractmethod
     async def open(self) -> None:
-        """Make ready; raises :class:`DatabaseUnavailable` or :class:`SchemaMismatch`."""
+        """Connect and prepare.
+
+        :raises DatabaseUnavailable: there is no connection.
+        :raises SchemaMismatch: the database has another schema.
+        """
 
     @abstractmethod
     async def close(self) -> None:
-        """Give everything back."""
+        """Release all connections."""
 
     @abstractmethod
     def connection(self) -> contextlib.AbstractAsyncContextManager[Connection]:
-        """Each statement is a transaction of its own."""
+        """Return a connection on which each statement is a transaction of its own."""
 
     @abstractmethod
     def transaction(self) -> contextlib.AbstractAsyncContextManager[Connection]:
-        """One transaction: all of it or nothing."""
+        """Return a connection on which all statements are one transaction."""
 
     @abstractmethod
     async def listen(self, heard: Callable[[Notice], None], clock: Clock) -> None:
-        """Hear notifications until cancelled.
+        """Pass notifications to ``heard`` until cancelled.
 
-        ``deaf`` tells that none is heard for now, ``wake`` that some may have been lost.
+        A ``deaf`` notice means that none arrive for now, ``wake`` that some may have been lost.
         """
 
     async def settle(self, action: Callable[[Connection], Awaitable[T]]) -> T:
-        """One transaction, repeated if it lost against a concurrent one."""
+        """Run ``action`` in a transaction, and retry if it conflicts with a concurrent one."""
         for _ in range(_ATTEMPTS - 1):
             with contextlib.suppress(*RETRYABLE_DATABASE_ERRORS):
                 async with self.transaction() as connection:
@@ -161,13 +164,13 @@ class PostgresDatabase(Database):
     """A pool of connections to this node's Postgres."""
 
     def __init__(self, dsn: str, *, size: int = 10) -> None:
-        """Remember where; :meth:`open` connects."""
+        """Connect to ``dsn`` later, in :meth:`open`, with at most ``size`` connections."""
         self._dsn = dsn
         self._size = size
         self._pool: asyncpg.Pool[asyncpg.Record] | None = None
 
     async def open(self) -> None:
-        """Connect, and set up an empty database; refuse one of another version."""
+        """Connect, and set up an empty database; refuse one with another schema version."""
         try:
             self._pool = await asyncpg.create_pool(
                 self._dsn,
@@ -191,7 +194,7 @@ class PostgresDatabase(Database):
             raise
 
     async def close(self) -> None:
-        """Give back all connections."""
+        """Close all connections."""
         pool, self._pool = self._pool, None
         if pool is not None:
             with contextlib.suppress(TimeoutError):
@@ -200,7 +203,7 @@ class PostgresDatabase(Database):
 
     @contextlib.asynccontextmanager
     async def connection(self) -> AsyncIterator[PostgresConnection]:
-        """One connection of the pool; what it cannot do becomes :class:`DatabaseUnavailable`."""
+        """Return a connection of the pool; its failures become :class:`DatabaseUnavailable`."""
         pool = self._pool
         if pool is None:
             msg = "the database is not open"
@@ -210,8 +213,8 @@ class PostgresDatabase(Database):
             try:
                 yield connection
             finally:
-                # One that breaks just as it is given back was taken back by the pool already,
-                # which then takes that for a fault of its own; what was done with it is done.
+                # A connection that breaks while it is released has been taken back by the pool
+                # already, which then reports an internal error; its work was done.
                 with contextlib.suppress(asyncpg.InternalClientError):
                     await pool.release(connection)
         except _AWAY as error:
@@ -220,15 +223,15 @@ class PostgresDatabase(Database):
 
     @contextlib.asynccontextmanager
     async def transaction(self) -> AsyncIterator[PostgresConnection]:
-        """One transaction: all of it or nothing."""
+        """Return a connection on which all statements are one transaction."""
         async with self.connection() as connection, connection.transaction():
             yield connection
 
     async def listen(self, heard: Callable[[Notice], None], clock: Clock) -> None:
-        """Hear notifications until cancelled; connects again by itself.
+        """Pass notifications to ``heard`` until cancelled; reconnects by itself.
 
-        After each new connection a ``wake`` notice tells that others may have been lost, and
-        ``deaf`` that the connection was.
+        A ``wake`` notice follows each new connection, because notices may have been lost, and
+        ``deaf`` follows the loss of the connection.
         """
         pause = 0.5
         while True:
@@ -254,7 +257,7 @@ class PostgresDatabase(Database):
 
 
 async def _nothing_to_reset(_: PostgresConnection) -> None:
-    """Nobody sets anything on a connection of the pool: a round trip after each use is saved."""
+    """Skip the reset, which costs a round trip: no code changes settings of a connection."""
 
 
 async def _prepare(connection: PostgresConnection) -> None:
@@ -282,13 +285,13 @@ async def _prepare(connection: PostgresConnection) -> None:
 
 
 async def _set_up(connection: PostgresConnection) -> None:
-    """Make the schema in an empty database, and compare versions in any other."""
+    """Create the schema in an empty database, and compare versions in any other."""
     queries = Queries("node.store", "setup")
     await connection.execute(queries["lock_set_up"], _SETUP_LOCK)
     if not await connection.fetchval(queries["has_version"]):
         if await connection.fetchval(queries["count_tables"]):
             msg = (
-                "the database is not empty and is not Parley's; give it one of its own: "
+                "the database is not empty and is not Parley's; create one for Parley: "
                 "createdb -O parley parley"
             )
             raise SchemaMismatch(msg)
@@ -308,5 +311,5 @@ async def _set_up(connection: PostgresConnection) -> None:
 
 
 def schema_text() -> str:
-    """The whole of ``schema.sql``."""
+    """Return the text of ``schema.sql``."""
     return resources.files("node.store").joinpath("schema.sql").read_text("utf-8")

@@ -1,4 +1,4 @@
-"""What runs that are not booked would mean for this node's run table; only read."""
+"""Read-only queries: the impact that runs which are not booked would have on this node."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _SQL = Queries("node.store", "impacts")
 async def runs_giving_way(
     connection: Connection, request: ImpactRequest, displacing: Sequence[int], earliest: int
 ) -> list[Obstacle]:
-    """The runs that a hold would set aside for these, by start."""
+    """Return the runs that a hold of these runs would set aside, by start."""
     rows = await connection.fetch(
         _SQL["giving_way"],
         list(displacing),
@@ -42,7 +42,7 @@ async def runs_giving_way(
 
 
 async def hours(connection: Connection, request: ImpactRequest, gone: Sequence[UUID]) -> list[Hour]:
-    """How long in each hour any run has the time: as it is, and with these runs, those gone."""
+    """Return by hour how long runs occupy the node: now, and with these but without ``gone``."""
     rows = await connection.fetch(
         _SQL["hours"],
         request.since,

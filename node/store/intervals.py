@@ -1,4 +1,4 @@
-"""What runs that last long have measured so far, interval by interval."""
+"""Intervals of long runs: the shares of participants, and the merged results."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _SQL = Queries("node.store", "intervals")
 
 @dataclass(frozen=True)
 class OpenInterval:
-    """An interval that lacks a participant's share; ``parts`` are by participant."""
+    """An interval that lacks a participant's share; ``parts`` are the others by participant."""
 
     number: int
     parts: dict[str, dict[str, Any]]
@@ -24,7 +24,7 @@ class OpenInterval:
 
 @dataclass(frozen=True)
 class MergedInterval:
-    """What came of an interval; once ``complete``, nothing more is expected of it."""
+    """A merged interval and its line for lists; once ``complete``, no share is missing."""
 
     interval: Interval
     summary: str | None
@@ -39,7 +39,7 @@ async def keep(
     participant: int,
     given: Sequence[Interval],
 ) -> None:
-    """Keep what a participant tells of some intervals, and make those before them known."""
+    """Store a participant's share of some intervals, and create those before them."""
     parts = [{"result": each.result, "reason": each.reason} for each in given]
     numbers = [each.number for each in given]
     grid = (starts_at, rhythm.length)
@@ -50,14 +50,14 @@ async def keep(
 async def fill(
     connection: Connection, run: UUID, starts_at: int, rhythm: Rhythm, count: int
 ) -> None:
-    """Make the first ``count`` intervals of a run known, whether or not anybody told of them."""
+    """Create the first ``count`` intervals of a run, whether or not they have shares."""
     await connection.execute(_SQL["fill_intervals"], run, starts_at, rhythm.length, count)
 
 
 async def incomplete(
     connection: Connection, run: UUID, numbers: Sequence[int] | None
 ) -> list[OpenInterval]:
-    """Those intervals of a run (None: all) that were not complete when they were merged, or yet."""
+    """Return the incomplete intervals of a run, merged or not; ``numbers`` None means all."""
     wanted = None if numbers is None else list(numbers)
     rows = await connection.fetch(_SQL["open_intervals"], run, wanted)
     return [OpenInterval(row[0], row[1], row[2] is not None) for row in rows]
@@ -66,7 +66,7 @@ async def incomplete(
 async def merge(
     connection: Connection, run: UUID, merged: Sequence[MergedInterval], now: int
 ) -> None:
-    """Keep what came of some intervals."""
+    """Store merged intervals."""
     await connection.execute(
         _SQL["merge_intervals"],
         run,
@@ -80,18 +80,18 @@ async def merge(
 
 
 async def told(connection: Connection, run: UUID, participant: int, count: int) -> int:
-    """Of how many of the first ``count`` intervals a participant has told."""
+    """Return for how many of the first ``count`` intervals a participant has sent its share."""
     return int(await connection.fetchval(_SQL["told_intervals"], run, count, str(participant)))
 
 
 async def overdue(connection: Connection, ended_before: int) -> list[tuple[UUID, list[int]]]:
-    """Intervals that ended before then and have not been merged, by run."""
+    """Return the intervals that ended before then and are not merged, by run."""
     rows = await connection.fetch(_SQL["overdue_intervals"], ended_before)
     return [(row[0], row[1]) for row in rows]
 
 
 async def measured(connection: Connection, run: UUID) -> list[Interval]:
-    """All intervals of a run that have been merged, gaps included, in their order."""
+    """Return all merged intervals of a run in their order, gaps included."""
     return [Interval(*row) for row in await connection.fetch(_SQL["measured_intervals"], run)]
 
 
@@ -104,7 +104,7 @@ async def listed(
     descending: bool,
     limit: int,
 ) -> list[Record]:
-    """A page of a run's intervals for people; one is not listed before those that precede it."""
+    """Return a page of a run's intervals; none is listed before those that precede it."""
     query = _SQL["intervals_backward" if descending else "intervals_forward"]
     rows: list[Record] = await connection.fetch(query, run, beyond, since, limit)
     return rows

@@ -1,4 +1,4 @@
-"""The tasks of meshes led here, and what came of their runs; all of it only read."""
+"""Read-only queries: the tasks of meshes led here, and the outcomes of their slots."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _SQL = Queries("node.store", "meshes")
 
 @dataclass(frozen=True)
 class MeshTaskCounts:
-    """A mesh and how many tasks it has."""
+    """A mesh, and its number of tasks by state."""
 
     mesh: str
     tasks: dict[str, int]
@@ -35,7 +35,7 @@ class MeshKey:
 
 @dataclass(frozen=True)
 class SlotOutcome:
-    """So many slots came to this; the cause only of missing ones."""
+    """The number of slots with one outcome; only missing slots have a cause."""
 
     outcome: str
     state: str | None
@@ -45,32 +45,32 @@ class SlotOutcome:
 
 
 async def listed(connection: Connection, name: str | None = None) -> list[MeshTaskCounts]:
-    """All of them, or the one of this name."""
+    """Return all meshes, or the one of this name."""
     return [MeshTaskCounts(*row) for row in await connection.fetch(_SQL["meshes"], name)]
 
 
 async def exists(connection: Connection, name: str) -> bool:
-    """Whether a mesh of this name has a task."""
-    found: bool = await connection.fetchval(_SQL["has_mesh"], name)
-    return found
+    """Return whether a mesh of this name has a task."""
+    exists: bool = await connection.fetchval(_SQL["has_mesh"], name)
+    return exists
 
 
 async def tasks(
     connection: Connection, mesh: str, after: tuple[str, int, UUID] | None, limit: int
 ) -> list[dict[str, Any]]:
-    """A page of what there is, behind the task of this key, made then."""
+    """Return a page of a mesh's tasks, those after this key, creation time, and task."""
     behind = after or (None, None, None)
     rows = await connection.fetch(_SQL["mesh_tasks"], mesh, *behind, limit)
     return [dict(row) for row in rows]
 
 
 async def keys(connection: Connection, mesh: str, after: str | None, limit: int) -> list[MeshKey]:
-    """A page of its keys."""
+    """Return a page of the keys of a mesh."""
     return [MeshKey(*row) for row in await connection.fetch(_SQL["mesh_keys"], mesh, after, limit)]
 
 
 async def outcomes(connection: Connection, mesh: str, since: int, until: int) -> list[SlotOutcome]:
-    """What came of all its slots in ``[since, until)``."""
+    """Return the outcomes of all slots of a mesh in ``[since, until)``."""
     rows = await connection.fetch(_SQL["mesh_outcomes"], mesh, since, until)
     return [SlotOutcome(*row) for row in rows]
 
@@ -78,7 +78,7 @@ async def outcomes(connection: Connection, mesh: str, since: int, until: int) ->
 async def outcomes_of(
     connection: Connection, mesh: str, since: int, until: int, first: str, last: str
 ) -> dict[str, list[SlotOutcome]]:
-    """The same of the keys from ``first`` to ``last``; a key without any is not there."""
+    """Return the outcomes of the keys ``first`` to ``last``; keys without slots are missing."""
     rows = await connection.fetch(_SQL["mesh_outcomes_of"], mesh, since, until, first, last)
     found: dict[str, list[SlotOutcome]] = {}
     for key, *row in rows:

@@ -35,16 +35,16 @@ class KnownNode:
 
     @property
     def facts(self) -> Attributes:
-        """What predicates may ask of it: what it says of itself, and what it is."""
+        """The values that predicates may test: the node's attributes, its name, and its lanes."""
         return {**self.attributes, "name": self.name, "lanes": self.lanes}
 
     @property
     def silence(self) -> str | None:
-        """That it does not answer, since when and why; None if it does."""
+        """The sentence on since when and why the node does not answer; None if it does."""
         if self.unreachable_since is None:
             return None
-        said = f"has not answered since {to_the_second(self.unreachable_since)}"
-        return f"{said}: {self.last_error}" if self.last_error else said
+        since = f"has not answered since {to_the_second(self.unreachable_since)}"
+        return f"{since}: {self.last_error}" if self.last_error else since
 
 
 async def keep_self(connection: Connection, card: NodeCard, now: int) -> None:
@@ -62,27 +62,27 @@ async def keep_self(connection: Connection, card: NodeCard, now: int) -> None:
 
 
 async def set_attributes(connection: Connection) -> dict[str, Any]:
-    """The attributes of this node that were set by hand."""
-    found: dict[str, Any] | None = await connection.fetchval(_SQL["set_attributes"])
-    return found or {}
+    """Return the attributes of this node that were set by hand."""
+    attributes: dict[str, Any] | None = await connection.fetchval(_SQL["set_attributes"])
+    return attributes or {}
 
 
 async def keep_set_attributes(connection: Connection, attributes: dict[str, Any]) -> None:
-    """From now on these attributes of this node are set by hand."""
+    """Store the attributes of this node that are set by hand."""
     await connection.execute(_SQL["keep_set_attributes"], attributes)
 
 
 async def learn(
     connection: Connection, identity: str, attributes: dict[str, Any], lanes: int
 ) -> None:
-    """Another node says something else of itself than before."""
+    """Store the changed attributes and lanes of another node."""
     await connection.execute(_SQL["learn"], identity, attributes, lanes)
 
 
 async def own_identity(connection: Connection) -> str | None:
-    """The key this database belongs to; None in a new one."""
-    found: str | None = await connection.fetchval(_SQL["own_identity"])
-    return found
+    """Return the key that this database belongs to; None in a new database."""
+    identity: str | None = await connection.fetchval(_SQL["own_identity"])
+    return identity
 
 
 async def keep(connection: Connection, card: NodeCard, now: int) -> bool:
@@ -101,45 +101,45 @@ async def keep(connection: Connection, card: NodeCard, now: int) -> bool:
 
 
 async def pin(connection: Connection, identity: str, name: str, now: int) -> None:
-    """Pin a node that fetches its work; it is called ``name`` until it says more."""
+    """Pin a node in pull mode; it is called ``name`` until its card is known."""
     await connection.execute(_SQL["pin"], identity, name, now)
 
 
 async def listed(connection: Connection) -> list[KnownNode]:
-    """All of them, this one first, then by name."""
+    """Return all nodes: this one first, then the others by name."""
     return [KnownNode(*row) for row in await connection.fetch(_SQL["nodes"])]
 
 
 async def remove(connection: Connection, name: str) -> bool:
-    """Forget a node; False if there is none of that name."""
+    """Remove a node; False if there is none of that name."""
     return await connection.fetchval(_SQL["remove"], name) is not None
 
 
 async def reached(connection: Connection, identities: Sequence[str], now: int) -> None:
-    """These nodes have answered."""
+    """Record that these nodes have answered."""
     await connection.execute(_SQL["reached"], list(identities), now)
 
 
 async def not_reached(connection: Connection, identity: str, now: int, error: str) -> None:
-    """It has not answered, and why."""
+    """Record that a node has not answered, and the error."""
     await connection.execute(_SQL["not_reached"], identity, now, error)
 
 
 async def keep_figures(connection: Connection, identity: str, figures: Shortfall) -> None:
-    """What it says of the work it could still take."""
+    """Store a node's figures of the work it could still take."""
     await connection.execute(_SQL["keep_figures"], identity, figures.busy_until, figures.missing)
 
 
 async def keep_token(connection: Connection, digest: str, label: str, now: int) -> None:
-    """Let the bearer of this token in."""
+    """Store the digest of a user's token."""
     await connection.execute(_SQL["keep_token"], digest, label, now)
 
 
 async def has_token(connection: Connection, digest: str) -> bool:
-    """Whether this token was given out."""
+    """Return whether a token with this digest was issued."""
     return bool(await connection.fetchval(_SQL["has_token"], digest))
 
 
 async def notify(connection: Connection, name: str, what: str) -> None:
-    """Tell every process of this node that its directory changed."""
+    """Notify every process of this node that its directory changed."""
     await connection.execute(_SQL["notify"], f"node {name} {what}")

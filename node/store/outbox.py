@@ -1,4 +1,4 @@
-"""Messages that leave until they are acknowledged; written with what they tell of."""
+"""The outbox: messages are written with the change they report, and sent until acknowledged."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _SQL = Queries("node.store", "outbox")
 
 
 class MessageKind(StrEnum):
-    """What a message is about; ``commit`` and ``release`` are delivered by the lead."""
+    """The kind of a message; ``commit`` and ``release`` are delivered by the lead."""
 
     COMMIT = "commit"
     RELEASE = "release"
@@ -38,7 +38,7 @@ class Message:
 
 @dataclass(frozen=True)
 class OutgoingMessage:
-    """A message to be written: to which node, and what."""
+    """A message to be written, and its receiver."""
 
     node: str
     kind: MessageKind
@@ -53,7 +53,7 @@ async def post(
     now: int,
     delay: int = 0,
 ) -> list[int]:
-    """One message to each of these nodes; their ids, in the same order."""
+    """Write one message to each of these nodes; return the ids in the same order."""
     return await post_all(
         connection, [OutgoingMessage(node, kind, body) for node in nodes], now, delay
     )
@@ -62,7 +62,7 @@ async def post(
 async def post_all(
     connection: Connection, posts: Sequence[OutgoingMessage], now: int, delay: int = 0
 ) -> list[int]:
-    """Several messages; their ids, in the same order."""
+    """Write several messages, due after ``delay``; return their ids in the same order."""
     if not posts:
         return []
     rows = await connection.fetch(
@@ -83,7 +83,7 @@ async def due(
     kinds: Sequence[MessageKind],
     busy: Sequence[str],
 ) -> list[Message]:
-    """Take what is due for nodes not ``busy``; it comes again at ``again_at`` if undelivered."""
+    """Take the due messages to nodes not ``busy``; undelivered, they are due at ``again_at``."""
     rows = await connection.fetch(_SQL["due"], now, again_at, list(kinds), list(busy))
     return [
         Message(
@@ -99,28 +99,28 @@ async def due(
 
 
 async def delivered(connection: Connection, ids: Sequence[int]) -> None:
-    """Acknowledged: nothing more to do."""
+    """Delete acknowledged messages."""
     await connection.execute(_SQL["delivered"], list(ids))
 
 
 async def failed(connection: Connection, message: int, next_at: int, error: str) -> None:
-    """Not delivered; try again then."""
+    """Record a failed delivery, to be retried at ``next_at``."""
     await connection.execute(_SQL["failed"], message, next_at, error)
 
 
 async def hasten(connection: Connection, nodes: Sequence[str], now: int) -> None:
-    """What could not be delivered to these nodes before is due now."""
+    """Make the messages due that could not be delivered to these nodes."""
     await connection.execute(_SQL["hasten"], list(nodes), now)
 
 
 async def next_due(
     connection: Connection, kinds: Sequence[MessageKind], busy: Sequence[str]
 ) -> int | None:
-    """When the next message is due for a node not ``busy``."""
-    found: int | None = await connection.fetchval(_SQL["next_due"], list(kinds), list(busy))
-    return found
+    """Return when the next message to a node not ``busy`` is due."""
+    due_at: int | None = await connection.fetchval(_SQL["next_due"], list(kinds), list(busy))
+    return due_at
 
 
 async def backlog(connection: Connection) -> int:
-    """How many messages wait."""
+    """Return how many messages wait."""
     return int(await connection.fetchval(_SQL["backlog"]))

@@ -14,7 +14,7 @@ _SQL = Queries("node.store", "pools")
 
 @dataclass(frozen=True)
 class StoredPool:
-    """A pool as kept; ``match`` is the document of its predicate."""
+    """A stored pool; ``match`` is the document of its predicate."""
 
     name: str
     match: dict[str, Any]
@@ -28,27 +28,27 @@ class StoredPool:
     created_at: int = 0
     changed_at: int = 0
     unseen: str | None = None
-    """What its policies did not see when they decided last, for people."""
+    """A sentence on what its policies could not see when they decided last."""
 
 
 async def listed(connection: Connection) -> list[StoredPool]:
-    """All of them, by name."""
+    """Return all pools, by name."""
     return [StoredPool(*row) for row in await connection.fetch(_SQL["pools"])]
 
 
 async def keep(connection: Connection, pool: StoredPool, now: int) -> bool:
-    """A new pool; False if the name is taken."""
+    """Store a new pool; False if the name is taken."""
     return await connection.fetchval(_SQL["keep_pool"], *_columns(pool), now) is not None
 
 
 async def change(connection: Connection, pool: StoredPool, now: int, revision: int) -> bool:
-    """A pool as it is from now on; False if it was changed since that revision was read."""
+    """Change a pool; False if it was changed since that revision was read."""
     kept = await connection.fetchval(_SQL["change_pool"], *_columns(pool), now, revision)
     return kept is not None
 
 
 def _columns(pool: StoredPool) -> tuple[Any, ...]:
-    """What is said of a pool, in the order of the columns."""
+    """Return the settings of a pool in the order of the columns."""
     return (
         *(pool.name, pool.match, pool.policy_set, pool.overrides),
         *(pool.choice, pool.term, pool.patience, pool.description),
@@ -56,23 +56,23 @@ def _columns(pool: StoredPool) -> tuple[Any, ...]:
 
 
 async def asking(connection: Connection, name: str, most: int) -> tuple[list[UUID], int]:
-    """The first tasks that ask for nodes of a pool and are not over, and how many there are."""
+    """Return the first open tasks that request nodes of a pool, and how many there are."""
     rows = await connection.fetch(_SQL["asking"], name, most)
     return [row[0] for row in rows], rows[0][1] if rows else 0
 
 
 async def remove(connection: Connection, name: str) -> bool:
-    """Away with it, also from tasks that are over; False if there is none of that name.
+    """Remove a pool, also from ended tasks; False if there is none of that name.
 
-    :raises Conflict: a task has come to ask for its nodes at the same moment.
+    :raises Conflict: a task has requested its nodes at the same moment.
     """
     try:
         return await connection.fetchval(_SQL["remove_pool"], name) is not None
     except BrokenReference as error:
-        msg = f"a task has just asked for nodes of {name}; look again"
+        msg = f"a task has just requested nodes of {name}; cancel that task first"
         raise Conflict(msg) from error
 
 
 async def notify(connection: Connection, name: str, what: str) -> None:
-    """Tell every process of this node that its pools changed."""
+    """Notify every process of this node that its pools changed."""
     await connection.execute(_SQL["notify"], f"pool {name} {what}")

@@ -1,4 +1,4 @@
-"""Reserved time of this node: the reservations, and the spans they set apart."""
+"""Reservations of this node's time and of pools, and the spans that they reserve."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _SQL = Queries("node.store", "reservations")
 
 @dataclass(frozen=True)
 class ReservationTerms:
-    """What somebody has said of a reservation; ``access`` names leads by identity."""
+    """The terms of a reservation; ``access`` names leads by identity."""
 
     kind: str
     name: str
@@ -32,7 +32,7 @@ class ReservationTerms:
 
 @dataclass(frozen=True)
 class IncompleteReservation:
-    """A reservation whose spans are written up to ``reserved_to`` only."""
+    """A reservation whose spans are written only up to ``reserved_to``."""
 
     id: UUID
     schedule: dict[str, Any]
@@ -43,7 +43,7 @@ class IncompleteReservation:
 
 @dataclass(frozen=True)
 class ReservationFilter:
-    """Which reservations, and which page of them, newest first."""
+    """The reservations to list, and the page, newest first."""
 
     reservation: UUID | None = None
     prefix: str | None = None
@@ -53,7 +53,7 @@ class ReservationFilter:
 
 
 async def between(connection: Connection, since: int, until: int) -> list[ReservationSpan]:
-    """What of this node is reserved in this time, span by span in start order."""
+    """Return the reserved spans of this node in this time, by start."""
     rows = await connection.fetch(_SQL["reserved_between"], since, until)
     return [
         ReservationSpan(row[0], row[1], row[2], row[3], access_of(row[4]), row[5], row[6])
@@ -64,7 +64,7 @@ async def between(connection: Connection, since: int, until: int) -> list[Reserv
 async def for_pools(
     connection: Connection, pools: Sequence[str], since: int, until: int
 ) -> dict[str, list[ReservationSpan]]:
-    """By pool of this lead, what of its seats' time is reserved, as above."""
+    """Return the reserved spans of these pools of this lead in this time, by pool."""
     found: dict[str, list[ReservationSpan]] = {pool: [] for pool in pools}
     for row in await connection.fetch(_SQL["reserved_for"], list(pools), since, until):
         each = ReservationSpan(row[1], row[2], row[3], row[4], access_of(row[5]), row[6], row[7])
@@ -75,9 +75,9 @@ async def for_pools(
 async def keep(
     connection: Connection, reservation: UUID, pool: str | None, terms: ReservationTerms, now: int
 ) -> None:
-    """A new reservation, of this node or of a pool, without spans.
+    """Store a new reservation, of this node or of a pool, without spans.
 
-    :raises Conflict: the pool was removed meanwhile.
+    :raises Conflict: the pool was removed in the meantime.
     """
     values = (pool, *vars(terms).values(), now)
     try:
@@ -90,9 +90,9 @@ async def keep(
 async def change(
     connection: Connection, reservation: UUID, revision: int, terms: ReservationTerms, now: int
 ) -> bool:
-    """A reservation as it is from now on; False if it was changed since that revision, or is gone.
+    """Change a reservation; False if it was changed since that revision, or is gone.
 
-    Its spans are the caller's to drop and to put.
+    The caller drops and writes its spans.
     """
     changed = await connection.fetchval(
         _SQL["change_reservation"], reservation, revision, *vars(terms).values(), now
@@ -101,14 +101,14 @@ async def change(
 
 
 async def remove(connection: Connection, reservation: UUID) -> bool:
-    """Away with it and its spans; False if there is none."""
+    """Remove a reservation and its spans; False if there is none."""
     return await connection.fetchval(_SQL["remove_reservation"], reservation) is not None
 
 
 async def put_spans(
     connection: Connection, reservation: UUID, spans: Sequence[Span], reserved_to: int
 ) -> None:
-    """These spans are reserved; all that begin before ``reserved_to`` are there."""
+    """Write spans; all spans that begin before ``reserved_to`` are then written."""
     await connection.execute(
         _SQL["put_spans"],
         reservation,
@@ -119,23 +119,23 @@ async def put_spans(
 
 
 async def drop_spans(connection: Connection, reservation: UUID, now: int) -> None:
-    """Its spans that are not over are reserved no longer."""
+    """Delete the spans of a reservation that are not over."""
     await connection.execute(_SQL["drop_spans"], reservation, now)
 
 
 async def to_extend(connection: Connection, until: int) -> list[IncompleteReservation]:
-    """Reservations whose spans are not written up to then; they are the caller's to extend."""
+    """Return the reservations whose spans are not written up to ``until``, to be extended."""
     return [IncompleteReservation(*row) for row in await connection.fetch(_SQL["to_extend"], until)]
 
 
 async def purge(connection: Connection, before: int, never: int) -> None:
-    """Forget spans that ended before, and those without any more that are written to ``never``."""
+    """Delete spans that ended before, and reservations without spans written to ``never``."""
     await connection.execute(_SQL["purge_spans"], before)
     await connection.execute(_SQL["purge_reservations"], never)
 
 
 async def listed(connection: Connection, wanted: ReservationFilter, now: int) -> list[Record]:
-    """Reservations for people, each with the span that is now or comes next."""
+    """Return rows of reservations for users, each with its present or next span."""
     rows: list[Record] = await connection.fetch(
         _SQL["reservations"],
         now,
@@ -151,9 +151,9 @@ async def listed(connection: Connection, wanted: ReservationFilter, now: int) ->
 async def inside(
     connection: Connection, reservation: UUID, now: int, earliest: int
 ) -> list[Booking]:
-    """Runs to come in its time that it does not admit; who starts before ``earliest`` is fixed.
+    """Return the future runs in its time that a reservation does not admit.
 
-    Of a pool those that its seats have.
+    Runs that start before ``earliest`` are fixed. For a pool, return the runs of its seats.
     """
     rows = await connection.fetch(_SQL["inside"], reservation, now, earliest)
     return [

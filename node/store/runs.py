@@ -1,4 +1,4 @@
-"""The runs of this node: launching, parts, ends, and lists for people."""
+"""The runs of this node: launching, parts, ends, and lists for users."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _SQL = Queries("node.store", "runs")
 
 @dataclass(frozen=True)
 class DueRun:
-    """All that is needed to launch this node's part; no ``participant`` where it only leads."""
+    """The facts to launch this node's part of a run; ``participant`` is None if it only leads."""
 
     id: UUID
     task: UUID
@@ -34,7 +34,7 @@ class DueRun:
 
 @dataclass(frozen=True)
 class LockedRun:
-    """A run nobody else can change until the transaction ends."""
+    """A run that is locked until the transaction ends."""
 
     id: UUID
     task: UUID
@@ -53,7 +53,7 @@ class LockedRun:
 
 @dataclass(frozen=True)
 class KeptPart:
-    """One participant's part as kept."""
+    """One participant's part as stored."""
 
     participant: int
     name: str
@@ -80,7 +80,7 @@ class RunConclusion:
 
 @dataclass(frozen=True)
 class RunStateChange:
-    """A run whose state was changed."""
+    """A run whose state has changed, and its task."""
 
     id: UUID
     task: UUID
@@ -88,7 +88,7 @@ class RunStateChange:
 
 @dataclass(frozen=True)
 class RunFilter:
-    """Which runs, and which page of them; None everywhere means all of them, newest first."""
+    """The runs to list, and the page; without any value all runs, newest first."""
 
     task: UUID | None = None
     states: Sequence[str] | None = None
@@ -103,7 +103,7 @@ class RunFilter:
 
 
 async def due_runs(connection: Connection, before: int) -> list[DueRun]:
-    """Committed runs that start before then, in start order."""
+    """Return the committed runs that start before then, by start."""
     rows = await connection.fetch(_SQL["due_runs"], before)
     return [_due(dict(row)) for row in rows]
 
@@ -118,22 +118,22 @@ def _due(row: dict[str, Any]) -> DueRun:
 
 
 async def next_start(connection: Connection, after: int) -> int | None:
-    """When the first run from then on starts; it may be held only."""
-    found: int | None = await connection.fetchval(_SQL["next_start"], after)
-    return found
+    """Return the start of the first booked run from then on; it may be held only."""
+    starts_at: int | None = await connection.fetchval(_SQL["next_start"], after)
+    return starts_at
 
 
 async def begin(connection: Connection, run: UUID, now: int) -> bool:
-    """Booked becomes running; False if it was taken back."""
+    """Set a booked run running; False if it was cancelled or displaced."""
     return await connection.fetchval(_SQL["begin"], run, now) is not None
 
 
 async def unconfirmed(
     connection: Connection, asked: Sequence[UUID], now: int
 ) -> dict[UUID, list[str]]:
-    """Names of those who did not confirm a run led here, and must have dropped it by then, by run.
+    """Return by run led here the participants that did not confirm it and have dropped it by now.
 
-    Runs that nobody must have dropped are not in it.
+    Runs without such participants are left out.
     """
     names: dict[UUID, list[str]] = {}
     for run, name in await connection.fetch(_SQL["unconfirmed"], asked, now):
@@ -144,18 +144,18 @@ async def unconfirmed(
 async def keep_process(
     connection: Connection, run: UUID, started_at: int, process: int, ticks: int
 ) -> None:
-    """Remember the process, so that a later start of the service can end what is left of it."""
+    """Store the process, so that a later start of the service can end what is left of it."""
     await connection.execute(_SQL["process"], run, started_at, process, ticks)
 
 
 async def lock(connection: Connection, run: UUID) -> LockedRun | None:
-    """Lock a run, and its task against being ended meanwhile; None if it is unknown here."""
-    found = await lock_all(connection, [run])
-    return found[0] if found else None
+    """Lock a run, and its task against being ended; return None if it is unknown here."""
+    locked = await lock_all(connection, [run])
+    return locked[0] if locked else None
 
 
 async def lock_all(connection: Connection, runs: Sequence[UUID]) -> list[LockedRun]:
-    """The same of several; those that are known here, in the order of their ids."""
+    """Lock runs and their tasks; return the runs known here in the order of their ids."""
     await connection.execute(_SQL["lock_task_of"], list(runs))
     rows = await connection.fetch(_SQL["lock"], list(runs))
     return [_locked(dict(row)) for row in rows]
@@ -172,7 +172,7 @@ def _locked(values: dict[str, Any]) -> LockedRun:
 
 
 async def keep_part(connection: Connection, run: UUID, part: KeptPart) -> bool:
-    """Keep a part; False if that participant's part is there already."""
+    """Store a part; False if that participant's part is there already."""
     kept = await connection.fetchval(
         _SQL["keep_part"],
         run,
@@ -190,7 +190,7 @@ async def keep_part(connection: Connection, run: UUID, part: KeptPart) -> bool:
 
 
 async def parts(connection: Connection, run: UUID) -> list[KeptPart]:
-    """All parts that are here, in participant order."""
+    """Return the parts that have arrived, in participant order."""
     return [
         KeptPart(
             row[0],
@@ -208,19 +208,19 @@ async def parts(connection: Connection, run: UUID) -> list[KeptPart]:
 
 
 async def add_reason(connection: Connection, run: UUID, words: str) -> None:
-    """More of why a run is over."""
+    """Append words to the reason of a run."""
     await connection.execute(_SQL["add_reason"], run, words)
 
 
 async def keep_winner(connection: Connection, run: UUID, winner: UUID) -> None:
-    """By which run a displaced one was displaced, if that is not known here yet."""
+    """Store by which run a run was displaced, if that is not known here yet."""
     await connection.execute(_SQL["keep_winner"], run, winner)
 
 
 async def move(
     connection: Connection, runs: Sequence[UUID], state: RunState, reason: str | None, now: int
 ) -> list[RunStateChange]:
-    """Change the state of those runs that may enter it; those that did."""
+    """Set the state of those runs that may enter it, and return them."""
     rows = await connection.fetch(
         _SQL["move"],
         list(runs),
@@ -234,7 +234,7 @@ async def move(
 
 
 async def conclude(connection: Connection, run: UUID, outcome: RunConclusion, now: int) -> bool:
-    """Keep the merged outcome; False if the run may not end that way (any more)."""
+    """Store the merged outcome; False if the run may not enter its state (any more)."""
     done = await connection.fetchval(
         _SQL["conclude"],
         run,
@@ -251,39 +251,39 @@ async def conclude(connection: Connection, run: UUID, outcome: RunConclusion, no
 
 
 async def without_parts(connection: Connection, ended_before: int) -> list[UUID]:
-    """Runs led here that wait for parts although they ended before then."""
+    """Return the runs led here that wait for parts and ended before then."""
     return [row[0] for row in await connection.fetch(_SQL["without_parts"], ended_before)]
 
 
 async def interrupted(connection: Connection) -> list[tuple[UUID, int | None, int | None]]:
-    """Runs that a gone process of this node left running: id, process, its start ticks."""
+    """Return the runs that an earlier process left running: id, process, its start ticks."""
     return [tuple(row) for row in await connection.fetch(_SQL["interrupted"])]
 
 
 async def overrun(connection: Connection, ended_before: int) -> list[UUID]:
-    """Runs with a part of this node that still run although they should have ended before then."""
+    """Return the runs with a part here that still run and should have ended before then."""
     return [row[0] for row in await connection.fetch(_SQL["overrun"], ended_before)]
 
 
 async def overslept(connection: Connection, started_before: int) -> list[UUID]:
-    """Committed runs with a part of this node that should have started before then."""
+    """Return the committed runs with a part here that should have started before then."""
     return [row[0] for row in await connection.fetch(_SQL["overslept"], started_before)]
 
 
 async def taken_back(connection: Connection, executing: Sequence[UUID]) -> list[UUID]:
-    """Those of the runs being executed that have been ended meanwhile."""
+    """Return those of the running runs that have been ended in the meantime."""
     if not executing:
         return []
     return [row[0] for row in await connection.fetch(_SQL["taken_back"], list(executing))]
 
 
 async def open_runs_of_tasks(connection: Connection, tasks: Sequence[UUID]) -> list[UUID]:
-    """The runs of these tasks that are not over."""
+    """Return the runs of these tasks that are not over."""
     return [row[0] for row in await connection.fetch(_SQL["open_runs_of_tasks"], list(tasks))]
 
 
 async def cut_runs_of_task(connection: Connection, task: UUID, now: int) -> list[UUID]:
-    """The task's runs that failed here before their booked end, which is still to come."""
+    """Return the task's runs that failed here and whose booked end is in the future."""
     return [row[0] for row in await connection.fetch(_SQL["cut_runs_of_task"], task, now)]
 
 
@@ -300,7 +300,10 @@ class NextAttempt:
 async def wait_again(
     connection: Connection, attempts: Sequence[NextAttempt], now: int
 ) -> list[tuple[UUID, int]]:
-    """Make these attempts; task and slot of each, but where there is one or the task has ended."""
+    """Create waiting attempts, and return task and slot of each.
+
+    An attempt is left out if it exists already, or if its task has ended.
+    """
     rows = await connection.fetch(
         _SQL["wait_again"],
         [each.run for each in attempts],
@@ -313,13 +316,13 @@ async def wait_again(
 
 
 async def shown(connection: Connection, run: UUID) -> Record | None:
-    """One row of the view ``run_known``; None if the run is unknown here."""
+    """Return a row of the view ``run_known``; None if the run is unknown here."""
     row: Record | None = await connection.fetchrow(_SQL["run"], run)
     return row
 
 
 async def listed(connection: Connection, wanted: RunFilter) -> list[Record]:
-    """Rows of the view ``run_known`` for people."""
+    """Return rows of the view ``run_known`` for users."""
     rows: list[Record] = await connection.fetch(
         _SQL["runs_forward" if wanted.ascending else "runs_backward"],
         wanted.task,
@@ -338,20 +341,20 @@ async def listed(connection: Connection, wanted: RunFilter) -> list[Record]:
 async def decisions(
     connection: Connection, task: UUID, slot: int | None, limit: int
 ) -> list[Record]:
-    """Planning attempts of a task, or those that dealt with one slot; newest first."""
+    """Return the planning attempts of a task, or only those of one slot; newest first."""
     rows: list[Record] = await connection.fetch(_SQL["decisions"], task, slot, limit)
     return rows
 
 
 async def counts(connection: Connection) -> list[tuple[str, str, int]]:
-    """Runs by state and class."""
+    """Return the number of runs by state and class."""
     return [(row[0], row[1], row[2]) for row in await connection.fetch(_SQL["counts"])]
 
 
 async def purge(
     connection: Connection, finished_before: int, failed_before: int, now_less_a_day: int
 ) -> None:
-    """Delete what is older than it is kept."""
+    """Delete runs, decisions, and exchanges that are older than their retention."""
     await connection.execute(_SQL["purge"], finished_before, failed_before)
     await connection.execute(_SQL["purge_decisions"], finished_before)
     await connection.execute(_SQL["purge_exchanges"], now_less_a_day)

@@ -1,4 +1,4 @@
-"""Pool tasks led here: what they ask for, their terms, and who has their seats."""
+"""Pool tasks led here: their requests, their terms, and the holders of their seats."""
 
 from __future__ import annotations
 
@@ -14,9 +14,10 @@ _SQL = Queries("node.store", "seats")
 
 @dataclass(frozen=True)
 class TermProgress:
-    """With which slot the next term begins, when it is due, and how many rounds are left.
+    """The first slot of the next term, when that term is due, and how many rounds are left.
 
-    No ``next_slot``: there are no more terms. No ``rounds_left``: as many as there are slots.
+    Without a ``next_slot`` there are no more terms. Without ``rounds_left`` there are as many
+    rounds as slots.
     """
 
     next_slot: int | None
@@ -27,9 +28,9 @@ class TermProgress:
 async def keep(
     connection: Connection, task: UUID, pool: str, request: dict[str, Any], on: TermProgress | None
 ) -> bool:
-    """What a pool task asks for, and where its terms go on (None: where they would have).
+    """Store a pool task's request, and with ``on`` where its terms continue.
 
-    False if the pool is not there (any more).
+    Return False if there is no such pool (any more).
     """
     where = (None, None, None) if on is None else (on.next_slot, on.due_at, on.rounds_left)
     kept = await connection.fetchval(
@@ -39,61 +40,65 @@ async def keep(
 
 
 async def stop_seating(connection: Connection, pool: str) -> None:
-    """Until the transaction ends no task comes to this pool, and none of it is given a seat."""
+    """Let no task join this pool, and give none of its seats, until the transaction ends."""
     await connection.execute(_SQL["stop_seating"], pool)
 
 
 async def request_of(connection: Connection, task: UUID) -> dict[str, Any] | None:
-    """What a pool task asks of its pool; None if it is none."""
-    found: dict[str, Any] | None = await connection.fetchval(_SQL["request_of"], task)
-    return found
+    """Return a pool task's request to its pool; None if it is not a pool task."""
+    request: dict[str, Any] | None = await connection.fetchval(_SQL["request_of"], task)
+    return request
 
 
 async def go_on(
     connection: Connection, following: Mapping[UUID, int | None], now: int
 ) -> set[UUID]:
-    """Resumed: no term begins before this slot, what is due is due now; which are pool tasks."""
+    """Resume tasks, given with their next slot, and return those that are pool tasks.
+
+    No term of these begins before that slot, and what was due is due now.
+    """
     given = list(following), list(following.values())
     return {row[0] for row in await connection.fetch(_SQL["goes_on"], *given, now)}
 
 
 async def wake(connection: Connection, tasks: Sequence[UUID], now: int) -> list[UUID]:
-    """Have nodes looked for now for the empty seats of these tasks; which had any."""
+    """Make the empty seats of these tasks due now; return the tasks that had any."""
     return [row[0] for row in await connection.fetch(_SQL["wake_refused_seats"], list(tasks), now)]
 
 
 async def plan_anew(connection: Connection, pool: str, now: int) -> list[UUID]:
-    """What is reserved of a pool has changed: who plans its seats' tasks is too late, and again.
+    """Plan the tasks of a pool's seats again, because its reserved time has changed.
 
-    Nobody else plans one of them before the transaction ends. Those that have all they want are
-    not planned again. Which tasks are planned now.
+    A worker that is planning one of them loses its lease, and none of them is planned before the
+    transaction ends. Tasks whose runs are all booked are not planned again. Return the tasks that
+    are.
     """
     return [row[0] for row in await connection.fetch(_SQL["plan_anew"], pool, now)]
 
 
 async def finish(connection: Connection, now: int) -> list[tuple[UUID, str]]:
-    """End the pool tasks whose terms are over, and the tasks of their seats with them; how each."""
+    """End the pool tasks whose terms are over, and their seats' tasks; return each final state."""
     return [(row[0], row[1]) for row in await connection.fetch(_SQL["finish_pool_tasks"], now)]
 
 
 async def tasks_of(connection: Connection, task: UUID) -> list[UUID]:
-    """The ordinary tasks that have its seats and are not over."""
+    """Return the open ordinary tasks that have seats of a pool task."""
     return [row[0] for row in await connection.fetch(_SQL["seat_tasks"], task)]
 
 
 async def lock_tasks_of(connection: Connection, task: UUID) -> list[UUID]:
-    """The same; none of them ends, or is changed by others, until the transaction ends."""
+    """Return and lock the open ordinary tasks that have seats of a pool task."""
     return [row[0] for row in await connection.fetch(_SQL["lock_seat_tasks"], task)]
 
 
 async def listed(connection: Connection, task: UUID, since: int) -> list[Record]:
-    """Its seats in the terms that are not over by then, for people."""
+    """Return rows of a pool task's seats in the terms that end after ``since``, for users."""
     rows: list[Record] = await connection.fetch(_SQL["seats"], task, since)
     return rows
 
 
 async def nodes_of(connection: Connection, task: UUID) -> dict[UUID, dict[int, str]]:
-    """By ordinary task of a pool task, the numbers of its seats and who has them."""
+    """Return by ordinary task of a pool task its seat numbers and their nodes."""
     found: dict[UUID, dict[int, str]] = {}
     for part, number, node in await connection.fetch(_SQL["nodes_of"], task):
         found.setdefault(part, {})[number] = node
@@ -103,18 +108,18 @@ async def nodes_of(connection: Connection, task: UUID) -> dict[UUID, dict[int, s
 async def look_again(
     connection: Connection, task: UUID, seats: int, now: int, *, over: bool
 ) -> None:
-    """Its terms have so many seats from now on and are looked at now; or they are ``over``."""
+    """Give the terms of a pool task this many seats, and make them due; or end them if ``over``."""
     await connection.execute(_SQL["look_again"], task, seats, now, over)
 
 
 async def lose_ended(connection: Connection, task: UUID, now: int) -> None:
-    """The seats whose ordinary tasks were just ended are empty."""
+    """Empty the seats whose ordinary tasks were just ended."""
     await connection.execute(_SQL["lose_ended"], task, now)
 
 
 @dataclass(frozen=True)
 class SeatWait:
-    """So many runs of the seats of a pool task wait for this, the first at that slot."""
+    """The runs of a pool task's seats that wait for one reason, and the first slot of them."""
 
     reason: str
     runs: int
@@ -123,23 +128,24 @@ class SeatWait:
 
 
 async def waiting(connection: Connection, task: UUID, most: int) -> list[SeatWait]:
-    """What the runs of the seats of a pool task wait for; by name, whose seats these are."""
+    """Return the reasons for which runs of a pool task's seats wait, with the nodes' names."""
     rows = await connection.fetch(_SQL["waiting_in_seats"], task, most)
     return [SeatWait(row[0], row[1], row[2], tuple(row[3])) for row in rows]
 
 
 async def before(connection: Connection, task: UUID, now: int) -> tuple[str, int] | None:
-    """Its pool, and how many terms of others are due there before its own or in the same hour.
+    """Return its pool, and how many terms of other tasks are due before or beside its own.
 
-    None if there are none, or if no term of its own is due.
+    Terms are beside its own if they are in the same hour. Return None if there are none, or if no
+    term of its own is due.
     """
     row = await connection.fetchrow(_SQL["before_in_turn"], task, now)
     return None if row is None else (row[0], row[1])
 
 
 async def purge(connection: Connection, before: int, at_most: int) -> int:
-    """Delete terms that were over before then, with their seats; how many, no more than this.
+    """Delete at most ``at_most`` terms that were over before then; return how many.
 
-    What the choice of nodes still goes by stays, and whatever has runs.
+    Terms that the choice of nodes still depends on, and those with runs, stay.
     """
     return len(await connection.fetch(_SQL["purge_terms"], before, at_most))

@@ -20,14 +20,14 @@ _UNFIT = (
     asyncpg.IntegrityConstraintViolationError,
     asyncpg.ProgramLimitExceededError,
 )
-"""What is wrong with a row, and will be wrong tomorrow."""
+"""Errors caused by a row itself, which a retry cannot fix."""
 
 Tls = Literal["disable", "prefer", "require", "verify-full"]
 
 
 @dataclass(frozen=True)
 class ResultRow:
-    """A document for the table; ``at`` is in microseconds."""
+    """A row of the table; ``at`` is in microseconds."""
 
     at: int
     key: str
@@ -38,7 +38,7 @@ class ResultRow:
 
 @dataclass(frozen=True)
 class Address:
-    """A database and who asks; ``schema`` is where the table is, ``seconds`` the limit of each."""
+    """A database, its user, and the table's schema; ``seconds`` is the limit of each statement."""
 
     host: str
     port: int
@@ -52,17 +52,19 @@ class Address:
 
 
 class ResultTable:
-    """The table, with one connection that is kept open."""
+    """The table of results, with one connection that is kept open."""
 
     def __init__(self, address: Address) -> None:
-        """Nothing is connected yet."""
+        """Connect to ``address`` when a method is called first."""
         self._address = address
         self._open: asyncpg.Connection[asyncpg.Record] | None = None
 
     async def insert(self, rows: Sequence[ResultRow]) -> str | None:
-        """Add what is not there yet, all or nothing; why, if one of the rows cannot be added.
+        """Add the rows that are not there yet, all or none.
 
-        :raises ArchiverFailed: it cannot be done now, whatever the rows.
+        Return the reason if one of the rows cannot be added.
+
+        :raises ArchiverFailed: the database cannot do it now, whatever the rows.
         """
         columns = (
             [row.at for row in rows],
@@ -80,12 +82,12 @@ class ResultTable:
             self.close()
             raise ArchiverFailed(_said(error)) from error
         except BaseException:
-            self.close()  # it may be in the middle of something
+            self.close()  # a statement may still be running
             raise
         return None
 
     async def test(self) -> None:
-        """Connect, make the table if there is none, and see whether rows may be added.
+        """Connect, create the table if there is none, and check the permission to insert.
 
         :raises ArchiverFailed: one of these fails.
         """
@@ -121,7 +123,7 @@ class ResultTable:
         )
 
     async def _ready(self, connection: asyncpg.Connection[asyncpg.Record]) -> None:
-        """Make table, index and view where there is no table, if that is wished."""
+        """Create table, index, and view if there is no table and the address allows it."""
         if await connection.fetchval(_SQL["find"]):
             return
         if not self._address.create:
@@ -136,14 +138,14 @@ class ResultTable:
 
     def close(self) -> None:
         """Close the connection, if there is one."""
-        found, self._open = self._open, None
-        if found is not None and not found.is_closed():
-            found.terminate()
+        connection, self._open = self._open, None
+        if connection is not None and not connection.is_closed():
+            connection.terminate()
 
 
 def _said(error: BaseException) -> str:
     if isinstance(error, TimeoutError) and not str(error):
         return "did not answer in time"
     if isinstance(error, ConnectionRefusedError):
-        return "connection refused"  # asyncio tells in its place which call failed
+        return "connection refused"  # asyncio would name the system call instead
     return str(error) or type(error).__name__
