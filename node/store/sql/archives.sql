@@ -67,22 +67,24 @@ UPDATE archiving SET taken = false, next_at = $1 WHERE state = 'waiting' AND tak
 
 -- claim --
 -- Taken for a limited time: after a crash they become due again.
-UPDATE archiving
-SET next_at = $3, taken = true
-WHERE number IN (
+-- The limit holds because the rows are chosen once: the subquery of an IN may be evaluated for each row, and skips
+-- each time what it has locked before.
+WITH due AS MATERIALIZED (
     SELECT number FROM archiving
     WHERE destination_id = $1 AND state = 'waiting' AND next_at <= $2
     ORDER BY next_at, number
     LIMIT $4
     FOR UPDATE SKIP LOCKED
 )
-RETURNING number;
+UPDATE archiving
+SET next_at = $3, taken = true
+FROM due
+WHERE archiving.number = due.number
+RETURNING archiving.number;
 
 -- claim_in_order --
 -- The same for ordered destinations: nothing of a series before its earlier waiting deliveries.
-UPDATE archiving
-SET next_at = $3, taken = true
-WHERE number IN (
+WITH due AS MATERIALIZED (
     SELECT number FROM archiving
     WHERE
         destination_id = $1 AND state = 'waiting' AND next_at <= $2
@@ -96,7 +98,11 @@ WHERE number IN (
     LIMIT $4
     FOR UPDATE SKIP LOCKED
 )
-RETURNING number;
+UPDATE archiving
+SET next_at = $3, taken = true
+FROM due
+WHERE archiving.number = due.number
+RETURNING archiving.number;
 
 -- documents --
 -- All facts about the runs of these deliveries, or about one interval of them, in the order of the deliveries. A delivery is

@@ -8,16 +8,19 @@ RETURNING id, pg_notify('parley', 'letter ' || kind);
 
 -- due --
 -- Taken for a limited time: another process, or this one after a crash, takes them again later.
-UPDATE outbox
-SET next_at = $2
-WHERE id IN (
+-- They are chosen once, as in "claim" of archives.sql, so that the limit holds.
+WITH due AS MATERIALIZED (
     SELECT id FROM outbox
     WHERE next_at <= $1 AND kind = ANY($3::text []) AND node <> ALL($4::text [])
     ORDER BY next_at
     LIMIT 100
     FOR UPDATE SKIP LOCKED
 )
-RETURNING id, node, kind, message, attempts, created_at;
+UPDATE outbox
+SET next_at = $2
+FROM due
+WHERE outbox.id = due.id
+RETURNING outbox.id, outbox.node, outbox.kind, outbox.message, outbox.attempts, outbox.created_at;
 
 -- delivered --
 DELETE FROM outbox WHERE id = ANY($1::bigint []);

@@ -23,6 +23,12 @@ from node.store.database import Notice
 from tests.support.archiving import IDENTITY, Office, Posted, Receiver, receiver
 from tests.support.clocks import ManualClock
 
+_RESCANNING = """
+SET LOCAL enable_hashjoin = off; SET LOCAL enable_mergejoin = off; SET LOCAL enable_hashagg = off;
+SET LOCAL enable_sort = off; SET LOCAL enable_material = off; SET LOCAL enable_memoize = off;
+"""
+"""Settings with which Postgres prefers plans that evaluate an inner query once for each row."""
+
 WITH_JQ = pytest.mark.needs("jq")
 
 DEAD = "http://127.0.0.1:9/in"
@@ -127,6 +133,21 @@ async def test_results_go_in_batches(a: Office, taker: Receiver) -> None:
     assert [len(each.documents) for each in taker.posted] == [40, 40, 20]
     assert {document["run"] for document in taker.documents} == {str(run) for run in ended}
     assert len(taker.documents) == 100
+
+
+@pytest.mark.parametrize("ordered", [False, True])
+async def test_no_plan_of_the_server_claims_more_than_the_limit(a: Office, ordered: bool) -> None:
+    """A claim takes no more than its limit, however often the server evaluates the inner query."""
+    await a.archive("all", "http", {"url": DEAD})
+    await a.ended(20)
+    [[destination]] = await a.rows("SELECT DISTINCT destination_id FROM archiving")
+    now = a.clock.now()
+    async with a.database.connection() as connection, connection.transaction():
+        await connection.execute(_RESCANNING)
+        numbers = await archives.claim(
+            connection, destination, now, now + times.MINUTE, limit=5, ordered=ordered
+        )
+    assert len(numbers) == 5
 
 
 async def test_pauses_grow_to_an_hour_and_end_after_a_day(a: Office, clock: ManualClock) -> None:
