@@ -26,6 +26,7 @@ from node.store.database import (
 )
 from tests.support.booking import BookingLead
 from tests.support.clocks import ManualClock
+from tests.support.patience import BUSY
 from tests.support.worlds import World
 
 pytest_plugins = ["tests.support.needs"]
@@ -35,18 +36,25 @@ pytest_plugins = ["tests.support.needs"]
 settings.register_profile("parley", deadline=None, print_blob=True)
 settings.load_profile("parley")
 
-_TIMEOUT_S = 60
+_IDLE_LIMIT_S = 60.0
 
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Start the tests with long timeouts first, so that no worker waits at the end for another."""
-    items.sort(key=_may_take, reverse=True)
+    """Start the longest tests first, so that at the end no process waits for another's long one.
+
+    A test's ``timeout`` is how long it may take on an idle host, in seconds. What ends a test that
+    hangs is longer, because others may be busy on the same host.
+    """
+    items.sort(key=_idle_limit, reverse=True)
+    for item in items:
+        if (limit := _idle_limit(item)) < math.inf:
+            item.add_marker(pytest.mark.timeout(BUSY * limit), append=False)
 
 
-def _may_take(item: pytest.Item) -> float:
+def _idle_limit(item: pytest.Item) -> float:
     limit = item.get_closest_marker("timeout")
-    return limit.args[0] or math.inf if limit else _TIMEOUT_S
+    return float(limit.args[0]) or math.inf if limit else _IDLE_LIMIT_S
 
 
 _TEMPLATE = "parley_template"

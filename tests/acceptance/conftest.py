@@ -23,6 +23,7 @@ from tests.acceptance.hostility import newest
 from tests.acceptance.outsider import Json, Outsider
 from tests.acceptance.wire import ALLOWED, wire
 from tests.integration.host_leftovers import nothing_left
+from tests.support.patience import PATIENCE_S
 
 HOLD_LIFE_S = 8
 """Life of a hold in seconds, shorter than the default, so that tests can wait for its end."""
@@ -57,7 +58,7 @@ async def lab(cluster: PrivateCluster) -> AsyncIterator[Lab]:
 @pytest_asyncio.fixture(scope="session", loop_scope="session")
 async def nodes(lab: Lab) -> AsyncIterator[list[Outsider]]:
     """Return a client of each node of the lab."""
-    timeout = aiohttp.ClientTimeout(total=60)
+    timeout = aiohttp.ClientTimeout(total=PATIENCE_S)
     async with aiohttp.ClientSession(timeout=timeout) as session:
         yield [Outsider(**asdict(node), session=session) for node in lab.nodes]
 

@@ -14,6 +14,8 @@ from typing import Any
 import aiohttp
 import orjson
 
+from tests.support.patience import PATIENCE_S
+
 Json = Any
 LOOK_AGAIN_S = 1.0
 """Seconds between checks if no event announces a change."""
@@ -122,21 +124,21 @@ class Outsider:
         """Return the explanation of a run or a task."""
         return await self.get(f"/v1/{kind}s/{thing['id']}/explain")
 
-    async def until(self, path: str, holds: Callable[[Json], object], within_s: float = 20) -> Json:
+    async def until(self, path: str, holds: Callable[[Json], object]) -> Json:
         """Return the document at a path as soon as a condition holds; check at each event."""
         document: Json = None
         try:
-            async with asyncio.timeout(within_s), self.changes() as changed:
+            async with asyncio.timeout(PATIENCE_S), self.changes() as changed:
                 while not holds(document := (await self.ask("GET", path)).body):
                     await changed()
         except TimeoutError:
-            raise AssertionError(f"not within {within_s} s at {path}: {document}") from None
+            raise AssertionError(f"not within {PATIENCE_S} s at {path}: {document}") from None
         return document
 
-    async def until_state(self, run: Json, *states: str, within_s: float = 20) -> Json:
+    async def until_state(self, run: Json, *states: str) -> Json:
         """Return the run as soon as it is in one of these states on this node."""
         path = f"/v1/runs/{run['id']}"
-        return await self.until(path, lambda found: found.get("state") in states, within_s)
+        return await self.until(path, lambda found: found.get("state") in states)
 
     @contextlib.asynccontextmanager
     async def changes(self) -> AsyncIterator[Callable[[], Any]]:

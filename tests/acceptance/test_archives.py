@@ -20,9 +20,9 @@ from tests.acceptance.commands import parley
 from tests.acceptance.outsider import Outsider
 from tests.conftest import NewDatabase
 from tests.support.archiving import Receiver, receiver
+from tests.support.patience import PATIENCE_S
 
 CLOCK = SystemClock()
-ROOM = 40.0
 
 
 class Host:
@@ -49,7 +49,7 @@ class Host:
             cwd=Path(__file__).parents[2],
         )
         url = f"http://{self._listen}"
-        async with asyncio.timeout(ROOM):
+        async with asyncio.timeout(PATIENCE_S):
             while not await self._answers(url):
                 await CLOCK.sleep(0.05)
         token = (self._folder / "state" / "token").read_text().strip()
@@ -110,7 +110,7 @@ async def test_a_result_is_delivered_again_after_a_kill(host: Host, taker: Recei
         result = await parley(a, "archive", "add", *words)
         assert result.code == 0, result.err
     await _measured(a)
-    async with asyncio.timeout(ROOM):
+    async with asyncio.timeout(PATIENCE_S):
         await taker.arrived.wait()
         while not (kept.exists() and kept.read_text()):
             await CLOCK.sleep(0.05)
@@ -118,14 +118,14 @@ async def test_a_result_is_delivered_again_after_a_kill(host: Host, taker: Recei
     taker.arrived.clear()
     taker.held.set()
     a = await host.start()
-    async with asyncio.timeout(ROOM):
+    async with asyncio.timeout(PATIENCE_S):
         await taker.arrived.wait()
     keys = [document["key"] for document in taker.documents]
     assert len(keys) == 2
     assert len(set(keys)) == 1
     assert {json.loads(line)["state"] for line in kept.read_text().splitlines()} == {"finished"}
     run = taker.documents[0]["run"]
-    async with asyncio.timeout(ROOM):
+    async with asyncio.timeout(PATIENCE_S):
         while True:
             result = await parley(a, "archive", "deliveries", "--run", run, "-o", "json")
             states = {each["archive"]: each["state"] for each in json.loads(result.out)}
@@ -146,7 +146,7 @@ async def test_deliveries_are_reported(host: Host, taker: Receiver) -> None:
     good = {"archiver": "http", "spec": {"url": taker.url, "secret": "hush" * 5}}
     gone = {"archiver": "http", "spec": {"url": f"{taker.url}-gone"}}
     task = await _measured(a, "--archive", json.dumps(good), "--archive", json.dumps(gone))
-    async with asyncio.timeout(ROOM):
+    async with asyncio.timeout(PATIENCE_S):
         await taker.arrived.wait()
         sentence = ""
         while "parked" not in sentence or "delivered to http" not in sentence:

@@ -14,9 +14,10 @@ import pytest_asyncio
 
 from node.execution import proctable
 from node.lab.supervisor import Lab
-from tests.acceptance.conftest import HOLD_LIFE_S, Everywhere
+from tests.acceptance.conftest import Everywhere
 from tests.acceptance.outsider import Json, Outsider, booked, instant
 from tests.integration.host_leftovers import descendants
+from tests.support.patience import PATIENCE_S
 
 pytestmark = [
     pytest.mark.asyncio(loop_scope="session"),
@@ -61,9 +62,9 @@ async def measuring(run: Json, *nodes: Outsider) -> None:
         await node.until(f"/v1/runs/{run['id']}", lambda found: found.get("started_at"))
 
 
-async def gone(pids: list[int] | set[int], within_s: float = 10) -> None:
+async def gone(pids: list[int] | set[int]) -> None:
     """Return when these processes have exited."""
-    async with asyncio.timeout(within_s):
+    async with asyncio.timeout(PATIENCE_S):
         await proctable.wait_for_exits(list(pids))
 
 
@@ -152,17 +153,17 @@ async def test_a_participant_that_is_down(
 async def test_a_participant_is_killed(lab: Lab, nodes: list[Outsider]) -> None:
     """A node that was killed marks the run it broke and the one it missed after its restart."""
     a, b, c = nodes
-    broken = await a.run(await a.create("idle", a, c, spec={"duration": "PT8S"}))
-    rigid = {"start": soon(5), "slip": "PT0S"}
+    broken = await a.run(await a.create("idle", a, c, spec={"duration": "PT16S"}))
+    rigid = {"start": soon(10), "slip": "PT0S"}
     task = await b.create("idle", b, c, spec={"duration": "PT3S"}, schedule=rigid)
     missed = await b.run(task)
     await measuring(broken, a, c)
-    pids = sleepers(8)
+    pids = sleepers(16)
     assert len(pids) == 2
     (died_with_it,) = set(pids) & below(lab, "c")
     await lab.kill("c")
     await gone([died_with_it])
-    assert {*sleepers(8)} == {*pids} - {died_with_it}
+    assert {*sleepers(16)} == {*pids} - {died_with_it}
     await b.until_state(missed, "merging")  # its own part is done, two seconds after the start
     await lab.restart("c")
     seen = await c.over(broken)
@@ -181,27 +182,27 @@ async def test_a_participant_is_killed(lab: Lab, nodes: list[Outsider]) -> None:
 async def test_the_lead_is_killed(lab: Lab, nodes: list[Outsider]) -> None:
     """Participants continue without their lead, which has their results when it is back."""
     a, b, c = nodes
-    led = await a.create("idle", b, c, spec={"duration": "PT5S"})
-    shared = await a.create("idle", a, b, spec={"duration": "PT7S"})
+    led = await a.create("idle", b, c, spec={"duration": "PT12S"})
+    shared = await a.create("idle", a, b, spec={"duration": "PT14S"})
     led_run, shared_run = await a.run(led), await a.run(shared)
     await measuring(shared_run, a, b)
     await measuring(led_run, b, c)
-    pids = [*sleepers(5), *sleepers(7)]
+    pids = [*sleepers(12), *sleepers(14)]
     assert len(pids) == 4
     (died_with_it,) = set(pids) & below(lab, "a")
     await lab.kill("a")
     await gone([died_with_it])
-    assert {*sleepers(5), *sleepers(7)} == {*pids} - {died_with_it}
+    assert {*sleepers(12), *sleepers(14)} == {*pids} - {died_with_it}
     for node, run in ((b, led_run), (c, led_run), (b, shared_run)):
         await node.until_state(run, "finished")
-    assert sleepers(5) + sleepers(7) == []
+    assert sleepers(12) + sleepers(14) == []
     await lab.restart("a")
-    seen = await a.until_state(led_run, "finished", within_s=60)
+    seen = await a.until_state(led_run, "finished")
     assert seen["result"]["participants"] == 2
-    seen = await a.until_state(shared_run, "failed", within_s=60)
+    seen = await a.until_state(shared_run, "failed")
     assert seen["reason"] == "a: the node was restarted during the run"
     (part,) = [part for part in seen["parts"] if part["name"] == "b"]
-    assert part["result"] == {"slept_ms": 6500.0}
+    assert part["result"] == {"slept_ms": 13500.0}
 
 
 @contextlib.asynccontextmanager
@@ -231,17 +232,15 @@ async def test_the_lead_is_killed_between_hold_and_commit(
     async with undecided(a):
         task = await a.create("idle", a, b, spec=spec, schedule=schedule)
         run = await held(b, task)
-        at = asyncio.get_running_loop().time()
         await lab.kill("a")
     path = f"/v1/runs?task={task['id']}&state=held,scheduled"
-    await b.until(path, lambda page: page["items"] == [], 2 * HOLD_LIFE_S + 5)
-    assert asyncio.get_running_loop().time() - at < 2 * HOLD_LIFE_S + 4
+    await b.until(path, lambda page: page["items"] == [])
     rigid = {**schedule, "slip": "PT0S"}
     taken = await b.run(await b.create("idle", b, spec=spec, schedule=rigid))
     assert taken["starts_at"] == run["starts_at"]
     await lab.restart("a")
     path = f"/v1/tasks/{task['id']}/runs?state=scheduled"
-    placed = (await a.until(path, lambda page: page["items"], 40))["items"][0]
+    placed = (await a.until(path, lambda page: page["items"]))["items"][0]
     assert instant(placed["starts_at"]) == instant(taken["ends_at"])
     await b.until_state(placed, "scheduled")
     assert {booked(each) for each in await everywhere(placed)} == {booked(placed)}
@@ -259,18 +258,18 @@ async def test_a_decision_outlives_everybody(
     await a.until_state(run, "scheduled")
     await lab.kill("a")
     await asyncio.gather(lab.restart("a"), lab.restart("b"))
-    await b.until_state(run, "scheduled", within_s=40)
+    await b.until_state(run, "scheduled")
     assert {booked(each) for each in await everywhere(run)} == {booked(run)}
 
 
 async def test_a_stop_in_mid_run(lab: Lab, a: Outsider, c: Outsider) -> None:
     """A node that is stopped ends its programs, marks their runs, and reports to their lead."""
-    run = await a.run(await a.create("idle", a, c, spec={"duration": "PT6S"}))
+    run = await a.run(await a.create("idle", a, c, spec={"duration": "PT20S"}))
     await measuring(run, a, c)
-    pids = sleepers(6)
+    pids = sleepers(20)
     assert len(pids) == 2
     await lab.restart("c")
-    assert len(sleepers(6)) == 1
+    assert len(sleepers(20)) == 1
     seen = await c.over(run)
     assert (seen["state"], seen["reason"]) == ("failed", "the node was stopped during the run")
     seen = await a.over(run)

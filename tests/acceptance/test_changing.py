@@ -9,6 +9,7 @@ import pytest
 
 from node.lab.supervisor import Lab
 from tests.acceptance.outsider import Json, Outsider
+from tests.support.patience import PATIENCE_S
 
 pytestmark = [
     pytest.mark.asyncio(loop_scope="session"),
@@ -29,14 +30,14 @@ async def _hourly(lead: Outsider, nodes: list[Outsider], start: datetime) -> tup
     return task, count
 
 
-async def _scheduled(node: Outsider, task: Json, count: int, within_s: float = 20) -> None:
+async def _scheduled(node: Outsider, task: Json, count: int) -> None:
     """Return when this node has this number of scheduled runs of the task, and none waiting."""
 
     def holds(found: Json) -> bool:
         counts = found.get("runs", {})
         return counts.get("scheduled", 0) == count and not counts.get("waiting")
 
-    await node.until(f"/v1/tasks/{task['id']}", holds, within_s)
+    await node.until(f"/v1/tasks/{task['id']}", holds)
 
 
 async def _change(
@@ -49,7 +50,7 @@ async def _change(
 
 async def _tells(node: Outsider, task: Json, state: str) -> None:
     """Return when the event stream, from its beginning, has this state of the task."""
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(PATIENCE_S):
         async for event in node.events(after="0"):
             if event["event"] == "task" and event["data"] == {"id": task["id"], "state": state}:
                 return
@@ -69,13 +70,13 @@ async def test_a_pause_reaches_a_node_that_was_down(
     fits = await b.run(await b.create("idle", a, b, spec=SPEC, schedule=other))
     assert fits["starts_at"] == free_hour.isoformat().replace("+00:00", "Z")
     await lab.restart("c")
-    await _scheduled(c, task, 0, within_s=40)
+    await _scheduled(c, task, 0)
     for node in (a, b):
         await _tells(node, task, "paused")
     resumed = await _change(a, "POST", task, "/resume")
     assert (resumed["state"], resumed["paused_at"]) == ("active", None)
     for node in nodes:
-        await _scheduled(node, task, count, within_s=40)
+        await _scheduled(node, task, count)
     sentences = [each["sentence"] for each in (await a.explain("task", task))["decisions"]]
     assert f"paused on a; {count} runs freed" in sentences
     assert "resumed on a" in sentences

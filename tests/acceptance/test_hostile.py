@@ -12,6 +12,7 @@ import pytest
 
 from tests.acceptance.hostility import FAR, IDLE, NOBODY, complains_of, each, is_problem
 from tests.acceptance.outsider import Answer, Json, Outsider
+from tests.support.patience import PATIENCE_S
 
 pytestmark = [
     pytest.mark.asyncio(loop_scope="session"),
@@ -217,7 +218,7 @@ async def raw(node: Outsider, request: bytes) -> tuple[int, bytes]:
     reader, writer = await asyncio.open_connection(host, int(port))
     writer.write(request.replace(b"TOKEN", node.token.encode()))
     await writer.drain()
-    answer = await asyncio.wait_for(reader.read(65_536), 10)
+    answer = await asyncio.wait_for(reader.read(65_536), PATIENCE_S)
     writer.close()
     await writer.wait_closed()
     return int(answer.split(b" ", 2)[1]), answer

@@ -20,6 +20,7 @@ from node.execution import process, proctable
 from node.execution.process import RunningProcess
 from tests.acceptance.outsider import Outsider
 from tests.integration.host_leftovers import descendants, nothing_left
+from tests.support.patience import PATIENCE_S
 
 pytestmark = pytest.mark.timeout(120)
 
@@ -49,7 +50,7 @@ def listening(url: str) -> bool:
 async def test_lab_up(number: signal.Signals) -> None:
     """``lab up`` prints one line of JSON, its nodes measure, and a signal leaves nothing behind."""
     lab = await parley("lab", "up", "--nodes", "3", "--json")
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(PATIENCE_S):
         await lab.printed(b"}]}\n")
     below = descendants(lab.pid)
     assert lab._stdout is not None
@@ -70,10 +71,10 @@ async def test_lab_up(number: signal.Signals) -> None:
     places = set(Path(tempfile.gettempdir()).glob(f"parley-lab-{lab.pid}-*"))
     assert places
     lab.send(number)
-    finished = await asyncio.wait_for(lab.wait(), 40)
+    finished = await asyncio.wait_for(lab.wait(), PATIENCE_S)
     assert finished.exit_code == 0, finished.stderr.decode()
     assert finished.stdout.decode() == line + "\n"
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(PATIENCE_S):
         await proctable.wait_for_exits(list(below))
     assert not any(place.exists() for place in places)
     assert not any(listening(node.url) for node in nodes)
@@ -83,7 +84,7 @@ async def test_lab_up(number: signal.Signals) -> None:
 async def test_lab_demo() -> None:
     """The check of the demo ends with its summary line, and leaves nothing behind."""
     demo = await parley("lab", "demo", "--check")
-    finished = await asyncio.wait_for(demo.wait(), 100)
+    finished = await asyncio.wait_for(demo.wait(), PATIENCE_S)
     output = finished.stdout.decode()
     assert finished.exit_code == 0, output + finished.stderr.decode()
     last = output.splitlines()[-1]
@@ -100,7 +101,7 @@ async def test_namespaces_need_root() -> None:
     stranger = ["setpriv", "--reuid", "65534", "--clear-groups", *reading]
     argv = run if os.geteuid() else [*stranger, *run]
     refused = await process.start(argv, env={"PYTHONPATH": str(ROOT), "HOME": "/nonexistent"})
-    finished = await asyncio.wait_for(refused.wait(), 20)
+    finished = await asyncio.wait_for(refused.wait(), PATIENCE_S)
     text = " ".join(finished.stderr.decode().split())
     assert (finished.exit_code, text[2:]) == (
         3,

@@ -84,7 +84,7 @@ async def test_the_life_of_a_mesh(a: Outsider, nodes: list[Outsider], tmp_path: 
     def delivered(mesh: Json) -> bool:
         return bool(mesh["delivery"]["delivered"] >= 6)
 
-    await a.until("/v1/meshes/story", delivered, within_s=60)
+    await a.until("/v1/meshes/story", delivered)
     code, status = await _parley(a, "mesh", "status", str(file), "--since", "1h")
     assert (code, status["drift"]["create"]) == (0, [])
     assert {(pair["source"], pair["dest"]) for pair in status["pairs"]} == {

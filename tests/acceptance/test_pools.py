@@ -19,8 +19,6 @@ pytestmark = [
     pytest.mark.usefixtures("tidy"),
 ]
 
-LEARNT_S = 40
-"""Maximum seconds until a node has learnt a change; nodes check each other every 15 seconds."""
 IDLE = ("idle", "--spec-json", '{"duration": "PT1S", "class": "background"}')
 
 
@@ -34,7 +32,7 @@ async def done(node: Outsider, *arguments: str) -> Json:
 async def _known(lead: Outsider, pool: str, *members: Outsider) -> None:
     """Return when exactly these nodes are known to be in a pool."""
     names = sorted(node.name for node in members)
-    await lead.until(f"/v1/pools/{pool}", lambda found: sorted(found["nodes"]) == names, LEARNT_S)
+    await lead.until(f"/v1/pools/{pool}", lambda found: sorted(found["nodes"]) == names)
 
 
 @pytest_asyncio.fixture(loop_scope="session")
@@ -99,7 +97,7 @@ async def test_nodes_are_chosen_measure_leave_and_are_replaced(
     await done(leaver, "node", "set", "in=elsewhere")
     await _known(lead, pool, *(node for node in nodes if node is not leaver))
     remaining = set(names) - {leaver.name}
-    await lead.until(f"{path}/seats", lambda page: _to_come(page["items"]) == remaining, LEARNT_S)
+    await lead.until(f"{path}/seats", lambda page: _to_come(page["items"]) == remaining)
     why = (await parley(lead, "explain", task["id"], "--all", "-o", "table")).out
     assert f'({leaver.name}): {leaver.name}: its in is "elsewhere", and pool {pool} asks for' in why
     assert other in why

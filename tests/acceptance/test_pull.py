@@ -13,6 +13,7 @@ from node.lab.supervisor import Lab
 from tests.acceptance.commands import parley
 from tests.acceptance.outsider import Outsider, booked
 from tests.integration.host_leftovers import nothing_left
+from tests.support.patience import PATIENCE_S
 
 pytestmark = pytest.mark.timeout(120)
 
@@ -45,7 +46,7 @@ async def _booked(lead: Outsider, *participants: Outsider) -> None:
 async def test_a_node_behind_a_firewall_takes_part() -> None:
     """A node in pull mode takes part, leads, is added by its key, and finds a restarted lead."""
     with nothing_left():
-        waits = aiohttp.ClientTimeout(total=60)
+        waits = aiohttp.ClientTimeout(total=PATIENCE_S)
         async with (
             Lab(3, command=_command) as lab,
             aiohttp.ClientSession(timeout=waits) as session,
@@ -69,7 +70,7 @@ async def test_a_node_behind_a_firewall_takes_part() -> None:
             await _parley(a, "node", "remove", "c")
             identity = (await c.get("/v1/nodes/self"))["identity"]
             await _parley(a, "node", "add", identity)
-            await a.until("/v1/nodes", lambda page: "c" in {n["name"] for n in page["items"]}, 40)
+            await a.until("/v1/nodes", lambda page: "c" in {n["name"] for n in page["items"]})
             await _booked(a, c, a)
 
             again = await lab.restart("a")

@@ -16,6 +16,7 @@ import pytest_asyncio
 
 from tests.acceptance.conftest import Everywhere
 from tests.acceptance.outsider import Json, Outsider, booked, instant
+from tests.support.patience import PATIENCE_S
 
 pytestmark = [
     pytest.mark.asyncio(loop_scope="session"),
@@ -291,7 +292,7 @@ async def test_events(a: Outsider, b: Outsider) -> None:
 async def _told_of(node: Outsider, run: Json, after: str) -> list[dict[str, Json]]:
     """Return the events of a run, up to its end."""
     events = []
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(PATIENCE_S):
         async for event in node.events(after):
             if event["event"] == "run" and event["data"]["id"] == run["id"]:
                 events.append(event)
@@ -346,7 +347,6 @@ async def test_twenty_compete_for_an_exclusive_hour(
     await a.until(
         f"/v1/runs?{urlencode({**within, 'state': 'scheduled', 'limit': 500})}",
         lambda found: sum(run["task"] in created for run in found["items"]) == 12,
-        within_s=60,
     )
     runs = await asyncio.gather(*map(explained, leads, tasks))
     placed = sorted((run for run in runs if run["state"] == "scheduled"), key=booked_start)

@@ -16,6 +16,7 @@ from node.store.database import Notice
 from node.timetable import expiry
 from tests.support.booking import HOUR, REACH, BookingLead
 from tests.support.clocks import START
+from tests.support.patience import PATIENCE_S
 from tests.support.worlds import (
     DURATION,
     HOLD_LIFE,
@@ -141,11 +142,11 @@ async def test_a_run_that_comes_back_is_looked_for_at_once(booker: BookingLead) 
             restored.set()
 
     hearing = asyncio.create_task(site.database.listen(heard, site.clock))
-    await asyncio.wait_for(listening.wait(), 10)
+    await asyncio.wait_for(listening.wait(), PATIENCE_S)
     booker.world.clock.advance(HOLD_LIFE)
     assert await site.node.holds.run_once() == 1
     assert await site.state(low) == "scheduled"
-    await asyncio.wait_for(restored.wait(), 10)
+    await asyncio.wait_for(restored.wait(), PATIENCE_S)
     hearing.cancel()
     await asyncio.gather(hearing, return_exceptions=True)
 
@@ -167,7 +168,7 @@ async def test_silent_leads_are_asked_all_at_once(booker: BookingLead) -> None:
 
     booker.world.watch = answer_never
     booker.world.clock.advance(HOLD_LIFE)
-    await asyncio.wait_for(booker.site.node.holds.run_once(), 10)
+    await asyncio.wait_for(booker.site.node.holds.run_once(), PATIENCE_S)
     booker.world.watch = None
     assert count == 20
 

@@ -17,6 +17,7 @@ from node.model.wire.tasks import Schedule
 from node.store import runs
 from node.store.database import Notice
 from tests.support.clocks import START
+from tests.support.patience import PATIENCE_S
 from tests.support.worlds import (
     DURATION,
     HOLD_LIFE,
@@ -54,7 +55,7 @@ async def _listening(
                 notices.append(notice)
 
     task = asyncio.create_task(site.database.listen(heard, site.clock))
-    await asyncio.wait_for(ready.wait(), 10)
+    await asyncio.wait_for(ready.wait(), PATIENCE_S)
     yield freed
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)
@@ -95,7 +96,7 @@ async def test_time_given_back_is_planned_at_once(
     _, run = await _waiting(a, b)
     async with _listening(b) as freed:
         await how(world, b, busy)
-        await asyncio.wait_for(freed.wait(), 10)
+        await asyncio.wait_for(freed.wait(), PATIENCE_S)
         await b.node.freed_time.run_once()
     assert world.count("freed") == 1
     assert (await a.rows("SELECT plan_at FROM planning"))[0][0] == START
@@ -120,7 +121,7 @@ async def test_a_dropped_hold_is_time_given_back(
             await b.node.holds.run_once()
         else:
             await b.node.time_line.release(exchange, holding.task)
-        await asyncio.wait_for(freed.wait(), 10)
+        await asyncio.wait_for(freed.wait(), PATIENCE_S)
         await b.node.freed_time.run_once()
     await a.plan()
     assert await b.state(run) == "scheduled"
@@ -142,7 +143,7 @@ async def test_a_run_that_ends_early_gives_back_the_rest(world: World) -> None:
     assert await a.state(run) == "waiting"
     async with _listening(b) as freed:
         await b.node.termination.cancel_run(busy)
-        await asyncio.wait_for(freed.wait(), 10)
+        await asyncio.wait_for(freed.wait(), PATIENCE_S)
         await b.node.freed_time.run_once()
     await a.plan()
     assert await b.state(run) == "scheduled"
@@ -155,7 +156,7 @@ async def test_the_leads_own_node_tells_it_too(world: World) -> None:
     _, run = await _waiting(a, b)
     async with _listening(a) as freed:
         await a.node.termination.cancel_run(busy)
-        await asyncio.wait_for(freed.wait(), 10)
+        await asyncio.wait_for(freed.wait(), PATIENCE_S)
         await a.node.freed_time.run_once()
     await a.plan()
     assert (await a.state(run), world.count("freed")) == ("scheduled", 0)
@@ -196,7 +197,7 @@ async def test_a_background_run_gives_back_nothing(world: World) -> None:
     async with _listening(b, notices) as freed:
         await b.node.termination.cancel_run(background)
         await b.node.termination.cancel_run(exclusive)
-        await asyncio.wait_for(freed.wait(), 10)
+        await asyncio.wait_for(freed.wait(), PATIENCE_S)
     assert notices == [Notice("freed", str(HOUR + DURATION), (str(HOUR + 2 * DURATION),))]
 
 

@@ -27,6 +27,7 @@ from node.lab.wan import WanSettings
 from node.model.errors import HostError, NotFound
 from tests.integration.host_leftovers import descendants, nothing_left
 from tests.integration.lab_program import fake_command
+from tests.support.patience import PATIENCE_S
 
 pytestmark = pytest.mark.timeout(60)
 
@@ -84,7 +85,7 @@ async def test_a_death_is_told_and_the_others_go_on() -> None:
     lab = Lab(2, command=fake_command, died=lambda *death: died.put_nowait(death))
     async with lab:
         os.kill(lab._running["b"].pid, signal.SIGKILL)
-        name, sentence = await asyncio.wait_for(died.get(), 10)
+        name, sentence = await asyncio.wait_for(died.get(), PATIENCE_S)
         assert name == "b"
         assert sentence.startswith("b has ended unexpectedly. Its log ends:")
         assert await get(f"{lab.nodes[0].url}/readyz") == ""
@@ -175,7 +176,7 @@ async def test_nothing_runs_on_when_the_program_is_killed() -> None:
     assert len(below) >= 3
     lab.send(signal.SIGKILL)
     finished = await lab.wait()
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(PATIENCE_S):
         await proctable.wait_for_exits(list(below))
     dsn = json.loads(finished.stdout.splitlines()[-1])[0]["dsn"]
     match = re.search(r"host=(.*)/socket", dsn)

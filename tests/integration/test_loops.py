@@ -15,6 +15,7 @@ from node.store import outbox
 from node.store.database import Database, Notice, PostgresDatabase
 from node.store.nodes import KnownNode
 from node.store.outbox import Message, MessageKind
+from tests.support.patience import PATIENCE_S
 from tests.support.worlds import ON_ONE_LOOP, Site, World
 
 
@@ -59,7 +60,7 @@ async def test_a_loop_outlives_a_fault(
 
     monkeypatch.setattr(loop, its_turn, turn)
     running = asyncio.create_task(loop.run())
-    await asyncio.wait_for(again.wait(), 10)
+    await asyncio.wait_for(again.wait(), PATIENCE_S)
     running.cancel()
     with contextlib.suppress(asyncio.CancelledError):
         await running
@@ -137,7 +138,7 @@ async def test_a_slow_node_holds_up_no_other(world: World) -> None:
             await outbox.post(connection, [node.identity], MessageKind.PART, {}, a.clock.now())
         a.node.outbox.heard(Notice("wake", "", ()))
         if node is c:
-            await asyncio.wait_for(arrived.wait(), 10)
+            await asyncio.wait_for(arrived.wait(), PATIENCE_S)
     running.cancel()
     with contextlib.suppress(asyncio.CancelledError):
         await running

@@ -18,6 +18,7 @@ import pytest
 from node.execution import process, proctable
 from node.execution.process import FinishedProcess, RunningProcess
 from node.model.errors import HostError
+from tests.support.patience import PATIENCE_S
 
 Start = Callable[..., Awaitable[RunningProcess]]
 
@@ -51,7 +52,7 @@ def descriptors() -> int:
 
 async def gone(pid: int) -> None:
     """Wait for the exit of a process that is not our child."""
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(PATIENCE_S):
         await proctable.wait_for_exits([pid])
 
 
@@ -205,7 +206,7 @@ async def test_output_at_the_limit_is_not_truncated(start: Start) -> None:
 async def test_a_grandchild_with_the_pipe_does_not_hold_up_the_wait(start: Start) -> None:
     """A descendant that keeps the output open after the leader's exit is killed."""
     running = await start("sh", "-c", "sleep 60 & echo done")
-    async with asyncio.timeout(process.DRAIN_S + 3):
+    async with asyncio.timeout(PATIENCE_S):
         finished = await running.wait()
     assert finished == FinishedProcess(0, b"done\n", b"")
     assert group_members(running.pid) == []
@@ -224,7 +225,7 @@ async def test_one_that_left_the_group_does_not_hold_up_the_wait(start: Start) -
         "os.read(read, 3)\n"
     )
     running = await start(sys.executable, "-c", script)
-    async with asyncio.timeout(process.DRAIN_S + 3):
+    async with asyncio.timeout(PATIENCE_S):
         stranger = int((await running.wait()).stdout)
     assert alive(stranger)
     os.kill(stranger, signal.SIGKILL)

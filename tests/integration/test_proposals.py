@@ -17,6 +17,7 @@ from node.store import bookings, changes, runs
 from node.store.database import Connection, Notice
 from node.timetable.booking import TimeLine
 from tests.support.booking import HOUR, REACH, BookingLead
+from tests.support.patience import PATIENCE_S
 from tests.support.worlds import DURATION, ON_ONE_LOOP, Site, commit_request, hold_request
 
 pytestmark = ON_ONE_LOOP
@@ -40,7 +41,7 @@ class Listener:
 
     async def hears(self, kind: str) -> None:
         """Wait for a notification of this kind; earlier ones count."""
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(PATIENCE_S):
             while await self._heard.get() != kind:
                 pass
 

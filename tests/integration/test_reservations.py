@@ -18,6 +18,7 @@ from node.model.wire.participants import Closure, Obstacle
 from node.store.database import Notice
 from tests.support.booking import HOUR, REACH, BookingLead
 from tests.support.clocks import START
+from tests.support.patience import PATIENCE_S
 from tests.support.reservations import WORDS, edit, reserve
 from tests.support.worlds import (
     DURATION,
@@ -204,13 +205,13 @@ async def test_what_is_kept_in_memory_follows(booker: BookingLead) -> None:
 
     async def follows(free: Sequence[Span]) -> None:
         """Wait until this time is free, after any number of notifications."""
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(PATIENCE_S):
             while (await booker.ask(task, WINDOW)).free != tuple(free):
                 await heard.get()
 
     task = await booker.task()
     listening = asyncio.create_task(booker.site.database.listen(hear, booker.site.clock))
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(PATIENCE_S):
         while (await heard.get()).kind != "wake":
             pass
     await follows([WINDOW])

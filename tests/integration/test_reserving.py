@@ -25,6 +25,7 @@ from node.tasks import termination as ending
 from node.timetable.reservations import SPANS_RETENTION
 from tests.support.booking import HOUR
 from tests.support.clocks import START
+from tests.support.patience import PATIENCE_S
 from tests.support.previews import idle, plan
 from tests.support.reservations import WORDS, edit, reserve
 from tests.support.statements import asked_of_database
@@ -267,7 +268,7 @@ async def test_time_given_back_is_planned_at_once(world: World, how: str) -> Non
             events[notice.kind].set()
 
     listening = asyncio.create_task(b.database.listen(heard, b.clock))
-    await asyncio.wait_for(events["wake"].wait(), 10)
+    await asyncio.wait_for(events["wake"].wait(), PATIENCE_S)
     match how:
         case "remove":
             await b.node.reservations.remove(reservation.id)
@@ -277,7 +278,7 @@ async def test_time_given_back_is_planned_at_once(world: World, how: str) -> Non
             await edit(b, reservation, schedule={"start": format_instant(HOUR + HALF)})
         case _:
             await edit(b, reservation, access={"leads": ["a"]})
-    await asyncio.wait_for(events["freed"].wait(), 10)
+    await asyncio.wait_for(events["freed"].wait(), PATIENCE_S)
     await b.node.freed_time.run_once()
     listening.cancel()
     await asyncio.gather(listening, return_exceptions=True)

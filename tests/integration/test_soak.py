@@ -13,10 +13,12 @@ import pytest
 
 from node.execution import process, proctable
 from tests.integration.host_leftovers import descendants
+from tests.support.patience import PATIENCE_S
 
 ROOT = Path(__file__).parents[2]
 PLAYING = """
 from tests.soak.seeds import BRIEF, played
+from tests.support.patience import PATIENCE_S
 for outcome in played(BRIEF, range(1, 1_000_000), 2):
     print("playing", flush=True)
 """
@@ -39,6 +41,6 @@ async def test_workers_end_with_their_owner(
     assert len(workers) == 2
     ends = asyncio.create_task(proctable.wait_for_exits(list(workers)))
     send(owner.pid, number)
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(PATIENCE_S):
         await ends
         await owner.wait()

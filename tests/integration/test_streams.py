@@ -13,6 +13,7 @@ from node.execution.process import RunningProcess
 from node.execution.streams import RECORD_BYTES_MAX, RECORDS_WAITING_MAX
 from node.model.errors import DatabaseUnavailable, ToolOutputError
 from node.model.intervals import Interval
+from tests.support.patience import PATIENCE_S
 
 RS = "\\x1e"
 Keep = Callable[[Sequence[Interval]], Awaitable[None]]
@@ -130,7 +131,7 @@ async def test_a_database_that_is_away_costs_no_interval() -> None:
             msg = "restarting"
             raise DatabaseUnavailable(msg)
 
-    batches = await asyncio.wait_for(relayed(f"print('{RS}0'); print('{RS}1')", keep), 20)
+    batches = await asyncio.wait_for(relayed(f"print('{RS}0'); print('{RS}1')", keep), PATIENCE_S)
     assert [each.number for batch in batches for each in batch] == [0, 1]
 
 

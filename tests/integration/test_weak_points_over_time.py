@@ -18,6 +18,7 @@ from node.model.ids import TaskId, run_id
 from node.model.wire.participants import Introduction
 from node.model.wire.tasks import Schedule
 from tests.support.clocks import START, ManualClock
+from tests.support.patience import PATIENCE_S
 from tests.support.worlds import (
     DURATION,
     HOLD_LIFE,
@@ -115,7 +116,7 @@ async def test_a_worker_that_is_done_takes_the_next_task_at_once(world: World) -
 
     world.watch = count
     loop = asyncio.create_task(a.workers.run())
-    await asyncio.wait_for(all_committed.wait(), 10)
+    await asyncio.wait_for(all_committed.wait(), PATIENCE_S)
     loop.cancel()
     await asyncio.gather(loop, return_exceptions=True)
     assert a.clock.now() == START

@@ -19,10 +19,11 @@ from typing import TYPE_CHECKING, Any, Self
 
 from aiohttp import ClientSession, ClientWebSocketResponse, WSMsgType
 
+from tests.support.patience import PATIENCE_S
+
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
 
-DEADLINE_S = 10.0
 _FLAGS = (
     "--headless",
     "--no-sandbox",
@@ -109,7 +110,7 @@ class Connection:
         self._answers[self._number] = answer
         message = {"id": self._number, "method": method, "params": params}
         await self._socket.send_json(message | ({"sessionId": session} if session else {}))
-        async with asyncio.timeout(DEADLINE_S):
+        async with asyncio.timeout(PATIENCE_S):
             message = await answer
         if "error" in message:
             error = f"{method}: {message['error']}"
@@ -186,7 +187,7 @@ class Page:
             look();
         }})"""
         try:
-            async with asyncio.timeout(DEADLINE_S):
+            async with asyncio.timeout(PATIENCE_S):
                 while not await self._holds(script):
                     pass
         except TimeoutError:

@@ -15,9 +15,9 @@ from node.execution import process
 from node.model import times
 from node.plugins.contracts import DeliveryItem
 from tests.support.archiving import receiver
+from tests.support.patience import PATIENCE_S
 from tests.support.receivers import (
     CLOCK,
-    ROOM,
     Peer,
     Surroundings,
     free_port,
@@ -147,7 +147,7 @@ async def rsyslogd(folder: Path, transport: str) -> AsyncIterator[Peer]:
 async def _listening(transport: str, port: int, path: Path) -> None:
     """Wait until a server listens; for UDP, look into the kernel's table."""
     table = Path("/proc/net/udp")
-    async with asyncio.timeout(ROOM):
+    async with asyncio.timeout(PATIENCE_S):
         while True:
             with contextlib.suppress(OSError):
                 if transport == "tcp":

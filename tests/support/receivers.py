@@ -38,10 +38,9 @@ from pyarrow import parquet
 
 from node.clock import SystemClock
 from node.postgres.cluster import PrivateCluster
+from tests.support.patience import PATIENCE_S
 
 CLOCK = SystemClock()
-ROOM = 10.0
-"""Maximum seconds for what a peer normally does at once."""
 BOOT = 180.0
 """Maximum seconds for the start of a server on a busy host."""
 REJECTED = 13.5
@@ -59,7 +58,7 @@ class Peer:
 
     async def until(self, count: int) -> list[Any]:
         """Return what it got, once it has this many documents."""
-        async with asyncio.timeout(ROOM):
+        async with asyncio.timeout(PATIENCE_S):
             while len(found := await self._found()) < count:
                 await CLOCK.sleep(0.01)  # another process has it: nothing tells us
         return found
@@ -125,7 +124,7 @@ class Servers:
         """Stop all servers."""
         for server in reversed(self._running):
             server.terminate()
-            server.wait(ROOM)
+            server.wait(PATIENCE_S)
         shutil.rmtree(self._folder)
 
     def rabbitmq(self) -> int:
@@ -347,7 +346,7 @@ def _read_point(point: NumberDataPoint) -> dict[str, Any]:
 async def kafka(_: Surroundings) -> AsyncIterator[Peer]:
     """Start librdkafka's mock broker, with a consumer."""
     brokers: list[Producer] = [Producer({"test.mock.num.brokers": 1, "log_level": 0})]
-    [broker] = brokers[0].list_topics(timeout=ROOM).brokers.values()
+    [broker] = brokers[0].list_topics(timeout=PATIENCE_S).brokers.values()
     topic = "parley-results"
     consumers: list[Consumer] = []
     documents: list[Any] = []
@@ -375,7 +374,7 @@ async def kafka(_: Surroundings) -> AsyncIterator[Peer]:
 
 def _consumer(address: str, topic: str) -> Consumer:
     made = Consumer({"bootstrap.servers": address, "group.id": "a", "log_level": 0})
-    parts = made.list_topics(topic, timeout=ROOM).topics[topic].partitions
+    parts = made.list_topics(topic, timeout=PATIENCE_S).topics[topic].partitions
     made.assign([TopicPartition(topic, number, 0) for number in parts])
     return made
 

@@ -22,6 +22,7 @@ from node.store import archives, runs
 from node.store.database import Notice
 from tests.support.archiving import IDENTITY, Office, Posted, Receiver, receiver
 from tests.support.clocks import ManualClock
+from tests.support.patience import PATIENCE_S
 
 _RESCANNING = """
 SET LOCAL enable_hashjoin = off; SET LOCAL enable_mergejoin = off; SET LOCAL enable_hashagg = off;
@@ -136,13 +137,15 @@ async def test_results_go_in_batches(a: Office, taker: Receiver) -> None:
 
 
 @pytest.mark.parametrize("ordered", [False, True])
-async def test_no_plan_of_the_server_claims_more_than_the_limit(a: Office, ordered: bool) -> None:
+async def test_no_plan_of_the_server_claims_more_than_the_limit(
+    a: Office, *, ordered: bool
+) -> None:
     """A claim takes no more than its limit, however often the server evaluates the inner query."""
     await a.archive("all", "http", {"url": DEAD})
     await a.ended(20)
     [[destination]] = await a.rows("SELECT DISTINCT destination_id FROM archiving")
     now = a.clock.now()
-    async with a.database.connection() as connection, connection.transaction():
+    async with a.database.transaction() as connection:
         await connection.execute(_RESCANNING)
         numbers = await archives.claim(
             connection, destination, now, now + times.MINUTE, limit=5, ordered=ordered
@@ -290,7 +293,7 @@ async def test_a_slow_archiver_delays_no_other(a: Office, taker: Receiver) -> No
         await a.archive("good", "http", {"url": taker.url})
         async with a.at_work():
             await a.ended()
-            async with asyncio.timeout(10):
+            async with asyncio.timeout(PATIENCE_S):
                 await slow.arrived.wait()
                 await taker.arrived.wait()
                 taker.arrived.clear()
@@ -323,7 +326,7 @@ async def test_unrecorded_deliveries_are_repeated(a: Office, taker: Receiver) ->
     assert len(taken) == 1
     await a.result_delivery.run_once()
     assert taker.documents == []
-    async with a.at_work(), asyncio.timeout(10):
+    async with a.at_work(), asyncio.timeout(PATIENCE_S):
         await taker.arrived.wait()
     assert len(taker.documents) == 1
 

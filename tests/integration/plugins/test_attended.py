@@ -15,6 +15,7 @@ import pytest
 from node.plugins.attendance import AttendanceReport, attended_command, split_attendance
 from node.plugins.contracts import Output
 from node.plugins.tools.programs.attended import congestion
+from tests.support.patience import PATIENCE_S
 
 
 def started(argv: list[str], until_s: float | None = None) -> subprocess.Popen[bytes]:
@@ -63,7 +64,10 @@ def test_the_report_is_printed_on_term() -> None:
 def test_a_program_that_is_not_there() -> None:
     """A missing program is reported on standard error, like other programs' errors."""
     program = started(["/nowhere/it"])
-    assert program.communicate(timeout=20) == (b"", b"/nowhere/it: No such file or directory\n")
+    assert program.communicate(timeout=PATIENCE_S) == (
+        b"",
+        b"/nowhere/it: No such file or directory\n",
+    )
     assert program.returncode == 127
 
 

@@ -27,6 +27,7 @@ from tests.integration.plugins.streams import (
     wait_until,
 )
 from tests.integration.plugins.test_stamp_on_loopback import free_port
+from tests.support.patience import PATIENCE_S
 
 COUNTS = ("sent", "received_at_dest", "received_back")
 
@@ -99,7 +100,7 @@ def test_a_server_whose_port_is_taken_says_so() -> None:
         assert first.stdout is not None
         first.stdout.readline()  # its first interval is over: it listens
         with served(parts[1]) as second:
-            stdout, stderr = second.communicate(timeout=20)
+            stdout, stderr = second.communicate(timeout=PATIENCE_S)
     assert second.returncode == 1
     assert living_members(second.pid) == []
     with pytest.raises(ToolOutputError, match=r"irtt: listen .* address already in use$"):
@@ -136,6 +137,6 @@ def test_without_irtt_there_is_no_stream(tmp_path: Path, monkeypatch: pytest.Mon
     monkeypatch.setenv("PATH", str(tmp_path))
     for part in stream(TOOL, now(), free_port("127.1.0.2"), 1):
         program = start(TOOL, part)
-        stdout, _ = program.communicate(timeout=20)
+        stdout, _ = program.communicate(timeout=PATIENCE_S)
         with pytest.raises(ToolOutputError, match="irtt: irtt: No such file or directory"):
             TOOL.read(part, Output(program.returncode, stdout, b""))
