@@ -55,7 +55,7 @@ def told(
     tool: StreamingTool, part: PartContext, process: subprocess.Popen[bytes]
 ) -> list[Interval]:
     """Return all records of a program, once it has ended by itself."""
-    stdout, _ = process.communicate(timeout=30)
+    stdout, _ = process.communicate(timeout=PATIENCE_S)
     lines = stdout.splitlines()
     records = [line.removeprefix(RS) for line in lines if line.startswith(RS)]
     assert json.loads(lines[-1]) == {"intervals": len(records)}

@@ -28,7 +28,7 @@ def started(argv: list[str], until_s: float | None = None) -> subprocess.Popen[b
 
 def ended(program: subprocess.Popen[bytes]) -> tuple[Output, AttendanceReport]:
     """Return its output, split."""
-    stdout, stderr = program.communicate(timeout=20)
+    stdout, stderr = program.communicate(timeout=PATIENCE_S)
     return split_attendance(Output(program.returncode, stdout, stderr), "it")
 
 
@@ -92,6 +92,6 @@ def test_the_congestion_control_of_a_connection(family: int, host: str) -> None:
 
 def test_the_line_that_is_added_is_one_document() -> None:
     """The report follows an RS, so that the tool's output cannot be mistaken for it."""
-    stdout, _ = started(python("print('{}')")).communicate(timeout=20)
+    stdout, _ = started(python("print('{}')")).communicate(timeout=PATIENCE_S)
     added = stdout.partition(b"\x1e")[2]
     assert set(json.loads(added)) == {"congestion", "clock", "exit_code"}

@@ -63,7 +63,7 @@ def started(command: Command) -> subprocess.Popen[bytes]:
 
 def ended(program: subprocess.Popen[bytes]) -> Output:
     """Return its output."""
-    stdout, stderr = program.communicate(timeout=20)
+    stdout, stderr = program.communicate(timeout=PATIENCE_S)
     return Output(program.returncode, stdout, stderr)
 
 

@@ -48,7 +48,7 @@ def start(part: PartContext) -> subprocess.Popen[bytes]:
 
 def output(process: subprocess.Popen[bytes]) -> Output:
     """Return the output of a program, once it has ended."""
-    stdout, stderr = process.communicate(timeout=20)
+    stdout, stderr = process.communicate(timeout=PATIENCE_S)
     return Output(process.returncode, stdout, stderr)
 
 
