@@ -1,9 +1,9 @@
-"""How long tests wait for what must happen."""
+"""Time limits of tests, which a busy host must not reach."""
 
 from __future__ import annotations
 
 PATIENCE_S = 120.0
-"""Longer than anything takes on a busy host: only what never happens takes so long, in seconds."""
+"""Maximum seconds to wait for something that must happen; nothing that happens takes as long."""
 
 BUSY = 5
-"""How many times as long as on an idle host a test may take."""
+"""Factor between the time that a test may take on an idle host and the timeout that ends it."""

@@ -17,6 +17,7 @@ from node.model.times import SECOND
 from node.plugins.contracts import Part, PartContext, Party, StreamingTool, Tool
 from node.plugins.tests.latencybg import TEST, LatencyBgSpec
 from tests.integration.plugins.test_stamp_on_loopback import free_port
+from tests.support.patience import PATIENCE_S
 
 BRIEF = {"each": "PT1S", "interval": "PT0.01S", "timeout": "PT0.5S"}
 RS = b"\x1e"

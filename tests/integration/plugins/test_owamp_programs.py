@@ -15,6 +15,7 @@ import pytest
 
 from node.plugins.contracts import Command, Output, PartContext, Party
 from node.plugins.tools.owping import TOOL
+from tests.support.patience import PATIENCE_S
 from tests.unit.plugins.parts import spec
 
 SOURCE, DEST = 0, 1

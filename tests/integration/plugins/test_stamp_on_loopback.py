@@ -16,6 +16,7 @@ from node.plugins import registry
 from node.plugins.contracts import Merged, Output, Part, PartContext, Party
 from node.plugins.tools.programs import stamp_packet
 from node.plugins.tools.stamp import TOOL
+from tests.support.patience import PATIENCE_S
 
 SOCKETS = (Path("/proc/net/udp"), Path("/proc/net/udp6"))
 BRIEF = {"count": 20, "interval": "PT0.005S", "timeout": "PT0.2S"}
