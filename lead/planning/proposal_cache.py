@@ -177,8 +177,8 @@ def _whole(cases: Iterable[SeatCase]) -> dict[SchedulingClass, Span]:
     return spans
 
 
-def _inside(window: Span, asked: Span) -> bool:
-    return asked[0] <= window[0] and window[1] <= asked[1]
+def _inside(window: Span, outer: Span) -> bool:
+    return outer[0] <= window[0] and window[1] <= outer[1]
 
 
 def _giving_way(request: ProposalRequest) -> tuple[int, frozenset[UUID] | None]:

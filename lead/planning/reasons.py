@@ -62,12 +62,12 @@ def suspended(campaign: str) -> str:
     )
 
 
-def sentence(placed: Sequence[ChosenStart], asked: int, first_reason: str | None) -> str:
+def sentence(placed: Sequence[ChosenStart], slot_count: int, first_reason: str | None) -> str:
     """Summarize a planning attempt for lists."""
     if not placed:
         return first_reason or "there was nothing to place"
     first = to_the_second(min(choice.starts_at for choice in placed))
-    booked = f"{len(placed)} of {asked} runs booked, the first at {first}"
+    booked = f"{len(placed)} of {slot_count} runs booked, the first at {first}"
     displacing = sum(choice.displacing for choice in placed)
     if displacing:
         booked += f", {displacing} of them displacing runs of lower priority"

@@ -220,15 +220,15 @@ class AheadSharing:
     def _no(
         self, whose: str, figures: tuple[int, int], hours: tuple[int, int], begins: int
     ) -> PolicyRefusal:
-        given = begins - (self._first - self._board.view.now // BUCKET * BUCKET) + BUCKET
+        released_at = begins - (self._first - self._board.view.now // BUCKET * BUCKET) + BUCKET
         return KEPT.refuse(
             whose=whose,
             held=figures[0] / BUCKET,
             part=figures[1] / BUCKET,
             since=to_the_second(hours[0]),
             to=to_the_second(hours[1] + BUCKET),
-            given=to_the_second(given),
-            until=given,
+            given=to_the_second(released_at),
+            until=released_at,
         )
 
     def _held(self, hour: int, whose: str) -> int:

@@ -30,8 +30,8 @@ def _starts(ask: Ask, name: str, free: Sequence[Span]) -> list[Span]:
     """Return the closed ranges of possible starts on one node."""
     candidate = ask.candidate
     inside = clip(list(free), candidate.next_run_at, candidate.start_by + candidate.duration)
-    if kept := ask.avoid.get(name):
-        inside = subtract(inside, normalise(list(kept)))
+    if avoided := ask.avoid.get(name):
+        inside = subtract(inside, normalise(list(avoided)))
     length = candidate.duration
     return [(start, end - length) for start, end in inside if end - start >= length]
 

@@ -76,8 +76,10 @@ def _rule(
         if key == "rule":
             continue
         if key not in rule.parameters:
-            known = ", ".join(rule.parameters) or "none"
-            faults.append(FieldFault(f"{pointer}/{key}", f"{name} has these parameters: {known}"))
+            parameters = ", ".join(rule.parameters) or "none"
+            faults.append(
+                FieldFault(f"{pointer}/{key}", f"{name} has these parameters: {parameters}")
+            )
             continue
         try:
             values[key] = rule.parameters[key](value)

@@ -66,8 +66,8 @@ def timetable_for(
         if not reservation.admits(candidate):
             for name in reservation.nodes:
                 if name in busy:
-                    kept = (reservation.start, reservation.end)
-                    busy[name] = normalise([*busy[name], kept])
+                    reserved = (reservation.start, reservation.end)
+                    busy[name] = normalise([*busy[name], reserved])
     return busy
 
 

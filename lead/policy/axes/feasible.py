@@ -221,13 +221,15 @@ class FeasibilityJudge:
             # A node that is full by the lead's own booking has not refused: its time is shared, and
             # a campaign that got nothing this hour must be able to get something in the next.
             has_room = self._board.has_room
-            asked = [
+            asked_keys = [
                 (candidate.campaign, name, of_class)
                 for name in refused
                 if has_room(candidate, name)
             ]
-            asked += offered
-            self._backoffs = backoff.after_answer(self._backoffs, asked, offered, now, self._rng)
+            asked_keys += offered
+            self._backoffs = backoff.after_answer(
+                self._backoffs, asked_keys, offered, now, self._rng
+            )
         if placed:
             self._deferrals.pop(candidate.task, None)
         elif self._rules.patience is not None:

@@ -61,9 +61,9 @@ class Flagged:
         def displacing(
             candidate: Candidate, nodes: Sequence[str]
         ) -> Displacing | PolicyRefusal | None:
-            own = campaigns[candidate.campaign]
+            campaign = campaigns[candidate.campaign]
             new = candidate.campaign, candidate.priority
-            if not own.preemptor:
+            if not campaign.preemptor:
                 return flagged.may_displace(new, new, preemptor=False, preemptee=False)
             runs = [
                 run

@@ -101,17 +101,17 @@ class Divided:
         if self._board.view.campaigns[candidate.campaign].level >= URGENT:
             return None
         hour = self._board.bucket(candidate)
-        held = self._board.allocated.get(hour, {})
-        if held.get(candidate.campaign, 0) < self._board.reserved_for(candidate, hour):
+        by_campaign = self._board.allocated.get(hour, {})
+        if by_campaign.get(candidate.campaign, 0) < self._board.reserved_for(candidate, hour):
             return None
         if turn is AllocationRound.SECOND:
-            taken, seats = sum(held.values()), self._board.capacity(hour)
-            return None if taken < seats else self._full(hour, taken, seats)
+            total, seats = sum(by_campaign.values()), self._board.capacity(hour)
+            return None if total < seats else self._full(hour, total, seats)
         most = self._most.get(hour)
         if most is None:
-            most = {name: held.get(name, 0) + added for name, added in self._allot(hour)}
+            most = {name: by_campaign.get(name, 0) + added for name, added in self._allot(hour)}
             self._most[hour] = most
-        ideal, allocated = most.get(candidate.campaign, 0), held.get(candidate.campaign, 0)
+        ideal, allocated = most.get(candidate.campaign, 0), by_campaign.get(candidate.campaign, 0)
         if allocated < ideal or not self._board.seats_taken(candidate, candidate.k):
             return None
         return usage.SHARE_USED.refuse(
@@ -183,10 +183,10 @@ class ByRecentWorkShare:
         shares = {name: float(campaign.weight) for name, campaign in view.campaigns.items()}
         serving = recent_work.by_standing(recent_work.standings(recent, shares))
         without = frozenset(name for name, share in shares.items() if share <= 0)
-        unlimited, known = Unlimited(serving, without), _known(board)
+        unlimited, stakes = Unlimited(serving, without), _known(board)
 
         def parts(seats: int) -> Mapping[str, int]:
-            return usage.ideals(seats, known)
+            return usage.ideals(seats, stakes)
 
         return AheadSharing(unlimited, board, self.near, parts)
 
@@ -202,12 +202,12 @@ class ByFairshare:
 
     def begin(self, board: Board) -> AheadSharing:
         """Start an episode."""
-        known = [board.view.campaigns[stake.name] for stake in _known(board)]
-        targets = {it.name: Fraction(0) if _is_bound(it) else _fairshare_of(it) for it in known}
-        rest = max(Fraction(0), 1 - sum(targets.values())) / max(1, len(known))
+        campaigns = [board.view.campaigns[stake.name] for stake in _known(board)]
+        targets = {it.name: Fraction(0) if _is_bound(it) else _fairshare_of(it) for it in campaigns}
+        rest = max(Fraction(0), 1 - sum(targets.values())) / max(1, len(campaigns))
         entitled = {
             it.name: min(rest, _fairshare_of(it)) if _is_bound(it) else targets[it.name] + rest
-            for it in known
+            for it in campaigns
         }
 
         def parts(seats: int) -> Mapping[str, int]:
@@ -313,9 +313,9 @@ class ByUsage:
 
     def _parts(self, board: Board) -> Parts:
         """Return the parts of all campaigns, as if each of them wanted all it can get."""
-        known = _known(board)
-        lines = CampaignLines(board, self.together, known)
-        weighted = lines.weighted(known)
+        stakes = _known(board)
+        lines = CampaignLines(board, self.together, stakes)
+        weighted = lines.weighted(stakes)
 
         def parts(seats: int) -> Mapping[str, int]:
             if not self.serial:

@@ -22,12 +22,12 @@ def available(
     configured: int, dedicated: int, utilised: int, counted: CapacityBasis = CapacityBasis.COMBINED
 ) -> int:
     """Return what is left of a resource, at least 0."""
-    taken = {
+    in_use = {
         CapacityBasis.DEDICATED: dedicated,
         CapacityBasis.UTILISED: utilised,
         CapacityBasis.COMBINED: max(dedicated, utilised),
     }[counted]
-    return max(0, configured - taken)
+    return max(0, configured - in_use)
 
 
 def seats_on(room: Mapping[str, int], needs: Mapping[str, int], least: int = 1) -> int:

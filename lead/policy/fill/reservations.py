@@ -47,13 +47,13 @@ def slot_of(task: str, nodes: Sequence[str], start: int, end: int) -> Reservatio
     return ReservationView(f"{PREFIX}{task}", nodes, start, end, tasks=frozenset({task}))
 
 
-def lasting(kept: Mapping[str, KeptSlot], now: int) -> list[ReservationView]:
+def lasting(slots_by_task: Mapping[str, KeptSlot], now: int) -> list[ReservationView]:
     """Return the slots of earlier episodes that can still be used as they are, by start.
 
     A slot that did not begin in time was of no use: its task gets another one if it is blocked
     again.
     """
-    slots = [slot_of(task, it.nodes, it.start, it.end) for task, it in kept.items()]
+    slots = [slot_of(task, it.nodes, it.start, it.end) for task, it in slots_by_task.items()]
     return sorted((it for it in slots if it.start >= now), key=lambda it: (it.start, it.name))
 
 

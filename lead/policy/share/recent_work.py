@@ -80,10 +80,10 @@ def total_of(recent: Mapping[str, float], names: Iterable[str]) -> float:
     return sum(recent.get(name, 0.0) for name in names) or 1.0
 
 
-def _standing(done: float, share: float) -> float:
+def _standing(work_part: float, share: float) -> float:
     if share <= 0:
-        return WITHOUT_SHARE - done
-    return -done / share if done else 0.0
+        return WITHOUT_SHARE - work_part
+    return -work_part / share if work_part else 0.0
 
 
 def by_standing(standing: Mapping[str, float]) -> list[str]:
@@ -111,8 +111,8 @@ class RecentWorkSelector:
 
     def standing(self, campaign: str) -> float:
         """Return the campaign's standing after the choices so far."""
-        done = self._recent.get(campaign, 0.0) / self._total
-        return _standing(done, self._shares.get(campaign, 0.0) / self._shared)
+        work_part = self._recent.get(campaign, 0.0) / self._total
+        return _standing(work_part, self._shares.get(campaign, 0.0) / self._shared)
 
     def chosen(self, work: WorkItem) -> None:
         """Count a chosen task as work done."""
