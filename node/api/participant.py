@@ -174,7 +174,7 @@ async def errand(request: web.Request) -> web.StreamResponse:
     """POST: forward a question of this node's lead, another process, to a node in pull mode."""
     node = request.app[NODE]
     if request[SENDER] != node.card.identity:
-        msg = "a node forwards questions only for its own lead"
+        msg = "a node forwards questions for its own lead only"
         raise NotAllowed(msg)
     forwarded = requests.document(request, ForwardedQuestion)
     return responses.one(

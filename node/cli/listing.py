@@ -12,6 +12,8 @@ from node.cli.output import records_of
 from node.cli.retrying import retry_while_silent
 
 if TYPE_CHECKING:
+    from uuid import UUID
+
     from pydantic import BaseModel
 
     from node.cli.output import Record, RecordLayout
@@ -76,6 +78,30 @@ async def collect_all(
         if cursor is None:
             session.progress.clear()
             return items
+
+
+class Identified(Protocol):
+    """A task or a run."""
+
+    @property
+    def id(self) -> UUID:
+        """Its id."""
+        ...
+
+
+async def change_all(
+    session: Session,
+    layout: RecordLayout,
+    find: Callable[[Session, str], Awaitable[Identified]],
+    written: Iterable[str],
+    change: Callable[[UUID], Awaitable[BaseModel]],
+) -> None:
+    """Find all items by what was typed, then change them one by one, and print the results.
+
+    All are found first, so that a mistyped id changes nothing.
+    """
+    items = [await find(session, each) for each in written]
+    session.output.many(records_of([await change(item.id) for item in items]), layout)
 
 
 async def print_list(

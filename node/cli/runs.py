@@ -10,7 +10,7 @@ import click
 from node.cli import intervals
 from node.cli.failures import print_error_lines
 from node.cli.follow import NO_RESULT, OPEN, PENDING, follow_run, follow_task, verdict
-from node.cli.listing import limit_option, print_list
+from node.cli.listing import change_all, limit_option, print_list
 from node.cli.output import (
     Column,
     Record,
@@ -18,7 +18,6 @@ from node.cli.output import (
     flat,
     pairs,
     printable,
-    records_of,
     sanitise_text,
 )
 from node.cli.references import find_either, find_run, find_task, route, short
@@ -202,9 +201,7 @@ async def _result_of(session: Session, run: Run, measured: Run | RunInterval) ->
 @asks_node
 async def cancel(session: Session, runs: tuple[str, ...]) -> None:
     """Cancel runs; a run in progress is stopped on all its participants."""
-    existing = [await find_run(session, written) for written in runs]
-    cancelled = [await session.client.cancel_run(run.id) for run in existing]
-    session.output.many(records_of(cancelled), RUN)
+    await change_all(session, RUN, find_run, runs, session.client.cancel_run)
 
 
 async def conclude(session: Session, run: Run) -> int:

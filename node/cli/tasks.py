@@ -10,7 +10,7 @@ import click
 from node.cli.documents import document_options, patch_options, task_document, task_patch
 from node.cli.failures import print_error_lines
 from node.cli.follow import follow_task
-from node.cli.listing import limit_option, print_list
+from node.cli.listing import change_all, limit_option, print_list
 from node.cli.options import require_change
 from node.cli.output import Column, Record, RecordLayout, flat, pairs, printable, records_of
 from node.cli.references import find_task, route, short
@@ -169,9 +169,7 @@ async def show(session: Session, task: str) -> None:
 @asks_node
 async def pause(session: Session, tasks: tuple[str, ...]) -> None:
     """Free the future runs of tasks on all nodes; runs in progress continue."""
-    active = [await find_task(session, written) for written in tasks]
-    paused = [await session.client.pause_task(task.id) for task in active]
-    session.output.many(records_of(paused), TASK)
+    await change_all(session, TASK, find_task, tasks, session.client.pause_task)
 
 
 @task_group.command("resume")
@@ -179,9 +177,7 @@ async def pause(session: Session, tasks: tuple[str, ...]) -> None:
 @asks_node
 async def resume(session: Session, tasks: tuple[str, ...]) -> None:
     """Plan paused tasks again from now on; runs they missed meanwhile are not made up."""
-    paused = [await find_task(session, written) for written in tasks]
-    resumed = [await session.client.resume_task(task.id) for task in paused]
-    session.output.many(records_of(resumed), TASK)
+    await change_all(session, TASK, find_task, tasks, session.client.resume_task)
 
 
 @task_group.command("edit")
@@ -222,9 +218,7 @@ def _editable(task: Task) -> dict[str, Any]:
 @asks_node
 async def cancel(session: Session, tasks: tuple[str, ...]) -> None:
     """Cancel tasks with all their runs; runs in progress are stopped on all nodes."""
-    existing = [await find_task(session, written) for written in tasks]
-    cancelled = [await session.client.cancel_task(task.id) for task in existing]
-    session.output.many(records_of(cancelled), TASK)
+    await change_all(session, TASK, find_task, tasks, session.client.cancel_task)
 
 
 def announce(session: Session, task: Task) -> None:

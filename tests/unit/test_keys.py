@@ -1,4 +1,4 @@
-"""The node's key: made once, kept private, known by one spelling."""
+"""The node's key: generated once, private, with one spelling of its identity."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ KEY = NodeKey.generate()
 
 
 def names_in(folder: Path) -> list[str]:
-    """What lies in a folder, hidden files included."""
+    """Return the names in a folder, including hidden files."""
     return [path.name for path in folder.iterdir()]
 
 
 def test_key_is_made_once(tmp_path: Path) -> None:
-    """The first start makes the key, the next ones find it."""
+    """The first start generates the key, and later starts load it."""
     path = tmp_path / "node.key"
     made = NodeKey.load_or_create(path)
     assert NodeKey.load_or_create(path).identity == made.identity
@@ -46,7 +46,7 @@ def test_key_is_made_once(tmp_path: Path) -> None:
 
 
 def test_services_starting_together_share_the_key(tmp_path: Path) -> None:
-    """However many services make the key at the same time, all end up with the same one."""
+    """Services that generate the key concurrently all get the same one."""
     gate = threading.Barrier(8)
     identities: list[str] = []
 
@@ -66,7 +66,7 @@ def test_services_starting_together_share_the_key(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("mode", [0o640, 0o604, 0o644, 0o660, 0o666, 0o610])
 def test_key_open_to_others_is_refused(tmp_path: Path, mode: int) -> None:
-    """A key that others may read is refused with the command that mends it."""
+    """A key that others may read is refused with the command that corrects it."""
     path = tmp_path / "node's key"
     NodeKey.load_or_create(path)
     path.chmod(mode)
@@ -96,7 +96,7 @@ def _pem(private: Ed25519PrivateKey | Ed448PrivateKey, password: bytes | None = 
     ids=count(),
 )
 def test_damaged_key_is_refused_and_kept(tmp_path: Path, content: bytes) -> None:
-    """What is no unencrypted Ed25519 key is refused with the way out, and never overwritten."""
+    """A file without an unencrypted Ed25519 key is refused with the remedy, and not overwritten."""
     path = tmp_path / "node.key"
     create_private(path, content)
     with pytest.raises(HostError, match=r"not contain an Ed25519 key.*Restore it from a backup"):
@@ -105,7 +105,7 @@ def test_damaged_key_is_refused_and_kept(tmp_path: Path, content: bytes) -> None
 
 
 def test_key_in_a_strange_place_is_a_host_error(tmp_path: Path) -> None:
-    """A folder, a pipe, a file in the way and a missing folder are explained, not raised raw."""
+    """A folder, a pipe, a blocking file, or a missing folder is an error with an explanation."""
     os.mkfifo(tmp_path / "pipe", 0o600)
     (tmp_path / "file").touch(0o600)
     cases = {
@@ -120,7 +120,7 @@ def test_key_in_a_strange_place_is_a_host_error(tmp_path: Path) -> None:
 
 
 def test_key_shows_nothing_secret() -> None:
-    """A key that ends up in a log shows its identity only."""
+    """A key in a log shows only its identity."""
     assert repr(KEY) == f"NodeKey({KEY.identity})"
     assert str(KEY) == repr(KEY)
 
@@ -139,7 +139,7 @@ def test_files_are_private_whatever_the_umask(tmp_path: Path) -> None:
 
 
 def test_create_never_overwrites_and_replace_does(tmp_path: Path) -> None:
-    """Creating leaves an older file alone; replacing puts the new one in its place."""
+    """Creating keeps an older file, and replacing overwrites it."""
     path = tmp_path / "file"
     assert create_private(path, b"first")
     assert not create_private(path, b"second")
@@ -152,14 +152,14 @@ def test_create_never_overwrites_and_replace_does(tmp_path: Path) -> None:
 @patient
 @given(st.binary(min_size=32, max_size=32))
 def test_identity_round_trip(public: bytes) -> None:
-    """An identity is 51 characters and gives the key back."""
+    """An identity has 51 characters and can be decoded into the key."""
     identity = identity_of(public)
     assert len(identity) == 51
     assert public_of(identity) == public
 
 
 def test_a_key_has_one_spelling() -> None:
-    """Of the spellings that decode to the same key, only ours is an identity."""
+    """Only one of the spellings that decode to a key is an identity."""
     alphabet = string.ascii_letters + string.digits + "-_"
     accepted = []
     for last in alphabet:
@@ -191,7 +191,7 @@ def test_a_key_has_one_spelling() -> None:
     ids=count(),
 )
 def test_other_texts_are_no_identities(identity: str) -> None:
-    """What is not exactly an identity is refused, and verifies nothing."""
+    """A text that is not exactly an identity is refused, and verifies nothing."""
     with pytest.raises(ValueError, match="not a node's identity"):
         public_of(identity)
     assert not verify(identity, KEY.sign(b"data"), b"data")
@@ -210,7 +210,7 @@ def test_only_the_signed_bytes_verify(data: bytes, other: bytes) -> None:
 @patient
 @given(st.binary(max_size=100))
 def test_no_bytes_are_a_signature_by_chance(signature: bytes) -> None:
-    """Bytes of any length in the place of a signature verify nothing and raise nothing."""
+    """Bytes of any length in place of a signature verify nothing and raise nothing."""
     assert not verify(KEY.identity, signature, b"data")
 
 

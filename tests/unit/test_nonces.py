@@ -1,4 +1,4 @@
-"""The memory of nonces by itself."""
+"""The memory of nonces, without signatures."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ patient = settings(deadline=None)
     st.lists(st.tuples(st.sampled_from("ab"), st.integers(0, 3), st.integers(-4, 8)), max_size=60)
 )
 def test_nonce_memory_forgets_nothing_that_is_fresh(steps: list[tuple[str, int, int]]) -> None:
-    """While a nonce is younger than its life, it is never accepted again, even by a bad clock."""
+    """A nonce is not accepted again within its lifetime, even if the clock jumps."""
     memory = NonceMemory(10 * SECOND, 1000)
     now = 1000
     accepted: set[tuple[str, str]] = set()
@@ -30,7 +30,7 @@ def test_nonce_memory_forgets_nothing_that_is_fresh(steps: list[tuple[str, int, 
 
 
 def test_nonce_memory_gives_memory_back() -> None:
-    """After two lives nothing but one number per signer is left."""
+    """After two lifetimes only one number per signer is left."""
     memory = NonceMemory(10 * SECOND, 1000)
     for number in range(100):
         assert memory.objection("a", str(number), 1000, 1000 * SECOND) is None

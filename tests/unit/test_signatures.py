@@ -1,4 +1,4 @@
-"""Signed requests between nodes: what is accepted, and each way to be refused."""
+"""Signed requests between nodes: accepted requests, and every reason to refuse one."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ patient = settings(deadline=None)
 @pytest.mark.parametrize("body", [b"", BODY, bytes(range(256)) * 40])
 @pytest.mark.parametrize("method", ["GET", "PUT", "DELETE"])
 def test_signed_requests_are_accepted(method: str, target: str, body: bytes) -> None:
-    """Whatever a client sends, the receiver learns who signed it."""
+    """The receiver of any signed request learns the identity of the signer."""
     received = request(method=method, target=target, body=body)
     assert verify(bert(), received) == ANNA.identity
 
@@ -58,14 +58,14 @@ def test_signed_requests_are_accepted(method: str, target: str, body: bytes) -> 
     ],
 )
 def test_only_path_and_query_of_the_url_are_signed(url: str, target: str) -> None:
-    """Scheme, name and port may be others at the receiver; an empty path is the root."""
+    """Scheme, name and port may differ at the receiver, and an empty path is the root."""
     nonce = new_nonce(secrets.token_bytes)
     headers = sign(ANNA, "GET", url, b"", created=NOW_S, nonce=nonce, to=BERT.identity)
     assert verify(bert(), Request("GET", target, b"", headers)) == ANNA.identity
 
 
 def test_headers_of_any_case_are_found() -> None:
-    """Header names are read whatever their case, among others."""
+    """Header names are found in any case and among other headers."""
     received = request()
     headers = {name.upper(): value for name, value in received.headers.items()}
     assert verify(bert(), replace(received, headers={"HOST": "b", **headers})) == ANNA.identity
@@ -76,7 +76,7 @@ def test_headers_of_any_case_are_found() -> None:
     [(NOW_S, NOW + 60 * SECOND), (NOW_S + 30, NOW), (NOW_S, NOW + 1)],
 )
 def test_age_and_skew_are_tolerated_to_the_end(created: int, now: int) -> None:
-    """A signature holds for a minute, and for a clock that is half a minute ahead."""
+    """A signature is valid for a minute, and for a clock that is half a minute ahead."""
     assert verify(bert(), request(created=created), now) == ANNA.identity
 
 
@@ -84,7 +84,7 @@ def test_age_and_skew_are_tolerated_to_the_end(created: int, now: int) -> None:
 
 
 def test_unsigned() -> None:
-    """A request without a signature is told what is missing."""
+    """A request without a signature is refused with what is missing."""
     assert "is not signed" in reason(bert(), Request())
     for name in ("Signature", "Signature-Input"):
         assert "is not signed" in reason(bert(), with_header(request(), name, None))
@@ -92,13 +92,13 @@ def test_unsigned() -> None:
 
 @pytest.mark.parametrize("name", ["Content-Digest", "Parley-To"])
 def test_missing_header(name: str) -> None:
-    """A signed request without one of the covered headers is told which."""
+    """A signed request without one of the covered headers is refused with its name."""
     assert f"header {name.lower()} is missing" in reason(bert(), with_header(request(), name, None))
 
 
 @pytest.mark.parametrize("name", ["Content-Digest", "Parley-To", "Signature", "Signature-Input"])
 def test_repeated_header(name: str) -> None:
-    """Two headers of the same name are refused: somebody else might read the other one."""
+    """Two headers of the same name are refused, because other code might read the other one."""
     received = request()
     headers = CIMultiDict(received.headers)
     headers.add(name, received.headers[name])
@@ -158,7 +158,7 @@ def test_unknown_algorithm(algorithm: str) -> None:
     ],
 )
 def test_wrong_components(components: str) -> None:
-    """Fewer, more, repeated or reordered components are refused with the list that is asked for."""
+    """Fewer, more, repeated or reordered components are refused with the required list."""
     received = edited(request(), "Signature-Input", COMPONENTS, components)
     assert f"wrong components; this node requires exactly {COMPONENTS}" in reason(bert(), received)
 
@@ -174,7 +174,7 @@ def test_digest_mismatch() -> None:
 
 
 def test_wrong_signature() -> None:
-    """A signature over something else is refused, also if body and digest were changed together."""
+    """A signature of another request is refused, even if body and digest were changed together."""
     received = request()
     changed = with_header(replace(received, body=b"x"), "Content-Digest", content_digest(b"x"))
     assert "wrong signature" in reason(bert(), changed)
@@ -184,14 +184,14 @@ def test_wrong_signature() -> None:
 
 
 def test_unknown_key() -> None:
-    """A stranger is told his fingerprint and how the owner admits him."""
+    """An unknown key is refused with its fingerprint and the command that adds it."""
     detail = reason(bert(), request(key=CARL))
     assert fingerprint(CARL.identity) in detail
     assert "parley node add URL" in detail
 
 
 def test_stranger_costs_no_hashing() -> None:
-    """An unknown key is refused before digest and signature are looked at."""
+    """An unknown key is refused before digest and signature are checked."""
     received = with_header(replace(request(key=CARL), body=b"other"), "Content-Digest", "none")
     assert "does not know" in reason(bert(), received)
 
@@ -213,7 +213,7 @@ def test_future() -> None:
 
 
 def test_signed_before_the_start() -> None:
-    """What was signed before the node started is refused; signed again, it is served."""
+    """A request signed before the node started is refused, and accepted when signed again."""
     verifier = bert(started=NOW + SECOND // 2)
     now = NOW + SECOND
     assert "before this node started" in reason(verifier, request(created=NOW_S), now)
@@ -221,14 +221,14 @@ def test_signed_before_the_start() -> None:
 
 
 def test_meant_for_another_node() -> None:
-    """A request to Carl cannot be replayed to Bert; both are named."""
+    """A request to Carl cannot be replayed to Bert, and the refusal names both."""
     detail = reason(bert(), request(to=CARL))
     assert fingerprint(CARL.identity) in detail
     assert fingerprint(BERT.identity) in detail
 
 
 def test_replayed() -> None:
-    """The same request is served once, however often it comes while it would be fresh."""
+    """A request is accepted only once while its signature is fresh."""
     verifier = bert()
     received = request(created=NOW_S + 30)
     assert verify(verifier, received) == ANNA.identity
@@ -238,7 +238,7 @@ def test_replayed() -> None:
 
 
 def test_same_nonce_of_two_peers() -> None:
-    """Nonces of one peer are no obstacle to another."""
+    """Nonces of one peer do not affect another."""
     verifier = bert(known=lambda _: True)
     nonce = new_nonce(secrets.token_bytes)
     for key in (ANNA, CARL):
@@ -249,7 +249,7 @@ def test_same_nonce_of_two_peers() -> None:
 
 
 def test_nonce_is_used_up_by_verified_requests_only() -> None:
-    """Who cannot sign cannot use up the nonce of a request that is on its way."""
+    """A request with an invalid signature does not use up the nonce of a valid one."""
     verifier = bert()
     received = request()
     reason(verifier, replace(received, body=b"x"))
@@ -258,7 +258,7 @@ def test_nonce_is_used_up_by_verified_requests_only() -> None:
 
 
 def test_a_flood_is_bounded() -> None:
-    """A peer that sends too much is told so; another peer is served."""
+    """A peer with too many requests is refused with the reason, and another is accepted."""
     verifier = Verifier(BERT.identity, 0, lambda _: True, nonces_per_signer=3)
     for _ in range(3):
         verify(verifier, request())
@@ -286,7 +286,7 @@ def test_clock_set_back_opens_no_door() -> None:
 @patient
 @given(st.data())
 def test_any_changed_byte_is_refused(data: st.DataObject) -> None:
-    """One character changed anywhere in what is signed, and the request is refused."""
+    """A request with one changed character in a signed part is refused."""
     received = request()
     parts = ["method", "target", "body", *received.headers]
     part = data.draw(st.sampled_from(parts))
@@ -309,7 +309,7 @@ def test_any_changed_byte_is_refused(data: st.DataObject) -> None:
 @patient
 @given(st.data())
 def test_any_spelling_of_the_signature_but_one_is_refused(data: st.DataObject) -> None:
-    """Characters put in or left out of a signed header are noticed, spare bits of base64 too."""
+    """A signed header with inserted or removed characters is refused, and so are unused bits."""
     received = request()
     name = data.draw(st.sampled_from(sorted(received.headers)))
     value = received.headers[name]
@@ -322,7 +322,7 @@ def test_any_spelling_of_the_signature_but_one_is_refused(data: st.DataObject) -
 
 
 def test_spare_bits_of_the_signature_are_refused() -> None:
-    """Another base64 spelling of the very same signature bytes is refused."""
+    """Another base64 spelling of the same signature bytes is refused."""
     received = request()
     text = received.headers["Signature"]
     last = text[-4]
@@ -347,7 +347,7 @@ HEADER_TEXT = st.text() | st.text('parley=:;"()@ ,aA0+/-_') | st.from_regex(r"pa
 def test_garbage_raises_nothing_else(
     *, method: str, target: str, body: bytes, names: list[str], now: int, data: st.DataObject
 ) -> None:
-    """Whatever comes in, the answer is a refusal with a reason."""
+    """Random headers are refused with a reason."""
     headers = {name: data.draw(HEADER_TEXT) for name in names}
     assert reason(bert(known=lambda _: True), Request(method, target, body, headers), now)
 
@@ -355,7 +355,7 @@ def test_garbage_raises_nothing_else(
 @patient
 @given(data=st.data(), name=st.sampled_from(sorted(request().headers)))
 def test_garbage_in_one_header_raises_nothing_else(data: st.DataObject, name: str) -> None:
-    """One header of an otherwise sound request may hold anything."""
+    """An otherwise valid request with any text in one header is refused with a reason."""
     received = with_header(request(), name, data.draw(HEADER_TEXT))
     assert reason(bert(known=lambda _: True), received)
 
@@ -377,6 +377,6 @@ def test_garbage_in_one_header_raises_nothing_else(data: st.DataObject, name: st
     ids=count(),
 )
 def test_nothing_unsound_is_signed(method: str, url: str, nonce: str, to: str) -> None:
-    """What no receiver would accept is not signed in the first place."""
+    """A request that no receiver would accept is not signed."""
     with pytest.raises(ValueError, match="not"):
         sign(ANNA, method, url, b"", created=NOW_S, nonce=nonce, to=to)

@@ -1,4 +1,4 @@
-"""Our profile of RFC 9421 and the library's, each verifying what the other signed."""
+"""Our profile of RFC 9421 and a library, each verifying the other's signatures."""
 
 from __future__ import annotations
 
@@ -37,21 +37,21 @@ patient = settings(deadline=None)
 
 
 class Keys(HTTPSignatureKeyResolver):
-    """Identities are the keys themselves."""
+    """Resolves identities, which are the keys themselves."""
 
     def resolve_public_key(self, key_id: str) -> Ed25519PublicKey:
-        """The public key behind an identity."""
+        """Return the public key of an identity."""
         return Ed25519PublicKey.from_public_bytes(public_of(key_id))
 
     def resolve_private_key(self, key_id: str) -> Ed25519PrivateKey:
-        """Anna's key; the library signs for nobody else."""
+        """Return Anna's key; the library signs for nobody else."""
         assert key_id == ANNA.identity
         return PRIVATE
 
 
 @dataclass
 class Message:
-    """A request as the library sees it."""
+    """Return a request in the form of the library."""
 
     method: str
     url: str
@@ -61,7 +61,7 @@ class Message:
 @pytest.mark.parametrize("target", ["/", TARGET, "/a%20b/c?d=%C3%A9&e", "/x?"])
 @pytest.mark.parametrize("body", [b"", BODY])
 def test_the_library_verifies_what_we_sign(target: str, body: bytes) -> None:
-    """RFC 9421 as others implement it accepts our signatures, and refuses them altered."""
+    """Another implementation of RFC 9421 accepts our signatures, and refuses altered ones."""
     url = "http://b.example:8080" + target
     created = int(datetime.now(UTC).timestamp())  # the library reads the clock itself
     nonce = new_nonce(secrets.token_bytes)
@@ -81,7 +81,7 @@ def test_the_library_verifies_what_we_sign(target: str, body: bytes) -> None:
 @pytest.mark.parametrize("target", ["/", TARGET, "/a%20b/c?d=%C3%A9&e", "/x?"])
 @pytest.mark.parametrize("body", [b"", BODY])
 def test_we_verify_what_the_library_signs(target: str, body: bytes) -> None:
-    """A signature in our profile made by the library is accepted, whatever order it writes in."""
+    """A signature in our profile made by the library is accepted in any order of parameters."""
     headers = {"Parley-To": BERT.identity}
     message = Message("POST", "http://b.example:8080" + target, headers)
     HTTPMessageSigner(signature_algorithm=ED25519, key_resolver=Keys()).sign(

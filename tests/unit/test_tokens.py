@@ -29,24 +29,24 @@ def test_digest_is_plain_sha256() -> None:
 
 @given(st.text(st.characters()), st.text(st.characters()))
 def test_only_the_token_matches_its_digest(token: str, other: str) -> None:
-    """Any text a client may send has a digest, and matches its own only."""
+    """Any text that a client may send has a digest, and matches only its own."""
     assert matches(token, digest(token))
     assert matches(other, digest(token)) == (other == token)
 
 
 @pytest.mark.parametrize("stored", ["", "\u00e9" * 64, "0" * 64])
 def test_a_broken_digest_matches_nothing(stored: str) -> None:
-    """Whatever is stored, comparing raises nothing and lets nobody in."""
+    """A comparison with any stored text raises nothing and matches nothing."""
     assert not matches("parley_x", stored)
 
 
 def test_token_sent_as_broken_text_has_a_digest() -> None:
-    """Bytes that are no UTF-8 arrive as surrogates; they are refused like any wrong token."""
+    """Bytes that are not UTF-8 arrive as surrogates, and are refused like any wrong token."""
     assert not matches("parley_\udcff\ud800", digest("parley_"))
 
 
 def test_token_file_is_private(tmp_path: Path) -> None:
-    """A token is written for its user alone, also over an older file that was open."""
+    """A token file can be read only by its user, even if an older file was open to others."""
     path = tmp_path / "token"
     path.write_text("old")
     path.chmod(0o644)
@@ -57,6 +57,6 @@ def test_token_file_is_private(tmp_path: Path) -> None:
 
 
 def test_token_without_a_folder_is_a_host_error(tmp_path: Path) -> None:
-    """A missing folder is explained."""
+    """A missing folder is an error with an explanation."""
     with pytest.raises(HostError, match="cannot be written: No such file"):
         write_token(tmp_path / "missing" / "token", "parley_x")
