@@ -100,13 +100,17 @@ def _options(command: AnyCommand) -> AnyCommand:
         click.option("--repeat", type=DURATION, help="Interval from start to start."),
         click.option("--cron", metavar="FIELDS", help="Five cron fields, instead of --repeat."),
         click.option("--timezone", metavar="ZONE", help="Time zone of --cron [UTC]."),
-        click.option("--until", type=MOMENT, help="It does not begin again from then on."),
-        click.option("--campaign", "campaigns", multiple=True, help="Admit own tasks of it."),
+        click.option("--until", type=MOMENT, help="It does not begin again after this."),
+        click.option(
+            "--campaign", "campaigns", multiple=True, help="Admit own tasks of this campaign."
+        ),
         click.option(
             "--task", "tasks", multiple=True, metavar="ID[@NODE]",
                     help="Admit this task; add @NODE to a pool task that another node leads.",
         ),
-        click.option("--lead", "leads", multiple=True, metavar="NODE", help="Admit all its tasks."),
+        click.option(
+            "--lead", "leads", multiple=True, metavar="NODE", help="Admit all tasks of this lead."
+        ),
         click.option("--test", "tests", multiple=True, help="Admit runs of this test."),
         click.option("--class", "classes", multiple=True, help="Admit runs of this class."),
         click.option("--priority", type=int, help="Admit own runs of this priority or more."),

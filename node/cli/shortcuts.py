@@ -207,8 +207,8 @@ def _stream_options(command: AnyCommand) -> AnyCommand:
 @click.command("latencybg", cls=_Shortcut)
 @_hosts_argument
 @_stream_options
-@click.option("--interval", type=DURATION, help="From packet to packet [100ms].")
-@click.option("--packet-timeout", type=DURATION, help="Lost when later than this [1s].")
+@click.option("--interval", type=DURATION, help="Time from packet to packet [100ms].")
+@click.option("--packet-timeout", type=DURATION, help="A later packet counts as lost [1s].")
 @click.option("--length", type=int, help="Bytes in each packet [44].")
 @_udp_port_option
 @_address_options
@@ -244,7 +244,7 @@ async def interface(session: Session, /, **given: Any) -> int:
 @click.option("--port", type=_PORT, help="Port for --tcp [80].")
 @_hops_option
 @click.option("--probes", type=click.IntRange(1, 10), help="Packets for each hop [3].")
-@click.option("--packet-timeout", "wait", type=DURATION, help="Lost when later than this [2s].")
+@click.option("--packet-timeout", "wait", type=DURATION, help="A later packet counts as lost [2s].")
 @click.option("--length", type=int, help="Bytes of each packet [the tool's].")
 @click.option("--names", is_flag=True, default=None, help="Look up the names of the hops.")
 @click.option(
@@ -264,7 +264,7 @@ async def trace(session: Session, /, **given: Any) -> int:
 @click.argument("dest", metavar="HOST")
 @_source_option
 @click.option("--max", "mtu_max_bytes", type=int, help="Largest size to try [the interface's MTU].")
-@click.option("--packet-timeout", "wait", type=DURATION, help="Lost when later than this [1s].")
+@click.option("--packet-timeout", "wait", type=DURATION, help="A later packet counts as lost [1s].")
 @_hops_option
 @_address_options
 @_task_options(contexts=True)
@@ -376,8 +376,8 @@ async def tls(session: Session, /, **given: Any) -> int:
 @click.command("clock", cls=_Shortcut)
 @_hosts_argument
 @click.option("--count", type=click.IntRange(1, 1000), help="Packets [20].")
-@click.option("--interval", type=DURATION, help="From packet to packet [100ms].")
-@click.option("--packet-timeout", type=DURATION, help="Lost when later than this [1s].")
+@click.option("--interval", type=DURATION, help="Time from packet to packet [100ms].")
+@click.option("--packet-timeout", type=DURATION, help="A later packet counts as lost [1s].")
 @_udp_port_option
 @_address_options
 @_task_options()
