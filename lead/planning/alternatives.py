@@ -296,6 +296,11 @@ def _penalty(situation: Situation, schedule: Schedule, duration: int) -> int | N
 
 
 def _shorter(situation: Situation) -> list[DocumentChange] | str:
+    """Shorten the measurement as little as halving finds.
+
+    Halving assumes that a shorter measurement finds time wherever a longer one does. Placement is
+    greedy, so this rarely fails, and then the measurement is shortened more than necessary.
+    """
     spec, tool = situation.terms.spec, situation.terms.tool or ""
     size, least = size_of(spec), shortest_spec(spec)
     if size is None or least is None:
