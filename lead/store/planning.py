@@ -7,8 +7,18 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
-from lead.model import AgendaUpdate, Claim, PlanningDecision, UnplacedSlot, WaitingSlot
+from pydantic import ValidationError
+
+from lead.failures import describe_failure
+from lead.model import (
+    AgendaUpdate,
+    Claim,
+    PlanningDecision,
+    UnplacedSlot,
+    WaitingSlot,
+)
 from node.model import runstate
+from node.model.outcomes import PlanningOutcome
 from node.model.task_terms import take_terms
 from node.model.taskstate import TaskState
 from node.model.wire.participants import CommitRequest, HoldRequest, RunRequest
@@ -39,12 +49,18 @@ async def claim(
     """Take the due tasks whose next run comes soonest, with a lease on each.
 
     Take at most ``limit`` tasks whose next run is before ``before``. Leave out those that wait for
-    a participant in ``shut``; with ``only``, take only those that wait for that participant.
+    a participant in ``shut``; with ``only``, take only those that wait for that participant. A task
+    whose terms cannot be read stores why and is due again when its lease would have ended.
     """
     rows = await connection.fetch(
         _SQL["claim"], lease.now, before, limit, lease.owner, lease.until, list(shut), only
     )
-    claims = [_claim(dict(row)) for row in rows]
+    claims = []
+    for row in rows:
+        try:
+            claims.append(_claim(dict(row)))
+        except ValidationError as error:
+            await _put_off_unreadable(connection, row["task_id"], row["lease_epoch"], lease, error)
     return sorted(claims, key=lambda claimed: (claimed.next_run_at, claimed.terms.created_at))
 
 
@@ -55,6 +71,18 @@ def _claim(row: dict[str, Any]) -> Claim:
         terms=take_terms(row),
         **row,
     )
+
+
+async def _put_off_unreadable(
+    connection: Connection, task: UUID, lease_epoch: int, lease: LeaseRequest, error: Exception
+) -> None:
+    why = describe_failure(error, "a stored task cannot be read", task=str(task))
+    decision = PlanningDecision(
+        PlanningOutcome.BROKEN_OFF, f"planning broke off: {why}", 0, 0, None, None
+    )
+    await connection.fetchval(_SQL["break_off"], task, lease_epoch, lease.until)
+    await keep_decisions(connection, [(task, decision)], lease.now)
+    await notify_planned(connection, {task: False})
 
 
 async def next_due(

@@ -222,6 +222,27 @@ async def test_a_fault_is_a_stored_decision_and_a_pause(world: World, what: str)
     assert await b.state(run_id(TaskId(task.task), HOUR, 1)) == "scheduled"
 
 
+async def test_an_unreadable_task_delays_no_other(world: World) -> None:
+    """A task whose stored terms cannot be read says so and waits, while others are planned."""
+    a, b = await world.two()
+    spoilt = await _led(a, (a, b), schedule=Schedule(start=HOUR))
+    other = await _led(a, (a, b), schedule=Schedule(start=HOUR + times.HOUR))
+    [(schedule,)] = await a.rows("SELECT schedule FROM task WHERE id = $1", spoilt.task)
+    write = "UPDATE task SET schedule = $2 WHERE id = $1"
+    await a.execute(write, spoilt.task, {"slip": "no duration"})
+    await a.plan()
+    assert await b.state(run_id(TaskId(other.task), HOUR + times.HOUR, 1)) == "scheduled"
+    query = "SELECT outcome, sentence FROM decision WHERE task_id = $1"
+    [(outcome, sentence)] = await a.rows(query, spoilt.task)
+    assert outcome == "broken off"
+    assert sentence.startswith("planning broke off: a fault of this program: 1 validation error")
+    await a.execute(write, spoilt.task, schedule)
+    a.clock.advance(times.MINUTE)
+    await a.plan()
+    await a.deliver()
+    assert await b.state(run_id(TaskId(spoilt.task), HOUR, 1)) == "scheduled"
+
+
 async def test_a_wake_up_while_planning_is_kept(world: World) -> None:
     """A run cancelled while its task is planned makes the task plan again at once."""
     a, b = await world.two()
