@@ -44,7 +44,6 @@ _COLLECTED = (50_000, 10_000, 10_000)
 
 _RUNS_PER_TASK = 4
 """Work of admitting and planning a task, measured in runs."""
-"""To take in and plan a task is as much work as so many runs."""
 
 Broken = Callable[[SimulatedNode, Lead], None]
 Progress = Callable[[float, "World"], None]

@@ -1,4 +1,4 @@
-"""A task that was taken from one worker and is planned by another: only the other one has a say."""
+"""Only the worker with the lease has an effect when two plan the same task."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ async def test_both_conclude_at_the_same_time(world: World) -> None:
 
 
 async def test_an_edit_under_way_is_not_overwritten(world: World) -> None:
-    """What a worker learned of an older version is not kept once it had to wait for the edit."""
+    """A worker does not overwrite an edit for which it had to wait."""
     a = await world.site("a")
     task = introduction([a], schedule=ONCE)
     await a.keep(task, a)
