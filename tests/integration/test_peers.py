@@ -105,4 +105,4 @@ async def test_a_fault_of_ours_with_one_question_spoils_no_other() -> None:
 
     answers = orjson.loads((await participant._each([fine(), faulty(), fine()])).body)  # type: ignore[arg-type]
     assert [list(item) for item in answers["items"]] == [["answer"], ["problem"], ["answer"]]
-    assert "error of its own" in answers["items"][1]["problem"]["detail"]
+    assert "an internal error occurred" in answers["items"][1]["problem"]["detail"]
