@@ -165,6 +165,7 @@ class _ClockScheduler(BaseScheduler):  # type: ignore[misc] # untyped
         self._executor = executor
         self._store = MemoryJobStore()
         self._turning: asyncio.Task[None] | None = None
+        self._late: set[str] = set()
         super().__init__(
             timezone=UTC,
             executors={"default": executor},
@@ -207,8 +208,11 @@ class _ClockScheduler(BaseScheduler):  # type: ignore[misc] # untyped
         for job in self._store.get_due_jobs(now):
             try:
                 self._executor.submit_job(job, [job.next_run_time])
+                self._late.discard(job.id)
             except MaxInstancesReachedError:
-                log.debug("housekeeping is late", job=job.name)
+                if job.id not in self._late:  # once, however many times it misses
+                    log.debug("housekeeping is late", job=job.name)
+                self._late.add(job.id)
             # By the grid of its intervals and not by its last time: what was missed is skipped.
             following = job.trigger.get_next_fire_time(None, now + _MICROSECOND)
             self.modify_job(job.id, next_run_time=following)

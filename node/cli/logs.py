@@ -10,15 +10,10 @@ log = structlog.get_logger()
 
 _REPEAT_S = 60.0
 _KNOWN_MAX = 1000
-_HOUSE_KEEPING = "apscheduler"
 
 
 class LogRouter(logging.Handler):
-    """Forwards records; counts those that repeat a message within a minute.
-
-    Under load the housekeeping scheduler warns that a job is late, or still running when it is due
-    again. That is of no use to an operator and becomes ``debug``.
-    """
+    """Forwards records; counts those that repeat a message within a minute."""
 
     def __init__(self) -> None:
         """Handle warnings and worse."""
@@ -35,14 +30,12 @@ class LogRouter(logging.Handler):
         if len(self._logged) >= _KNOWN_MAX:
             self._logged.clear()
         self._logged[key] = record.created, 0
-        quiet = record.name.startswith(_HOUSE_KEEPING) and record.levelno == logging.WARNING
         log.log(
-            logging.DEBUG if quiet else record.levelno,
-            "house-keeping is late" if quiet else record.getMessage(),
+            record.levelno,
+            record.getMessage(),
             by=record.name,
             exc_info=record.exc_info if record.levelno >= logging.ERROR else None,
             **({"error": str(record.exc_info[1])} if record.exc_info else {}),
-            **({"said": record.getMessage()} if quiet else {}),
             **({"more": repeats} if repeats else {}),
         )
 

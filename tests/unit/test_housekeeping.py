@@ -140,8 +140,10 @@ async def test_a_job_never_overlaps_itself(clock: ManualClock, housekeeper: Hous
     housekeeper.start(
         [PeriodicJob("slow", 1, slow), PeriodicJob("other", 1, appending(beside, clock.monotonic))]
     )
-    for _ in range(4):
-        await settle(clock, SECOND)
+    with capture_logs() as lines:
+        for _ in range(4):
+            await settle(clock, SECOND)
+    assert [(line["event"], line["job"]) for line in lines] == [("housekeeping is late", "slow")]
     assert begun == [SECOND]
     assert len(beside) == 4
     done.set()
