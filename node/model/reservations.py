@@ -10,7 +10,7 @@ two. Instants and durations are microseconds, spans half-open.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
@@ -139,8 +139,10 @@ def inadmissible_spans(
     return [each for each in reserved if each.reservation in closed]
 
 
-def spans_of(reserved: Iterable[ReservationSpan]) -> list[Span]:
+def spans_of(reserved: Sequence[ReservationSpan]) -> list[Span]:
     """Return the time of these spans as a span set."""
+    if not reserved:  # the usual case in every proposal
+        return []
     return from_portion(to_portion((each.starts_at, each.ends_at) for each in reserved))
 
 
