@@ -98,7 +98,7 @@ def seat_dependencies(
         needs_of=node.pool_tasks.needs,
         resources=node.capabilities.resources,
         participant_of=participant_of,
-        seat_task=node.admission.seat_task,
+        seat_task=node.drafter.seat_task,
         take_back=node.termination.take_back,
     )
 
@@ -108,7 +108,7 @@ def preview_of(node: NodeService) -> Preview:
 
     It needs no worker, so a node whose lead is another process answers by itself.
     """
-    tasks = task_preview(node, node.participant, lambda it: node.admission.draft(it).task)
+    tasks = task_preview(node, node.participant, lambda it: node.drafter.draft(it).task)
     return pool_task_preview(node, node.participant, tasks).plan
 
 
@@ -134,7 +134,7 @@ def pool_task_preview(
     """Build the preview of all tasks; those that name no pool are passed on to ``tasks``."""
 
     async def draft(document: TaskDocument, request: SeatRequest) -> tuple[StoredTask, int]:
-        made = await node.admission.draft_seat_task(document, request)
+        made = await node.drafter.draft_seat_task(document, request)
         return made.task, made.first_slot
 
     return PoolTaskPreviewer(

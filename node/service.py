@@ -65,6 +65,7 @@ from node.store.nodes import KnownNode
 from node.store.outbox import Message, MessageKind
 from node.tasks.acceptance import Acceptance
 from node.tasks.admission import Admission
+from node.tasks.drafting import TaskDrafter
 from node.tasks.editing import TaskEditor
 from node.tasks.pool_editing import PoolTaskEditor
 from node.tasks.pool_tasks import PoolTaskChecker
@@ -224,8 +225,17 @@ class NodeService:
     def _build_tasks(self, core: Core, dependencies: NodeDependencies) -> None:
         """Build what admits and edits tasks, and the reservations."""
         self.pool_tasks = PoolTaskChecker(core.database, self.directory, self.capabilities)
+        self.drafter = TaskDrafter(
+            core,
+            self.capabilities,
+            self.campaigns,
+            self.pool_tasks,
+            self.directory,
+            dependencies.new_id,
+        )
         self.admission = Admission(
             core,
+            drafter=self.drafter,
             capabilities=self.capabilities,
             campaigns=self.campaigns,
             archives=self.archives,
@@ -233,10 +243,14 @@ class NodeService:
             directory=self.directory,
             introduce=self._introduce,
             consider=self._consider,
-            new_id=dependencies.new_id,
         )
         pool_editing = PoolTaskEditor(
-            core.database, self.admission, self.pool_tasks, self.directory, self.termination
+            core.database,
+            self.admission,
+            self.drafter,
+            self.pool_tasks,
+            self.directory,
+            self.termination,
         )
         self.editing = TaskEditor(core, self.admission, self.archives, pool_editing)
         self.reservations = Reservations(

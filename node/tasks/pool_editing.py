@@ -24,6 +24,7 @@ from node.store.database import Connection, Database
 from node.store.seats import TermProgress
 from node.store.tasks import StoredTask
 from node.tasks.admission import Admission
+from node.tasks.drafting import TaskDrafter
 from node.tasks.pool_tasks import PoolTaskChecker, PoolTaskRequest
 from node.tasks.termination import TaskTerminator
 
@@ -56,6 +57,7 @@ class PoolTaskEditor:
         self,
         database: Database,
         admission: Admission,
+        drafter: TaskDrafter,
         seating: PoolTaskChecker,
         directory: Directory,
         ending: TaskTerminator,
@@ -63,6 +65,7 @@ class PoolTaskEditor:
         """Keeps nothing itself."""
         self._database = database
         self._admission = admission
+        self._drafter = drafter
         self._seating = seating
         self._directory = directory
         self._ending = ending
@@ -81,7 +84,7 @@ class PoolTaskEditor:
             reason = "cannot be changed to nodes by name; cancel the task and create a new one"
             raise InvalidDocument([FieldFault("/participants", reason)])
         sought = await self._seating.find_nodes(document, request)
-        new = self._admission.draft_pool_task(document, sought, found).task
+        new = self._drafter.draft_pool_task(document, sought, found).task
         anew = _grid(found) != _grid(new) or _chosen_by(before) != _chosen_by(request)
         async with self._database.connection() as connection:
             parts = await tasks.fetch_all(connection, await seats.tasks_of(connection, new.id))

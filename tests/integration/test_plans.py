@@ -84,7 +84,7 @@ async def test_it_is_what_posting_then_does(world: World, *, random: bool) -> No
     preview = await plan(world, a, document, runs=100, task=task)
     assert (preview.outcome, preview.drawn) == (Outcome.FOUND, random)
     assert preview.placed == preview.asked == len(preview.starts) > 20
-    a.node.admission._new_id = lambda: task
+    a.node.drafter._new_id = lambda: task
     assert await _posted(a, document) == _spans(preview)
 
 

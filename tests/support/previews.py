@@ -56,7 +56,7 @@ def foresight(world: World, site: Site, task: UUID | None = None) -> TaskPreview
     by_identity = {other.identity: other for other in world.sites}
 
     def draft(document: Any) -> StoredTask:
-        drafted = site.node.admission.draft(document).task
+        drafted = site.node.drafter.draft(document).task
         return drafted if task is None else replace(drafted, id=task)
 
     return task_preview(
