@@ -134,8 +134,8 @@ def pool_task_preview(
     """Build the preview of all tasks; those that name no pool are passed on to ``tasks``."""
 
     async def draft(document: TaskDocument, request: SeatRequest) -> tuple[StoredTask, int]:
-        made = await node.drafter.draft_seat_task(document, request)
-        return made.task, made.first_slot
+        draft = await node.drafter.draft_seat_task(document, request)
+        return draft.task, draft.first_slot
 
     return PoolTaskPreviewer(
         node.database,

@@ -56,8 +56,8 @@ class Outbox:
 
     def heard(self, notice: Notice) -> None:
         """Wake up for a new message, or for a node that answers again."""
-        letter = notice.kind == "letter" and notice.id in self._kinds
-        if letter or notice.kind in {"wake", "node"}:
+        is_message = notice.kind == "letter" and notice.id in self._kinds
+        if is_message or notice.kind in {"wake", "node"}:
             self._woken.set()
 
     async def run(self) -> None:

@@ -47,7 +47,7 @@ class PlanningAttempt:
     recurrence: Recurrence
     limits: Limits
     waiting: Sequence[WaitingSlot]
-    asked: Agenda
+    agenda: Agenda
     exchange: Exchange
     silence: tuple[str, UnreachablePeriod] | None = None
 
@@ -169,7 +169,7 @@ class AttemptRecorder:
         """Store the traces, the slots that wait, and what is planned next."""
         unplaced = {
             attempt.claimed.task: [
-                slot for slot in attempt.asked.slots if slot.nominal in attempt.exchange.reasons
+                slot for slot in attempt.agenda.slots if slot.nominal in attempt.exchange.reasons
             ]
             for attempt in attempts
         }
@@ -177,8 +177,8 @@ class AttemptRecorder:
             (a.claimed, _following(a, unplaced[a.claimed.task], now, self._rng)) for a in attempts
         ]
         # If the task has ended or another worker has it, this attempt must not plan its next run.
-        kept = await planning.finish_claims(connection, following)
-        ours = [attempt for attempt in attempts if attempt.claimed.task in kept]
+        finished = await planning.finish_claims(connection, following)
+        ours = [attempt for attempt in attempts if attempt.claimed.task in finished]
         for attempt in ours:
             claimed = attempt.claimed
             waiting = _waiting(attempt, unplaced[claimed.task])
@@ -186,7 +186,7 @@ class AttemptRecorder:
             if attempt.exchange.unknown_to:
                 await _forget_acceptance(connection, claimed, attempt.exchange.unknown_to)
         decisions = [
-            (a.claimed.task, _decision(a)) for a in ours if a.asked.slots or a.asked.too_late
+            (a.claimed.task, _decision(a)) for a in ours if a.agenda.slots or a.agenda.too_late
         ]
         if decisions:
             await planning.keep_decisions(connection, decisions, now)
@@ -207,17 +207,17 @@ async def _forget_acceptance(connection: Connection, claimed: Claim, unknown_to:
 def _following(
     attempt: PlanningAttempt, unplaced: Sequence[Slot], now: int, rng: random.Random
 ) -> AgendaUpdate:
-    claimed, asked = attempt.claimed, attempt.asked
+    claimed, agenda = attempt.claimed, attempt.agenda
     regular = plan_next_at(
-        attempt.recurrence, claimed.terms.duration, asked, attempt.limits, len(unplaced), now
+        attempt.recurrence, claimed.terms.duration, agenda, attempt.limits, len(unplaced), now
     )
-    done = {slot.nominal for slot in (*asked.slots, *asked.too_late)}
+    done = {slot.nominal for slot in (*agenda.slots, *agenda.too_late)}
     nominals = [slot.nominal for slot in unplaced]
     nominals += [slot.slot for slot in attempt.waiting if slot.slot not in done]
-    if asked.next_slot is not None:
-        nominals.append(asked.next_slot)
+    if agenda.next_slot is not None:
+        nominals.append(agenda.next_slot)
     following = AgendaUpdate(
-        planned_to=asked.planned_to,
+        planned_to=agenda.planned_to,
         next_run_at=min(nominals, default=None),
         plan_at=regular,
         failures=claimed.failures + 1 if unplaced else 0,
@@ -267,28 +267,28 @@ def _waiting(attempt: PlanningAttempt, unplaced: Sequence[Slot]) -> list[Unplace
         ),
         *(
             unplaced_slot(slot, RunState.WAITING, BEYOND_HORIZON)
-            for slot in attempt.asked.beyond
+            for slot in attempt.agenda.beyond
             if changed(slot, BEYOND_HORIZON)
         ),
-        *(unplaced_slot(slot, RunState.UNPLACED, over) for slot in attempt.asked.too_late),
+        *(unplaced_slot(slot, RunState.UNPLACED, over) for slot in attempt.agenda.too_late),
     ]
 
 
 def _decision(attempt: PlanningAttempt) -> PlanningDecision:
-    asked, exchange = attempt.asked, attempt.exchange
-    nominals = [slot.nominal for slot in (*asked.slots, *asked.too_late)]
+    agenda, exchange = attempt.agenda, attempt.exchange
+    nominals = [slot.nominal for slot in (*agenda.slots, *agenda.too_late)]
     sentence = exchange.sentence()
     again = {slot.slot: slot.reason for slot in attempt.waiting if slot.attempt > 1 and slot.reason}
-    before = [again[slot.nominal] for slot in asked.slots if slot.nominal in again]
+    before = [again[slot.nominal] for slot in agenda.slots if slot.nominal in again]
     outcome = exchange.outcome
-    if asked.too_late:
-        given_up = f"{len(asked.too_late)} given up: the window is over"
-        sentence = f"{sentence}; {given_up}" if asked.slots else given_up
-        outcome = outcome if asked.slots else PlanningOutcome.GIVEN_UP
+    if agenda.too_late:
+        given_up = f"{len(agenda.too_late)} given up: the window is over"
+        sentence = f"{sentence}; {given_up}" if agenda.slots else given_up
+        outcome = outcome if agenda.slots else PlanningOutcome.GIVEN_UP
     return PlanningDecision(
         outcome=outcome,
         sentence=sentence,
-        asked=len(asked.slots),
+        asked=len(agenda.slots),
         placed=len(exchange.runs) if exchange.commit else 0,
         first_slot=min(nominals, default=None),
         last_slot=max(nominals, default=None),

@@ -173,9 +173,9 @@ class DecisionDelivery:
             async with self._database.connection() as connection:
                 ended = await planning.ended(connection, [run.run for run in in_time])
             lost |= {run.run for run in in_time if run.run not in answered.held}
-            kept = tuple(run.run for run in in_time if run.run not in lost | ended)
+            in_both = tuple(run.run for run in in_time if run.run not in lost | ended)
             data = {**commit.data}
-            answer = await participant.commit(again, CommitRequest(runs=kept, data=data))
+            answer = await participant.commit(again, CommitRequest(runs=in_both, data=data))
             if answer.late:
-                lost |= set(kept)
+                lost |= set(in_both)
         return lost

@@ -104,8 +104,8 @@ class Exchange:
         self.reasons |= taken
         self.runs = [run for run in self.runs if run.run not in ended]
         self.outcome = PlanningOutcome.PARTLY_BOOKED if self.runs else PlanningOutcome.TAKEN_BACK
-        kept = tuple(run.run for run in self.runs)
-        self.commit = CommitRequest(runs=kept, data=self.commit.data) if kept else None
+        remaining = tuple(run.run for run in self.runs)
+        self.commit = CommitRequest(runs=remaining, data=self.commit.data) if remaining else None
 
 
 @dataclass(frozen=True)

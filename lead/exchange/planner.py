@@ -145,17 +145,17 @@ class Planner:
         async def ask(*, within_all: bool) -> PlanningAttempt:
             ahead = self._reach.horizon(_others(claimed), self._limits.horizon)
             limits, now = replace(self._limits, horizon=ahead), self._clock.now()
-            asked = agenda(recurrence, claimed.terms.duration, standing, limits, now)
-            exchange = Exchange(asked.slots)
+            due = agenda(recurrence, claimed.terms.duration, standing, limits, now)
+            exchange = Exchange(due.slots)
             if missing is not None:
                 exchange.fail(missing, PlanningOutcome.UNREACHABLE)
             elif claimed.suspended is not None:
                 exchange.fail(suspended(claimed.suspended), PlanningOutcome.SUSPENDED)
-            elif asked.slots:
+            elif due.slots:
                 exchange = await self._negotiator.exchange(
-                    claimed, participants, asked.slots, now + ahead if within_all else None
+                    claimed, participants, due.slots, now + ahead if within_all else None
                 )
-            return PlanningAttempt(claimed, recurrence, limits, waiting, asked, exchange)
+            return PlanningAttempt(claimed, recurrence, limits, waiting, due, exchange)
 
         attempt = await ask(within_all=True)
         return await ask(within_all=False) if attempt.exchange.beyond else attempt
@@ -195,13 +195,13 @@ class Planner:
 
     def _participants(self, claimed: Claim) -> tuple[list[ParticipantClient], str | None]:
         """Return the participants in order, or why one of them cannot be asked."""
-        found = []
+        clients = []
         for listed in claimed.terms.participants:
             try:
-                found.append(self._participant_of(listed.node))
+                clients.append(self._participant_of(listed.node))
             except NotFound as error:
                 return [], f"{listed.name}: {error.detail}"
-        return found, None
+        return clients, None
 
     async def _standings_of(
         self, claims: Sequence[Claim]
@@ -288,9 +288,9 @@ def _standing(
     max_runs = claimed.terms.schedule.max_runs
     remaining = None if max_runs is None else max(0, max_runs - counted - len(waiting))
     pairs = [(slot.slot, slot.attempt) for slot in waiting]
-    found = claimed.starts or ()
+    starts = claimed.starts or ()
     standing = PlanningProgress(
-        claimed.next_run_at, claimed.planned_to, pairs, remaining, touched, found
+        claimed.next_run_at, claimed.planned_to, pairs, remaining, touched, starts
     )
     return waiting, standing
 
@@ -301,11 +301,11 @@ def out_of_time(attempt: PlanningAttempt) -> str | None:
     None means that some run may still have time. This happens, for example, if another lead books
     between the search for nodes and the booking.
     """
-    claimed, asked, exchange = attempt.claimed, attempt.asked, attempt.exchange
-    slots = asked.slots
+    claimed, due, exchange = attempt.claimed, attempt.agenda, attempt.exchange
+    slots = due.slots
     if claimed.parent is None or exchange.outcome is not PlanningOutcome.NO_TIME:
         return None
-    if asked.next_slot is not None or asked.too_late or asked.beyond or not exchange.proposals:
+    if due.next_slot is not None or due.too_late or due.beyond or not exchange.proposals:
         return None
     if exchange.runs or any(slot.attempt > 1 for slot in slots):
         return None

@@ -122,9 +122,9 @@ class ReachabilityTracker:
         places = [(identity, self._places(identity, now)) for identity in self.shut()]
         return [(identity, count) for identity, count in places if count]
 
-    def taken(self, identity: str, places: int, found: int) -> None:
+    def taken(self, identity: str, places: int, claimed: int) -> None:
         """Note how many tasks were claimed for an opening; if fewer, none waits for room now."""
-        if found < places:
+        if claimed < places:
             self._crowded.discard(identity)
 
     def task_turned_away(self, identity: str) -> None:
@@ -194,13 +194,13 @@ class ReachabilityTracker:
         """Take a place at a participant."""
         self._asking[identity] += 1
 
-    def asked(self, identity: str, visit: ReachabilityGuard) -> _Question:
+    def begin_question(self, identity: str, visit: ReachabilityGuard) -> _Question:
         """Note that a question is sent to a participant."""
         question = _Question(identity, visit, self._clock.now())
         self._questions[question] = None
         return question
 
-    def over(self, question: _Question) -> None:
+    def end_question(self, question: _Question) -> None:
         """Note that a question has ended, after its answer or failure was recorded."""
         del self._questions[question]
         identity = question.identity
@@ -277,20 +277,20 @@ class ReachabilityGuard:
             self._counted.discard(identity)
         else:
             self._reach.entered(identity)
-        asked = self._reach.asked(identity, self)
+        pending = self._reach.begin_question(identity, self)
         try:
             answered = await question
         except RequestError:
             self._reach.heard(identity)
             raise
         except ParleyError as error:
-            self._reach.record_no_answer(participant, error.detail, asked.asked_at)
+            self._reach.record_no_answer(participant, error.detail, pending.asked_at)
             raise
         else:
             self._reach.heard(identity)
             return answered
         finally:
-            self._reach.over(asked)
+            self._reach.end_question(pending)
             self._reach.left(identity)
 
     def learn(self, identity: str, latest: int) -> None:

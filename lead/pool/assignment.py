@@ -95,8 +95,8 @@ class RulingWriter:
 
     async def _settle(self, connection: Connection, ruling: EpisodeRuling) -> None:
         now = self._clock.now()
-        kept = await episodes.keep_policy_state(connection, ruling.pool, ruling.remembered, now)
-        if kept is None:
+        revision = await episodes.keep_policy_state(connection, ruling.pool, ruling.remembered, now)
+        if revision is None:
             raise StaleEpisode
         new_tasks: list[UUID] = []
         decided: list[UUID] = []

@@ -88,10 +88,12 @@ class OwnCard:
         async with self._database.transaction() as connection:
             there = await nodes.set_attributes(connection)
             wanted = {**there, **attributes}
-            kept = {name: value for name, value in wanted.items() if value is not None}
-            if len(kept) > ATTRIBUTES_MAX - len(self._shown()) - len(self._settings.attributes):
+            remaining = {name: value for name, value in wanted.items() if value is not None}
+            if len(remaining) > ATTRIBUTES_MAX - len(self._shown()) - len(
+                self._settings.attributes
+            ):
                 raise InvalidDocument([FieldFault("/attributes", "are too many; take some back")])
-            await nodes.keep_set_attributes(connection, kept)
+            await nodes.keep_set_attributes(connection, remaining)
             await self._rewrite(connection)
 
     async def _rewrite(self, connection: Connection) -> None:

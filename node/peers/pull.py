@@ -6,7 +6,7 @@
         ── POST /v1/participant/work  (shortfall) ──────────▶  waits until there is a question
         ◀── questions: proposals, holds, rulings, … ─────────
         each is passed to this node's own API, with its original signature
-        ── POST /v1/participant/work  (answers) ────────────▶  hands the answers to who asked
+        ── POST /v1/participant/work  (answers) ────────────▶  passes them to the callers
 
 Each question is answered with the next poll, and an answer is repeated until a poll that carried it
 was answered. A question that takes longer is listed as being worked on. A node that does not
@@ -209,14 +209,14 @@ class WorkPuller:
         answers = between.next_answers()
         if between.working or len(answers) < len(between.answers):
             wait = 0
-        asked = await self._request(answers, tuple(between.working), wait)
-        work = await self._peers.fetch(peer, asked)
+        request = await self._request(answers, tuple(between.working), wait)
+        work = await self._peers.fetch(peer, request)
         between.received(answers)
-        if not work.questions and self._clock.now() - asked.now < wait // 2:
+        if not work.questions and self._clock.now() - request.now < wait // 2:
             msg = f"{peer.name} returned no question and did not wait for one"
             raise PeerAnswered(msg)
-        for given in work.questions:
-            self._begin(given, between)
+        for assigned in work.questions:
+            self._begin(assigned, between)
         if between.working:
             await asyncio.wait(between.working.values(), timeout=_MOMENT_S)
 
@@ -246,18 +246,18 @@ class WorkPuller:
             self._looked_at = now
         return self._shortfall
 
-    def _begin(self, given: AssignedQuestion, between: PullSession) -> None:
+    def _begin(self, assigned: AssignedQuestion, between: PullSession) -> None:
         """Work on a question, unless it is a repeat."""
-        if given.id in between.working or given.id in between.answers:
+        if assigned.id in between.working or assigned.id in between.answers:
             return
 
         async def work() -> None:
             try:
-                reply = await self._peers.forward_question(self._own_url, given.question)
+                reply = await self._peers.forward_question(self._own_url, assigned.question)
             except ParleyError as error:
                 reply = refusal(error)
             finally:
-                del between.working[given.id]
-            between.answer(given.id, reply)
+                del between.working[assigned.id]
+            between.answer(assigned.id, reply)
 
-        between.working[given.id] = asyncio.create_task(work(), name=f"answer {given.id}")
+        between.working[assigned.id] = asyncio.create_task(work(), name=f"answer {assigned.id}")

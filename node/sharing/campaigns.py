@@ -217,8 +217,8 @@ def document_of(settings: CampaignSettings) -> dict[str, Any]:
 def _edited(known: CampaignSettings, patch: CampaignPatch) -> CampaignDocument:
     wanted = patch.changes()
     if wanted.get("name", known.name) != known.name:
-        said = "cannot be changed; add another campaign and give it the tasks"
-        raise InvalidDocument([FieldFault("/name", said)])
+        reason = "cannot be changed; add another campaign and give it the tasks"
+        raise InvalidDocument([FieldFault("/name", reason)])
     before = CampaignDocument.model_validate(document_of(known)).model_dump(mode="json")
     if wanted.get("target"):  # one kind of promise takes the place of the other
         before["target"] = None
@@ -244,8 +244,8 @@ def _parent_fault(new: CampaignSettings, others: Sequence[CampaignSettings]) -> 
         return FieldFault("/parent", f"would put it below itself: {circle}; choose another parent")
     depth = len(line) - 1 + _height(new.name, parents)
     if depth > DEPTH_MAX:
-        said = f"would make {depth} generations, of at most {DEPTH_MAX}; choose one further up"
-        return FieldFault("/parent", said)
+        reason = f"would make {depth} generations, of at most {DEPTH_MAX}; choose one further up"
+        return FieldFault("/parent", reason)
     return None
 
 
@@ -270,11 +270,13 @@ def _weight_fault(weight: Decimal, sets: Mapping[str, str]) -> FieldFault | None
     remedy = "give it a weight above 0, or suspend it with level 0"
     if dividing:
         divide = "divides" if len(dividing) == 1 else "divide"
-        said = f"0 is no share: {', '.join(dividing)} {divide} by weight"
-        return FieldFault("/weight", f"{said}; {remedy}")
+        reason = f"0 is no share: {', '.join(dividing)} {divide} by weight"
+        return FieldFault("/weight", f"{reason}; {remedy}")
     if not any(kind.zero_weight for kind in kinds.values()):
-        said = "0 has a meaning only in pools whose policies are of BOINC's kind, and there is none"
-        return FieldFault("/weight", f"{said}; {remedy}")
+        reason = (
+            "0 has a meaning only in pools whose policies are of BOINC's kind, and there is none"
+        )
+        return FieldFault("/weight", f"{reason}; {remedy}")
     return None
 
 
@@ -301,11 +303,11 @@ def _target_fault(new: CampaignSettings, others: Sequence[CampaignSettings]) -> 
         return None
     if not mixed:
         return None
-    said = (
+    reason = (
         f"promises are all in seats or all in shares of a pool: {', '.join(mixed[:_SHOWN])} has "
         f"{theirs}; give {theirs} here, or {ours} there"
     )
-    return FieldFault(f"/target/{ours}", said)
+    return FieldFault(f"/target/{ours}", reason)
 
 
 def _quota_fault(resource: str, resources: Collection[str]) -> FieldFault | None:
@@ -313,15 +315,17 @@ def _quota_fault(resource: str, resources: Collection[str]) -> FieldFault | None
     if resource in resources:
         return None
     near = get_close_matches(resource, list(resources), n=3, cutoff=0.5) or sorted(resources)
-    said = f"would limit nothing: no test needs {resource}; write {' or '.join(near[:_SHOWN])}"
-    return FieldFault(f"/quotas/{resource}", said)
+    reason = f"would limit nothing: no test needs {resource}; write {' or '.join(near[:_SHOWN])}"
+    return FieldFault(f"/quotas/{resource}", reason)
 
 
 def _default_fault(new: CampaignSettings) -> FieldFault | None:
     if new.name != DEFAULT or new.state == "active":
         return None
-    said = "tasks that name no campaign belong to this one, so it stays open; suspend it by level 0"
-    return FieldFault("/state", said)
+    reason = (
+        "tasks that name no campaign belong to this one, so it stays open; suspend it by level 0"
+    )
+    return FieldFault("/state", reason)
 
 
 def _still_below(name: str, children: Sequence[str]) -> str:

@@ -1,7 +1,7 @@
-"""The pools that this node plans: named sets of nodes, told apart by what the nodes say of them.
+"""The pools that this node plans: named sets of nodes, selected by a predicate on attributes.
 
-Who belongs to a pool is never kept: it is whoever meets its predicate now, among the nodes known
-here. A pool that nobody meets is refused when it is made, with what there is instead.
+The members of a pool are never stored: they are the known nodes that meet its predicate now. A pool
+without any member is refused when it is created, with the attributes that nodes have instead.
 """
 
 from __future__ import annotations
@@ -258,8 +258,8 @@ def _settings(pool: StoredPool) -> dict[str, Any]:
 def _edited(known: StoredPool, patch: PoolPatch) -> PoolDocument:
     wanted = patch.changes()
     if wanted.get("name", known.name) != known.name:
-        said = "cannot be changed; add another pool and remove this one"
-        raise InvalidDocument([FieldFault("/name", said)])
+        reason = "cannot be changed; add another pool and remove this one"
+        raise InvalidDocument([FieldFault("/name", reason)])
     before = document_of(known)
     if wanted.get("match") is not None:
         before["match"] = {}
@@ -270,12 +270,12 @@ def _edited(known: StoredPool, patch: PoolPatch) -> PoolDocument:
 
 
 def _named(there: list[StoredPool], name: str) -> StoredPool:
-    found = next((pool for pool in there if pool.name == name), None)
-    if found is None:
+    match = next((pool for pool in there if pool.name == name), None)
+    if match is None:
         known = ", ".join(pool.name for pool in there) or "none yet; make one: parley pool add"
         msg = f"there is no pool {name} on this node; there are: {known}"
         raise NotFound(msg)
-    return found
+    return match
 
 
 def _why_kept(name: str, asking: Sequence[UUID], count: int) -> str:

@@ -36,7 +36,7 @@ class UsageReader:
     """Reads the ledger for the API."""
 
     def __init__(self, database: Database, clock: Clock) -> None:
-        """Nothing is cached; every call reads the database."""
+        """Cache nothing: every call reads the database."""
         self._database = database
         self._clock = clock
 
@@ -116,10 +116,10 @@ def _member(each: StoredCampaign, figures: _Figures) -> Member:
     )
 
 
-def _waiting(found: campaigns.WaitingCounts | None) -> Waiting:
-    if found is None:
+def _waiting(counts: campaigns.WaitingCounts | None) -> Waiting:
+    if counts is None:
         return Waiting(runs=0, tasks=0, reason=None)
-    return Waiting(**vars(found))
+    return Waiting(**vars(counts))
 
 
 def _share(part: Fraction | None) -> float | None:

@@ -345,20 +345,20 @@ class Reservations:
     def _task(self, place: str, word: str) -> str | FieldFault:
         """Return a task in stored form, with the identity of its lead if one is named."""
         task, lead = split_task(word)
-        found = None if lead is None else self._lead(place, lead)
-        return found if isinstance(found, FieldFault) else joined(task, found)
+        identity = None if lead is None else self._lead(place, lead)
+        return identity if isinstance(identity, FieldFault) else joined(task, identity)
 
     def _lead(self, place: str, word: str) -> str | FieldFault:
         """Return the identity of a node given by name or identity, or what is wrong with it."""
-        found = self._directory.find(word)
-        if found is not None:
-            return found.identity
+        known = self._directory.find(word)
+        if known is not None:
+            return known.identity
         if self._directory.knows(word):
             return word
         names = sorted(node.name for node in self._directory.all)
         near = get_close_matches(word, names)
-        known = f"did you mean {near[0]}?" if near else f"known are {', '.join(names)}"
-        return FieldFault(f"/access/{place}", f"{word} is not a node known here; {known}")
+        hint = f"did you mean {near[0]}?" if near else f"known are {', '.join(names)}"
+        return FieldFault(f"/access/{place}", f"{word} is not a node known here; {hint}")
 
     def _shown(self, row: Record) -> Reservation:
         now = self._clock.now()
@@ -381,13 +381,13 @@ class Reservations:
             changed_at=row["changed_at"],
         )
 
-    def _access(self, kept: dict[str, Any]) -> AccessDocument:
+    def _access(self, stored: dict[str, Any]) -> AccessDocument:
         """Return an access list with names of leads instead of identities, where known."""
         names = {node.identity: node.name for node in self._directory.all}
-        leads = [names.get(lead, lead) for lead in kept["leads"]]
-        split = (split_task(written) for written in kept["tasks"])
+        leads = [names.get(lead, lead) for lead in stored["leads"]]
+        split = (split_task(written) for written in stored["tasks"])
         named = [joined(task, lead and names.get(lead, lead)) for task, lead in split]
-        return AccessDocument.model_validate(kept | {"leads": leads, "tasks": named})
+        return AccessDocument.model_validate(stored | {"leads": leads, "tasks": named})
 
 
 def _none(reservation: UUID) -> str:
