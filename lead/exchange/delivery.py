@@ -173,9 +173,9 @@ class DecisionDelivery:
             async with self._database.connection() as connection:
                 ended = await planning.ended(connection, [run.run for run in in_time])
             lost |= {run.run for run in in_time if run.run not in answered.held}
-            in_both = tuple(run.run for run in in_time if run.run not in lost | ended)
+            booked = tuple(run.run for run in in_time if run.run not in lost | ended)
             data = {**commit.data}
-            answer = await participant.commit(again, CommitRequest(runs=in_both, data=data))
+            answer = await participant.commit(again, CommitRequest(runs=booked, data=data))
             if answer.late:
-                lost |= set(in_both)
+                lost |= set(booked)
         return lost
