@@ -104,9 +104,9 @@ class Outsider:
         (only_run,) = await self.runs(task)
         return only_run
 
-    async def over(self, run: Json, wait_s: float = 40) -> Json:
+    async def over(self, run: Json) -> Json:
         """Wait until a run is over, and return it."""
-        return await self.get(f"/v1/runs/{run['id']}", wait=wait_s)
+        return await self.get(f"/v1/runs/{run['id']}", wait=PATIENCE_S)
 
     async def finished(self, run: Json) -> Json:
         """Wait until a run is over, check that it has finished, and return it."""

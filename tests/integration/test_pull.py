@@ -176,7 +176,7 @@ async def test_errands_are_run_for_the_own_lead_only(pair: Pair) -> None:
         assert (await far.decision(uuid4())).state == "aborted"
     foreign = pair.far.peers.to(pair.lead.card.identity, "a", pair.lead.card.url)
     pair.far.peers.carry = via_own_node(pair.far.peers, foreign)
-    with pytest.raises(NotAllowed, match="only for its own lead"):
+    with pytest.raises(NotAllowed, match="for its own lead only"):
         await pair.far.peers.to(pair.far.card.identity, "b", None).decision(uuid4())
 
 

@@ -104,7 +104,7 @@ async def test_a_foreign_database_is_refused_and_left_alone(empty_dsn: str) -> N
     """A database with other tables is refused and left unchanged."""
     connection = await asyncpg.connect(empty_dsn)
     await connection.execute("CREATE TABLE theirs (id integer)")
-    with pytest.raises(SchemaMismatch, match="not empty and is not Parley's; give it one of its"):
+    with pytest.raises(SchemaMismatch, match="not empty and is not Parley's; create one"):
         await PostgresDatabase(empty_dsn).open()
     tables = await connection.fetch("SELECT tablename FROM pg_tables WHERE schemaname = 'public'")
     await connection.close()
