@@ -160,10 +160,10 @@ class PoolTaskPreviewer:
             due = await episodes.due(connection, self._clock.now(), CASES_MAX)
         pool = membership.pools[whole.pool]
         tasks = [*(task for task in due if task.pool == whole.pool), whole]
-        caseload = EpisodeInputReader(
+        reader = EpisodeInputReader(
             self._database, self._clock, bounds.limits, powers.needs_of, powers.resources
         )
-        found = await caseload.of(membership, pool, tasks, terms)
+        found = await reader.of(membership, pool, tasks, terms)
         if whole.id in found.broken:
             raise found.broken[whole.id]
         rng = random.Random(whole.id.int)

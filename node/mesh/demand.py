@@ -41,7 +41,7 @@ _NICE = tuple(
 
 @dataclass(frozen=True)
 class RunDemand:
-    """What a run of an entry takes: its duration, its class, and whether of source and dest."""
+    """The demand of a run of an entry: duration, class, and whether it uses source and dest."""
 
     duration: int
     scheduling_class: SchedulingClass

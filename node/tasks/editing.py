@@ -43,7 +43,7 @@ from node.tasks.admission import Admission
 from node.tasks.pool_editing import PoolTaskEdit, PoolTaskEditor
 
 CHANGE_ACKNOWLEDGEMENT_TIMEOUT = 2 * times.SECOND
-"""How long planning of a changed task waits for its participants to acknowledge the change."""
+"""Maximum time that planning of a changed task waits for its participants' acknowledgements."""
 
 _AT_ONCE = 500
 """Maximum number of seats' tasks that one statement changes: there may be thousands."""

@@ -27,7 +27,7 @@ from node.store.runs import LockedRun, NextAttempt
 from node.store.tasks import StoredTask
 
 _ON_ITS_WAY = 30 * times.SECOND
-"""How long after the end of a worker's lease a message of that worker may still arrive."""
+"""Time after the end of a worker's lease in which a message of that worker may still arrive."""
 
 _AT_ONCE = 200
 """Maximum number of runs or tasks that one transaction ends: others wait for its locks."""

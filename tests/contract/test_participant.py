@@ -1,4 +1,4 @@
-"""What every participant must do: this node itself, another one over HTTP, one that fetches."""
+"""The contract of a participant, for this node itself, a node over HTTP, and one in pull mode."""
 
 from __future__ import annotations
 
@@ -126,7 +126,7 @@ async def test_it_considers_without_keeping(party: Party) -> None:
 
 
 async def test_it_looks_ahead_without_booking(party: Party) -> None:
-    """What would give way is named by the run it gives way to; the time is free afterwards."""
+    """The answer names the runs that would be displaced, and their time is free afterwards."""
     low, exchange = await party.known(), uuid4()
     kept = hold_request(low, [HOUR])
     await party.participant.hold(exchange, kept)
@@ -190,7 +190,7 @@ async def test_it_refuses_a_spec_it_does_not_understand(party: Party) -> None:
 
 
 async def test_it_refuses_the_place_of_another(party: Party) -> None:
-    """Whoever is addressed as somebody else says so."""
+    """A node that is addressed by another node's identity refuses and says so."""
     task = party.task()
     stranger = task.participants[0].model_copy(update={"node": "ed25519:" + "A" * 43})
     answered = await party.participant.introduce(
@@ -240,7 +240,7 @@ async def test_it_holds_and_repeats_its_answer(party: Party) -> None:
 
 
 async def test_it_refuses_run_by_run(party: Party) -> None:
-    """What is taken is refused with its obstacle, and the rest is held."""
+    """An occupied slot is refused with its obstacle, and the others are held."""
     task = await party.known()
     await party.participant.hold(uuid4(), hold_request(task, [HOUR]))
     other = await party.known()

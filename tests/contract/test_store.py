@@ -71,7 +71,7 @@ ACTS = 60
 
 
 async def recorded(live: Callable[[World], Awaitable[None]]) -> list[list[Transaction]]:
-    """What each node of a world asked of its database."""
+    """The queries of each node of a world."""
     recorders: list[Recorder] = []
 
     async def lend(size: int) -> Database:
@@ -122,7 +122,7 @@ async def same(database: PostgresDatabase, transactions: list[Transaction]) -> N
 
 @asynccontextmanager
 async def told(real: PostgresConnection) -> AsyncIterator[list[Notice]]:
-    """What is notified on a connection."""
+    """The notifications on a connection."""
     notices: list[Notice] = []
 
     def heard(*said: object) -> None:
@@ -137,7 +137,7 @@ async def told(real: PostgresConnection) -> AsyncIterator[list[Notice]]:
 
 @pytest.mark.parametrize("seed", SEEDS)
 async def test_a_life(database: PostgresDatabase, seed: int) -> None:
-    """Whatever three nodes live through, their databases say the same."""
+    """The two implementations answer alike in the life of three nodes."""
 
     async def live(world: World) -> None:
         for name in ("a", "b", "c"):
@@ -149,14 +149,14 @@ async def test_a_life(database: PostgresDatabase, seed: int) -> None:
 
 
 async def test_seats(database: PostgresDatabase) -> None:
-    """So they do when seats are given, lost and forgotten."""
+    """The two implementations answer alike when seats are granted, lost, and purged."""
     for asked in await recorded(seated):
         await same(database, asked)
 
 
 @pytest.mark.parametrize("seed", MONKEYS)
 async def test_anything_may_be_asked(database: PostgresDatabase, seed: int) -> None:
-    """So they do whatever is asked, in any order, about the same few things."""
+    """The two implementations answer alike for random queries about a few objects."""
     await same(database, RandomQuerier(Random(seed)).transactions(400))
 
 

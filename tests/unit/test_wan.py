@@ -1,4 +1,4 @@
-"""What the emulator does with a packet, at instants of our choosing; the devices are sockets."""
+"""Tests of the WAN emulator at chosen instants; its devices are sockets."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def bench(ends: Ends, **settings: float) -> Wan:
 
 
 def came(end: socket.socket) -> int:
-    """How many packets have come out here since last asked."""
+    """Return how many packets have left here since the last call."""
     count = 0
     with contextlib.suppress(BlockingIOError):
         while end.recv(65_536):
@@ -100,7 +100,7 @@ def test_a_full_queue_drops_at_the_tail(ends: Ends) -> None:
 
 
 def test_loss_is_the_probability_asked_for(ends: Ends) -> None:
-    """Of 10000 packets at 10 %, the lost ones lie within five standard deviations."""
+    """The loss of 10000 packets at 10 % is within five standard deviations."""
     one = bench(ends, loss=0.1)
     for _ in range(10_000):
         one.take(0, packet("10.88.0.2"), now=0)
@@ -146,7 +146,7 @@ def test_lateness_is_measured(ends: Ends) -> None:
     "settings", [WanSettings(), WanSettings(0.5, 0.25, rate_mbit=1.5, queue_ms=3, seed=9)]
 )
 def test_settings_survive_the_way_to_the_program(settings: WanSettings) -> None:
-    """What is put into the argv is what the program reads out of it."""
+    """The program reads from its arguments what was put into them."""
     assert wan.parse(wan.arguments(SITES, settings)) == (SITES, settings)
 
 

@@ -1,4 +1,4 @@
-"""How full a mesh makes nodes, what would fit, and whether the slip is long enough."""
+"""Tests of the demand of a mesh: the load of nodes, what would fit, and whether slip suffices."""
 
 from __future__ import annotations
 
