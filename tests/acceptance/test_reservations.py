@@ -9,8 +9,9 @@ from datetime import datetime, timedelta
 import pytest
 import pytest_asyncio
 
-from tests.acceptance.commands import CommandResult, parley
+from tests.acceptance.commands import parley
 from tests.acceptance.outsider import Json, Outsider, instant
+from tests.support.command_line import CommandResult
 
 pytestmark = [
     pytest.mark.asyncio(loop_scope="session"),

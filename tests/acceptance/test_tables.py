@@ -15,6 +15,8 @@ import pytest_asyncio
 from tests.acceptance.conftest import HOLD_LIFE_S
 from tests.acceptance.outsider import Outsider
 
+_TRIES = 5
+
 pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(120)]
 
 Row = dict[str, Any]
@@ -63,13 +65,23 @@ UNSAID = "SELECT kind, message, last_error FROM outbox"
 VIEWS = ("run_now", "run_upcoming", "run_missed", "run_history", "node_occupancy", "decision_trace")
 
 
+async def _measure(nodes: list[Outsider]) -> None:
+    """Measure once; a run that a busy host starts too late fails, and another one is tried."""
+    reasons = []
+    for _ in range(_TRIES):
+        run = await nodes[0].over(await nodes[0].run(await nodes[0].create("idle", *nodes)))
+        if run["state"] == "finished":
+            return
+        reasons.append(run["reason"])
+    raise AssertionError(reasons)
+
+
 @pytest_asyncio.fixture(scope="module", loop_scope="session")
 async def tables(nodes: list[Outsider]) -> AsyncIterator[dict[str, asyncpg.Connection]]:
     """Connect to every node's database, with at least one measured and one cancelled run."""
-    a, b, c = nodes
-    measured = await a.create("idle", a, b, c)
+    _, b, c = nodes
     cancelled = await b.create("idle", b, c, spec={"duration": "PT1H"})
-    await a.finished(await a.run(measured))
+    await _measure(nodes)
     await b.cancel(cancelled)
     opened = {node.name: await asyncpg.connect(node.dsn) for node in nodes}
     yield opened

@@ -123,8 +123,8 @@ async def test_a_broken_node_shows_its_log() -> None:
 
 async def test_a_node_that_is_never_ready_is_given_up() -> None:
     """A node that is not ready in time fails the lab with its last answer, and all is removed."""
-    lab = Lab(1, command=lambda plan: fake_command(plan, "--never-ready"), ready_s=2)
-    with pytest.raises(HostError, match=r"not ready within 2 s; .*/readyz last returned 404"):
+    lab = Lab(1, command=lambda plan: fake_command(plan, "--never-ready"), ready_s=10)
+    with pytest.raises(HostError, match=r"not ready within 10 s; .*/readyz last returned 404"):
         async with lab:
             pass
 

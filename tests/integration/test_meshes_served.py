@@ -251,7 +251,7 @@ async def test_a_page_of_pairs_does_not_count_the_mesh(
 
 async def test_a_page_of_a_large_mesh_reads_what_is_its_own(a: Asker) -> None:
     """A page of a large mesh reads only its own rows, through the indexes."""
-    await a.rows(_MANY, 2000, START)
+    await a.rows(_MANY, 1200, START)
     await a.rows("ANALYZE task, run")
     until = START + times.DAY
     queries: dict[str, tuple[Any, ...]] = {

@@ -9,6 +9,7 @@ import io
 import json
 import os
 import re
+import secrets
 import shutil
 import socket
 import subprocess
@@ -46,6 +47,7 @@ BOOT = 180.0
 REJECTED = 13.5
 """A figure that the collector rejects."""
 _NUMBERS = count(1)
+_PORTS = range(20_000, 32_000)
 
 
 @dataclass
@@ -69,10 +71,15 @@ class Peer:
 
 
 def free_port() -> int:
-    """Return a TCP port that is free now."""
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        return int(found.getsockname()[1])
+    """Return a TCP port of loopback that is free now and that no connection takes by itself.
+
+    A server that starts slowly would lose a port of the ephemeral range to any client meanwhile.
+    """
+    while True:
+        port = _PORTS.start + secrets.randbelow(len(_PORTS))
+        with socket.socket() as probe, contextlib.suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            return port
 
 
 class CloseableForwarder:

@@ -21,6 +21,7 @@ from node.model.errors import Conflict, NotAuthenticated, NotFound, ParleyError
 from node.model.wire.problems import MEDIA_TYPE, problem_of
 from tests.conftest import NewDatabase
 from tests.support.clocks import ManualClock
+from tests.support.command_line import CommandResult, run_command
 from tests.support.served_nodes import Asker, asker
 
 ROOT = Path(__file__).parents[3]
@@ -297,15 +298,6 @@ async def node() -> AsyncIterator[StandIn]:
     await runner.cleanup()
 
 
-@dataclass(frozen=True)
-class Ended:
-    """The exit code and the output of a command."""
-
-    code: int
-    out: str
-    err: str
-
-
 class Parley:
     """Runs the command as a process, without any settings of this user."""
 
@@ -332,12 +324,9 @@ class Parley:
             stderr=asyncio.subprocess.PIPE,
         )
 
-    async def __call__(self, *arguments: str, stdin: str = "", **more: str) -> Ended:
+    async def __call__(self, *arguments: str, stdin: str = "", **more: str) -> CommandResult:
         """Run a command to its end."""
-        process = await self.start(*arguments, stdout=asyncio.subprocess.PIPE, **more)
-        out, err = await process.communicate(stdin.encode())
-        assert process.returncode is not None
-        return Ended(process.returncode, out.decode(), err.decode())
+        return await run_command(arguments, self._environment | more, stdin)
 
 
 @pytest.fixture
@@ -347,10 +336,10 @@ def bare(tmp_path: Path) -> Parley:
 
 
 @pytest.fixture
-def parley(bare: Parley, node: StandIn) -> Callable[..., Awaitable[Ended]]:
+def parley(bare: Parley, node: StandIn) -> Callable[..., Awaitable[CommandResult]]:
     """Return the command with the stand-in as its node."""
 
-    async def run(*arguments: str, stdin: str = "", **more: str) -> Ended:
+    async def run(*arguments: str, stdin: str = "", **more: str) -> CommandResult:
         settings = {"PARLEY_SERVER": node.url, "PARLEY_TOKEN": node.token} | more
         return await bare(*arguments, stdin=stdin, **settings)
 
@@ -365,10 +354,10 @@ async def a(new_database: NewDatabase, clock: ManualClock, tmp_path: Path) -> As
 
 
 @pytest.fixture
-def ask(bare: Parley, a: Asker) -> Callable[..., Awaitable[Ended]]:
+def ask(bare: Parley, a: Asker) -> Callable[..., Awaitable[CommandResult]]:
     """Return the command with that node; starts must be instants, because their clocks differ."""
 
-    async def run(*arguments: str) -> Ended:
+    async def run(*arguments: str) -> CommandResult:
         assert a.node.card.url is not None
         settings = {"PARLEY_SERVER": a.node.card.url, "PARLEY_TOKEN": "secret"}
         return await bare(*arguments, stdin="", **settings)
