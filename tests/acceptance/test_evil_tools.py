@@ -116,16 +116,21 @@ async def test_whatever_a_program_does_fails_its_run_alone(c: Outsider) -> None:
     await is_well(c)
 
 
+_AT_ONCE = 8
+"""Number of evil programs that run at once, so that none of them starts too late."""
+
+
 @pytest.mark.needs("root")
 async def test_every_tool_of_one_participant_can_be_evil(c: Outsider) -> None:
     """Every tool survives a flood of output, and nonsense with exit code 0 and a leftover child."""
     cases = [(test, tool, deed) for test, tool in alone() for deed in SHORT]
-    runs = await asyncio.gather(
-        *(
-            failed(c, test, tool, BRIEF.get(test, {}) | whom(test, evil.dest(deed)))
-            for test, tool, deed in cases
-        )
-    )
+    places = asyncio.Semaphore(_AT_ONCE)
+
+    async def failed_run(test: str, tool: str, deed: str) -> Json:
+        async with places:
+            return await failed(c, test, tool, BRIEF.get(test, {}) | whom(test, evil.dest(deed)))
+
+    runs = await asyncio.gather(*(failed_run(*case) for case in cases))
     for (_, tool, _), run in zip(cases, runs, strict=True):
         assert run["reason"].startswith(f"c: {tool}"), run["reason"]
     await is_well(c)

@@ -118,7 +118,7 @@ async def test_policies_say_no_and_are_changed_while_it_runs(
     options = ("--pool", pool, "-k", "1", "--no-wait", "--campaign", "modest", "--start", "+1h")
     task = await done(lead, "task", "create", *IDLE, *options)
     path = f"/v1/tasks/{task['id']}"
-    await lead.until(path, lambda found: found["seats"]["reason"])
+    await lead.until(path, lambda found: (found["seats"] or {}).get("reason"))
     why = (await parley(lead, "explain", task["id"], "-o", "table")).out
     assert f"by       maui-throttle, pool {pool}" in why
     assert "(throttle/" in why

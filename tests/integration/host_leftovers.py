@@ -14,6 +14,7 @@ from collections.abc import Set as AbstractSet
 from pathlib import Path
 
 from node.execution import process
+from tests.support.command_line import ensure_server
 
 
 def _state() -> set[str]:
@@ -56,6 +57,7 @@ def nothing_left() -> Iterator[None]:
     Children that existed before may start and end processes of their own: the tests' Postgres
     has one for each connection.
     """
+    ensure_server()  # it stays, for the commands of other tests
     names_before, children = _state(), descendants(os.getpid())
     yield
     leftovers = _state() - names_before

@@ -182,12 +182,19 @@ def _phases(report: _CurlOutput) -> HttpPhases:
     )
 
 
+_LONGEST_MS = 1e15
+"""Maximum of a figure in milliseconds, as :data:`NonNegative` has it."""
+
+
 def _between(begin_s: float, end_s: float) -> float | None:
     if not end_s:
         return None
     if end_s < begin_s:
         raise ToolOutputError(f"curl contradicts itself: {end_s} s is before {begin_s} s")
-    return _milliseconds(end_s - begin_s)
+    elapsed_ms = _milliseconds(end_s - begin_s)
+    if elapsed_ms > _LONGEST_MS:
+        raise ToolOutputError(f"curl reports a phase of {elapsed_ms:g} ms, longer than any run")
+    return elapsed_ms
 
 
 def _milliseconds(seconds: float) -> float:
