@@ -97,6 +97,11 @@ class PlanningDecision:
     exchange: UUID | None = None
     trace: dict[str, Any] = field(default_factory=dict)
 
+    @classmethod
+    def broken_off(cls, sentence: str) -> PlanningDecision:
+        """Return the decision of an attempt that an unexpected error ended."""
+        return cls(PlanningOutcome.BROKEN_OFF, sentence, 0, 0, None, None)
+
 
 @dataclass(frozen=True)
 class AgendaUpdate:

@@ -181,10 +181,11 @@ class Planner:
         now = self._clock.now()
         participants, _ = self._participants(claimed)
         pause = jittered_pause(PAUSE_FIRST, PAUSE_MAX, claimed.failures, self._rng)
-        sentence = f"planning broke off: {why}"
-        decision = PlanningDecision(PlanningOutcome.BROKEN_OFF, sentence, 0, 0, None, None)
+        decision = PlanningDecision.broken_off(f"planning broke off: {why}")
         async with self._database.transaction() as connection:
-            if not await planning.break_off(connection, claimed, now + pause):
+            if not await planning.break_off(
+                connection, claimed.task, claimed.lease_epoch, now + pause
+            ):
                 return
             await planning.keep_decisions(connection, [(claimed.task, decision)], now)
             aborted = await planning.abort_broken_off(connection, claimed, now)

@@ -319,9 +319,7 @@ class EpisodeLoop:
         now = self._clock.now()
         pause = jittered_pause(PAUSE_FIRST, PAUSE_MAX, self._faults[what], self._rng)
         self._faults[what] += 1
-        decision = PlanningDecision(
-            PlanningOutcome.BROKEN_OFF, f"giving seats broke off: {why}", 0, 0, None, None
-        )
+        decision = PlanningDecision.broken_off(f"giving seats broke off: {why}")
         async with self._database.transaction() as connection:
             await later(connection, now + pause)
             await planning.keep_decisions(connection, [(task, decision) for task in tasks], now)

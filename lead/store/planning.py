@@ -18,7 +18,6 @@ from lead.model import (
     WaitingSlot,
 )
 from node.model import runstate
-from node.model.outcomes import PlanningOutcome
 from node.model.task_terms import take_terms
 from node.model.taskstate import TaskState
 from node.model.wire.participants import CommitRequest, HoldRequest, RunRequest
@@ -77,10 +76,8 @@ async def _put_off_unreadable(
     connection: Connection, task: UUID, lease_epoch: int, lease: LeaseRequest, error: Exception
 ) -> None:
     why = describe_failure(error, "a stored task cannot be read", task=str(task))
-    decision = PlanningDecision(
-        PlanningOutcome.BROKEN_OFF, f"planning broke off: {why}", 0, 0, None, None
-    )
-    await connection.fetchval(_SQL["break_off"], task, lease_epoch, lease.until)
+    decision = PlanningDecision.broken_off(f"planning broke off: {why}")
+    await break_off(connection, task, lease_epoch, lease.until)
     await keep_decisions(connection, [(task, decision)], lease.now)
     await notify_planned(connection, {task: False})
 
@@ -308,9 +305,9 @@ async def finish_claims(
     return {row[0] for row in rows}
 
 
-async def break_off(connection: Connection, claimed: Claim, plan_at: int) -> bool:
+async def break_off(connection: Connection, task: UUID, lease_epoch: int, plan_at: int) -> bool:
     """Return a task to the agenda without changing its slots; False if its lease was lost."""
-    kept = await connection.fetchval(_SQL["break_off"], claimed.task, claimed.lease_epoch, plan_at)
+    kept = await connection.fetchval(_SQL["break_off"], task, lease_epoch, plan_at)
     return kept is not None
 
 

@@ -51,7 +51,9 @@ async def test_a_task_that_broke_off_is_not_due_before_its_pause(world: World) -
             1,
             shut=[b.identity],
         )
-        assert await planning.break_off(connection, claim, now + times.SECOND)
+        assert await planning.break_off(
+            connection, claim.task, claim.lease_epoch, now + times.SECOND
+        )
         due, _ = await planning.next_due(connection, before, [b.identity])
         assert due == now + times.SECOND
 
