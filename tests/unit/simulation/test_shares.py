@@ -86,13 +86,13 @@ def test_whole_leads_and_nodes_share_a_pool_by_weight() -> None:
 @pytest.mark.timeout(120)
 def test_what_is_given_is_delivered_and_few_are_asked_in_vain() -> None:
     """Under overload every seat that was given is delivered, with few proposals in vain."""
-    few = scenario(days=0.125, nodes={"count": 10, "horizon": "PT2H"}, shares=None)
+    few = scenario(days=0.125, nodes={"count": 5, "horizon": "PT2H"}, shares=None)
     tasks = [
-        it.model_copy(update={"count": it.count * 3 // 5, "slip": 20 * times.MINUTE})
+        it.model_copy(update={"count": it.count * 3 // 10, "slip": 20 * times.MINUTE})
         for it in few.tasks
     ]
     report = simulate(few.model_copy(update={"tasks": tuple(tasks)}))
-    assert report.delivered > 170
+    assert report.delivered > 80
     assert report.promised == report.delivered
     assert report.messages["proposals"] < 3 * report.delivered
 
@@ -100,13 +100,13 @@ def test_what_is_given_is_delivered_and_few_are_asked_in_vain() -> None:
 @pytest.mark.timeout(120)
 def test_two_leads_of_the_same_nodes_keep_what_they_promise() -> None:
     """Two leads that share nodes move a seat to another node when the other lead was faster."""
-    few = scenario(days=0.25, nodes={"count": 10, "horizon": "PT2H"}, shares=None)
+    few = scenario(days=0.25, nodes={"count": 6, "horizon": "PT2H"}, shares=None)
     [pool] = few.pools
     tasks = [
         it.model_copy(
             update={
                 "name": f"{name} {it.name}",
-                "count": it.count * 3 // 10,
+                "count": it.count * 9 // 50,
                 "participants": it.participants.model_copy(update={"pool": name}),
             }
         )
@@ -121,7 +121,7 @@ def test_two_leads_of_the_same_nodes_keep_what_they_promise() -> None:
     assert slots_by_state.keys() == {"cancelled"}
     # Both leads start with all tasks at one instant, and find the same time for them.
     assert slots_by_state["cancelled"] < 0.25 * report.delivered
-    assert report.delivered > 300
+    assert report.delivered > 180
     assert report.messages["proposals"] < 4 * report.delivered
 
 
