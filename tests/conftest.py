@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import shutil
+import signal
 import tempfile
 from collections import defaultdict
 from collections.abc import AsyncIterator, Awaitable, Iterator
@@ -15,6 +16,8 @@ import asyncpg
 import pytest
 import pytest_asyncio
 from hypothesis import settings
+from xdist.remote import Producer
+from xdist.scheduler import LoadFileScheduling
 
 from node.postgres.binaries import ServerBinaries, locate
 from node.postgres.cluster import PrivateCluster
@@ -39,14 +42,45 @@ settings.load_profile("parley")
 _IDLE_LIMIT_S = 60.0
 
 
+def pytest_configure() -> None:
+    """Let the programs that tests start be ended by Ctrl-C.
+
+    What a shell starts in the background without job control ignores it, and so do all children.
+    """
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+_SHARED_LAB = "tests/acceptance/"
+_OWN_LAB = "tests/acceptance/own_lab/"
+
+
+class _FilesAndTheLab(LoadFileScheduling):  # type: ignore[misc]  # xdist ships no types
+    """Gives each file to one process, and all files that share the lab to the same one."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        return _SHARED_LAB if _shares_the_lab(nodeid) else str(super()._split_scope(nodeid))
+
+
+def _shares_the_lab(nodeid: str) -> bool:
+    return nodeid.startswith(_SHARED_LAB) and not nodeid.startswith(_OWN_LAB)
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LoadFileScheduling:
+    """Return what decides which process runs which tests, where there are several."""
+    return _FilesAndTheLab(config, log)
+
+
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Start the longest tests first, so that at the end no process waits for another's long one.
+    """Start what takes longest first, so that at the end no process waits for another.
+
+    That are the tests that share the lab, all in one process, then those with the longest timeout.
 
     A test's ``timeout`` is how long it may take on an idle host, in seconds. What ends a test that
     hangs is longer, because others may be busy on the same host.
     """
-    items.sort(key=_idle_limit, reverse=True)
+    items.sort(key=lambda item: (_shares_the_lab(item.nodeid), _idle_limit(item)), reverse=True)
     for item in items:
         if (limit := _idle_limit(item)) < math.inf:
             item.add_marker(pytest.mark.timeout(BUSY * limit), append=False)

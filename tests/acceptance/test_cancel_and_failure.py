@@ -30,12 +30,13 @@ Programs = Callable[[], set[int]]
 
 @pytest_asyncio.fixture(loop_scope="session")
 async def all_up(lab: Lab) -> AsyncIterator[None]:
-    """Restart the nodes that a test has killed, and check that no program is left running."""
+    """Restart the nodes that a test has killed, and return when no program is left running."""
     yield
     for node in lab.nodes:
         if lab._running[node.name].ended:
             await lab.restart(node.name)
-    assert below(lab) == set()
+    async with asyncio.timeout(PATIENCE_S):
+        await proctable.wait_for_exits(list(below(lab)))
 
 
 def below(lab: Lab, *names: str) -> set[int]:
