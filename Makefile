@@ -15,7 +15,7 @@ CHECK_PYTHON := $(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 
 	{ echo "Parley needs Python 3.11 or later as $(PYTHON); name another one with make PYTHON=python3.12" >&2; exit 1; }
 
 # Tests of one file share servers and worlds, so one process has them all (tests/conftest.py).
-PARALLEL := --numprocesses 2 --dist loadfile --no-loadscope-reorder
+PARALLEL := --numprocesses 3 --dist loadfile --no-loadscope-reorder
 
 # The tests start hundreds of processes of the same code: without cached bytecode each compiles it anew.
 unexport PYTHONDONTWRITEBYTECODE
