@@ -14,7 +14,6 @@ import signal
 import socket
 import sys
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import aiohttp
@@ -27,12 +26,13 @@ from node.api.app import ROUTES, application
 from node.api.openapi import describe
 from node.capability.catalog import program_version
 from node.cli import logs
-from node.clock import SystemClock
+from node.clock import Clock, SystemClock
 from node.execution.descriptors import allow_many
 from node.housekeeping import Housekeeper, process_jobs
 from node.model.errors import HostError, ParleyError
 from node.postgres.binaries import ExternalServer, locate
 from node.postgres.cluster import PrivateCluster, existing_major
+from node.postgres.keeper import keep_running
 from node.service import NodeService, assemble
 from node.settings import Settings
 from node.trust.private_files import prepare_directory
@@ -158,7 +158,7 @@ async def _serve(settings: Settings, *, with_node: bool, with_lead: bool) -> Non
     prepare_directory(settings.state_dir)
     clock = SystemClock()
     async with (
-        _database(settings) as dsn,
+        _database(settings, clock) as (dsn, keeping),
         aiohttp.ClientSession(connector=_connections(), auto_decompress=False) as session,
     ):
         node = await assemble(settings, clock, dsn, session, lead_part(), serving=with_node)
@@ -170,10 +170,12 @@ async def _serve(settings: Settings, *, with_node: bool, with_lead: bool) -> Non
                     await stack.enter_async_context(_leading(node, own_process=not with_node))
                 _ready(node, with_node=with_node)
                 housekeeper = Housekeeper(clock)
-                housekeeper.start(process_jobs(ping_watchdog=partial(_ping_watchdog, node)))
-                await stop.wait()
-                await housekeeper.stop()
-                _notify("STOPPING=1")
+                housekeeper.start(process_jobs(ping_watchdog=_ping_watchdog))
+                try:
+                    await _told_to_stop(stop, keeping)
+                finally:
+                    await housekeeper.stop()
+                    _notify("STOPPING=1")
         finally:
             await node.database.close()
 
@@ -183,19 +185,45 @@ def _connections() -> aiohttp.TCPConnector:
     return aiohttp.TCPConnector(limit=0, limit_per_host=16)
 
 
+async def _told_to_stop(stop: asyncio.Event, keeping: asyncio.Task[None] | None) -> None:
+    """Return when a signal asks this service to stop.
+
+    :raises DatabaseUnavailable: its private Postgres ended and could not be started again.
+    """
+    stopping = asyncio.create_task(stop.wait(), name="stop")
+    try:
+        await asyncio.wait(
+            {stopping, keeping} if keeping else {stopping}, return_when=asyncio.FIRST_COMPLETED
+        )
+        if keeping is not None and keeping.done():
+            await keeping
+    finally:
+        stopping.cancel()
+
+
 @contextlib.asynccontextmanager
-async def _database(settings: Settings) -> AsyncIterator[str]:
-    """Yield the given DSN, or that of a private cluster that runs as long as this service."""
+async def _database(
+    settings: Settings, clock: Clock
+) -> AsyncIterator[tuple[str, asyncio.Task[None] | None]]:
+    """Yield the given DSN, or that of a private cluster that runs as long as this service.
+
+    With a private cluster comes the task that keeps it running, which ends only by giving up.
+    """
     directory = settings.state_dir / "postgres"
     server = locate(settings.dsn, major=existing_major(directory))
     if isinstance(server, ExternalServer):
-        yield server.dsn
+        yield server.dsn, None
         return
     cluster = await PrivateCluster.create(directory, server)
     await cluster.start()
     try:
         await cluster.create_database("parley")
-        yield cluster.dsn("parley")
+        keeping = asyncio.create_task(keep_running(cluster, clock), name="postgres")
+        try:
+            yield cluster.dsn("parley"), keeping
+        finally:
+            keeping.cancel()
+            await asyncio.gather(keeping, return_exceptions=True)
     finally:
         await cluster.stop()
 
@@ -297,10 +325,12 @@ def warn_of_contexts(contexts: Contexts, allowed: Iterable[Context]) -> None:
             log.warning("a context is allowed but cannot be used", context=str(context), why=why)
 
 
-async def _ping_watchdog(node: NodeService) -> None:
-    """Tell the service manager that the event loop runs and the database answers."""
-    with contextlib.suppress(ParleyError):
-        await node.check()
+async def _ping_watchdog() -> None:
+    """Tell the service manager that the event loop turns.
+
+    It waits for nobody: if the database hangs, ending this process would end its measurements too,
+    and mend nothing.
+    """
     _notify("WATCHDOG=1")
 
 

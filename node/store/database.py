@@ -22,6 +22,7 @@ import structlog
 from node.clock import Clock
 from node.model import times
 from node.model.errors import DatabaseUnavailable, SchemaMismatch
+from node.store.hangs import HangDetector, HangLimits
 
 SCHEMA_VERSION = 3
 CHANNEL = "parley"
@@ -29,6 +30,8 @@ POSTGRES_EPOCH = times.EARLIEST  # 2000-01-01 for Postgres too
 _SETUP_LOCK = 8642
 _MONTH_DAYS = 30
 _ATTEMPTS = 6
+_ACQUIRE_S = 20.0
+_RELEASE_S = 5.0
 
 T = TypeVar("T")
 
@@ -163,11 +166,12 @@ class Database(ABC):
 class PostgresDatabase(Database):
     """A pool of connections to this node's Postgres."""
 
-    def __init__(self, dsn: str, *, size: int = 10) -> None:
+    def __init__(self, dsn: str, *, size: int = 10, hang_limits: HangLimits | None = None) -> None:
         """Connect to ``dsn`` later, in :meth:`open`, with at most ``size`` connections."""
         self._dsn = dsn
         self._size = size
         self._pool: asyncpg.Pool[asyncpg.Record] | None = None
+        self._hangs = HangDetector(self._probe, hang_limits or HangLimits())
 
     async def open(self) -> None:
         """Connect, and set up an empty database; refuse one with another schema version."""
@@ -195,6 +199,7 @@ class PostgresDatabase(Database):
 
     async def close(self) -> None:
         """Close all connections."""
+        await self._hangs.stop()
         pool, self._pool = self._pool, None
         if pool is not None:
             with contextlib.suppress(TimeoutError):
@@ -208,18 +213,39 @@ class PostgresDatabase(Database):
         if pool is None:
             msg = "the database is not open"
             raise DatabaseUnavailable(msg)
+        use = _Use()
+        with self._hangs.watch(use.break_off):
+            async with self._acquired(pool, use) as connection:
+                yield connection
+
+    @contextlib.asynccontextmanager
+    async def _acquired(
+        self, pool: asyncpg.Pool[asyncpg.Record], use: _Use
+    ) -> AsyncIterator[PostgresConnection]:
         try:
-            connection = await pool.acquire(timeout=20)
+            async with asyncio.timeout(_ACQUIRE_S) as use.acquiring:
+                connection = await pool.acquire()
+            use.connection = connection
             try:
                 yield connection
             finally:
                 # A connection that breaks while it is released has been taken back by the pool
                 # already, which then reports an internal error; its work was done.
                 with contextlib.suppress(asyncpg.InternalClientError):
-                    await pool.release(connection)
+                    await pool.release(connection, timeout=_RELEASE_S)
         except _AWAY as error:
             msg = f"the database does not answer: {str(error) or type(error).__name__}"
             raise DatabaseUnavailable(msg) from error
+
+    async def _probe(self) -> None:
+        """Return as soon as the server has answered on a new connection, if only by refusing it."""
+        try:
+            connection = await asyncpg.connect(self._dsn)
+        except TimeoutError:
+            raise
+        except (OSError, asyncpg.PostgresError, asyncpg.InterfaceError):
+            return
+        connection.terminate()
 
     @contextlib.asynccontextmanager
     async def transaction(self) -> AsyncIterator[PostgresConnection]:
@@ -250,10 +276,26 @@ class PostgresDatabase(Database):
                 CHANNEL, lambda _c, _pid, _channel, payload: heard(parse_notice(str(payload)))
             )
             heard(Notice("wake", "", ()))
-            await closed.wait()
+            with self._hangs.waiting(closed.set):
+                await closed.wait()
         finally:
             heard(Notice("deaf", "", ()))
             connection.terminate()
+
+
+class _Use:
+    """A use of the pool: a connection, or the wait for one."""
+
+    connection: PostgresConnection | None = None
+    acquiring: asyncio.Timeout
+
+    def break_off(self) -> None:
+        """Let whatever is waited for fail at once."""
+        if self.connection is None:
+            self.acquiring.reschedule(asyncio.get_running_loop().time())
+            return
+        with contextlib.suppress(asyncpg.InterfaceError):  # it has been given back already
+            self.connection.terminate()
 
 
 async def _nothing_to_reset(_: PostgresConnection) -> None:

@@ -1,0 +1,130 @@
+"""``parley up`` with a Postgres of its own survives what happens to that server."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import shutil
+import signal
+import socket
+import sys
+import tempfile
+from collections.abc import AsyncIterator, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+
+from node.execution import process, proctable
+from node.execution.process import RunningProcess
+from node.lab.nodes import module_environment
+from tests.support.patience import PATIENCE_S
+
+pytestmark = pytest.mark.timeout(120)
+
+HONEST_S = 10.0
+"""A request to a node whose database hangs is answered by then."""
+BUSY_S = 10.0
+"""Allowance for a busy host, added to it."""
+
+
+@dataclass
+class Node:
+    """A running ``parley up``."""
+
+    running: RunningProcess
+    url: str
+    state: Path
+    session: aiohttp.ClientSession
+
+    @property
+    def postmaster(self) -> int:
+        """The pid of its Postgres."""
+        return int((self.state / "postgres/data/postmaster.pid").read_text().split()[0])
+
+    async def status(self, method: str, path: str, **arguments: Any) -> tuple[int, str]:
+        """Return status and text of an answer; 0 if there is none."""
+        try:
+            async with self.session.request(method, self.url + path, **arguments) as answer:
+                return answer.status, await answer.text()
+        except aiohttp.ClientError as error:
+            return 0, str(error)
+
+    async def until_ready(self) -> None:
+        """Wait until the node says that it is ready."""
+        async with asyncio.timeout(PATIENCE_S):
+            while (await self.status("GET", "/readyz"))[0] != 200:
+                assert not self.running.ended, process.tail_of(self.state / "log", 20)
+                with contextlib.suppress(TimeoutError):
+                    await asyncio.wait_for(self.running.wait(), 0.05)
+
+
+@pytest.fixture(name="state")
+def _state() -> Iterator[Path]:
+    """A directory that the server's account may enter."""
+    state = Path(tempfile.mkdtemp(prefix="parley-test-"))
+    state.chmod(0o711)
+    yield state
+    shutil.rmtree(state)
+
+
+@pytest.fixture(name="node")
+async def _node(state: Path) -> AsyncIterator[Node]:
+    """A node with a Postgres of its own, that is ready."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        listen = f"127.0.0.1:{free.getsockname()[1]}"
+    running = await process.start(
+        [
+            sys.executable,
+            "-m",
+            "node.cli.main",
+            "up",
+            "--listen",
+            listen,
+            "--state-dir",
+            str(state),
+        ],
+        cwd=state,
+        log=state / "log",
+        env={**os.environ, **module_environment()},
+    )
+    async with aiohttp.ClientSession() as session:
+        node = Node(running, f"http://{listen}", state, session)
+        try:
+            await node.until_ready()
+            yield node
+        finally:
+            await running.end(PATIENCE_S)
+
+
+async def test_postgres_is_started_again_and_may_hang(node: Node) -> None:
+    """A killed server is started again; one that hangs makes honest answers, and is used again."""
+    killed = node.postmaster
+    os.kill(killed, signal.SIGKILL)
+    async with asyncio.timeout(PATIENCE_S):
+        await proctable.wait_for_exits([killed])
+    await node.until_ready()
+    assert node.postmaster != killed
+    servers = proctable.working_in(node.state / "postgres/data")
+    token = (node.state / "token").read_text().strip()
+    task = {"test": {"type": "idle", "spec": {"duration": "PT1S"}}}
+    posting = {"json": task, "headers": {"Authorization": f"Bearer {token}"}}
+    for pid in servers:
+        os.kill(pid, signal.SIGSTOP)
+    try:
+        async with asyncio.timeout(HONEST_S + BUSY_S):
+            answers = await asyncio.gather(
+                *(node.status("GET", "/readyz") for _ in range(20)),
+                *(node.status("POST", "/v1/tasks", **posting) for _ in range(20)),
+            )
+        assert {status for status, _ in answers} == {503}
+        assert all("the database hangs" in text for _, text in answers)
+    finally:
+        for pid in servers:
+            os.kill(pid, signal.SIGCONT)
+    await node.until_ready()
+    assert (await node.status("POST", "/v1/tasks", **posting))[0] == 201

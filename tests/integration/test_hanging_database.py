@@ -1,0 +1,122 @@
+"""A database that hangs makes nobody wait for long, and loses nobody who comes back."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import tempfile
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import pytest
+from structlog.testing import capture_logs
+
+from node.model.errors import DatabaseUnavailable
+from node.model.times import SECOND
+from node.store.database import Database, Notice, PostgresDatabase
+from node.store.hangs import HangLimits
+from tests.conftest import NewDatabase
+from tests.support.clocks import ManualClock
+from tests.support.patience import PATIENCE_S
+from tests.support.stalling import StallingWay, stalling_way
+
+IMPATIENT = HangLimits(use_s=0.05, probe_s=0.5)
+PATIENT = HangLimits(use_s=0.05, probe_s=PATIENCE_S)
+
+
+@pytest.fixture
+async def way(new_database: NewDatabase) -> AsyncIterator[StallingWay]:
+    """A way to a database that can stand still."""
+    with tempfile.TemporaryDirectory(prefix="parley-test-") as directory:
+        async with stalling_way(await new_database(), Path(directory)) as opened:
+            yield opened
+
+
+class Probed(PostgresDatabase):
+    """A database that counts how often it is probed."""
+
+    def __init__(self, dsn: str) -> None:
+        """Allow two connections."""
+        super().__init__(dsn, size=2, hang_limits=PATIENT)
+        self.probes = asyncio.Semaphore(0)
+
+    async def _probe(self) -> None:
+        await super()._probe()
+        self.probes.release()
+
+
+@pytest.fixture
+async def behind(way: StallingWay) -> AsyncIterator[Probed]:
+    """A database behind that way."""
+    opened = Probed(way.dsn)
+    await opened.open()
+    yield opened
+    way.flow()
+    await opened.close()
+
+
+@contextlib.contextmanager
+def stalled(way: StallingWay, behind: Probed) -> Iterator[None]:
+    """Let the database hang meanwhile."""
+    behind._hangs._limits = IMPATIENT
+    way.stall()
+    yield
+    behind._hangs._limits = PATIENT
+    way.flow()
+
+
+async def ask(database: Database) -> int:
+    """Ask the database for something."""
+    async with database.transaction() as connection:
+        return int(await connection.fetchval("SELECT 1"))
+
+
+async def test_whoever_waits_for_a_hanging_database_is_told(
+    way: StallingWay, behind: Probed
+) -> None:
+    """Statements under way, and uses that wait for a connection, fail; later ones fail at once."""
+    with stalled(way, behind):
+        asking = [asyncio.create_task(ask(behind)) for _ in range(5)]
+        async with asyncio.timeout(PATIENCE_S):
+            told = await asyncio.gather(*asking, return_exceptions=True)
+        assert {type(error) for error in told} == {DatabaseUnavailable}
+        assert {str(error)[:18] for error in told} == {"the database hangs"}
+        with pytest.raises(DatabaseUnavailable, match="the database hangs"):
+            async with behind.connection():
+                pytest.fail("it does not even get a connection")
+
+
+async def test_a_database_that_goes_on_is_used_again(way: StallingWay, behind: Probed) -> None:
+    """All connections can be used at once when the server answers again, and loops look again."""
+    deaf, woken = asyncio.Event(), asyncio.Semaphore(0)
+
+    def hear(notice: Notice) -> None:
+        (deaf.set if notice.kind == "deaf" else woken.release)()
+
+    clock = ManualClock()
+    listening = asyncio.create_task(behind.listen(hear, clock))
+    async with asyncio.timeout(PATIENCE_S):
+        await woken.acquire()
+        with capture_logs() as lines:
+            with stalled(way, behind), pytest.raises(DatabaseUnavailable):
+                await ask(behind)
+            await behind.probes.acquire()
+        await deaf.wait()
+        clock.advance(SECOND)
+        await woken.acquire()
+        assert await asyncio.gather(*(ask(behind) for _ in range(5))) == [1] * 5
+    assert "the database hangs" in {line["event"] for line in lines}
+    listening.cancel()
+    await asyncio.gather(listening, return_exceptions=True)
+
+
+async def test_a_long_statement_is_no_hanging_database(behind: Probed) -> None:
+    """A statement may take as long as it needs while the server answers others."""
+    async with behind.connection() as other, behind.connection() as connection:
+        await other.execute("SELECT pg_advisory_lock(1)")
+        waiting = asyncio.create_task(connection.fetchval("SELECT pg_advisory_lock(1)"))
+        for _ in range(IMPATIENT.probes + 1):
+            await asyncio.wait_for(behind.probes.acquire(), PATIENCE_S)
+        await other.execute("SELECT pg_advisory_unlock(1)")
+        await asyncio.wait_for(waiting, PATIENCE_S)
+    assert await ask(behind) == 1

@@ -1,0 +1,35 @@
+"""The service manager hears of the event loop alone."""
+
+from __future__ import annotations
+
+import socket
+from pathlib import Path
+
+import pytest
+
+from node.cli import services
+from node.housekeeping import WATCHDOG_S, Housekeeper, process_jobs
+from node.model.times import SECOND
+from tests.support.clocks import ManualClock
+
+
+async def test_the_watchdog_is_fed_at_its_interval_whatever_the_database_does(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Each interval has one datagram; nothing is asked for it, so nothing can hold it up."""
+    clock = ManualClock()
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
+        manager.bind(str(tmp_path / "notify"))
+        manager.settimeout(0)
+        monkeypatch.setenv("NOTIFY_SOCKET", str(tmp_path / "notify"))
+        housekeeper = Housekeeper(clock)
+        housekeeper.start(process_jobs(ping_watchdog=services._ping_watchdog))
+        for _ in range(3):
+            await clock.sleep(0)
+            clock.advance(WATCHDOG_S * SECOND)
+            for _ in range(10):
+                await clock.sleep(0)
+            assert manager.recv(100) == b"WATCHDOG=1"
+            with pytest.raises(BlockingIOError):
+                manager.recv(100)
+        await housekeeper.stop()
