@@ -28,7 +28,7 @@ from lead.store import episodes, planning
 from node.batching import Batcher
 from node.clock import Clock
 from node.model import times
-from node.model.errors import NotFound, ParleyError, ToolUnavailable
+from node.model.errors import NotFound, ParleyError, ToolUnavailable, in_words_of
 from node.model.outcomes import UNANSWERED, PlanningOutcome
 from node.model.recurrence import nominal_starts
 from node.model.task_terms import introduction_with
@@ -201,7 +201,7 @@ class Planner:
             try:
                 clients.append(self._participant_of(listed.node))
             except NotFound as error:
-                return [], f"{listed.name}: {error.detail}"
+                return [], in_words_of(listed.name, error)
         return clients, None
 
     async def _standings_of(
@@ -271,7 +271,8 @@ class Planner:
         try:
             answered = await participant.introduce(_introduction(claimed, place))
         except ParleyError as error:
-            return {"accepted": None, "reason": error.detail, "tools": ()}
+            reason = in_words_of(participant.name, error)
+            return {"accepted": None, "reason": reason, "tools": ()}
         return _kept(answered)
 
     async def _nothing_more(self, claimed: Claim) -> None:

@@ -45,7 +45,7 @@ from node.model.wire.participants import (
     RunEnd,
     TaskEnd,
 )
-from node.model.wire.problems import error_of, problem_of
+from node.model.wire.problems import peer_error_of, problem_of
 from node.service import NodeService
 
 T = TypeVar("T")
@@ -184,10 +184,10 @@ class Network:
         try:
             outcome = await request.serve(service)
         except ParleyError as error:
-            outcome = error_of(problem_of(error))
+            outcome = _as_received(error, request.receiver)
         except Exception:
             log.exception("request failed", what=request.what, node=request.receiver.name)
-            outcome = ParleyError("the node failed")
+            outcome = _as_received(ParleyError("the node failed"), request.receiver)
         process = PROCESS.get()
         if process is not None and process.alive:
             self._return(request, outcome)
@@ -220,10 +220,15 @@ def _serve_item(service: SimulatedService, item: Document, sender: str) -> Await
             raise TypeError(f"{item!r} is not a request that a node serves")
 
 
-def _answer_or_error(answer: Document | BaseException) -> Document | ParleyError:
+def _as_received(error: ParleyError, receiver: Station) -> ParleyError:
+    """Return an error of a receiver as it arrives at the sender."""
+    return peer_error_of(problem_of(error), receiver.name)
+
+
+def _answer_or_error(answer: Document | BaseException, receiver: Station) -> Document | ParleyError:
     """Return an answer, or an error as it arrives at the sender."""
     if isinstance(answer, ParleyError):
-        return error_of(problem_of(answer))
+        return _as_received(answer, receiver)
     if isinstance(answer, BaseException):
         raise answer
     return answer
@@ -308,7 +313,7 @@ class SimulatedPeer(Peer):
         async def each(service: SimulatedService) -> list[Any]:
             pending = (_serve_item(service, item, sender) for item in items)
             answers = await asyncio.gather(*pending, return_exceptions=True)
-            return [_answer_or_error(answer) for answer in answers]
+            return [_answer_or_error(answer, self._receiver) for answer in answers]
 
         return await self._over(path, each)
 

@@ -3,7 +3,8 @@
 One session keeps connections open; each request has a timeout. Nothing can be sent to a node
 without a URL, so the same request, signed, is left for it to fetch (``mailboxes.py``). Answers
 are parsed like anything from outside: an invalid answer is :class:`PeerAnswered`, no answer is
-:class:`PeerUnreachable`, and a problem document is raised as the error it describes.
+:class:`PeerUnreachable`, and a problem document is raised as the error it describes, or as
+:class:`PeerFailed` if the other host is at fault.
 """
 
 from __future__ import annotations
@@ -54,7 +55,7 @@ from node.model.wire.participants import (
     RunEnd,
     TaskEnd,
 )
-from node.model.wire.problems import MEDIA_TYPE, Problem, error_of
+from node.model.wire.problems import MEDIA_TYPE, Problem, peer_error_of
 from node.model.wire.work import ForwardedQuestion, Question, Reply, WorkRequest, WorkResponse
 
 Sign = Callable[[str, str, bytes, str], dict[str, str]]
@@ -152,7 +153,7 @@ class Peers:
         body_of_reply = reply.body.encode()
         if reply.status < 300:  # noqa: PLR2004 - HTTP's own border
             return body_of_reply
-        raise error_of(_parsed(Problem, body_of_reply, peer.name))
+        raise peer_error_of(_parsed(Problem, body_of_reply, peer.name), peer.name)
 
     async def fetch(self, peer: Peer, request: WorkRequest) -> WorkResponse:
         """Fetch the requests that wait there for this node, and deliver answers to earlier ones."""
@@ -185,7 +186,7 @@ class Peers:
         if status < 300:  # noqa: PLR2004 - HTTP's own border
             return payload
         if kind == MEDIA_TYPE:
-            raise error_of(_parsed(Problem, payload, name or url))
+            raise peer_error_of(_parsed(Problem, payload, name or url), name or url)
         msg = f"{name or url} answered {status} without a reason; is it a node?"
         raise PeerAnswered(msg)
 
@@ -373,7 +374,7 @@ async def _read(response: aiohttp.ClientResponse) -> bytes:
 def _refused(problem: Problem | None, name: str) -> ParleyError:
     if problem is None:
         return PeerAnswered(f"{name} sent neither an answer nor a reason")
-    return error_of(problem)
+    return peer_error_of(problem, name)
 
 
 def _parsed(kind: type[Answer], body: bytes, name: str) -> Answer:

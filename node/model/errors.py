@@ -16,7 +16,8 @@
     ├── PeerError                 another node is at fault
     │   ├── PeerUnreachable       502
     │   │   └── AnswerLost        502  the request arrived and may have been carried out
-    │   └── PeerAnswered          502  an invalid answer, or a 5xx
+    │   ├── PeerAnswered          502  an invalid answer, or a 5xx without a reason
+    │   └── PeerFailed            502  it answered that it cannot do it
     └── HostError                 this host cannot do it
         ├── DatabaseUnavailable   503
         ├── SchemaMismatch        500  program and database differ in version
@@ -178,6 +179,13 @@ class PeerAnswered(PeerError):
     title = "A node gave an invalid answer"
 
 
+class PeerFailed(PeerError):
+    """The other node answered that its host cannot do it, such as without its database."""
+
+    code = "peer-failed"
+    title = "A node cannot do its part"
+
+
 class HostError(ParleyError):
     """This host cannot do what was requested."""
 
@@ -223,3 +231,8 @@ class ArchiverFailed(HostError):
     title = "Results cannot be delivered there"
     status = 502
     exit_code = 5
+
+
+def in_words_of(name: str, error: ParleyError) -> str:
+    """Return an error that another node answered with, in a sentence that names the node."""
+    return error.detail if isinstance(error, PeerError) else f"{name}: {error.detail}"

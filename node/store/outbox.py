@@ -98,6 +98,11 @@ async def due(
     ]
 
 
+async def recall(connection: Connection, ids: Sequence[int], due_at: int) -> set[int]:
+    """Delete those of these messages, due at ``due_at``, that were not taken yet; return them."""
+    return {row[0] for row in await connection.fetch(_SQL["recall"], list(ids), due_at)}
+
+
 async def delivered(connection: Connection, ids: Sequence[int]) -> None:
     """Delete acknowledged messages."""
     await connection.execute(_SQL["delivered"], list(ids))

@@ -1,27 +1,36 @@
 """Admission of tasks: make a draft (``drafting.py``), ask every participant, store the task.
 
 A task is refused at once, and nothing of it is stored, if a field is wrong or a participant refuses
-to take part. A participant that cannot be reached is no reason to refuse the task: the planner asks
-it again, and until then the runs wait with that reason.
+to take part. A participant that cannot be reached, or answers neither yes nor no, is no reason to
+refuse the task: the planner asks it again, and until then the runs wait with that reason.
+
+Who accepted a task stores it before its lead does. So that no participant keeps a task that its
+lead does not have, the messages that withdraw it are written before it is introduced, due when the
+request must be over, and deleted in the transaction that stores it. Whatever happens in between,
+even the death of this process, one of the two takes place.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import hashlib
-from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import replace
+from collections.abc import Awaitable, Callable, Collection, Sequence
+from dataclasses import dataclass, replace
+from typing import NamedTuple
 from uuid import UUID
 
 from node.capability.catalog import Capabilities
 from node.core import Core
+from node.model import times
 from node.model.contexts import offered
 from node.model.errors import (
     Conflict,
-    PeerError,
+    DatabaseUnavailable,
+    ParleyError,
+    PeerUnreachable,
     RefusedByParticipant,
-    RequestError,
-    ToolUnavailable,
+    in_words_of,
 )
 from node.model.taskstate import TaskState
 from node.model.wire.archives import ArchiveChoice
@@ -32,6 +41,7 @@ from node.peers.directory import Directory
 from node.results.archives import Archives
 from node.sharing.campaigns import Campaigns
 from node.store import bookings, outbox, tasks
+from node.store.database import Connection
 from node.store.nodes import KnownNode
 from node.store.tasks import StoredTask
 from node.tasks.drafting import TaskDrafter
@@ -42,6 +52,24 @@ Introduce = Callable[[KnownNode, Introduction], Awaitable[IntroductionAnswer]]
 
 Raises :class:`PeerError` if the node gives no answer.
 """
+
+_WITHDRAWN_AFTER = 30 * times.SECOND
+"""Time beyond that of all answers after which a task that is not stored is withdrawn."""
+
+
+class _RequestKey(NamedTuple):
+    """The Idempotency-Key of a request, if it has one, and the digest of its document."""
+
+    key: str | None
+    digest: str
+
+
+@dataclass(frozen=True)
+class _Withdrawal:
+    """Messages that end a task at its participants, unless it is stored before they are due."""
+
+    messages: Sequence[int]
+    due_at: int
 
 
 class Admission:
@@ -62,6 +90,10 @@ class Admission:
     ) -> None:
         """``consider`` asks whether a node would take part, ``introduce`` makes the task known."""
         self._horizon = core.settings.horizon
+        self._identity = core.identity
+        self._name = core.settings.name
+        # A request whose signature has become stale is sent a second time.
+        self._withdrawn_after = 2 * core.settings.peer_timeout + _WITHDRAWN_AFTER
         self._database = core.database
         self._clock = core.clock
         self._drafter = drafter
@@ -80,49 +112,54 @@ class Admission:
 
         :raises InvalidDocument: a field is wrong.
         :raises RefusedByParticipant: a participant refuses; the error names it and its reason.
+        :raises PeerUnreachable: the participants took so long that they were told it is over.
         :raises Conflict: the key was used for another document.
         """
         digest = hashlib.sha256(document.model_dump_json().encode()).hexdigest()
-        if key is not None and (earlier := await self._created_with(key, digest)) is not None:
+        request = _RequestKey(key, digest)
+        if (earlier := await self._created_with(request)) is not None:
             return earlier, False
         await self._campaigns.look_up(document.campaign)
         archived = await self._archives.checked_all(document.archives)
         document = document.model_copy(update={"archives": archived})
         if document.seats is not None:
-            return await self._create_pool_task(document, document.seats, key, digest)
+            return await self._create_pool_task(document, document.seats, request)
         draft = self._drafter.draft(document)
+        prepared = await self._prepare_withdrawal(draft.task)
         task = await self._ask_all(draft.task, self._introduce)
         try:
             task = self._agreed(task)
-        except (RefusedByParticipant, ToolUnavailable) as error:
-            await self._withdraw(task, error.detail)
+            if await self._store(task, draft.first_slot, request, archived, prepared):
+                return task.id, True
+        except ParleyError as error:
+            with contextlib.suppress(DatabaseUnavailable):  # what was prepared is sent later
+                await self._withdraw(task, prepared, error.detail)
             raise
-        if await self._store(task, draft.first_slot, key, digest, archived):
-            return task.id, True
         # Two requests with the same key ran at the same time, and the other one was faster.
-        await self._withdraw(task, "its Idempotency-Key was used for another task")
-        earlier = None if key is None else await self._created_with(key, digest)
-        return earlier or task.id, False
+        await self._withdraw(task, prepared, "its Idempotency-Key was used for another task")
+        return await self._created_with(request) or task.id, False
 
     async def _create_pool_task(
-        self, document: TaskDocument, request: SeatRequest, key: str | None, digest: str
+        self, document: TaskDocument, seats: SeatRequest, request: _RequestKey
     ) -> tuple[UUID, bool]:
         """Create a pool task; the lead chooses the nodes for its seats later."""
-        sought = await self._seating.find_nodes(document, request)
+        sought = await self._seating.find_nodes(document, seats)
         draft = self._drafter.draft_pool_task(document, sought)
         task = draft.task
-        if await self._store(task, draft.first_slot, key, digest, document.archives, sought):
+        archived = document.archives
+        if await self._store(task, draft.first_slot, request, archived, sought=sought):
             return task.id, True
-        earlier = None if key is None else await self._created_with(key, digest)
-        return earlier or task.id, False
+        return await self._created_with(request) or task.id, False
 
-    async def _created_with(self, key: str, digest: str) -> UUID | None:
+    async def _created_with(self, request: _RequestKey) -> UUID | None:
         """Return the task that was created with this Idempotency-Key, if there is one."""
+        if request.key is None:
+            return None
         async with self._database.connection() as connection:
-            earlier = await tasks.find_idempotency(connection, key)
+            earlier = await tasks.find_idempotency(connection, request.key)
         if earlier is None:
             return None
-        if earlier[0] != digest:
+        if earlier[0] != request.digest:
             msg = "this Idempotency-Key was used for another document; use a new one"
             raise Conflict(msg)
         return earlier[1]
@@ -178,11 +215,11 @@ class Admission:
 
     async def _ask(self, task: StoredTask, place: int, question: Introduce) -> Participant:
         participant = task.terms.participants[place]
-        node = self._directory.by_identity(participant.node)
         try:
+            node = self._directory.by_identity(participant.node)
             answer = await question(node, task.introduction(place))
-        except (PeerError, RequestError) as error:
-            return participant.model_copy(update={"reason": error.detail})
+        except ParleyError as error:
+            return participant.model_copy(update={"reason": in_words_of(participant.name, error)})
         return participant.model_copy(
             update={
                 "accepted": answer.accepted,
@@ -192,25 +229,48 @@ class Admission:
             }
         )
 
-    async def _withdraw(self, task: StoredTask, reason: str) -> None:
+    async def _prepare_withdrawal(self, task: StoredTask) -> _Withdrawal | None:
+        """Write the messages that end a task that is about to be introduced, due later."""
+        others = {p.node for p in task.terms.participants} - {self._identity}
+        if not others:
+            return None
+        now, reason = self._clock.now(), f"{self._name} did not finish creating it"
+        async with self._database.connection() as connection:
+            messages = await self._post_end(
+                connection, task, others, reason, now, self._withdrawn_after
+            )
+        return _Withdrawal(messages, now + self._withdrawn_after)
+
+    async def _withdraw(self, task: StoredTask, prepared: _Withdrawal | None, reason: str) -> None:
         """Tell every participant that did not refuse that the task has ended.
 
-        A participant without an answer is told as well: it may have accepted, and the answer may
-        have been lost.
+        A participant without an answer is told as well, and again when its answer can no longer be
+        under way: it may accept the task after it has heard of the end.
         """
-        own = self._directory.self.identity
-        accepted = [p.node for p in task.terms.participants if p.accepted is not False]
-        others = [identity for identity in accepted if identity != own]
-        end = TaskEnd(task=task.id, state=TaskState.REFUSED, reason=reason[:1000])
-        async with self._database.connection() as connection:
-            await outbox.post(
-                connection,
-                others,
-                outbox.MessageKind.TASK_END,
-                end.model_dump(mode="json"),
-                self._clock.now(),
-            )
+        others = [p for p in task.terms.participants if p.node != self._identity]
+        accepted = {p.node for p in others if p.accepted is not False}
+        silent = {p.node for p in others if p.accepted is None}
+        now = self._clock.now()
+        async with self._database.transaction() as connection:
+            if prepared is not None:
+                await outbox.recall(connection, prepared.messages, prepared.due_at)
+            await self._post_end(connection, task, accepted, reason, now)
+            await self._post_end(connection, task, silent, reason, now, self._withdrawn_after)
             await bookings.notify(connection, "task", task.id, TaskState.REFUSED)
+
+    @staticmethod
+    async def _post_end(
+        connection: Connection,
+        task: StoredTask,
+        nodes: Collection[str],
+        reason: str,
+        now: int,
+        delay: int = 0,
+    ) -> list[int]:
+        end = TaskEnd(task=task.id, state=TaskState.REFUSED, reason=reason[:1000])
+        body = end.model_dump(mode="json")
+        kind = outbox.MessageKind.TASK_END
+        return await outbox.post(connection, sorted(nodes), kind, body, now, delay)
 
     def _with_tool(self, task: StoredTask) -> StoredTask:
         terms = task.terms
@@ -222,18 +282,19 @@ class Admission:
         self,
         task: StoredTask,
         slot: int,
-        key: str | None,
-        digest: str,
+        request: _RequestKey,
         archived: Sequence[ArchiveChoice],
+        prepared: _Withdrawal | None = None,
         sought: PoolTaskRequest | None = None,
     ) -> bool:
         """Store the task, and return False if another request used its key in the meantime."""
         now = self._clock.now()
         async with self._database.transaction() as connection:
-            if key is not None and not await tasks.keep_idempotency(
-                connection, key, digest, task.id, now
+            if request.key is not None and not await tasks.keep_idempotency(
+                connection, request.key, request.digest, task.id, now
             ):
                 return False
+            await _cancel_withdrawal(connection, task, prepared)
             await tasks.keep(connection, task)
             if archived:
                 await self._archives.keep_of_task(connection, task.id, archived)
@@ -248,3 +309,22 @@ class Admission:
                 await bookings.notify(connection, "seats", task.id, "wanted")
             await bookings.notify(connection, "task", task.id, TaskState.ACTIVE)
         return True
+
+
+async def _cancel_withdrawal(
+    connection: Connection, task: StoredTask, prepared: _Withdrawal | None
+) -> None:
+    """Delete the messages that would end the task.
+
+    :raises PeerUnreachable: some are being sent already, so that the task cannot be stored.
+    """
+    if prepared is None:
+        return
+    recalled = await outbox.recall(connection, prepared.messages, prepared.due_at)
+    if len(recalled) < len(prepared.messages):
+        names = ", ".join(p.name for p in task.terms.participants)
+        msg = (
+            f"{names}: some of them took too long to answer, and have been told by now that this "
+            "task does not exist; post the task again"
+        )
+        raise PeerUnreachable(msg)

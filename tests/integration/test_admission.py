@@ -6,16 +6,30 @@ import asyncio
 
 import pytest
 
-from node.model.errors import Conflict, InvalidDocument, PeerUnreachable, RefusedByParticipant
+from node.model import times
+from node.model.errors import (
+    Conflict,
+    DatabaseUnavailable,
+    InvalidDocument,
+    NotAuthenticated,
+    ParleyError,
+    PeerError,
+    PeerUnreachable,
+    RefusedByParticipant,
+)
+from node.model.wire.campaigns import CampaignDocument
 from node.model.wire.tasks import TaskDocument
 from tests.support.worlds import ON_ONE_LOOP, Call, Site, World
 
 pytestmark = ON_ONE_LOOP
 
 
-def _document(*participants: Site, duration: str = "PT5S") -> TaskDocument:
+def _document(
+    *participants: Site, duration: str = "PT5S", campaign: str | None = None
+) -> TaskDocument:
     spec = {"duration": duration, "participants": [site.name for site in participants]}
-    return TaskDocument.model_validate({"test": {"type": "idle", "spec": spec}})
+    document = {"test": {"type": "idle", "spec": spec}, "campaign": campaign}
+    return TaskDocument.model_validate(document)
 
 
 async def _active(site: Site) -> int:
@@ -51,6 +65,114 @@ async def test_a_refused_task_is_forgotten_where_the_answer_was_lost(world: Worl
     assert await _active(b) == 1
     await world.settle()
     assert (await _active(a), await _active(b)) == (0, 0)
+
+
+@pytest.mark.parametrize(
+    ("error", "sentence"),
+    [
+        (DatabaseUnavailable("the database does not answer: disk full"), "b cannot do it: the da"),
+        (ParleyError("an internal error occurred"), "b cannot do it: an internal error occurred"),
+        (NotAuthenticated("the key is not known here"), "b: the key is not known here"),
+    ],
+)
+async def test_a_participant_that_answers_neither_yes_nor_no_is_asked_again(
+    world: World, error: ParleyError, sentence: str
+) -> None:
+    """A task whose participant answers with an error is taken in, and says who answered what."""
+    a, b, c = await world.three()
+
+    async def fail(call: Call, phase: str) -> None:
+        if call == ("a", "b", "introduce") and phase == "asked":
+            raise error
+
+    world.watch = fail
+    task, _ = await a.node.admission.create(_document(a, b, c), None)
+    (stored,) = await a.rows("SELECT participants FROM task WHERE id = $1", task)
+    assert [p["accepted"] for p in stored["participants"]] == [True, None, True]
+    assert stored["participants"][1]["reason"].startswith(sentence)
+    await a.plan()
+    (waiting,) = await a.rows("SELECT reason FROM run_known WHERE task_id = $1", task)
+    assert sentence in waiting["reason"]
+    world.watch = None
+    world.clock.advance(times.MINUTE)
+    await a.plan()
+    await world.settle()
+    assert [await _active(site) for site in (a, b, c)] == [1, 1, 1]
+
+
+async def test_a_task_that_cannot_be_stored_is_forgotten_by_those_who_accepted(
+    world: World,
+) -> None:
+    """A task that fails after its introduction is told to be over where it was accepted."""
+    a, b = await world.two()
+    await a.node.campaigns.create(CampaignDocument.model_validate({"name": "brief"}))
+
+    async def remove(call: Call, phase: str) -> None:
+        if call == ("a", "b", "introduce") and phase == "answered":
+            assert await _active(b) == 1
+            await a.node.campaigns.remove("brief")
+
+    world.watch = remove
+    with pytest.raises(Conflict, match="brief was removed"):
+        await a.node.admission.create(_document(a, b, campaign="brief"), None)
+    world.watch = None
+    await world.settle()
+    assert (await _active(a), await _active(b)) == (0, 0)
+
+
+async def test_a_task_whose_lead_dies_before_storing_it_is_forgotten(world: World) -> None:
+    """Participants that accepted a task are told that it does not exist if its lead dies."""
+    a, b = await world.two()
+    introduced = asyncio.Event()
+
+    async def die(call: Call, phase: str) -> None:
+        if call == ("a", "b", "introduce") and phase == "answered":
+            introduced.set()
+            await asyncio.Event().wait()
+
+    world.watch = die
+    creating = asyncio.create_task(a.node.admission.create(_document(a, b), None))
+    await introduced.wait()
+    creating.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await creating
+    world.watch = None
+    await world.settle()
+    assert await _active(b) == 1, "the request could still be under way"
+    world.clock.advance(times.MINUTE)
+    await world.settle()
+    assert (await _active(a), await _active(b)) == (0, 0)
+    (ended,) = await b.rows("SELECT reason FROM task")
+    assert ended["reason"] == "a did not finish creating it"
+
+
+async def test_a_task_is_not_stored_after_its_participants_were_told_it_is_not_there(
+    world: World,
+) -> None:
+    """A request that took so long that the participants were told is refused as a whole."""
+    a, b = await world.two()
+
+    async def sleep(call: Call, phase: str) -> None:
+        if call == ("a", "b", "introduce") and phase == "answered":
+            world.watch = None
+            world.clock.advance(times.HOUR)
+            await a.deliver()
+
+    world.watch = sleep
+    with pytest.raises(PeerError, match=r"took too long to answer, .* post the task again"):
+        await a.node.admission.create(_document(a, b), "key")
+    await world.settle()
+    assert (await _active(a), await _active(b)) == (0, 0)
+    await a.node.admission.create(_document(a, b), "key")
+    await world.settle()
+    assert (await _active(a), await _active(b)) == (1, 1)
+
+
+async def test_a_created_task_leaves_no_message_that_ends_it(world: World) -> None:
+    """Nothing tells the participants of a stored task that it does not exist."""
+    a, b = await world.two()
+    await a.node.admission.create(_document(a, b), None)
+    assert await a.letters() == []
 
 
 async def test_a_target_is_measured_where_it_is_written(world: World) -> None:

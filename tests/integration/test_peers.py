@@ -13,11 +13,13 @@ import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer
 
-from node.api import participant
+from node.api import participant, responses
 from node.client import peers
 from node.model.classes import SchedulingClass
-from node.model.errors import PeerAnswered
+from node.model.errors import DatabaseUnavailable, PeerAnswered, PeerFailed
 from node.model.wire.participants import Proposal, ProposalRequest
+from node.model.wire.problems import problem_of
+from tests.support.worlds import introduction
 
 
 def _request() -> ProposalRequest:
@@ -106,3 +108,29 @@ async def test_a_fault_of_ours_with_one_question_spoils_no_other() -> None:
     answers = orjson.loads((await participant._each([fine(), faulty(), fine()])).body)  # type: ignore[arg-type]
     assert [list(item) for item in answers["items"]] == [["answer"], ["problem"], ["answer"]]
     assert "an internal error occurred" in answers["items"][1]["problem"]["detail"]
+
+
+async def test_what_another_host_cannot_do_is_not_this_hosts_fault() -> None:
+    """The problem of another node's host names that node, alone and among the items of a batch."""
+    problem = problem_of(DatabaseUnavailable("the database does not answer: disk full"))
+    asked: list[int] = []
+
+    async def failing(_: web.Request) -> web.Response:
+        return responses.problem(DatabaseUnavailable(problem.detail), "/")
+
+    async def each(request: web.Request) -> web.Response:
+        asked.append(len((await request.json())["items"]))
+        return web.json_response({"items": [{"problem": problem.model_dump(mode="json")}]})
+
+    app = web.Application()
+    app.router.add_post("/v1/participant/considerations", failing)
+    app.router.add_post("/v1/participant/proposals", each)
+    async with TestServer(app) as server, aiohttp.ClientSession() as session:
+        client = peers.Peers(session, lambda *_: {}, 5.0)
+        peer = client.to("identity", "b", str(server.make_url("/")))
+        sentence = "^b cannot do it: the database does not answer: disk full$"
+        with pytest.raises(PeerFailed, match=sentence):
+            await peer.consider(introduction([]))
+        with pytest.raises(PeerFailed, match=sentence):
+            await peer.propose(_request())
+    assert asked == [1]

@@ -26,7 +26,7 @@ from node.core import Core
 from node.local_participant import LocalParticipant
 from node.model import times
 from node.model.classes import SchedulingClass
-from node.model.errors import PeerUnreachable
+from node.model.errors import ParleyError, PeerUnreachable
 from node.model.ids import TaskId, run_id
 from node.model.wire.participants import (
     CommitAnswer,
@@ -47,6 +47,7 @@ from node.model.wire.participants import (
     RunRequest,
     TaskEnd,
 )
+from node.model.wire.problems import peer_error_of, problem_of
 from node.model.wire.tasks import Participant as Listed
 from node.model.wire.tasks import Schedule
 from node.service import NodeDependencies, NodeService, signer
@@ -83,9 +84,15 @@ class Wire:
         self._receiver = receiver
 
     async def _call(self, what: str, action: Callable[[], Awaitable[T]]) -> T:
-        await self._world.meet(call := (self._sender.name, self.name, what), "asked")
-        done = await action()
-        await self._world.meet(call, "answered")
+        call = (self._sender.name, self.name, what)
+        try:
+            await self._world.meet(call, "asked")
+            done = await action()
+            await self._world.meet(call, "answered")
+        except ParleyError as error:
+            if self._receiver is self._sender:
+                raise
+            raise peer_error_of(problem_of(error), self.name) from error
         return done
 
     async def introduce(self, introduction: Introduction) -> IntroductionAnswer:

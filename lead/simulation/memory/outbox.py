@@ -54,6 +54,16 @@ def due(
     ]
 
 
+@TWINS.of("id")
+def recall(tables: Tables, ids: Sequence[int], next_at: int) -> Answer:
+    """Delete messages that nobody has taken since they were written."""
+    found = (tables.letters.rows.get(number) for number in ids)
+    recalled = {row.id: row for row in found if row is not None and row.next_at == next_at}
+    for row in recalled.values():
+        tables.letters.delete(row)
+    return [(number,) for number in recalled]
+
+
 @TWINS.of()
 def delivered(tables: Tables, ids: Sequence[int]) -> Answer:
     """Delete acknowledged messages."""

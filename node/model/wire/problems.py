@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
-from node.model.errors import FieldFault, InvalidDocument, ParleyError, PeerError, RequestError
+from node.model.errors import (
+    FieldFault,
+    InvalidDocument,
+    ParleyError,
+    PeerError,
+    PeerFailed,
+    RequestError,
+)
 from node.model.wire.fields import Document
 
 MEDIA_TYPE = "application/problem+json"
@@ -54,6 +61,17 @@ def error_of(problem: Problem) -> ParleyError:
             return kind(problem.detail)
     base = RequestError if problem.status < 500 else PeerError  # noqa: PLR2004 - HTTP's own border
     return base(problem.detail)
+
+
+def peer_error_of(problem: Problem, name: str) -> ParleyError:
+    """Return the error with which another node answered: what its host cannot do is its fault.
+
+    Otherwise the missing database of another node would seem to be that of this one.
+    """
+    error = error_of(problem)
+    if isinstance(error, RequestError | PeerError):
+        return error
+    return PeerFailed(f"{name} cannot do it: {error.detail}")
 
 
 def _concrete(kind: type[ParleyError]) -> list[type[ParleyError]]:

@@ -22,6 +22,10 @@ FROM due
 WHERE outbox.id = due.id
 RETURNING outbox.id, outbox.node, outbox.kind, outbox.message, outbox.attempts, outbox.created_at;
 
+-- recall --
+-- Deletes those of these messages that nobody has taken for delivery since they were written.
+DELETE FROM outbox WHERE id = ANY($1::bigint []) AND next_at = $2 RETURNING id;
+
 -- delivered --
 DELETE FROM outbox WHERE id = ANY($1::bigint []);
 
