@@ -4,11 +4,12 @@
 
 CREATE TABLE schema_version (
     version integer PRIMARY KEY,
+    digest text NOT NULL,
     applied_at timestamptz NOT NULL DEFAULT now()
 );
 COMMENT ON TABLE schema_version IS
-'One row: the version of this file. A program of another version refuses to use the database.';
-INSERT INTO schema_version (version) VALUES (3);
+'One row: the version of this file, and its digest. A program with another file refuses to use the database.';
+COMMENT ON COLUMN schema_version.digest IS 'SHA-256 of this file without comments and spacing.';
 
 ---------------------------------------------------------------------------------------------------
 -- Types

@@ -26,6 +26,7 @@ from node.store.database import (
     Database,
     PostgresConnection,
     PostgresDatabase,
+    digest_of_schema,
 )
 from tests.support.booking import BookingLead
 from tests.support.clocks import ManualClock
@@ -106,7 +107,8 @@ ALTER TABLE campaign ALTER COLUMN id RESTART WITH 2;
 _CLEAR = f"""
 DELETE FROM task; DELETE FROM node; DELETE FROM access_token; DELETE FROM idempotency;
 DELETE FROM reservation; DELETE FROM archive; DELETE FROM destination;
-DELETE FROM outbox; {CLEAR_CAMPAIGNS} UPDATE schema_version SET version = {SCHEMA_VERSION};
+DELETE FROM outbox; {CLEAR_CAMPAIGNS}
+UPDATE schema_version SET version = {SCHEMA_VERSION}, digest = '{digest_of_schema()}';
 """
 
 

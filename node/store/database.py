@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
+import hashlib
 import re
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -24,11 +26,14 @@ from node.model import times
 from node.model.errors import DatabaseUnavailable, SchemaMismatch
 from node.store.hangs import HangDetector, HangLimits
 
-SCHEMA_VERSION = 3
+SCHEMA_VERSION = 4
 CHANNEL = "parley"
 POSTGRES_EPOCH = times.EARLIEST  # 2000-01-01 for Postgres too
 _SETUP_LOCK = 8642
 _MONTH_DAYS = 30
+_REMARK = re.compile(r"^COMMENT ON .*?';$|--[^\n]*", re.MULTILINE | re.DOTALL)
+_DIGEST_SHOWN = 12
+"""Number of a digest's characters that tell it from others."""
 _ATTEMPTS = 6
 _ACQUIRE_S = 20.0
 _RELEASE_S = 5.0
@@ -174,7 +179,7 @@ class PostgresDatabase(Database):
         self._hangs = HangDetector(self._probe, hang_limits or HangLimits())
 
     async def open(self) -> None:
-        """Connect, and set up an empty database; refuse one with another schema version."""
+        """Connect, and set up an empty database; refuse one with another schema."""
         try:
             self._pool = await asyncpg.create_pool(
                 self._dsn,
@@ -338,20 +343,46 @@ async def _set_up(connection: PostgresConnection) -> None:
             )
             raise SchemaMismatch(msg)
         await connection.execute(schema_text())
-    found = await connection.fetchval(queries["version"])
-    if found != SCHEMA_VERSION:
-        which, remedy = (
-            ("newer", "upgrade the program")
-            if found > SCHEMA_VERSION
-            else ("older", "use the program it was made by, or give this one an empty database")
+        await connection.execute(queries["keep_version"], SCHEMA_VERSION, digest_of_schema())
+    found = await connection.fetchrow(queries["version"])
+    mismatch = _mismatch(*found) if found else "the database does not say which schema it has"
+    if mismatch is not None:
+        raise SchemaMismatch(mismatch)
+
+
+def _mismatch(version: int, digest: str | None) -> str | None:
+    """Return why this program cannot use a database of that schema, or None if it can. Pure."""
+    if (version, digest) == (SCHEMA_VERSION, digest_of_schema()):
+        return None
+    if version > SCHEMA_VERSION:
+        return (
+            f"the database has schema version {version}, which is newer than this program's "
+            f"version {SCHEMA_VERSION}; upgrade the program"
         )
-        msg = (
-            f"the database has schema version {found}, which is {which} than this program's "
+    remedy = "use the program it was made by, or give this one an empty database"
+    if version < SCHEMA_VERSION:
+        return (
+            f"the database has schema version {version}, which is older than this program's "
             f"version {SCHEMA_VERSION}; {remedy}"
         )
-        raise SchemaMismatch(msg)
+    made, own = (it[:_DIGEST_SHOWN] if it else "none" for it in (digest, digest_of_schema()))
+    return (
+        f"the database was made by another build of this program: both have schema version "
+        f"{version}, but not the same schema.sql (digest {made} there, {own} here); {remedy}"
+    )
 
 
 def schema_text() -> str:
     """Return the text of ``schema.sql``."""
     return resources.files("node.store").joinpath("schema.sql").read_text("utf-8")
+
+
+@functools.cache
+def digest_of_schema() -> str:
+    """Return the digest of ``schema.sql``."""
+    return digest_of(schema_text())
+
+
+def digest_of(schema: str) -> str:
+    """Return the SHA-256 of a schema's text; comments and spacing do not matter. Pure."""
+    return hashlib.sha256(" ".join(_REMARK.sub(" ", schema).split()).encode()).hexdigest()

@@ -50,7 +50,13 @@ WITHOUT = {
     },
     "node.store/impacts": {"giving_way", "hours"},
     # The tables in memory need no setup.
-    "node.store/setup": {"lock_set_up", "has_version", "count_tables", "version"},
+    "node.store/setup": {
+        "lock_set_up",
+        "has_version",
+        "count_tables",
+        "keep_version",
+        "version",
+    },
 }
 """By file, the queries that simulated nodes never use."""
 

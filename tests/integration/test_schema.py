@@ -15,7 +15,14 @@ from node.model.classes import SchedulingClass, blockers
 from node.model.errors import DatabaseUnavailable, SchemaMismatch
 from node.model.runstate import RunState
 from node.model.wire.archives import ArchivingState, RunsKept
-from node.store.database import SCHEMA_VERSION, PostgresConnection, PostgresDatabase
+from node.store.database import (
+    SCHEMA_VERSION,
+    PostgresConnection,
+    PostgresDatabase,
+    digest_of,
+    digest_of_schema,
+    schema_text,
+)
 from tests.conftest import NewDatabase
 from tests.support.clocks import START
 
@@ -98,6 +105,44 @@ async def test_another_version_is_refused(dsn: str, off: int, which: str) -> Non
         await PostgresDatabase(dsn).open()
     assert f"schema version {SCHEMA_VERSION + off}" in e.value.detail
     assert ("upgrade the program" in e.value.detail) == (which == "newer")
+
+
+async def test_another_schema_of_the_same_version_is_refused(dsn: str) -> None:
+    """A database whose schema.sql was another one is refused when it is opened."""
+    connection = await asyncpg.connect(dsn)
+    await connection.execute("UPDATE schema_version SET digest = 'c0ffee'")
+    await connection.close()
+    own = digest_of_schema()[:12]
+    with pytest.raises(SchemaMismatch, match="made by another build") as caught:
+        await PostgresDatabase(dsn).open()
+    assert f"(digest c0ffee there, {own} here); use the program it was made by" in str(caught.value)
+
+
+async def test_a_database_from_before_digests_is_refused(empty_dsn: str) -> None:
+    """A database whose table of versions has no digest is refused like any other older one."""
+    connection = await asyncpg.connect(empty_dsn)
+    await connection.execute("CREATE TABLE schema_version (version integer PRIMARY KEY)")
+    await connection.execute("INSERT INTO schema_version VALUES (3)")
+    await connection.close()
+    with pytest.raises(SchemaMismatch, match="schema version 3, which is older"):
+        await PostgresDatabase(empty_dsn).open()
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "alike"),
+    [
+        ("    participant smallint,", "    participant integer,", False),
+        ("INSERT INTO campaign (name", "INSERT INTO campaign (description, name", False),
+        ("'Every task this node leads or takes part in.'", "'Tasks.'", True),
+        ("    'cancelled',  -- ended by its owner", "    'cancelled', -- by a person", True),
+        ("CREATE TABLE task (", "CREATE TABLE\n    task (", True),
+    ],
+)
+def test_the_digest_is_of_what_matters(before: str, after: str, *, alike: bool) -> None:
+    """The digest of the schema changes with its statements, not with comments and spacing."""
+    changed = schema_text().replace(before, after)
+    assert changed != schema_text()
+    assert (digest_of(changed) == digest_of_schema()) is alike
 
 
 async def test_a_foreign_database_is_refused_and_left_alone(empty_dsn: str) -> None:
