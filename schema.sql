@@ -36,7 +36,7 @@ CREATE TYPE run_state AS ENUM (
     'merging',    -- (at the lead) its own part has ended; waits for the parts of the others
     'finished',   -- measured
     'failed',     -- started, but has no result; "reason" says why
-    'missed',     -- was scheduled, but this node was down at the time
+    'missed',     -- was scheduled, but this node was down at the time, or too late to begin its part
     'cancelled',  -- taken back by a person before its end
     'displaced',  -- lost its time to a run of higher priority
     'unplaced'    -- (at the lead) its window ended before a time was found

@@ -26,10 +26,10 @@ from node.execution.observer import PartObservation, PartObserver
 from node.execution.output_text import output_text, storable_text
 from node.execution.parts import PartCollector
 from node.execution.staggering import StartStaggerer
-from node.model import contexts, times
+from node.model import contexts, late_runs, times
 from node.model.errors import DatabaseUnavailable, HostError, ParleyError
+from node.model.late_runs import UnmeasuredEnd
 from node.model.runstate import RunState
-from node.model.times import to_the_second
 from node.model.wire.circumstances import Circumstances
 from node.model.wire.tasks import Participant
 from node.plugins.contracts import (
@@ -63,10 +63,6 @@ margin, in which nothing is displaced any more.
 """
 TERM_BEFORE_END = 250 * times.MILLISECOND
 """Time before the booked end at which a running program gets TERM; KILL follows at the end."""
-START_LATENESS_MAX = 2 * times.SECOND
-"""A part that could not start by then is missed: the other participants started without it."""
-LOST_RUN_TIMEOUT = 30 * times.SECOND
-"""A run that is ``running`` this long after its end, and has no task here, was lost."""
 HOST_SAMPLE_LEAD_TIME = 50 * times.MILLISECOND
 """Time before its start at which a part's host is first sampled.
 
@@ -121,6 +117,7 @@ class Launcher:
         self._lose_run = lose_run
         self._tasks: dict[UUID, asyncio.Task[None]] = {}
         self._cancelled: dict[UUID, LatchedEvent] = {}
+        self._ended: set[UUID] = set()
         self._turns = StartStaggerer[UUID]()
         self._starting = asyncio.Lock()
         self._woken = LatchedEvent()
@@ -171,13 +168,15 @@ class Launcher:
             for run in new:
                 self._launch(run, dropped.get(run.id, []))
             taken_back = await runs.taken_back(connection, list(self._tasks))
-            overrun = await runs.overrun(connection, now - LOST_RUN_TIMEOUT)
+            ended = self._ended.copy()
+            lost = await runs.lost(connection, late_runs.last_lost_end(now), list(ended))
             following = await runs.next_start(connection, now + LAUNCH_HORIZON)
         for gone in taken_back:
             self._stop(gone)
-        for run_id in overrun:
+        for run_id in lost:
             if run_id not in self._tasks:
-                await self._mark(run_id, "this node lost track of its part", RunState.FAILED)
+                await self._mark(run_id, late_runs.LOST)
+        self._ended -= ended
         if following is None:
             return self._poll_s
         return min(self._poll_s, (following - LAUNCH_HORIZON + 1 - now) / times.SECOND)
@@ -196,8 +195,13 @@ class Launcher:
         task.add_done_callback(lambda done: self._forget(run.id, done))
 
     def _forget(self, run: UUID, task: asyncio.Task[None]) -> None:
-        """Remove a task that ended; if an error ended it, the next look begins the run again."""
+        """Remove a task that ended; if an error ended it, the next look begins the run again.
+
+        If the run is ``running`` all the same, because its beginning was stored and the answer
+        lost, or because its part could not be kept, the next look ends it.
+        """
         self._tasks.pop(run, None)
+        self._ended.add(run)
         self._cancelled.pop(run, None)
         self._turns.give_back(run)
         if not task.cancelled() and (error := task.exception()) is not None:
@@ -229,8 +233,8 @@ class Launcher:
         turn = self._turns.take(run.id, run.starts_at - PREPARATION_TIME)
         if not await self._until(turn, cancelled):
             return
-        if self._clock.now() > run.starts_at + START_LATENESS_MAX:
-            await self._keep(run, _missed(run, self._clock.now()))
+        if (unbegun := _unbegun(run.starts_at, self._clock.now())) is not None:
+            await self._keep(run, unbegun)
             return
         if await self._lost(run):
             return
@@ -310,10 +314,12 @@ class Launcher:
         running = await self._start(command, context)
         forwarding = asyncio.create_task(self._forward(run, tool, context, running))
         try:
-            if not command.waits_itself:
-                unreleased = await self._release(run, running, begins, observation, cancelled)
-                if unreleased is not None:
-                    return unreleased
+            if command.waits_itself:
+                unbegun = _unbegun(begins, running.started_at)
+            else:
+                unbegun = await self._release(running, begins, observation, cancelled)
+            if unbegun is not None:
+                return unbegun
             started_at = running.started_at - command.delay
             if command.waits_itself:
                 started_at = max(started_at, run.starts_at)
@@ -342,7 +348,6 @@ class Launcher:
 
     async def _release(
         self,
-        run: DueRun,
         running: process.RunningProcess,
         begins: int,
         observation: PartObservation,
@@ -357,8 +362,8 @@ class Launcher:
         observation.begin()
         if not await self._until(begins, cancelled):
             return self._stopped(None)
-        if (now := self._clock.now()) > begins + START_LATENESS_MAX:
-            return _missed(run, now)
+        if (unbegun := _unbegun(begins, self._clock.now())) is not None:
+            return unbegun
         running.release(self._clock.now)
         return None
 
@@ -479,32 +484,30 @@ class Launcher:
         now = self._clock.now()
         async with self._database.connection() as connection:
             interrupted = await runs.interrupted(connection)
-            overslept = await runs.overslept(connection, now - START_LATENESS_MAX)
+            overslept = await runs.overslept(connection, late_runs.last_missed_start(now))
         for run, pid, ticks in interrupted:
             if pid is not None and ticks is not None:
                 leftovers.kill_recorded(pid, ticks)
-            await self._mark(run, "the node was restarted during the run", RunState.FAILED)
+            await self._mark(run, late_runs.INTERRUPTED)
         if orphans := leftovers.kill_orphans():
             log.warning("ended programs that a dead service had left running", processes=orphans)
         for run in overslept:
-            reason = f"the node was down at its start and came back at {to_the_second(now)}"
-            await self._mark(run, reason, RunState.MISSED)
+            await self._mark(run, late_runs.overslept(now))
 
-    async def _mark(self, run: UUID, reason: str, state: RunState) -> None:
+    async def _mark(self, run: UUID, end: UnmeasuredEnd) -> None:
         async with self._database.transaction() as connection:
             locked = await runs.lock(connection, run)
         if locked is None or locked.participant is None:
             return
         name = locked.participants[locked.participant].name
-        part = KeptPart(locked.participant, name, None, reason, None, None)
-        await self._collector.keep_own(run, part, state)
+        part = KeptPart(locked.participant, name, None, end.reason, None, None)
+        await self._collector.keep_own(run, part, end.state)
 
 
-def _missed(run: DueRun, now: int) -> LaunchOutcome:
-    late = (now - run.starts_at) / times.SECOND
-    return LaunchOutcome(
-        None, f"could not be started in time: {late:.1f} s late", None, state=RunState.MISSED
-    )
+def _unbegun(begins: int, now: int) -> LaunchOutcome | None:
+    """Return the outcome of a part that begins now, if that is too late; None if it may begin."""
+    late = late_runs.late_start(begins, now)
+    return None if late is None else LaunchOutcome(None, late.reason, None, state=late.state)
 
 
 async def _read_aside(

@@ -19,7 +19,7 @@ from node.model.runstate import OVER, RunState
 from node.model.samples import samples_of
 from node.model.verdict import Level, MeasurementTraits, PartEvidence, Verdict, judge
 from node.model.wire.circumstances import Circumstances
-from node.model.wire.participants import IntervalsMessage, PartMessage
+from node.model.wire.participants import IntervalsMessage, PartMessage, RunEnd
 from node.model.wire.tasks import PARTICIPANTS
 from node.plugins import series
 from node.plugins.contracts import Metric, Part, QualityReporting, Result, Test
@@ -43,24 +43,47 @@ class PartCollector:
         self.latest = LatestResults()
 
     async def keep_own(self, run: UUID, part: KeptPart, state: RunState = RunState.FAILED) -> None:
-        """Store this node's own part and send it to the lead; ``state`` applies if it failed."""
+        """Store this node's own part and send it to the lead; ``state`` applies if it failed.
+
+        If a part of it is stored already, this only ends the run, should it still be running.
+        """
         await self._database.settle(lambda connection: self._keep_own(connection, run, part, state))
 
     async def _keep_own(
         self, connection: Connection, run: UUID, part: KeptPart, state: RunState
     ) -> None:
         locked = await runs.lock(connection, run)
-        if locked is None or not await runs.keep_part(connection, run, part):
+        if locked is None:
             return
+        if not await runs.keep_part(connection, run, part):
+            if locked.state is not RunState.RUNNING:
+                return
+            # Its part is stored but has not ended the run; the stored part ends it now.
+            stored = await runs.parts(connection, run)
+            part = next(each for each in stored if each.participant == part.participant)
+            state = RunState.FAILED
         if locked.lead == self._identity:
             if state is RunState.MISSED:
-                await runs.move(connection, [run], state, part.reason, self._clock.now())
-                await self._notify(connection, locked, state)
-                return
-            await self._merge_if_complete(connection, locked)
+                await self._miss(connection, locked, part)
+            else:
+                await self._merge_if_complete(connection, locked)
         else:
             await self._conclude_own(connection, locked, part, state)
             await self._send(connection, locked, part)
+
+    async def _miss(self, connection: Connection, run: LockedRun, part: KeptPart) -> None:
+        """End a run led here whose own part was missed, on all participants.
+
+        The others may be measuring, alone and for nothing: a missed run is not merged.
+        """
+        now = self._clock.now()
+        if not await runs.move(connection, [run.id], RunState.MISSED, part.reason, now):
+            return
+        await self._notify(connection, run, RunState.MISSED)
+        reason = f"{part.name}: {part.reason}"
+        end = RunEnd(run=run.id, state=RunState.CANCELLED, reason=reason).model_dump(mode="json")
+        others = {each.node for each in run.participants} - {self._identity}
+        await outbox.post(connection, sorted(others), outbox.MessageKind.RUN_END, end, now)
 
     async def receive(self, sender: str, message: PartMessage) -> None:
         """Store a participant's part; unknown runs are ignored, other senders refused."""

@@ -41,8 +41,16 @@ _NEXT: dict[RunState, frozenset[RunState]] = {
         }
     ),
     RunState.SET_ASIDE: frozenset({RunState.BOOKED, RunState.DISPLACED, RunState.CANCELLED}),
+    # A run may be missed although it is running: its program was prepared, but not released in time
+    # (:mod:`.late_runs`).
     RunState.RUNNING: frozenset(
-        {RunState.MERGING, RunState.FINISHED, RunState.FAILED, RunState.CANCELLED}
+        {
+            RunState.MERGING,
+            RunState.FINISHED,
+            RunState.FAILED,
+            RunState.MISSED,
+            RunState.CANCELLED,
+        }
     ),
     RunState.MERGING: frozenset({RunState.FINISHED, RunState.FAILED, RunState.CANCELLED}),
     # A part that was cut off may arrive after the lead gave the run up. A participant may notice

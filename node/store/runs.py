@@ -260,9 +260,12 @@ async def interrupted(connection: Connection) -> list[tuple[UUID, int | None, in
     return [tuple(row) for row in await connection.fetch(_SQL["interrupted"])]
 
 
-async def overrun(connection: Connection, ended_before: int) -> list[UUID]:
-    """Return the runs with a part here that still run and should have ended before then."""
-    return [row[0] for row in await connection.fetch(_SQL["overrun"], ended_before)]
+async def lost(connection: Connection, ended_before: int, left: Sequence[UUID]) -> list[UUID]:
+    """Return the runs with a part here that still run and should have ended before then.
+
+    Those in ``left``, which the launcher has left, are returned whenever they end.
+    """
+    return [row[0] for row in await connection.fetch(_SQL["lost"], ended_before, list(left))]
 
 
 async def overslept(connection: Connection, started_before: int) -> list[UUID]:

@@ -7,8 +7,9 @@ from uuid import UUID
 
 import pytest
 
-from node.execution.launcher import LOST_RUN_TIMEOUT, LaunchOutcome
+from node.execution.launcher import LaunchOutcome
 from node.model import times
+from node.model.late_runs import LOST_RUN_TIMEOUT
 from node.store import runs
 from node.store.runs import DueRun, KeptPart
 from tests.support.clocks import START

@@ -10,10 +10,11 @@ import pytest
 
 from node.clock import LatchedEvent
 from node.execution import process
-from node.execution.launcher import PREPARATION_TIME, START_LATENESS_MAX
+from node.execution.launcher import PREPARATION_TIME
 from node.execution.observer import PartObservation
 from node.execution.staggering import STAGGER_INTERVAL
 from node.model import times
+from node.model.late_runs import START_LATENESS_MAX
 from node.model.runstate import RunState
 from node.store import runs
 from node.store.runs import DueRun
@@ -65,13 +66,13 @@ async def test_they_are_prepared_one_after_the_other(
 
 async def test_who_was_prepared_too_late_does_not_begin(world: World) -> None:
     """A run that was prepared too late is missed, and its program is not released."""
-    site, due = await _due(world)
+    site, _ = await _due(world)
     launcher, observation = site.node.launcher, cast("PartObservation", NoObservation())
     for late, state in ((START_LATENESS_MAX, None), (START_LATENESS_MAX + 1, RunState.MISSED)):
         running = await process.start(["echo", "begun"], held=True)
         try:
             world.clock.move_to(HOUR + late)
-            outcome = await launcher._release(due, running, HOUR, observation, LatchedEvent())
+            outcome = await launcher._release(running, HOUR, observation, LatchedEvent())
             assert (outcome and outcome.state) == state
         finally:
             if state is not None:

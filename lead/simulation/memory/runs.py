@@ -15,7 +15,7 @@ TWINS = Twins("node.store", "runs")
 
 _DUE_MAX = 1000
 _WITHOUT_PARTS_MAX = 500
-_OVERRUN_MAX = 100
+_LOST_MAX = 100
 _WITHDRAWN = frozenset({"cancelled", "displaced", "set-aside"})
 
 
@@ -300,14 +300,14 @@ def interrupted(tables: Tables) -> Answer:
 
 
 @TWINS.of("id")
-def overrun(tables: Tables, now: int) -> Answer:
-    """Return the runs that are still running after their end."""
+def lost(tables: Tables, now: int, left: Sequence[UUID]) -> Answer:
+    """Return the runs that are still running after their end, or after the launcher left them."""
     late = (
         run
         for run in tables.runs.running.values()
-        if run.participant is not None and run.ends_at < now
+        if run.participant is not None and (run.ends_at < now or run.id in left)
     )
-    return [(run.id,) for run in islice(late, _OVERRUN_MAX)]
+    return [(run.id,) for run in islice(late, _LOST_MAX)]
 
 
 @TWINS.of("id")

@@ -104,10 +104,12 @@ LIMIT 500;
 -- Left running by a dead process of this node.
 SELECT id, process_id, process_ticks FROM run WHERE state = 'running';
 
--- overrun --
--- Still running although their end has passed.
+-- lost --
+-- Still running although their end has passed, or although the launcher has left them.
 SELECT id FROM run
-WHERE state = 'running' AND participant IS NOT NULL AND ends_at < $1 AND starts_at < $1
+WHERE
+    state = 'running' AND participant IS NOT NULL
+    AND ((ends_at < $1 AND starts_at < $1) OR id = ANY($2::uuid []))
 LIMIT 100;
 
 -- overslept --

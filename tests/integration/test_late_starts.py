@@ -1,0 +1,319 @@
+"""A node that stands still around a start: its run ends with a reason, wherever it stood still."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import dataclass, replace
+from typing import Any
+from uuid import UUID
+
+import pytest
+import pytest_asyncio
+
+from node.clock import LatchedEvent
+from node.execution import process
+from node.model import times
+from node.model.errors import DatabaseUnavailable, PeerUnreachable
+from node.model.ids import TaskId, run_id
+from node.model.late_runs import LOST_RUN_TIMEOUT
+from node.model.wire.participants import Introduction, RunEnd
+from node.model.wire.tasks import Schedule
+from node.plugins.contracts import Command, PartContext
+from node.store import runs
+from node.store.database import Connection
+from node.store.runs import KeptPart
+from tests.support.clocks import START
+from tests.support.worlds import (
+    DURATION,
+    HOLD_LIFE,
+    ON_ONE_LOOP,
+    Call,
+    Site,
+    World,
+    introduction,
+)
+
+pytestmark = ON_ONE_LOOP
+
+HOUR = START + times.HOUR
+STOP = 5_500_000
+REASON = "could not be started in time: 5.5 s late"
+
+STOPS = ["before the look", "between the look and the beginning", "before the release"]
+
+
+@dataclass(frozen=True)
+class Programs:
+    """The programs that were started, and those of them that were released from being held."""
+
+    started: list[str]
+    released: list[str]
+
+
+@dataclass(frozen=True)
+class Booked:
+    """A one-off run of nodes a and b, led by a and charged there."""
+
+    a: Site
+    b: Site
+    task: Introduction
+    run: UUID
+
+
+@pytest.fixture
+def programs(monkeypatch: pytest.MonkeyPatch) -> Programs:
+    """Record the programs of all nodes, and kill each that is released, so that no test waits."""
+    programs = Programs([], [])
+    release, start = process.RunningProcess.release, process.start
+
+    def released(running: process.RunningProcess, now: Callable[[], int]) -> None:
+        programs.released.append(running._name)
+        release(running, now)
+        running.send(signal.SIGKILL)
+
+    async def started(argv: Any, **options: Any) -> process.RunningProcess:
+        programs.started.append(argv[0])
+        return await start(argv, **options)
+
+    monkeypatch.setattr(process.RunningProcess, "release", released)
+    monkeypatch.setattr(process, "start", started)
+    return programs
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def booked(world: World) -> Booked:
+    """Plan the run; time goes on at its start."""
+    a, b = await world.two()
+    task = introduction([a, b], schedule=Schedule(start=HOUR, slip=0))
+    for site in (a, b):
+        await site.keep(task, a)
+    await a.plan()
+    await world.settle()
+    world.clock.move_to(HOUR)
+    return Booked(a, b, task, run_id(TaskId(task.task), HOUR, 1))
+
+
+async def _launch(site: Site) -> None:
+    """Launch what is due, and wait until the node has done its part."""
+    await site.node.launcher.run_once()
+    await asyncio.gather(*site.node.launcher._tasks.values(), return_exceptions=True)
+
+
+def _after(monkeypatch: pytest.MonkeyPatch, site: Site, step: str, then: Callable[[], Any]) -> None:
+    """Do something right after a step of the launcher."""
+    done: Callable[..., Awaitable[Any]] = getattr(site.node.launcher, step)
+
+    async def stepped(*values: Any) -> Any:
+        outcome = await done(*values)
+        if (awaited := then()) is not None:
+            await awaited
+        return outcome
+
+    monkeypatch.setattr(site.node.launcher, step, stepped)
+
+
+async def _stand_still(
+    monkeypatch: pytest.MonkeyPatch, world: World, site: Site, when: str
+) -> None:
+    """Launch a node's part; the node stands still meanwhile for 5.5 s."""
+    if when == STOPS[0]:
+        world.clock.advance(STOP)
+    else:
+        step = "_lost" if when == STOPS[1] else "_start"
+        _after(monkeypatch, site, step, lambda: world.clock.advance(STOP))
+    await _launch(site)
+
+
+async def _net(site: Site) -> int:
+    """Return what the lead has charged and not given back."""
+    query = "SELECT weight, starts_at, ends_at FROM charge"
+    return sum(row[0] * (row[2] - row[1]) for row in await site.rows(query))
+
+
+async def _task_state(site: Site, task: UUID) -> str:
+    [row] = await site.rows("SELECT state::text FROM task WHERE id = $1", task)
+    return str(row[0])
+
+
+@pytest.mark.parametrize("when", STOPS)
+async def test_a_lead_that_stood_still_ends_the_run_everywhere(
+    world: World,
+    booked: Booked,
+    programs: Programs,
+    monkeypatch: pytest.MonkeyPatch,
+    when: str,
+) -> None:
+    """Nothing is measured here or charged, the other learns it and stops, and the task ends."""
+    a, b, run = booked.a, booked.b, booked.run
+    async with b.database.transaction() as connection:
+        assert await runs.begin(connection, run, HOUR)
+    await _stand_still(monkeypatch, world, a, when)
+    assert (await a.state(run), await a.reason(run)) == ("missed", REASON)
+    assert programs == Programs([] if when == STOPS[0] else ["sleep"], [])
+    assert await _net(a) == 0
+    await a.tend()
+    await world.settle()
+    assert (await b.state(run), await b.reason(run)) == ("cancelled", f"a: {REASON}")
+    for site in (a, b):
+        assert await _task_state(site, booked.task.task) == "finished"
+
+
+@pytest.mark.parametrize("when", STOPS)
+async def test_a_participant_that_stood_still_fails_the_run(
+    world: World,
+    booked: Booked,
+    programs: Programs,
+    monkeypatch: pytest.MonkeyPatch,
+    when: str,
+) -> None:
+    """It misses the run, and its lead learns why as soon as its own part is done."""
+    a, b, run = booked.a, booked.b, booked.run
+    async with a.database.transaction() as connection:
+        assert await runs.begin(connection, run, HOUR)
+    await _stand_still(monkeypatch, world, b, when)
+    assert (await b.state(run), await b.reason(run)) == ("missed", REASON)
+    assert programs == Programs([] if when == STOPS[0] else ["sleep"], [])
+    await world.settle()
+    assert await a.state(run) == "running"
+    world.clock.move_to(HOUR + DURATION)
+    done = KeptPart(0, "a", {"slept_ms": 1.0}, None, HOUR, HOUR + DURATION)
+    await a.node.collector.keep_own(run, done)
+    assert (await a.state(run), await a.reason(run)) == ("failed", f"b: {REASON}")
+    await a.tend()
+    await world.settle()
+    for site in (a, b):
+        assert await _task_state(site, booked.task.task) == "finished"
+
+
+async def test_a_program_that_waits_itself_is_not_left_to_measure_late(
+    world: World, booked: Booked, programs: Programs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A program that is not held, and was started too late, is ended and its run is missed."""
+    tool = booked.a.node.capabilities.tools["sleep"]
+    command = type(tool).command
+
+    def unheld(self: Any, part: PartContext) -> Command:
+        return replace(command(self, part), argv=("true",), waits_itself=True)
+
+    monkeypatch.setattr(type(tool), "command", unheld)
+    start = booked.a.node.launcher._start
+
+    async def late(*values: Any) -> process.RunningProcess:
+        world.clock.advance(STOP)
+        return await start(*values)
+
+    monkeypatch.setattr(booked.a.node.launcher, "_start", late)
+    await _launch(booked.a)
+    assert programs == Programs(["true"], [])
+    assert await booked.a.state(booked.run) == "missed"
+    assert await booked.a.reason(booked.run) == REASON
+
+
+@pytest.mark.parametrize("state", ["cancelled", "displaced"])
+async def test_what_was_taken_back_is_not_measured(
+    booked: Booked, programs: Programs, monkeypatch: pytest.MonkeyPatch, state: str
+) -> None:
+    """A run that ends between the last look and its beginning does not begin."""
+    b, run = booked.b, booked.run
+    end = RunEnd(run=run, state=state, reason="a took it back")
+    _after(monkeypatch, b, "_lost", lambda: b.node.termination.heard(booked.a.identity, end))
+    await _launch(b)
+    assert await b.state(run) == state
+    assert programs == Programs([], [])
+    assert await b.rows("SELECT FROM part") == []
+
+
+@pytest.mark.parametrize("first", ["a", "c"])
+async def test_what_a_participant_dropped_after_the_look_does_not_begin(
+    world: World, monkeypatch: pytest.MonkeyPatch, programs: Programs, first: str
+) -> None:
+    """A hold that runs out between the look and the start is noticed before the run begins."""
+    a, b = await world.two()
+    c = a if first == "a" else await world.site("c")
+    task = introduction([c, b], schedule=Schedule(start=HOUR, slip=0))
+    for site in {a, b, c}:
+        await site.keep(task, a)
+
+    async def cut(call: Call, _: str) -> None:
+        if call[1:] == ("b", "commit"):
+            raise PeerUnreachable("the wire was cut")
+
+    world.watch = cut
+    world.clock.move_to(HOUR - 2 * HOLD_LIFE - 5 * times.SECOND)
+    await a.plan()
+    run = run_id(TaskId(task.task), HOUR, 1)
+    world.clock.move_to(HOUR - 15 * times.SECOND)
+
+    async def until(instant: int, _: LatchedEvent) -> bool:
+        world.clock.move_to(instant)
+        return True
+
+    monkeypatch.setattr(a.node.launcher, "_until", until)
+    async with a.database.connection() as connection:
+        assert await runs.unconfirmed(connection, [run], world.clock.now()) == {}
+    await _launch(a)
+    assert await a.state(run) == "displaced"
+    assert await a.reason(run) == "b did not confirm in time that it has this run"
+    assert programs == Programs([], [])
+
+
+@pytest.mark.parametrize("place", [0, 1])
+@pytest.mark.parametrize("by", ["restart", "housekeeping"])
+async def test_a_run_whose_part_is_stored_does_not_stay_running(
+    world: World, booked: Booked, place: int, by: str
+) -> None:
+    """A run that is running though its part is stored is ended by that part, and the lead told."""
+    site, run = (booked.a, booked.b)[place], booked.run
+    for each in (booked.a, booked.b):
+        async with each.database.transaction() as connection:
+            assert await runs.begin(connection, run, HOUR)
+            kept = KeptPart(place, site.name, None, REASON, None, None)
+            if each is site:
+                assert await runs.keep_part(connection, run, kept)
+    if by == "restart":
+        await site.node.launcher.recover()
+    else:
+        world.clock.move_to(HOUR + DURATION + LOST_RUN_TIMEOUT + 1)
+        await site.node.launcher.run_once()
+    await world.settle()
+    other = KeptPart(1 - place, "ab"[1 - place], {"slept_ms": 1.0}, None, HOUR, HOUR + DURATION)
+    await (booked.b if site is booked.a else booked.a).node.collector.keep_own(run, other)
+    await world.settle()
+    assert await booked.a.state(run) == "failed"
+    assert await booked.a.reason(run) == f"{site.name}: {REASON}"
+    assert await booked.b.state(run) == ("finished" if place == 0 else "failed")
+    await booked.a.tend()
+    assert await _task_state(booked.a, booked.task.task) == "finished"
+
+
+async def test_a_run_whose_beginning_was_not_confirmed_does_not_stay_running(
+    booked: Booked, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The next look ends a run that began in the database, but not for the launcher."""
+    b, run = booked.b, booked.run
+    transaction = b.database.transaction
+
+    def unanswered() -> AbstractAsyncContextManager[Connection]:
+        return _unanswered(transaction())
+
+    monkeypatch.setattr(b.database, "transaction", unanswered)
+    await _launch(b)
+    monkeypatch.undo()
+    assert await b.state(run) == "running"
+    await _launch(b)
+    assert await b.state(run) == "failed"
+    assert await b.reason(run) == "this node lost track of its part"
+
+
+@asynccontextmanager
+async def _unanswered(
+    transaction: AbstractAsyncContextManager[Connection],
+) -> AsyncIterator[Connection]:
+    """A transaction that is committed, which its client never hears."""
+    async with transaction as connection:
+        yield connection
+    msg = "the connection broke"
+    raise DatabaseUnavailable(msg)
