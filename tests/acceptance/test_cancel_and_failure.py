@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Callable
+import os
+import signal
+from collections.abc import AsyncIterator, Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -277,3 +279,38 @@ async def test_a_stop_in_mid_run(lab: Lab, a: Outsider, c: Outsider) -> None:
     assert (seen["state"], seen["reason"]) == ("failed", "c: the node was stopped during the run")
     await gone(pids)
     assert not any(Path(f"/proc/{pid}/exe").exists() for pid in pids)
+
+
+@contextlib.contextmanager
+def standing_still(lab: Lab, name: str) -> Iterator[None]:
+    """Stop a node's process, as when a virtual machine is moved, and let it go on afterwards."""
+    os.kill(lab.pid(name), signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        os.kill(lab.pid(name), signal.SIGCONT)
+
+
+@pytest.mark.parametrize("place", [0, 1])
+async def test_a_node_stands_still_at_a_start(
+    lab: Lab, a: Outsider, c: Outsider, place: int
+) -> None:
+    """A node that stood still when it had prepared a run misses it, and the run and task end."""
+    still, other = (a, c) if place == 0 else (c, a)
+    for _ in range(5):  # a busy host may report the preparation only after the start
+        task = await a.create("idle", a, c, spec={"duration": "PT4S"})
+        run = await a.run(task)
+        await still.until_state(run, "running")
+        with standing_still(lab, still.name):
+            # Its own part is over, 3.5 s after the start.
+            await other.until_state(run, "merging", "finished")
+        missed = await still.over(run)
+        if missed["started_at"] is None:
+            break
+    assert missed["state"] == "missed"
+    assert missed["reason"].startswith("could not be started in time: ")
+    seen = await other.over(run)
+    told = (seen["state"], seen["reason"])
+    assert told == ("finished", None) if place == 0 else ("failed", f"c: {missed['reason']}")
+    for node in (a, c):
+        await node.until(f"/v1/tasks/{task['id']}", lambda found: found["state"] == "finished")

@@ -85,10 +85,15 @@ def whom(test: str, dest: str) -> Json:
 
 
 async def failed(node: Outsider, test: str, tool: str, spec: Json, *others: Outsider) -> Json:
-    """Create a task, wait for its run, and check that it has failed."""
+    """Create a task, wait for its run, and check that it has failed.
+
+    A busy host may be too late to begin it; then this is tried again.
+    """
     places = [node, *others] if others else []
-    task = await node.create(test, *places, spec=spec, tools=[tool])
-    ended = await node.over(await node.run(task))
+    ended: Json = {"state": "missed"}
+    while ended["state"] == "missed":
+        task = await node.create(test, *places, spec=spec, tools=[tool])
+        ended = await node.over(await node.run(task))
     assert ended["state"] == "failed", (test, tool, spec, ended["state"], ended["reason"])
     return ended
 
