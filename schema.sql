@@ -101,7 +101,7 @@ CREATE TABLE idempotency (
     made uuid NOT NULL,
     created_at timestamptz NOT NULL
 );
-COMMENT ON TABLE idempotency IS 'POST requests already served, by Idempotency-Key; kept for a day.';
+COMMENT ON TABLE idempotency IS 'POST requests already served, by Idempotency-Key; kept for a day by default.';
 COMMENT ON COLUMN idempotency.made IS 'The task or reservation that was created.';
 
 ---------------------------------------------------------------------------------------------------
@@ -301,6 +301,7 @@ COMMENT ON COLUMN task.starts IS
 '(At the lead) the start times found for a seat''s runs when it was assigned; used if they are still free.';
 CREATE INDEX task_parent ON task (parent) WHERE parent IS NOT NULL;
 CREATE INDEX task_created ON task (created_at DESC, id);
+CREATE INDEX task_ended ON task (ended_at, id) WHERE ended_at IS NOT NULL;
 CREATE INDEX task_mesh ON task ((reference ->> 'mesh'), (reference ->> 'key'), created_at DESC, id DESC)
 WHERE length(reference ->> 'mesh') <= 63 AND length(reference ->> 'key') <= 400;
 COMMENT ON INDEX task_mesh IS 'Finds the tasks of a mesh by their reference: {mesh, key}.';

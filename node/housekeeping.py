@@ -74,9 +74,9 @@ def node_jobs(
         PeriodicJob("watch peers", PEERS_S, watch_peers),
         # Writes this node's own card anew when the host has changed.
         PeriodicJob("refresh card", PEERS_S, refresh_card),
-        # Writes the spans of recurring reservations further ahead, and deletes old ones.
+        # Writes the spans of recurring reservations further ahead.
         PeriodicJob("extend reservations", HOUR_S, extend_reservations, HOUR_JITTER_S),
-        # Deletes what has been kept long enough: runs, charges, deliveries, terms, tasks.
+        # Deletes what has been kept long enough, by the table in ``retention.py``.
         PeriodicJob("purge", HOUR_S, purge, HOUR_JITTER_S),
     )
 

@@ -54,11 +54,12 @@ from node.plugins.contracts import ArchivingHost
 from node.results import transforms
 from node.results.archives import Archives
 from node.results.delivery import ResultDeliverer
+from node.retention import Purger, rules_of
 from node.settings import Settings
 from node.sharing.campaigns import Campaigns
 from node.sharing.pools import JudgePolicy, Pools
 from node.sharing.usage import UsageReader
-from node.store import archives, campaigns, nodes, runs, seats, tasks
+from node.store import nodes
 from node.store.bookings import HeldTask
 from node.store.database import Notice, PostgresDatabase
 from node.store.nodes import KnownNode
@@ -80,11 +81,6 @@ from node.trust.private_files import prepare_directory
 from node.trust.signatures import Verifier, new_nonce, sign
 from node.trust.tokens import digest, new_token, write_token
 
-KEEP_FINISHED = 30 * times.DAY
-KEEP_FAILED = 90 * times.DAY
-KEEP_CHARGES = 30 * times.DAY
-KEEP_HOURS = 400 * times.DAY
-PURGED_MAX = 500
 _OWNER = "owner"
 
 log = structlog.get_logger()
@@ -159,6 +155,7 @@ class NodeService:
             self.work_puller.heard,
             self.result_delivery.heard,
         ]
+        self.purger = Purger(core.database, core.clock, rules_of(core.settings))
         self.preview = dependencies.lead.preview_of(self)
 
     def _build_host(self, core: Core) -> None:
@@ -331,28 +328,12 @@ class NodeService:
             watch_peers=self.peer_monitor.run_once,
             refresh_card=self.own_card.look_again,
             extend_reservations=self.reservations.extend_spans,
-            purge=self._purge,
+            purge=self.purger.run_once,
         )
 
     async def _overdue(self) -> None:
         await self.collector.give_up(self.clock.now() - self.settings.part_grace)
         await self.termination.finish_tasks()
-
-    async def _purge(self) -> None:
-        now = self.clock.now()
-        async with self.database.transaction() as connection:
-            await runs.purge(connection, now - KEEP_FINISHED, now - KEEP_FAILED, now - times.DAY)
-            await campaigns.purge(connection, now - KEEP_CHARGES, now - KEEP_HOURS)
-            await archives.purge(connection)
-        while await self._forget(now - KEEP_FINISHED, now - KEEP_FAILED):
-            pass
-
-    async def _forget(self, terms_before: int, tasks_before: int) -> bool:
-        """Delete a batch of ended terms and of foreign tasks; return whether more may follow."""
-        async with self.database.transaction() as connection:
-            terms = await seats.purge(connection, terms_before, PURGED_MAX)
-            ended = await tasks.purge(connection, tasks_before, PURGED_MAX)
-        return PURGED_MAX in {terms, ended}
 
     def _heard(self, notice: Notice) -> None:
         self._refresh_directory(notice)

@@ -83,6 +83,47 @@ class Settings(BaseSettings):
         None, ge=0, le=100_000, description="Charge of a normal run; by default one lane."
     )
     weight_background: int = Field(0, ge=0, le=100_000, description="Charge of a background run.")
+    keep_finished: Duration = Field(
+        30 * times.DAY,
+        ge=times.HOUR,
+        description="How long finished runs are kept, with their results and deliveries; also the "
+        "terms of pool tasks.",
+    )
+    keep_failed: Duration = Field(
+        90 * times.DAY,
+        ge=times.HOUR,
+        description="How long runs are kept that have no result, each with its reason.",
+    )
+    keep_decisions: Duration = Field(
+        30 * times.DAY, ge=times.HOUR, description="How long the reasons of the planning are kept."
+    )
+    keep_tasks: Duration = Field(
+        90 * times.DAY,
+        ge=times.HOUR,
+        description="How long ended tasks are kept; a task stays as long as one of its runs.",
+    )
+    keep_exchanges: Duration = Field(
+        times.DAY, ge=times.HOUR, description="How long exchanges without runs are kept."
+    )
+    keep_keys: Duration = Field(
+        times.DAY, ge=times.HOUR, description="How long an Idempotency-Key is remembered."
+    )
+    keep_charges: Duration = Field(
+        30 * times.DAY, ge=times.HOUR, description="How long the single charges of runs are kept."
+    )
+    keep_hours: Duration = Field(
+        400 * times.DAY,
+        ge=times.HOUR,
+        description="How long the usage of campaigns is kept, by hours.",
+    )
+    keep_reserved: Duration = Field(
+        30 * times.DAY, ge=times.HOUR, description="How long past reserved time is kept."
+    )
+    keep_messages: Duration = Field(
+        90 * times.DAY,
+        ge=times.HOUR,
+        description="How long a message is sent again to a node that does not acknowledge it.",
+    )
     archive_directories: str = Field(
         "", description="Directories for the file archiver, colon-separated; none by default."
     )

@@ -36,7 +36,7 @@ from node.model.errors import ParleyError
 from node.model.wire.nodes import NodeCard
 from node.service import NodeDependencies
 from node.settings import Settings
-from node.store import campaigns, nodes, runs
+from node.store import nodes
 from node.trust.keys import NodeKey
 
 _HOLD_RETRY = times.SECOND
@@ -92,7 +92,7 @@ class SimulatedNode(SimulatedService):
         keep = max(times.HOUR, world.keep)
         return (
             PeriodicJob("end what is over", world.tend / times.SECOND, self._overdue),
-            PeriodicJob("purge", keep / times.SECOND, self._purge),
+            PeriodicJob("purge", keep / times.SECOND, self._harvest_and_purge),
         )
 
     async def _keep_holds(self) -> None:
@@ -108,14 +108,9 @@ class SimulatedNode(SimulatedService):
             ends = min((hold.expires_at for hold in held.values()), default=now)
             await self.clock.sleep(max(_HOLD_RETRY, ends - now) / times.SECOND)
 
-    async def _purge(self) -> None:
-        before = self.clock.now() - self._world.nodes.keep
-        self._host.harvest(before)
-        async with self.database.transaction() as connection:
-            await runs.purge(connection, before, before, self.clock.now() - times.HOUR)
-            await campaigns.purge(connection, before, before)
-        while await self._forget(before, before):
-            pass
+    async def _harvest_and_purge(self) -> None:
+        self._host.harvest(self.clock.now() - self._world.nodes.keep)
+        await self.purger.run_once()
 
 
 class _SimulatedParticipant(LocalParticipant):
@@ -294,6 +289,7 @@ def _settings(name: str, scenario: Scenario, attributes: dict[str, Value]) -> Si
 @lru_cache(maxsize=1)
 def _terms(terms: ScenarioNodes, time_limit: int) -> SimulatedSettings:
     """Return the settings of all hosts; cached, as creating them dominates in a small world."""
+    keep = max(times.HOUR, terms.keep)
     return SimulatedSettings(
         horizon=terms.horizon,
         workers=terms.workers,
@@ -304,4 +300,12 @@ def _terms(terms: ScenarioNodes, time_limit: int) -> SimulatedSettings:
         clock_limit=terms.clock_limit,
         peer_timeout=time_limit,
         part_grace=terms.part_grace,
+        keep_exchanges=times.HOUR,
+        keep_finished=keep,
+        keep_failed=keep,
+        keep_decisions=keep,
+        keep_tasks=keep,
+        keep_charges=keep,
+        keep_hours=keep,
+        keep_reserved=keep,
     )

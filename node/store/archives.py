@@ -240,7 +240,11 @@ async def backlog(connection: Connection) -> list[Record]:
     return await connection.fetch(_SQL["backlog"])
 
 
-async def purge(connection: Connection) -> None:
-    """Delete removed archives and destinations that no delivery refers to."""
-    await connection.execute(_SQL["purge_archives"])
-    await connection.execute(_SQL["purge_destinations"])
+async def purge(connection: Connection, at_most: int) -> int:
+    """Delete removed archives that nothing refers to any more; return how many."""
+    return int(await connection.fetchval(_SQL["purge_archives"], at_most))
+
+
+async def purge_destinations(connection: Connection, at_most: int) -> int:
+    """Delete destinations that nothing refers to any more; return how many."""
+    return int(await connection.fetchval(_SQL["purge_destinations"], at_most))

@@ -215,10 +215,14 @@ async def hours(connection: Connection, wanted: HourFilter) -> list[dict[str, An
     return [dict(row) for row in rows]
 
 
-async def purge(connection: Connection, charges_before: int, hours_before: int) -> None:
-    """Delete old charges, and later also the sums by hour."""
-    await connection.execute(_SQL["purge_charges"], charges_before)
-    await connection.execute(_SQL["purge_hours"], hours_before)
+async def purge_charges(connection: Connection, before: int, at_most: int) -> int:
+    """Delete charges of time that is over; return how many."""
+    return int(await connection.fetchval(_SQL["purge_charges"], before, at_most))
+
+
+async def purge_hours(connection: Connection, before: int, at_most: int) -> int:
+    """Delete the sums of old hours; return how many."""
+    return int(await connection.fetchval(_SQL["purge_hours"], before, at_most))
 
 
 async def notify(connection: Connection, name: str, what: str) -> None:

@@ -113,6 +113,11 @@ async def failed(connection: Connection, message: int, next_at: int, error: str)
     await connection.execute(_SQL["failed"], message, next_at, error)
 
 
+async def purge(connection: Connection, before: int, at_most: int) -> int:
+    """Delete messages that were written before and are still not acknowledged; return how many."""
+    return int(await connection.fetchval(_SQL["purge_messages"], before, at_most))
+
+
 async def hasten(connection: Connection, nodes: Sequence[str], now: int) -> None:
     """Make the messages due that could not be delivered to these nodes."""
     await connection.execute(_SQL["hasten"], list(nodes), now)

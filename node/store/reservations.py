@@ -128,10 +128,14 @@ async def to_extend(connection: Connection, until: int) -> list[IncompleteReserv
     return [IncompleteReservation(*row) for row in await connection.fetch(_SQL["to_extend"], until)]
 
 
-async def purge(connection: Connection, before: int, never: int) -> None:
-    """Delete spans that ended before, and reservations without spans written to ``never``."""
-    await connection.execute(_SQL["purge_spans"], before)
-    await connection.execute(_SQL["purge_reservations"], never)
+async def purge_spans(connection: Connection, before: int, at_most: int) -> int:
+    """Delete spans that ended before; return how many."""
+    return int(await connection.fetchval(_SQL["purge_spans"], before, at_most))
+
+
+async def purge(connection: Connection, never: int, at_most: int) -> int:
+    """Delete reservations without spans that are written up to ``never``; return how many."""
+    return int(await connection.fetchval(_SQL["purge_reservations"], never, at_most))
 
 
 async def listed(connection: Connection, wanted: ReservationFilter, now: int) -> list[Record]:

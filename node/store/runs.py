@@ -354,12 +354,26 @@ async def counts(connection: Connection) -> list[tuple[str, str, int]]:
     return [(row[0], row[1], row[2]) for row in await connection.fetch(_SQL["counts"])]
 
 
-async def purge(
-    connection: Connection, finished_before: int, failed_before: int, now_less_a_day: int
-) -> None:
-    """Delete runs, decisions, and exchanges that are older than their retention."""
-    await connection.execute(_SQL["purge"], finished_before, failed_before)
-    await connection.execute(_SQL["purge_decisions"], finished_before)
-    await connection.execute(_SQL["purge_exchanges"], now_less_a_day)
-    await connection.execute(_SQL["purge_negotiations"], now_less_a_day)
-    await connection.execute(_SQL["purge_idempotency"], now_less_a_day)
+async def purge(connection: Connection, before: int, at_most: int, *, finished: bool) -> int:
+    """Delete runs that ended before, the finished ones or all others; return how many."""
+    return int(await connection.fetchval(_SQL["purge_runs"], before, finished, at_most))
+
+
+async def purge_decisions(connection: Connection, before: int, at_most: int) -> int:
+    """Delete old planning attempts; return how many."""
+    return int(await connection.fetchval(_SQL["purge_decisions"], before, at_most))
+
+
+async def purge_exchanges(connection: Connection, before: int, at_most: int) -> int:
+    """Delete exchanges decided before that have no runs any more; return how many."""
+    return int(await connection.fetchval(_SQL["purge_exchanges"], before, at_most))
+
+
+async def purge_negotiations(connection: Connection, before: int, at_most: int) -> int:
+    """Delete the lead's side of exchanges decided before; return how many."""
+    return int(await connection.fetchval(_SQL["purge_negotiations"], before, at_most))
+
+
+async def purge_idempotency(connection: Connection, before: int, at_most: int) -> int:
+    """Delete old Idempotency-Keys; return how many."""
+    return int(await connection.fetchval(_SQL["purge_idempotency"], before, at_most))

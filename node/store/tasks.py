@@ -191,5 +191,5 @@ async def finish(connection: Connection, now: int) -> list[tuple[UUID, tuple[Par
 
 
 async def purge(connection: Connection, before: int, at_most: int) -> int:
-    """Delete ended tasks of other leads, at most ``at_most``; return how many were deleted."""
-    return len(await connection.fetch(_SQL["purge_tasks"], before, at_most))
+    """Delete tasks that ended before, with all that depends on them; return how many."""
+    return int(await connection.fetchval(_SQL["purge_tasks"], before, at_most))

@@ -53,9 +53,6 @@ SPANS_AHEAD = 7 * times.DAY
 RUNS_INSIDE_MAX = 1000
 """Maximum number of runs inside to list; more may be displaced."""
 
-SPANS_RETENTION = 30 * times.DAY
-"""Retention of past spans."""
-
 _SPANS_MAX = 20_000
 
 
@@ -242,7 +239,7 @@ class Reservations:
         return [self._shown(row) for row in rows]
 
     async def extend_spans(self) -> None:
-        """Write further spans well before the horizon reaches their end, and delete old ones."""
+        """Write further spans well before the horizon reaches their end."""
         now = self._clock.now()
         until = now + self._settings.horizon + SPANS_AHEAD - times.DAY
 
@@ -251,7 +248,6 @@ class Reservations:
                 recurrence = _recurrence(each.schedule)
                 since = max(now, each.reserved_to)
                 await self._put(connection, each.id, recurrence, each.duration, since)
-            await reservations.purge(connection, now - SPANS_RETENTION, times.LATEST)
 
         await self._database.settle(write_on)
 

@@ -100,7 +100,7 @@ async def seated(world: World) -> None:
     for _ in range(3):
         world.clock.advance(31 * times.DAY)
         for site in world.sites:
-            await site.node._purge()
+            await site.node.purger.run_once()
 
 
 async def same(database: PostgresDatabase, transactions: list[Transaction]) -> None:

@@ -364,6 +364,6 @@ async def test_old_charges_are_forgotten(a: Asker, database: PostgresDatabase) -
     hour = START - START % times.HOUR
     for days in (0, 31, 401):
         await a.rows(_CHARGE, "default", hour - days * times.DAY, 1000)
-    await a.node._purge()
+    await a.node.purger.run_once()
     assert len(await a.rows("SELECT FROM charge")) == 1
     assert len(await a.rows("SELECT FROM charge_hour")) == 2

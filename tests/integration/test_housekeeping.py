@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from uuid import UUID
 
-import pytest
-
 from lead.store import episodes
 from node.model import times
 from node.model.wire.participants import TaskEnd
@@ -30,11 +28,11 @@ async def test_exchanges_and_decisions_do_not_pile_up(world: World) -> None:
     await a.plan()
     for site in (a, b):
         await site.execute("UPDATE run SET state = 'finished'")
-        await site.node._purge()
+        await site.node.purger.run_once()
         assert len(await site.rows("SELECT FROM exchange")) == 1
     world.clock.advance(31 * times.DAY)
     for site in (a, b):
-        await site.node._purge()
+        await site.node.purger.run_once()
         for table in ("run", "exchange", "negotiation"):
             assert await site.rows(f"SELECT FROM {table}") == []
 
@@ -46,10 +44,10 @@ async def test_runs_are_counted_as_long_as_their_task_goes_on(world: World) -> N
     await book_everywhere(task, a, [a], [HOUR])
     await a.execute("UPDATE run SET state = 'finished'")
     world.clock.advance(31 * times.DAY)
-    await a.node._purge()
+    await a.node.purger.run_once()
     assert len(await a.rows("SELECT FROM run")) == 1
     await a.node.termination.cancel_task(task.task)
-    await a.node._purge()
+    await a.node.purger.run_once()
     assert await a.rows("SELECT FROM run") == []
 
 
@@ -107,8 +105,8 @@ async def test_who_had_a_seat_before_is_kept_until_another_has_measured(world: W
     assert list(await pool.seats(task)) == [6, 12]
 
 
-async def test_tasks_of_others_are_forgotten(world: World) -> None:
-    """Old tasks of other leads are deleted, unless a message about them is pending."""
+async def test_ended_tasks_are_forgotten(world: World) -> None:
+    """Old tasks are deleted on all nodes, unless a message about them is pending."""
     a, b = await world.site("a"), await world.site("b")
     first, second = (introduction([a, b], schedule=Schedule(start=HOUR)) for _ in range(2))
     for task in (first, second):
@@ -123,27 +121,17 @@ async def test_tasks_of_others_are_forgotten(world: World) -> None:
         await outbox.post(connection, ["a"], outbox.MessageKind.TASK_END, end, world.clock.now())
     world.clock.advance(89 * times.DAY)
     await _purge(world)
-    assert len(await b.rows("SELECT FROM task")) == 2
+    assert [len(await site.rows("SELECT FROM task")) for site in (a, b)] == [2, 2]
+    await b.execute("UPDATE outbox SET created_at = $1", world.clock.now())
     world.clock.advance(2 * times.DAY)
     await _purge(world)
     assert [row[0] for row in await b.rows("SELECT id FROM task")] == [first.task]
-    assert len(await a.rows("SELECT FROM task")) == 2, "the lead keeps them"
-
-
-async def test_what_is_forgotten_is_so_batch_by_batch(
-    world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Each transaction deletes only a few terms, and as many follow as are needed."""
-    monkeypatch.setattr("node.service.PURGED_MAX", 1)
-    pool = await pooled(world, [{}])
-    task = await pool.create(1)
-    await _all_ended(pool)
-    world.clock.advance(32 * times.DAY)
-    await pool.lead.execute("DELETE FROM run")
-    assert await pool.lead.node._forget(world.clock.now() - 30 * times.DAY, 0)
-    assert list(await pool.seats(task)) == [6, 12]
+    assert await a.rows("SELECT FROM task") == await a.rows("SELECT FROM planning") == []
+    world.clock.advance(90 * times.DAY)
     await _purge(world)
-    assert list(await pool.seats(task)) == [12]
+    assert await b.rows("SELECT FROM outbox") == [], "messages are not sent for ever"
+    await _purge(world)
+    assert await b.rows("SELECT FROM task") == []
 
 
 async def _all_ended(pool: Pooled) -> None:
@@ -159,7 +147,7 @@ async def _all_ended(pool: Pooled) -> None:
 
 async def _purge(world: World) -> None:
     for site in world.sites:
-        await site.node._purge()
+        await site.node.purger.run_once()
 
 
 async def _choice(pool: Pooled, task: UUID) -> tuple[object, object]:

@@ -22,7 +22,6 @@ from node.store import reservations
 from node.store.database import Notice
 from node.store.reservations import ReservationFilter
 from node.tasks import termination as ending
-from node.timetable.reservations import SPANS_RETENTION
 from tests.support.booking import HOUR
 from tests.support.clocks import START
 from tests.support.patience import PATIENCE_S
@@ -300,8 +299,9 @@ async def test_a_repeating_one_is_written_far_ahead(world: World) -> None:
     world.clock.advance(3 * times.DAY)
     await b.node.reservations.extend_spans()
     assert await _spans(b) == [(at, at + HALF) for at in nights[:11]]
-    world.clock.advance(SPANS_RETENTION)
+    world.clock.advance(b.node.settings.keep_reserved)
     await b.node.reservations.extend_spans()
+    await b.node.purger.run_once()
     assert await _spans(b) == [(at, at + HALF) for at in (*nights[3:11], *nights[33:41])]
 
 
@@ -316,8 +316,8 @@ async def test_one_that_is_over_is_shown_and_then_forgotten(world: World) -> Non
         await b.node.reservations.extend_spans()
         states.append((await b.node.reservations.one(reservation.id)).state)
     assert states == ["upcoming", "now", "over"]
-    world.clock.advance(SPANS_RETENTION + 1)
-    await b.node.reservations.extend_spans()
+    world.clock.advance(b.node.settings.keep_reserved + 1)
+    await b.node.purger.run_once()
     assert [listed.id for listed in await b.node.reservations.listed(ReservationFilter())] == [
         far.id
     ]

@@ -216,7 +216,12 @@ class RandomHistory:
         now = site.clock.now()
         early, late = now - act.first * times.MINUTE, now - act.second * times.MINUTE
         async with site.database.transaction() as connection:
-            await runs.purge(connection, early, late, late)
+            for finished, before in ((True, early), (False, late)):
+                await runs.purge(connection, before, 1 + act.first % 5, finished=finished)
+            await runs.purge_decisions(connection, early, 1 + act.second % 5)
+            await runs.purge_exchanges(connection, late, 1 + act.first % 5)
+            await runs.purge_negotiations(connection, late, 1 + act.second % 5)
+            await runs.purge_idempotency(connection, late, 1)
             await seats.purge(connection, early, 1 + act.first % 3)
             await tasks.purge(connection, late, 1 + act.second % 3)
 

@@ -45,7 +45,7 @@ SMALL = {
     "seats_max": (1, 2),
     "target_seats": (1, 2),
     "campaign": (1, 2, 3),
-    "limit": (1, 50),
+    **dict.fromkeys(("limit", "at_most"), (1, 50)),
     **dict.fromkeys(("seats", "counts", "place", "places"), (1, 2, 3)),
     **dict.fromkeys(("rounds_left", "patience", "tries"), (1, 5)),
     "was_tries": (0, 1),
@@ -111,7 +111,7 @@ SELDOM = {
     *(
         "tasks.end_tasks",
         "nodes.remove",
-        "runs.purge",
+        "runs.purge_runs",
         "runs.purge_exchanges",
         "runs.purge_decisions",
         "campaigns.purge_charges",

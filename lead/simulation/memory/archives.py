@@ -8,13 +8,13 @@ from lead.simulation.memory.tables import Tables
 TWINS = Twins("node.store", "archives")
 
 
-@TWINS.of()
-def purge_archives(tables: Tables) -> Answer:  # noqa: ARG001 - all twins' own
+@TWINS.of("count")
+def purge_archives(tables: Tables, at_most: int) -> Answer:  # noqa: ARG001 - all twins' own
     """Do nothing: there are no archives."""
-    return ()
+    return [(0,)]
 
 
-@TWINS.of()
-def purge_destinations(tables: Tables) -> Answer:  # noqa: ARG001 - all twins' own
+@TWINS.of("count")
+def purge_destinations(tables: Tables, at_most: int) -> Answer:  # noqa: ARG001 - all twins' own
     """Do nothing: there are no destinations."""
-    return ()
+    return [(0,)]

@@ -29,11 +29,16 @@ class NegotiationTable(Table[UUID, NegotiationRow]):
         return row.id
 
     def decided_before(self, instant: int) -> Iterator[NegotiationRow]:
-        """Yield those decided before an instant, each only once: the caller must delete them."""
+        """Yield those decided before an instant, each once: the caller must delete or keep them."""
         while self._decided and self._decided[0][0] < instant:
             decided_at, _, row = heappop(self._decided)
             if self.rows.get(row.id) is row and row.decided_at == decided_at:
                 yield row
+
+    def keep(self, row: NegotiationRow) -> None:
+        """Let :meth:`decided_before` yield the negotiation again, once it is decided."""
+        if row.decided_at is not None:
+            heappush(self._decided, (row.decided_at, row.number, row))
 
     def _check(self, row: NegotiationRow) -> None:
         if row.task_id not in self._tasks.rows:
@@ -44,8 +49,7 @@ class NegotiationTable(Table[UUID, NegotiationRow]):
         self.by_task.add(row.task_id, row)
         if row.state == "open":
             self.open[row.id] = row
-        if row.decided_at is not None:
-            heappush(self._decided, (row.decided_at, row.number, row))
+        self.keep(row)
 
     def _leave(self, row: NegotiationRow) -> None:
         self.by_task.remove(row.task_id, row)

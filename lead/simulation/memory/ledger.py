@@ -185,18 +185,21 @@ def move_charges(tables: Tables, task: UUID, campaign: int, now: int) -> Answer:
     return ()
 
 
-@CAMPAIGNS.of()
-def purge_charges(tables: Tables, before: int) -> Answer:
+@CAMPAIGNS.of("count")
+def purge_charges(tables: Tables, before: int, at_most: int) -> Answer:
     """Delete old charges."""
     old = [r for r in tables.charges.rows.values() if r.starts_at < before and r.ends_at < before]
-    for row in old:
+    gone = sorted(old, key=lambda row: (row.starts_at, row.run_id, row.id))[:at_most]
+    for row in gone:
         tables.charges.delete(row)
-    return ()
+    return [(len(gone),)]
 
 
-@CAMPAIGNS.of()
-def purge_hours(tables: Tables, before: int) -> Answer:
+@CAMPAIGNS.of("count")
+def purge_hours(tables: Tables, before: int, at_most: int) -> Answer:
     """Delete the sums of old hours."""
-    for row in [row for row in tables.charge_hours.rows.values() if row.hour < before]:
+    old = [row for row in tables.charge_hours.rows.values() if row.hour < before]
+    gone = sorted(old, key=lambda row: (row.hour, row.campaign_id, row.node))[:at_most]
+    for row in gone:
         tables.charge_hours.delete(row)
-    return ()
+    return [(len(gone),)]

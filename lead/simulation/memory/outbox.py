@@ -83,6 +83,16 @@ def failed(tables: Tables, letter: int, next_at: int, error: str) -> Answer:
     return ()
 
 
+@TWINS.of("count")
+def purge_messages(tables: Tables, before: int, at_most: int) -> Answer:
+    """Delete messages that nobody has acknowledged for long."""
+    old = [row for row in tables.letters.rows.values() if row.created_at < before]
+    gone = sorted(old, key=lambda row: row.id)[:at_most]
+    for row in gone:
+        tables.letters.delete(row)
+    return [(len(gone),)]
+
+
 @TWINS.of()
 def hasten(tables: Tables, nodes: Sequence[str], now: int) -> Answer:
     """Make the failed messages of nodes that answer again due now."""

@@ -156,18 +156,21 @@ def to_extend(tables: Tables, until: int) -> Answer:
     ]
 
 
-@TWINS.of()
-def purge_spans(tables: Tables, before: int) -> Answer:
+@TWINS.of("count")
+def purge_spans(tables: Tables, before: int, at_most: int) -> Answer:
     """Delete spans that ended long ago."""
-    for span in [span for span in tables.reserved.rows.values() if span.ends_at < before]:
+    old = [span for span in tables.reserved.rows.values() if span.ends_at < before]
+    gone = sorted(old, key=lambda span: (span.starts_at, span.reservation_id))[:at_most]
+    for span in gone:
         tables.reserved.delete(span)
-    return ()
+    return [(len(gone),)]
 
 
-@TWINS.of()
-def purge_reservations(tables: Tables, never: int) -> Answer:
+@TWINS.of("count")
+def purge_reservations(tables: Tables, never: int, at_most: int) -> Answer:
     """Delete reservations without future spans, once their last span is deleted."""
-    for row in list(tables.reservations.rows.values()):
-        if row.reserved_to >= never and not tables.reserved.of(row.id):
-            tables.delete_reservation(row)
-    return ()
+    every = sorted(tables.reservations.rows.values(), key=lambda row: row.id)
+    old = [row for row in every if row.reserved_to >= never and not tables.reserved.of(row.id)]
+    for row in old[:at_most]:
+        tables.delete_reservation(row)
+    return [(len(old[:at_most]),)]

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import islice
+from operator import itemgetter
 from typing import Any
 from uuid import UUID
 
 from lead.simulation.memory.rows import PartRow, RunRow, pack_optional, unpack
 from lead.simulation.memory.statements import Answer, Twins
 from lead.simulation.memory.tables import Tables
+from node.model import times
 
 TWINS = Twins("node.store", "runs")
 
@@ -375,57 +377,72 @@ def _next_attempt(row: RunRow, following: UUID, attempt: int, reason: str, now: 
     )
 
 
-@TWINS.of()
-def purge(tables: Tables, finished_before: int, others_before: int) -> Answer:
+@TWINS.of("count")
+def purge_runs(tables: Tables, before: int, finished: bool, at_most: int) -> Answer:
     """Delete runs past their retention; an open task with ``max_runs`` keeps the runs it counts."""
-    counted = []
-    for run in tables.runs.over_before(finished_before, others_before):
+    bounds = (before, times.EARLIEST) if finished else (times.EARLIEST, before)
+    over, old = list(tables.runs.over_before(*bounds)), []
+    for run in over:
         task = tables.tasks.rows[run.task_id]
-        if task.limited and task.state in {"active", "paused"} and not run.freed:
-            counted.append(run)
-        else:
+        if run.freed or not (task.limited and task.state in {"active", "paused"}):
+            old.append(run)
+    old.sort(key=lambda run: (run.starts_at, run.id))
+    gone = {run.id for run in old[:at_most]}
+    for run in over:
+        if run.id in gone:
             tables.delete_run(run)
-    for run in counted:
-        tables.runs.keep(run)
-    return ()
+        else:
+            tables.runs.keep(run)
+    return [(len(gone),)]
 
 
-@TWINS.of()
-def purge_decisions(tables: Tables, before: int) -> Answer:
+@TWINS.of("count")
+def purge_decisions(tables: Tables, before: int, at_most: int) -> Answer:
     """Delete old planning attempts."""
-    for row in tables.decisions.over_before(before):
+    old = sorted(tables.decisions.over_before(before), key=lambda row: row.id)
+    for row in old[:at_most]:
         tables.decisions.delete(row)
-    return ()
+    for row in old[at_most:]:
+        tables.decisions.keep(row)
+    return [(len(old[:at_most]),)]
 
 
-@TWINS.of()
-def purge_exchanges(tables: Tables, before: int) -> Answer:
+@TWINS.of("count")
+def purge_exchanges(tables: Tables, before: int, at_most: int) -> Answer:
     """Delete old exchanges without runs."""
-    exchanges = tables.exchanges
+    exchanges, old = tables.exchanges, []
     for exchange in list(exchanges.bare):
         row = exchanges.rows.get(exchange)
         if row is None or exchange in tables.runs.by_exchange:
             del exchanges.bare[exchange]
         elif row.state != "held" and row.decided_at is not None and row.decided_at < before:
-            exchanges.delete(row)
-    return ()
+            old.append((row.decided_at, row.id, row))
+    gone = sorted(old, key=itemgetter(0, 1))[:at_most]
+    for _, _, row in gone:
+        exchanges.delete(row)
+    return [(len(gone),)]
 
 
-@TWINS.of()
-def purge_negotiations(tables: Tables, before: int) -> Answer:
+@TWINS.of("count")
+def purge_negotiations(tables: Tables, before: int, at_most: int) -> Answer:
     """Delete old negotiations, whose decisions no participant asks for any more."""
-    for row in tables.negotiations.decided_before(before):
+    old = list(tables.negotiations.decided_before(before))
+    old.sort(key=lambda row: (row.decided_at, row.id))
+    for row in old[:at_most]:
         tables.negotiations.delete(row)
-    return ()
+    for row in old[at_most:]:
+        tables.negotiations.keep(row)
+    return [(len(old[:at_most]),)]
 
 
-@TWINS.of()
-def purge_idempotency(tables: Tables, before: int) -> Answer:
+@TWINS.of("count")
+def purge_idempotency(tables: Tables, before: int, at_most: int) -> Answer:
     """Delete old idempotency keys."""
     old = [row for row in tables.idempotencies.rows.values() if row.created_at < before]
-    for row in old:
+    gone = sorted(old, key=lambda row: (row.created_at, row.key))[:at_most]
+    for row in gone:
         tables.idempotencies.delete(row)
-    return ()
+    return [(len(gone),)]
 
 
 @TWINS.of("id")

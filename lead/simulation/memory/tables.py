@@ -134,11 +134,15 @@ class DecisionTable(Table[int, DecisionRow]):
         return row.id
 
     def over_before(self, instant: int) -> Iterator[DecisionRow]:
-        """Yield decisions about nothing later, each once: the caller must delete them."""
+        """Yield decisions about nothing later, each once: the caller must delete or keep them."""
         while self._over and self._over[0][0] < instant:
             at, _, row = heappop(self._over)
             if self.rows.get(row.id) is row and at == _over(row):
                 yield row
+
+    def keep(self, row: DecisionRow) -> None:
+        """Let :meth:`over_before` yield the decision again."""
+        heappush(self._over, (_over(row), row.number, row))
 
     def _check(self, row: DecisionRow) -> None:
         if row.task_id not in self._tasks.rows:
@@ -147,7 +151,7 @@ class DecisionTable(Table[int, DecisionRow]):
 
     def _enter(self, row: DecisionRow) -> None:
         self.by_task.add(row.task_id, row)
-        heappush(self._over, (_over(row), row.number, row))
+        self.keep(row)
 
     def _leave(self, row: DecisionRow) -> None:
         self.by_task.remove(row.task_id, row)

@@ -243,10 +243,9 @@ def finish_tasks(tables: Tables, now: int) -> Answer:
     return [(row.id, unpack(row.participants), row.participant) for row in finished]
 
 
-@TWINS.of("id")
-def purge_tasks(tables: Tables, before: int, limit: int) -> Answer:
-    """Delete tasks of other leads that ended long ago."""
-    itself = tables.nodes.itself
+@TWINS.of("count")
+def purge_tasks(tables: Tables, before: int, at_most: int) -> Answer:
+    """Delete tasks that ended long ago."""
     pending = {unpack(letter.message).get("task") for letter in tables.letters.rows.values()}
     old = [
         (row.ended_at, row.id)
@@ -254,11 +253,11 @@ def purge_tasks(tables: Tables, before: int, limit: int) -> Answer:
         if row.ended_at is not None
         and row.ended_at < before
         and row.state not in {"active", "paused"}
-        and itself is not None
-        and row.lead != itself.identity
+        and row.parent is None
+        and not tables.tasks.parts.of(row.id)
         and not tables.runs.by_task.of(row.id)
         and str(row.id) not in pending
     ]
-    purged = [task for _, task in sorted(old)[:limit]]
+    purged = [task for _, task in sorted(old)[:at_most]]
     tables.delete_tasks(purged)
-    return [(task,) for task in purged]
+    return [(len(purged),)]

@@ -256,12 +256,30 @@ UPDATE destination SET last_error = $2, last_error_at = $3 WHERE id = $1;
 
 -- purge_archives --
 -- Removed archives to which no delivery of a stored run refers.
-DELETE FROM archive
-WHERE removed_at IS NOT NULL AND NOT EXISTS (SELECT FROM archiving WHERE archiving.archive_id = archive.id);
+WITH gone AS (
+    DELETE FROM archive
+    WHERE id IN (
+        SELECT old.id FROM archive AS old
+        WHERE old.removed_at IS NOT NULL AND NOT EXISTS (SELECT FROM archiving WHERE archiving.archive_id = old.id)
+        LIMIT $1
+    )
+    RETURNING id
+)
+
+SELECT count(*) FROM gone;
 
 -- purge_destinations --
 -- Destinations without archives and without deliveries.
-DELETE FROM destination
-WHERE
-    NOT EXISTS (SELECT FROM archive WHERE archive.destination_id = destination.id)
-    AND NOT EXISTS (SELECT FROM archiving WHERE archiving.destination_id = destination.id);
+WITH gone AS (
+    DELETE FROM destination
+    WHERE id IN (
+        SELECT old.id FROM destination AS old
+        WHERE
+            NOT EXISTS (SELECT FROM archive WHERE archive.destination_id = old.id)
+            AND NOT EXISTS (SELECT FROM archiving WHERE archiving.destination_id = old.id)
+        LIMIT $1
+    )
+    RETURNING id
+)
+
+SELECT count(*) FROM gone;

@@ -190,10 +190,32 @@ ORDER BY used.starts_at, used.campaign
 LIMIT $6;
 
 -- purge_charges --
-DELETE FROM charge WHERE starts_at < $1 AND ends_at < $1;
+WITH gone AS (
+    DELETE FROM charge
+    WHERE (starts_at, run_id, id) IN (
+        SELECT old.starts_at, old.run_id, old.id FROM charge AS old
+        WHERE old.starts_at < $1 AND old.ends_at < $1
+        ORDER BY old.starts_at, old.run_id, old.id
+        LIMIT $2
+    )
+    RETURNING id
+)
+
+SELECT count(*) FROM gone;
 
 -- purge_hours --
-DELETE FROM charge_hour WHERE hour < $1;
+WITH gone AS (
+    DELETE FROM charge_hour
+    WHERE (hour, campaign_id, node) IN (
+        SELECT old.hour, old.campaign_id, old.node FROM charge_hour AS old
+        WHERE old.hour < $1
+        ORDER BY old.hour, old.campaign_id, old.node COLLATE "C"
+        LIMIT $2
+    )
+    RETURNING hour
+)
+
+SELECT count(*) FROM gone;
 
 -- notify --
 SELECT pg_notify('parley', $1);

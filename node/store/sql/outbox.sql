@@ -32,6 +32,16 @@ DELETE FROM outbox WHERE id = ANY($1::bigint []);
 -- failed --
 UPDATE outbox SET attempts = attempts + 1, next_at = $2, last_error = $3 WHERE id = $1;
 
+-- purge_messages --
+-- Messages that nobody has acknowledged for so long: their receivers compare what they have when they are back.
+WITH gone AS (
+    DELETE FROM outbox
+    WHERE id IN (SELECT old.id FROM outbox AS old WHERE old.created_at < $1 ORDER BY old.id LIMIT $2)
+    RETURNING id
+)
+
+SELECT count(*) FROM gone;
+
 -- hasten --
 -- These nodes answer again: their messages need not wait out the pause.
 UPDATE outbox SET next_at = $2 WHERE node = ANY($1::text []) AND attempts > 0 AND next_at > $2;

@@ -54,12 +54,33 @@ UPDATE reservation SET reserved_to = $2 WHERE id = $1;
 SELECT id, schedule, duration, reserved_to, created_at FROM reservation WHERE reserved_to < $1 FOR UPDATE;
 
 -- purge_spans --
-DELETE FROM reserved WHERE ends_at < $1;
+WITH gone AS (
+    DELETE FROM reserved
+    WHERE (reservation_id, starts_at) IN (
+        SELECT old.reservation_id, old.starts_at FROM reserved AS old
+        WHERE old.ends_at < $1
+        ORDER BY old.starts_at, old.reservation_id
+        LIMIT $2
+    )
+    RETURNING starts_at
+)
+
+SELECT count(*) FROM gone;
 
 -- purge_reservations --
 -- Reservations that will not take place any more and whose last span has been purged.
-DELETE FROM reservation
-WHERE reserved_to >= $1 AND NOT EXISTS (SELECT FROM reserved WHERE reserved.reservation_id = reservation.id);
+WITH gone AS (
+    DELETE FROM reservation
+    WHERE id IN (
+        SELECT old.id FROM reservation AS old
+        WHERE old.reserved_to >= $1 AND NOT EXISTS (SELECT FROM reserved WHERE reserved.reservation_id = old.id)
+        ORDER BY old.id
+        LIMIT $2
+    )
+    RETURNING id
+)
+
+SELECT count(*) FROM gone;
 
 -- reservations --
 -- For people: one by id, or a page, newest first; with the next span of each.

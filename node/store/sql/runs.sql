@@ -214,39 +214,94 @@ LIMIT $3;
 -- Figures for /metrics.
 SELECT state, scheduling_class::text, count(*) FROM run_known GROUP BY state, scheduling_class;
 
--- purge --
-DELETE FROM run
-WHERE
-    ends_at < CASE WHEN state = 'finished' THEN $1::timestamptz ELSE $2::timestamptz END
-    AND state IN ('finished', 'failed', 'missed', 'cancelled', 'displaced', 'unplaced')
-    -- Runs with pending deliveries stay until these are delivered or parked.
-    AND NOT EXISTS (SELECT FROM archiving WHERE archiving.run_id = run.id AND archiving.state = 'waiting')
-    -- A task with max_runs counts its runs while it is planned, except for those it has given up.
-    AND (
-        freed
-        OR NOT EXISTS (
-            SELECT FROM task
-            WHERE
-                task.id = run.task_id AND task.state IN ('active', 'paused')
-                AND jsonb_typeof(task.schedule -> 'max_runs') = 'number'
-        )
-    );
+-- purge_runs --
+-- Runs that are over, either the finished ones or all others. A run that ended before then also started before then.
+WITH gone AS (
+    DELETE FROM run
+    WHERE id IN (
+        SELECT old.id FROM run AS old
+        WHERE
+            old.starts_at < $1 AND old.ends_at < $1
+            AND old.state IN ('finished', 'failed', 'missed', 'cancelled', 'displaced', 'unplaced')
+            AND (old.state = 'finished') = $2
+            -- Runs with pending deliveries stay until these are delivered or parked.
+            AND NOT EXISTS (SELECT FROM archiving WHERE archiving.run_id = old.id AND archiving.state = 'waiting')
+            -- A task with max_runs counts its runs while it is planned, except for those it has given up.
+            AND (
+                old.freed
+                OR NOT EXISTS (
+                    SELECT FROM task
+                    WHERE
+                        task.id = old.task_id AND task.state IN ('active', 'paused')
+                        AND jsonb_typeof(task.schedule -> 'max_runs') = 'number'
+                )
+            )
+        ORDER BY old.starts_at, old.id
+        LIMIT $3
+    )
+    RETURNING id
+)
+
+SELECT count(*) FROM gone;
 
 -- purge_decisions --
-DELETE FROM decision WHERE decided_at < $1 AND coalesce(last_slot, decided_at) < $1;
+WITH gone AS (
+    DELETE FROM decision
+    WHERE id IN (
+        SELECT old.id FROM decision AS old
+        WHERE old.decided_at < $1 AND coalesce(old.last_slot, old.decided_at) < $1
+        ORDER BY old.id
+        LIMIT $2
+    )
+    RETURNING id
+)
+
+SELECT count(*) FROM gone;
 
 -- purge_exchanges --
-DELETE FROM exchange
-WHERE
-    state <> 'held' AND decided_at < $1
-    AND NOT EXISTS (SELECT FROM run WHERE run.exchange_id = exchange.id);
+WITH gone AS (
+    DELETE FROM exchange
+    WHERE id IN (
+        SELECT old.id FROM exchange AS old
+        WHERE
+            old.state <> 'held' AND old.decided_at < $1
+            AND NOT EXISTS (SELECT FROM run WHERE run.exchange_id = old.id)
+        ORDER BY old.decided_at, old.id
+        LIMIT $2
+    )
+    RETURNING id
+)
+
+SELECT count(*) FROM gone;
 
 -- purge_negotiations --
 -- No decision is requested later than twice the life of a hold.
-DELETE FROM negotiation WHERE decided_at < $1;
+WITH gone AS (
+    DELETE FROM negotiation
+    WHERE id IN (
+        SELECT old.id FROM negotiation AS old
+        WHERE old.decided_at < $1
+        ORDER BY old.decided_at, old.id
+        LIMIT $2
+    )
+    RETURNING id
+)
+
+SELECT count(*) FROM gone;
 
 -- purge_idempotency --
-DELETE FROM idempotency WHERE created_at < $1;
+WITH gone AS (
+    DELETE FROM idempotency
+    WHERE key IN (
+        SELECT old.key FROM idempotency AS old
+        WHERE old.created_at < $1
+        ORDER BY old.created_at, old.key COLLATE "C"
+        LIMIT $2
+    )
+    RETURNING key
+)
+
+SELECT count(*) FROM gone;
 
 -- taken_back --
 -- Of the runs in execution, those that were ended meanwhile (a notification may have been lost).

@@ -169,17 +169,22 @@ WHERE
 RETURNING task.id, task.participants, task.participant;
 
 -- purge_tasks --
--- Tasks of other leads that ended long ago, once no runs of theirs are left here and all messages about them have been
--- acknowledged. Their leads keep the record.
-DELETE FROM task
-WHERE id IN (
-    SELECT old.id FROM task AS old
-    WHERE
-        old.lead <> (SELECT identity FROM node WHERE is_self)
-        AND old.state NOT IN ('active', 'paused') AND old.ended_at < $1
-        AND NOT EXISTS (SELECT FROM run WHERE run.task_id = old.id)
-        AND NOT EXISTS (SELECT FROM outbox WHERE outbox.message ->> 'task' = old.id::text)
-    ORDER BY old.ended_at, old.id
-    LIMIT $2
+-- Tasks that ended long ago, with all that depends on them, once no runs of theirs are left here and all messages about them
+-- have been acknowledged. The tasks of seats are deleted with their terms, and a pool task after the last of these.
+WITH gone AS (
+    DELETE FROM task
+    WHERE id IN (
+        SELECT old.id FROM task AS old
+        WHERE
+            old.parent IS NULL
+            AND old.state NOT IN ('active', 'paused') AND old.ended_at < $1
+            AND NOT EXISTS (SELECT FROM run WHERE run.task_id = old.id)
+            AND NOT EXISTS (SELECT FROM task AS part WHERE part.parent = old.id)
+            AND NOT EXISTS (SELECT FROM outbox WHERE outbox.message ->> 'task' = old.id::text)
+        ORDER BY old.ended_at, old.id
+        LIMIT $2
+    )
+    RETURNING id
 )
-RETURNING id;
+
+SELECT count(*) FROM gone;

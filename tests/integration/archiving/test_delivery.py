@@ -372,7 +372,7 @@ async def test_an_archive_that_is_removed_gets_nothing_more(a: Office, taker: Re
     assert await a.states() == {"delivered": 1}
     assert len(taker.documents) == 1
     async with a.database.connection() as connection:
-        await archives.purge(connection)
+        await archives.purge(connection, 1000)
     assert len(await a.rows("SELECT FROM archive")) == 1
 
 
@@ -480,11 +480,11 @@ async def test_undelivered_runs_are_not_purged(a: Office) -> None:
     await a.ended()
     late = a.clock.now() + 400 * times.DAY
     async with a.database.transaction() as connection:
-        await runs.purge(connection, late, late, late)
+        await runs.purge(connection, late, 1000, finished=True)
     assert len(await a.rows("SELECT FROM run")) == 1
     await a.execute("UPDATE archiving SET state = 'parked', next_at = NULL")
     async with a.database.transaction() as connection:
-        await runs.purge(connection, late, late, late)
+        await runs.purge(connection, late, 1000, finished=True)
     assert await a.rows("SELECT FROM run") == []
     assert await a.states() == {}
 

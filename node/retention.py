@@ -1,0 +1,93 @@
+"""Retention: how long everything is kept, and its deletion in small batches.
+
+Each row of :func:`rules_of` is one kind of record; how long it is kept is a setting
+(``PARLEY_KEEP_…``). A batch is a transaction of its own, so that nobody waits for the deletion of a
+year. What depends on a record is deleted with it: parts, intervals, and deliveries with their run;
+the agenda, archives, exchanges, and decisions with their task.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+from node.clock import Clock
+from node.model import times
+from node.settings import Settings
+from node.store import archives, campaigns, outbox, reservations, runs, seats, tasks
+from node.store.database import Connection, Database
+
+BATCH = 1000
+"""Maximum number of records that one transaction deletes, without what depends on them."""
+
+Delete = Callable[[Connection, int, int], Awaitable[int]]
+"""``delete(connection, before, at_most)`` returns how many records it deleted."""
+
+
+@dataclass(frozen=True)
+class RetentionRule:
+    """The time (µs) for which one kind of record is kept, and the deletion of older ones."""
+
+    name: str
+    keep: int
+    delete: Delete
+
+
+def rules_of(settings: Settings) -> tuple[RetentionRule, ...]:
+    """Return what is kept how long; records come before those that they depend on."""
+    finished = partial(runs.purge, finished=True)
+    others = partial(runs.purge, finished=False)
+    return (
+        RetentionRule("finished runs", settings.keep_finished, finished),
+        RetentionRule("other runs that are over", settings.keep_failed, others),
+        RetentionRule("decisions", settings.keep_decisions, runs.purge_decisions),
+        RetentionRule("exchanges", settings.keep_exchanges, runs.purge_exchanges),
+        RetentionRule("negotiations", settings.keep_exchanges, runs.purge_negotiations),
+        RetentionRule("Idempotency-Keys", settings.keep_keys, runs.purge_idempotency),
+        RetentionRule("charges", settings.keep_charges, campaigns.purge_charges),
+        RetentionRule("hourly sums of charges", settings.keep_hours, campaigns.purge_hours),
+        RetentionRule("reserved spans", settings.keep_reserved, reservations.purge_spans),
+        # The following have no age of their own: they go once nothing refers to them.
+        RetentionRule("reservations", 0, _delete_reservations),
+        RetentionRule("messages", settings.keep_messages, outbox.purge),
+        RetentionRule("terms of pool tasks", settings.keep_finished, seats.purge),
+        RetentionRule("ended tasks", settings.keep_tasks, tasks.purge),
+        RetentionRule("removed archives", 0, _delete_archives),
+        RetentionRule("destinations", 0, _delete_destinations),
+    )
+
+
+async def _delete_reservations(connection: Connection, _: int, at_most: int) -> int:
+    return await reservations.purge(connection, times.LATEST, at_most)
+
+
+async def _delete_archives(connection: Connection, _: int, at_most: int) -> int:
+    return await archives.purge(connection, at_most)
+
+
+async def _delete_destinations(connection: Connection, _: int, at_most: int) -> int:
+    return await archives.purge_destinations(connection, at_most)
+
+
+class Purger:
+    """Deletes what has been kept long enough."""
+
+    def __init__(self, database: Database, clock: Clock, rules: Sequence[RetentionRule]) -> None:
+        """Apply these rules, in their order."""
+        self._database = database
+        self._clock = clock
+        self._rules = rules
+
+    async def run_once(self) -> None:
+        """Delete everything that is older than its retention, batch by batch."""
+        now = self._clock.now()
+        for rule in self._rules:
+            while await self.delete_batch(rule, now - rule.keep) == BATCH:
+                pass
+
+    async def delete_batch(self, rule: RetentionRule, before: int) -> int:
+        """Delete one batch in a transaction of its own; return how many records that were."""
+        return await self._database.settle(
+            lambda connection: rule.delete(connection, before, BATCH)
+        )
