@@ -6,12 +6,14 @@ import ipaddress
 import os
 from pathlib import Path
 from typing import Self
+from urllib.parse import urlsplit
 
 from pydantic import Field, field_validator, model_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from node.model import contexts, times
 from node.model.contexts import Context
+from node.model.loopback import is_loopback
 from node.model.wire.fields import Duration
 from node.model.wire.nodes import LANES, Attributes, Lanes, NodeName, Url
 from node.model.wire.participants import BATCH_MAX
@@ -42,6 +44,11 @@ class Settings(BaseSettings):
         default_factory=default_state_dir, description="Key, token, private Postgres."
     )
     allow_remote: bool = Field(default=False, description="Listen beyond loopback.")
+    read_local: bool | None = Field(
+        None,
+        description="Whether programs on this host may read without a token; by default they may "
+        "if the node listens on loopback and has no URL for others.",
+    )
     pull: bool = Field(
         default=False,
         description="No other node can reach this one: it fetches its work from those it knows.",
@@ -194,6 +201,18 @@ class Settings(BaseSettings):
     def public_url(self) -> str:
         """The URL for people, and for other nodes unless this node fetches its work."""
         return (self.url or f"http://{self.listen}").rstrip("/")
+
+    @property
+    def reads_locally(self) -> bool:
+        """Whether programs on this host may read without a token.
+
+        A node that others reach may have a proxy on this host in front of it, whose requests look
+        like this host's own; so its owner must say that it has none.
+        """
+        if self.read_local is not None:
+            return self.read_local
+        hosts = {self.listen_host, urlsplit(self.public_url).hostname or ""}
+        return all(is_loopback(host) for host in hosts)
 
     @property
     def local_url(self) -> str:

@@ -19,7 +19,8 @@ from node.api import (
     runs,
     tasks,
 )
-from node.api.middleware import PEER_BODY_MAX, guarded, problems
+from node.api.bodies import BODIES, Bodies
+from node.api.middleware import PEER_BODY_MAX, add_headers, guarded, problems
 from node.api.routing import NODE
 from node.service import NodeService
 
@@ -40,10 +41,40 @@ ROUTES = (
 )
 
 
+HEAD_S = 10.0
+"""Maximum seconds for the head of a request, and between two requests on a connection."""
+
+_DRAIN_S = 2.0
+_READ_AHEAD = 32_768
+
+
+def runner(app: web.Application) -> web.AppRunner:
+    """Return what serves the application.
+
+    aiohttp closes a connection that has not brought a complete head ``keepalive_timeout`` after it
+    was opened or the previous answer. Before a handler asks for a body, aiohttp keeps at most twice
+    ``read_bufsize`` of it; what no handler asks for is read and dropped for ``lingering_time``, so
+    that the caller gets its answer instead of a reset connection. Bodies are not decompressed: a
+    megabyte can unfold to a gigabyte.
+    """
+    return web.AppRunner(
+        app,
+        access_log=None,
+        shutdown_timeout=2.0,
+        handle_signals=False,
+        auto_decompress=False,
+        keepalive_timeout=HEAD_S,
+        lingering_time=_DRAIN_S,
+        read_bufsize=_READ_AHEAD,
+    )
+
+
 def application(node: NodeService, page: list[web.RouteDef]) -> web.Application:
     """Return the application that serves the API; ``page`` are the routes of the web page."""
     app = web.Application(middlewares=[problems], client_max_size=PEER_BODY_MAX)
     app[NODE] = node
+    app[BODIES] = Bodies()
+    app.on_response_prepare.append(add_headers)
     for route in ROUTES:
         app.router.add_route(route.method, route.path, guarded(route))
     app.router.add_routes(page)

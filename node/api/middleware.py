@@ -1,27 +1,34 @@
-"""Wrap every request: authentication, the body size limit, and problem documents."""
+"""Wrap every request: authentication, the limits of its body, and problem documents."""
 
 from __future__ import annotations
-
-import ipaddress
 
 import structlog
 from aiohttp import web
 from aiohttp.typedefs import Handler
 
-from node.api import responses
+from node.api import local_access, responses
+from node.api.bodies import BODIES
 from node.api.routing import BODY, NODE, SENDER, Access, Route
 from node.model.errors import (
     MalformedRequest,
     MethodNotAllowed,
+    NotAllowed,
     NotAuthenticated,
     NotFound,
     ParleyError,
     TooLarge,
 )
+from node.trust.signatures import SignedHead
 from node.trust.tokens import digest
 
 BODY_MAX = 1_000_000
 PEER_BODY_MAX = 8_000_000
+_BODY_MAX = {
+    Access.OPEN: 65_536,
+    Access.READ: BODY_MAX,
+    Access.WRITE: BODY_MAX,
+    Access.PEER: PEER_BODY_MAX,
+}
 OWN_FAULT = "an internal error occurred; see the log of the node"
 
 log = structlog.get_logger()
@@ -33,17 +40,25 @@ async def problems(request: web.Request, handler: Handler) -> web.StreamResponse
     try:
         return await handler(request)
     except ParleyError as error:
-        return responses.problem(error, request.path)
+        explained = error
     except web.HTTPException as error:
         if error.status < web.HTTPBadRequest.status_code:
             raise
-        return responses.problem(_of_http(error), request.path)
+        explained = _of_http(error)
     except (ConnectionResetError, TimeoutError):
         raise
     except Exception:
         log.exception("request failed", method=request.method, path=request.path)
-        fault = ParleyError(OWN_FAULT)
-        return responses.problem(fault, request.path)
+        explained = ParleyError(OWN_FAULT)
+    answer = responses.problem(explained, request.path)
+    if not request.content.is_eof():
+        answer.force_close()  # the rest of the body is not awaited
+    return answer
+
+
+async def add_headers(_request: web.Request, response: web.StreamResponse) -> None:
+    """Tell browsers, with every answer, that its media type is what it says."""
+    response.headers["X-Content-Type-Options"] = "nosniff"
 
 
 def _of_http(error: web.HTTPException) -> ParleyError:
@@ -58,66 +73,61 @@ def _of_http(error: web.HTTPException) -> ParleyError:
 
 
 def guarded(route: Route) -> Handler:
-    """Wrap the route's handler in its access rule and its body limit."""
+    """Wrap the route's handler in its access rule, which needs only the head, and body limit."""
 
     async def handle(request: web.Request) -> web.StreamResponse:
         request.app[NODE].served[route.access] += 1
-        await _read_body(request, PEER_BODY_MAX if route.access is Access.PEER else BODY_MAX)
+        _refuse_other_sites(request)
+        _refuse_nul(request)
+        signed = None
         match route.access:
             case Access.PEER:
-                request[SENDER] = _signed(request)
-            case Access.READ if not _from_loopback(request):
+                signed = _signed(request)
+            case Access.READ if not _reads_locally(request):
                 await _with_token(request)
             case Access.WRITE:
                 await _with_token(request)
             case Access.READ | Access.OPEN:
                 pass
-        return await route.handler(request)
+        async with request.app[BODIES].received(request, _BODY_MAX[route.access]) as body:
+            request[BODY] = body
+            if signed is not None:
+                node = request.app[NODE]
+                request[SENDER] = node.verifier.check_body(signed, body, node.clock.now())
+            return await route.handler(request)
 
     return handle
 
 
-async def _read_body(request: web.Request, bytes_max: int) -> None:
-    if request.headers.get("Content-Encoding", "identity") != "identity":
-        msg = "compressed request bodies are not supported; send it uncompressed"
-        raise MalformedRequest(msg)
-    if (request.content_length or 0) > bytes_max:
-        msg = f"the body is larger than {bytes_max} bytes"
-        raise TooLarge(msg)
-    body = bytearray()
-    async for chunk in request.content.iter_chunked(65_536):
-        body += chunk
-        if len(body) > bytes_max:
-            msg = f"the body is larger than {bytes_max} bytes"
-            raise TooLarge(msg)
-    request[BODY] = bytes(body)
+def _refuse_other_sites(request: web.Request) -> None:
+    """Refuse what a browser sends for another site's page, which cannot read the answer anyway."""
+    if request.headers.get("Sec-Fetch-Site", "none") in {"cross-site", "same-site"}:
+        msg = "a page of another site asks; only this node's own page may"
+        raise NotAllowed(msg)
 
 
-def _signed(request: web.Request) -> str:
+def _refuse_nul(request: web.Request) -> None:
+    """Refuse a path with a NUL, which no name has and Postgres cannot store."""
+    if any("\x00" in word for word in request.match_info.values()):
+        msg = "there is nothing at this path: it has a NUL character"
+        raise NotFound(msg)
+
+
+def _signed(request: web.Request) -> SignedHead:
     node = request.app[NODE]
-    return node.verifier.verify(
+    return node.verifier.check_head(
         method=request.method,
         target=request.raw_path,
         headers=request.headers,
-        body=request[BODY],
         now=node.clock.now(),
     )
 
 
-def _from_loopback(request: web.Request) -> bool:
-    """Return whether the caller is on this host, and not a web page from another host."""
-    try:
-        local = ipaddress.ip_address(request.remote or "").is_loopback
-    except ValueError:
-        return False
-    host = request.url.host or ""
-    if host == "localhost":
-        return local
-    try:
-        return local and ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        # A name that resolves to this host may be an attacker's (DNS rebinding): require a token.
-        return False
+def _reads_locally(request: web.Request) -> bool:
+    """Return whether the caller is on this host, where that is enough to read."""
+    return request.app[NODE].settings.reads_locally and local_access.is_local(
+        request.remote, request.version, request.raw_path, request.headers
+    )
 
 
 async def _with_token(request: web.Request) -> None:

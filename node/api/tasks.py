@@ -133,8 +133,8 @@ async def create(request: web.Request) -> web.StreamResponse:
 def idempotency_key(request: web.Request) -> str | None:
     """Return the key by which a repeated POST is recognised."""
     key = request.headers.get("Idempotency-Key")
-    if key is not None and not 1 <= len(key) <= _KEY_MAX:
-        fault = FieldFault("Idempotency-Key", f"must have 1 to {_KEY_MAX} characters")
+    if key is not None and not (1 <= len(key) <= _KEY_MAX and key.isascii() and key.isprintable()):
+        fault = FieldFault("Idempotency-Key", f"must have 1 to {_KEY_MAX} ASCII characters")
         raise InvalidDocument([fault])
     return key
 

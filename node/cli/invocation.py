@@ -8,7 +8,6 @@ server, named by ``--server``, only after that server has answered like a node.
 
 from __future__ import annotations
 
-import ipaddress
 import os
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -19,6 +18,7 @@ from urllib.parse import urlsplit
 import click
 
 from node.cli.times import SECONDS
+from node.model.loopback import is_loopback
 
 FORMATS = ("table", "json", "jsonl", "csv", "ids")
 DEFAULT_SERVER = "http://127.0.0.1:8642"
@@ -81,7 +81,7 @@ class Invocation:
         given = self.token or os.environ.get("PARLEY_TOKEN")
         if given:
             return given.strip()
-        return _stored_token() if _is_loopback(urlsplit(self.server_url()).hostname or "") else None
+        return _stored_token() if is_loopback(urlsplit(self.server_url()).hostname or "") else None
 
 
 def _base(url: str) -> str | None:
@@ -90,13 +90,6 @@ def _base(url: str) -> str | None:
     complete = parts.scheme in {"http", "https"} and parts.hostname and parts.port != 0
     more = parts.path not in {"", "/"} or parts.query or parts.fragment or "@" in parts.netloc
     return f"{parts.scheme}://{parts.netloc}" if complete and not more else None
-
-
-def _is_loopback(host: str) -> bool:
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
 
 
 def _stored_token() -> str | None:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import ipaddress
 import os
 import random
 import signal
@@ -22,7 +21,7 @@ import structlog
 from aiohttp import web
 from pydantic import ValidationError
 
-from node.api.app import ROUTES, application
+from node.api import app
 from node.api.openapi import describe
 from node.capability.catalog import program_version
 from node.cli import logs
@@ -30,6 +29,7 @@ from node.clock import Clock, SystemClock
 from node.execution.descriptors import allow_many
 from node.housekeeping import Housekeeper, process_jobs
 from node.model.errors import HostError, ParleyError
+from node.model.loopback import is_loopback
 from node.postgres.binaries import ExternalServer, locate
 from node.postgres.cluster import PrivateCluster, existing_major
 from node.postgres.keeper import keep_running
@@ -44,6 +44,8 @@ if TYPE_CHECKING:
 
 
 log = structlog.get_logger()
+
+_IDLE_S = app.HEAD_S / 2
 
 
 def settings_of(options: dict[str, Any]) -> Settings:
@@ -181,8 +183,11 @@ async def _serve(settings: Settings, *, with_node: bool, with_lead: bool) -> Non
 
 
 def _connections() -> aiohttp.TCPConnector:
-    """Limit connections per node, not in total: a silent node must not use up those of others."""
-    return aiohttp.TCPConnector(limit=0, limit_per_host=16)
+    """Limit connections per node, not in total: a silent node must not use up those of others.
+
+    They are closed here before another node closes them, which a request might cross.
+    """
+    return aiohttp.TCPConnector(limit=0, limit_per_host=16, keepalive_timeout=_IDLE_S)
 
 
 async def _told_to_stop(stop: asyncio.Event, keeping: asyncio.Task[None] | None) -> None:
@@ -229,11 +234,7 @@ async def _database(
 
 
 def _check_listen(settings: Settings) -> None:
-    try:
-        local = ipaddress.ip_address(settings.listen_host).is_loopback
-    except ValueError:
-        local = settings.listen_host == "localhost"
-    if not local and not settings.allow_remote:
+    if not is_loopback(settings.listen_host) and not settings.allow_remote:
         msg = (
             f"{settings.listen} is reachable from other hosts; if that is intended, add "
             "--allow-remote (users then need the token for reading, too)"
@@ -243,13 +244,8 @@ def _check_listen(settings: Settings) -> None:
 
 @contextlib.asynccontextmanager
 async def _serving(node: NodeService) -> AsyncIterator[None]:
-    node.openapi = describe(ROUTES, program_version())
-    runner = web.AppRunner(
-        application(node, page_routes()),
-        access_log=None,
-        shutdown_timeout=2.0,
-        handle_signals=False,
-    )
+    node.openapi = describe(app.ROUTES, program_version())
+    runner = app.runner(app.application(node, page_routes()))
     await runner.setup()
     await node.start()
     try:

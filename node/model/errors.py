@@ -11,6 +11,7 @@
     │   ├── NotFound              404
     │   ├── MethodNotAllowed      405
     │   ├── Conflict              409  conflicts with the current state
+    │   ├── TooSlow               408  the body did not arrive in time
     │   ├── TooLarge              413
     │   └── RefusedByParticipant  422  a participant will not take part
     ├── PeerError                 another node is at fault
@@ -19,6 +20,7 @@
     │   ├── PeerAnswered          502  an invalid answer, or a 5xx without a reason
     │   └── PeerFailed            502  it answered that it cannot do it
     └── HostError                 this host cannot do it
+        ├── Overloaded            503  for the moment
         ├── DatabaseUnavailable   503
         ├── SchemaMismatch        500  program and database differ in version
         ├── ToolUnavailable       422
@@ -140,6 +142,14 @@ class TooLarge(RequestError):
     status = 413
 
 
+class TooSlow(RequestError):
+    """The body of a request did not arrive in time."""
+
+    code = "too-slow"
+    title = "The request took too long to arrive"
+    status = 408
+
+
 class RefusedByParticipant(RequestError):
     """A participant refuses to take part in the task."""
 
@@ -191,6 +201,14 @@ class HostError(ParleyError):
 
     code = "host-fault"
     title = "This host cannot do it"
+
+
+class Overloaded(HostError):
+    """This node has as many requests as it accepts at once."""
+
+    code = "overloaded"
+    title = "This node has too much to do at the moment"
+    status = 503
 
 
 class DatabaseUnavailable(HostError):

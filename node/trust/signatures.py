@@ -21,10 +21,11 @@ covered, so none may change the effect of a participant request.
 **What is accepted** is exactly this form: these components in this order, these four parameters
 once each in any order, one signature. Anything else is refused with the reason.
 
-**The order of checks.** Cheap checks come first: form, receiver, whether the key is known, time.
-A stranger never makes the node hash a body or verify a signature, and learns only whether a key is
-pinned here, which is not secret. Then come the digest, the signature and, last, the nonce: only
-the holder of a known key can use up memory.
+**The order of checks.** The head is checked before the body is read (:meth:`Verifier.check_head`),
+and cheap checks come first: form, receiver, whether the key is known, time, and then the signature,
+which covers the digest of the body. A stranger never makes the node read or hash a body, and learns
+only whether a key is pinned here, which is not secret. Then come the body's digest and, last, the
+nonce (:meth:`Verifier.check_body`): only the holder of a known key can use up memory.
 
 **Time.** ``created`` is in whole seconds. Nonces are lost at a restart, so signatures created
 before the start are refused, and the client signs again; because of the whole seconds that can
@@ -70,12 +71,13 @@ _INPUT = re.compile(
 _PARAMETER = re.compile(r';([a-z]+)=([0-9]+|"[!#-\[\]-~]*")', re.ASCII)
 _CREATED = re.compile(r"[1-9][0-9]{9}", re.ASCII)  # 2001 to 2286
 _NONCE = re.compile(r"[A-Za-z0-9_-]{16,32}", re.ASCII)
+_DIGEST = re.compile(r"sha-256=:[A-Za-z0-9+/]{43}=:", re.ASCII)
 _SIGNATURE = re.compile(r"parley=:(?P<bytes>[A-Za-z0-9+/]{86}==):", re.ASCII)
 
 
 @dataclass(frozen=True)
-class _Claim:
-    """The well-formed but unverified content of the headers; ``created`` is in seconds."""
+class SignedHead:
+    """The well-formed content of the four headers; ``created`` is in seconds."""
 
     identity: str
     created: int
@@ -151,14 +153,14 @@ class Verifier:
         self._skew_s = skew_s
         self._nonces = NonceMemory((age_max_s + skew_s) * SECOND, nonces_per_signer)
 
-    def verify(
-        self, *, method: str, target: str, headers: Mapping[str, str], body: bytes, now: int
-    ) -> str:
-        """Return the identity of the peer that signed this request for this node.
+    def check_head(
+        self, *, method: str, target: str, headers: Mapping[str, str], now: int
+    ) -> SignedHead:
+        """Return the head of a request that a peer signed for this node, before its body is read.
 
         ``target`` is the path and query as in the request line (``raw_path`` of an aiohttp
         request); ``headers`` are all headers, including repeated ones if the mapping can hold
-        them; ``body`` is as received, before any decoding; ``now`` is in microseconds.
+        them; ``now`` is in microseconds.
 
         :raises NotAuthenticated: at any doubt, with the reason. No other exception is raised,
             whatever the request contains.
@@ -169,27 +171,36 @@ class Verifier:
         self._check_receiver(claim)
         self._check_signer(claim)
         self._check_time(claim, now)
-        if claim.digest != content_digest(body):
-            raise _refusal("has a body that differs from its Content-Digest")
         base = _signature_base(method, target, claim.digest, claim.to, claim.signed_as)
         if not verify(claim.identity, claim.signature, base):
             raise _refusal(
                 "has a wrong signature: method, path, query or a signed header was changed, or "
                 f"it was not made with the key {fingerprint(claim.identity)}"
             )
-        objection = self._nonces.objection(claim.identity, claim.nonce, claim.created, now)
+        return claim
+
+    def check_body(self, head: SignedHead, body: bytes, now: int) -> str:
+        """Return the identity of the peer that signed this request, once in its life.
+
+        ``body`` is as received, before any decoding.
+
+        :raises NotAuthenticated: the body is not the signed one, or the request came before.
+        """
+        if head.digest != content_digest(body):
+            raise _refusal("has a body that differs from its Content-Digest")
+        objection = self._nonces.objection(head.identity, head.nonce, head.created, now)
         if objection:
             raise _refusal(objection)
-        return claim.identity
+        return head.identity
 
-    def _check_receiver(self, claim: _Claim) -> None:
+    def _check_receiver(self, claim: SignedHead) -> None:
         if claim.to != self._identity:
             raise _refusal(
                 f"is meant for the node with the key {fingerprint(claim.to)}; this node has the "
                 f"key {fingerprint(self._identity)}"
             )
 
-    def _check_signer(self, claim: _Claim) -> None:
+    def _check_signer(self, claim: SignedHead) -> None:
         if not self._known(claim.identity):
             raise _refusal(
                 f"names the key {fingerprint(claim.identity)}, which this node does not know; its "
@@ -197,7 +208,7 @@ class Verifier:
                 f"parley node add {claim.identity}"
             )
 
-    def _check_time(self, claim: _Claim, now: int) -> None:
+    def _check_time(self, claim: SignedHead, now: int) -> None:
         created = claim.created * SECOND
         clocks = (
             f"signed at {format_instant(created)}, and this node's clock says {format_instant(now)}"
@@ -217,7 +228,7 @@ class Verifier:
             )
 
 
-def _claim_of(headers: Mapping[str, str]) -> _Claim:
+def _claim_of(headers: Mapping[str, str]) -> SignedHead:
     """Parse the four headers, which must have exactly our form."""
     fields = _signature_headers(headers)
     shape = _INPUT.fullmatch(fields["signature-input"])
@@ -229,12 +240,14 @@ def _claim_of(headers: Mapping[str, str]) -> _Claim:
     signature = _SIGNATURE.fullmatch(fields["signature"])
     if signature is None or not _is_canonical(signature["bytes"]):
         raise _malformed("Signature does not consist of 64 bytes in base64")
+    if _DIGEST.fullmatch(fields["content-digest"]) is None:
+        raise _malformed("Content-Digest is not one SHA-256 in base64")
     for name, identity in (("keyid", parameters["keyid"]), ("Parley-To", fields["parley-to"])):
         try:
             public_of(identity)
         except ValueError as error:
             raise _malformed(f"{name} is {error}") from None
-    return _Claim(
+    return SignedHead(
         identity=parameters["keyid"],
         created=int(parameters["created"]),
         nonce=parameters["nonce"],

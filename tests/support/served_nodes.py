@@ -14,7 +14,7 @@ import aiohttp
 from aiohttp import web
 
 from lead.assembly import lead_part
-from node.api.app import application
+from node.api.app import application, runner
 from node.client.mailboxes import Mailboxes
 from node.client.peers import Peers
 from node.clock import Clock
@@ -39,13 +39,16 @@ class Served(NodeService):
 
 @contextlib.asynccontextmanager
 async def served(
-    name: str, dsn: str, clock: Clock, directory: Path, *, pull: bool = False
+    name: str, dsn: str, clock: Clock, directory: Path, **settings_: Any
 ) -> AsyncIterator[Served]:
-    """Serve a node's API on a port of its own; its loops are not started."""
+    """Serve a node's API on a port of its own; its loops are not started.
+
+    ``settings_`` are further settings of the node.
+    """
     with socket.socket() as listening:
         listening.bind(("127.0.0.1", 0))
         address = f"127.0.0.1:{listening.getsockname()[1]}"
-        settings = Settings(name=name, listen=address, state_dir=directory, pull=pull)
+        settings = Settings(name=name, listen=address, state_dir=directory, **settings_)
         database, key = PostgresDatabase(dsn), NodeKey.generate()
         async with contextlib.AsyncExitStack() as stack:
             await database.open()
@@ -58,10 +61,10 @@ async def served(
             node.key = key
             node.capabilities.assume_all()
             await know(node)
-            runner = web.AppRunner(application(node, []), access_log=None, handle_signals=False)
-            await runner.setup()
-            stack.push_async_callback(runner.cleanup)
-            await web.SockSite(runner, listening).start()
+            serving = runner(application(node, []))
+            await serving.setup()
+            stack.push_async_callback(serving.cleanup)
+            await web.SockSite(serving, listening).start()
             yield node
             node.mailboxes.close()
 
@@ -107,11 +110,13 @@ class Asker:
 
 
 @contextlib.asynccontextmanager
-async def asker(name: str, dsn: str, clock: ManualClock, directory: Path) -> AsyncIterator[Asker]:
+async def asker(
+    name: str, dsn: str, clock: ManualClock, directory: Path, **settings_: Any
+) -> AsyncIterator[Asker]:
     """A served node, with a client that may do everything."""
     headers = {"Authorization": "Bearer secret"}
     async with (
-        served(name, dsn, clock, directory) as node,
+        served(name, dsn, clock, directory, **settings_) as node,
         aiohttp.ClientSession(headers=headers) as session,
     ):
         async with node.database.transaction() as connection:

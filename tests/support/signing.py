@@ -58,13 +58,10 @@ def bert(
 
 def verify(verifier: Verifier, received: Request, now: int = NOW) -> str:
     """Return who signed the request."""
-    return verifier.verify(
-        method=received.method,
-        target=received.target,
-        headers=received.headers,
-        body=received.body,
-        now=now,
+    head = verifier.check_head(
+        method=received.method, target=received.target, headers=received.headers, now=now
     )
+    return verifier.check_body(head, received.body, now)
 
 
 def reason(verifier: Verifier, received: Request, now: int = NOW) -> str:

@@ -35,7 +35,14 @@ PATTERNS: Final[Mapping[str, str]] = {
 }
 """Descriptions of the patterns of fields that people write."""
 
+FAULTS_MAX = 20
+"""Maximum number of faults in an answer."""
+
+NAMED_MAX = 10_000
+"""Maximum number of faults of a document of which any is named."""
+
 _SHOWN = 40
+_WORD = 200
 _KEY: Final = "[key]"
 _OPTION: Final = re.compile(r"'([^']*)'|(-?\d+)")
 
@@ -44,12 +51,21 @@ def faults_of(error: ValidationError, kind: type[BaseModel], prefix: str = "") -
     """Convert pydantic's errors to pointers and sentences.
 
     ``kind`` is the model of the document, which defines its fields; ``prefix`` is the place of the
-    document in a larger one.
+    document in a larger one. At most :data:`FAULTS_MAX` are returned: a document with 100,000
+    unknown fields must not occupy the service for seconds, nor be answered with megabytes.
     """
-    return [
+    if error.error_count() > NAMED_MAX:  # pydantic would build all of them to return the first
+        fault = f"has {error.error_count()} faults; it {_object(_fields(kind, []))}"
+        return [FieldFault(prefix, fault)]
+    errors = error.errors(include_url=False)
+    named = errors if len(errors) <= FAULTS_MAX else errors[: FAULTS_MAX - 1]
+    faults = [
         FieldFault(prefix + _pointer(_place(each)), _sentence(each, kind))
-        for each in map(dict, error.errors(include_url=False, include_context=True))
+        for each in map(dict, named)
     ]
+    if len(errors) > len(named):
+        faults.append(FieldFault(prefix, f"has {len(errors) - len(named)} more faults"))
+    return faults
 
 
 def _place(error: Mapping[str, Any]) -> list[int | str]:
@@ -149,8 +165,13 @@ def _shown(value: object) -> str:
 
 def _unknown(value: object, options: Sequence[str]) -> str:
     """Describe an unknown word, with the most similar options, or all of them."""
-    near = get_close_matches(str(value), options, n=3, cutoff=0.6)
+    near = _near(str(value), options)
     return f"{_shown(value)} is not known; {_choice(near or options)}"
+
+
+def _near(word: str, options: Sequence[str]) -> list[str]:
+    """Return the most similar options; none for a word far longer than any, as that takes long."""
+    return [] if len(word) > _WORD else get_close_matches(word, options, n=3, cutoff=0.6)
 
 
 def _choice(words: Sequence[str]) -> str:
@@ -161,7 +182,7 @@ def _unknown_field(fields: Mapping[str, str | None], place: Sequence[int | str])
     fault = "no such field"
     if not fields:
         return fault
-    near = get_close_matches(str(place[-1]), fields, n=3, cutoff=0.6)
+    near = _near(str(place[-1]), list(fields))
     return (
         f"{fault}; near: {', '.join(near)}" if near else f"{fault}; there are: {', '.join(fields)}"
     )

@@ -1,0 +1,73 @@
+"""Read request bodies: bounded in size, in time, and in bytes held at once."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+
+from aiohttp import web
+
+from node.model.errors import MalformedRequest, Overloaded, TooLarge, TooSlow
+
+BODY_S = 30.0
+"""Maximum seconds in which a body must arrive."""
+
+HELD_MAX = 32_000_000
+"""Maximum bytes of bodies that a node holds at once, of all requests under way."""
+
+_CHUNK = 65_536
+
+
+class Bodies:
+    """Counts the bytes of the bodies of all requests under way."""
+
+    def __init__(self, held_max: int = HELD_MAX, body_s: float = BODY_S) -> None:
+        """Hold at most ``held_max`` bytes, each body complete after ``body_s`` seconds."""
+        self._held_max = held_max
+        self._body_s = body_s
+        self._held = 0
+
+    @contextlib.asynccontextmanager
+    async def received(self, request: web.Request, bytes_max: int) -> AsyncIterator[bytes]:
+        """Yield the body of a request, which counts until the end of the context.
+
+        :raises MalformedRequest: it is compressed.
+        :raises TooLarge: it has more than ``bytes_max`` bytes.
+        :raises TooSlow: it has not arrived in time.
+        :raises Overloaded: the bodies of other requests leave no room for it.
+        """
+        if request.headers.get("Content-Encoding", "identity") != "identity":
+            msg = "compressed request bodies are not supported; send it uncompressed"
+            raise MalformedRequest(msg)
+        if (request.content_length or 0) > bytes_max:
+            raise _too_large(bytes_max)
+        body = bytearray()
+        try:
+            await self._read(request, body, bytes_max)
+            yield bytes(body)
+        finally:
+            self._held -= len(body)
+
+    async def _read(self, request: web.Request, body: bytearray, bytes_max: int) -> None:
+        try:
+            async with asyncio.timeout(self._body_s):
+                async for chunk in request.content.iter_chunked(_CHUNK):
+                    body += chunk
+                    self._held += len(chunk)
+                    if len(body) > bytes_max:
+                        raise _too_large(bytes_max)
+                    if self._held > self._held_max:
+                        msg = "the node is reading too many other requests; send it again later"
+                        raise Overloaded(msg)
+        except TimeoutError:
+            msg = f"the body has not arrived within {self._body_s:g} s; send it again"
+            raise TooSlow(msg) from None
+
+
+def _too_large(bytes_max: int) -> TooLarge:
+    return TooLarge(f"the body is larger than {bytes_max} bytes")
+
+
+BODIES: web.AppKey[Bodies] = web.AppKey("bodies")
+"""The bodies of an application's requests."""

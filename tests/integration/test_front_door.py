@@ -1,0 +1,195 @@
+"""What anybody can send to a node's port is answered in bounds, and others are served meanwhile."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import gzip
+import itertools
+import time
+import zlib
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import orjson
+import pytest
+
+from node.model.wire.validation import FAULTS_MAX
+from tests.conftest import NewDatabase
+from tests.support.clocks import ManualClock
+from tests.support.patience import PATIENCE_S
+from tests.support.served_nodes import Asker, asker
+
+PROMPT_S = 1.0
+"""Maximum seconds of processor that a hostile request may cost the event loop."""
+
+
+@pytest.fixture
+async def a(new_database: NewDatabase, clock: ManualClock, tmp_path: Path) -> AsyncIterator[Asker]:
+    """Return a node to attack, with a client that has a token."""
+    async with asker("a", await new_database(), clock, tmp_path) as client:
+        yield client
+
+
+async def raw(a: Asker, request: bytes) -> tuple[int, bytes]:
+    """Send these bytes, and return the status and the whole answer until the node hangs up."""
+    settings = a.node.settings
+    reader, writer = await asyncio.open_connection(settings.listen_host, settings.listen_port)
+    writer.write(request)
+    with contextlib.suppress(ConnectionError):
+        await writer.drain()
+    answer = bytearray()
+    async with asyncio.timeout(PATIENCE_S):
+        with contextlib.suppress(ConnectionError):
+            while chunk := await reader.read(65_536):
+                answer += chunk
+    writer.close()
+    assert answer, "the node hung up without an answer"
+    return int(answer.split(b" ", 2)[1]), bytes(answer)
+
+
+def get(path: bytes, *headers: bytes, host: bytes = b"localhost") -> bytes:
+    """Return a request that asks for one answer only."""
+    lines = [b"GET " + path + b" HTTP/1.1", b"Host: " + host, b"Connection: close", *headers]
+    return b"\r\n".join(lines) + b"\r\n\r\n"
+
+
+def detail_of(answer: bytes) -> str:
+    """Return the detail of a problem document in a whole answer."""
+    head, _, body = answer.partition(b"\r\n\r\n")
+    assert b"application/problem+json" in head, answer
+    return str(orjson.loads(body)["detail"])
+
+
+def bomb(encoding: str) -> bytes:
+    """Return a megabyte that unfolds to a gigabyte: the same block, which ends at a byte."""
+    compressor = zlib.compressobj(9, zlib.DEFLATED, 31 if encoding == "gzip" else 15)
+    begin = compressor.compress(b"") + compressor.flush(zlib.Z_FULL_FLUSH)
+    block = compressor.compress(bytes(1 << 20)) + compressor.flush(zlib.Z_FULL_FLUSH)
+    return begin + block * (990_000 // len(block))
+
+
+def post(path: str, body: bytes, *headers: str) -> bytes:
+    """Return a request with a body and a token that asks for one answer only."""
+    lines = [f"POST {path} HTTP/1.1", "Host: a", "Connection: close", *headers]
+    lines += ["Authorization: Bearer secret", f"Content-Length: {len(body)}"]
+    return "\r\n".join(lines).encode("latin-1") + b"\r\n\r\n" + body
+
+
+async def test_a_bomb_is_not_unfolded(a: Asker) -> None:
+    """A compressed body is refused at its head, without a look at what it unfolds to."""
+    for encoding in ("gzip", "deflate"):
+        body = bomb(encoding)
+        for path in ("/healthz", "/v1/participant/holds", "/v1/tasks", "/nowhere"):
+            began = time.process_time()
+            status, answer = await raw(a, post(path, body, f"Content-Encoding: {encoding}"))
+            assert time.process_time() - began < PROMPT_S
+            assert status in {400, 401, 404, 405}, answer
+            assert b"X-Content-Type-Options: nosniff" in answer
+
+
+async def test_a_compressed_body_is_refused_in_words(a: Asker) -> None:
+    """Every content encoding is refused with a problem document that says what to do."""
+    for encoding in ("gzip", "br", "zstd", "zip", "gzip, gzip"):
+        body = gzip.compress(b"{}")
+        status, answer = await raw(a, post("/v1/tasks", body, f"Content-Encoding: {encoding}"))
+        assert status == 400
+        assert "send it uncompressed" in detail_of(answer)
+
+
+FORWARDED = [b"X-Forwarded-For: 192.0.2.1", b"Forwarded: for=192.0.2.1", b"Via: 1.1 proxy"]
+
+
+async def test_no_reading_through_a_proxy(a: Asker) -> None:
+    """Reading over loopback needs no token, unless a proxy passes the request on."""
+    assert (await raw(a, get(b"/v1/tasks")))[0] == 200
+    for header in FORWARDED:
+        assert (await raw(a, get(b"/v1/tasks", header)))[0] == 401
+        assert (await raw(a, get(b"/v1/tasks", header, b"Authorization: Bearer secret")))[0] == 200
+
+
+async def test_a_node_for_others_asks_for_a_token(
+    new_database: NewDatabase, clock: ManualClock, tmp_path: Path
+) -> None:
+    """A node with a URL for others may have a proxy that adds nothing, so it needs a token."""
+    dsn = await new_database()
+    async with asker("a", dsn, clock, tmp_path, url="https://a.example") as a:
+        assert (await raw(a, get(b"/v1/tasks")))[0] == 401
+        assert (await raw(a, get(b"/healthz")))[0] == 200
+        assert (await raw(a, get(b"/v1/tasks", b"Authorization: Bearer secret")))[0] == 200
+
+
+async def test_an_odd_host_is_not_local(a: Asker) -> None:
+    """A Host that is none is answered like any other name."""
+    for host in (b"[::1].x", b"[::1", b"", b"\xff", b"localhost@x", b"[", b"a b"):
+        status, answer = await raw(a, get(b"/v1/tasks", host=host))
+        assert status == 401, (host, answer)
+
+
+async def test_a_whole_url_is_not_local(a: Asker) -> None:
+    """A target with a host of its own does not lend the request that host."""
+    status, _ = await raw(a, get(b"http://localhost/v1/tasks", host=b"evil.example"))
+    assert status == 401
+
+
+async def test_a_page_of_another_site_reads_nothing(a: Asker) -> None:
+    """What a browser sends for another site's page is refused; the node's own page is served."""
+    for site, status in ((b"cross-site", 403), (b"same-site", 403), (b"same-origin", 200)):
+        for path in (b"/v1/tasks", b"/v1/nodes/self", b"/healthz"):
+            assert (await raw(a, get(path, b"Sec-Fetch-Site: " + site)))[0] == status
+    assert (await raw(a, get(b"/v1/events", b"Sec-Fetch-Site: cross-site")))[0] == 403
+
+
+ODD = [b"%00", b"a%00b", b"%ff", b"\xff", b"%ed%a0%80", b"%2e%2e%2f", b"%0d%0a"]
+NAMED = [b"nodes", b"tests", b"tasks", b"runs", b"pools", b"campaigns", b"meshes", b"archives"]
+NAMED += [b"reservations", b"archivers"]
+
+
+async def test_an_odd_name_is_not_found(a: Asker) -> None:
+    """A name with a NUL or bytes that are no text is refused without an internal error."""
+    for name, kind, method in itertools.product(ODD, NAMED, (b"GET", b"DELETE", b"PATCH")):
+        request = get(b"/v1/" + kind + b"/" + name, b"Authorization: Bearer secret")
+        status, answer = await raw(a, method + request.removeprefix(b"GET"))
+        assert status in {400, 404, 405}, (method, kind, name, answer)
+
+
+async def test_odd_headers_are_refused(a: Asker) -> None:
+    """Headers with bytes that are no text are refused in words."""
+    document = orjson.dumps({"test": {"type": "idle", "spec": {}}})
+    for value in ("\xff", "a\xffb", "\xc3\xa4", "x" * 300):
+        status, answer = await raw(a, post("/v1/tasks", document, f"Idempotency-Key: {value}"))
+        assert status == 422, answer
+        refused = post("/v1/tasks", document).replace(b"secret", value.encode("latin-1"))
+        status, answer = await raw(a, refused)
+        assert status == 401, answer
+
+
+LONG = {
+    "unknown fields": {f"f{number:05}": 1 for number in range(75_000)},
+    "few unknown fields": {f"f{number}": 1 for number in range(5_000)},
+    "items": {"test": {"type": "idle", "spec": {}}, "tools": [1] * 300_000},
+    "more items": {"reference": [1] * 450_000},
+    "participants": {"participants": [{"x": number} for number in range(40_000)]},
+    "long words": {("x" * 40_000) + str(number): 1 for number in range(20)},
+}
+
+
+async def test_a_document_with_many_faults(a: Asker) -> None:
+    """Of many faults twenty are named at most, in an instant."""
+    for kind, document in LONG.items():
+        request = post("/v1/tasks", orjson.dumps(document))
+        began = time.process_time()
+        status, answer = await raw(a, request)
+        assert time.process_time() - began < PROMPT_S, kind
+        assert status == 422, answer[:1000]
+        faults = orjson.loads(answer.partition(b"\r\n\r\n")[2])["errors"]
+        assert 1 <= len(faults) <= FAULTS_MAX, kind
+        assert len(answer) < max(8_000, len(request) + 8_000), kind
+
+
+async def test_the_first_faults_are_named(a: Asker) -> None:
+    """The answer says where the first faults are, and how many more there are."""
+    _, answer = await a.ask("POST", "/v1/tasks", LONG["few unknown fields"])
+    assert answer["errors"][1]["pointer"] == "/f0"
+    assert "no such field" in answer["errors"][1]["detail"]
+    assert answer["errors"][-1]["detail"] == "has 4982 more faults"
