@@ -44,6 +44,12 @@ class Settings(BaseSettings):
         default_factory=default_state_dir, description="Key, token, private Postgres."
     )
     allow_remote: bool = Field(default=False, description="Listen beyond loopback.")
+    connections_max: int = Field(
+        1000, ge=10, le=100_000, description="Maximum connections to the API at once."
+    )
+    connections_per_address: int = Field(
+        200, ge=1, le=100_000, description="Maximum of them from one address of another host."
+    )
     read_local: bool | None = Field(
         None,
         description="Whether programs on this host may read without a token; by default they may "
@@ -204,7 +210,7 @@ class Settings(BaseSettings):
 
     @property
     def reads_locally(self) -> bool:
-        """Whether programs on this host may read without a token.
+        """Return whether programs on this host may read without a token.
 
         A node that others reach may have a proxy on this host in front of it, whose requests look
         like this host's own; so its owner must say that it has none.

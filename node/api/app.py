@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
+import socket
+from typing import cast
+
 from aiohttp import web
 
 from node.api import (
@@ -20,9 +24,11 @@ from node.api import (
     tasks,
 )
 from node.api.bodies import BODIES, Bodies
+from node.api.connections import ConnectionLimits, keep_connection
 from node.api.middleware import PEER_BODY_MAX, add_headers, guarded, problems
 from node.api.routing import NODE
 from node.service import NodeService
+from node.settings import Settings
 
 ROUTES = (
     *tasks.ROUTES,
@@ -44,6 +50,7 @@ ROUTES = (
 HEAD_S = 10.0
 """Maximum seconds for the head of a request, and between two requests on a connection."""
 
+_BACKLOG = 1024
 _DRAIN_S = 2.0
 _READ_AHEAD = 32_768
 
@@ -69,9 +76,26 @@ def runner(app: web.Application) -> web.AppRunner:
     )
 
 
+async def listen(
+    serving: web.AppRunner, settings: Settings, listening: socket.socket | None = None
+) -> asyncio.Server:
+    """Accept connections, within the node's limits, on a socket or where the settings say.
+
+    :raises OSError: this host cannot listen there.
+    """
+    server = cast(web.Server, serving.server)  # there is one after setup()
+    limits = ConnectionLimits(server, settings.connections_max, settings.connections_per_address)
+    loop = asyncio.get_running_loop()
+    if listening is not None:
+        return await loop.create_server(limits, sock=listening, backlog=_BACKLOG)
+    return await loop.create_server(
+        limits, settings.listen_host, settings.listen_port, backlog=_BACKLOG
+    )
+
+
 def application(node: NodeService, page: list[web.RouteDef]) -> web.Application:
     """Return the application that serves the API; ``page`` are the routes of the web page."""
-    app = web.Application(middlewares=[problems], client_max_size=PEER_BODY_MAX)
+    app = web.Application(middlewares=[keep_connection, problems], client_max_size=PEER_BODY_MAX)
     app[NODE] = node
     app[BODIES] = Bodies()
     app.on_response_prepare.append(add_headers)

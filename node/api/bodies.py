@@ -22,10 +22,8 @@ _CHUNK = 65_536
 class Bodies:
     """Counts the bytes of the bodies of all requests under way."""
 
-    def __init__(self, held_max: int = HELD_MAX, body_s: float = BODY_S) -> None:
-        """Hold at most ``held_max`` bytes, each body complete after ``body_s`` seconds."""
-        self._held_max = held_max
-        self._body_s = body_s
+    def __init__(self) -> None:
+        """Hold nothing yet."""
         self._held = 0
 
     @contextlib.asynccontextmanager
@@ -51,17 +49,17 @@ class Bodies:
 
     async def _read(self, request: web.Request, body: bytearray, bytes_max: int) -> None:
         try:
-            async with asyncio.timeout(self._body_s):
+            async with asyncio.timeout(BODY_S):
                 async for chunk in request.content.iter_chunked(_CHUNK):
                     body += chunk
                     self._held += len(chunk)
                     if len(body) > bytes_max:
                         raise _too_large(bytes_max)
-                    if self._held > self._held_max:
+                    if self._held > HELD_MAX:
                         msg = "the node is reading too many other requests; send it again later"
                         raise Overloaded(msg)
         except TimeoutError:
-            msg = f"the body has not arrived within {self._body_s:g} s; send it again"
+            msg = f"the body has not arrived within {BODY_S:g} s; send it again"
             raise TooSlow(msg) from None
 
 

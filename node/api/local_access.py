@@ -1,4 +1,4 @@
-"""Who may read without a token: programs and people on this host. Pure.
+"""Recognise requests of programs and people on this host, who may read without a token. Pure.
 
 A request over loopback comes from this host, unless somebody else's request came through a proxy on
 this host, or from a page of another site in a browser on this host.

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import orjson
 from aiohttp import web
 
-from node.model.errors import ParleyError
+from node.model.errors import Overloaded, ParleyError
 from node.model.wire.fields import Document
 from node.model.wire.problems import MEDIA_TYPE, problem_of
 
@@ -28,9 +28,11 @@ def many(items: Sequence[Document], following: str | None = None) -> web.Respons
 def problem(error: ParleyError, path: str) -> web.Response:
     """Return a response with a problem document."""
     document = problem_of(error, path).model_dump(mode="json")
-    headers = (
-        {"WWW-Authenticate": "Bearer"} if error.status == web.HTTPUnauthorized.status_code else {}
-    )
+    headers = {}
+    if error.status == web.HTTPUnauthorized.status_code:
+        headers["WWW-Authenticate"] = "Bearer"
+    if isinstance(error, Overloaded):
+        headers["Retry-After"] = "1"
     return web.Response(
         body=orjson.dumps(document), status=error.status, content_type=MEDIA_TYPE, headers=headers
     )

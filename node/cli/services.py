@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING, Any
 import aiohttp
 import click
 import structlog
-from aiohttp import web
 from pydantic import ValidationError
 
 from node.api import app
@@ -249,10 +248,7 @@ async def _serving(node: NodeService) -> AsyncIterator[None]:
     await runner.setup()
     await node.start()
     try:
-        site = web.TCPSite(
-            runner, node.settings.listen_host, node.settings.listen_port, backlog=1024
-        )
-        await site.start()
+        server = await app.listen(runner, node.settings)
     except OSError as error:
         await node.stop()
         await runner.cleanup()
@@ -264,6 +260,7 @@ async def _serving(node: NodeService) -> AsyncIterator[None]:
         yield
     finally:
         await node.stop()
+        server.close()
         await runner.cleanup()
 
 

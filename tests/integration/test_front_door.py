@@ -1,4 +1,4 @@
-"""What anybody can send to a node's port is answered in bounds, and others are served meanwhile."""
+"""Requests of strangers cost a node little, and are answered in words."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import gzip
 import itertools
+import secrets
 import time
 import zlib
 from collections.abc import AsyncIterator
@@ -14,7 +15,11 @@ from pathlib import Path
 import orjson
 import pytest
 
+from node.api import app, bodies
+from node.model import times
 from node.model.wire.validation import FAULTS_MAX
+from node.trust.keys import NodeKey
+from node.trust.signatures import new_nonce, sign
 from tests.conftest import NewDatabase
 from tests.support.clocks import ManualClock
 from tests.support.patience import PATIENCE_S
@@ -133,7 +138,7 @@ async def test_a_whole_url_is_not_local(a: Asker) -> None:
 
 
 async def test_a_page_of_another_site_reads_nothing(a: Asker) -> None:
-    """What a browser sends for another site's page is refused; the node's own page is served."""
+    """Requests of another site's page are refused; those of the node's own page are served."""
     for site, status in ((b"cross-site", 403), (b"same-site", 403), (b"same-origin", 200)):
         for path in (b"/v1/tasks", b"/v1/nodes/self", b"/healthz"):
             assert (await raw(a, get(path, b"Sec-Fetch-Site: " + site)))[0] == status
@@ -175,7 +180,7 @@ LONG = {
 
 
 async def test_a_document_with_many_faults(a: Asker) -> None:
-    """Of many faults twenty are named at most, in an instant."""
+    """At most twenty of many faults are named, in an instant."""
     for kind, document in LONG.items():
         request = post("/v1/tasks", orjson.dumps(document))
         began = time.process_time()
@@ -193,3 +198,131 @@ async def test_the_first_faults_are_named(a: Asker) -> None:
     assert answer["errors"][1]["pointer"] == "/f0"
     assert "no such field" in answer["errors"][1]["detail"]
     assert answer["errors"][-1]["detail"] == "has 4982 more faults"
+
+
+@contextlib.asynccontextmanager
+async def connected(
+    a: Asker, sent: bytes = b""
+) -> AsyncIterator[tuple[asyncio.StreamReader, asyncio.StreamWriter]]:
+    """Open a connection and send these bytes."""
+    settings = a.node.settings
+    reader, writer = await asyncio.open_connection(settings.listen_host, settings.listen_port)
+    writer.write(sent)
+    try:
+        yield reader, writer
+    finally:
+        writer.close()
+
+
+async def ended(reader: asyncio.StreamReader) -> bytes:
+    """Return what the node sends until it hangs up."""
+    async with asyncio.timeout(PATIENCE_S):
+        with contextlib.suppress(ConnectionError):
+            return await reader.read()
+    return b""
+
+
+async def test_the_silent_are_hung_up_on(
+    new_database: NewDatabase, clock: ManualClock, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A connection without a whole head, or idle after an answer, is closed after a while."""
+    monkeypatch.setattr(app, "HEAD_S", 0.2)
+    idle = b"GET /healthz HTTP/1.1\r\nHost: a\r\n\r\n"
+    async with asker("a", await new_database(), clock, tmp_path) as a:
+        for sent in (b"", b"GET", b"GET / HTTP/1.1\r\nHost: ", idle, idle + b"GET /"):
+            async with connected(a, sent) as (reader, _):
+                answer = await ended(reader)
+                assert answer.startswith(b"HTTP/1.1 200") == sent.startswith(idle), answer
+
+
+async def test_a_slow_body_is_given_up(a: Asker, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A body that does not arrive in time is answered so."""
+    monkeypatch.setattr(bodies, "BODY_S", 0.2)
+    async with connected(a, post("/v1/tasks", b" " * 1000)[:-1]) as (reader, _):
+        answer = await asyncio.wait_for(reader.readuntil(b"]}"), PATIENCE_S)
+    assert answer.startswith(b"HTTP/1.1 408"), answer
+    assert "has not arrived within 0.2 s" in detail_of(answer)
+
+
+async def test_the_silent_make_room(
+    new_database: NewDatabase, clock: ManualClock, tmp_path: Path
+) -> None:
+    """The connection that was idle for longest is closed for a new one beyond the limit."""
+    dsn = await new_database()
+    async with (
+        asker("a", dsn, clock, tmp_path, connections_max=10) as a,
+        contextlib.AsyncExitStack() as stack,
+    ):
+        silent = [await stack.enter_async_context(connected(a)) for _ in range(30)]
+        assert (await raw(a, get(b"/healthz")))[0] == 200
+        for reader, _ in silent[:20]:
+            assert await ended(reader) == b""
+
+
+async def test_no_request_is_cut_off_for_another(
+    new_database: NewDatabase, clock: ManualClock, tmp_path: Path
+) -> None:
+    """A new connection is refused in words if all others have requests under way."""
+    dsn = await new_database()
+    async with (
+        asker("a", dsn, clock, tmp_path, connections_max=10) as a,
+        contextlib.AsyncExitStack() as stack,
+    ):
+        streams = []
+        for _ in range(10):
+            events = connected(a, get(b"/v1/events"))
+            streams.append(await stack.enter_async_context(events))
+            assert b"200 OK" in await streams[-1][0].readline()
+        async with connected(a) as (reader, _):
+            answer = await ended(reader)
+        assert answer.startswith(b"HTTP/1.1 503"), answer
+        assert "as many connections as it accepts" in detail_of(answer)
+        streams[0][1].close()
+        async with asyncio.timeout(PATIENCE_S):
+            while (await raw(a, get(b"/healthz")))[0] != 200:
+                pass
+
+
+async def test_bodies_are_held_in_bounds(a: Asker, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A request is refused for the moment if the bodies of others leave no room."""
+    monkeypatch.setattr(bodies, "HELD_MAX", 100_000)
+    body = b"{" + b" " * 60_000 + b"}"
+    async with connected(a, post("/v1/tasks", body)[:-1]) as (reader, writer):
+        async with asyncio.timeout(PATIENCE_S):
+            while (answer := await raw(a, post("/v1/tasks", body)))[0] != 503:
+                pass
+        assert "reading too many other requests" in detail_of(answer[1])
+        assert b"Retry-After: 1" in answer[1]
+        writer.write(body[-1:])
+        assert (await ended(reader)).startswith(b"HTTP/1.1 422")
+    assert (await raw(a, post("/v1/tasks", body)))[0] == 422
+
+
+def signed(a: Asker, key: NodeKey, known_as: str, length: int) -> bytes:
+    """Return the head of a participant request, signed with this key in the name of another."""
+    path, created = "/v1/participant/holds", a.node.clock.now() // times.SECOND
+    nonce, to = new_nonce(secrets.token_bytes), a.node.card.identity
+    headers = sign(
+        key, "POST", f"http://a{path}", bytes(length), created=created, nonce=nonce, to=to
+    )
+    lines = [f"{name}: {value.replace(key.identity, known_as)}" for name, value in headers.items()]
+    head = [f"POST {path} HTTP/1.1", "Host: a", f"Content-Length: {length}", *lines]
+    return "\r\n".join(head).encode() + b"\r\n\r\n"
+
+
+async def test_the_head_decides_before_the_body_is_read(a: Asker, clock: ManualClock) -> None:
+    """A caller that is not known, or did not sign, is refused before the body has come."""
+    clock.advance(times.HOUR)
+    stranger, own, length = NodeKey.generate(), a.node.key, 8_000_000
+    for head, why in (
+        (signed(a, stranger, stranger.identity, length), "does not know"),
+        (signed(a, stranger, own.identity, length), "wrong signature"),
+        (signed(a, own, own.identity, length).replace(b"Signature:", b"S:"), "is not signed"),
+        (post("/v1/tasks", bytes(9000)).replace(b"secret", b"guess")[:-9000], "is not valid"),
+    ):
+        async with connected(a, head) as (reader, _):
+            answer = await asyncio.wait_for(reader.readuntil(b"]}"), PATIENCE_S)
+        assert answer.startswith(b"HTTP/1.1 401"), answer
+        assert why in detail_of(answer)
+    async with connected(a, signed(a, own, own.identity, length) + bytes(length)) as (reader, _):
+        assert b"400" in await reader.readline()  # read, and found to be no JSON

@@ -11,10 +11,9 @@ from pathlib import Path
 from typing import Any
 
 import aiohttp
-from aiohttp import web
 
 from lead.assembly import lead_part
-from node.api.app import application, runner
+from node.api.app import application, listen, runner
 from node.client.mailboxes import Mailboxes
 from node.client.peers import Peers
 from node.clock import Clock
@@ -64,7 +63,8 @@ async def served(
             serving = runner(application(node, []))
             await serving.setup()
             stack.push_async_callback(serving.cleanup)
-            await web.SockSite(serving, listening).start()
+            server = await listen(serving, settings, listening)
+            stack.callback(server.close)
             yield node
             node.mailboxes.close()
 

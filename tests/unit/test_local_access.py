@@ -1,4 +1,4 @@
-"""Who counts as a program on this host: over loopback, to a loopback name, and through no proxy."""
+"""A program on this host calls over loopback, by a loopback name, and through no proxy."""
 
 from __future__ import annotations
 

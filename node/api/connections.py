@@ -1,0 +1,195 @@
+"""Limit the connections to a node: in all, and from one address.
+
+aiohttp has no such limits, so its protocol is wrapped in one that counts. At a limit the connection
+that has been idle for longest makes room for the new one: whoever opens hundreds and says nothing
+loses their own. If every connection has a request under way, the new one is refused.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from typing import Any, cast
+
+import orjson
+from aiohttp import web
+
+from node.model.errors import Overloaded
+from node.model.wire.problems import MEDIA_TYPE, problem_of
+
+_V6_PREFIX = 64  # one customer's network
+
+
+@dataclass
+class _Caller:
+    """The connections from one address: the idle ones in the order in which they became idle."""
+
+    local: bool
+    open: int = 0
+    idle: dict[Connection, None] = field(default_factory=dict)
+
+
+class ConnectionLimits:
+    """Makes the protocols of a server, and counts those that are connected."""
+
+    def __init__(
+        self, make: Callable[[], asyncio.Protocol], connections_max: int, per_address_max: int
+    ) -> None:
+        """Wrap the protocols that ``make`` returns.
+
+        ``per_address_max`` is for other hosts; those of a proxy or a lab on this host are many.
+        """
+        self._make = make
+        self._connections_max = connections_max
+        self._per_address_max = per_address_max
+        self._callers: dict[str, _Caller] = {}
+        self._open = 0
+
+    def __call__(self) -> Connection:
+        """Return the protocol of a new connection."""
+        return Connection(self, self._make())
+
+    def admit(self, connection: Connection) -> bool:
+        """Count a connection that was opened; False if there is no room for it."""
+        address, local = _network(connection.remote)
+        caller = self._callers.get(address) or _Caller(local)
+        if not local and caller.open >= self._per_address_max and not self._make_room(caller):
+            return False
+        if self._open >= self._connections_max:
+            most = max(self._callers.values(), key=lambda each: len(each.idle))
+            if not self._make_room(most):
+                return False
+        self._callers[address] = caller
+        connection.caller = caller
+        caller.open += 1
+        caller.idle[connection] = None
+        self._open += 1
+        return True
+
+    def _make_room(self, caller: _Caller) -> bool:
+        """End the connection of a caller that has been idle for longest; False if none is."""
+        longest = next((each for each in caller.idle if not each.is_writing), None)
+        if longest is None:
+            return False
+        self.forget(longest)
+        longest.abort()
+        return True
+
+    def forget(self, connection: Connection) -> None:
+        """Count a connection no more that was counted."""
+        caller, connection.caller = connection.caller, None
+        if caller is None:
+            return
+        caller.idle.pop(connection, None)
+        caller.open -= 1
+        self._open -= 1
+        if not caller.open:
+            del self._callers[_network(connection.remote)[0]]
+
+
+class Connection(asyncio.Protocol):
+    """A connection that counts, around aiohttp's protocol for it."""
+
+    def __init__(self, limits: ConnectionLimits, inner: asyncio.Protocol) -> None:
+        """Wrap ``inner``, which learns of the connection if there is room for it."""
+        self._limits = limits
+        self._inner = inner
+        self._admitted = False
+        self._transport: asyncio.Transport | None = None
+        self.remote = ""
+        self.caller: _Caller | None = None
+
+    @property
+    def is_writing(self) -> bool:
+        """Return whether an answer is still being sent."""
+        return self._transport is not None and self._transport.get_write_buffer_size() > 0
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Pass the connection on, or answer that there is no room for it."""
+        self._transport = cast(asyncio.Transport, transport)
+        self.remote = str((transport.get_extra_info("peername") or [""])[0])
+        self._admitted = self._limits.admit(self)
+        if self._admitted:
+            self._inner.connection_made(transport)
+        else:
+            self._transport.write(_refusal())
+            self._transport.close()
+
+    def begin(self) -> None:
+        """Keep the connection while a request is under way."""
+        if self.caller is not None:
+            self.caller.idle.pop(self, None)
+
+    def end(self) -> None:
+        """Let the connection make room for others again."""
+        if self.caller is not None:
+            self.caller.idle[self] = None
+
+    def abort(self) -> None:
+        """End the connection at once."""
+        if self._transport is not None:
+            self._transport.abort()
+
+    def data_received(self, data: bytes) -> None:
+        """Pass data on."""
+        if self._admitted:
+            self._inner.data_received(data)
+
+    def eof_received(self) -> bool | None:
+        """Pass on that the other side has ended."""
+        return self._inner.eof_received() if self._admitted else None
+
+    def pause_writing(self) -> None:
+        """Pass on that the other side does not read."""
+        if self._admitted:
+            self._inner.pause_writing()
+
+    def resume_writing(self) -> None:
+        """Pass on that the other side reads again."""
+        if self._admitted:
+            self._inner.resume_writing()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Pass on that the connection has ended, and stop counting it."""
+        self._limits.forget(self)
+        if self._admitted:
+            self._inner.connection_lost(exc)
+
+
+@web.middleware
+async def keep_connection(
+    request: web.Request, handler: Callable[[web.Request], Awaitable[Any]]
+) -> web.StreamResponse:
+    """Mark the connection of a request as needed until the answer is ready."""
+    connection = request.transport.get_protocol() if request.transport is not None else None
+    if not isinstance(connection, Connection):
+        return cast(web.StreamResponse, await handler(request))
+    connection.begin()
+    try:
+        return cast(web.StreamResponse, await handler(request))
+    finally:
+        connection.end()
+
+
+def _network(remote: str) -> tuple[str, bool]:
+    """Return what counts as one address, and whether it is this host's own."""
+    try:
+        address = ipaddress.ip_address(remote.partition("%")[0])
+    except ValueError:
+        return remote, True  # no address: a local socket
+    if isinstance(address, ipaddress.IPv6Address) and not address.is_loopback:
+        network = ipaddress.IPv6Network((address, _V6_PREFIX), strict=False)
+        return str(network), False
+    return str(address), address.is_loopback
+
+
+def _refusal() -> bytes:
+    msg = "the node has as many connections as it accepts; try again later"
+    body = orjson.dumps(problem_of(Overloaded(msg)).model_dump(mode="json"))
+    head = (
+        "HTTP/1.1 503 Service Unavailable\r\nConnection: close\r\nRetry-After: 1\r\n"
+        f"Content-Type: {MEDIA_TYPE}\r\nContent-Length: {len(body)}\r\n\r\n"
+    )
+    return head.encode() + body
