@@ -11,19 +11,22 @@ import orjson
 from aiohttp import web
 from pydantic import ValidationError
 
-from node.api.routing import BODY
+from node.api.routing import BODY, SENDER
 from node.model import times
 from node.model.errors import FieldFault, InvalidDocument, MalformedRequest, NotFound
 from node.model.wire.fields import FROM_OUTSIDE, Document
-from node.model.wire.validation import faults_of
+from node.model.wire.validation import faults_of, many_unknown
 
 T = TypeVar("T", bound=Document)
 Item = TypeVar("Item")
 
 DEPTH_MAX = 64
-VALUES_MAX = 300_000
-"""Maximum number of values in a document; a full batch of holds has 200,000. More would occupy the
-event loop for seconds."""
+VALUES_MAX = 40_000
+"""Maximum number of values in a document of a user. If all of many more were wrong, to find that
+out would occupy the event loop for seconds, and a kilobyte each."""
+
+PEER_VALUES_MAX = 300_000
+"""Maximum number of values in a document of another node; a full batch of holds has 200,000."""
 
 WAIT_MAX_S = 300.0
 PAGE = 50
@@ -47,7 +50,9 @@ def document(request: web.Request, kind: type[T]) -> T:
     except orjson.JSONDecodeError as error:
         msg = f"the request body is not JSON: {error}"
         raise MalformedRequest(msg) from None
-    _check(parsed, body)
+    if isinstance(parsed, dict) and (unknown := many_unknown(parsed, kind)):
+        raise InvalidDocument(unknown)
+    _check(parsed, body, PEER_VALUES_MAX if SENDER in request else VALUES_MAX)
     try:
         return kind.model_validate(parsed, context=FROM_OUTSIDE)
     except ValidationError as error:
@@ -60,8 +65,8 @@ def quick(request: web.Request, kind: type[T]) -> T:
     :raises MalformedRequest: it is not JSON.
     :raises InvalidDocument: fields are wrong; each fault has a pointer.
     """
-    if request[BODY].count(b",") > VALUES_MAX:  # no text of such a document has commas
-        raise _too_many()
+    if request[BODY].count(b",") > PEER_VALUES_MAX:  # no text of such a document has commas
+        raise _too_many(PEER_VALUES_MAX)
     try:
         return kind.model_validate_json(request[BODY], context=FROM_OUTSIDE)
     except ValidationError as error:
@@ -70,7 +75,7 @@ def quick(request: web.Request, kind: type[T]) -> T:
         raise InvalidDocument(faults_of(error, kind)) from None
 
 
-def _check(parsed: Any, text: bytes) -> None:
+def _check(parsed: Any, text: bytes, values_max: int) -> None:
     """Refuse what Postgres cannot store (NUL), and documents with too many or too deep values.
 
     ``text`` is what was parsed. A NUL can only be written as an escape, so the texts of a document
@@ -81,8 +86,8 @@ def _check(parsed: Any, text: bytes) -> None:
         values += sum(
             map(len, level_of := [each for each in level if isinstance(each, dict | list)])
         )
-        if values > VALUES_MAX:
-            raise _too_many()
+        if values > values_max:
+            raise _too_many(values_max)
         level = [child for each in level_of for child in _children(each)]
     if level or b"\\u0000" in text:
         _name_fault(parsed)
@@ -92,8 +97,8 @@ def _children(value: dict[str, Any] | list[Any]) -> Iterable[Any]:
     return value.values() if isinstance(value, dict) else value
 
 
-def _too_many() -> InvalidDocument:
-    return InvalidDocument([FieldFault("", f"has more than {VALUES_MAX} values; send fewer")])
+def _too_many(most: int) -> InvalidDocument:
+    return InvalidDocument([FieldFault("", f"has more than {most} values; send fewer")])
 
 
 def _name_fault(parsed: Any) -> None:
@@ -218,7 +223,7 @@ def json(request: web.Request, name: str, otherwise: Any) -> Any:
         parsed = orjson.loads(text)
     except orjson.JSONDecodeError as error:
         raise _query_fault(name, f"is not JSON: {error}") from None
-    _check(parsed, text.encode("utf-8", "surrogatepass"))
+    _check(parsed, text.encode("utf-8", "surrogatepass"), VALUES_MAX)
     return parsed
 
 

@@ -68,6 +68,20 @@ def faults_of(error: ValidationError, kind: type[BaseModel], prefix: str = "") -
     return faults
 
 
+def many_unknown(document: Mapping[str, Any], kind: type[BaseModel]) -> list[FieldFault]:
+    """Return the faults of a document with more unknown fields than are named; none otherwise.
+
+    Pydantic keeps a kilobyte for each fault, so such a document must not be validated.
+    """
+    fields = _fields(kind, [])
+    unknown = [name for name in document if name not in fields]
+    if len(unknown) <= FAULTS_MAX or kind.model_config.get("extra") != "forbid":
+        return []
+    named = unknown[: FAULTS_MAX - 1]
+    faults = [FieldFault(_pointer([name]), _unknown_field(fields, [name])) for name in named]
+    return [*faults, FieldFault("", f"has {len(unknown) - len(named)} more unknown fields")]
+
+
 def _place(error: Mapping[str, Any]) -> list[int | str]:
     """Return the place of an error without union tags and key marks, which only the model has."""
     place = [part for part in error["loc"] if not str(part).startswith(KIND)]
