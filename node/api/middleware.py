@@ -40,17 +40,16 @@ async def problems(request: web.Request, handler: Handler) -> web.StreamResponse
     try:
         return await handler(request)
     except ParleyError as error:
-        explained = error
+        answer = responses.problem(error, request.path)
     except web.HTTPException as error:
         if error.status < web.HTTPBadRequest.status_code:
             raise
-        explained = _of_http(error)
+        answer = responses.problem(_of_http(error), request.path)
     except (ConnectionResetError, TimeoutError):
         raise
     except Exception:
         log.exception("request failed", method=request.method, path=request.path)
-        explained = ParleyError(OWN_FAULT)
-    answer = responses.problem(explained, request.path)
+        answer = responses.problem(ParleyError(OWN_FAULT), request.path)
     if not request.content.is_eof():
         answer.force_close()  # the rest of the body is not awaited
     return answer
