@@ -335,6 +335,13 @@ CREATE INDEX planning_next ON planning (next_run_at, added_at, plan_at, lease_un
 CREATE INDEX planning_due ON planning (greatest(plan_at, lease_until)) WHERE plan_at IS NOT NULL;
 CREATE INDEX planning_waits ON planning (waits_for) WHERE waits_for IS NOT NULL;
 
+CREATE TABLE lead_process (
+    owner text PRIMARY KEY,
+    seen_at timestamptz NOT NULL
+);
+COMMENT ON TABLE lead_process IS
+'The processes that plan the tasks led here. Each writes when it was last alive, several times a minute.';
+
 ---------------------------------------------------------------------------------------------------
 -- Pool tasks (at the lead): a number of nodes of a pool, chosen for some slots at a time
 ---------------------------------------------------------------------------------------------------

@@ -58,6 +58,51 @@ class SystemClock:
             await asyncio.sleep(min(remaining / SECOND, 60.0))
 
 
+STEP_MIN = SECOND // 2
+"""A clock that was set by less disturbs no agreement between nodes."""
+DOUBT = 60 * SECOND
+"""Time for which a clock that was set forward may still be set right again."""
+
+
+class StepWatcher:
+    """Notices that a clock was set: that it moved by another time than its monotonic one."""
+
+    def __init__(self, clock: Clock) -> None:
+        """Watch this clock from now on."""
+        self._clock = clock
+        self._offset = clock.now() - clock.monotonic()
+        self._ahead = 0
+        self._doubted_until = clock.monotonic()
+        self.count = 0
+        """Number of times that the clock was set."""
+        self.last = 0
+        """The last change in microseconds; negative if it was set back."""
+
+    def look(self) -> None:
+        """Compare the clock with its monotonic one."""
+        monotonic = self._clock.monotonic()
+        offset = self._clock.now() - monotonic
+        step, self._offset = offset - self._offset, offset
+        if abs(step) < STEP_MIN:
+            return
+        self.count += 1
+        self.last = step
+        self._ahead = max(0, self._ahead + step)
+        if step > 0:
+            self._doubted_until = monotonic + DOUBT
+
+    @property
+    def doubtful(self) -> bool:
+        """True for a minute after the clock was set forward, unless it is set back again.
+
+        What seems to be over by such a clock may be yet to come, so nothing should be given up.
+        """
+        self.look()
+        if self._clock.monotonic() >= self._doubted_until:
+            self._ahead = 0
+        return self._ahead >= STEP_MIN
+
+
 class LatchedEvent:
     """An event with a timeout: once set it stays set until it is cleared."""
 

@@ -23,12 +23,14 @@ from apscheduler.schedulers.base import BaseScheduler
 from apscheduler.triggers.interval import IntervalTrigger
 
 from node.clock import Clock
-from node.model.errors import ParleyError
+from node.model.errors import ParleyError, reason_of
 
 SETTLE_S = 1
 END_S = 2
 PEERS_S = 15
 WATCHDOG_S = 10
+CLOCK_S = 1
+LEAD_S = 10
 COMPARE_S = 600
 HOUR_S = 3600
 HOUR_JITTER_S = 600
@@ -87,10 +89,19 @@ def lead_jobs(*, compare: Action, every_s: float = COMPARE_S) -> tuple[PeriodicJ
     return (PeriodicJob("compare with participants", every_s, compare),)
 
 
-def process_jobs(*, ping_watchdog: Action) -> tuple[PeriodicJob, ...]:
+def process_jobs(
+    *, ping_watchdog: Action, watch_clock: Action, show_lead: Action | None = None
+) -> tuple[PeriodicJob, ...]:
     """Return the housekeeping of a process, whether it has a node, a lead or both."""
-    # Tells the service manager that the event loop turns.
-    return (PeriodicJob("ping watchdog", WATCHDOG_S, ping_watchdog),)
+    every = (
+        # Tells the service manager that the event loop turns.
+        PeriodicJob("ping watchdog", WATCHDOG_S, ping_watchdog),
+        # Notices that the host's clock was set, and looks at everything that waits for an instant.
+        PeriodicJob("watch clock", CLOCK_S, watch_clock),
+    )
+    # Writes that this process plans, for the readiness of its node.
+    shown = () if show_lead is None else (PeriodicJob("show lead", LEAD_S, show_lead),)
+    return every + shown
 
 
 class Housekeeper:
@@ -147,9 +158,9 @@ async def _run_logged(name: str, action: Action) -> None:
     try:
         await action()
     except ParleyError as error:
-        log.warning("housekeeping failed", job=name, error=error.detail)
-    except Exception:
-        log.exception("housekeeping failed", job=name)
+        log.warning("housekeeping failed", job=name, error=reason_of(error))
+    except Exception as error:
+        log.exception("housekeeping failed", job=name, error=reason_of(error))
 
 
 class _ClockScheduler(BaseScheduler):  # type: ignore[misc] # untyped

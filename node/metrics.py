@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 
 from prometheus_client import CollectorRegistry, Counter, Gauge
@@ -9,6 +10,8 @@ from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from node.model import times
+from node.model.readiness import Readiness
+from node.readiness import readiness_of
 from node.service import NodeService
 from node.store import archives, outbox, runs
 from node.store.database import Record
@@ -46,11 +49,40 @@ async def registry_of(node: NodeService) -> CollectorRegistry:
     )
     for access, count in node.served.items():
         served.labels(access).inc(count)
+    steps = Counter(
+        "parley_clock_steps",
+        "How often this host's clock was set",
+        registry=registry,
+    )
+    steps.inc(node.clock_steps.count)
     _add_archives(registry, node, archived)
+    _add_readiness(registry, await readiness_of(node))
     registry.register(_Results(node))
     started = Gauge("parley_start_time_seconds", "When this service started", registry=registry)
     started.set(node.started / 1_000_000)
     return registry
+
+
+def _add_readiness(registry: CollectorRegistry, facts: Readiness) -> None:
+    """Add what operators should have alerts on."""
+    seen_for = math.nan if facts.lead_seen_at is None else facts.now - facts.lead_seen_at
+    for name, text, value in (
+        ("parley_ready", "Whether /readyz says that the node is ready", not facts.faults),
+        ("parley_leads", "Processes that plan and were heard lately", facts.leads),
+        ("parley_lead_seen_seconds", "Time since a lead was last heard", seen_for / times.SECOND),
+        (
+            "parley_oldest_due_task_seconds",
+            "Time that the task which has been due longest has waited to be planned",
+            facts.due_for / times.SECOND,
+        ),
+        ("parley_state_free_bytes", "Free bytes in the state directory", facts.free_bytes),
+        (
+            "parley_database_full",
+            "Whether the database had no room for a write lately",
+            facts.refused_write is not None,
+        ),
+    ):
+        Gauge(name, text, registry=registry).set(value)
 
 
 def _add_archives(registry: CollectorRegistry, node: NodeService, backlog: list[Record]) -> None:

@@ -16,7 +16,7 @@ import structlog
 
 from node.clock import Clock, LatchedEvent
 from node.model import times
-from node.model.errors import NotAuthenticated, ParleyError, RequestError
+from node.model.errors import NotAuthenticated, ParleyError, RequestError, reason_of
 from node.store import outbox
 from node.store.database import Database, Notice
 from node.store.outbox import Message, MessageKind
@@ -122,7 +122,7 @@ class Outbox:
         self._busy.pop(node, None)
         self._woken.set()
         if not delivering.cancelled() and (error := delivering.exception()) is not None:
-            log.warning("outbox not written", error=str(error))
+            log.warning("outbox not written", error=reason_of(error))
 
     async def _deliver_in_order(self, queue: list[Message]) -> None:
         done = []

@@ -17,7 +17,7 @@ import structlog
 from node.capability.catalog import Capabilities
 from node.client.mailboxes import Mailboxes
 from node.client.peers import Peer, Peers, Sign, via_own_node
-from node.clock import Clock
+from node.clock import Clock, StepWatcher
 from node.core import Core
 from node.events import EventHub
 from node.execution.contexts import Contexts
@@ -128,6 +128,8 @@ class NodeService:
         self.hub = EventHub(core.clock)
         self._tokens: set[str] = set()
         self._housekeeper = Housekeeper(core.clock)
+        self.clock_steps = StepWatcher(core.clock)
+        self._steps_told = 0
         self._loops: list[asyncio.Task[None]] = []
         self._readings: set[asyncio.Task[None]] = set()
         self._build_host(core)
@@ -332,7 +334,8 @@ class NodeService:
         )
 
     async def _overdue(self) -> None:
-        await self.collector.give_up(self.clock.now() - self.settings.part_grace)
+        if not self.clock_steps.doubtful:
+            await self.collector.give_up(self.clock.now() - self.settings.part_grace)
         await self.termination.finish_tasks()
 
     def _heard(self, notice: Notice) -> None:
@@ -383,13 +386,14 @@ class NodeService:
         await asyncio.gather(*ending, return_exceptions=True)
         await self.outbox.deliver_before_shutdown()
 
-    async def check(self) -> None:
-        """Check that the database answers.
-
-        :raises DatabaseUnavailable: it does not.
-        """
-        async with self.database.connection() as connection:
-            await nodes.own_identity(connection)
+    async def watch_clock(self) -> None:
+        """Let all loops look again if the clock was set: they wait for instants by the old one."""
+        self.clock_steps.look()
+        if self.clock_steps.count != self._steps_told:
+            self._steps_told = self.clock_steps.count
+            by_s = self.clock_steps.last / times.SECOND
+            log.warning("the clock of this host was set", by_s=by_s, steps=self._steps_told)
+            self._heard(Notice("wake", "", ()))
 
     async def knows_token(self, token_digest: str) -> bool:
         """Return whether a user's token was issued here; known tokens are cached."""

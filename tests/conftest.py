@@ -107,7 +107,7 @@ ALTER TABLE campaign ALTER COLUMN id RESTART WITH 2;
 _CLEAR = f"""
 DELETE FROM task; DELETE FROM node; DELETE FROM access_token; DELETE FROM idempotency;
 DELETE FROM reservation; DELETE FROM archive; DELETE FROM destination;
-DELETE FROM outbox; {CLEAR_CAMPAIGNS}
+DELETE FROM outbox; DELETE FROM lead_process; {CLEAR_CAMPAIGNS}
 UPDATE schema_version SET version = {SCHEMA_VERSION}, digest = '{digest_of_schema()}';
 """
 

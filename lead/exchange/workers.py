@@ -18,7 +18,7 @@ from lead.failures import describe_failure
 from lead.model import Claim
 from lead.store import planning
 from lead.store.planning import LeaseRequest
-from node.clock import Clock, LatchedEvent
+from node.clock import Clock, LatchedEvent, StepWatcher
 from node.model import times
 from node.model.errors import ParleyError
 from node.store.database import Database, Notice
@@ -60,6 +60,7 @@ class Workers:
         """``reach`` says which participants may be asked now."""
         self._database = database
         self._clock = clock
+        self._steps = StepWatcher(clock)
         self._planner = planner
         self._reach = reach
         self._owner = settings.owner
@@ -86,7 +87,8 @@ class Workers:
         try:
             while True:
                 try:
-                    pause = await self.run_once()
+                    # By a clock set forward, slots seem to be over that may be yet to come.
+                    pause = self._poll_s if self._steps.doubtful else await self.run_once()
                 except ParleyError as error:
                     log.warning("cannot plan", error=error.detail)
                     pause = self._poll_s

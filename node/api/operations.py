@@ -8,7 +8,8 @@ from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 
 from node.api.routing import NODE, Access, Route
 from node.metrics import registry_of
-from node.model.errors import DatabaseUnavailable
+from node.model.errors import DatabaseUnavailable, NotReady
+from node.readiness import readiness_of
 
 
 async def alive(_request: web.Request) -> web.StreamResponse:
@@ -22,7 +23,8 @@ async def ready(request: web.Request) -> web.StreamResponse:
     if node.stopping:
         msg = "the node is stopping"
         raise DatabaseUnavailable(msg)
-    await node.check()
+    if faults := (await readiness_of(node)).faults:
+        raise NotReady("; ".join(faults))
     return web.json_response({"status": "ready"})
 
 

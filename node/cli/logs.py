@@ -5,6 +5,10 @@ from __future__ import annotations
 import logging
 
 import structlog
+from structlog.typing import EventDict
+
+from node.clock import Clock
+from node.model import times
 
 log = structlog.get_logger()
 
@@ -38,6 +42,33 @@ class LogRouter(logging.Handler):
             **({"error": str(record.exc_info[1])} if record.exc_info else {}),
             **({"more": repeats} if repeats else {}),
         )
+
+
+class RepetitionFilter:
+    """Drops a warning or an error that says the same as one of the last minute; counts them.
+
+    What fails once a second, for each run that waits, is logged once a minute.
+    """
+
+    def __init__(self, clock: Clock) -> None:
+        """Take the time from this clock."""
+        self._clock = clock
+        self._logged: dict[tuple[tuple[str, str], ...], tuple[int, int]] = {}
+
+    def __call__(self, _logger: object, _method: str, event: EventDict) -> EventDict:
+        """Return the event, with the number of those dropped before it; drop a repetition."""
+        if event.get("level") not in {"warning", "error"}:
+            return event
+        key = tuple(sorted((name, str(value)) for name, value in event.items()))
+        now = self._clock.monotonic()
+        logged_at, repeats = self._logged.get(key, (None, 0))
+        if logged_at is not None and now - logged_at < _REPEAT_S * times.SECOND:
+            self._logged[key] = logged_at, repeats + 1
+            raise structlog.DropEvent
+        if len(self._logged) >= _KNOWN_MAX:
+            self._logged.clear()
+        self._logged[key] = now, 0
+        return {**event, "more": repeats} if repeats else event
 
 
 def route() -> None:

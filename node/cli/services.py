@@ -13,6 +13,7 @@ import signal
 import socket
 import sys
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import aiohttp
@@ -27,6 +28,7 @@ from node.cli import logs
 from node.clock import Clock, SystemClock
 from node.execution.descriptors import allow_many
 from node.housekeeping import Housekeeper, process_jobs
+from node.model import times
 from node.model.errors import HostError, ParleyError
 from node.model.loopback import is_loopback
 from node.postgres.binaries import ExternalServer, locate
@@ -34,6 +36,7 @@ from node.postgres.cluster import PrivateCluster, existing_major
 from node.postgres.keeper import keep_running
 from node.service import NodeService, assemble
 from node.settings import Settings
+from node.store import readiness
 from node.trust.private_files import prepare_directory
 from node.web.routes import routes as page_routes
 
@@ -130,6 +133,7 @@ def _run(settings: Settings, *, node: bool, lead: bool) -> None:
         processors=[
             structlog.contextvars.merge_contextvars,
             structlog.processors.add_log_level,
+            logs.RepetitionFilter(SystemClock()),
             structlog.processors.TimeStamper(fmt="iso", utc=True),
             structlog.processors.format_exc_info,
             structlog.dev.ConsoleRenderer(colors=False)
@@ -167,11 +171,18 @@ async def _serve(settings: Settings, *, with_node: bool, with_lead: bool) -> Non
             async with contextlib.AsyncExitStack() as stack:
                 if with_node:
                     await stack.enter_async_context(_serving(node))
+                owner = f"{socket.gethostname()}:{os.getpid()}"
                 if with_lead:
-                    await stack.enter_async_context(_leading(node, own_process=not with_node))
+                    await stack.enter_async_context(_leading(node, owner, alone=not with_node))
                 _ready(node, with_node=with_node)
                 housekeeper = Housekeeper(clock)
-                housekeeper.start(process_jobs(ping_watchdog=_ping_watchdog))
+                housekeeper.start(
+                    process_jobs(
+                        ping_watchdog=_ping_watchdog,
+                        watch_clock=node.watch_clock,
+                        show_lead=partial(_show_lead, node, owner) if with_lead else None,
+                    )
+                )
                 try:
                     await _told_to_stop(stop, keeping)
                 finally:
@@ -265,16 +276,17 @@ async def _serving(node: NodeService) -> AsyncIterator[None]:
 
 
 @contextlib.asynccontextmanager
-async def _leading(node: NodeService, *, own_process: bool) -> AsyncIterator[None]:
+async def _leading(node: NodeService, owner: str, *, alone: bool) -> AsyncIterator[None]:
+    """Plan meanwhile; ``alone``: in a process without the node's service."""
     from lead.assembly import lead_of
 
-    lead = lead_of(node, owner=f"{socket.gethostname()}:{os.getpid()}", rng=random.Random())
+    lead = lead_of(node, owner=owner, rng=random.Random())
     listening: asyncio.Task[None] | None = None
-    if own_process:
+    node.add_notification_listener(lead.heard)
+    if alone:
         await _await_node(node)
         listening = asyncio.create_task(node.listen(lead.heard))
-    else:
-        node.add_notification_listener(lead.heard)
+    await _show_lead(node, owner)
     await lead.start()
     try:
         yield
@@ -283,6 +295,13 @@ async def _leading(node: NodeService, *, own_process: bool) -> AsyncIterator[Non
         if listening is not None:
             listening.cancel()
             await asyncio.gather(listening, return_exceptions=True)
+
+
+async def _show_lead(node: NodeService, owner: str) -> None:
+    """Write that this process plans; forget those of which nothing was heard for a week."""
+    now = node.clock.now()
+    async with node.database.connection() as connection:
+        await readiness.keep_lead(connection, owner, now, now - 7 * times.DAY)
 
 
 async def _await_node(node: NodeService) -> None:

@@ -18,7 +18,7 @@ from uuid import UUID
 import structlog
 
 from node.capability.catalog import Capabilities
-from node.clock import LatchedEvent
+from node.clock import LatchedEvent, StepWatcher
 from node.core import Core
 from node.execution import leftovers, process
 from node.execution.forwarder import IntervalForwarder
@@ -27,7 +27,7 @@ from node.execution.output_text import output_text, storable_text
 from node.execution.parts import PartCollector
 from node.execution.staggering import StartStaggerer
 from node.model import contexts, late_runs, times
-from node.model.errors import DatabaseUnavailable, HostError, ParleyError
+from node.model.errors import DatabaseUnavailable, HostError, ParleyError, reason_of
 from node.model.late_runs import UnmeasuredEnd
 from node.model.runstate import RunState
 from node.model.wire.circumstances import Circumstances
@@ -63,6 +63,8 @@ margin, in which nothing is displaced any more.
 """
 TERM_BEFORE_END = 250 * times.MILLISECOND
 """Time before the booked end at which a running program gets TERM; KILL follows at the end."""
+STEP_NOTICED_S = 1.0
+"""Time after which whoever waits for an instant notices that the host's clock was set."""
 HOST_SAMPLE_LEAD_TIME = 50 * times.MILLISECOND
 """Time before its start at which a part's host is first sampled.
 
@@ -112,6 +114,7 @@ class Launcher:
         self._poll_s = poll_s
         self._database = core.database
         self._clock = core.clock
+        self._steps = StepWatcher(core.clock)
         self._capabilities = capabilities
         self._collector = collector
         self._lose_run = lose_run
@@ -205,7 +208,7 @@ class Launcher:
         self._cancelled.pop(run, None)
         self._turns.give_back(run)
         if not task.cancelled() and (error := task.exception()) is not None:
-            log.warning("not begun", run=str(run), error=str(error))
+            log.warning("not begun", run=str(run), error=reason_of(error))
 
     async def _stop_all(self) -> None:
         self._stopping = True
@@ -234,6 +237,8 @@ class Launcher:
         if not await self._until(turn, cancelled):
             return
         if (unbegun := _unbegun(run.starts_at, self._clock.now())) is not None:
+            if self._steps.doubtful:
+                return  # the clock may be set right again: the next look sees the run again
             await self._keep(run, unbegun)
             return
         if await self._lost(run):
@@ -270,9 +275,9 @@ class Launcher:
 
     async def _until(self, instant: int, cancelled: LatchedEvent) -> bool:
         """Wait for an instant; return False if the run was cancelled before it."""
-        remaining = (instant - self._clock.now()) / times.SECOND
-        if remaining > 0:
-            return not await cancelled.wait(remaining)
+        while (remaining := (instant - self._clock.now()) / times.SECOND) > 0:
+            if await cancelled.wait(min(remaining, STEP_NOTICED_S)):
+                return False
         return not cancelled.is_set
 
     async def _measure(self, run: DueRun, cancelled: LatchedEvent) -> LaunchOutcome:

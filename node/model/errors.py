@@ -22,6 +22,7 @@
     └── HostError                 this host cannot do it
         ├── Overloaded            503  for the moment
         ├── DatabaseUnavailable   503
+        ├── NotReady              503
         ├── SchemaMismatch        500  program and database differ in version
         ├── ToolUnavailable       422
         ├── ToolOutputError       500  the tool's output is not a result
@@ -57,6 +58,11 @@ class ParleyError(Exception):
     def detail(self) -> str:
         """The message for a person."""
         return str(self.args[0]) if self.args else self.title
+
+
+def reason_of(error: BaseException) -> str:
+    """Return what an error says; its kind if it says nothing, as a timeout does."""
+    return str(error) or type(error).__name__
 
 
 class RequestError(ParleyError):
@@ -216,6 +222,14 @@ class DatabaseUnavailable(HostError):
 
     code = "database-unavailable"
     title = "The database cannot be reached"
+    status = 503
+
+
+class NotReady(HostError):
+    """The node answers and cannot work: it lacks a lead, room on the disk, or time to plan."""
+
+    code = "not-ready"
+    title = "The node is not ready"
     status = 503
 
 

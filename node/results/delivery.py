@@ -21,7 +21,7 @@ import structlog
 from node.clock import Clock, LatchedEvent
 from node.execution.jq import TransformResult
 from node.model import archiving, times
-from node.model.errors import ArchiverFailed, ParleyError
+from node.model.errors import ArchiverFailed, ParleyError, reason_of
 from node.plugins.contracts import (
     ArchivingHost,
     Batches,
@@ -217,7 +217,7 @@ class ResultDeliverer:
         if not worker.cancelled() and (error := worker.exception()) is not None:
             if (opened := self._open.get(destination)) is not None:
                 opened.rests_until = self._clock.now() + archiving.DESTINATION_PAUSE
-            log.warning("results not delivered", destination=destination, error=str(error))
+            log.warning("results not delivered", destination=destination, error=reason_of(error))
 
     async def _work(self, destination: int) -> None:
         """Deliver what is due at one destination, batch by batch."""

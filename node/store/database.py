@@ -23,7 +23,7 @@ import structlog
 
 from node.clock import Clock
 from node.model import times
-from node.model.errors import DatabaseUnavailable, SchemaMismatch
+from node.model.errors import DatabaseUnavailable, SchemaMismatch, reason_of
 from node.store.hangs import HangDetector, HangLimits
 
 SCHEMA_VERSION = 4
@@ -158,6 +158,10 @@ class Database(ABC):
         A ``deaf`` notice means that none arrive for now, ``wake`` that some may have been lost.
         """
 
+    def refused_write(self, _within_s: float) -> str | None:
+        """Return what the server said if it had no room for a write lately; None if it had."""
+        return None
+
     async def settle(self, action: Callable[[Connection], Awaitable[T]]) -> T:
         """Run ``action`` in a transaction, and retry if it conflicts with a concurrent one."""
         for _ in range(_ATTEMPTS - 1):
@@ -176,6 +180,7 @@ class PostgresDatabase(Database):
         self._dsn = dsn
         self._size = size
         self._pool: asyncpg.Pool[asyncpg.Record] | None = None
+        self._full: tuple[float, str] | None = None
         self._hangs = HangDetector(self._probe, hang_limits or HangLimits())
 
     async def open(self) -> None:
@@ -239,8 +244,16 @@ class PostgresDatabase(Database):
                 with contextlib.suppress(asyncpg.InternalClientError):
                     await pool.release(connection, timeout=_RELEASE_S)
         except _AWAY as error:
-            msg = f"the database does not answer: {str(error) or type(error).__name__}"
+            if isinstance(error, asyncpg.DiskFullError):
+                self._full = asyncio.get_running_loop().time(), reason_of(error)
+            msg = f"the database does not answer: {reason_of(error)}"
             raise DatabaseUnavailable(msg) from error
+
+    def refused_write(self, within_s: float) -> str | None:
+        """Return what the server said if it had no room for a write so lately (seconds)."""
+        if self._full is None or asyncio.get_running_loop().time() - self._full[0] > within_s:
+            return None
+        return self._full[1]
 
     async def _probe(self) -> None:
         """Return as soon as the server has answered on a new connection, if only by refusing it."""
@@ -269,7 +282,7 @@ class PostgresDatabase(Database):
             try:
                 await self._listen_once(heard)
             except (OSError, asyncpg.PostgresError, asyncpg.InterfaceError) as error:
-                log.warning("notifications interrupted", error=str(error))
+                log.warning("notifications interrupted", error=reason_of(error))
             await clock.sleep(pause)
 
     async def _listen_once(self, heard: Callable[[Notice], None]) -> None:

@@ -49,6 +49,8 @@ WITHOUT = {
         "intervals_backward",
     },
     "node.store/impacts": {"giving_way", "hours"},
+    # Simulated nodes are not asked whether they are ready.
+    "node.store/readiness": {"keep_lead", "facts"},
     # The tables in memory need no setup.
     "node.store/setup": {
         "lock_set_up",

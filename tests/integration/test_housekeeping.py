@@ -6,13 +6,14 @@ from uuid import UUID
 
 from lead.store import episodes
 from node.model import times
+from node.model.errors import PeerUnreachable
 from node.model.wire.participants import TaskEnd
 from node.model.wire.tasks import Schedule
 from node.store import outbox, seats
 from node.store.database import Record
 from tests.support.clocks import START
 from tests.support.pool_worlds import Pooled, pooled
-from tests.support.worlds import ON_ONE_LOOP, World, book_everywhere, introduction
+from tests.support.worlds import ON_ONE_LOOP, Call, World, book_everywhere, introduction
 
 pytestmark = ON_ONE_LOOP
 
@@ -35,6 +36,30 @@ async def test_exchanges_and_decisions_do_not_pile_up(world: World) -> None:
         await site.node.purger.run_once()
         for table in ("run", "exchange", "negotiation"):
             assert await site.rows(f"SELECT FROM {table}") == []
+
+
+async def test_a_commit_on_its_way_keeps_its_negotiation(world: World) -> None:
+    """A negotiation is kept until all participants have acknowledged the commit it holds."""
+    a, b = await world.two()
+    task = introduction([a, b], schedule=Schedule(start=HOUR, slip=0))
+    for site in (a, b):
+        await site.keep(task, a)
+
+    async def lose(call: Call, phase: str) -> None:
+        if call[2] == "commit":
+            raise PeerUnreachable("b cannot be reached")
+
+    world.watch = lose
+    await a.plan()
+    assert {kind for _, kind, _ in await a.letters()} == {"commit"}
+    world.clock.advance(2 * times.DAY)
+    await _purge(world)
+    assert len(await a.rows("SELECT FROM negotiation")) == 1
+    world.watch = None
+    await world.settle()
+    assert await a.letters() == []
+    await _purge(world)
+    assert await a.rows("SELECT FROM negotiation") == []
 
 
 async def test_runs_are_counted_as_long_as_their_task_goes_on(world: World) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import socket
 from pathlib import Path
 
@@ -23,7 +24,9 @@ async def test_the_watchdog_is_fed_at_its_interval_whatever_the_database_does(
         manager.settimeout(0)
         monkeypatch.setenv("NOTIFY_SOCKET", str(tmp_path / "notify"))
         housekeeper = Housekeeper(clock)
-        housekeeper.start(process_jobs(ping_watchdog=services._ping_watchdog))
+        housekeeper.start(
+            process_jobs(ping_watchdog=services._ping_watchdog, watch_clock=asyncio.Event().wait)
+        )
         for _ in range(3):
             await clock.sleep(0)
             clock.advance(WATCHDOG_S * SECOND)

@@ -252,6 +252,15 @@ ROWS: dict[str, type[TableRow]] = {
     "task": rows.TaskRow,
     "term": rows.TermRow,
 }
-NOT_SIMULATED = {"run_interval", "archive", "archiving", "destination", "parked_count"}
-"""Tables without a counterpart in a simulation, whose runs end at once and are stored nowhere."""
+NOT_SIMULATED = {
+    "run_interval",
+    "archive",
+    "archiving",
+    "destination",
+    "parked_count",
+    "lead_process",
+}
+"""Tables without a counterpart in a simulation: its runs end at once and are stored nowhere, and
+nobody asks whether its nodes are ready.
+"""
 TABLES = tuple(ROWS)

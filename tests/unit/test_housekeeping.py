@@ -104,6 +104,33 @@ async def test_a_step_of_the_clock_changes_nothing(
     assert ran[1:] == [2 * MINUTE]
 
 
+async def test_a_clock_set_back_and_right_again_stops_nothing(
+    clock: ManualClock, housekeeper: Housekeeper
+) -> None:
+    """A job runs once a second while the clock is an hour behind, and after it is set right."""
+    ran = list[int]()
+    housekeeper.start([PeriodicJob("job", 1, appending(ran, clock.monotonic))])
+    for step in (0, -HOUR, HOUR, 0):
+        clock.step(step)
+        for _ in range(3):
+            await settle(clock, SECOND)
+    assert ran == [number * SECOND for number in range(1, 13)]
+
+
+async def test_a_failure_without_words_is_named(
+    clock: ManualClock, housekeeper: Housekeeper
+) -> None:
+    """An error that says nothing, as a timeout does, is logged by its kind."""
+
+    async def job() -> None:
+        raise TimeoutError
+
+    housekeeper.start([PeriodicJob("slow", 1, job)])
+    with capture_logs() as lines:
+        await settle(clock, SECOND)
+    assert [line["error"] for line in lines] == ["TimeoutError"]
+
+
 async def test_a_job_that_raises_runs_again(clock: ManualClock, housekeeper: Housekeeper) -> None:
     """Expected and unforeseen errors are logged with the job's name, and end no repetition."""
     faults: list[Exception] = [DatabaseUnavailable("the database is away"), RuntimeError("a fault")]
@@ -217,7 +244,11 @@ def test_the_tables_name_each_job_once() -> None:
     )
     of_node = node_jobs(**{name: partial(note, name) for name in names})
     of_lead = lead_jobs(compare=partial(note, "compare"), every_s=7)
-    of_process = process_jobs(ping_watchdog=partial(note, "ping"))
+    of_process = process_jobs(
+        ping_watchdog=partial(note, "ping"),
+        watch_clock=partial(note, "watch"),
+        show_lead=partial(note, "show"),
+    )
     jobs = [*of_node, *of_lead, *of_process]
     assert len({job.name for job in jobs}) == len(jobs)
     assert all(0 <= job.jitter_s < job.interval_s for job in jobs)
@@ -228,4 +259,4 @@ def test_the_tables_name_each_job_once() -> None:
             await job.action()
 
     asyncio.run(call_all())
-    assert called == [*names, "compare", "ping"]
+    assert called == [*names, "compare", "ping", "watch", "show"]

@@ -426,13 +426,16 @@ def purge_exchanges(tables: Tables, before: int, at_most: int) -> Answer:
 @TWINS.of("count")
 def purge_negotiations(tables: Tables, before: int, at_most: int) -> Answer:
     """Delete old negotiations, whose decisions no participant asks for any more."""
-    old = list(tables.negotiations.decided_before(before))
-    old.sort(key=lambda row: (row.decided_at, row.id))
-    for row in old[:at_most]:
-        tables.negotiations.delete(row)
-    for row in old[at_most:]:
-        tables.negotiations.keep(row)
-    return [(len(old[:at_most]),)]
+    decided = list(tables.negotiations.decided_before(before))
+    decided.sort(key=lambda row: (row.decided_at, row.id))
+    old = [row for row in decided if not tables.letters.commits.of(str(row.id))]
+    gone = old[:at_most]
+    for row in decided:
+        if row in gone:
+            tables.negotiations.delete(row)
+        else:
+            tables.negotiations.keep(row)
+    return [(len(gone),)]
 
 
 @TWINS.of("count")

@@ -275,12 +275,17 @@ WITH gone AS (
 SELECT count(*) FROM gone;
 
 -- purge_negotiations --
--- No decision is requested later than twice the life of a hold.
+-- No decision is requested later than twice the life of a hold; but a commit that is not acknowledged needs its message.
 WITH gone AS (
     DELETE FROM negotiation
     WHERE id IN (
         SELECT old.id FROM negotiation AS old
-        WHERE old.decided_at < $1
+        WHERE
+            old.decided_at < $1
+            AND NOT EXISTS (
+                SELECT FROM outbox
+                WHERE outbox.kind = 'commit' AND outbox.message ->> 'exchange' = old.id::text
+            )
         ORDER BY old.decided_at, old.id
         LIMIT $2
     )

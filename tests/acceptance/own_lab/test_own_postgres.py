@@ -103,6 +103,8 @@ async def _node(state: Path) -> AsyncIterator[Node]:
 
 async def test_postgres_is_started_again_and_may_hang(node: Node) -> None:
     """A killed server is started again; one that hangs makes honest answers, and is used again."""
+    _, metrics = await node.status("GET", "/metrics")
+    assert {"parley_ready 1.0", "parley_leads 1.0"} <= set(metrics.splitlines())
     killed = node.postmaster
     os.kill(killed, signal.SIGKILL)
     async with asyncio.timeout(PATIENCE_S):

@@ -1,0 +1,72 @@
+"""The reasons for which a node cannot work: its lead, its tasks, its disk."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from node.model import times
+
+LEAD_SILENT = 30 * times.SECOND
+"""A lead gives a sign of life three times as often."""
+DUE_MAX = 5 * times.MINUTE
+"""A task is planned seconds after it is due; one that waits so long is not planned at all."""
+FREE_BYTES_MIN = 32 << 20
+"""Two segments of Postgres' log; with less it may stop at the next one."""
+_MIB = 1 << 20
+
+
+@dataclass(frozen=True)
+class Readiness:
+    """The facts, at the instant ``now``.
+
+    ``lead_seen_at`` is when a lead was last heard, ``leads`` how many are, ``due_at`` since when
+    the oldest due task has waited. ``free_bytes`` are left in ``directory``. ``refused_write`` is
+    what the database said lately when it had no room.
+    """
+
+    now: int
+    lead_seen_at: int | None
+    leads: int
+    due_at: int | None
+    directory: str
+    free_bytes: int
+    refused_write: str | None
+
+    @property
+    def due_for(self) -> int:
+        """The time for which the oldest due task has waited."""
+        return 0 if self.due_at is None else max(0, self.now - self.due_at)
+
+    @property
+    def faults(self) -> list[str]:
+        """The sentences on what keeps the node from working; none if it is ready."""
+        told = [self._lead_fault(), self._due_fault(), self._write_fault(), self._room_fault()]
+        return [fault for fault in told if fault is not None]
+
+    def _lead_fault(self) -> str | None:
+        if self.leads:
+            return None
+        if self.lead_seen_at is not None:
+            since = f"none has been heard since {times.to_the_second(self.lead_seen_at)}"
+        elif self.due_for > LEAD_SILENT:
+            since = "none was ever heard here, and tasks wait"
+        else:
+            return None  # a node that only takes part needs none
+        return f"no lead plans the tasks of this node: {since}; start parley-lead, or see its log"
+
+    def _due_fault(self) -> str | None:
+        if self.due_for <= DUE_MAX:
+            return None
+        waited = times.format_duration(self.due_for // times.SECOND * times.SECOND)
+        return f"the oldest due task has waited {waited} to be planned; see the log of the lead"
+
+    def _write_fault(self) -> str | None:
+        if self.refused_write is None:
+            return None
+        return f"the database has no room: {self.refused_write}; make room on its disk"
+
+    def _room_fault(self) -> str | None:
+        if self.free_bytes >= FREE_BYTES_MIN:
+            return None
+        left = self.free_bytes / _MIB
+        return f"only {left:.0f} MiB are free in {self.directory}; make room there"

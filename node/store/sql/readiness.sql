@@ -1,0 +1,21 @@
+-- keep_lead --
+-- A process that plans says that it is there; those that said so long ago are forgotten.
+WITH forgotten AS (
+    DELETE FROM lead_process WHERE seen_at < $3 AND owner <> $1
+)
+
+INSERT INTO lead_process (owner, seen_at) VALUES ($1, $2)
+ON CONFLICT (owner) DO UPDATE SET seen_at = excluded.seen_at;
+
+-- facts --
+-- The task that has been due longest, unless it waits for a participant.
+SELECT
+    (SELECT max(seen_at) FROM lead_process) AS lead_seen_at,
+    (SELECT count(*) FROM lead_process WHERE seen_at > $1) AS leads,
+    (
+        SELECT greatest(plan_at, lease_until)
+        FROM planning
+        WHERE plan_at IS NOT NULL AND next_run_at < $2 AND waits_for IS NULL
+        ORDER BY greatest(plan_at, lease_until)
+        LIMIT 1
+    ) AS due_at;

@@ -1,0 +1,79 @@
+"""Operators learn over HTTP that a node lacks a lead or room."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import asyncpg
+import pytest
+
+from node.cli.services import _show_lead
+from node.model.errors import DatabaseUnavailable
+from node.model.readiness import LEAD_SILENT
+from node.model.times import MINUTE, SECOND
+from tests.conftest import NewDatabase
+from tests.support.clocks import ManualClock
+from tests.support.served_nodes import Asker, asker
+
+
+@pytest.fixture
+async def a(new_database: NewDatabase, clock: ManualClock, tmp_path: Path) -> AsyncIterator[Asker]:
+    """Return a node to query, with a token."""
+    async with asker("a", await new_database(), clock, tmp_path) as client:
+        yield client
+
+
+async def _metrics(a: Asker) -> dict[str, str]:
+    async with a.session.get(f"{a.node.card.url}/metrics") as answer:
+        lines = (await answer.text()).splitlines()
+    return dict(line.rsplit(" ", 1) for line in lines if not line.startswith("#"))
+
+
+async def test_a_lead_that_died_is_missed(a: Asker, clock: ManualClock) -> None:
+    """A node is not ready from half a minute after the last sign of a lead until the next one."""
+    assert (await a.ask("GET", "/readyz"))[0] == 200, "it may only take part"
+    await _show_lead(a.node, "host:1")
+    clock.advance(LEAD_SILENT - SECOND)
+    assert (await a.ask("GET", "/readyz"))[0] == 200
+    clock.advance(SECOND)
+    status, problem = await a.ask("GET", "/readyz")
+    assert (status, problem["detail"].split(":")[0]) == (
+        503,
+        "no lead plans the tasks of this node",
+    )
+    figures = await _metrics(a)
+    assert [figures[f"parley_{name}"] for name in ("ready", "leads", "lead_seen_seconds")] == [
+        "0.0",
+        "0.0",
+        "30.0",
+    ]
+    await _show_lead(a.node, "host:2")
+    assert (await a.ask("GET", "/readyz"))[0] == 200
+
+
+async def test_tasks_that_nobody_plans_are_told(a: Asker, clock: ManualClock) -> None:
+    """A task that is due for long, with or without a lead, is a reason not to be ready."""
+    document = {"test": {"type": "idle", "spec": {"duration": "PT1S"}}}
+    status, _ = await a.ask("POST", "/v1/tasks", document)
+    assert status == 201
+    clock.advance(7 * MINUTE)
+    status, problem = await a.ask("GET", "/readyz")
+    assert status == 503
+    assert "none was ever heard here" in problem["detail"]
+    await _show_lead(a.node, "host:1")
+    status, problem = await a.ask("GET", "/readyz")
+    assert problem["detail"].startswith("the oldest due task has waited PT7M")
+    figures = await _metrics(a)
+    assert figures["parley_oldest_due_task_seconds"] == "420.0"
+    assert int(float(figures["parley_state_free_bytes"])) > 0
+
+
+async def test_a_full_disk_is_told(a: Asker) -> None:
+    """A database that refused a write for want of room makes the node not ready."""
+    with pytest.raises(DatabaseUnavailable):
+        async with a.node.database.connection():
+            raise asyncpg.DiskFullError("could not extend file")
+    status, problem = await a.ask("GET", "/readyz")
+    assert (status, "could not extend file" in problem["detail"]) == (503, True)
+    assert (await _metrics(a))["parley_database_full"] == "1.0"
