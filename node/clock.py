@@ -61,7 +61,7 @@ class SystemClock:
 STEP_MIN = SECOND // 2
 """A clock that was set by less disturbs no agreement between nodes."""
 DOUBT = 60 * SECOND
-"""Time for which a clock that was set forward may still be set right again."""
+"""Longest time for which a clock that was set forward may still be set right again."""
 
 
 class StepWatcher:
@@ -89,18 +89,28 @@ class StepWatcher:
         self.last = step
         self._ahead = max(0, self._ahead + step)
         if step > 0:
-            self._doubted_until = monotonic + DOUBT
+            # To wait for longer than the clock may be ahead would cost more than it saves.
+            self._doubted_until = monotonic + min(DOUBT, self._ahead)
 
     @property
     def doubtful(self) -> bool:
-        """True for a minute after the clock was set forward, unless it is set back again.
+        """True while the clock may be ahead, and nothing should be given up.
 
-        What seems to be over by such a clock may be yet to come, so nothing should be given up.
+        What seems to be over by such a clock may be yet to come.
+        """
+        return self.doubt > 0
+
+    @property
+    def doubt(self) -> int:
+        """Microseconds for which a clock that was set forward may still be set right again.
+
+        As long as the step was, and at most a minute; 0 if the clock is trusted.
         """
         self.look()
-        if self._clock.monotonic() >= self._doubted_until:
+        left = self._doubted_until - self._clock.monotonic()
+        if left <= 0:
             self._ahead = 0
-        return self._ahead >= STEP_MIN
+        return left if self._ahead >= STEP_MIN else 0
 
 
 class LatchedEvent:

@@ -88,7 +88,8 @@ class Workers:
             while True:
                 try:
                     # By a clock set forward, slots seem to be over that may be yet to come.
-                    pause = self._poll_s if self._steps.doubtful else await self.run_once()
+                    doubt = self._steps.doubt / times.SECOND
+                    pause = min(doubt, self._poll_s) or await self.run_once()
                 except ParleyError as error:
                     log.warning("cannot plan", error=error.detail)
                     pause = self._poll_s
