@@ -15,6 +15,7 @@ from node.model.wire.participants import (
     IntroductionAnswer,
     Proposal,
     ProposalRequest,
+    Release,
 )
 
 
@@ -60,6 +61,6 @@ class ParticipantClient(ProposalSource, Protocol):
         """Keep these runs of the exchange and drop the others."""
         ...
 
-    async def release(self, exchange: UUID, task: UUID) -> None:
+    async def release(self, exchange: UUID, release: Release) -> None:
         """Drop the hold and free its time."""
         ...

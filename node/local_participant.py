@@ -15,6 +15,7 @@ from node.model.wire.participants import (
     IntroductionAnswer,
     Proposal,
     ProposalRequest,
+    Release,
 )
 from node.tasks.acceptance import Acceptance
 from node.timetable.booking import TimeLine
@@ -65,6 +66,6 @@ class LocalParticipant:
         """Keep these runs and drop the others of the exchange."""
         return await self._time_line.commit(exchange, request)
 
-    async def release(self, exchange: UUID, task: UUID) -> None:
+    async def release(self, exchange: UUID, release: Release) -> None:
         """Drop the hold and free its time."""
-        await self._time_line.release(exchange, task)
+        await self._time_line.release(exchange, release)

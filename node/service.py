@@ -184,7 +184,7 @@ class NodeService:
 
     def _build_timetable(self, core: Core, dependencies: NodeDependencies) -> None:
         """Build what books this node's own time, and the node as a participant."""
-        self.time_line = TimeLine(core, self._needs_port, dependencies.rng)
+        self.time_line = TimeLine(core, self._needs_port, self._duration_with, dependencies.rng)
         self.holds = HoldExpirer(core, self.time_line, self._ask_decision)
         self.freed_time = FreedTimeNotifier(core, self.time_line, self.peer)
         self.impacts = ImpactEstimator(core)
@@ -273,6 +273,9 @@ class NodeService:
 
     def _needs_port(self, task: HeldTask, tool: str) -> int:
         return self.capabilities.needs_port(task.test, tool, task.spec, task.participant)
+
+    def _duration_with(self, task: HeldTask, tool: str) -> int:
+        return self.capabilities.duration_with(task.test, tool, task.spec)
 
     async def start(self) -> None:
         """Write this node's card and token, mark missed runs, and start the loops.

@@ -13,6 +13,7 @@ from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from node.model import contexts, times
 from node.model.contexts import Context
+from node.model.hold_limits import LIFE_MAX
 from node.model.loopback import is_loopback
 from node.model.wire.fields import Duration
 from node.model.wire.nodes import LANES, Attributes, Lanes, NodeName, Url
@@ -67,7 +68,9 @@ class Settings(BaseSettings):
     workers: int = Field(50, ge=1, le=500, description="Planning workers of the lead.")
     batch: int = Field(BATCH_MAX, ge=1, le=BATCH_MAX, description="Maximum runs in one exchange.")
     hold_life: Duration = Field(
-        30 * times.SECOND, description="How long a hold lasts if the lead stays silent."
+        30 * times.SECOND,
+        le=LIFE_MAX,
+        description="How long a hold lasts if the lead stays silent.",
     )
     lease: Duration = Field(30 * times.SECOND, description="How long a worker may plan a task.")
     start_margin: Duration = Field(

@@ -103,7 +103,11 @@ class AttemptRecorder:
             await planning.decide_abort(connection, aborted, now)
         decided = [
             DecidedExchange(
-                attempt.exchange.id, attempt.claimed.task, attempt.exchange.commit, participants
+                attempt.exchange.id,
+                attempt.claimed.task,
+                attempt.claimed.lease_epoch,
+                attempt.exchange.commit,
+                participants,
             )
             for attempt, participants in concluded
             if attempt.exchange.id is not None

@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
-from uuid import UUID, uuid5
+from uuid import UUID
 
 import structlog
 
@@ -20,7 +20,8 @@ from node.batching import Batcher
 from node.clock import Clock
 from node.model import times
 from node.model.errors import NotAuthenticated, NotFound, ParleyError, RequestError
-from node.model.wire.participants import CommitRequest
+from node.model.ids import again
+from node.model.wire.participants import CommitRequest, Release
 from node.store import outbox
 from node.store.database import Connection, Database
 from node.store.outbox import Message, MessageKind, OutgoingMessage
@@ -37,6 +38,7 @@ class DecidedExchange:
 
     exchange: UUID
     task: UUID
+    lease_epoch: int
     commit: CommitRequest | None
     participants: Sequence[ParticipantClient]
 
@@ -49,7 +51,13 @@ class OutboxMessage:
     participant: ParticipantClient
     exchange: UUID
     task: UUID
+    lease_epoch: int
     commit: CommitRequest | None
+
+    @property
+    def release(self) -> Release:
+        """What is sent without a commit."""
+        return Release(task=self.task, lease_epoch=self.lease_epoch)
 
 
 class DecisionDelivery:
@@ -77,7 +85,7 @@ class DecisionDelivery:
         The outbox stores only the exchange id; the decision itself is stored with the negotiation.
         """
         drafts = [
-            OutboxMessage(0, participant, each.exchange, each.task, each.commit)
+            OutboxMessage(0, participant, each.exchange, each.task, each.lease_epoch, each.commit)
             for each in decided
             for participant in each.participants
         ]
@@ -85,7 +93,11 @@ class DecisionDelivery:
             OutgoingMessage(
                 draft.participant.identity,
                 MessageKind.RELEASE if draft.commit is None else MessageKind.COMMIT,
-                {"exchange": str(draft.exchange), "task": str(draft.task)},
+                {
+                    "exchange": str(draft.exchange),
+                    "task": str(draft.task),
+                    "lease_epoch": draft.lease_epoch,
+                },
             )
             for draft in drafts
         ]
@@ -107,7 +119,7 @@ class DecisionDelivery:
     async def _try(self, message: OutboxMessage) -> bool:
         try:
             await self._hand_over(
-                message.participant, message.exchange, message.task, message.commit
+                message.participant, message.exchange, message.release, message.commit
             )
         except ParleyError:
             return False
@@ -115,7 +127,8 @@ class DecisionDelivery:
 
     async def deliver(self, message: Message) -> None:
         """Deliver one message of the outbox."""
-        exchange, task = UUID(message.body["exchange"]), UUID(message.body["task"])
+        exchange = UUID(message.body["exchange"])
+        release = Release(task=message.body["task"], lease_epoch=message.body["lease_epoch"])
         commit = None
         if message.kind is MessageKind.COMMIT:
             async with self._database.connection() as connection:
@@ -128,17 +141,17 @@ class DecisionDelivery:
             if commit is not None:
                 await self._lose(set(commit.runs), "a node that is not known here any more")
             return
-        await self._hand_over(participant, exchange, task, commit)
+        await self._hand_over(participant, exchange, release, commit)
 
     async def _hand_over(
         self,
         participant: ParticipantClient,
         exchange: UUID,
-        task: UUID,
+        release: Release,
         commit: CommitRequest | None,
     ) -> None:
         if commit is None:
-            await participant.release(exchange, task)
+            await participant.release(exchange, release)
             return
         try:
             answered = await participant.commit(exchange, commit)
@@ -161,21 +174,21 @@ class DecisionDelivery:
         self, participant: ParticipantClient, exchange: UUID, commit: CommitRequest
     ) -> set[UUID]:
         """Book the same runs again on a late participant; return those that it cannot have."""
-        again = uuid5(exchange, "again")
+        second = again(exchange)
         async with self._database.connection() as connection:
             hold = await planning.held_again(connection, exchange, commit.runs)
         now = self._clock.now()
         lost = {run.run for run in hold.runs if run.starts_at <= now} if hold else set()
         in_time = tuple(run for run in hold.runs if run.run not in lost) if hold else ()
         if hold is not None and in_time:
-            answered = await participant.hold(again, hold.model_copy(update={"runs": in_time}))
+            answered = await participant.hold(second, hold.model_copy(update={"runs": in_time}))
             # A run that ends from here on is ended at the participant too: it knows the run now.
             async with self._database.connection() as connection:
                 ended = await planning.ended(connection, [run.run for run in in_time])
             lost |= {run.run for run in in_time if run.run not in answered.held}
             booked = tuple(run.run for run in in_time if run.run not in lost | ended)
             data = {**commit.data}
-            answer = await participant.commit(again, CommitRequest(runs=booked, data=data))
+            answer = await participant.commit(second, CommitRequest(runs=booked, data=data))
             if answer.late:
                 lost |= set(booked)
         return lost

@@ -189,7 +189,10 @@ class Planner:
                 return
             await planning.keep_decisions(connection, [(claimed.task, decision)], now)
             aborted = await planning.abort_broken_off(connection, claimed, now)
-            decided = [DecidedExchange(each, claimed.task, None, participants) for each in aborted]
+            decided = [
+                DecidedExchange(each, claimed.task, claimed.lease_epoch, None, participants)
+                for each in aborted
+            ]
             messages = await self._delivery.write(connection, decided, now)
             await planning.notify_planned(connection, {claimed.task: False})
         await self._delivery.send(messages)

@@ -32,6 +32,7 @@ from node.model.wire.participants import (
     IntroductionAnswer,
     Proposal,
     ProposalRequest,
+    Release,
 )
 
 WORKER_SHARE_DIVISOR = 4
@@ -329,6 +330,6 @@ class _Watched:
         """Keep these runs and drop the others."""
         return await self._visit.ask(self._participant, self._participant.commit(exchange, request))
 
-    async def release(self, exchange: UUID, task: UUID) -> None:
+    async def release(self, exchange: UUID, release: Release) -> None:
         """Drop the hold and free its time."""
-        await self._visit.ask(self._participant, self._participant.release(exchange, task))
+        await self._visit.ask(self._participant, self._participant.release(exchange, release))

@@ -41,6 +41,7 @@ from node.model.wire.participants import (
     IntroductionAnswer,
     PartMessage,
     ProposalRequest,
+    Release,
     Ruling,
     RunEnd,
     TaskEnd,
@@ -214,8 +215,8 @@ def _serve_item(service: SimulatedService, item: Document, sender: str) -> Await
             return time_line.hold(item.exchange, sender, item.hold)
         case Ruling(commit=CommitRequest() as commit):
             return time_line.commit(item.exchange, commit, sender)
-        case Ruling(release=UUID() as task):
-            return time_line.release(item.exchange, task, sender)
+        case Ruling(release=Release() as release):
+            return time_line.release(item.exchange, release, sender)
         case _:
             raise TypeError(f"{item!r} is not a request that a node serves")
 

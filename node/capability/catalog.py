@@ -200,7 +200,16 @@ class Capabilities:
 
         :raises InvalidDocument: there is no such tool here.
         """
-        if tool not in self.tools:
-            raise InvalidDocument([FieldFault("/tool", f"there is no tool {tool!r} here")])
-        parsed = self.spec(self.test(test), spec)
-        return self.tools[tool].needs_port(parsed, participant)
+        return self._tool(tool).needs_port(self.spec(self.test(test), spec), participant)
+
+    def duration_with(self, test: str, tool: str, spec: dict[str, Any]) -> int:
+        """Return how long a run with this tool takes (microseconds).
+
+        :raises InvalidDocument: there is no such tool here.
+        """
+        return self._tool(tool).duration(self.spec(self.test(test), spec))
+
+    def _tool(self, name: str) -> Tool:
+        if name not in self.tools:
+            raise InvalidDocument([FieldFault("/tool", f"there is no tool {name!r} here")])
+        return self.tools[name]

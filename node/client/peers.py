@@ -51,6 +51,7 @@ from node.model.wire.participants import (
     PartMessage,
     Proposal,
     ProposalRequest,
+    Release,
     Ruling,
     RunEnd,
     TaskEnd,
@@ -290,9 +291,9 @@ class Peer:
         ruling = Ruling(exchange=exchange, commit=request)
         return await self._peers.batches_of(self).rulings.ask(ruling)
 
-    async def release(self, exchange: UUID, task: UUID) -> None:
+    async def release(self, exchange: UUID, release: Release) -> None:
         """Release all runs of a hold."""
-        ruling = Ruling(exchange=exchange, release=task)
+        ruling = Ruling(exchange=exchange, release=release)
         await self._peers.batches_of(self).rulings.ask(ruling)
 
     async def ask_together(

@@ -24,3 +24,18 @@ def run_id(task: TaskId, slot: int, attempt: int) -> RunId:
 def exchange_id(task: TaskId, lease_epoch: int, number: int) -> ExchangeId:
     """Return the id of the ``number``-th exchange that a claim of this epoch opens for the task."""
     return ExchangeId(uuid5(task, f"exchange {lease_epoch} {number}"))
+
+
+def again(exchange: UUID) -> ExchangeId:
+    """Return the id under which the runs of an exchange are held again after a late commit."""
+    return ExchangeId(uuid5(exchange, "again"))
+
+
+def is_exchange_of(exchange: UUID, task: UUID, lease_epoch: int) -> bool:
+    """Return whether a claim of this epoch opens this exchange for the task, at once or again.
+
+    A participant demands it of every hold and release, so that no node can use up the ids of
+    another one's exchanges.
+    """
+    first = exchange_id(TaskId(task), lease_epoch, 1)
+    return exchange in (first, again(first))

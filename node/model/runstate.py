@@ -83,6 +83,9 @@ NOT_COUNTED = frozenset(
 )
 """States that do not count towards a task's ``max_runs``."""
 
+TOOK_PLACE = frozenset({RunState.FINISHED, RunState.FAILED, RunState.MISSED})
+"""States of runs that count towards ``max_runs`` for good: their lead cannot take them back."""
+
 
 def predecessors(state: RunState) -> list[str]:
     """Return the states from which a run may enter this one, for ``WHERE state = ANY(…)``."""

@@ -13,18 +13,16 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
-from node.model import times
+from node.model import runstate, times
 from node.model.classes import SchedulingClass
 from node.model.exchangestate import ExchangeState
+from node.model.hold_limits import IntroducedTask
 from node.model.spans import Span
 from node.model.taskstate import TaskState
 from node.model.timeline import Booking, OccupiedSpan
 from node.model.wire.participants import CommitRequest, HoldRequest, RunRequest
 from node.store import outbox
 from node.store.database import POSTGRES_EPOCH, Connection, Queries, Record
-
-LIFE_MAX = 10 * times.MINUTE
-"""Maximum life of a hold without a decision, whatever its lead requests (microseconds)."""
 
 _SQL = Queries("node.store", "bookings")
 
@@ -42,10 +40,10 @@ class HeldTask:
     scheduling_class: SchedulingClass
     spec: dict[str, Any]
     test: str
-    duration: int
     led_here: bool
     campaign: str | None
     pool_task: UUID | None
+    introduced: IntroducedTask
 
 
 @dataclass(frozen=True)
@@ -103,6 +101,7 @@ class ExpiredHold:
     exchange: UUID
     task: UUID
     lead: str
+    lease_epoch: int
     held_at: int
     expires_at: int
 
@@ -155,6 +154,8 @@ async def accept_epochs(connection: Connection, holds: Sequence[Hold]) -> dict[U
         [hold.request.lease_epoch for hold in holds],
         [hold.request.tool for hold in holds],
         [hold.request.revision for hold in holds],
+        [hold.exchange for hold in holds],
+        sorted(runstate.TOOK_PLACE),
     )
     return {
         row["id"]: HeldTask(
@@ -163,10 +164,12 @@ async def accept_epochs(connection: Connection, holds: Sequence[Hold]) -> dict[U
             SchedulingClass(row["scheduling_class"]),
             row["spec"],
             row["test"],
-            row["duration"],
             bool(row["led_here"]),
             row["campaign"],
             row["pool_task"],
+            IntroducedTask(
+                row["duration"], row["priority"], row["schedule"], row["created_at"], row["counted"]
+            ),
         )
         for row in rows
     }
@@ -196,7 +199,7 @@ async def open_exchanges(connection: Connection, holds: Sequence[Hold], now: int
         [hold.request.task for hold in holds],
         [hold.request.lease_epoch for hold in holds],
         now,
-        [min(hold.request.life, LIFE_MAX) for hold in holds],
+        [hold.request.life for hold in holds],
     )
     return {row[0] for row in rows}
 
@@ -428,7 +431,14 @@ async def expired_holds(
     """Return expired holds, oldest first, except those of ``silent`` leads."""
     rows = await connection.fetch(_SQL["expired_holds"], now, list(silent), limit)
     return [
-        ExpiredHold(row["id"], row["task_id"], row["lead"], row["held_at"], row["expires_at"])
+        ExpiredHold(
+            row["id"],
+            row["task_id"],
+            row["lead"],
+            row["lease_epoch"],
+            row["held_at"],
+            row["expires_at"],
+        )
         for row in rows
     ]
 

@@ -8,13 +8,14 @@ together, in one transaction for each kind.
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from uuid import UUID
 
 from node.batching import Batcher
 from node.core import Core
 from node.model.digests import fingerprint
-from node.model.errors import ParleyError
+from node.model.errors import InvalidDocument, ParleyError
+from node.model.hold_limits import foreign_exchange
 from node.model.taskstate import OPEN
 from node.model.wire.participants import (
     DIFFERENCES_MAX,
@@ -27,11 +28,12 @@ from node.model.wire.participants import (
     HoldRequest,
     Proposal,
     ProposalRequest,
+    Release,
 )
 from node.store import bookings
-from node.store.bookings import ExchangeRuling, HeldTask, Hold
+from node.store.bookings import ExchangeRuling, Hold
 from node.store.database import Notice
-from node.timetable.holds import HoldBooker
+from node.timetable.holds import HoldBooker, ToolFigure
 from node.timetable.proposals import Proposals
 from node.timetable.rulings import RulingApplier
 
@@ -43,12 +45,15 @@ class TimeLine:
     """This node's time line, as those who book on it see it."""
 
     def __init__(
-        self, core: Core, needs_port: Callable[[HeldTask, str], int], rng: random.Random
+        self, core: Core, needs_port: ToolFigure, duration_with: ToolFigure, rng: random.Random
     ) -> None:
-        """``needs_port(task, tool)`` returns how many consecutive ports this node must assign."""
+        """``needs_port(task, tool)`` returns how many consecutive ports this node must assign.
+
+        ``duration_with(task, tool)`` returns how long a run with that tool takes (microseconds).
+        """
         self._database = core.database
         self._proposals = Proposals(core)
-        self._holds = HoldBooker(core, needs_port, rng)
+        self._holds = HoldBooker(core, needs_port, duration_with, rng)
         self._rulings = RulingApplier(core)
         self._proposal_batches = Batcher(self._proposals.answer)
         self._hold_batches = Batcher(
@@ -78,9 +83,13 @@ class TimeLine:
     async def hold(self, exchange: UUID, lead: str, request: HoldRequest) -> HoldAnswer:
         """Book these runs until the lead decides; a repeat gets the same answer.
 
+        :raises InvalidDocument: it contradicts the introduction of the task, or has foreign ids.
         :raises NotFound: the task was never introduced here, or an older revision of it.
         :raises Conflict: it has ended, another node leads it, or the lease epoch is old.
         """
+        fault = foreign_exchange(exchange, request.task, request.lease_epoch)
+        if fault is not None:
+            raise InvalidDocument([fault])
         return await self._hold_batches.ask(Hold(exchange, lead, request))
 
     async def _hold_all(self, holds: Sequence[Hold]) -> list[HoldAnswer | ParleyError]:
@@ -102,14 +111,20 @@ class TimeLine:
         """
         return await self._ruling_batches.ask(ExchangeRuling(exchange, None, request, sender))
 
-    async def release(self, exchange: UUID, task: UUID, sender: str | None = None) -> CommitAnswer:
+    async def release(
+        self, exchange: UUID, release: Release, sender: str | None = None
+    ) -> CommitAnswer:
         """Drop a hold and free its time; harmless if it is not held, or not held yet.
 
         ``sender`` is the identity of the node that decides; None is this node itself.
 
+        :raises InvalidDocument: the exchange is not one of that task and lease epoch.
         :raises NotAllowed: another node than ``sender`` leads the task.
         """
-        return await self._ruling_batches.ask(ExchangeRuling(exchange, task, None, sender))
+        fault = foreign_exchange(exchange, release.task, release.lease_epoch)
+        if fault is not None:
+            raise InvalidDocument([fault])
+        return await self._ruling_batches.ask(ExchangeRuling(exchange, release.task, None, sender))
 
     async def decision(self, exchange: UUID) -> DecisionAnswer:
         """Return what this node decided, as lead, on an exchange; unknown ones are aborted."""

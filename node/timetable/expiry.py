@@ -11,7 +11,7 @@ import structlog
 from node.core import Core
 from node.model.errors import ParleyError
 from node.model.exchangestate import NegotiationState
-from node.model.wire.participants import CommitRequest
+from node.model.wire.participants import CommitRequest, Release
 from node.store import bookings
 from node.store.bookings import ExpiredHold
 from node.timetable.booking import TimeLine
@@ -77,7 +77,8 @@ class HoldExpirer:
             decision == NegotiationState.ABORTED
             or self._clock.now() >= hold.expires_at + life * 3 // 4
         ):
-            await self._time_line.release(hold.exchange, hold.task)
+            release = Release(task=hold.task, lease_epoch=hold.lease_epoch)
+            await self._time_line.release(hold.exchange, release)
         else:
             return False
         await self._plan_again(hold.task)

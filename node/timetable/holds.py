@@ -14,8 +14,9 @@ from uuid import UUID
 
 from node.core import Core
 from node.model import ports
-from node.model.errors import Conflict, NotFound, ParleyError
+from node.model.errors import Conflict, InvalidDocument, NotFound, ParleyError
 from node.model.exchangestate import ExchangeState
+from node.model.hold_limits import IntroducedTask, contradiction
 from node.model.reservations import Applicant, ReservationSpan, inadmissible_spans
 from node.model.taskstate import OPEN, TaskState
 from node.model.timeline import Booking, TimelineQuestion, answer_question
@@ -32,14 +33,21 @@ from node.timetable.superseding import supersede
 NewHold = tuple[Hold, HeldTask]
 """A hold whose exchange is new here, with its task."""
 
+ToolFigure = Callable[[HeldTask, str], int]
+"""``figure(task, tool)``: a number that depends on the tool with which a task is measured."""
+
 
 class HoldBooker:
     """Books holds on this node's time line."""
 
     def __init__(
-        self, core: Core, needs_port: Callable[[HeldTask, str], int], rng: random.Random
+        self, core: Core, needs_port: ToolFigure, duration_with: ToolFigure, rng: random.Random
     ) -> None:
-        """``needs_port(task, tool)`` returns how many consecutive ports this node must assign."""
+        """``needs_port(task, tool)`` returns how many consecutive ports this node must assign.
+
+        ``duration_with(task, tool)`` returns how long a run with that tool takes (microseconds).
+        """
+        self._duration_with = duration_with
         self._database = core.database
         self._clock = core.clock
         self._settings = core.settings
@@ -61,10 +69,11 @@ class HoldBooker:
         """Book each hold within a transaction; see :meth:`hold_all`."""
         now = self._clock.now()
         tasks = await bookings.accept_epochs(connection, holds)
-        accepted = [hold for hold in holds if hold.request.task in tasks]
+        known = [hold for hold in holds if hold.request.task in tasks]
+        answers: dict[UUID, HoldAnswer | ParleyError] = self._contradictions(known, tasks)
+        accepted = [hold for hold in known if hold.exchange not in answers]
         opened = await bookings.open_exchanges(connection, accepted, now)
         new = [(hold, tasks[hold.request.task]) for hold in accepted if hold.exchange in opened]
-        answers: dict[UUID, HoldAnswer | ParleyError] = {}
         if new:
             booked = await self._book(connection, new, now)
             documents = {exchange: it.model_dump(mode="json") for exchange, it in booked.items()}
@@ -75,6 +84,29 @@ class HoldBooker:
         return [answers[hold.exchange] for hold in holds], {
             hold.exchange: task for hold, task in new
         }
+
+    def _contradictions(
+        self, holds: Sequence[Hold], tasks: Mapping[UUID, HeldTask]
+    ) -> dict[UUID, HoldAnswer | ParleyError]:
+        """Return the errors of the holds that contradict the introductions of their tasks."""
+        faults = {
+            hold.exchange: contradiction(hold.request, self._introduced(hold, tasks))
+            for hold in holds
+        }
+        return {at: InvalidDocument([fault]) for at, fault in faults.items() if fault is not None}
+
+    def _introduced(self, hold: Hold, tasks: Mapping[UUID, HeldTask]) -> IntroducedTask:
+        """Return what a hold may ask for.
+
+        The lead may choose another tool than the introduced one once all participants have
+        answered. A longer run is in order if it takes that long with the tool held.
+        """
+        task = tasks[hold.request.task]
+        introduced = task.introduced
+        if max(run.ends_at - run.starts_at for run in hold.request.runs) <= introduced.duration:
+            return introduced
+        longest = max(introduced.duration, self._duration_with(task, hold.request.tool))
+        return replace(introduced, duration=longest)
 
     async def _book(
         self, connection: Connection, new: Sequence[NewHold], now: int
@@ -154,7 +186,7 @@ class HoldBooker:
         displacing_nothing = TimelineQuestion(
             windows=windows,
             scheduling_class=task.scheduling_class,
-            duration=task.duration,
+            duration=task.introduced.duration,
             priority=-PRIORITY_MAX - 1,
             earliest=now,
             latest=last,
@@ -187,7 +219,7 @@ class PortAssigner:
     def __init__(
         self,
         settings: Settings,
-        needs_port: Callable[[HeldTask, str], int],
+        needs_port: ToolFigure,
         rng: random.Random,
     ) -> None:
         """``needs_port(task, tool)`` returns how many consecutive ports a tool needs here."""

@@ -16,7 +16,13 @@ from node.model import times
 from node.model.classes import SchedulingClass
 from node.model.errors import Conflict, InvalidDocument, NotFound
 from node.model.wire.impacts import HOURS, ImpactRequest
-from node.model.wire.participants import Introduction, Obstacle, ProposalRequest
+from node.model.wire.participants import (
+    HoldAnswer,
+    HoldRequest,
+    Introduction,
+    Obstacle,
+    ProposalRequest,
+)
 from node.model.wire.tasks import Participant as Listed
 from node.service import NodeService, signer
 from node.store import tasks
@@ -24,7 +30,14 @@ from node.tasks.acceptance import stored_task
 from tests.conftest import NewDatabase
 from tests.support.clocks import START, ManualClock
 from tests.support.served_nodes import fetching, know, served
-from tests.support.worlds import DURATION, commit_request, hold_request, introduce
+from tests.support.worlds import (
+    DURATION,
+    commit_request,
+    exchange_of,
+    hold_request,
+    introduce,
+    release_of,
+)
 
 HOUR = START + times.HOUR
 FETCHES = "peer that fetches"
@@ -45,6 +58,10 @@ class Party:
         """An idle task of this participant alone."""
         made = introduce([_listed(self.node)], **options)  # type: ignore[arg-type]
         return made.model_copy(update={"reference": reference})
+
+    async def hold(self, request: HoldRequest) -> HoldAnswer:
+        """Hold runs in the exchange that their lead would open."""
+        return await self.participant.hold(exchange_of(request), request)
 
     async def known(self, **options: object) -> Introduction:
         """A task that has been introduced and accepted."""
@@ -120,14 +137,15 @@ async def test_it_considers_without_keeping(party: Party) -> None:
     answered = await party.adviser.consider(task)
     assert (answered.accepted, answered.reason, answered.tools) == (True, None, ("sleep",))
     with pytest.raises(NotFound, match="introduce it first"):
-        await party.participant.hold(uuid4(), hold_request(task, [HOUR]))
+        await party.hold(hold_request(task, [HOUR]))
     answered = await party.adviser.consider(task.model_copy(update={"test": "juggling"}))
     assert "there is no test 'juggling'" in (answered.reason or "")
 
 
 async def test_it_looks_ahead_without_booking(party: Party) -> None:
     """The answer names the runs that would be displaced, and their time is free afterwards."""
-    low, exchange = await party.known(), uuid4()
+    low = await party.known()
+    exchange = exchange_of(low)
     kept = hold_request(low, [HOUR])
     await party.participant.hold(exchange, kept)
     await party.participant.commit(exchange, commit_request(kept))
@@ -161,7 +179,8 @@ async def test_what_others_have(party: Party) -> None:
     ):
         reference = None if mesh is None else {"mesh": mesh}
         task = await party.known(scheduling_class=scheduling_class, reference=reference)
-        exchange, kept = uuid4(), hold_request(task, [start])
+        kept = hold_request(task, [start])
+        exchange = exchange_of(kept)
         await party.participant.hold(exchange, kept)
         await party.participant.commit(exchange, commit_request(kept))
     runs = ((HOUR - times.HOUR, HOUR),)
@@ -213,7 +232,7 @@ async def test_it_offers_its_free_time(party: Party) -> None:
 async def test_it_offers_what_lower_priorities_would_leave(party: Party) -> None:
     """Both passes are answered at once, and what stands in the way is named."""
     low = await party.known()
-    await party.participant.hold(uuid4(), hold_request(low, [HOUR]))
+    await party.hold(hold_request(low, [HOUR]))
     high = await party.known(priority=1)
     busy = (HOUR, HOUR + DURATION)
     answered = await party.participant.propose(_proposal(high, busy, WINDOW))
@@ -230,7 +249,8 @@ async def test_it_offers_what_lower_priorities_would_leave(party: Party) -> None
 
 async def test_it_holds_and_repeats_its_answer(party: Party) -> None:
     """A hold takes the time, and the same exchange again gets the same answer."""
-    task, exchange = await party.known(), uuid4()
+    task = await party.known()
+    exchange = exchange_of(task)
     request = hold_request(task, [HOUR, HOUR + DURATION])
     first = await party.participant.hold(exchange, request)
     assert first.held == tuple(run.run for run in request.runs)
@@ -242,10 +262,10 @@ async def test_it_holds_and_repeats_its_answer(party: Party) -> None:
 async def test_it_refuses_run_by_run(party: Party) -> None:
     """An occupied slot is refused with its obstacle, and the others are held."""
     task = await party.known()
-    await party.participant.hold(uuid4(), hold_request(task, [HOUR]))
+    await party.hold(hold_request(task, [HOUR]))
     other = await party.known()
     request = hold_request(other, [HOUR, HOUR + DURATION])
-    answered = await party.participant.hold(uuid4(), request)
+    answered = await party.hold(request)
     assert answered.held == (request.runs[1].run,)
     [refusal] = answered.refused
     assert refusal.run == request.runs[0].run
@@ -256,14 +276,16 @@ async def test_it_refuses_run_by_run(party: Party) -> None:
 async def test_it_displaces_when_told_to(party: Party) -> None:
     """A displacing hold sets lower priorities aside, and its release gives them back."""
     low = await party.known()
-    kept, exchange = hold_request(low, [HOUR]), uuid4()
+    kept = hold_request(low, [HOUR])
+    exchange = exchange_of(low)
     await party.participant.hold(exchange, kept)
     await party.participant.commit(exchange, commit_request(kept))
-    high, second = await party.known(priority=1), uuid4()
+    high = await party.known(priority=1)
+    second = exchange_of(high)
     answered = await party.participant.hold(second, hold_request(high, [HOUR], displacing=True))
     assert answered.set_aside == 1
-    await party.participant.release(second, high.task)
-    answered = await party.participant.hold(uuid4(), hold_request(high, [HOUR]))
+    await party.participant.release(second, release_of(high))
+    answered = await party.hold(hold_request(high, [HOUR], epoch=2))
     [refusal] = answered.refused
     assert isinstance(refusal.obstacle, Obstacle)
     assert refusal.obstacle.run == kept.runs[0].run
@@ -271,7 +293,8 @@ async def test_it_displaces_when_told_to(party: Party) -> None:
 
 async def test_it_commits_once(party: Party) -> None:
     """A commit is taken, and a repeated one is no error; the dropped runs are free."""
-    task, exchange = await party.known(), uuid4()
+    task = await party.known()
+    exchange = exchange_of(task)
     request = hold_request(task, [HOUR, HOUR + DURATION])
     await party.participant.hold(exchange, request)
     for _ in range(2):
@@ -283,28 +306,31 @@ async def test_it_commits_once(party: Party) -> None:
 
 async def test_it_releases_as_often_as_asked(party: Party) -> None:
     """A release frees the time at once and may come again."""
-    task, exchange = await party.known(), uuid4()
+    task = await party.known()
+    exchange = exchange_of(task)
     await party.participant.hold(exchange, hold_request(task, [HOUR]))
     for _ in range(2):
-        await party.participant.release(exchange, task.task)
+        await party.participant.release(exchange, release_of(task))
     answered = await party.participant.propose(_proposal(task, WINDOW))
     assert answered.free == (WINDOW,)
 
 
 async def test_it_says_when_a_commit_is_late(party: Party) -> None:
     """A commit of what was released, or was never held, is answered as late."""
-    task, exchange = await party.known(), uuid4()
+    task = await party.known()
+    exchange = exchange_of(task)
     request = hold_request(task, [HOUR])
     assert (await party.participant.commit(uuid4(), commit_request(request))).late
     await party.participant.hold(exchange, request)
-    await party.participant.release(exchange, task.task)
+    await party.participant.release(exchange, release_of(task))
     assert (await party.participant.commit(exchange, commit_request(request))).late
 
 
 async def test_a_release_that_comes_first_wins(party: Party) -> None:
     """A hold that its own release has overtaken is a conflict."""
-    task, exchange = await party.known(), uuid4()
-    await party.participant.release(exchange, task.task)
+    task = await party.known()
+    exchange = exchange_of(task)
+    await party.participant.release(exchange, release_of(task))
     with pytest.raises(Conflict, match="has been released"):
         await party.participant.hold(exchange, hold_request(task, [HOUR]))
 
@@ -312,32 +338,32 @@ async def test_a_release_that_comes_first_wins(party: Party) -> None:
 async def test_it_does_not_hold_for_unknown_tasks(party: Party) -> None:
     """A task that was never introduced is not found, so that its lead introduces it."""
     with pytest.raises(NotFound, match="introduce it first"):
-        await party.participant.hold(uuid4(), hold_request(party.task(), [HOUR]))
+        await party.hold(hold_request(party.task(), [HOUR]))
 
 
 async def test_it_refuses_an_old_lease(party: Party) -> None:
     """A worker that lost its lease is told so."""
     task = await party.known()
-    await party.participant.hold(uuid4(), hold_request(task, [HOUR], epoch=2))
+    await party.hold(hold_request(task, [HOUR], epoch=2))
     with pytest.raises(Conflict, match="lease epoch 1 has been superseded by epoch 2"):
-        await party.participant.hold(uuid4(), hold_request(task, [HOUR + times.HOUR]))
+        await party.hold(hold_request(task, [HOUR + times.HOUR]))
 
 
 async def test_it_lets_background_runs_share(party: Party) -> None:
     """Background runs are held whatever else is booked."""
     task = await party.known()
-    await party.participant.hold(uuid4(), hold_request(task, [HOUR]))
+    await party.hold(hold_request(task, [HOUR]))
     quiet = await party.known(scheduling_class=SchedulingClass.BACKGROUND)
     answered = await party.participant.propose(_proposal(quiet, WINDOW))
     assert answered.free == (WINDOW,)
-    assert (await party.participant.hold(uuid4(), hold_request(quiet, [HOUR]))).held
+    assert (await party.hold(hold_request(quiet, [HOUR]))).held
 
 
 async def test_no_hold_is_lost_among_many(party: Party) -> None:
     """The largest batch is held in one exchange."""
     task = await party.known(duration=times.MINUTE)
     starts = [HOUR + number * times.MINUTE for number in range(512)]
-    answered = await party.participant.hold(uuid4(), hold_request(task, starts))
+    answered = await party.hold(hold_request(task, starts))
     assert len(answered.held) == 512
 
 
@@ -346,6 +372,6 @@ async def test_it_refuses_a_tool_it_does_not_know(party: Party) -> None:
     task = await party.known()
     request = hold_request(task, [HOUR]).model_copy(update={"tool": "magic"})
     with pytest.raises(InvalidDocument, match="there is no tool 'magic' here"):
-        await party.participant.hold(uuid4(), request)
+        await party.hold(request)
     answered = await party.participant.propose(_proposal(task, WINDOW))
     assert answered.free == (WINDOW,)

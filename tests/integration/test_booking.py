@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import random
-from uuid import uuid4
 
 import pytest
 
@@ -22,8 +21,10 @@ from tests.support.worlds import (
     ON_ONE_LOOP,
     World,
     commit_request,
+    exchange_of,
     hold_request,
     introduction,
+    release_of,
 )
 
 pytestmark = ON_ONE_LOOP
@@ -96,7 +97,8 @@ async def test_a_run_whose_start_has_passed_is_refused(booker: BookingLead) -> N
 async def test_a_repeated_hold_gets_the_same_answer(booker: BookingLead) -> None:
     """A repeated hold gets the first answer, whatever has changed since."""
     await booker.book(await booker.task(), HOUR)
-    exchange, request = uuid4(), hold_request(await booker.task(), [HOUR, HOUR + REACH])
+    request = hold_request(await booker.task(), [HOUR, HOUR + REACH])
+    exchange = exchange_of(request)
     first = await booker.hold(request, exchange)
     booker.world.clock.advance(times.SECOND)
     await booker.book(await booker.task(), HOUR + 2 * REACH)
@@ -107,8 +109,9 @@ async def test_a_repeated_hold_gets_the_same_answer(booker: BookingLead) -> None
 
 async def test_a_released_exchange_cannot_be_held(booker: BookingLead) -> None:
     """A hold is refused if its release has overtaken it."""
-    task, exchange = await booker.task(), uuid4()
-    await booker.site.node.time_line.release(exchange, task.task)
+    task = await booker.task()
+    exchange = exchange_of(task)
+    await booker.site.node.time_line.release(exchange, release_of(task))
     with pytest.raises(Conflict, match="has been released; open a new exchange"):
         await booker.hold(hold_request(task, [HOUR]), exchange)
     assert await booker.site.states() == {}
@@ -131,7 +134,8 @@ async def test_a_stale_lease_epoch_is_refused(booker: BookingLead) -> None:
 
 async def test_another_lead_is_refused(booker: BookingLead) -> None:
     """Only the lead of a task can hold and commit its runs."""
-    task, exchange = await booker.task(), uuid4()
+    task = await booker.task()
+    exchange = exchange_of(task)
     request = hold_request(task, [HOUR])
     stranger = await booker.world.site("c")
     time_line = booker.site.node.time_line
@@ -155,7 +159,8 @@ async def test_a_task_that_is_over_is_refused(booker: BookingLead) -> None:
 
 async def test_a_commit_keeps_the_chosen_runs(booker: BookingLead) -> None:
     """A commit schedules the runs it names and frees the others at once."""
-    exchange, request = uuid4(), hold_request(await booker.task(), [HOUR, HOUR + REACH])
+    request = hold_request(await booker.task(), [HOUR, HOUR + REACH])
+    exchange = exchange_of(request)
     await booker.hold(request, exchange)
     answer = await booker.site.node.time_line.commit(exchange, commit_request(request, keep=1))
     assert not answer.late
@@ -166,7 +171,8 @@ async def test_a_commit_keeps_the_chosen_runs(booker: BookingLead) -> None:
 
 async def test_a_repeated_commit_is_not_late(booker: BookingLead) -> None:
     """A repeated commit succeeds like the first one."""
-    exchange, request = uuid4(), hold_request(await booker.task(), [HOUR])
+    request = hold_request(await booker.task(), [HOUR])
+    exchange = exchange_of(request)
     await booker.hold(request, exchange)
     for _ in range(2):
         answer = await booker.site.node.time_line.commit(exchange, commit_request(request))
@@ -176,32 +182,35 @@ async def test_a_repeated_commit_is_not_late(booker: BookingLead) -> None:
 
 async def test_a_late_commit_says_so(booker: BookingLead) -> None:
     """A commit of a hold that was dropped, or never arrived, books nothing and reports late."""
-    exchange, task = uuid4(), await booker.task()
+    task = await booker.task()
+    exchange = exchange_of(task)
     request = hold_request(task, [HOUR])
     time_line = booker.site.node.time_line
     assert (await time_line.commit(exchange, commit_request(request))).late
     await booker.hold(request, exchange)
-    await time_line.release(exchange, task.task)
+    await time_line.release(exchange, release_of(task))
     assert (await time_line.commit(exchange, commit_request(request))).late
     assert await booker.site.states() == {}
 
 
 async def test_a_release_after_a_commit_changes_nothing(booker: BookingLead) -> None:
     """A release after the commit has no effect."""
-    exchange, task = uuid4(), await booker.task()
+    task = await booker.task()
+    exchange = exchange_of(task)
     request = hold_request(task, [HOUR])
     await booker.hold(request, exchange)
     await booker.site.node.time_line.commit(exchange, commit_request(request))
-    await booker.site.node.time_line.release(exchange, task.task)
+    await booker.site.node.time_line.release(exchange, release_of(task))
     assert await booker.site.states() == {request.runs[0].run: "scheduled"}
 
 
 async def test_only_the_lead_of_a_task_releases_before_a_hold(booker: BookingLead) -> None:
     """A node that does not lead the task cannot release an exchange in advance."""
     stranger = await booker.world.site("c")
-    task, exchange = await booker.task(), uuid4()
+    task = await booker.task()
+    exchange = exchange_of(task)
     with pytest.raises(NotAllowed, match="led by another node"):
-        await booker.site.node.time_line.release(exchange, task.task, stranger.identity)
+        await booker.site.node.time_line.release(exchange, release_of(task), stranger.identity)
     assert (await booker.hold(hold_request(task, [HOUR]), exchange)).held
 
 
@@ -210,14 +219,16 @@ async def test_only_the_lead_of_a_task_releases_before_a_hold(booker: BookingLea
 
 async def test_at_its_lead_a_released_run_waits(booker: BookingLead) -> None:
     """A released run waits at its lead, with a reason, and can be held again."""
-    task, exchange = await booker.task(), uuid4()
+    task = await booker.task()
+    exchange = exchange_of(task)
     request = hold_request(task, [HOUR])
     time_line = booker.lead.node.time_line
     await time_line.hold(exchange, booker.lead.identity, request)
-    await time_line.release(exchange, task.task)
+    await time_line.release(exchange, release_of(task))
     [run] = request.runs
     assert await booker.lead.states() == {run.run: "waiting"}
-    again = await time_line.hold(uuid4(), booker.lead.identity, request)
+    request = hold_request(task, [HOUR], epoch=2)
+    again = await time_line.hold(exchange_of(request), booker.lead.identity, request)
     assert again.held == (run.run,)
     assert await booker.lead.states() == {run.run: "held"}
 
@@ -263,11 +274,11 @@ async def test_concurrent_displacing_batches_end_consistent(world: World) -> Non
     for priority in range(1, 6):
         rng.shuffle(starts)
         task = await booker.task(priority)
-        exchanges.append((uuid4(), task, hold_request(task, starts, displacing=True)))
+        exchanges.append((exchange_of(task), task, hold_request(task, starts, displacing=True)))
     await asyncio.gather(*(booker.hold(request, exchange) for exchange, _, request in exchanges))
     time_line = booker.site.node.time_line
     await asyncio.gather(
-        *(time_line.release(exchange, task.task) for exchange, task, _ in exchanges)
+        *(time_line.release(exchange, release_of(task)) for exchange, task, _ in exchanges)
     )
     rows = await booker.site.rows("SELECT priority, state::text, count(*) FROM run GROUP BY 1, 2")
     states = {(row[0], row[1]): row[2] for row in rows}
@@ -280,13 +291,14 @@ async def test_concurrent_displacing_batches_end_consistent(world: World) -> Non
 async def test_a_commit_against_a_release_has_one_winner(booker: BookingLead) -> None:
     """A concurrent commit and release agree on which came first."""
     for number in range(10):
-        task, exchange = await booker.task(), uuid4()
+        task = await booker.task()
+        exchange = exchange_of(task)
         request = hold_request(task, [HOUR + number * REACH])
         await booker.hold(request, exchange)
         time_line = booker.site.node.time_line
         commit = CommitRequest(runs=(request.runs[0].run,), data={})
         answer, _ = await asyncio.gather(
-            time_line.commit(exchange, commit), time_line.release(exchange, task.task)
+            time_line.commit(exchange, commit), time_line.release(exchange, release_of(task))
         )
         state = await booker.site.state(request.runs[0].run)
         assert state == (None if answer.late else "scheduled")

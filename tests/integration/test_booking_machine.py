@@ -47,6 +47,7 @@ from tests.support.worlds import (
     Site,
     Wire,
     World,
+    exchange_of,
     hold_request,
     introduction,
 )
@@ -333,7 +334,7 @@ class Booking(RuleBasedStateMachine):
             request = hold_request(task, [START + 20 * DURATION], epoch=rows[0][0] - 1)
             try:
                 answer = await site.node.time_line.hold(
-                    UUID(int=2**64 + len(self.tape)), lead.identity, request
+                    exchange_of(request), lead.identity, request
                 )
             except Conflict:
                 return

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from uuid import uuid4
-
 import pytest
 
 from node.model import times
@@ -16,7 +14,9 @@ from tests.support.worlds import (
     HOLD_LIFE,
     ON_ONE_LOOP,
     commit_request,
+    exchange_of,
     hold_request,
+    release_of,
 )
 
 pytestmark = ON_ONE_LOOP
@@ -25,12 +25,13 @@ pytestmark = ON_ONE_LOOP
 async def test_a_higher_priority_sets_lower_ones_aside(booker: BookingLead) -> None:
     """A displacing hold sets strictly lower priorities aside; a release restores them."""
     low = (await booker.book(await booker.task(1), HOUR)).runs[0].run
-    task, exchange = await booker.task(2), uuid4()
+    task = await booker.task(2)
+    exchange = exchange_of(task)
     request = hold_request(task, [HOUR], displacing=True)
     answer = await booker.hold(request, exchange)
     assert (answer.held, answer.set_aside) == ((request.runs[0].run,), 1)
     assert await booker.site.state(low) == "set-aside"
-    await booker.site.node.time_line.release(exchange, task.task)
+    await booker.site.node.time_line.release(exchange, release_of(task))
     assert await booker.site.states() == {low: "scheduled"}
 
 
@@ -80,7 +81,8 @@ async def test_a_commit_displaces_and_tells_the_lead(booker: BookingLead) -> Non
     """The commit of the winner displaces the run set aside and sends its lead the reason."""
     lower = await booker.task(1)
     low = (await booker.book(lower, HOUR)).runs[0].run
-    task, exchange = await booker.task(2), uuid4()
+    task = await booker.task(2)
+    exchange = exchange_of(task)
     request = hold_request(task, [HOUR], displacing=True)
     await booker.hold(request, exchange)
     await booker.site.node.time_line.commit(exchange, commit_request(request))
@@ -107,13 +109,14 @@ async def test_a_set_aside_run_comes_back_when_the_hold_runs_out(booker: Booking
 async def test_a_set_aside_run_whose_time_is_gone_is_displaced(booker: BookingLead) -> None:
     """A run whose time was taken while it was set aside is displaced, and its lead is notified."""
     low = (await booker.book(await booker.task(1), HOUR)).runs[0].run
-    task, exchange = await booker.task(2), uuid4()
+    task = await booker.task(2)
+    exchange = exchange_of(task)
     await booker.hold(hold_request(task, [HOUR], displacing=True), exchange)
     await booker.book(await booker.task(0), HOUR - DURATION, HOUR + DURATION)
     thief = await booker.task(0, duration=times.MINUTE)
     await booker.site.execute("UPDATE run SET ends_at = $2 WHERE task_id = $1", task.task, HOUR + 9)
     await booker.book(thief, HOUR + times.MINUTE)
-    await booker.site.node.time_line.release(exchange, task.task)
+    await booker.site.node.time_line.release(exchange, release_of(task))
     assert await booker.site.state(low) == "displaced"
     assert "lost its time meanwhile" in (await booker.site.reason(low) or "")
     assert [body["run"] for _, _, body in await booker.site.letters()] == [str(low)]
@@ -134,8 +137,8 @@ async def test_a_commit_of_a_part_gives_back_the_rest(booker: BookingLead) -> No
     lost, kept = (
         run.run for run in (await booker.book(await booker.task(1), HOUR, 2 * REACH + HOUR)).runs
     )
-    exchange = uuid4()
     request = hold_request(await booker.task(2), [HOUR, 2 * REACH + HOUR], displacing=True)
+    exchange = exchange_of(request)
     await booker.hold(request, exchange)
     await booker.site.node.time_line.commit(exchange, commit_request(request, keep=1))
     assert await booker.site.state(lost) == "displaced"
@@ -144,11 +147,11 @@ async def test_a_commit_of_a_part_gives_back_the_rest(booker: BookingLead) -> No
 
 async def test_a_held_run_that_gave_way_goes_with_its_release(booker: BookingLead) -> None:
     """A held run that was set aside by a second hold is deleted with its own release."""
-    first, second = (uuid4(), await booker.task(1)), (uuid4(), await booker.task(2))
-    for exchange, task in (first, second):
-        await booker.hold(hold_request(task, [HOUR], displacing=True), exchange)
-    for exchange, task in (first, second):
-        await booker.site.node.time_line.release(exchange, task.task)
+    tasks = [await booker.task(1), await booker.task(2)]
+    for task in tasks:
+        await booker.hold(hold_request(task, [HOUR], displacing=True))
+    for task in tasks:
+        await booker.site.node.time_line.release(exchange_of(task), release_of(task))
     assert await booker.site.states() == {}
     assert await booker.free((HOUR, HOUR + DURATION)) == [(HOUR, HOUR + DURATION)]
 
@@ -156,24 +159,25 @@ async def test_a_held_run_that_gave_way_goes_with_its_release(booker: BookingLea
 async def test_a_chain_of_displacements_unwinds(booker: BookingLead) -> None:
     """Holds that displace each other restore in turn when released, down to the first owner."""
     owner = (await booker.book(await booker.task(1), HOUR)).runs[0].run
-    chain = [(uuid4(), await booker.task(priority)) for priority in (2, 3)]
-    for exchange, task in chain:
-        await booker.hold(hold_request(task, [HOUR], displacing=True), exchange)
-    for exchange, task in reversed(chain):
-        await booker.site.node.time_line.release(exchange, task.task)
+    chain = [await booker.task(priority) for priority in (2, 3)]
+    for task in chain:
+        await booker.hold(hold_request(task, [HOUR], displacing=True))
+    for task in reversed(chain):
+        await booker.site.node.time_line.release(exchange_of(task), release_of(task))
     assert await booker.site.states() == {owner: "scheduled"}
 
 
 async def test_what_gave_way_to_a_displaced_run_is_not_forgotten(booker: BookingLead) -> None:
     """A run set aside by a hold is settled, too, when that hold is displaced itself."""
     low = (await booker.book(await booker.task(1), HOUR)).runs[0].run
-    held, task = uuid4(), await booker.task(2)
+    task = await booker.task(2)
+    held = exchange_of(task)
     await booker.hold(hold_request(task, [HOUR], displacing=True), held)
     winner = hold_request(await booker.task(3), [HOUR], displacing=True)
-    exchange = uuid4()
+    exchange = exchange_of(winner)
     await booker.hold(winner, exchange)
     await booker.site.node.time_line.commit(exchange, commit_request(winner))
-    await booker.site.node.time_line.release(held, task.task)
+    await booker.site.node.time_line.release(held, release_of(task))
     assert await booker.site.state(low) == "displaced"
     assert str(low) in {body["run"] for _, _, body in await booker.site.letters()}
 
@@ -183,7 +187,8 @@ async def test_a_commit_displaces_for_its_own_runs_only(booker: BookingLead) -> 
     low = (await booker.book(await booker.task(1), HOUR)).runs[0].run
     held = hold_request(await booker.task(2), [HOUR], displacing=True)
     await booker.hold(held)
-    other, exchange = hold_request(await booker.task(1), [HOUR + REACH]), uuid4()
+    other = hold_request(await booker.task(1), [HOUR + REACH])
+    exchange = exchange_of(other)
     await booker.hold(other, exchange)
     named = (*commit_request(other).runs, *commit_request(held).runs)
     await booker.site.node.time_line.commit(exchange, CommitRequest(runs=named, data={}))

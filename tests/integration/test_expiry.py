@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from uuid import UUID, uuid4
+from uuid import UUID
 
 import pytest
 
 from node.model import times
-from node.model.errors import NotAllowed, PeerUnreachable
+from node.model.errors import InvalidDocument, NotAllowed, PeerUnreachable
+from node.model.hold_limits import LIFE_MAX
 from node.model.wire.participants import (
     HoldRequest,
 )
@@ -23,6 +24,7 @@ from tests.support.worlds import (
     ON_ONE_LOOP,
     book_everywhere,
     commit_request,
+    exchange_of,
     hold_everywhere,
     hold_request,
     introduction,
@@ -33,7 +35,7 @@ pytestmark = ON_ONE_LOOP
 
 async def _negotiate(booker: BookingLead, request: HoldRequest, state: str) -> UUID:
     """Hold an exchange at b and insert the lead's negotiation in this state."""
-    exchange = uuid4()
+    exchange = exchange_of(request)
     await booker.lead.execute(
         "INSERT INTO negotiation VALUES ($1, $2, $3::negotiation_state, 1, $4, $5, $6, $7)",
         exchange,
@@ -108,7 +110,7 @@ async def test_a_lead_that_knows_us_no_more_does_not_keep_holds(booker: BookingL
     task = introduction([lead, booker.site])
     await booker.site.keep(task, lead)
     await booker.site.node.time_line.hold(
-        uuid4(), lead.identity, hold_request(task, [HOUR + REACH])
+        exchange_of(task), lead.identity, hold_request(task, [HOUR + REACH])
     )
 
     async def refuse(call: tuple[str, str, str], phase: str) -> None:
@@ -174,11 +176,12 @@ async def test_silent_leads_are_asked_all_at_once(booker: BookingLead) -> None:
 
 
 async def test_no_lead_holds_for_as_long_as_it_likes(booker: BookingLead) -> None:
-    """A hold expires after ten minutes at most, whatever life its lead requests."""
-    await booker.hold(hold_request(await booker.task(), [HOUR], life=times.DAY))
-    booker.world.clock.advance(10 * times.MINUTE)
-    assert await booker.site.node.holds.run_once() == 1
+    """A hold for longer than two minutes without a decision is refused."""
+    request = hold_request(await booker.task(), [HOUR], life=LIFE_MAX + 1)
+    with pytest.raises(InvalidDocument, match=r"/life: PT2M0.000001S is longer than a hold may"):
+        await booker.hold(request)
     assert await booker.site.states() == {}
+    assert (await booker.hold(request.model_copy(update={"life": LIFE_MAX}))).held
 
 
 async def test_nothing_is_held_beyond_the_horizon(booker: BookingLead) -> None:
@@ -199,8 +202,8 @@ async def test_more_holds_than_are_settled_at_once_are_settled_at_once(
     task = introduction([silent, booker.site])
     await booker.site.keep(task, silent)
     for number in range(5):
-        hold = hold_request(task, [HOUR + number * REACH])
-        await booker.site.node.time_line.hold(uuid4(), silent.identity, hold)
+        hold = hold_request(task, [HOUR + number * REACH], epoch=number)
+        await booker.site.node.time_line.hold(exchange_of(hold), silent.identity, hold)
     for number in range(5):
         await booker.hold(hold_request(await booker.task(), [HOUR + (5 + number) * REACH]))
     booker.world.cut = {frozenset("bc")}

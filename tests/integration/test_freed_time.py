@@ -28,6 +28,7 @@ from tests.support.worlds import (
     hold_everywhere,
     hold_request,
     introduction,
+    release_of,
 )
 
 pytestmark = ON_ONE_LOOP
@@ -120,7 +121,7 @@ async def test_a_dropped_hold_is_time_given_back(
             world.clock.advance(HOLD_LIFE)
             await b.node.holds.run_once()
         else:
-            await b.node.time_line.release(exchange, holding.task)
+            await b.node.time_line.release(exchange, release_of(holding))
         await asyncio.wait_for(freed.wait(), PATIENCE_S)
         await b.node.freed_time.run_once()
     await a.plan()

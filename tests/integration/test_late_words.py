@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from uuid import uuid4
-
 import pytest
 
 from node.model import times
@@ -16,6 +14,7 @@ from tests.support.worlds import (
     World,
     book_everywhere,
     commit_request,
+    exchange_of,
     hold_request,
     introduction,
 )
@@ -82,12 +81,12 @@ async def test_a_hold_under_another_revision_is_refused(world: World) -> None:
     await b.node.acceptance.consider(a.identity, _at(task, 2))
     request = hold_request(task, [HOUR])
     with pytest.raises(Conflict, match="which is newer than"):
-        await b.node.time_line.hold(uuid4(), a.identity, request)
+        await b.node.time_line.hold(exchange_of(request), a.identity, request)
     newer = request.model_copy(update={"revision": 3})
     with pytest.raises(NotFound, match="which is older than"):
-        await b.node.time_line.hold(uuid4(), a.identity, newer)
+        await b.node.time_line.hold(exchange_of(newer), a.identity, newer)
     fitting = request.model_copy(update={"revision": 2})
-    assert (await b.node.time_line.hold(uuid4(), a.identity, fitting)).held
+    assert (await b.node.time_line.hold(exchange_of(fitting), a.identity, fitting)).held
 
 
 async def test_a_paused_task_holds_nothing(world: World) -> None:
@@ -96,7 +95,7 @@ async def test_a_paused_task_holds_nothing(world: World) -> None:
     await b.node.acceptance.consider(a.identity, _at(task, 2, paused_at=START))
     request = hold_request(task, [HOUR]).model_copy(update={"revision": 2})
     with pytest.raises(Conflict, match="is paused here"):
-        await b.node.time_line.hold(uuid4(), a.identity, request)
+        await b.node.time_line.hold(exchange_of(request), a.identity, request)
 
 
 async def test_a_late_freeing_spares_what_was_booked_since(world: World) -> None:
@@ -104,7 +103,8 @@ async def test_a_late_freeing_spares_what_was_booked_since(world: World) -> None
     a, b, task = await _known(world)
     first, second = HOUR, HOUR + times.HOUR
     for epoch, start in ((1, first), (5, second)):
-        exchange, request = uuid4(), hold_request(task, [start], epoch=epoch)
+        request = hold_request(task, [start], epoch=epoch)
+        exchange = exchange_of(request)
         await b.node.time_line.hold(exchange, a.identity, request)
         await b.node.time_line.commit(exchange, commit_request(request))
     for _ in range(2):
@@ -117,7 +117,8 @@ async def test_a_late_freeing_spares_what_was_booked_since(world: World) -> None
 async def test_an_old_word_still_frees(world: World) -> None:
     """A change that arrives after a newer one does not alter the terms but frees its runs."""
     a, b, task = await _known(world)
-    exchange, request = uuid4(), hold_request(task, [HOUR])
+    request = hold_request(task, [HOUR])
+    exchange = exchange_of(request)
     await b.node.time_line.hold(exchange, a.identity, request)
     await b.node.time_line.commit(exchange, commit_request(request))
     await b.node.acceptance.consider(a.identity, _at(task, 3))
@@ -129,20 +130,22 @@ async def test_an_old_word_still_frees(world: World) -> None:
 async def test_what_was_only_held_is_forgotten(world: World) -> None:
     """A hold from before the change is dropped, and its late commit keeps nothing."""
     a, b, task = await _known(world)
-    exchange, request = uuid4(), hold_request(task, [HOUR])
+    request = hold_request(task, [HOUR])
+    exchange = exchange_of(request)
     await b.node.time_line.hold(exchange, a.identity, request)
     await b.node.acceptance.consider(a.identity, _at(task, 2, freeing=_freeing(2)))
     await b.node.time_line.commit(exchange, commit_request(request))
     assert await b.states() == {}
     old = hold_request(task, [HOUR]).model_copy(update={"revision": 2})
     with pytest.raises(Conflict, match="epoch"):
-        await b.node.time_line.hold(uuid4(), a.identity, old)
+        await b.node.time_line.hold(exchange_of(old), a.identity, old)
 
 
 async def test_who_refuses_new_terms_frees_the_old_runs(world: World) -> None:
     """A participant that refuses new terms still applies the pause and frees the old runs."""
     a, b, task = await _known(world)
-    exchange, request = uuid4(), hold_request(task, [HOUR])
+    request = hold_request(task, [HOUR])
+    exchange = exchange_of(request)
     await b.node.time_line.hold(exchange, a.identity, request)
     await b.node.time_line.commit(exchange, commit_request(request))
     b.node.capabilities.tests = {}

@@ -24,6 +24,7 @@ from tests.support.worlds import (
     World,
     book_everywhere,
     introduction,
+    release_of,
 )
 
 pytestmark = ON_ONE_LOOP
@@ -186,7 +187,7 @@ async def test_a_slot_dropped_while_its_task_is_planned_anew_is_not_forgotten(
     async def look_too_early(*values: Any) -> Any:
         slots = await look(*values)
         for (exchange,) in await a.rows("SELECT id FROM exchange WHERE state = 'held'"):
-            await a.node.time_line.release(exchange, task.task, a.identity)
+            await a.node.time_line.release(exchange, release_of(task), a.identity)
         return slots
 
     _when(world, ("a", "b", "hold"), "asked", take)

@@ -25,6 +25,7 @@ from tests.support.worlds import (
     World,
     book_everywhere,
     commit_request,
+    exchange_of,
     hold_everywhere,
     hold_request,
     introduction,
@@ -205,8 +206,9 @@ async def test_a_busy_participant_is_named_with_what_keeps_it_busy(world: World)
 async def test_a_slot_is_tried_until_its_window_is_over(world: World) -> None:
     """A waiting slot is placed when time becomes free, until its window is over."""
     a, b = await world.two()
-    [blocking] = await book_everywhere(introduction([b]), b, [b], [HOUR])
-    task = await _led(a, (a, b), schedule=Schedule(start=HOUR, slip=0))
+    once = Schedule(start=HOUR, slip=0)
+    [blocking] = await book_everywhere(introduction([b], schedule=once), b, [b], [HOUR])
+    task = await _led(a, (a, b), schedule=once)
     run = run_id(TaskId(task.task), HOUR, 1)
     await a.plan()
     assert await a.state(run) == "waiting"
@@ -405,7 +407,7 @@ async def test_a_late_commit_of_an_old_epoch_frees_the_run_everywhere(world: Wor
     task, run = await _cut_off_commit(world, a, b)
     await b.execute("UPDATE task SET lease_epoch = 99")
     with pytest.raises(Conflict):
-        await b.node.time_line.hold(run, a.identity, hold_request(task, [HOUR]))
+        await b.node.time_line.hold(exchange_of(task), a.identity, hold_request(task, [HOUR]))
     await world.pass_time(5 * times.MINUTE, 30 * times.SECOND)
     assert await a.state(run) == "displaced"
     assert await b.state(run) is None

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import random
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from uuid import UUID, uuid4
+from uuid import UUID
 
 import pytest
 
@@ -18,7 +18,15 @@ from node.store.database import Connection, Notice
 from node.timetable.booking import TimeLine
 from tests.support.booking import HOUR, REACH, BookingLead
 from tests.support.patience import PATIENCE_S
-from tests.support.worlds import DURATION, ON_ONE_LOOP, Site, commit_request, hold_request
+from tests.support.worlds import (
+    DURATION,
+    ON_ONE_LOOP,
+    Site,
+    commit_request,
+    exchange_of,
+    hold_request,
+    release_of,
+)
 
 pytestmark = ON_ONE_LOOP
 
@@ -77,7 +85,7 @@ def elsewhere(booker: BookingLead) -> BookingLead:
     """Return another process of the same node that books for the same lead."""
     site = booker.site
     node = site.node
-    line = TimeLine(node.core, node._needs_port, random.Random(1))
+    line = TimeLine(node.core, node._needs_port, node._duration_with, random.Random(1))
     other = Site(node, site.clock)
     other.node = type("Process", (), {"time_line": line})()
     return BookingLead(booker.world, booker.lead, other)
@@ -144,13 +152,14 @@ async def test_what_is_set_aside_and_comes_back_is_heard(booker: BookingLead) ->
     """The time of a longer run set aside is free until that run is restored."""
     long = await booker.task(1, duration=2 * DURATION)
     await booker.book(long, HOUR)
-    task, exchange = await booker.task(2), uuid4()
+    task = await booker.task(2)
+    exchange = exchange_of(task)
     async with listening(booker.site) as listener:
         assert await booker.free(WINDOW) == [(HOUR + 2 * DURATION, WINDOW[1])]
         await booker.hold(hold_request(task, [HOUR], displacing=True), exchange)
         await listener.hears("changed")
         assert await booker.free(WINDOW) == BEHIND
-        await booker.site.node.time_line.release(exchange, task.task)
+        await booker.site.node.time_line.release(exchange, release_of(task))
         await listener.hears("changed")
         assert await booker.free(WINDOW) == [(HOUR + 2 * DURATION, WINDOW[1])]
 
@@ -224,7 +233,8 @@ async def test_who_hears_nothing_keeps_nothing(
 async def test_a_hold_that_comes_twice_takes_its_time_once(booker: BookingLead) -> None:
     """A repeated hold gets the first answer, and does not occupy released time."""
     booker.site.node.time_line.heard(Notice("wake", "", ()))
-    task, exchange = await booker.task(), uuid4()
+    task = await booker.task()
+    exchange = exchange_of(task)
     request = hold_request(task, [HOUR, HOUR + 2 * DURATION])
     await booker.hold(request, exchange)
     await booker.site.node.time_line.commit(exchange, commit_request(request, keep=1))

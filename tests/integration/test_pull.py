@@ -31,7 +31,7 @@ from tests.chaos.links import Mood, Wire
 from tests.conftest import NewDatabase
 from tests.support.clocks import START, ManualClock
 from tests.support.served_nodes import Served, fetching, served
-from tests.support.worlds import DURATION, commit_request, hold_request, introduce
+from tests.support.worlds import DURATION, commit_request, exchange_of, hold_request, introduce
 
 HOUR = START + times.HOUR
 
@@ -210,7 +210,7 @@ async def test_a_connection_is_cut_in_the_middle_of_a_hold(
         monkeypatch.setattr(pair.far.time_line, "hold", hold_and_cut)
         if mood is Mood.DEAF:
             pair.wire.turn(mood)
-        exchange = uuid4()
+        exchange = exchange_of(request)
         holding = asyncio.create_task(pair.peer.hold(exchange, request))
         identity = pair.lead.card.identity
         await pair.until(lambda: pair.far.work_puller.fault(identity))
@@ -270,7 +270,9 @@ async def test_the_figures_are_those_of_the_run_table(pair: Pair) -> None:
     """The figures are computed from the run table: missing work and end of occupation."""
     task = await pair.task()
     begins = START + times.MINUTE
-    await pair.far.time_line.hold(uuid4(), pair.lead.card.identity, hold_request(task, [begins]))
+    await pair.far.time_line.hold(
+        exchange_of(task), pair.lead.card.identity, hold_request(task, [begins])
+    )
     pair.clock.move_to(begins + times.MINUTE)
     figures = await pair.far.work_puller.figures()
     assert figures.busy_until == begins + DURATION

@@ -25,8 +25,10 @@ from tests.support.worlds import (
     ON_ONE_LOOP,
     World,
     commit_request,
+    exchange_of,
     hold_request,
     introduction,
+    release_of,
 )
 
 pytestmark = ON_ONE_LOOP
@@ -120,7 +122,7 @@ async def test_nobody_books_beside_a_reservation_that_is_being_made(booker: Book
 def _hold(booker: BookingLead, request: Any) -> Any:
     from node.store.bookings import Hold  # noqa: PLC0415
 
-    return Hold(uuid4(), booker.lead.identity, request)
+    return Hold(exchange_of(request), booker.lead.identity, request)
 
 
 @pytest.mark.parametrize(
@@ -178,7 +180,7 @@ async def test_the_word_of_another_lead_is_not_enough(
     assert (await itself.hold(hold_request(own, [HOUR]))).held
     assert (await site.node.reservations.one(reservation.id)).inside == ()
     await edit(site, reservation, access={"leads": ["a"]})
-    assert (await booker.hold(hold_request(theirs, [HOUR + DURATION]))).held
+    assert (await booker.hold(hold_request(theirs, [HOUR + DURATION], epoch=2))).held
 
 
 async def test_every_stacked_reservation_must_admit(booker: BookingLead) -> None:
@@ -255,16 +257,18 @@ async def test_reserved_time_comes_nearer_while_it_is_kept(booker: BookingLead) 
 async def test_a_run_set_aside_comes_back_into_reserved_time(booker: BookingLead) -> None:
     """A run set aside is restored into time that was reserved after it was booked."""
     low = (await booker.book(await booker.task(1), HOUR)).runs[0].run
-    high, exchange = await booker.task(2), uuid4()
+    high = await booker.task(2)
+    exchange = exchange_of(high)
     await booker.hold(hold_request(high, [HOUR], displacing=True), exchange)
     await reserve(booker.site)
-    await booker.site.node.time_line.release(exchange, high.task)
+    await booker.site.node.time_line.release(exchange, release_of(high))
     assert await booker.site.state(low) == "scheduled"
 
 
 async def test_a_hold_made_before_is_committed(booker: BookingLead) -> None:
     """A reservation does not prevent the commit of an earlier hold."""
-    task, exchange = await booker.task(), uuid4()
+    task = await booker.task()
+    exchange = exchange_of(task)
     request = hold_request(task, [HOUR])
     await booker.hold(request, exchange)
     reservation = await reserve(booker.site)
@@ -283,7 +287,7 @@ async def test_a_lead_that_takes_no_part_is_not_closed(world: World) -> None:
         await site.keep(task, a)
     await a.execute("UPDATE planning SET next_run_at = $1", HOUR)
     request = hold_request(task, [HOUR])
-    answer = await b.node.time_line.hold(uuid4(), a.identity, request)
+    answer = await b.node.time_line.hold(exchange_of(request), a.identity, request)
     assert answer.held
 
 

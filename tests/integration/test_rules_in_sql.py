@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from typing import Any
-from uuid import UUID, uuid4
+from uuid import UUID
 
 import pytest
 
@@ -17,7 +17,14 @@ from node.model.timeline import Booking, TimelineQuestion, answer_question, disp
 from node.settings import Settings
 from tests.support.booking import HOUR, BookingLead
 from tests.support.clocks import START
-from tests.support.worlds import ON_ONE_LOOP, World, hold_request, introduction
+from tests.support.worlds import (
+    ON_ONE_LOOP,
+    World,
+    exchange_of,
+    hold_request,
+    introduction,
+    release_of,
+)
 
 pytestmark = ON_ONE_LOOP
 
@@ -82,9 +89,9 @@ async def _booked(booker: BookingLead, rng: random.Random) -> list[Booking]:
     for _ in range(TASKS):
         kind = rng.choice(list(SchedulingClass))
         task = await booker.task(rng.randrange(-2, 3), kind, rng.randrange(1, 5) * STEP)
-        request = hold_request(task, [HOUR + rng.randrange(60) * STEP])
-        exchange = UUID(int=rng.getrandbits(128))
-        if not (await booker.hold(request, exchange)).held:
+        start = HOUR + rng.randrange(60) * STEP
+        request = hold_request(task, [start], epoch=rng.getrandbits(128) >> 96)
+        if not (await booker.hold(request)).held:
             continue
         [run] = request.runs
         running = rng.random() < 0.2
@@ -173,8 +180,8 @@ async def test_a_hold_sets_aside_what_the_rule_says(
             if possible
             else set()
         )
-        exchange = uuid4()
-        request = hold_request(task, [start], displacing=True)
+        request = hold_request(task, [start], epoch=minute, displacing=True)
+        exchange = exchange_of(request)
         request = request.model_copy(update={"yielding": yielding})
         answer = await booker.hold(request, exchange)
         states = await booker.site.states()
@@ -182,6 +189,6 @@ async def test_a_hold_sets_aside_what_the_rule_says(
         assert {run for run, state in states.items() if state == "set-aside"} == expected
         assert answer.set_aside == len(expected) or not possible
         outcomes.add((possible, bool(expected)))
-        await booker.site.node.time_line.release(exchange, task.task)
+        await booker.site.node.time_line.release(exchange_of(request), release_of(request))
     assert (False, False) in outcomes
     assert named or (True, True) in outcomes

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from uuid import UUID, uuid4
+from uuid import UUID
 
 from node.model import times
 from node.model.ids import TaskId, run_id
 from node.model.wire.participants import HoldAnswer, HoldRequest, Introduction
-from node.model.wire.tasks import TaskDocument
+from node.model.wire.tasks import Schedule, TaskDocument
 from node.store import runs
 from tests.support.clocks import START
 from tests.support.worlds import (
@@ -15,6 +15,7 @@ from tests.support.worlds import (
     Site,
     World,
     commit_request,
+    exchange_of,
     hold_request,
     introduction,
 )
@@ -28,9 +29,10 @@ SLOT = START + times.HOUR
 async def _booked(world: World) -> tuple[Site, Site, Introduction, UUID]:
     """Return two nodes and a task whose first run is booked at b."""
     a, b = await world.two()
-    task = introduction([a, b])
+    task = introduction([a, b], schedule=Schedule(start=SLOT, slip=times.HOUR))
     await b.node.acceptance.consider(a.identity, task.model_copy(update={"participant": 1}))
-    exchange, request = uuid4(), hold_request(task, [SLOT])
+    request = hold_request(task, [SLOT])
+    exchange = exchange_of(request)
     await b.node.time_line.hold(exchange, a.identity, request)
     await b.node.time_line.commit(exchange, commit_request(request))
     return a, b, task, request.runs[0].run
@@ -45,7 +47,7 @@ def _second_attempt(task: Introduction, starts_at: int) -> HoldRequest:
 
 
 async def _hold(a: Site, b: Site, request: HoldRequest) -> HoldAnswer:
-    return await b.node.time_line.hold(uuid4(), a.identity, request)
+    return await b.node.time_line.hold(exchange_of(request), a.identity, request)
 
 
 async def test_an_attempt_that_has_not_begun_gives_way(world: World) -> None:

@@ -25,6 +25,7 @@ from tests.support.worlds import (
     hold_everywhere,
     hold_request,
     introduction,
+    release_of,
 )
 
 pytestmark = ON_ONE_LOOP
@@ -244,7 +245,7 @@ async def test_a_cancelled_task_gives_back_what_gave_way(world: World) -> None:
     await a.node.termination.cancel_task(task.task)
     await world.settle()
     for site in (a, b):
-        await site.node.time_line.release(exchange, task.task)
+        await site.node.time_line.release(exchange, release_of(task))
     assert await _everywhere(world, low) == ["scheduled", "scheduled"]
 
 

@@ -25,9 +25,11 @@ from tests.support.worlds import (
     World,
     book_everywhere,
     commit_request,
+    exchange_of,
     hold_everywhere,
     hold_request,
     introduction,
+    release_of,
 )
 
 pytestmark = ON_ONE_LOOP
@@ -122,11 +124,11 @@ async def test_what_is_proposed_is_what_can_be_booked(
     for minute in range(32):
         start = HOUR + minute * times.MINUTE
         offered = any(low <= start and start + task.duration <= high for low, high in ranges)
-        exchange = uuid4()
-        answer = await booker.hold(hold_request(task, [start], displacing=displacing), exchange)
+        hold = hold_request(task, [start], epoch=minute, displacing=displacing)
+        answer = await booker.hold(hold)
         assert bool(answer.held) is offered
         outcomes.add(offered)
-        await booker.site.node.time_line.release(exchange, task.task)
+        await booker.site.node.time_line.release(exchange_of(hold), release_of(hold))
     assert outcomes == {False, True}
 
 

@@ -20,6 +20,7 @@ from tests.support.worlds import (
     Site,
     World,
     commit_request,
+    exchange_of,
     hold_request,
     introduction,
 )
@@ -55,12 +56,15 @@ class BookingLead:
 
     async def hold(self, request: HoldRequest, exchange: UUID | None = None) -> HoldAnswer:
         """Hold runs on b."""
-        return await self.site.node.time_line.hold(exchange or uuid4(), self.lead.identity, request)
+        return await self.site.node.time_line.hold(
+            exchange or exchange_of(request), self.lead.identity, request
+        )
 
     async def book(self, task: Introduction, *starts: int) -> HoldRequest:
         """Hold and commit runs on b."""
-        exchange, request = uuid4(), hold_request(task, starts)
-        await self.hold(request, exchange)
+        request = hold_request(task, starts)
+        exchange = exchange_of(request)
+        await self.hold(request)
         await self.site.node.time_line.commit(exchange, commit_request(request))
         return request
 

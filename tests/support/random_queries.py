@@ -57,7 +57,7 @@ WORDS = {
         ("classes", "scheduling_class"), ("exclusive", "exclusive", "normal", "background")
     ),
     **dict.fromkeys(("kind", "kinds"), ("commit", "part")),
-    **dict.fromkeys(("over", "not_counted", "before"), STATES),
+    **dict.fromkeys(("over", "not_counted", "took_place", "before"), STATES),
     **dict.fromkeys(("tool", "tools", "test", "name", "key", "digest"), ("x", "y")),
     **dict.fromkeys(("outcomes", "sentences", "outcome", "sentence"), ("so", "so", "else")),
     **dict.fromkeys(("reason", "reasons", "error", "words", "label", "summary"), ("this", "that")),

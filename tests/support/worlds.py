@@ -27,7 +27,7 @@ from node.local_participant import LocalParticipant
 from node.model import times
 from node.model.classes import SchedulingClass
 from node.model.errors import ParleyError, PeerUnreachable
-from node.model.ids import TaskId, run_id
+from node.model.ids import TaskId, exchange_id, run_id
 from node.model.wire.participants import (
     CommitAnswer,
     CommitRequest,
@@ -43,6 +43,7 @@ from node.model.wire.participants import (
     PartMessage,
     Proposal,
     ProposalRequest,
+    Release,
     RunEnd,
     RunRequest,
     TaskEnd,
@@ -66,6 +67,12 @@ ON_ONE_LOOP = pytest.mark.asyncio(loop_scope="session")
 T = TypeVar("T")
 Call = tuple[str, str, str]
 """Caller, receiver, and name of a call: ``("a", "b", "hold")``."""
+
+EVERY_INSTANT = Schedule(start=START - times.DAY, repeat=1, slip=0)
+"""The schedule of a task whose runs a test books itself, at any time, each in its own slot.
+
+Its lead finds no slots of its own to plan, only those that come to wait.
+"""
 
 HOLD_LIFE = 30 * times.SECOND
 DURATION = 5 * times.MINUTE
@@ -119,9 +126,9 @@ class Wire:
         lead = self._sender.identity
         return await self._call("commit", lambda: self._time_line.commit(exchange, request, lead))
 
-    async def release(self, exchange: UUID, task: UUID) -> None:
+    async def release(self, exchange: UUID, release: Release) -> None:
         """Call as over HTTP."""
-        await self._call("release", lambda: self._time_line.release(exchange, task, self._lead))
+        await self._call("release", lambda: self._time_line.release(exchange, release, self._lead))
 
     async def decision(self, exchange: UUID) -> DecisionAnswer:
         """Call as over HTTP."""
@@ -255,6 +262,8 @@ class Site:
             assert await tasks.keep(connection, made)
             if lead is self:
                 nominal = introduction.schedule.start or introduction.created_at
+                if introduction.schedule == EVERY_INSTANT:
+                    nominal = times.LATEST - 1
                 await tasks.open_planning(connection, made.id, nominal, self.clock.now())
 
 
@@ -412,7 +421,7 @@ def introduce(
         participants=tuple(participants),
         participant=0,
         addresses={},
-        schedule=schedule or Schedule(),
+        schedule=schedule or EVERY_INSTANT,
         campaign=None,
         reference=None,
         created_at=START,
@@ -454,9 +463,21 @@ def hold_request(
     )
 
 
+def exchange_of(asked: Introduction | HoldRequest) -> UUID:
+    """Return the exchange that a lead opens for this request, or first for this task."""
+    epoch = asked.lease_epoch if isinstance(asked, HoldRequest) else 1
+    return exchange_id(TaskId(asked.task), epoch, 1)
+
+
+def release_of(asked: Introduction | HoldRequest) -> Release:
+    """Return the release of that exchange."""
+    epoch = asked.lease_epoch if isinstance(asked, HoldRequest) else 1
+    return Release(task=asked.task, lease_epoch=epoch)
+
+
 async def hold_everywhere(lead: Site, participants: Sequence[Site], request: HoldRequest) -> UUID:
     """Hold these runs at all participants, as their lead does; return the exchange."""
-    exchange = uuid4()
+    exchange = exchange_of(request)
     for site in participants:
         answered = await site.node.time_line.hold(exchange, lead.identity, request)
         assert len(answered.held) == len(request.runs)

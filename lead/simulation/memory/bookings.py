@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 from uuid import UUID
 
-from lead.simulation.memory.rows import ExchangeRow, RunRow, pack, pack_spans, unpack
+from lead.simulation.memory.rows import ExchangeRow, RunRow, TaskRow, pack, pack_spans, unpack
 from lead.simulation.memory.statements import Answer, Twins
 from lead.simulation.memory.tables import Tables
 from node.model.spans import normalise
@@ -75,7 +75,7 @@ def blocking_runs(
 
 @TWINS.of(
     *("id", "participant", "scheduling_class", "spec", "test", "duration", "led_here", "campaign"),
-    "pool_task",
+    *("pool_task", "priority", "schedule", "created_at", "counted"),
 )
 def accept_epochs(
     tables: Tables,
@@ -84,11 +84,13 @@ def accept_epochs(
     epochs: Sequence[int],
     tools: Sequence[str],
     revisions: Sequence[int],
+    exchanges: Sequence[UUID],
+    took_place: Sequence[str],
 ) -> Answer:
     """Lock the active tasks led by these leads whose revisions are the lead's; return them."""
     accepted = []
-    requests = zip(tasks, leads, epochs, tools, revisions, strict=True)
-    for task, lead, epoch, tool, revision in requests:
+    requests = zip(tasks, leads, epochs, tools, revisions, exchanges, strict=True)
+    for task, lead, epoch, tool, revision, exchange in requests:
         row = tables.tasks.rows.get(task)
         if row is None or (row.lead, row.state, row.revision) != (lead, "active", revision):
             continue
@@ -107,9 +109,19 @@ def accept_epochs(
                 None if leader is None else leader.is_self,
                 row.campaign,
                 row.parent or row.pool_task,
+                row.priority,
+                unpack(row.schedule),
+                row.created_at,
+                _counted(tables, row, exchange, took_place) if row.limited else None,
             )
         )
     return accepted
+
+
+def _counted(tables: Tables, task: TaskRow, exchange: UUID, took_place: Sequence[str]) -> int:
+    """Count the runs of a task that took place, without those of this exchange."""
+    runs = tables.runs.by_task.of(task.id)
+    return sum(run.state in took_place and run.exchange_id != exchange for run in runs)
 
 
 @TWINS.of("id", "state", "lead", "lease_epoch", "revision")

@@ -264,7 +264,7 @@ def wake_waiting(tables: Tables, task: UUID, now: int) -> Answer:
     return [(task,)]
 
 
-@TWINS.of("id", "task_id", "expires_at", "held_at", "lead")
+@TWINS.of("id", "task_id", "lease_epoch", "expires_at", "held_at", "lead")
 def expired_holds(tables: Tables, now: int, silent: Sequence[str], limit: int) -> Answer:
     """Return expired holds, oldest first, except those of the ``silent`` leads."""
     tasks = tables.tasks.rows
@@ -275,7 +275,10 @@ def expired_holds(tables: Tables, now: int, silent: Sequence[str], limit: int) -
     ]
     expired.sort(key=lambda row: (row.expires_at, row.number))
     return [
-        (row.id, row.task_id, row.expires_at, row.held_at, tasks[row.task_id].lead)
+        (
+            *(row.id, row.task_id, row.lease_epoch),
+            *(row.expires_at, row.held_at, tasks[row.task_id].lead),
+        )
         for row in expired[:limit]
     ]
 

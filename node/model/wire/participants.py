@@ -264,6 +264,16 @@ class CommitAnswer(Document):
     late: bool = False
 
 
+class Release(Document):
+    """The release of an exchange: its task, and the lease epoch of the claim that opened it.
+
+    It may arrive before the hold, and is remembered.
+    """
+
+    task: UUID
+    lease_epoch: Epoch
+
+
 class ExchangeHold(Document):
     """A hold request with the id of its exchange."""
 
@@ -272,14 +282,11 @@ class ExchangeHold(Document):
 
 
 class Ruling(Document):
-    """The lead's decision on one exchange: commit these runs, or release all of them.
-
-    A release names its task: it may arrive before the hold, and is remembered.
-    """
+    """The lead's decision on one exchange: commit these runs, or release all of them."""
 
     exchange: UUID
     commit: CommitRequest | None = None
-    release: UUID | None = Field(None, description="The task whose exchange is released.")
+    release: Release | None = None
 
     @model_validator(mode="after")
     def _is_one(self) -> Self:

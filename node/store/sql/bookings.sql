@@ -48,11 +48,13 @@ WHERE
 
 -- accept_epochs --
 -- The tasks must be active, led by the sender, and known here in the revision of their lead; an epoch older than the
--- latest one belongs to a worker that lost its lease.
+-- latest one belongs to a worker that lost its lease. Of a task with a limited number of runs, those that took place are
+-- counted, except those of the exchange itself: its hold may be repeated. Runs to come are not: the lead may have given
+-- them up, and its message about that may still be on its way.
 WITH asked AS (
-    SELECT asked.id, asked.lead, asked.epoch, asked.tool, asked.revision
-    FROM unnest($1::uuid [], $2::text [], $3::bigint [], $4::text [], $5::integer [])
-        AS asked (id, lead, epoch, tool, revision)
+    SELECT asked.id, asked.lead, asked.epoch, asked.tool, asked.revision, asked.exchange
+    FROM unnest($1::uuid [], $2::text [], $3::bigint [], $4::text [], $5::integer [], $6::uuid [])
+        AS asked (id, lead, epoch, tool, revision, exchange)
     INNER JOIN task ON asked.id = task.id
     ORDER BY asked.id
     FOR UPDATE OF task
@@ -67,7 +69,13 @@ WHERE
 RETURNING
     task.id, task.participant, task.scheduling_class::text, task.spec, task.test, task.duration,
     (SELECT node.is_self FROM node WHERE node.identity = task.lead) AS led_here, task.campaign,
-    coalesce(task.parent, task.pool_task) AS pool_task;
+    coalesce(task.parent, task.pool_task) AS pool_task, task.priority, task.schedule, task.created_at,
+    CASE WHEN task.schedule ->> 'max_runs' IS NOT NULL THEN (
+        SELECT count(*) FROM run
+        WHERE
+            run.task_id = task.id AND run.state = ANY($7::run_state [])
+            AND run.exchange_id IS DISTINCT FROM asked.exchange
+    ) END AS counted;
 
 -- task_standings --
 -- Why accept_epochs did not find a task.
@@ -346,7 +354,7 @@ RETURNING planning.task_id;
 
 -- expired_holds --
 -- Except for leads that have just failed to give a decision.
-SELECT exchange.id, exchange.task_id, exchange.expires_at, exchange.held_at, task.lead
+SELECT exchange.id, exchange.task_id, exchange.lease_epoch, exchange.expires_at, exchange.held_at, task.lead
 FROM exchange
 INNER JOIN task ON exchange.task_id = task.id
 WHERE exchange.state = 'held' AND exchange.expires_at <= $1 AND task.lead <> ALL($2::text [])
