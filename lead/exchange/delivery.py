@@ -56,7 +56,7 @@ class OutboxMessage:
 
     @property
     def release(self) -> Release:
-        """What is sent without a commit."""
+        """The message that is sent without a commit."""
         return Release(task=self.task, lease_epoch=self.lease_epoch)
 
 

@@ -1,4 +1,4 @@
-"""What a hold may ask for: no more than the introduction of its task said."""
+"""Limits of a hold: it asks for no more than the introduction of its task said."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def _hold(*runs: RunRequest, **fields: Any) -> HoldRequest:
 def test_what_a_lead_plans_is_never_refused(
     schedule: Schedule, duration: int, horizon: int, shift: int
 ) -> None:
-    """Whatever the agenda of a task allows its lead to hold agrees with its introduction."""
+    """The agenda of a task never lets its lead hold what contradicts the introduction."""
     recurrence = recurrence_of(schedule, NOW)
     first = first_slot(recurrence, NOW)
     assert first is not None

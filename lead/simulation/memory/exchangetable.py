@@ -30,9 +30,12 @@ class NegotiationTable(Table[UUID, NegotiationRow]):
 
     def decided_before(self, instant: int) -> Iterator[NegotiationRow]:
         """Yield those decided before an instant, each once: the caller must delete or keep them."""
+        yielded: set[UUID] = set()  # a change that was rolled back has entered its row twice
         while self._decided and self._decided[0][0] < instant:
             decided_at, _, row = heappop(self._decided)
-            if self.rows.get(row.id) is row and row.decided_at == decided_at:
+            current = self.rows.get(row.id) is row and row.decided_at == decided_at
+            if current and row.id not in yielded:
+                yielded.add(row.id)
                 yield row
 
     def keep(self, row: NegotiationRow) -> None:
