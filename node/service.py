@@ -23,6 +23,7 @@ from node.events import EventHub
 from node.execution.contexts import Contexts
 from node.execution.launcher import Launcher
 from node.execution.parts import PartCollector
+from node.execution.targets import ForeignTargets
 from node.housekeeping import Housekeeper, PeriodicJob, node_jobs
 from node.local_participant import LocalParticipant
 from node.model import times
@@ -177,6 +178,9 @@ class NodeService:
         self.work_puller = WorkPuller(
             core, self.directory, self.peers, dependencies.rng, lambda: self.card
         )
+        self.foreign_targets = ForeignTargets(
+            core.settings, lambda: self.directory.all, self.contexts.addresses
+        )
         self.registration = PeerRegistrar(core, self.directory, self.peers)
         self.peer_monitor = PeerMonitor(
             core, self.directory, self.peers, self.mailboxes, self.work_puller.fault
@@ -188,7 +192,9 @@ class NodeService:
         self.holds = HoldExpirer(core, self.time_line, self._ask_decision)
         self.freed_time = FreedTimeNotifier(core, self.time_line, self.peer)
         self.impacts = ImpactEstimator(core)
-        self.acceptance = Acceptance(core, self.capabilities, self._context_refusal)
+        self.acceptance = Acceptance(
+            core, self.capabilities, self._context_refusal, self.foreign_targets
+        )
         self.local_participant = LocalParticipant(
             core, self.time_line, self.freed_time, self.acceptance, self.impacts
         )
@@ -211,6 +217,7 @@ class NodeService:
             self.collector,
             self.termination.lose_run,
             context_refusal=self.contexts.why_not,
+            targets=self.foreign_targets,
             poll_s=dependencies.poll_s,
         )
         host = ArchivingHost(core.settings.name, core.settings.archive_places, core.clock.now)

@@ -15,7 +15,8 @@ from node.model import contexts, times
 from node.model.contexts import Context
 from node.model.hold_limits import LIFE_MAX
 from node.model.loopback import is_loopback
-from node.model.wire.fields import Duration
+from node.model.targets import Network
+from node.model.wire.fields import Duration, Host
 from node.model.wire.nodes import LANES, Attributes, Lanes, NodeName, Url
 from node.model.wire.participants import BATCH_MAX
 
@@ -37,7 +38,7 @@ class Settings(BaseSettings):
     url: Url | None = Field(
         None, description="The URL by which other nodes reach the API; default http://LISTEN."
     )
-    address: str | None = Field(
+    address: Host | None = Field(
         None, description="The address that measurements use; default LISTEN's."
     )
     dsn: str | None = Field(None, description="Postgres; by default a private server.")
@@ -149,6 +150,12 @@ class Settings(BaseSettings):
         "interface:eth1 address:192.0.2.7; append =ADDRESS if others reach one by another address "
         "than its own.",
     )
+    targets: str = Field(
+        "",
+        description="Networks that tasks of other nodes may measure from here although they are "
+        "refused by default (loopback, link-local, this host itself, contents at private "
+        "addresses), separated by blanks: 10.9.0.0/16 127.0.0.1",
+    )
     port_first: int = Field(
         8760, ge=1024, le=65000, description="First port for tools; every second one is used."
     )
@@ -179,6 +186,17 @@ class Settings(BaseSettings):
             raise ValueError(msg)
         return value
 
+    @field_validator("targets")
+    @classmethod
+    def _are_networks(cls, value: str) -> str:
+        for word in value.split():
+            try:
+                ipaddress.ip_network(word)
+            except ValueError as fault:
+                msg = f"{fault}; write networks such as 10.9.0.0/16 or 127.0.0.1"
+                raise ValueError(msg) from None
+        return value
+
     @model_validator(mode="after")
     def _is_reached_or_not(self) -> Self:
         if self.pull and self.url is not None:
@@ -195,6 +213,11 @@ class Settings(BaseSettings):
     def allowed_contexts(self) -> dict[Context, str | None]:
         """``contexts``, each with its configured address; None if it has none."""
         return _allowed(self.contexts)
+
+    @property
+    def allowed_targets(self) -> tuple[Network, ...]:
+        """``targets`` as networks."""
+        return tuple(ipaddress.ip_network(word) for word in self.targets.split())
 
     @property
     def listen_host(self) -> str:

@@ -283,7 +283,8 @@ def _attributes(name: str, scenario: Scenario) -> dict[str, Value]:
 
 def _settings(name: str, scenario: Scenario, attributes: dict[str, Value]) -> SimulatedSettings:
     terms = _terms(scenario.nodes, scenario.network.time_limit)
-    return terms.model_copy(update={"name": name, "attributes": attributes})
+    own = {"name": name, "address": name, "attributes": attributes}
+    return terms.model_copy(update=own)
 
 
 @lru_cache(maxsize=1)

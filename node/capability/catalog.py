@@ -17,7 +17,15 @@ from node.model.errors import FieldFault, InvalidDocument, ToolUnavailable
 from node.model.wire.fields import FROM_OUTSIDE
 from node.model.wire.validation import faults_of
 from node.plugins import registry, series
-from node.plugins.contracts import Bindable, Metric, Result, StreamingTest, Test, Tool
+from node.plugins.contracts import (
+    Bindable,
+    Metric,
+    Result,
+    StreamingTest,
+    Test,
+    Tool,
+    unchecked,
+)
 
 
 @cache
@@ -147,14 +155,20 @@ class Capabilities:
         spec: Any,
         asked: Collection[str] = (),
         context: Context | None = None,
+        *,
+        foreign: bool = False,
     ) -> tuple[tuple[str, ...], dict[str, str]]:
         """Return the tools that would measure ``spec`` here, best first, and why others would not.
 
-        If any tools are ``asked`` for, only these; with a ``context``, those that measure from it.
+        If any tools are ``asked`` for, only these; with a ``context``, those that measure from it;
+        of a ``foreign`` task, one that another node leads, those that reach only checked targets.
         """
         tools = [tool for tool in registry.tools_for(test) if not asked or tool.name in asked]
         reasons = {
-            tool.name: tool.can(spec) or self.refused(tool, spec) or self.unbound(tool, context)
+            tool.name: tool.can(spec)
+            or self.refused(tool, spec)
+            or self.unbound(tool, context)
+            or (unchecked(tool, spec) if foreign else None)
             for tool in tools
         }
         offered = tuple(name for name, reason in reasons.items() if reason is None)

@@ -26,6 +26,7 @@ from node.execution.observer import PartObservation, PartObserver
 from node.execution.output_text import output_text, storable_text
 from node.execution.parts import PartCollector
 from node.execution.staggering import StartStaggerer
+from node.execution.targets import ForeignTargets
 from node.model import contexts, late_runs, times
 from node.model.errors import DatabaseUnavailable, HostError, ParleyError, reason_of
 from node.model.late_runs import UnmeasuredEnd
@@ -65,6 +66,11 @@ TERM_BEFORE_END = 250 * times.MILLISECOND
 """Time before the booked end at which a running program gets TERM; KILL follows at the end."""
 STEP_NOTICED_S = 1.0
 """Time after which whoever waits for an instant notices that the host's clock was set."""
+LOOK_UP_TIME = times.SECOND
+"""Time after its start for which a part may wait for the address of its target.
+
+This is what tools book for looking up a name.
+"""
 HOST_SAMPLE_LEAD_TIME = 50 * times.MILLISECOND
 """Time before its start at which a part's host is first sampled.
 
@@ -95,7 +101,7 @@ class LaunchOutcome:
 class Launcher:
     """Runs this node's parts."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - the services that a run touches, most by name
         self,
         core: Core,
         capabilities: Capabilities,
@@ -103,6 +109,7 @@ class Launcher:
         lose_run: Callable[[UUID, str], Awaitable[None]],
         *,
         context_refusal: Callable[[contexts.Context], str | None],
+        targets: ForeignTargets,
         poll_s: float = REFRESH_S,
     ) -> None:
         """Take the services of the node; :meth:`run` does the work.
@@ -111,6 +118,8 @@ class Launcher:
         ``context_refusal(context)`` returns why a context cannot be used, None if it can.
         """
         self._context_refusal = context_refusal
+        self._targets = targets
+        self._identity = core.identity
         self._poll_s = poll_s
         self._database = core.database
         self._clock = core.clock
@@ -289,6 +298,9 @@ class Launcher:
         if refusal is not None:
             return LaunchOutcome(None, refusal, None)
         test = self._capabilities.tests[run.test]
+        if run.lead != self._identity:
+            patience = max(run.starts_at - self._clock.now(), 0) + LOOK_UP_TIME
+            context = await self._targets.checked(test, tool, context, patience / times.SECOND)
         observation = self._observer.observe(run.id, run.task, test, context)
         try:
             return await self._measured(run, tool, context, observation, cancelled)
@@ -527,7 +539,7 @@ async def _read_aside(
 def _read(
     tool: Tool, context: PartContext, command: Command, output: Output, started_at: int
 ) -> LaunchOutcome:
-    text = output_text(output)
+    text = output_text(replace(output, stdout=b"") if command.foreign_stdout else output)
     try:
         result = tool.read(context, output)
     except HostError as error:

@@ -34,6 +34,7 @@ from typing import Any, Protocol, runtime_checkable
 from node.model.classes import SchedulingClass
 from node.model.contexts import Context
 from node.model.intervals import Interval, Rhythm
+from node.model.targets import TargetRules
 from node.model.wire.circumstances import Traffic
 from node.model.wire.fields import Document
 
@@ -116,7 +117,8 @@ class PartContext:
     instants in microseconds; ``addresses`` maps every host named in the spec to the address to use
     (a node's measurement address; otherwise the host as written); ``context`` is the place on the
     host to measure from, if the task names one: the launcher enters a namespace, the tool does the
-    rest.
+    rest. ``rules`` are the rules for the targets of a task that another node leads, None for a task
+    of this node; only a :class:`TargetChecking` tool needs them.
     """
 
     spec: Any
@@ -126,6 +128,7 @@ class PartContext:
     ends: int
     addresses: Mapping[str, str] = field(default_factory=dict)
     context: Context | None = None
+    rules: TargetRules | None = None
 
 
 @dataclass(frozen=True)
@@ -140,6 +143,7 @@ class Command:
     record of one interval; the rest is ordinary output.
     ``overtime``: microseconds after the booked end for which it may still wait for what is under
     way. Only for classes that overlap everything: the next run of the task has begun by then.
+    ``foreign_stdout``: its standard output is what a target sent; it is read, but never kept.
     """
 
     argv: tuple[str, ...]
@@ -148,6 +152,7 @@ class Command:
     stdin: bytes = b""
     streams: bool = False
     overtime: int = 0
+    foreign_stdout: bool = False
 
 
 @dataclass(frozen=True)
@@ -293,6 +298,45 @@ class Bindable(Protocol):
     """
 
     binds: frozenset[str]
+
+
+@runtime_checkable
+class Targeting(Protocol):
+    """A test of hosts that do not know that they take part.
+
+    Any host named in the spec that is no participant is a target, also of a test without this.
+    """
+
+    def target_port(self, spec: Any) -> int | None:
+        """Return the port at which targets are measured; None if there is none."""
+        ...
+
+    def telling(self, spec: Any) -> str | None:
+        """Return the field of the spec because of which results tell what targets send, or None."""
+        ...
+
+
+@runtime_checkable
+class TargetChecking(Protocol):
+    """A tool whose program keeps to :attr:`PartContext.rules`.
+
+    If ``checks_targets``, the program looks names up itself, and checks each address before it
+    sends. Every other tool gets addresses that the launcher has looked up and checked.
+    """
+
+    checks_targets: bool
+
+    def unchecked(self, spec: Any) -> str | None:
+        """Return what it would reach without a check, beginning with its name; None if nothing.
+
+        Such a spec is refused if another node leads the task.
+        """
+        ...
+
+
+def unchecked(tool: Tool, spec: Any) -> str | None:
+    """Return why a tool cannot measure ``spec`` for a task that another node leads, or None."""
+    return tool.unchecked(spec) if isinstance(tool, TargetChecking) else None
 
 
 @runtime_checkable

@@ -53,6 +53,15 @@ class SingleParticipantTest:
         """Return no counted resources."""
         return {}
 
+    def target_port(self, spec: Any) -> int | None:
+        """Return the spec's ``port``, if it has one."""
+        port: int | None = getattr(spec, "port", None)
+        return port
+
+    def telling(self, spec: Any) -> str | None:  # noqa: ARG002 - contract
+        """Return None: results are about a target, and do not tell what it sends."""
+        return None
+
 
 class SingleParticipantTestWithDest(SingleParticipantTest):
     """A single-participant test whose spec also has ``dest``, any host."""
@@ -78,6 +87,8 @@ class SingleParticipantTool:
     A tool that cannot measure every spec overrides ``can``.
     """
 
+    checks_targets = False
+
     def can(self, spec: Any) -> str | None:  # noqa: ARG002 - contract
         """Return None: every spec can be measured."""
         return None
@@ -85,3 +96,7 @@ class SingleParticipantTool:
     def needs_port(self, spec: Any, participant: int) -> bool:  # noqa: ARG002 - contract
         """Return False: a client can use any port."""
         return False
+
+    def unchecked(self, spec: Any) -> str | None:  # noqa: ARG002 - contract
+        """Return None: only checked targets are reached."""
+        return None

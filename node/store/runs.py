@@ -24,6 +24,7 @@ class DueRun:
     participant: int | None
     starts_at: int
     ends_at: int
+    lead: str
     test: str
     tool: str | None
     spec: dict[str, Any]

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from node.capability.catalog import Capabilities
 from node.core import Core
+from node.execution.targets import ForeignTargets
 from node.model.contexts import Context, parse
 from node.model.errors import Conflict, InvalidDocument
 from node.model.task_terms import terms_of
@@ -24,9 +25,11 @@ class Acceptance:
         core: Core,
         capabilities: Capabilities,
         context_refusal: Callable[[Context], str | None],
+        targets: ForeignTargets,
     ) -> None:
         """``context_refusal(context)`` returns why nobody can measure from there, or None."""
         self._context_refusal = context_refusal
+        self._targets = targets
         self._database = core.database
         self._clock = core.clock
         self._capabilities = capabilities
@@ -39,7 +42,7 @@ class Acceptance:
 
         :raises Conflict: a newer revision of the task is known here.
         """
-        reason, tools, lacks = self._considered(introduction)
+        reason, tools, lacks = self._considered(lead, introduction)
         known = None
         if lead != self._identity:
             known = await self._database.settle(
@@ -94,11 +97,11 @@ class Acceptance:
         """Return the answer to an introduction of a new or changed task, without storing it."""
         async with self._database.connection() as connection:
             known = await tasks.fetch(connection, introduction.task)
-        reason, tools, lacks = self._considered(introduction)
+        reason, tools, lacks = self._considered(lead, introduction)
         return _answer(reason or _not_open(lead, known), tools, lacks)
 
     def _considered(
-        self, introduction: Introduction
+        self, lead: str, introduction: Introduction
     ) -> tuple[str | None, tuple[str, ...], dict[str, str]]:
         """Return the reason for a refusal or None, the tools here, and why others are lacking."""
         misplaced = self._misplaced(introduction)
@@ -111,9 +114,19 @@ class Acceptance:
             return error.detail, (), {}
         if test.scheduling_class(spec) is not introduction.scheduling_class:
             return f"{introduction.test} is {test.scheduling_class(spec)} here", (), {}
-        context = _context(introduction)
+        foreign = lead != self._identity
+        if foreign:
+            place, participants = introduction.participant, introduction.participants
+            parties = [each.address for at, each in enumerate(participants) if at != place]
+            refusal = self._targets.refusal(test, spec, parties, introduction.addresses)
+            if refusal is not None:
+                return refusal, (), {}
         offered, lacks = self._capabilities.offers(
-            introduction.test, spec, introduction.tools, context
+            introduction.test,
+            spec,
+            introduction.tools,
+            _context(introduction),
+            foreign=foreign,
         )
         if not offered:
             reasons = "; ".join(f"{name}: {reason}" for name, reason in lacks.items())

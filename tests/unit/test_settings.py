@@ -34,6 +34,14 @@ def test_a_host_reaches_its_own_api(listen: str, local: str) -> None:
     assert Settings(listen=listen).local_url == local
 
 
+def test_targets_are_networks() -> None:
+    """Networks are read as such, and what is none is refused with an example."""
+    allowed = Settings(targets="10.9.0.0/16 ::1").allowed_targets
+    assert list(map(str, allowed)) == ["10.9.0.0/16", "::1/128"]
+    with pytest.raises(ValueError, match=r"write networks such as 10\.9\.0\.0/16"):
+        Settings(targets="b.example")
+
+
 def test_a_wrong_setting_is_told_by_the_name_it_was_given(monkeypatch: pytest.MonkeyPatch) -> None:
     """A fault names the option, or the environment variable if there is no such option."""
     monkeypatch.setenv("PARLEY_CONTEXTS", "foo")

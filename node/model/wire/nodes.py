@@ -15,7 +15,7 @@ from pydantic import (
 )
 
 from node.model.predicates import NAME, WORDS
-from node.model.wire.fields import Document, Duration, Instant, Name
+from node.model.wire.fields import Document, Duration, Host, Instant, Name
 
 _URL = re.compile(r"https?://[^\s/?#@]{1,280}", re.ASCII)
 
@@ -91,7 +91,7 @@ class NodeCard(Document):
     identity: Identity
     name: NodeName
     url: Url | None = Field(description="Null if no other node can reach it and it fetches work.")
-    address: Annotated[str, StringConstraints(min_length=1, max_length=253)]
+    address: Host = Field(description="The address that measurements use.")
     version: str = ""
     attributes: Attributes = Field(
         default_factory=dict, description="What predicates of pools compare; see /v1/pools."

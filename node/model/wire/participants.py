@@ -15,7 +15,7 @@ from node.model import times
 from node.model.classes import SchedulingClass
 from node.model.reservations import ReservationSpan, in_words
 from node.model.wire.circumstances import Circumstances
-from node.model.wire.fields import Document
+from node.model.wire.fields import Document, Host
 from node.model.wire.problems import Problem
 from node.model.wire.seats import PARTICIPANTS_MAX
 from node.model.wire.tasks import PRIORITY_MAX, Participant, Schedule
@@ -82,7 +82,7 @@ class Introduction(Document):
     priority: Priority
     participants: tuple[Participant, ...]
     participant: Place
-    addresses: dict[str, str]
+    addresses: dict[Host, Host]
     schedule: Schedule
     campaign: str | None
     reference: Any

@@ -184,7 +184,7 @@ class Participant(Document):
     node: str = Field(description="Identity: its public key.")
     name: str
     url: str | None
-    address: str
+    address: Host
     context: ContextWord | None = Field(
         None, description="Where on its host it measures; the address is then the context's."
     )

@@ -37,6 +37,7 @@ Rcode = Literal["NOERROR", "FORMERR", "SERVFAIL", "NXDOMAIN", "NOTIMP", "REFUSED
 
 _LABEL = re.compile(r"[A-Za-z0-9_/-]{1,63}", re.ASCII)
 _LONGEST_NAME = 253
+_PORT = 53
 _SHOWN = 3
 _TEXTS = frozenset({"TXT", "CAA"})
 
@@ -62,7 +63,7 @@ class DnsSpec(Document):
     server: Host | None = Field(
         default=None, description="The server to ask; by default source's own resolvers in turn."
     )
-    port: AnyPort = Field(default=53, description="The server's port.")
+    port: AnyPort = Field(default=_PORT, description="The server's port.")
     protocol: Literal["udp", "tcp"] = Field(default="udp", description="The transport: udp or tcp.")
     recurse: bool = Field(
         default=True, strict=True, description="Whether the server shall recurse."
@@ -99,6 +100,8 @@ class DnsSpec(Document):
     def _is_sound(self) -> DnsSpec:
         if not (self.type == "PTR" and is_address(self.name)):
             _is_name(self.name)
+        if self.server is None and self.port != _PORT:
+            raise ValueError("source's own resolvers are asked at port 53; name the server as well")
         if self.expected is not None and self.rcode != "NOERROR":
             raise ValueError(f"an answer with {self.rcode} has no record; leave out expected")
         return self

@@ -27,7 +27,7 @@ from node.plugins.figures import delay_text, metric
 from node.plugins.single_participant import SingleParticipantTest, merged
 
 _PLAIN = re.compile(r"[\x21-\x7e]+", re.ASCII)
-_SCHEMES = frozenset({"http", "https"})
+_PORTS = {"http": 80, "https": 443}
 _HOST: TypeAdapter[str] = TypeAdapter(Host)
 _REDIRECTS = 5
 _BAD = 400
@@ -41,7 +41,7 @@ _RESERVED_HEADERS = frozenset(
 
 def _is_url(value: str) -> str:
     parts = urlsplit(value)  # itself raises ValueError for a malformed address
-    if parts.scheme not in _SCHEMES or not parts.hostname or not _PLAIN.fullmatch(value):
+    if parts.scheme not in _PORTS or not parts.hostname or not _PLAIN.fullmatch(value):
         raise ValueError("not a URL; write http://HOST/PATH or https://HOST/PATH")
     if "@" in parts.netloc:
         raise ValueError("a user or password in a URL is not accepted: tasks are visible to others")
@@ -186,6 +186,15 @@ class HttpTest(SingleParticipantTest):
     def hosts(self, spec: HttpSpec) -> tuple[str, ...]:
         """Return source, if set, and the URL's host."""
         return (spec.host,) if spec.source is None else (spec.source, spec.host)
+
+    def target_port(self, spec: HttpSpec) -> int:
+        """Return the port of the first request."""
+        parts = urlsplit(spec.url)
+        return parts.port or _PORTS[parts.scheme]
+
+    def telling(self, spec: HttpSpec) -> str | None:
+        """Return ``text``, if the result tells whether it is in the body."""
+        return None if spec.text is None else "text"
 
     def merge(self, spec: HttpSpec, parts: Sequence[Part]) -> Merged:
         """Make the one part the result; an unexpected answer fails the run."""

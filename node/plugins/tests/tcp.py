@@ -105,6 +105,10 @@ class TcpTest(SingleParticipantTestWithDest):
     spec_model: type[Document] = TcpSpec
     result_model: type[Document] = TcpResult
 
+    def telling(self, spec: TcpSpec) -> str | None:
+        """Return ``banner``, if the result has one."""
+        return "banner" if spec.banner else None
+
     def merge(self, spec: TcpSpec, parts: Sequence[Part]) -> Merged:
         """Make the one part the result; without any connection, the run has failed."""
         return merged(parts, TcpResult, partial(_shortfall, spec))

@@ -13,7 +13,7 @@ from node.plugins.binding import EITHER, source_arguments
 from node.plugins.contracts import Command, Output, PartContext, Requirement, Result
 from node.plugins.fields import CountField, ForeignText
 from node.plugins.figures import delay_figures, milliseconds, share
-from node.plugins.ownprograms import own_program
+from node.plugins.ownprograms import checking_program
 from node.plugins.reading import document_of
 from node.plugins.single_participant import SingleParticipantTool
 from node.plugins.tests.tcp import TcpFailure, TcpResult, TcpSpec
@@ -43,6 +43,7 @@ class ConnectTool(SingleParticipantTool):
     binds = EITHER
     requirement: Requirement | None = None
     tried: tuple[str, ...] = ()
+    checks_targets = True
 
     def duration(self, spec: TcpSpec) -> int:
         """Return resolving, all attempts, the last timeout, banner and wrap-up, in microseconds."""
@@ -62,7 +63,7 @@ class ConnectTool(SingleParticipantTool):
             "banner": spec.banner,
             "first_ns": part.starts * _MICROSECOND_NS,
         }
-        return own_program("tcp_connect.py", arguments)
+        return checking_program("tcp_connect.py", arguments, part.rules)
 
     def read(self, part: PartContext, output: Output) -> Result:
         """Read times and failures; a run without a connection is a result as well.

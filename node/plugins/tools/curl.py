@@ -13,6 +13,7 @@ from typing import Annotated
 from pydantic import BaseModel, Field, ValidationError
 
 from node.model.errors import ToolOutputError
+from node.model.targets import literal
 from node.model.times import SECOND
 from node.plugins.binding import EITHER, binding_arguments, version_of
 from node.plugins.contracts import Command, Output, PartContext, Requirement, Result
@@ -72,6 +73,15 @@ class CurlTool(SingleParticipantTool):
         """Return set-up, the spec's timeout and wrap-up, in microseconds."""
         return _SET_UP + spec.timeout + _WRAP_UP
 
+    def unchecked(self, spec: HttpSpec) -> str | None:
+        """Return that curl follows redirects wherever they lead, unless none are to be followed."""
+        if spec.redirects_followed == 0:
+            return None
+        return (
+            "curl follows redirects without a check, so tasks of other nodes cannot use it with "
+            "them; set redirects to 0, or use fetch"
+        )
+
     def command(self, part: PartContext) -> Command:
         """Return ``curl -q --silent … --url URL``; headers are on standard input.
 
@@ -99,7 +109,11 @@ class CurlTool(SingleParticipantTool):
             argv += ["--header", "@-"]
         argv += _elsewhere(spec, part.addresses.get(spec.host, spec.host))
         lines = [f"{name}: {value}\n" for name, value in spec.headers.items()]
-        return Command((*argv, "--url", spec.url), stdin="".join(lines).encode())
+        return Command(
+            (*argv, "--url", spec.url),
+            stdin="".join(lines).encode(),
+            foreign_stdout=spec.text is not None,
+        )
 
     def read(self, part: PartContext, output: Output) -> Result:
         """Read the phases and the answer; a missing answer is a result as well.
@@ -123,7 +137,9 @@ class CurlTool(SingleParticipantTool):
             address=report.remote_ip or None,
             status=report.http_code if answered else None,
             protocol=f"HTTP/{report.http_version}" if answered else None,
-            phases_ms=_phases(report),
+            phases_ms=_phases(
+                report, resolving=part.rules is None or literal(spec.host) is not None
+            ),
             total_ms=_milliseconds(report.time_total),
             redirects=report.num_redirects,
             redirect_ms=_milliseconds(report.time_redirect),
@@ -172,11 +188,14 @@ def _reason(report: _CurlOutput) -> str:
     return report.errormsg or f"curl ended with exit code {report.exitcode}"
 
 
-def _phases(report: _CurlOutput) -> HttpPhases:
-    """Return the phases between curl's instants; an instant that was not reached is 0."""
+def _phases(report: _CurlOutput, *, resolving: bool) -> HttpPhases:
+    """Return the phases between curl's instants; an instant that was not reached is 0.
+
+    ``resolving`` is whether curl itself looked the name up.
+    """
     over_tls = report.time_appconnect > 0
     return HttpPhases(
-        name=_between(0, report.time_namelookup),
+        name=_between(0, report.time_namelookup) if resolving else None,
         connect=_between(report.time_namelookup, report.time_connect),
         # The instant after TLS is a sum over the requests with TLS only, and cannot be used.
         tls=_between(report.time_connect, report.time_pretransfer) if over_tls else None,

@@ -13,7 +13,7 @@ from node.plugins.binding import EITHER, source_arguments
 from node.plugins.contracts import Command, Output, PartContext, Requirement, Result
 from node.plugins.fields import CountField, ForeignText
 from node.plugins.figures import milliseconds
-from node.plugins.ownprograms import own_program
+from node.plugins.ownprograms import checking_program
 from node.plugins.reading import document_of
 from node.plugins.single_participant import SingleParticipantTool
 from node.plugins.tests.dns import DnsRecord, DnsResult, DnsSpec
@@ -49,6 +49,7 @@ class DnspythonTool(SingleParticipantTool):
     binds = EITHER
     requirement: Requirement | None = None
     tried: tuple[str, ...] = ()
+    checks_targets = True
 
     def duration(self, spec: DnsSpec) -> int:
         """Return set-up, resolving the server, all tries and wrap-up, in microseconds."""
@@ -72,7 +73,7 @@ class DnspythonTool(SingleParticipantTool):
             "lookup_ns": _LOOK_UP * _MICROSECOND_NS,
             "first_ns": part.starts * _MICROSECOND_NS,
         }
-        return own_program("dns_query.py", arguments, libraries=True)
+        return checking_program("dns_query.py", arguments, part.rules, libraries=True)
 
     def read(self, part: PartContext, output: Output) -> Result:
         """Read the answer; a missing answer is a result as well.

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-
 from pydantic import Field
 
 from node.model.errors import ToolOutputError
@@ -13,7 +11,7 @@ from node.plugins.binding import EITHER, source_arguments
 from node.plugins.contracts import Command, Output, PartContext, Requirement, Result
 from node.plugins.fields import CountField, ForeignText
 from node.plugins.figures import milliseconds
-from node.plugins.ownprograms import own_program
+from node.plugins.ownprograms import checking_program
 from node.plugins.reading import document_of
 from node.plugins.single_participant import SingleParticipantTool
 from node.plugins.tests.http import HttpPhases, HttpResult, HttpSpec
@@ -56,6 +54,7 @@ class FetchTool(SingleParticipantTool):
     binds = EITHER
     requirement: Requirement | None = None
     tried: tuple[str, ...] = ()
+    checks_targets = True
 
     def duration(self, spec: HttpSpec) -> int:
         """Return set-up, the spec's timeout and wrap-up, in microseconds."""
@@ -74,11 +73,10 @@ class FetchTool(SingleParticipantTool):
             "bytes_max": spec.bytes_max,
             "text": spec.text,
             "verify": spec.verify,
-            "headers": bool(spec.headers),
             "first_ns": part.starts * _MICROSECOND_NS,
         }
-        headers = json.dumps(spec.headers).encode() if spec.headers else b""
-        return own_program("http_fetch.py", arguments, stdin=headers)
+        private = {"headers": spec.headers} if spec.headers else None
+        return checking_program("http_fetch.py", arguments, part.rules, private)
 
     def read(self, part: PartContext, output: Output) -> Result:
         """Read the phases and the answer; a missing answer is a result as well.

@@ -13,7 +13,7 @@ from node.plugins.binding import EITHER, source_arguments
 from node.plugins.contracts import Command, Output, PartContext, Requirement, Result
 from node.plugins.fields import CountField, ForeignText
 from node.plugins.figures import milliseconds
-from node.plugins.ownprograms import own_program
+from node.plugins.ownprograms import checking_program
 from node.plugins.reading import document_of
 from node.plugins.single_participant import SingleParticipantTool
 from node.plugins.tests.tls import Certificate, TlsPhases, TlsResult, TlsSpec
@@ -50,6 +50,7 @@ class HandshakeTool(SingleParticipantTool):
     binds = EITHER
     requirement: Requirement | None = None
     tried: tuple[str, ...] = ()
+    checks_targets = True
 
     def duration(self, spec: TlsSpec) -> int:
         """Return set-up, the spec's timeout and wrap-up, in microseconds."""
@@ -67,7 +68,7 @@ class HandshakeTool(SingleParticipantTool):
             "timeout_ns": spec.timeout * _MICROSECOND_NS,
             "first_ns": part.starts * _MICROSECOND_NS,
         }
-        return own_program("tls_handshake.py", arguments, libraries=True)
+        return checking_program("tls_handshake.py", arguments, part.rules, libraries=True)
 
     def read(self, part: PartContext, output: Output) -> Result:
         """Read times, negotiated parameters and certificates; a failure is a result as well.

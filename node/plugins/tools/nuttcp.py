@@ -110,6 +110,7 @@ class NuttcpTool:
         to_client = spec.reverse and spec.protocol == "udp"
         data_port = int(part.parties[_CLIENT].data["port"]) if to_client else port + 1
         options = [*shared, "-p", str(data_port), "-fparse", *_options(spec)]
+        # nuttcp knows no "--"; an address, being a Host, never begins with a dash.
         argv = ["nuttcp", *options, server.address]
         return attended_command(argv, part.starts + _CLIENT_DELAY, None, flow)
 

@@ -1,7 +1,7 @@
 -- due_runs --
 -- Committed runs that start soon, with all that is needed to launch this node's part of them.
 SELECT
-    run.id, run.task_id, run.participant, run.starts_at, run.ends_at, task.test, coalesce(run.tool, task.tool) AS tool,
+    run.id, run.task_id, run.participant, run.starts_at, run.ends_at, task.lead, task.test, coalesce(run.tool, task.tool) AS tool,
     coalesce(run.spec, task.spec) AS spec, task.participants, task.addresses, exchange.data
 FROM run
 INNER JOIN task ON run.task_id = task.id

@@ -22,6 +22,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
+from node.model.targets import TargetRules
 from node.plugins import registry
 from node.plugins.contracts import Merged, Output, Part, PartContext, Party
 
@@ -34,6 +35,7 @@ def measured(
     *,
     trusting: Path | None = None,
     addresses: dict[str, str] | None = None,
+    rules: TargetRules | None = None,
     **fields: Any,
 ) -> Merged:
     """Run the tool's own argv now, and return the parsed and merged result."""
@@ -41,7 +43,8 @@ def measured(
     spec = test.spec_model.model_validate(fields)
     starts = time.time_ns() // 1000
     ends = starts + tool.duration(spec)
-    part = PartContext(spec, 0, (Party("a", "127.0.0.1"),), starts, ends, addresses or {})
+    parties = (Party("a", "127.0.0.1"),)
+    part = PartContext(spec, 0, parties, starts, ends, addresses or {}, rules=rules)
     command = tool.command(part)
     environment = {"PATH": os.environ["PATH"], "LANG": "C.UTF-8"}
     if trusting is not None:

@@ -37,6 +37,7 @@ def record_measuring(history: History, node: str, start: int, length: int, kind:
         participant=0,
         starts_at=start,
         ends_at=start + length,
+        lead="a",
         test="idle",
         tool="idle",
         spec={},

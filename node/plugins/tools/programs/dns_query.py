@@ -13,7 +13,7 @@ import socket
 import sys
 import time
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import dns.exception
 import dns.flags
@@ -30,6 +30,9 @@ if __name__ == "__main__":  # started by its path and in isolated mode: only lib
     sys.path.append(str(Path(__file__).resolve().parents[4]))
 
 from node.plugins.tools.programs import stamp_endpoint, target
+
+if TYPE_CHECKING:
+    from node.model.targets import TargetRules
 
 _RESOLVERS = Path("/etc/resolv.conf")
 _SERVERS_MAX = 3  # as many as the C library uses
@@ -48,9 +51,12 @@ def resolvers(text: str) -> list[str]:
 class DnsQuestion:
     """One query, its servers, and its result."""
 
-    def __init__(self, arguments: stamp_endpoint.Arguments) -> None:
+    def __init__(
+        self, arguments: stamp_endpoint.Arguments, rules: TargetRules | None = None
+    ) -> None:
         """Store the arguments of :func:`measure`; nothing is sent yet."""
         self._arguments = arguments
+        self._rules = rules
         self._result: dict[str, Any] = {"tries": 0}
 
     def run(self) -> dict[str, Any]:
@@ -67,8 +73,9 @@ class DnsQuestion:
 
     def _servers(self) -> list[target.Address]:
         arguments = self._arguments
-        names = [arguments["server"]]
+        names, rules = [arguments["server"]], self._rules
         if arguments["server"] is None:
+            rules = None  # the owner's own choice; they are often on loopback
             with contextlib.suppress(OSError):
                 names = resolvers(_RESOLVERS.read_text(errors="replace"))
         deadline = target.Deadline(arguments["lookup_ns"])
@@ -77,7 +84,7 @@ class DnsQuestion:
         for name in names:
             try:
                 addresses = target.look_up(
-                    name, arguments["port"], arguments["ip_version"], deadline
+                    name, arguments["port"], arguments["ip_version"], deadline, rules
                 )
                 servers += addresses[:1]
             except target.TargetUnreachable as reason:
@@ -198,13 +205,14 @@ def measure(arguments: stamp_endpoint.Arguments) -> dict[str, Any]:
     turn), ``port``, ``ip_version`` (4, 6 or null), ``device``, ``source`` (the address to send
     from, or null), ``protocol`` (udp or tcp), ``recurse``, ``dnssec`` (whether to request
     signatures), ``tries``, ``timeout_ns`` (of each try), ``lookup_ns`` (for the server's name),
-    ``first_ns`` (the instant to begin).
+    ``first_ns`` (the instant to begin), ``private`` (see :class:`.target.Private`).
     Result: the server asked last, tries, nanoseconds of the answered try and in all, the code, the
     flags and the records of the answer; ``failure`` if there was none.
     """
     _load(arguments["type"])
+    rules = target.Private(arguments).rules
     stamp_endpoint.wait_until(arguments["first_ns"])
-    return DnsQuestion(arguments).run()
+    return DnsQuestion(arguments, rules).run()
 
 
 if __name__ == "__main__":

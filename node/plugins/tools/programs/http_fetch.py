@@ -10,7 +10,6 @@ from __future__ import annotations
 import gc
 import http.client
 import io
-import json
 import ssl
 import sys
 import time
@@ -64,12 +63,13 @@ class Fetch:
     def __init__(
         self,
         arguments: stamp_endpoint.Arguments,
-        headers: dict[str, str],
+        private: target.Private,
         context: ssl.SSLContext | None,
     ) -> None:
         """Take headers for every request, and the TLS settings, or None if not yet known."""
         self._arguments = arguments
-        self._headers = headers
+        self._headers = private.headers
+        self._rules = private.rules
         self._context = context
         self._deadline = target.Deadline(arguments["timeout_ns"])
         self._text = arguments["text"].encode() if arguments["text"] is not None else None
@@ -106,7 +106,8 @@ class Fetch:
         asked_ns = time.monotonic_ns()
         own = urlsplit(self._arguments["url"]).hostname
         at = self._arguments["address"] if host == own else host
-        addresses = target.look_up(at, port, self._arguments["ip_version"], self._deadline)
+        version = self._arguments["ip_version"]
+        addresses = target.look_up(at, port, version, self._deadline, self._rules)
         resolved_ns = self._add("name", asked_ns)
         with target.connect(addresses, self._deadline, self._arguments) as plain:
             connected_ns = self._add("connect", resolved_ns)
@@ -244,17 +245,17 @@ def measure(arguments: stamp_endpoint.Arguments) -> dict[str, Any]:
     Arguments: ``url``, ``address`` (of its host, or the host itself), ``method``, ``ip_version``
     (4, 6 or null), ``device``, ``source`` (the address to send from, or null), ``redirects`` (the
     maximum to follow), ``timeout_ns`` (for everything), ``bytes_max`` (of the body), ``text`` (to
-    search for in it, or null), ``verify`` (the certificate), ``headers`` (whether there are some on
-    standard input, as a JSON object), ``first_ns`` (the instant to begin).
+    search for in it, or null), ``verify`` (the certificate), ``first_ns`` (the instant to begin),
+    ``private`` (see :class:`.target.Private`: the headers, and the rules for each address).
     Result: the last URL, its address, status and protocol, bytes read and whether that was all,
     whether the text was found; ``phases_ns``, each summed over all requests; nanoseconds in all and
     until the last request; ``failure`` if the result is incomplete.
     """
-    headers = json.load(sys.stdin) if arguments["headers"] else {}
+    private = target.Private(arguments)
     is_secure = arguments["url"].startswith("https:")
     context = _context(verify=arguments["verify"]) if is_secure else None
     stamp_endpoint.wait_until(arguments["first_ns"])
-    return Fetch(arguments, headers, context).run()
+    return Fetch(arguments, private, context).run()
 
 
 if __name__ == "__main__":

@@ -6,13 +6,18 @@ A failure of the target is a result of its own; :class:`TargetUnreachable` holds
 from __future__ import annotations
 
 import contextlib
+import json
 import socket
 import ssl
 import sys
 import threading
 import time
+from typing import TYPE_CHECKING, Any
 
 from node.plugins.tools.programs.stamp_endpoint import Arguments, SocketAddress
+
+if TYPE_CHECKING:
+    from node.model.targets import TargetRules
 
 Address = tuple[int, SocketAddress]
 """A family and a socket address."""
@@ -27,6 +32,25 @@ class TargetUnreachable(Exception):
 
 class Distrusted(TargetUnreachable):
     """The target's certificate is not trusted; the message is the library's reason."""
+
+
+class Private:
+    """What a program is told on standard input: ``headers``, and ``rules`` for its targets."""
+
+    def __init__(self, arguments: Arguments) -> None:
+        """Read it, if the arguments say with ``private`` that there is something."""
+        document = json.load(sys.stdin) if arguments.get("private") else {}
+        self.headers: dict[str, str] = document.get("headers", {})
+        self.rules: TargetRules | None = None
+        if (rules := document.get("rules")) is not None:
+            self.rules = _targets().TargetRules.of(rules)
+
+
+def _targets() -> Any:
+    """Return the module that judges targets. Loading it takes 10 ms, which own tasks need not."""
+    from node.model import targets  # noqa: PLC0415 - see above
+
+    return targets
 
 
 class Deadline:
@@ -62,11 +86,29 @@ def place(address: SocketAddress) -> str:
     return f"{address[0]} port {address[1]}"
 
 
-def look_up(host: str, port: int, ip_version: int | None, deadline: Deadline) -> list[Address]:
+def look_up(
+    host: str,
+    port: int,
+    ip_version: int | None,
+    deadline: Deadline,
+    rules: TargetRules | None = None,
+) -> list[Address]:
     """Return the addresses of a host for TCP, best first.
 
-    :raises TargetUnreachable: the name has none, or the name service did not answer in time.
+    :raises TargetUnreachable: the name has none, the name service did not answer in time, or the
+        rules forbid an address. Every connection is made to what this returns, so that a name that
+        changes its address changes nothing.
     """
+    found = _look_up(host, port, ip_version, deadline)
+    if rules is not None:
+        addresses = [address[0] for _, address in found]
+        refusal = _targets().addresses_refusal(host, addresses, port, rules)
+        if refusal is not None:
+            raise TargetUnreachable(refusal)
+    return found
+
+
+def _look_up(host: str, port: int, ip_version: int | None, deadline: Deadline) -> list[Address]:
     answers: list[list[Address] | OSError] = []
 
     def ask() -> None:

@@ -140,18 +140,19 @@ def measure(arguments: stamp_endpoint.Arguments) -> dict[str, Any]:
     Arguments: ``host``, ``port``, ``ip_version`` (4, 6 or null), ``device``, ``source`` (the
     address to connect from, or null), ``count``, ``interval_ns``, ``timeout_ns`` (for the name, for
     each attempt, and for the banner), ``banner`` (whether to wait for it), ``first_ns`` (the
-    instant of the first attempt).
+    instant of the first attempt), ``private`` (see :class:`.target.Private`).
     Result: the address, nanoseconds to resolve the name, ``connected`` (number and nanoseconds of
     each attempt), ``failures`` (reasons and their counts), the banner and nanoseconds until it
     came; or ``failure``, if the name has no address.
     """
+    rules = target.Private(arguments).rules
     stamp_endpoint.wait_until(arguments["first_ns"])
     began_ns = time.monotonic_ns()
     timeout_ns = arguments["timeout_ns"]
     host, port = arguments["host"], arguments["port"]
     try:
         deadline = target.Deadline(timeout_ns)
-        addresses = target.look_up(host, port, arguments["ip_version"], deadline)
+        addresses = target.look_up(host, port, arguments["ip_version"], deadline, rules)
     except target.TargetUnreachable as reason:
         return {"failure": str(reason)}
     result = {"address": addresses[0][1][0], "name_ns": time.monotonic_ns() - began_ns}

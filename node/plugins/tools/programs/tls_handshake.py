@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable
 from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes
@@ -24,6 +24,9 @@ if __name__ == "__main__":  # started by its path and in isolated mode: only lib
 
 from node.plugins.tools.programs import stamp_endpoint, target
 
+if TYPE_CHECKING:
+    from node.model.targets import TargetRules
+
 _CERTIFICATES_MAX = 10
 _NAMES_MAX = 100
 
@@ -31,9 +34,15 @@ _NAMES_MAX = 100
 class Handshake:
     """One connection: the measurements so far."""
 
-    def __init__(self, arguments: stamp_endpoint.Arguments, judging: ssl.SSLContext) -> None:
+    def __init__(
+        self,
+        arguments: stamp_endpoint.Arguments,
+        judging: ssl.SSLContext,
+        rules: TargetRules | None = None,
+    ) -> None:
         """Start the deadline; ``judging`` decides about trust. Nothing is opened yet."""
         self._arguments = arguments
+        self._rules = rules
         self._judging = judging
         self._deadline = target.Deadline(arguments["timeout_ns"])
         self.result: dict[str, Any] = {}
@@ -51,9 +60,8 @@ class Handshake:
     def _measure(self) -> None:
         began_ns = time.monotonic_ns()
         arguments = self._arguments
-        addresses = target.look_up(
-            arguments["host"], arguments["port"], arguments["ip_version"], self._deadline
-        )
+        host, port, version = arguments["host"], arguments["port"], arguments["ip_version"]
+        addresses = target.look_up(host, port, version, self._deadline, self._rules)
         self.result["name_ns"] = time.monotonic_ns() - began_ns
         try:
             self._shake(addresses, self._judging)
@@ -190,14 +198,16 @@ def measure(arguments: stamp_endpoint.Arguments) -> dict[str, Any]:
 
     Arguments: ``host``, ``port``, ``ip_version`` (4, 6 or null), ``device``, ``source`` (the
     address to connect from, or null), ``server_name``, ``alpn`` (names of protocols),
-    ``timeout_ns`` (for everything), ``first_ns`` (the instant to begin).
+    ``timeout_ns`` (for everything), ``first_ns`` (the instant to begin), ``private`` (see
+    :class:`.target.Private`).
     Result: nanoseconds for the name, the connection and the handshake; version, cipher, protocol;
     whether the system's trust store trusts the certificate, and why not; the chain, the first one's
     end in seconds since 1970; and ``failure`` if the result is incomplete.
     """
     judging = _context(ssl.CERT_REQUIRED, arguments["alpn"])  # reads the trust store, in advance
+    rules = target.Private(arguments).rules
     stamp_endpoint.wait_until(arguments["first_ns"])
-    result = Handshake(arguments, judging).run()
+    result = Handshake(arguments, judging, rules).run()
     if "chain" in result:
         own = result["chain"][0] if result["chain"] else {}
         matches = names_match(arguments["server_name"], own.get("names", []))

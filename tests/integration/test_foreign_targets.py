@@ -1,0 +1,175 @@
+"""Tasks that another node leads do not reach what only this host can reach."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from node.execution.launcher import _read
+from node.model.errors import HostError, RefusedByParticipant
+from node.model.wire.participants import Introduction
+from node.model.wire.tasks import TaskDocument
+from node.plugins import registry
+from node.plugins.contracts import Command, Output, PartContext, Party
+from tests.support.worlds import ON_ONE_LOOP, Site, World
+
+pytestmark = ON_ONE_LOOP
+
+
+async def _ask(lead: Site, test: str, spec: dict[str, Any], **fields: Any) -> str | None:
+    """Create a task; return the reason why it is refused, None if it is not."""
+    body = {"test": {"type": test, "spec": spec}, **fields}
+    try:
+        await lead.node.admission.create(TaskDocument.model_validate(body), None)
+    except RefusedByParticipant as refusal:
+        return refusal.detail
+    return None
+
+
+CLOUD = "169.254.169.254"
+
+
+@pytest.mark.parametrize(
+    ("test", "spec", "kind"),
+    [
+        ("http", {"url": "http://127.1:80/v1/nodes", "text": "items"}, "a loopback address"),
+        ("http", {"url": f"http://{CLOUD}/"}, "the metadata service"),
+        ("http", {"url": "http://a:8642/"}, "this node itself"),
+        ("http", {"url": "http://a/"}, "an address of this host itself"),
+        ("http", {"url": "http://192.168.7.7/", "text": "x"}, "text would tell another node"),
+        ("tcp", {"dest": "::1", "port": 22}, "a loopback address"),
+        (
+            "tcp",
+            {"dest": "192.168.7.7", "port": 22, "banner": True},
+            "banner would tell another node",
+        ),
+        ("tls", {"dest": "0.0.0.0"}, "an address of this host itself"),
+        ("dns", {"name": "x.example", "server": "::ffff:127.0.0.1"}, "a loopback address"),
+        ("rtt", {"dest": "0x7f000001"}, "a loopback address"),
+        ("trace", {"dest": "localhost"}, "this host itself"),
+        ("mtu", {"dest": "fe80::1"}, "a link-local address"),
+    ],
+)
+async def test_refused_at_introduction(
+    world: World, test: str, spec: dict[str, Any], kind: str
+) -> None:
+    """A target written as an address is refused at once; the owner may measure it."""
+    a = await world.site("a", listen="192.0.2.1:8642")
+    c = await world.site("c", listen="192.0.2.3:8642")
+    refusal = await _ask(c, test, {"source": "a", **spec})
+    assert refusal is not None
+    assert refusal.startswith("a: ")
+    assert kind in refusal
+    assert await _ask(a, test, spec) is None
+    assert await _ask(c, test, {"source": "a", **spec} | _public(spec)) is None
+
+
+def _public(spec: dict[str, Any]) -> dict[str, Any]:
+    fields = {"url": "http://198.51.100.7/", "dest": "198.51.100.7", "server": "198.51.100.7"}
+    return {name: value for name, value in fields.items() if name in spec}
+
+
+async def test_participants_of_a_lab_on_loopback(world: World) -> None:
+    """Known nodes on loopback are targets of a node that is there itself; nothing else there is."""
+    a = await world.site("a", address="127.1.0.1")
+    await world.site("b", address="127.1.0.2")
+    c = await world.site("c", address="127.1.0.3")
+    assert await _ask(c, "rtt", {"source": "a", "dest": "b"}) is None
+    assert await _ask(c, "latency", {"source": "a", "dest": "b"}) is None
+    for dest in ("127.0.0.9", "127.1.0.1"):
+        assert await _ask(c, "rtt", {"source": "a", "dest": dest})
+    reached = "UPDATE node SET url = 'http://203.0.113.7:8642' WHERE name = 'c'"
+    async with a.database.connection() as connection:
+        await connection.execute(reached)
+    await a.node.directory.refresh()
+    assert "a loopback address" in str(await _ask(c, "rtt", {"source": "a", "dest": "b"}))
+    assert await _ask(c, "latency", {"source": "a", "dest": "b"})
+
+
+async def test_what_the_owner_allows(world: World) -> None:
+    """PARLEY_TARGETS excepts networks, but not the API of this node."""
+    await world.site("a", listen="192.0.2.1:8642", targets="0.0.0.0/8 127.0.0.0/8 192.168.7.0/24")
+    c = await world.site("c", listen="192.0.2.3:8642")
+    assert await _ask(c, "rtt", {"source": "a", "dest": "127.0.0.9"}) is None
+    url = "http://192.168.7.7/"
+    assert await _ask(c, "http", {"source": "a", "url": url, "text": "x"}) is None
+    refusal = await _ask(c, "http", {"source": "a", "url": "http://0.0.0.0:8642/v1/nodes"})
+    assert "never reaches its API" in str(refusal)
+
+
+async def test_curl_only_without_redirects(world: World) -> None:
+    """Unchecked redirects: a task of another node gets curl without redirects only."""
+    await world.site("a", listen="192.0.2.1:8642")
+    c = await world.site("c", listen="192.0.2.3:8642")
+    spec = {"source": "a", "url": "http://198.51.100.7/"}
+    refusal = await _ask(c, "http", spec, tools=["curl"])
+    assert "set redirects to 0, or use fetch" in str(refusal)
+    assert await _ask(c, "http", spec | {"redirects": 0}, tools=["curl"]) is None
+    assert await _ask(c, "http", spec) is None
+    assert {it["tool"] for it in await c.rows("SELECT tool FROM task")} == {"curl", "fetch"}
+
+
+def _part(test: str, address: str, **fields: Any) -> PartContext:
+    spec = registry.tests()[test].spec_model.model_validate(fields)
+    parties = (Party("a", "192.0.2.1"), Party("b", address))
+    hosts = {host: host for host in registry.tests()[test].hosts(spec)}
+    return PartContext(spec, 0, parties, 0, 1, hosts)
+
+
+@pytest.mark.parametrize("tool", ["ping", "fping", "traceroute", "mtr", "scamper", "ping-df"])
+async def test_names_are_looked_up_before_the_run(world: World, tool: str) -> None:
+    """A tool that cannot check gets an address, and is not started if that is refused."""
+    a = await world.site("a", listen="192.0.2.1:8642")
+    b = await world.site("b", listen="192.0.2.2:8642", targets="127.0.0.1 ::1")
+    known = registry.tools()[tool]
+    test = registry.tests()[known.tests[0]]
+    part = _part(test.name, "198.51.100.7", dest="localhost", ip_version=4)
+    with pytest.raises(HostError, match=r"localhost: 127\.0\.0\.1 is a loopback address"):
+        await a.node.foreign_targets.checked(test, known, part, 5)
+    checked = await b.node.foreign_targets.checked(test, known, part, 5)
+    argv = " ".join(known.command(checked).argv)
+    assert "127.0.0.1" in argv
+    assert "localhost" not in argv
+
+
+async def test_curl_connects_to_the_checked_address(world: World) -> None:
+    """The name is not looked up again by curl."""
+    b = await world.site("b", listen="192.0.2.2:8642", targets="127.0.0.1 ::1")
+    test, tool = registry.tests()["http"], registry.tools()["curl"]
+    part = _part("http", "198.51.100.7", url="http://localhost/", redirects=0, ip_version=4)
+    argv = tool.command(await b.node.foreign_targets.checked(test, tool, part, 5)).argv
+    assert argv[argv.index("--connect-to") + 1] == "localhost::127.0.0.1:"
+
+
+async def test_a_participant_is_checked_as_well(world: World) -> None:
+    """The address that a lead gives of another participant is judged like a target."""
+    a = await world.site("a", listen="192.0.2.1:8642")
+    test, tool = registry.tests()["latency"], registry.tools()["stamp"]
+    with pytest.raises(HostError, match=r"127\.9\.9\.9 is a loopback address"):
+        await a.node.foreign_targets.checked(test, tool, _part("latency", "127.9.9.9", dest="b"), 5)
+
+
+async def test_no_body_is_kept() -> None:
+    """The body that curl searches is in no output that is kept or sent."""
+    tool = registry.tools()["curl"]
+    part = _part("http", "198.51.100.7", url="http://192.0.2.9/", text="secret")
+    command = tool.command(part)
+    outcome = _read(tool, part, command, Output(7, b"the secret body", b"{broken"), 0)
+    assert outcome.output == "{broken"
+    assert command.foreign_stdout
+    assert not Command(("ping",)).foreign_stdout
+
+
+@pytest.mark.parametrize("address", ["-x", "-oX --help", "a b", "", "127.0.0.1;id", "fe80::1%eth0"])
+async def test_addresses_are_hosts(world: World, address: str) -> None:
+    """An address that a lead gives is never an option or a part of a command."""
+    a, b = await world.two()
+    await _ask(a, "latency", {"source": "a", "dest": "b"})
+    [row] = await b.rows("SELECT participants, addresses FROM task")
+    party, hosts = dict(row["participants"][1]), dict(row["addresses"])
+    assert hosts["b"] == party["address"] == "127.0.0.1"
+    with pytest.raises(ValueError, match=r"not a host name|is empty|zone|not allowed"):
+        Introduction.model_validate({"participants": [party | {"address": address}]})
+    with pytest.raises(ValueError, match=r"not a host name|is empty|zone|not allowed"):
+        Introduction.model_validate({"addresses": {"b": address}})
