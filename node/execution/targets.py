@@ -1,4 +1,4 @@
-"""What tasks that other nodes lead may measure from this host.
+"""Targets that tasks of other nodes may measure from this host.
 
 The decision is in :mod:`node.model.targets`; here are the facts: the addresses of this host, what
 its owner allows, and look-ups. It is made when a task is introduced, as far as targets are written

@@ -1,4 +1,4 @@
-"""Which addresses a task of another node may reach, and which not, in all their spellings."""
+"""Addresses that a task of another node may reach, or may not, in all their spellings."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ REFUSED = [
 
 @pytest.mark.parametrize(("address", "kind"), REFUSED)
 def test_refused(address: str, kind: str) -> None:
-    """What only this host can reach is refused, with the kind of address and the remedy."""
+    """Addresses that only this host can reach are refused, with their kind and the remedy."""
     refusal = target_refusal(address, 80, RULES)
     assert refusal is not None
     assert refusal.startswith(address)
@@ -156,7 +156,7 @@ def test_listening_everywhere() -> None:
 
 
 def test_content() -> None:
-    """What a private address answers is not told to other nodes."""
+    """The answer of a private address is not told to other nodes."""
     rules = TargetRules(OWN, 8642, (), (ipaddress.ip_network("10.9.0.0/16"),), "text")
     for address in ("10.0.0.2", "192.168.1.1", "172.31.0.1", "fd00::7", "::ffff:10.0.0.2"):
         refusal = target_refusal(address, 80, rules)

@@ -35,7 +35,7 @@ class Distrusted(TargetUnreachable):
 
 
 class Private:
-    """What a program is told on standard input: ``headers``, and ``rules`` for its targets."""
+    """The words of standard input: ``headers``, and ``rules`` for its targets."""
 
     def __init__(self, arguments: Arguments) -> None:
         """Read it, if the arguments say with ``private`` that there is something."""
