@@ -11,6 +11,18 @@ COMMENT ON TABLE schema_version IS
 'One row: the version of this file, and its digest. A program with another file refuses to use the database.';
 COMMENT ON COLUMN schema_version.digest IS 'SHA-256 of this file without comments and spacing.';
 
+CREATE TABLE generation (
+    id uuid NOT NULL,
+    place text NOT NULL,
+    made_at timestamptz NOT NULL DEFAULT now(),
+    one_row boolean PRIMARY KEY DEFAULT true CHECK (one_row)
+);
+COMMENT ON TABLE generation IS
+'One row: the name of this history of the data. It is made anew when the database was restored from a backup, so that what is
+asked of other nodes from then on has other names than what was asked after the backup.';
+COMMENT ON COLUMN generation.place IS
+'Server, database, and table in which it was made. A restored copy is in another place.';
+
 ---------------------------------------------------------------------------------------------------
 -- Types
 ---------------------------------------------------------------------------------------------------
@@ -269,6 +281,7 @@ CREATE TABLE task (
     campaign text,
     reference jsonb,
     lease_epoch bigint NOT NULL DEFAULT 0,
+    generation uuid,
     revision integer NOT NULL DEFAULT 1,
     freeing jsonb,
     paused_at timestamptz,
@@ -288,6 +301,8 @@ COMMENT ON COLUMN task.participant IS 'This node''s index among them; null if it
 COMMENT ON COLUMN task.addresses IS 'Host as written in the spec -> address that is measured.';
 COMMENT ON COLUMN task.schedule IS 'The schedule as posted, with defaults filled in.';
 COMMENT ON COLUMN task.lease_epoch IS 'Highest lease epoch seen for it; messages of older epochs are refused.';
+COMMENT ON COLUMN task.generation IS
+'The generation of the lead''s database when the task was first held here. Under another one the lead may not know its runs.';
 COMMENT ON COLUMN task.revision IS 'Counts its changes at the lead: edits, pauses, resumptions. Introductions and holds of older revisions are refused.';
 COMMENT ON COLUMN task.freeing IS
 '(At the lead) the runs that the last change gave up, for participants that do not know of it yet: {before_epoch, starting, slots_from}.';

@@ -175,8 +175,9 @@ class DecisionDelivery:
     ) -> set[UUID]:
         """Book the same runs again on a late participant; return those that it cannot have."""
         second = again(exchange)
+        generation = self._database.generation
         async with self._database.connection() as connection:
-            hold = await planning.held_again(connection, exchange, commit.runs)
+            hold = await planning.held_again(connection, exchange, commit.runs, generation)
         now = self._clock.now()
         lost = {run.run for run in hold.runs if run.starts_at <= now} if hold else set()
         in_time = tuple(run for run in hold.runs if run.run not in lost) if hold else ()

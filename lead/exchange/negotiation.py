@@ -277,6 +277,7 @@ class Negotiator:
             return
         request = HoldRequest(
             task=claimed.task,
+            generation=self._database.generation,
             lease_epoch=claimed.lease_epoch,
             tool=claimed.terms.tool or "",
             priority=claimed.terms.priority,

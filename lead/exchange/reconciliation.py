@@ -1,7 +1,8 @@
 """Reconciliation: compares future runs between the lead and its participants, and repairs.
 
-The protocol leaves no differences; lost databases and bugs do. A run that only the lead has is
-taken back everywhere and placed again. A run that only the participant has is ended there.
+The protocol leaves no differences; lost and restored databases and bugs do. A run that only the
+lead has, or that both have at different times, is taken back everywhere and placed again. A run
+that only the participant has is ended there.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from lead.store import planning
 from lead.store.planning import TaskPage
 from node.clock import Clock
 from node.model import times
-from node.model.digests import fingerprint
+from node.model.digests import differences, fingerprint
 from node.model.errors import ParleyError
 from node.model.wire.participants import DIGESTS_MAX, Differences, Digest, DigestRequest
 from node.store.database import Database
@@ -109,20 +110,25 @@ class Reconciler:
             for task, state, runs in ours
         )
         answered = await other.compare(DigestRequest(now=since, until=until, tasks=digests))
-        repaired = await self._repair(other, {task: set(runs) for task, _, runs in ours}, answered)
+        repaired = await self._repair(other, {task: runs for task, _, runs in ours}, answered)
         return [task for task, _, _ in ours], repaired
 
     async def _repair(
-        self, other: Comparable, ours: dict[UUID, set[UUID]], answered: Differences
+        self, other: Comparable, ours: dict[UUID, dict[UUID, int]], answered: Differences
     ) -> int:
+        """Repair the tasks of ``ours`` that the other node has otherwise; return the count."""
         repaired = 0
-        theirs = {task: set(runs) for task, runs in answered.tasks.items()}
-        theirs |= {task: set[UUID]() for task in answered.ended}
+        theirs = {**answered.tasks, **{task: dict[UUID, int]() for task in answered.ended}}
         for task, runs in theirs.items():
-            for run in sorted(ours.get(task, set()) - runs):
+            if task not in ours:
+                continue
+            differing = differences(ours[task], runs)
+            for run in differing.missing:
                 await self._lose_run(run, f"{other.name} does not have it any more")
-                repaired += 1
-            for run in sorted(runs - ours.get(task, set())):
+            for run in differing.moved:
+                when = times.to_the_second(runs[run])
+                await self._lose_run(run, f"{other.name} has it at another time, {when}")
+            for run in differing.surplus:
                 await self._drop_run(other.identity, run, "its lead does not have it any more")
-                repaired += 1
+            repaired += len(differing.missing) + len(differing.moved) + len(differing.surplus)
         return repaired

@@ -18,10 +18,12 @@ from lead.model import (
     WaitingSlot,
 )
 from node.model import runstate
+from node.model.ids import Generation
 from node.model.task_terms import take_terms
 from node.model.taskstate import TaskState
 from node.model.wire.participants import CommitRequest, HoldRequest, RunRequest
 from node.model.wire.tasks import PARTICIPANTS, Participant
+from node.store.bookings import starts_of
 from node.store.database import Connection, Queries
 
 _SQL = Queries("lead.store", "planning")
@@ -175,7 +177,7 @@ async def committed(connection: Connection, exchange: UUID) -> CommitRequest | N
 
 
 async def held_again(
-    connection: Connection, exchange: UUID, runs: Sequence[UUID]
+    connection: Connection, exchange: UUID, runs: Sequence[UUID], generation: Generation
 ) -> HoldRequest | None:
     """Return the request to hold these runs of an exchange again, or None without runs.
 
@@ -186,6 +188,7 @@ async def held_again(
         return None
     return HoldRequest(
         task=rows[0]["task_id"],
+        generation=generation,
         lease_epoch=rows[0]["lease_epoch"],
         tool=rows[0]["tool"],
         priority=rows[0]["priority"],
@@ -377,12 +380,15 @@ async def digests(
     until: int,
     decided_before: int,
     page: TaskPage,
-) -> list[tuple[UUID, str, list[UUID]]]:
-    """Return the active tasks led here with this participant: id, state, and future run ids."""
+) -> list[tuple[UUID, str, dict[UUID, int]]]:
+    """Return the active tasks led here with this participant: id, state, and future runs.
+
+    The runs have their starts.
+    """
     rows = await connection.fetch(
         _SQL["digests"], participant, since, until, decided_before, page.after, page.limit
     )
-    return [(row[0], row[1], row[2] or []) for row in rows]
+    return [(row[0], row[1], starts_of(row[2], row[3])) for row in rows]
 
 
 async def notify_planned(connection: Connection, planned: dict[UUID, bool]) -> None:

@@ -2,6 +2,11 @@
 
 A run's id is derived from its task, its slot and its attempt, so that a repeated request names the
 same run and the same slot is never two runs (promise 3).
+
+An exchange's id is derived from its task and the lease epoch. A lead whose database was restored
+from a backup raises all epochs to the clock before it goes on, so that what it asks for now has
+other names than what it asked for after the backup. The generation, a random value that is made
+anew at the same time, tells participants that this has happened.
 """
 
 from __future__ import annotations
@@ -12,6 +17,7 @@ from uuid import UUID, uuid5
 TaskId = NewType("TaskId", UUID)
 RunId = NewType("RunId", UUID)
 ExchangeId = NewType("ExchangeId", UUID)
+Generation = NewType("Generation", UUID)
 Identity = NewType("Identity", str)
 """A node's public key in its written form, ``ed25519:…``."""
 

@@ -44,6 +44,8 @@ class HeldTask:
     campaign: str | None
     pool_task: UUID | None
     introduced: IntroducedTask
+    restored: bool
+    """Whether its lead's database was restored since the task was first held here."""
 
 
 @dataclass(frozen=True)
@@ -156,6 +158,7 @@ async def accept_epochs(connection: Connection, holds: Sequence[Hold]) -> dict[U
         [hold.request.revision for hold in holds],
         [hold.exchange for hold in holds],
         sorted(runstate.TOOK_PLACE),
+        [hold.request.generation for hold in holds],
     )
     return {
         row["id"]: HeldTask(
@@ -170,6 +173,7 @@ async def accept_epochs(connection: Connection, holds: Sequence[Hold]) -> dict[U
             IntroducedTask(
                 row["duration"], row["priority"], row["schedule"], row["created_at"], row["counted"]
             ),
+            row["restored"],
         )
         for row in rows
     }
@@ -212,28 +216,44 @@ Wanted = Sequence[tuple[Hold, HeldTask, Sequence[RunRequest]]]
 class EarlierAttempt:
     """An earlier run of a slot for which another attempt is requested.
 
-    ``began_at`` is None if it is still booked.
+    ``unknown`` is set if its lead does not know it: it numbers the slot's attempts anew.
+    ``began_at`` is None if it has not begun.
     """
 
     wanted: UUID
     run: UUID
     task: UUID
+    unknown: bool
     began_at: int | None
 
 
 async def earlier_attempts(connection: Connection, wanted: Wanted) -> list[EarlierAttempt]:
-    """Return the earlier runs here of slots for which another attempt is requested."""
+    """Return the earlier runs here of slots for which another attempt is requested.
+
+    A lead whose database was restored may request an attempt again that it does not remember.
+    """
     again = [
-        (run.run, hold.request.task, run.slot, run.attempt)
-        for hold, _, runs in wanted
+        (
+            run.run,
+            hold.request.task,
+            run.slot,
+            run.attempt,
+            hold.request.lease_epoch if task.restored else None,
+        )
+        for hold, task, runs in wanted
         for run in runs
-        if run.attempt > 1
+        if run.attempt > 1 or task.restored
     ]
     if not again:
         return []
     columns = (list(column) for column in zip(*again, strict=True))
     rows = await connection.fetch(_SQL["earlier_attempts"], *columns)
     return [EarlierAttempt(*row) for row in rows]
+
+
+async def forget(connection: Connection, runs: Sequence[UUID]) -> None:
+    """Delete runs that were never begun, so that their ids can be booked anew."""
+    await connection.execute(_SQL["forget"], list(runs))
 
 
 async def set_aside(
@@ -474,7 +494,15 @@ async def is_being_decided(connection: Connection, run: UUID) -> bool:
 
 async def runs_to_come(
     connection: Connection, tasks: Sequence[UUID], lead: str, since: int, until: int
-) -> dict[UUID, tuple[str, list[UUID]]]:
-    """Return by task of this lead its state, and the committed runs starting in [since, until)."""
+) -> dict[UUID, tuple[str, dict[UUID, int]]]:
+    """Return by task of this lead its state, and the committed runs starting in [since, until).
+
+    The runs have their starts.
+    """
     rows = await connection.fetch(_SQL["runs_to_come"], list(tasks), lead, since, until)
-    return {row[0]: (row[1], row[2] or []) for row in rows}
+    return {row[0]: (row[1], starts_of(row[2], row[3])) for row in rows}
+
+
+def starts_of(runs: Sequence[UUID] | None, starts: Sequence[int] | None) -> dict[UUID, int]:
+    """Return the starts by run, from two columns that are null if there are none."""
+    return dict(zip(runs or (), starts or (), strict=True))

@@ -24,6 +24,7 @@ import structlog
 from node.clock import Clock
 from node.model import times
 from node.model.errors import DatabaseUnavailable, SchemaMismatch, reason_of
+from node.model.ids import Generation
 from node.store.hangs import HangDetector, HangLimits
 
 SCHEMA_VERSION = 4
@@ -129,7 +130,13 @@ def parse_notice(payload: str) -> Notice:
 
 
 class Database(ABC):
-    """The database of one node, as the services use it."""
+    """The database of one node, as the services use it.
+
+    ``generation`` names the history of its data, once it is open: it is made anew when the database
+    was restored from a backup.
+    """
+
+    generation: Generation
 
     @abstractmethod
     async def open(self) -> None:
@@ -203,6 +210,7 @@ class PostgresDatabase(Database):
         try:
             async with self.transaction() as connection:
                 await _set_up(connection)
+                self.generation = await _generation(connection)
         except BaseException:
             await self.close()
             raise
@@ -383,6 +391,20 @@ def _mismatch(version: int, digest: str | None) -> str | None:
         f"the database was made by another build of this program: both have schema version "
         f"{version}, but not the same schema.sql (digest {made} there, {own} here); {remedy}"
     )
+
+
+async def _generation(connection: PostgresConnection) -> Generation:
+    """Return the generation of the data, a new one if the database is new or was restored."""
+    queries = Queries("node.store", "setup")
+    place = await connection.fetchval(queries["place"])
+    row = await connection.fetchrow(queries["generation"])
+    if row is None:
+        return Generation(await connection.fetchval(queries["first_generation"], place))
+    if row["place"] == place:
+        return Generation(row["id"])
+    log.warning("the database was restored; its node names what it asks for anew")
+    await connection.execute(queries["raise_all_epochs"])
+    return Generation(await connection.fetchval(queries["new_generation"], place))
 
 
 def schema_text() -> str:

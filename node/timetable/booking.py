@@ -141,15 +141,15 @@ class TimeLine:
             known = await bookings.runs_to_come(
                 connection, list(digests), lead, request.now, request.until
             )
-        differing: dict[UUID, tuple[UUID, ...]] = {}
+        differing: dict[UUID, dict[UUID, int]] = {}
         ended = {}
         run_count = 0
         for task, digest in digests.items():
-            state, runs = known.get(task, ("unknown", []))
+            state, runs = known.get(task, ("unknown", {}))
             if state not in OPEN:
                 ended[task] = state
             elif fingerprint(runs) != digest.fingerprint:
                 run_count += len(runs)
                 if not differing or run_count <= DIFFERENCES_MAX:
-                    differing[task] = tuple(runs)
+                    differing[task] = runs
         return Differences(tasks=differing, ended=ended)

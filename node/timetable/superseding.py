@@ -4,6 +4,10 @@ A lead asks for another attempt of a slot only after it has given up the earlier
 were displaced elsewhere or freed by a change of the task. The message about that may be delayed or
 lost. So the participant cancels an earlier attempt that has not begun, and refuses the new attempt
 if an earlier one has begun.
+
+A lead whose database was restored from a backup does not remember the runs that it booked after the
+backup. It counts the attempts of their slots anew, so that what it asks for may have the id of a
+run that is booked here, at another time. Such a run is forgotten, and refused if it has begun.
 """
 
 from __future__ import annotations
@@ -38,11 +42,15 @@ async def supersede(
             )
     given_up = [each for each in earlier if each.wanted not in begun and each.began_at is None]
     for attempt in given_up:
+        if attempt.unknown:
+            continue
         why = f"its lead plans this slot anew, as run {attempt.wanted}"
         await runs.move(connection, [attempt.run], RunState.CANCELLED, why, now)
         await bookings.notify(connection, "run", attempt.run, attempt.task, "cancelled")
     lost = await bookings.restore(connection, [attempt.run for attempt in given_up], now)
     await bookings.tell_leads(connection, lost, now)
+    if unknown := [attempt.run for attempt in given_up if attempt.unknown]:
+        await bookings.forget(connection, unknown)
     return [
         (hold, task, [run for run in requested if run.run not in begun])
         for hold, task, requested in wanted

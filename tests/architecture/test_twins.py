@@ -52,13 +52,7 @@ WITHOUT = {
     # Simulated nodes are not asked whether they are ready.
     "node.store/readiness": {"keep_lead", "facts"},
     # The tables in memory need no setup.
-    "node.store/setup": {
-        "lock_set_up",
-        "has_version",
-        "count_tables",
-        "keep_version",
-        "version",
-    },
+    "node.store/setup": set(Queries("node.store", "setup")),
 }
 """By file, the queries that simulated nodes never use."""
 

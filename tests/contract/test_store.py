@@ -62,7 +62,7 @@ SELECT tables.table_name, columns.column_name
 FROM information_schema.tables
 INNER JOIN information_schema.columns USING (table_schema, table_name)
 WHERE table_schema = 'public' AND table_type = 'BASE TABLE'
-    AND table_name <> 'schema_version'
+    AND table_name NOT IN ('schema_version', 'generation')
     AND is_generated = 'NEVER'
 """
 SEEDS = range(5)

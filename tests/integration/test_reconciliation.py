@@ -123,3 +123,20 @@ async def test_every_task_is_compared(world: World) -> None:
     assert await _compare(a, b, together=2) == 5
     await world.pass_time(3 * times.SECOND)
     assert sorted((await b.states()).values()) == ["scheduled"] * 5
+
+
+async def test_a_run_that_both_have_at_different_times_is_placed_again(world: World) -> None:
+    """A run that starts at another time at the participant is freed everywhere and placed again."""
+    a, b, task, runs = await _planned(world)
+    await b.execute(
+        "UPDATE run SET starts_at = starts_at - interval '20 minutes',"
+        " ends_at = ends_at - interval '20 minutes' WHERE id = $1",
+        runs[1],
+    )
+    assert await _compare(a, b) == 1
+    await world.pass_time(3 * times.SECOND)
+    earlier = times.to_the_second(HOUR + 40 * times.MINUTE)
+    assert await a.reason(runs[1]) == f"b has it at another time, {earlier}"
+    again = run_id(TaskId(task.task), HOUR + times.HOUR, 2)
+    assert (await a.state(again), await b.state(again)) == ("scheduled", "scheduled")
+    assert await b.state(runs[1]) == "cancelled"

@@ -73,6 +73,8 @@ EVERY_INSTANT = Schedule(start=START - times.DAY, repeat=1, slip=0)
 
 Its lead finds no slots of its own to plan, only those that come to wait.
 """
+GENERATION = UUID("f0000000-0000-4000-8000-000000000000")
+"""The generation of a lead's database, where a test holds in its place."""
 
 HOLD_LIFE = 30 * times.SECOND
 DURATION = 5 * times.MINUTE
@@ -184,7 +186,12 @@ class Site:
 
     def __init__(self, node: NodeService, clock: ManualClock) -> None:
         """Take the parts that :meth:`World.site` creates."""
-        self.node, self.clock = node, clock
+        self.clock = clock
+        self.use(node)
+
+    def use(self, node: NodeService) -> None:
+        """Put a lead beside this node."""
+        self.node = node
         self.name, self.identity = node.settings.name, node.card.identity
         self.database = node.database
         self.lead = lead_of(
@@ -314,6 +321,16 @@ class World:
         self.sites.append(made)
         await self._make_known()
         return made
+
+    async def restart(self, site: Site) -> None:
+        """Put a node together anew on its database, as a new process does; nothing is started."""
+        before = cast("_InProcess", site.node)
+        core = Core(site.database, site.clock, site.identity, before.settings)
+        node = _InProcess(core, NodeDependencies(before.peers, lead_part()))
+        node.capabilities.assume_all()
+        node.wires = before.wires
+        site.use(node)
+        await node.directory.refresh()
 
     async def two(self) -> tuple[Site, Site]:
         """Return nodes a and b."""
@@ -450,6 +467,7 @@ def hold_request(
     """Return a hold of runs of a task at these instants."""
     return HoldRequest(
         task=task.task,
+        generation=GENERATION,
         lease_epoch=epoch,
         tool="sleep",
         priority=task.priority,

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from pydantic import TypeAdapter, ValidationError
 
 from node.model import times
-from node.model.digests import fingerprint
+from node.model.digests import differences, fingerprint
 from node.model.errors import (
     FieldFault,
     InvalidDocument,
@@ -362,6 +362,7 @@ def test_every_error_has_a_code_of_its_own() -> None:
 
 TASKS = st.uuids().map(TaskId)
 SLOTS = st.integers(times.EARLIEST, times.LATEST)
+STARTS = st.dictionaries(st.integers(0, 6).map(lambda it: UUID(int=it)), st.integers(0, 3))
 
 
 @patient
@@ -382,13 +383,27 @@ def test_each_claim_has_exchanges_of_its_own(task: TaskId, epoch: int, other: in
 
 
 @patient
-@given(st.sets(st.uuids(), max_size=6), st.sets(st.uuids(), max_size=6), st.randoms())
-def test_a_fingerprint_tells_sets_apart(left: set[UUID], right: set[UUID], rng: Any) -> None:
-    """Two sides have the same fingerprint exactly if they have the same runs, in any order."""
+@given(STARTS, STARTS, st.randoms())
+def test_a_fingerprint_tells_runs_apart(
+    left: dict[UUID, int], right: dict[UUID, int], rng: Any
+) -> None:
+    """Two sides have the same fingerprint exactly if they have the same runs at the same times."""
     assert (fingerprint(left) == fingerprint(right)) is (left == right)
     shuffled = sorted(left)
     rng.shuffle(shuffled)
-    assert fingerprint(shuffled) == fingerprint(left)
+    assert fingerprint({run: left[run] for run in shuffled}) == fingerprint(left)
+
+
+@patient
+@given(STARTS, STARTS)
+def test_each_run_that_differs_is_named_once(left: dict[UUID, int], right: dict[UUID, int]) -> None:
+    """Runs that one side lacks, and runs at different times, are told apart; others are left."""
+    found = differences(left, right)
+    named = [*found.missing, *found.moved, *found.surplus]
+    assert len(set(named)) == len(named)
+    assert set(named) == {run for run, _ in left.items() ^ right.items()}
+    assert {*found.missing} <= left.keys() - right.keys()
+    assert {*found.surplus} <= right.keys() - left.keys()
 
 
 @given(st.integers(1, 2 * times.DAY), st.integers(times.EARLIEST, times.LATEST - times.LONGEST))

@@ -58,7 +58,13 @@ def _run(slot: int, length: int = 3 * times.SECOND, late: int = 0, attempt: int 
 
 def _hold(*runs: RunRequest, **fields: Any) -> HoldRequest:
     request = HoldRequest(
-        task=TASK, lease_epoch=1, tool="sleep", priority=5, life=30 * times.SECOND, runs=runs
+        task=TASK,
+        generation=TASK,
+        lease_epoch=1,
+        tool="sleep",
+        priority=5,
+        life=30 * times.SECOND,
+        runs=runs,
     )
     return request.model_copy(update=fields)
 

@@ -75,7 +75,7 @@ def blocking_runs(
 
 @TWINS.of(
     *("id", "participant", "scheduling_class", "spec", "test", "duration", "led_here", "campaign"),
-    *("pool_task", "priority", "schedule", "created_at", "counted"),
+    *("pool_task", "priority", "schedule", "created_at", "counted", "restored"),
 )
 def accept_epochs(
     tables: Tables,
@@ -86,17 +86,19 @@ def accept_epochs(
     revisions: Sequence[int],
     exchanges: Sequence[UUID],
     took_place: Sequence[str],
+    generations: Sequence[UUID],
 ) -> Answer:
     """Lock the active tasks led by these leads whose revisions are the lead's; return them."""
     accepted = []
-    requests = zip(tasks, leads, epochs, tools, revisions, exchanges, strict=True)
-    for task, lead, epoch, tool, revision, exchange in requests:
+    requests = zip(tasks, leads, epochs, tools, revisions, exchanges, generations, strict=True)
+    for task, lead, epoch, tool, revision, exchange, generation in requests:
         row = tables.tasks.rows.get(task)
         if row is None or (row.lead, row.state, row.revision) != (lead, "active", revision):
             continue
         if row.lease_epoch > epoch:
             continue
-        tables.tasks.change(row, lease_epoch=epoch, tool=tool)
+        first = row.generation or generation
+        tables.tasks.change(row, lease_epoch=epoch, tool=tool, generation=first)
         leader = tables.nodes.rows.get(lead)
         accepted.append(
             (
@@ -113,6 +115,7 @@ def accept_epochs(
                 unpack(row.schedule),
                 row.created_at,
                 _counted(tables, row, exchange, took_place) if row.limited else None,
+                first != generation,
             )
         )
     return accepted
@@ -168,25 +171,50 @@ def open_exchanges(
 _BEGUN = frozenset({"running", "merging", "finished"})
 
 
-@TWINS.of("id", "earlier", "task_id", "began_at")
+@TWINS.of("id", "earlier", "task_id", "unknown", "began_at")
 def earlier_attempts(
     tables: Tables,
     runs: Sequence[UUID],
     tasks: Sequence[UUID],
     slots: Sequence[int],
     attempts: Sequence[int],
+    unknown_before: Sequence[int | None],
 ) -> Answer:
-    """Return other runs of these slots that have begun here or are in the future."""
+    """Return other runs of these slots that have begun here or are in the future.
+
+    With an epoch, return also those that were booked before it under the same or a later attempt.
+    """
     conflicts = []
-    for run, task, slot, attempt in zip(runs, tasks, slots, attempts, strict=True):
-        for earlier in tables.runs.earlier(task, slot, attempt):
+    requests = zip(runs, tasks, slots, attempts, unknown_before, strict=True)
+    for run, task, slot, attempt, before in requests:
+        others = tables.runs.earlier(task, slot, attempt)
+        if before is not None:
+            later = tables.runs.from_attempt(task, slot, attempt)
+            others += [each for each in later if _booked_before(tables, each, before)]
+        for earlier in others:
+            unknown = earlier.attempt >= attempt
             began_at = earlier.started_at
             if began_at is None and earlier.state in _BEGUN:
                 began_at = earlier.starts_at
             to_come = earlier.state in {"booked", "set-aside"}
-            if earlier.participant is not None and (to_come or began_at is not None):
-                conflicts.append((run, earlier.id, task, began_at))
+            counts = unknown or to_come or began_at is not None
+            if earlier.participant is not None and counts:
+                conflicts.append((run, earlier.id, task, unknown, began_at))
     return conflicts
+
+
+def _booked_before(tables: Tables, run: RunRow, epoch: int) -> bool:
+    exchange = None if run.exchange_id is None else tables.exchanges.rows.get(run.exchange_id)
+    return exchange is not None and exchange.lease_epoch < epoch
+
+
+@TWINS.of()
+def forget(tables: Tables, runs: Sequence[UUID]) -> Answer:
+    """Delete runs that were never begun."""
+    for run in runs:
+        if (row := tables.runs.rows.get(run)) is not None:
+            tables.delete_run(row)
+    return ()
 
 
 @TWINS.of("displaced_by")

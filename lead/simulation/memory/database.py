@@ -12,17 +12,23 @@ from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
 from types import TracebackType
 from typing import Any, cast
+from uuid import UUID
 
 from lead.simulation.memory.statements import Answer, Statement
 from lead.simulation.memory.tables import Tables
 from lead.simulation.memory.twins import TWIN_OF
 from node.clock import Clock
 from node.model.errors import DatabaseUnavailable
+from node.model.ids import Generation
 from node.store.database import Connection, Database, Notice, Record, parse_notice
 
 Point = Callable[[str], Awaitable[None] | None]
 """A hook called at ``before bookings.book``, ``after bookings.book``, ``before commit`` and ``after
 commit``; it may return an awaitable, so that other processes interleave or this one crashes."""
+
+
+GENERATION = Generation(UUID("00000000-0000-4000-8000-000000000001"))
+"""The generation of every simulated database: the same seed gives the same ids."""
 
 
 class MemoryDatabase(Database):
@@ -31,6 +37,7 @@ class MemoryDatabase(Database):
     def __init__(self, point: Point | None = None) -> None:
         """Create a database with empty tables."""
         self.tables = Tables()
+        self.generation = GENERATION
         self.point = point
         self._closed = False
         self._alone = asyncio.Lock()

@@ -345,7 +345,7 @@ def set_participants(
     return [(task,)]
 
 
-@TWINS.of("id", "state", "runs")
+@TWINS.of("id", "state", "runs", "starts")
 def digests(
     tables: Tables,
     participant: str,
@@ -368,7 +368,7 @@ def digests(
     ]
     led.sort(key=lambda task: task.id)
     return [
-        (task.id, task.state, committed_runs(tables, task.id, since, until, _TO_COME))
+        (task.id, task.state, *committed_runs(tables, task.id, since, until, _TO_COME))
         for task in led[:limit]
     ]
 

@@ -283,6 +283,7 @@ class TaskRow(TableRow):
     state: str = "active"
     reason: str | None = None
     lease_epoch: int = 0
+    generation: UUID | None = None
     revision: int = 1
     freeing: Packed | None = None
     paused_at: int | None = None

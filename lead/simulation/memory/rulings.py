@@ -309,14 +309,14 @@ def is_being_decided(tables: Tables, run: UUID) -> Answer:
     return [(any(run in negotiation.run_ids for negotiation in negotiations),)]
 
 
-@TWINS.of("id", "state", "runs")
+@TWINS.of("id", "state", "runs", "starts")
 def runs_to_come(
     tables: Tables, asked: Sequence[UUID], lead: str, since: int, until: int
 ) -> Answer:
     """Return this node's future runs of the tasks of one lead."""
     rows = (tables.tasks.rows.get(task) for task in dict.fromkeys(asked))
     return [
-        (row.id, row.state, committed_runs(tables, row.id, since, until, _TO_COME))
+        (row.id, row.state, *committed_runs(tables, row.id, since, until, _TO_COME))
         for row in rows
         if row is not None and row.lead == lead
     ]
@@ -327,13 +327,14 @@ _TO_COME = frozenset({"booked", "set-aside", "running"})
 
 def committed_runs(
     tables: Tables, task: UUID, since: int, until: int, states: frozenset[str]
-) -> list[UUID] | None:
-    """Return the ids of a task's committed runs in these states and this time, or None."""
-    ids = [
-        run.id
+) -> tuple[list[UUID] | None, list[int] | None]:
+    """Return ids and starts of a task's committed runs in these states and this time, or None."""
+    starts = {
+        run.id: run.starts_at
         for run in tables.runs.open.of(task)
         if since <= run.starts_at < until
         and run.state in states
         and tables.committed(run.exchange_id)
-    ]
-    return sorted(ids) or None
+    }
+    ids = sorted(starts)
+    return ids or None, [starts[run] for run in ids] or None

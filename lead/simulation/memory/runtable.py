@@ -80,6 +80,14 @@ class RunTable(Table[UUID, RunRow]):
         runs = (self._slots.get((task, slot, number)) for number in range(1, attempt))
         return [run for run in runs if run is not None]
 
+    def from_attempt(self, task: UUID, slot: int, attempt: int) -> list[RunRow]:
+        """Return the runs of a slot with this attempt or a later one, from all runs."""
+        return [
+            run
+            for (of, at, number), run in self._slots.items()
+            if (of, at) == (task, slot) and number >= attempt
+        ]
+
     def touching(self, start: int, end: int) -> list[RunRow]:
         """Return the runs with a lane that overlap [start, end); none if that is empty."""
         lanes = self._lanes.values() if start < end else ()

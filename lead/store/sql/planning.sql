@@ -299,7 +299,10 @@ RETURNING task.id;
 -- digests --
 -- Future runs of the tasks led here, for comparison with one participant. A task whose last decision may still be on its
 -- way to the participants is left for the next time. One page, in order of task ids, after the given task.
-SELECT task.id, task.state::text, array_agg(run.id ORDER BY run.id) FILTER (WHERE run.id IS NOT NULL) AS runs
+SELECT
+    task.id, task.state::text,
+    array_agg(run.id ORDER BY run.id) FILTER (WHERE run.id IS NOT NULL) AS runs,
+    array_agg(run.starts_at ORDER BY run.id) FILTER (WHERE run.id IS NOT NULL) AS starts
 FROM task
 LEFT JOIN run
     ON

@@ -225,6 +225,7 @@ class HoldRequest(Document):
     """A request to hold runs until the lead decides."""
 
     task: UUID
+    generation: UUID = Field(description="The generation of the lead's database.")
     lease_epoch: Epoch
     revision: Revision = 1
     tool: Annotated[str, Field(pattern=r"^[!-~]{0,100}$")]
@@ -392,7 +393,7 @@ class Digest(Document):
     task: UUID
     state: str
     count: int
-    fingerprint: str = Field(description="SHA-256 over the sorted ids of the runs.")
+    fingerprint: str = Field(description="SHA-256 over the runs, sorted, and their starts.")
 
 
 class DigestRequest(Document):
@@ -404,7 +405,7 @@ class DigestRequest(Document):
 
 
 class Differences(Document):
-    """The other node's view of each differing task: its state, and its future runs."""
+    """The other node's view of each differing task: its state, or its future runs and starts."""
 
-    tasks: dict[UUID, tuple[UUID, ...]] = {}
+    tasks: dict[UUID, dict[UUID, Micros]] = {}
     ended: dict[UUID, str] = {}

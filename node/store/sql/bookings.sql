@@ -52,16 +52,16 @@ WHERE
 -- counted, except those of the exchange itself: its hold may be repeated. Runs to come are not: the lead may have given
 -- them up, and its message about that may still be on its way.
 WITH asked AS (
-    SELECT asked.id, asked.lead, asked.epoch, asked.tool, asked.revision, asked.exchange
-    FROM unnest($1::uuid [], $2::text [], $3::bigint [], $4::text [], $5::integer [], $6::uuid [])
-        AS asked (id, lead, epoch, tool, revision, exchange)
+    SELECT asked.id, asked.lead, asked.epoch, asked.tool, asked.revision, asked.exchange, asked.generation
+    FROM unnest($1::uuid [], $2::text [], $3::bigint [], $4::text [], $5::integer [], $6::uuid [], $8::uuid [])
+        AS asked (id, lead, epoch, tool, revision, exchange, generation)
     INNER JOIN task ON asked.id = task.id
     ORDER BY asked.id
     FOR UPDATE OF task
 )
 
 UPDATE task
-SET lease_epoch = asked.epoch, tool = asked.tool
+SET lease_epoch = asked.epoch, tool = asked.tool, generation = coalesce(task.generation, asked.generation)
 FROM asked
 WHERE
     task.id = asked.id AND task.lead = asked.lead AND task.state = 'active' AND task.lease_epoch <= asked.epoch
@@ -75,7 +75,7 @@ RETURNING
         WHERE
             run.task_id = task.id AND run.state = ANY($7::run_state [])
             AND run.exchange_id IS DISTINCT FROM asked.exchange
-    ) END AS counted;
+    ) END AS counted, task.generation <> asked.generation AS restored;
 
 -- task_standings --
 -- Why accept_epochs did not find a task.
@@ -94,24 +94,36 @@ ON CONFLICT (id) DO NOTHING
 RETURNING id;
 
 -- earlier_attempts --
--- Other runs of these slots that have begun here or are still to come.
+-- Other runs of these slots that have begun here or are still to come. With an epoch also those that were booked before it,
+-- under any attempt and in any state: a lead that was restored may not know them, and give their numbers and ids again.
 SELECT
-    wanted.id, earlier.id AS earlier, earlier.task_id,
+    wanted.id, earlier.id AS earlier, earlier.task_id, earlier.attempt >= wanted.attempt AS unknown,
     CASE
         WHEN earlier.state IN ('running', 'merging', 'finished') THEN coalesce(earlier.started_at, earlier.starts_at)
         ELSE earlier.started_at
     END AS began_at
-FROM unnest($1::uuid [], $2::uuid [], $3::timestamptz [], $4::smallint []) AS wanted (id, task_id, slot, attempt)
-INNER JOIN run AS earlier
-    ON wanted.task_id = earlier.task_id AND wanted.slot = earlier.slot AND wanted.attempt > earlier.attempt
+FROM unnest($1::uuid [], $2::uuid [], $3::timestamptz [], $4::smallint [], $5::bigint [])
+    AS wanted (id, task_id, slot, attempt, unknown_before)
+INNER JOIN run AS earlier ON wanted.task_id = earlier.task_id AND wanted.slot = earlier.slot
+LEFT JOIN exchange ON earlier.exchange_id = exchange.id
 WHERE
     earlier.participant IS NOT NULL
     AND (
-        earlier.started_at IS NOT NULL
-        OR earlier.state IN ('booked', 'set-aside', 'running', 'merging', 'finished')
+        (
+            wanted.attempt > earlier.attempt
+            AND (
+                earlier.started_at IS NOT NULL
+                OR earlier.state IN ('booked', 'set-aside', 'running', 'merging', 'finished')
+            )
+        )
+        OR (wanted.attempt <= earlier.attempt AND exchange.lease_epoch < wanted.unknown_before)
     )
 ORDER BY earlier.id
 FOR UPDATE OF earlier;
+
+-- forget --
+-- Runs that were never begun, and that their lead does not know.
+DELETE FROM run WHERE id = ANY($1::uuid []);
 
 -- set_aside --
 -- Sets aside runs of strictly lower priority: never running ones, never those about to start, and only the listed ones
@@ -377,7 +389,10 @@ SELECT EXISTS (SELECT FROM negotiation WHERE state = 'open' AND $1 = ANY(run_ids
 
 -- runs_to_come --
 -- What this node has booked for the tasks of one lead, for comparison with that lead.
-SELECT task.id, task.state::text, array_agg(run.id ORDER BY run.id) FILTER (WHERE run.id IS NOT NULL) AS runs
+SELECT
+    task.id, task.state::text,
+    array_agg(run.id ORDER BY run.id) FILTER (WHERE run.id IS NOT NULL) AS runs,
+    array_agg(run.starts_at ORDER BY run.id) FILTER (WHERE run.id IS NOT NULL) AS starts
 FROM task
 LEFT JOIN run
     ON

@@ -11,6 +11,26 @@ SELECT count(*) FROM pg_tables WHERE schemaname = current_schema();
 -- keep_version --
 INSERT INTO schema_version (version, digest) VALUES ($1, $2);
 
+-- place --
+-- Differs in every copy of a database that was restored from a dump or made from a template.
+SELECT concat_ws(
+    '/', (SELECT system_identifier FROM pg_control_system()),
+    (SELECT oid FROM pg_database WHERE datname = current_database()), to_regclass('task')::oid
+);
+
+-- first_generation --
+INSERT INTO generation (id, place) VALUES (gen_random_uuid(), $1) RETURNING id;
+
+-- generation --
+SELECT id, place FROM generation;
+
+-- new_generation --
+UPDATE generation SET id = gen_random_uuid(), place = $1, made_at = now() RETURNING id;
+
+-- raise_all_epochs --
+-- Above every epoch that was given after the backup: no lead claims a task once a microsecond. Other nodes refuse lower ones.
+UPDATE planning SET lease_epoch = greatest(lease_epoch, (extract(EPOCH FROM clock_timestamp()) * 1000000)::bigint);
+
 -- version --
 -- Earlier schemas have no digest.
 SELECT version, to_jsonb(schema_version) ->> 'digest' AS digest FROM schema_version ORDER BY version DESC LIMIT 1;

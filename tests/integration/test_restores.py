@@ -1,0 +1,119 @@
+"""A node whose database was restored from a backup agrees with the others again."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from uuid import UUID
+
+from node.model import times
+from node.model.ids import TaskId, run_id
+from node.model.wire.tasks import Schedule
+from node.store.database import PostgresDatabase
+from tests.conftest import NewDatabase
+from tests.support.backups import back_up, restore
+from tests.support.clocks import START
+from tests.support.worlds import DURATION, ON_ONE_LOOP, Site, World, introduction
+
+pytestmark = ON_ONE_LOOP
+
+HOUR = START + times.HOUR
+SLOTS = [HOUR + number * times.HOUR for number in range(3)]
+SCHEDULE = Schedule(
+    start=HOUR, repeat=times.HOUR, until=SLOTS[-1] + times.MINUTE, slip=30 * times.MINUTE
+)
+
+
+async def _starts(site: Site, task: UUID) -> dict[int, int]:
+    """Return the starts of the runs of a task that are booked here, by slot."""
+    rows = await site.rows(
+        "SELECT slot, starts_at FROM run WHERE task_id = $1 AND state = 'booked'", task
+    )
+    return {row[0]: row[1] for row in rows}
+
+
+async def _generation(site: Site) -> tuple[UUID, Sequence[UUID]]:
+    [row] = await site.rows("SELECT id FROM generation")
+    return site.database.generation, row[0]
+
+
+async def test_only_a_restored_database_gets_a_new_generation(world: World) -> None:
+    """A database keeps its generation when it is opened again; a restored copy has another."""
+    a = await world.site("a")
+    backup = await back_up(a)
+    before, stored = await _generation(a)
+    assert before == stored
+    await restore(world, a, backup)
+    after, stored = await _generation(a)
+    assert after == stored != before
+
+
+async def test_a_database_of_an_ordinary_account_has_a_generation(
+    new_database: NewDatabase,
+) -> None:
+    """An account without any privilege on the server can find out where its database is."""
+    dsn = await new_database(empty=True)
+    owner = PostgresDatabase(dsn)
+    await owner.open()
+    async with owner.connection() as connection:
+        await connection.execute("SET ROLE parley_reader")
+        place = await connection.fetchval("SELECT system_identifier FROM pg_control_system()")
+    await owner.close()
+    assert place
+
+
+async def test_a_lead_restored_books_at_the_times_of_its_participant(world: World) -> None:
+    """A lead that books slots again after a restore has them at the same times as the others."""
+    a, b = await world.two()
+    task, other = introduction([a, b], schedule=SCHEDULE), introduction([a], schedule=SCHEDULE)
+    for site in (a, b):
+        await site.keep(task, a)
+    backup = await back_up(a)
+    await a.plan()
+    assert await _starts(b, task.task) == dict(zip(SLOTS, SLOTS, strict=True))
+    await restore(world, a, backup)
+    await a.keep(other, a)
+    await a.execute(
+        "UPDATE planning SET plan_at = plan_at + interval '1 second' WHERE task_id = $1", task.task
+    )
+    await a.plan()
+    await world.pass_time(10 * times.SECOND)
+    later = dict(zip(SLOTS, [slot + DURATION for slot in SLOTS], strict=True))
+    assert await _starts(a, other.task) == dict(zip(SLOTS, SLOTS, strict=True))
+    assert await _starts(a, task.task) == later
+    assert await _starts(b, task.task) == later
+
+
+async def test_a_slot_that_was_run_before_the_restore_is_not_run_again(world: World) -> None:
+    """A participant refuses a slot that it has measured, though its lead does not remember it."""
+    a, b = await world.two()
+    task = introduction([a, b], schedule=SCHEDULE)
+    for site in (a, b):
+        await site.keep(task, a)
+    backup = await back_up(a)
+    await a.plan()
+    first = run_id(TaskId(task.task), SLOTS[0], 1)
+    await b.execute(
+        "UPDATE run SET state = 'finished', started_at = starts_at WHERE id = $1", first
+    )
+    await restore(world, a, backup)
+    await a.plan()
+    await world.pass_time(5 * times.SECOND)
+    assert await b.state(first) == "finished"
+    assert await a.state(first) == "waiting"
+    assert "has been run here already" in str(await a.reason(first))
+    assert list(await _starts(a, task.task)) == SLOTS[1:]
+
+
+async def test_a_lead_restored_is_not_taken_for_a_worker_that_lost_its_lease(world: World) -> None:
+    """A lead whose epochs went back books: a restored database counts above all it has given."""
+    a, b = await world.two()
+    task = introduction([a, b], schedule=SCHEDULE)
+    for site in (a, b):
+        await site.keep(task, a)
+    backup = await back_up(a)
+    await a.plan()
+    await b.execute("UPDATE task SET lease_epoch = 40")
+    await restore(world, a, backup)
+    await a.plan()
+    assert list(await _starts(b, task.task)) == SLOTS
+    assert await _starts(a, task.task) == await _starts(b, task.task)
