@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass
+from typing import Any
 from uuid import UUID
 
 from lead.exchange.decision import AttemptRecorder
@@ -98,13 +99,17 @@ class Lead:
             database,
             clock,
             ReconciliationDependencies(
-                dependencies.others, dependencies.lose_run, dependencies.drop_run
+                dependencies.others,
+                dependencies.lose_run,
+                dependencies.drop_run,
+                dependencies.seats.take_back,
             ),
             horizon,
         )
         self._housekeeper = Housekeeper(clock)
         self._compare_every_s = settings.compare_every_s
         self._loops: list[asyncio.Task[None]] = []
+        self._comparisons: set[asyncio.Task[None]] = set()
 
     def _planner(
         self, settings: LeadSettings, dependencies: LeadDependencies, rng: random.Random
@@ -132,6 +137,14 @@ class Lead:
         self.workers.heard(notice)
         self.episodes.heard(notice)
         self.outbox.heard(notice)
+        if notice.kind == "compare":
+            self._compare(self.reconciler.compare_with(notice.id))
+
+    def _compare(self, comparison: Coroutine[Any, Any, None]) -> None:
+        """Compare beside the loops, because another node or this one was restored."""
+        comparing = asyncio.create_task(comparison, name="comparison")
+        self._comparisons.add(comparing)
+        comparing.add_done_callback(self._comparisons.discard)
 
     async def start(self) -> None:
         """Start the loops."""
@@ -141,11 +154,14 @@ class Lead:
             asyncio.create_task(self.outbox.run(), name="lead outbox"),
         ]
         compare = self.reconciler.compare_all
+        if self._database.fresh:
+            self._compare(compare())
         self._housekeeper.start(lead_jobs(compare=compare, every_s=self._compare_every_s))
 
     async def stop(self) -> None:
         """Stop the loops; planning under way is finished, or its claim is given back."""
         await self._housekeeper.stop()
-        for loop in self._loops:
+        ending = [*self._loops, *self._comparisons]
+        for loop in ending:
             loop.cancel()
-        await asyncio.gather(*self._loops, return_exceptions=True)
+        await asyncio.gather(*ending, return_exceptions=True)

@@ -31,7 +31,8 @@ PEERS_S = 15
 WATCHDOG_S = 10
 CLOCK_S = 1
 LEAD_S = 10
-COMPARE_S = 600
+COMPARE_S = 180
+CONFIRM_S = 180
 HOUR_S = 3600
 HOUR_JITTER_S = 600
 """Nodes that start together, as on one host, do not all read and delete at one instant."""
@@ -81,6 +82,12 @@ def node_jobs(
         # Deletes what has been kept long enough, by the table in ``retention.py``.
         PeriodicJob("purge", HOUR_S, purge, HOUR_JITTER_S),
     )
+
+
+def participant_jobs(*, confirm_tasks: Action) -> tuple[PeriodicJob, ...]:
+    """Return the housekeeping of a node for the tasks that others lead."""
+    # Asks their leads which of the tasks that are open here are open there.
+    return (PeriodicJob("confirm tasks", CONFIRM_S, confirm_tasks),)
 
 
 def lead_jobs(*, compare: Action, every_s: float = COMPARE_S) -> tuple[PeriodicJob, ...]:

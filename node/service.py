@@ -24,7 +24,7 @@ from node.execution.contexts import Contexts
 from node.execution.launcher import Launcher
 from node.execution.parts import PartCollector
 from node.execution.targets import ForeignTargets
-from node.housekeeping import Housekeeper, PeriodicJob, node_jobs
+from node.housekeeping import Housekeeper, PeriodicJob, node_jobs, participant_jobs
 from node.local_participant import LocalParticipant
 from node.model import times
 from node.model.contexts import Context, offered
@@ -67,6 +67,7 @@ from node.store.nodes import KnownNode
 from node.store.outbox import Message, MessageKind
 from node.tasks.acceptance import Acceptance
 from node.tasks.admission import Admission
+from node.tasks.confirmation import TaskConfirmer
 from node.tasks.drafting import TaskDrafter
 from node.tasks.editing import TaskEditor
 from node.tasks.pool_editing import PoolTaskEditor
@@ -259,6 +260,9 @@ class NodeService:
             self.termination,
         )
         self.editing = TaskEditor(core, self.admission, self.archives, pool_editing)
+        self.confirmer = TaskConfirmer(
+            core, self.directory, self.termination, self.editing, self.peer
+        )
         self.reservations = Reservations(
             core, self.directory, self.termination, self.capabilities, dependencies.new_id
         )
@@ -307,6 +311,8 @@ class NodeService:
             await self._first_token(connection)
         await self.directory.refresh()
         await self.campaigns.refresh()
+        if self.database.fresh:
+            await self.confirmer.run_once()
         await self.launcher.recover()
         await self.reservations.extend_spans()
         for kind, name, reason in self.capabilities.unusable:
@@ -334,7 +340,8 @@ class NodeService:
         await nodes.keep_token(connection, digest(token), _OWNER, self.clock.now())
 
     def _periodic_jobs(self) -> tuple[PeriodicJob, ...]:
-        return node_jobs(
+        others = participant_jobs(confirm_tasks=self.confirmer.run_once)
+        return others + node_jobs(
             settle_holds=self.holds.run_once,
             end_overdue=self._overdue,
             watch_peers=self.peer_monitor.run_once,
@@ -357,6 +364,8 @@ class NodeService:
         """Read nodes and campaigns again if they changed, or if notifications were lost."""
         if notice.kind in {"node", "wake"}:
             self._read(self.directory.refresh)
+        if notice.kind == "node" and "added" in notice.words:
+            self._read(self.confirmer.run_once)
         if notice.kind in {"campaign", "wake"}:
             self._read(self.campaigns.refresh)
 

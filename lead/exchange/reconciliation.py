@@ -26,6 +26,9 @@ from node.store.database import Database
 RECONCILIATION_MIN_AGE = 2 * times.MINUTE
 """Runs that start sooner and decisions younger than this are skipped: messages may be under way."""
 
+UNKNOWN = "unknown"
+"""The state of a task that a participant does not know."""
+
 log = structlog.get_logger()
 
 
@@ -46,11 +49,13 @@ class ReconciliationDependencies:
 
     ``others()`` lists the nodes to compare with. ``lose_run(run, reason)`` takes a run back on all
     its participants. ``drop_run(node, run, reason)`` ends a run that no lead has on one node.
+    ``end_task(task, reason)`` cancels a task.
     """
 
     others: Callable[[], list[Comparable]]
     lose_run: Callable[[UUID, str], Awaitable[None]]
     drop_run: Callable[[str, UUID, str], Awaitable[None]]
+    end_task: Callable[[UUID, str], Awaitable[None]]
 
 
 class Reconciler:
@@ -70,16 +75,26 @@ class Reconciler:
         self._others = dependencies.others
         self._lose_run = dependencies.lose_run
         self._drop_run = dependencies.drop_run
+        self._end_task = dependencies.end_task
 
     async def compare_all(self) -> None:
         """Compare with each other node in turn; a failure with one does not affect the others."""
         for other in self._others():
-            try:
-                await self.run_once(other)
-            except ParleyError as error:
-                log.info("not compared", node=other.name, error=error.detail)
-            except Exception:
-                log.exception("not compared", node=other.name)
+            await self._try(other)
+
+    async def compare_with(self, identity: str) -> None:
+        """Compare with one node, if it is known; a failure is logged."""
+        for other in self._others():
+            if other.identity == identity:
+                await self._try(other)
+
+    async def _try(self, other: Comparable) -> None:
+        try:
+            await self.run_once(other)
+        except ParleyError as error:
+            log.info("not compared", node=other.name, error=error.detail)
+        except Exception:
+            log.exception("not compared", node=other.name)
 
     async def run_once(self, other: Comparable, together: int = DIGESTS_MAX) -> int:
         """Compare with a node, ``together`` tasks per message; return the count of repairs."""
@@ -121,6 +136,11 @@ class Reconciler:
         theirs = {**answered.tasks, **{task: dict[UUID, int]() for task in answered.ended}}
         for task, runs in theirs.items():
             if task not in ours:
+                continue
+            if (state := answered.ended.get(task)) not in (None, UNKNOWN):
+                # Only this lead ends tasks: it did, and its database was restored since.
+                await self._end_task(task, f"it is {state} on {other.name}, which heard so before")
+                repaired += 1
                 continue
             differing = differences(ours[task], runs)
             for run in differing.missing:

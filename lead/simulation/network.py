@@ -31,6 +31,8 @@ from node.model.wire.nodes import NodeCard
 from node.model.wire.participants import (
     BatchReplies,
     CommitRequest,
+    ConfirmationAnswer,
+    ConfirmationRequest,
     DecisionAnswer,
     Differences,
     DigestRequest,
@@ -331,6 +333,11 @@ class SimulatedPeer(Peer):
         """Report the end of a task as over HTTP."""
         sender = self._sender.identity
         await self._over("end-task", lambda s: s.termination.heard_task(sender, end))
+
+    async def confirm(self, request: ConfirmationRequest) -> ConfirmationAnswer:
+        """Ask which tasks are still open as over HTTP."""
+        sender = self._sender.identity
+        return await self._over("confirm", lambda s: s.confirmer.answer(sender, request))
 
     async def send_part(self, part: PartMessage) -> None:
         """Send a part of a result as over HTTP."""

@@ -18,12 +18,12 @@ from lead.model import (
     WaitingSlot,
 )
 from node.model import runstate
+from node.model.digests import starts_of
 from node.model.ids import Generation
 from node.model.task_terms import take_terms
 from node.model.taskstate import TaskState
 from node.model.wire.participants import CommitRequest, HoldRequest, RunRequest
 from node.model.wire.tasks import PARTICIPANTS, Participant
-from node.store.bookings import starts_of
 from node.store.database import Connection, Queries
 
 _SQL = Queries("lead.store", "planning")

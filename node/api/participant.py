@@ -19,6 +19,8 @@ from node.model.wire.participants import (
     Batch,
     BatchReplies,
     CommitAnswer,
+    ConfirmationAnswer,
+    ConfirmationRequest,
     DecisionAnswer,
     Differences,
     DigestRequest,
@@ -133,6 +135,12 @@ async def task_end(request: web.Request) -> web.StreamResponse:
     return web.Response(status=204)
 
 
+async def confirm(request: web.Request) -> web.StreamResponse:
+    """POST: as lead, which of the sender's tasks are still open."""
+    asked = requests.document(request, ConfirmationRequest)
+    return responses.one(await request.app[NODE].confirmer.answer(request[SENDER], asked))
+
+
 async def freed(request: web.Request) -> web.StreamResponse:
     """POST: as lead, time that was refused has become free."""
     message = requests.document(request, FreedTime)
@@ -227,6 +235,14 @@ ROUTES = (
     _route("GET", "exchanges/{id}", decision, "Ask for the decision", answer=DecisionAnswer),
     _route("POST", "runs/ends", run_end, "Report the end of a run", RunEnd),
     _route("POST", "tasks/ends", task_end, "Report the end of a task", TaskEnd),
+    _route(
+        "POST",
+        "tasks/confirmations",
+        confirm,
+        "Ask which tasks are still open",
+        ConfirmationRequest,
+        ConfirmationAnswer,
+    ),
     _route("POST", "tasks/freed", freed, "Report that refused time is free", FreedTime),
     _route("POST", "intervals", intervals, "Report intervals of a part", IntervalsMessage),
     _route("POST", "parts", part, "Report a participant's part", PartMessage),

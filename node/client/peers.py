@@ -38,6 +38,8 @@ from node.model.wire.participants import (
     BatchReplies,
     CommitAnswer,
     CommitRequest,
+    ConfirmationAnswer,
+    ConfirmationRequest,
     DecisionAnswer,
     Differences,
     DigestRequest,
@@ -324,6 +326,10 @@ class Peer:
     async def end_task(self, end: TaskEnd) -> None:
         """Report that a task is over."""
         await self._peers.send(self, "POST", "tasks/ends", end)
+
+    async def confirm(self, request: ConfirmationRequest) -> ConfirmationAnswer:
+        """Ask the lead which of its tasks are still open."""
+        return await self._ask(ConfirmationAnswer, "POST", "tasks/confirmations", request)
 
     async def freed(self, message: FreedTime) -> None:
         """Report to a lead that time for its tasks has become free."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from uuid import UUID
 
@@ -16,7 +16,7 @@ def fingerprint(starts: Mapping[UUID, int]) -> str:
 
 @dataclass(frozen=True)
 class RunDifferences:
-    """How one side's runs differ from the other's, in order of ids."""
+    """Differences between the runs of two sides, in order of ids."""
 
     missing: tuple[UUID, ...]
     moved: tuple[UUID, ...]
@@ -33,3 +33,8 @@ def differences(ours: Mapping[UUID, int], theirs: Mapping[UUID, int]) -> RunDiff
         moved=tuple(sorted(run for run in ours.keys() & theirs.keys() if ours[run] != theirs[run])),
         surplus=tuple(sorted(theirs.keys() - ours.keys())),
     )
+
+
+def starts_of(runs: Sequence[UUID] | None, starts: Sequence[int] | None) -> dict[UUID, int]:
+    """Return the starts by run, from two columns that are null if there are none."""
+    return dict(zip(runs or (), starts or (), strict=True))

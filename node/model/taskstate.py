@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from enum import StrEnum
 
 
@@ -18,3 +19,14 @@ class TaskState(StrEnum):
 
 OPEN = frozenset({TaskState.ACTIVE, TaskState.PAUSED})
 """States from which a task may still change; all others are final."""
+
+
+def why_over(
+    state: TaskState, reason: str | None, participant: str, participants: Collection[str]
+) -> str | None:
+    """Return why a task of this state at its lead is over for a participant; None if it is not."""
+    if participant not in participants:
+        return "it takes no part in the task any more"
+    if state in OPEN:
+        return None
+    return f"the task is {state} at its lead: {reason or 'its schedule is over'}"[:1000]

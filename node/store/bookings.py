@@ -15,6 +15,7 @@ from uuid import UUID
 
 from node.model import runstate, times
 from node.model.classes import SchedulingClass
+from node.model.digests import starts_of
 from node.model.exchangestate import ExchangeState
 from node.model.hold_limits import IntroducedTask
 from node.model.spans import Span
@@ -45,7 +46,7 @@ class HeldTask:
     pool_task: UUID | None
     introduced: IntroducedTask
     restored: bool
-    """Whether its lead's database was restored since the task was first held here."""
+    """True if its lead's database was restored since the task was first held here."""
 
 
 @dataclass(frozen=True)
@@ -501,8 +502,3 @@ async def runs_to_come(
     """
     rows = await connection.fetch(_SQL["runs_to_come"], list(tasks), lead, since, until)
     return {row[0]: (row[1], starts_of(row[2], row[3])) for row in rows}
-
-
-def starts_of(runs: Sequence[UUID] | None, starts: Sequence[int] | None) -> dict[UUID, int]:
-    """Return the starts by run, from two columns that are null if there are none."""
-    return dict(zip(runs or (), starts or (), strict=True))

@@ -137,6 +137,8 @@ class Database(ABC):
     """
 
     generation: Generation
+    fresh: bool
+    """True for a while after that, and for a new database: others may know more than it."""
 
     @abstractmethod
     async def open(self) -> None:
@@ -211,6 +213,8 @@ class PostgresDatabase(Database):
             async with self.transaction() as connection:
                 await _set_up(connection)
                 self.generation = await _generation(connection)
+                queries = Queries("node.store", "setup")
+                self.fresh = await connection.fetchval(queries["is_fresh"])
         except BaseException:
             await self.close()
             raise

@@ -381,6 +381,20 @@ class TaskEditor:
         ]
         await outbox.post_all(connection, posts, now)
 
+    async def tell_again(self, task: UUID, revision: int) -> None:
+        """Tell the participants a task that one of them knows in another revision.
+
+        A lead whose database was restored gives it a newer one than that, so that it is heard.
+        """
+        now = self._clock.now()
+        async with self._database.transaction() as connection:
+            found = await tasks.lock(connection, task)
+            if found is None:
+                return
+            if revision > found.terms.revision:
+                await changes.stand(connection, {task: revision + 1}, found.paused_at)
+            await self._tell(connection, [task], now)
+
     async def acknowledged(self, letter: int, task: UUID) -> None:
         """Record that a participant knows of a change; plan the task once all of them do."""
         async with self._database.transaction() as connection:

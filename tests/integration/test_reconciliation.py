@@ -24,7 +24,10 @@ async def _compare(site: Site, other: Site, together: int = DIGESTS_MAX) -> int:
         site.database,
         site.clock,
         ReconciliationDependencies(
-            lambda: [comparable], node.termination.lose_run, node.termination.drop_run
+            lambda: [comparable],
+            node.termination.lose_run,
+            node.termination.drop_run,
+            node.termination.take_back,
         ),
         times.DAY,
     )

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from uuid import UUID
 
 from node.model import times
 from node.model.ids import TaskId, run_id
 from node.model.wire.tasks import Schedule
-from node.store.database import PostgresDatabase
+from node.store.database import Notice, PostgresDatabase
 from tests.conftest import NewDatabase
 from tests.support.backups import back_up, restore
 from tests.support.clocks import START
+from tests.support.patience import PATIENCE_S
 from tests.support.worlds import DURATION, ON_ONE_LOOP, Site, World, introduction
 
 pytestmark = ON_ONE_LOOP
@@ -117,3 +119,104 @@ async def test_a_lead_restored_is_not_taken_for_a_worker_that_lost_its_lease(wor
     await a.plan()
     assert list(await _starts(b, task.task)) == SLOTS
     assert await _starts(a, task.task) == await _starts(b, task.task)
+
+
+async def _confirm(site: Site, *, fresh: bool = False) -> int:
+    site.database.fresh = fresh
+    return await site.node.confirmer.run_once()
+
+
+async def _booked(world: World) -> tuple[Site, Site, UUID]:
+    a, b = await world.two()
+    task = introduction([a, b], schedule=SCHEDULE)
+    for site in (a, b):
+        await site.keep(task, a)
+    await a.plan()
+    world.clock.advance(5 * times.MINUTE)
+    return a, b, task.task
+
+
+async def _state(site: Site, task: UUID) -> tuple[str, str | None]:
+    [row] = await site.rows("SELECT state::text, reason FROM task WHERE id = $1", task)
+    return row[0], row[1]
+
+
+async def test_a_participant_restored_ends_what_was_cancelled_since(world: World) -> None:
+    """A participant that goes on from a backup asks, and ends the tasks that are over by then."""
+    a, b, task = await _booked(world)
+    backup = await back_up(b)
+    await a.node.termination.cancel_task(task)
+    await world.settle()
+    assert (await _state(b, task))[0] == "cancelled"
+    await restore(world, b, backup)
+    assert (await _state(b, task))[0] == "active"
+    assert await _confirm(b, fresh=True) == 1
+    state, reason = await _state(b, task)
+    assert (state, reason) == ("cancelled", "the task is cancelled at its lead: cancelled on a")
+    assert set((await b.states()).values()) == {"cancelled"}
+
+
+async def test_a_task_that_its_restored_lead_forgot_ends_at_the_participant(world: World) -> None:
+    """A task that was posted after the backup of its lead does not go on without it."""
+    a, b = await world.two()
+    backup = await back_up(a)
+    task = introduction([a, b], schedule=SCHEDULE)
+    for site in (a, b):
+        await site.keep(task, a)
+    await a.plan()
+    await restore(world, a, backup)
+    assert await _confirm(b) == 0  # it may just be being created
+    world.clock.advance(5 * times.MINUTE)
+    assert await _confirm(b) == 1
+    assert await _state(b, task.task) == ("cancelled", "its lead does not know it")
+    assert set((await b.states()).values()) == {"cancelled"}
+
+
+async def test_a_task_cancelled_before_its_lead_was_restored_stays_cancelled(world: World) -> None:
+    """A lead that takes a task for open, which it has cancelled before, learns it and ends it."""
+    a, _, task = await _booked(world)
+    backup = await back_up(a)
+    await a.node.termination.cancel_task(task)
+    await world.settle()
+    await restore(world, a, backup)
+    await a.lead.reconciler.compare_all()
+    state, reason = await _state(a, task)
+    assert (state, reason) == ("cancelled", "it is cancelled on b, which heard so before")
+    assert set((await a.states()).values()) == {"cancelled"}
+
+
+async def test_an_edit_that_its_restored_lead_forgot_does_not_shut_it_out(world: World) -> None:
+    """A participant that knows a newer revision is told the task as its lead has it."""
+    a, b, task = await _booked(world)
+    backup = await back_up(a)
+    await a.node.termination.cancel_run(run_id(TaskId(task), SLOTS[2], 1))
+    await a.execute("UPDATE task SET revision = 3, priority = 5")
+    await world.settle()
+    await b.execute("UPDATE task SET revision = 3, priority = 5")
+    await restore(world, a, backup)
+    assert await _confirm(b) == 0
+    await world.settle()
+    for site in (a, b):
+        assert [tuple(row) for row in await site.rows("SELECT revision, priority FROM task")] == [
+            (4, 0)
+        ]
+
+
+async def test_who_was_restored_has_the_leads_compare_their_runs(world: World) -> None:
+    """A node that goes on from a backup says so once, and its leads are asked to compare."""
+    a, b, _ = await _booked(world)
+    heard: list[Notice] = []
+    awake, last = asyncio.Event(), asyncio.Event()
+
+    def hear(notice: Notice) -> None:
+        heard.append(notice)
+        (last if notice.kind == "last" else awake).set()
+
+    listening = asyncio.create_task(a.database.listen(hear, a.clock))
+    await asyncio.wait_for(awake.wait(), PATIENCE_S)
+    assert await _confirm(b, fresh=True) == 0
+    assert await _confirm(b, fresh=True) == 0
+    await a.execute("SELECT pg_notify('parley', 'last')")
+    await asyncio.wait_for(last.wait(), PATIENCE_S)
+    listening.cancel()
+    assert [it.id for it in heard if it.kind == "compare"] == [b.identity]

@@ -207,7 +207,7 @@ class RandomHistory:
         compared = Reconciler(
             site.database,
             site.clock,
-            ReconciliationDependencies(list, ending.lose_run, ending.drop_run),
+            ReconciliationDependencies(list, ending.lose_run, ending.drop_run, ending.take_back),
             times.DAY,
         )
         await compared.run_once(site.node.peer(other.identity))

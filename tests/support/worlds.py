@@ -31,6 +31,8 @@ from node.model.ids import TaskId, exchange_id, run_id
 from node.model.wire.participants import (
     CommitAnswer,
     CommitRequest,
+    ConfirmationAnswer,
+    ConfirmationRequest,
     DecisionAnswer,
     Differences,
     DigestRequest,
@@ -145,6 +147,11 @@ class Wire:
         """Call as over HTTP."""
         ending = self._receiver.node.termination
         await self._call("end_task", lambda: ending.heard_task(self._sender.identity, end))
+
+    async def confirm(self, request: ConfirmationRequest) -> ConfirmationAnswer:
+        """Call as over HTTP."""
+        answer, sender = self._receiver.node.confirmer.answer, self._sender.identity
+        return await self._call("confirm", lambda: answer(sender, request))
 
     async def freed(self, message: FreedTime) -> None:
         """Call as over HTTP."""

@@ -38,6 +38,7 @@ class MemoryDatabase(Database):
         """Create a database with empty tables."""
         self.tables = Tables()
         self.generation = GENERATION
+        self.fresh = False
         self.point = point
         self._closed = False
         self._alone = asyncio.Lock()

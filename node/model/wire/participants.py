@@ -29,6 +29,9 @@ YIELDING_MAX = 1000
 FREED_MAX = 500
 """Maximum number of tasks in one notification of freed time."""
 
+CONFIRMED_MAX = 1000
+"""Maximum number of tasks in one question whether they are still open."""
+
 DIGESTS_MAX = 1000
 """Maximum number of tasks in one comparison."""
 
@@ -347,6 +350,25 @@ class TaskEnd(Document):
     task: UUID
     state: str = Field(pattern="^(cancelled|refused|finished)$")
     reason: Sentence
+
+
+class ConfirmationRequest(Document):
+    """The question of a participant which of these tasks, open there, are still open at their lead.
+
+    Each has the revision that the participant knows.
+    """
+
+    tasks: dict[UUID, Revision] = Field(max_length=CONFIRMED_MAX)
+    restored: bool = Field(
+        default=False,
+        description="Whether the sender's database is new or was restored: compare runs, too.",
+    )
+
+
+class ConfirmationAnswer(Document):
+    """The tasks that are over, or that their lead does not know, each with the reason."""
+
+    over: dict[UUID, Sentence] = {}
 
 
 class PartMessage(Document):

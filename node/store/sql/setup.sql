@@ -24,6 +24,10 @@ INSERT INTO generation (id, place) VALUES (gen_random_uuid(), $1) RETURNING id;
 -- generation --
 SELECT id, place FROM generation;
 
+-- is_fresh --
+-- Long enough that both services of a node see it, though they start one after the other.
+SELECT made_at > now() - interval '10 minutes' FROM generation;
+
 -- new_generation --
 UPDATE generation SET id = gen_random_uuid(), place = $1, made_at = now() RETURNING id;
 

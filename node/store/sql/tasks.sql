@@ -53,6 +53,12 @@ FROM task
 WHERE id = ANY($1::uuid [])
 ORDER BY id;
 
+-- open_of --
+-- The tasks of another lead that are open here.
+SELECT id, revision FROM task
+WHERE lead = $1 AND state IN ('active', 'paused') AND created_at < $2
+ORDER BY id;
+
 -- tasks --
 -- For people: newest first, each with the counts of its runs and the start of the next one. The runs of a pool task are
 -- those of the ordinary tasks that have its seats; these are only listed on request ($8, $9, an id).
