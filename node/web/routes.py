@@ -15,6 +15,7 @@ CONTENT_SECURITY_POLICY: Final = (
 
 _HEADERS: Final = {
     "Content-Security-Policy": CONTENT_SECURITY_POLICY,
+    "X-Content-Type-Options": "nosniff",
     "Referrer-Policy": "no-referrer",
     # The browser caches but revalidates each time: a new version must show at once.
     "Cache-Control": "no-cache",
