@@ -17,11 +17,10 @@ import structlog
 from lead.store import planning
 from lead.store.planning import TaskPage
 from node.clock import Clock
-from node.model import taskstate, times
+from node.model import times
 from node.model.digests import differences, fingerprint
 from node.model.errors import ParleyError
 from node.model.wire.participants import DIGESTS_MAX, Differences, Digest, DigestRequest
-from node.store import bookings
 from node.store.database import Database
 
 RECONCILIATION_MIN_AGE = 2 * times.MINUTE
@@ -129,11 +128,6 @@ class Reconciler:
         repaired = await self._repair(other, {task: runs for task, _, runs in ours}, answered)
         return [task for task, _, _ in ours], repaired
 
-    async def _is_open(self, task: UUID) -> bool:
-        async with self._database.connection() as connection:
-            standings = await bookings.task_standings(connection, [task])
-        return task in standings and standings[task][0] in taskstate.OPEN
-
     async def _repair(
         self, other: Comparable, ours: dict[UUID, dict[UUID, int]], answered: Differences
     ) -> int:
@@ -144,11 +138,9 @@ class Reconciler:
             if task not in ours:
                 continue
             if (state := answered.ended.get(task)) not in (None, UNKNOWN):
-                if not await self._is_open(task):
-                    continue  # it has ended since its runs were read
-                # Only this lead ends tasks: it did, and its database was restored since.
+                # Only this lead ends tasks: it did, since its runs were read above, or before its
+                # database was restored. It is no repair, because the first is ordinary.
                 await self._end_task(task, f"it is {state} on {other.name}, which heard so before")
-                repaired += 1
                 continue
             differing = differences(ours[task], runs)
             for run in differing.missing:
