@@ -76,7 +76,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LoadFil
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Start what takes longest first, so that at the end no process waits for another.
 
-    That are the tests that share the lab, all in one process, then those with the longest timeout.
+    First the tests that share the lab, all in one process, then those with the longest timeout.
 
     A test's ``timeout`` is how long it may take on an idle host, in seconds. What ends a test that
     hangs is longer, because others may be busy on the same host.

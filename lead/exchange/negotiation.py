@@ -264,7 +264,7 @@ class Negotiator:
     async def _hold(
         self, claimed: Claim, participants: Sequence[ParticipantClient], exchange: Exchange
     ) -> None:
-        exchange.id = exchange_id(TaskId(claimed.task), claimed.lease_epoch, 1)
+        exchange.id = exchange_id(TaskId(claimed.task), claimed.lease_epoch)
         requests = {
             choice.slot.nominal: _run_request(claimed, choice) for choice in exchange.choices
         }

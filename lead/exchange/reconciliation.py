@@ -20,14 +20,12 @@ from node.clock import Clock
 from node.model import times
 from node.model.digests import differences, fingerprint
 from node.model.errors import ParleyError
+from node.model.taskstate import UNKNOWN
 from node.model.wire.participants import DIGESTS_MAX, Differences, Digest, DigestRequest
 from node.store.database import Database
 
 RECONCILIATION_MIN_AGE = 2 * times.MINUTE
 """Runs that start sooner and decisions younger than this are skipped: messages may be under way."""
-
-UNKNOWN = "unknown"
-"""The state of a task that a participant does not know."""
 
 log = structlog.get_logger()
 

@@ -83,12 +83,11 @@ def _check(parsed: Any, text: bytes, values_max: int) -> None:
     """
     level, values = [parsed], 0
     for _ in range(DEPTH_MAX + 1):
-        values += sum(
-            map(len, level_of := [each for each in level if isinstance(each, dict | list)])
-        )
+        parents = [each for each in level if isinstance(each, dict | list)]
+        values += sum(map(len, parents))
         if values > values_max:
             raise _too_many(values_max)
-        level = [child for each in level_of for child in _children(each)]
+        level = [child for each in parents for child in _children(each)]
     if level or b"\\u0000" in text:
         _name_fault(parsed)
 

@@ -22,6 +22,7 @@ from node.execution import host_sampling, netlink
 from node.model import targets
 from node.model.contexts import offered
 from node.model.errors import HostError
+from node.model.loopback import is_loopback
 from node.model.targets import IpAddress, Network, TargetRules, literal
 from node.plugins.contracts import PartContext, TargetChecking, Targeting, Test, Tool, unchecked
 from node.settings import Settings
@@ -199,8 +200,7 @@ def aside(look_up: Callable[[], list[str]], name: str) -> asyncio.Future[list[st
 
 
 def _is_loopback(host: str) -> bool:
-    address = literal(host)
-    return address is not None and ipaddress.ip_address(address).is_loopback
+    return is_loopback(literal(host) or "")
 
 
 def _mere_targets(test: Test, spec: Any) -> list[str]:

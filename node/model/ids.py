@@ -27,9 +27,9 @@ def run_id(task: TaskId, slot: int, attempt: int) -> RunId:
     return RunId(uuid5(task, f"run {slot} {attempt}"))
 
 
-def exchange_id(task: TaskId, lease_epoch: int, number: int) -> ExchangeId:
-    """Return the id of the ``number``-th exchange that a claim of this epoch opens for the task."""
-    return ExchangeId(uuid5(task, f"exchange {lease_epoch} {number}"))
+def exchange_id(task: TaskId, lease_epoch: int) -> ExchangeId:
+    """Return the id of the exchange that a claim of this epoch opens for the task."""
+    return ExchangeId(uuid5(task, f"exchange {lease_epoch} 1"))
 
 
 def again(exchange: UUID) -> ExchangeId:
@@ -43,5 +43,5 @@ def is_exchange_of(exchange: UUID, task: UUID, lease_epoch: int) -> bool:
     A participant demands it of every hold and release, so that no node can use up the ids of
     another one's exchanges.
     """
-    first = exchange_id(TaskId(task), lease_epoch, 1)
+    first = exchange_id(TaskId(task), lease_epoch)
     return exchange in (first, again(first))

@@ -20,6 +20,9 @@ class TaskState(StrEnum):
 OPEN = frozenset({TaskState.ACTIVE, TaskState.PAUSED})
 """States from which a task may still change; all others are final."""
 
+UNKNOWN = "unknown"
+"""What a participant answers for the state of a task that it does not know."""
+
 
 def why_over(
     state: TaskState, reason: str | None, participant: str, participants: Collection[str]

@@ -16,7 +16,7 @@ from node.core import Core
 from node.model.digests import fingerprint
 from node.model.errors import InvalidDocument, ParleyError
 from node.model.hold_limits import foreign_exchange
-from node.model.taskstate import OPEN
+from node.model.taskstate import OPEN, UNKNOWN
 from node.model.wire.participants import (
     DIFFERENCES_MAX,
     CommitAnswer,
@@ -145,7 +145,7 @@ class TimeLine:
         ended = {}
         run_count = 0
         for task, digest in digests.items():
-            state, runs = known.get(task, ("unknown", {}))
+            state, runs = known.get(task, (UNKNOWN, {}))
             if state not in OPEN:
                 ended[task] = state
             elif fingerprint(runs) != digest.fingerprint:

@@ -491,7 +491,7 @@ def hold_request(
 def exchange_of(asked: Introduction | HoldRequest) -> UUID:
     """Return the exchange that a lead opens for this request, or first for this task."""
     epoch = asked.lease_epoch if isinstance(asked, HoldRequest) else 1
-    return exchange_id(TaskId(asked.task), epoch, 1)
+    return exchange_id(TaskId(asked.task), epoch)
 
 
 def release_of(asked: Introduction | HoldRequest) -> Release:

@@ -185,7 +185,7 @@ def test_a_further_attempt_takes_the_place_of_an_earlier_one() -> None:
 @given(other=st.uuids(), epoch=st.integers(0, 9), claimed=st.integers(0, 9))
 def test_an_exchange_belongs_to_one_task_and_epoch(other: UUID, epoch: int, claimed: int) -> None:
     """Only the exchange of this task and epoch, or its repetition after a late commit, passes."""
-    own = exchange_id(TASK, epoch, 1)
+    own = exchange_id(TASK, epoch)
     for exchange in (own, again(own)):
         assert (foreign_exchange(exchange, TASK, claimed) is None) is (epoch == claimed)
         assert (foreign_exchange(exchange, other, epoch) is None) is (other == TASK)

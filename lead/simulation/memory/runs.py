@@ -431,9 +431,9 @@ def purge_negotiations(tables: Tables, before: int, at_most: int) -> Answer:
     decided = list(tables.negotiations.decided_before(before))
     decided.sort(key=lambda row: (row.decided_at, row.id))
     old = [row for row in decided if not tables.letters.commits.of(str(row.id))]
-    gone = old[:at_most]
+    gone = {row.id for row in old[:at_most]}
     for row in decided:
-        if row in gone:
+        if row.id in gone:
             tables.negotiations.delete(row)
         else:
             tables.negotiations.keep(row)
