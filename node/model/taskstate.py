@@ -21,7 +21,7 @@ OPEN = frozenset({TaskState.ACTIVE, TaskState.PAUSED})
 """States from which a task may still change; all others are final."""
 
 UNKNOWN = "unknown"
-"""What a participant answers for the state of a task that it does not know."""
+"""State that a participant reports for a task it does not know."""
 
 
 def why_over(
