@@ -65,6 +65,7 @@ def report(outcome: Outcome) -> None:
     _print("\nin the tables")
     for name, count in outcome.figures.items():
         _print(f"  {count:8d}  {name}")
+    _table("runs that were due and have no result", outcome.failures)
     _print(f"\nseed {outcome.plan.seed}: {ledger.total} operations in {outcome.seconds:.0f} s")
     _print(f"({rate:.1f}/s), settled {outcome.settled_s:.0f} s after the last fault")
     broken = {violation.check for violation in outcome.violations}

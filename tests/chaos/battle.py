@@ -9,10 +9,12 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from uuid import UUID
 
 from node.clock import SystemClock
-from tests.chaos.checks import Promises, Verdict, Violation, judge
+from tests.chaos.checks import REPAIR, Evidence, Promises, Times, Verdict, Violation, judge
 from tests.chaos.faults import FaultInjector
 from tests.chaos.plan import Plan
 from tests.chaos.queries import SQL
@@ -21,6 +23,9 @@ from tests.chaos.users import Ledger, keep_busy
 
 _PROGRESS_S = 5.0
 _POLL_S = 1.0
+_REPAIR_POLL_S = 5.0
+_RETRY = timedelta(seconds=60)
+"""Longest pause after which a message is sent again to a node that was away."""
 _CHECKS = 3
 """Number of checks that a violation must appear in; one alone may be in the course of repair."""
 
@@ -37,7 +42,9 @@ class Outcome:
     faults: Counter[str]
     seconds: float = 0.0
     settled_s: float = 0.0
+    healed_at: datetime | None = None
     figures: dict[str, int] = field(default_factory=dict)
+    failures: dict[str, int] = field(default_factory=dict)
     violations: list[Violation] = field(default_factory=list)
     logged: Counter[str] = field(default_factory=Counter)
     kept: Path | None = None
@@ -55,10 +62,13 @@ async def fight(plan: Plan, report: Report) -> Outcome:
         outcome = Outcome(plan, Ledger(), injector.counts)
         await _under_fire(sites, injector, outcome, report)
         report("all faults are healed; waiting until the nodes settle")
+        outcome.healed_at = datetime.now(UTC)
         outcome.settled_s, unsettled = await _settle(sites)
+        if plan.wait_for_repairs:
+            await _until_repaired(sites, report)
         report("checking the tables")
-        verdict = await _check_tables(sites, outcome.ledger)
-        outcome.figures = verdict.figures
+        verdict = await _check_tables(sites, outcome)
+        outcome.figures, outcome.failures = verdict.figures, verdict.failures
         outcome.violations = sorted(verdict.violations) + unsettled
         outcome.logged = _logged(sites)
         if outcome.violations:
@@ -127,25 +137,57 @@ async def _count_unsettled(site: Site) -> int:
         await connection.close()
 
 
-async def _check_tables(sites: Sites, ledger: Ledger) -> Verdict:
+async def _until_repaired(sites: Sites, report: Report) -> None:
+    """Wait until no participant takes a task for open that its lead has not.
+
+    Participants ask every three minutes, and a node that was killed begins to count anew. Longer
+    than the repair time is not waited.
+    """
+    began = time.monotonic()
+    while (orphans := await _count_orphans(sites)) and (
+        time.monotonic() - began < REPAIR.total_seconds()
+    ):
+        report(f"{orphans} tasks are open only at participants, who will ask about them")
+        await _CLOCK.sleep(_REPAIR_POLL_S)
+
+
+async def _count_orphans(sites: Sites) -> int:
+    led, taken = set[UUID](), set[UUID]()
+    for site in sites.all:
+        connection = await site.connect()
+        try:
+            for task, led_here in await connection.fetch(SQL["open_here"]):
+                (led if led_here else taken).add(task)
+        finally:
+            await connection.close()
+    return len(taken - led)
+
+
+async def _check_tables(sites: Sites, outcome: Outcome) -> Verdict:
     """Return the violations that persist over several checks."""
-    judge_cluster = sites.all[0].cluster
+    judge_cluster, plan, ledger = sites.all[0].cluster, sites.plan, outcome.ledger
     promises = Promises(
         {task: name for task, (name, _) in ledger.posted.items()},
         ledger.ended_tasks,
         ledger.ended_runs,
     )
-    nodes = {site.name: site.dsn for site in sites.all}
+    nodes = {site.name: Evidence(site.dsn, site.results) for site in sites.all}
+    assert outcome.healed_at is not None
+    times = Times(
+        hold_life=timedelta(seconds=plan.hold_life_s),
+        told=timedelta(seconds=plan.outage_s_max) + _RETRY,
+        healed_at=outcome.healed_at,
+    )
     latest: Verdict | None = None
     for number in range(_CHECKS):
         name = f"court_{number}"
         await judge_cluster.create_database(name)
-        verdict = await judge(nodes, judge_cluster.dsn(name), promises, sites.plan.hold_life_s)
+        verdict = await judge(nodes, judge_cluster.dsn(name), promises, times)
         persistent = verdict.violations & (latest or verdict).violations
-        latest = Verdict(persistent, verdict.figures)
+        latest = Verdict(persistent, verdict.figures, verdict.failures)
         if not persistent:
             break
-        await _CLOCK.sleep(2 * sites.plan.hold_life_s / _CHECKS)
+        await _CLOCK.sleep(2 * plan.hold_life_s / _CHECKS)
     assert latest is not None
     return latest
 

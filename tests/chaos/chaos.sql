@@ -6,11 +6,17 @@ UPDATE node SET url = $2 WHERE identity = $1;
 SELECT pg_notify('parley', $1);
 
 -- unsaid --
--- What keeps a node from rest: letters that did not leave at once, and exchanges and holds that have run out undecided.
+-- What keeps a node from rest: letters and results that did not leave at once, exchanges and holds that have run out
+-- undecided, and runs whose time is over.
 SELECT
     (SELECT count(*) FROM outbox WHERE created_at < now() - interval '10 seconds')
     + (SELECT count(*) FROM negotiation WHERE state = 'open' AND expires_at < now() - interval '10 seconds')
-    + (SELECT count(*) FROM exchange WHERE state = 'held' AND expires_at < now());
+    + (SELECT count(*) FROM exchange WHERE state = 'held' AND expires_at < now())
+    + (SELECT count(*) FROM archiving WHERE state = 'waiting' AND created_at < now() - interval '10 seconds')
+    + (SELECT count(*) FROM run WHERE state IN ('booked', 'running', 'merging') AND ends_at < now() - interval '15 seconds');
+
+-- open_here --
+SELECT task.id, node.is_self FROM task INNER JOIN node ON task.lead = node.identity WHERE task.state IN ('active', 'paused');
 
 -- tasks_here --
 SELECT
@@ -34,7 +40,9 @@ SELECT
     task.created_at,
     planning.planned_to,
     planning.plan_at,
-    task.revision
+    task.revision,
+    task.ended_at,
+    (SELECT archive.runs::text FROM archive WHERE archive.task_id = task.id AND archive.removed_at IS NULL)
 FROM task
 INNER JOIN node ON task.lead = node.identity
 LEFT JOIN planning ON planning.task_id = task.id;
@@ -56,36 +64,47 @@ SELECT
     run.displaced_by,
     coalesce(part.started_at, run.started_at),
     coalesce(part.finished_at, run.finished_at, run.changed_at),
-    part.result IS NOT NULL
+    part.result IS NOT NULL,
+    run.result
 FROM run
 LEFT JOIN exchange ON run.exchange_id = exchange.id
 LEFT JOIN part ON part.run_id = run.id AND part.participant = run.participant;
+
+-- parts_here --
+SELECT run_id, participant, result, reason FROM part;
 
 -- holds_here --
 SELECT id, held_at, expires_at FROM exchange WHERE state = 'held';
 
 -- verdict_tables --
 -- What all nodes have, side by side, in a database of our own.
-CREATE TABLE round (now timestamptz, hold_life interval, grace interval);
+CREATE TABLE round (
+    now timestamptz, hold_life interval, grace interval, told interval, healed_at timestamptz, repair interval
+);
 CREATE TABLE task (
     node text, id uuid, lead text, led_here boolean, state text, participants text [], reference text,
     duration interval, starts timestamptz, repeat interval, until timestamptz, slip interval,
-    created_at timestamptz, planned_to timestamptz, plan_at timestamptz, revision integer
+    created_at timestamptz, planned_to timestamptz, plan_at timestamptz, revision integer, ended_at timestamptz,
+    archived text
 );
 CREATE TABLE run (
     node text, id uuid, task_id uuid, slot timestamptz, attempt integer, participant integer, scheduling_class text,
     starts_at timestamptz, ends_at timestamptz, state text, reason text, exchange text, decided_at timestamptz,
-    displaced_by uuid, started_at timestamptz, over_at timestamptz, measured boolean
+    displaced_by uuid, started_at timestamptz, over_at timestamptz, measured boolean, result jsonb
 );
+CREATE TABLE part (node text, run_id uuid, participant integer, result jsonb, reason text);
+CREATE TABLE line (node text, run_id uuid, state text, result jsonb);
 CREATE TABLE hold (node text, id uuid, held_at timestamptz, expires_at timestamptz);
 CREATE TABLE promised (id uuid, node text);
-CREATE TABLE ended_task (id uuid, node text);
-CREATE TABLE ended_run (id uuid, node text);
+CREATE TABLE ended_task (id uuid, node text, at timestamptz);
+CREATE TABLE ended_run (id uuid, node text, at timestamptz);
 
 -- verdict_ready --
 CREATE INDEX ON task (id, node);
 CREATE INDEX ON run (id, node);
 CREATE INDEX ON run (task_id, slot);
+CREATE INDEX ON part (run_id, node);
+CREATE INDEX ON line (run_id, node);
 -- The time a run has, or had: to its booked end, or to when its part was over.
 CREATE TABLE occupied AS
 SELECT
@@ -103,6 +122,11 @@ SELECT run.* FROM run CROSS JOIN round
 WHERE
     run.state IN ('booked', 'set-aside') AND run.exchange = 'committed'
     AND run.starts_at > round.now + interval '5 seconds';
+-- A run as its lead has it, with its task.
+CREATE VIEW led AS
+SELECT run.*, task.participants, task.archived FROM run
+INNER JOIN task ON task.node = run.node AND task.id = run.task_id
+WHERE task.led_here;
 ANALYZE;
 
 -- checks_overlaps --
@@ -250,8 +274,8 @@ GROUP BY task.reference
 HAVING count(*) > 1;
 
 -- checks_cancelled_tasks --
--- A task whose cancel was acknowledged is over at its lead and where it was cancelled. (A participant may still know
--- it, without a run: then it is counted among the figures.)
+-- A task whose cancel was acknowledged is over at its lead and where it was cancelled. (Other participants may have to
+-- ask first: see orphans.)
 SELECT task.node, task.id, format('cancelled on %s, and %s here', ended_task.node, task.state)
 FROM ended_task
 INNER JOIN task ON ended_task.id = task.id
@@ -270,6 +294,120 @@ SELECT task.node, task.id, format('was to be planned at %s', task.plan_at)
 FROM task CROSS JOIN round
 WHERE task.led_here AND task.state = 'active' AND task.plan_at + round.grace < round.now;
 
+-- checks_orphans --
+-- What a participant takes for open is open at its lead, once everybody had time to ask.
+SELECT there.node, there.id, format('%s here, %s at %s', there.state, coalesce(led.state, 'unknown'), there.lead)
+FROM task AS there
+CROSS JOIN round
+LEFT JOIN task AS led ON led.id = there.id AND led.led_here
+WHERE
+    NOT there.led_here AND there.state IN ('active', 'paused')
+    AND round.now > greatest(round.healed_at, there.created_at) + round.repair
+    AND (led.id IS NULL OR led.state NOT IN ('active', 'paused'));
+
+-- checks_ended --
+-- A task is over at its lead when its last slot is, and its last run.
+SELECT task.node, task.id, 'its slots and runs are over, and it is active'
+FROM task
+CROSS JOIN round
+WHERE
+    task.led_here AND task.state = 'active'
+    AND greatest(
+        coalesce(task.until, task.starts) + task.duration + task.slip,
+        (SELECT max(run.ends_at) FROM run WHERE run.node = task.node AND run.task_id = task.id)
+    ) + round.grace < round.now
+    AND NOT EXISTS (
+        SELECT FROM run
+        WHERE
+            run.node = task.node AND run.task_id = task.id
+            AND run.state IN ('waiting', 'booked', 'set-aside', 'running', 'merging')
+    );
+
+-- checks_parts --
+-- What a participant measured its lead has, with the same result, and nothing that is finished lacks a part.
+SELECT own.node, own.run_id, format('measured here, and %s at %s', CASE WHEN kept.run_id IS NULL THEN 'absent' ELSE 'otherwise' END, led.node)
+FROM part AS own
+INNER JOIN run ON run.node = own.node AND run.id = own.run_id AND run.participant = own.participant
+INNER JOIN led ON led.id = own.run_id
+LEFT JOIN part AS kept ON kept.node = led.node AND kept.run_id = own.run_id AND kept.participant = own.participant
+WHERE own.result IS NOT NULL AND kept.result IS DISTINCT FROM own.result
+UNION ALL
+SELECT led.node, led.id, format('finished, with the results of %s of %s parts', count(part.result), cardinality(led.participants))
+FROM led
+LEFT JOIN part ON part.node = led.node AND part.run_id = led.id
+WHERE led.state = 'finished'
+GROUP BY led.node, led.id, led.participants
+HAVING count(part.result) < cardinality(led.participants);
+
+-- checks_merged --
+-- A run is finished with a result, and that is what it is when all of its parts have results. (Not one that its lead took
+-- back before: its slot was placed again.)
+SELECT led.node, led.id, 'finished without a result'
+FROM led
+WHERE led.state = 'finished' AND led.result IS NULL
+UNION ALL
+SELECT led.node, led.id, format('%s, although all parts have results', led.state)
+FROM led
+INNER JOIN part ON part.node = led.node AND part.run_id = led.id
+WHERE led.state NOT IN ('finished', 'cancelled', 'displaced')
+GROUP BY led.node, led.id, led.state, led.participants
+HAVING count(part.result) = cardinality(led.participants);
+
+-- checks_alone --
+-- Where some participants measured and others did not, the lead does not take the run for measured, and each of the
+-- others says why it did not.
+SELECT other.node, other.id, format('%s here, and measured on %s', other.state, run.node)
+FROM run
+INNER JOIN run AS other ON run.id = other.id AND run.node <> other.node
+CROSS JOIN round
+WHERE
+    run.measured AND other.participant IS NOT NULL AND NOT other.measured
+    AND run.ends_at + round.grace < round.now
+    AND (other.state = 'finished' OR coalesce(other.reason, '') = '');
+
+-- checks_after_end --
+-- Nothing is measured after its end: where it was cancelled at once, and elsewhere once everybody could hear of it.
+SELECT run.node, run.id, format('began at %s; its task ended here at %s', run.started_at, task.ended_at)
+FROM run
+INNER JOIN task ON task.node = run.node AND task.id = run.task_id
+WHERE run.measured AND run.started_at > task.ended_at
+UNION ALL
+SELECT run.node, run.id, format('began at %s; cancelled on %s at %s', run.started_at, over.node, over.at)
+FROM run
+CROSS JOIN round
+INNER JOIN (
+    SELECT run.id, run.node AS place, ended_task.node, ended_task.at
+    FROM ended_task
+    INNER JOIN run ON ended_task.id = run.task_id
+    INNER JOIN task ON task.id = ended_task.id AND task.node = ended_task.node AND task.led_here
+    UNION ALL
+    SELECT run.id, run.node, ended_run.node, ended_run.at
+    FROM ended_run
+    INNER JOIN run ON ended_run.id = run.id
+) AS over ON run.id = over.id AND run.node = over.place
+WHERE
+    run.measured
+    AND run.started_at > over.at + CASE WHEN run.node = over.node THEN interval '0' ELSE round.told END;
+
+-- checks_archived --
+-- Of every outcome that a task's archive asks for, the file has a line, and no line tells of a success that was none.
+SELECT led.node, led.id, format('%s, and not in the file', led.state)
+FROM led
+WHERE
+    led.archived IN ('all', CASE led.state WHEN 'finished' THEN 'succeeded' ELSE 'failed' END)
+    AND led.state IN ('finished', 'failed', 'missed', 'displaced', 'unplaced')
+    AND NOT EXISTS (
+        SELECT FROM line
+        WHERE
+            line.node = led.node AND line.run_id = led.id AND line.state = led.state
+            AND line.result IS NOT DISTINCT FROM led.result
+    )
+UNION ALL
+SELECT line.node, line.run_id, format('%s in the file, and %s', line.state, led.state)
+FROM line
+INNER JOIN led ON line.run_id = led.id AND line.node = led.node
+WHERE (line.state = 'finished' AND led.state <> 'finished') OR led.archived = CASE line.state WHEN 'finished' THEN 'failed' ELSE 'succeeded' END;
+
 -- figures --
 SELECT 'tasks', count(*) FROM task WHERE led_here
 UNION ALL
@@ -287,6 +425,8 @@ SELECT 'runs cancelled', count(DISTINCT id) FROM run WHERE state = 'cancelled'
 UNION ALL
 SELECT 'runs still booked', count(DISTINCT id) FROM run WHERE state = 'booked'
 UNION ALL
+SELECT 'runs due', count(*) FROM led CROSS JOIN round WHERE exchange = 'committed' AND starts_at < round.now
+UNION ALL
 SELECT 'runs that began', count(DISTINCT id) FROM run WHERE started_at IS NOT NULL
 UNION ALL
 SELECT 'runs that began before a participant was lost', count(DISTINCT run.id)
@@ -301,8 +441,30 @@ SELECT 'runs finished', count(*) FROM run INNER JOIN task ON run.task_id = task.
 UNION ALL
 SELECT 'slots without time', count(DISTINCT id) FROM run WHERE state = 'unplaced'
 UNION ALL
-SELECT 'tasks that participants alone take for active', count(DISTINCT task.id)
+SELECT 'runs measured by all though taken back', count(*)
+FROM led
+WHERE
+    state = 'displaced'
+    AND cardinality(participants) = (
+        SELECT count(part.result) FROM part WHERE part.node = led.node AND part.run_id = led.id
+    )
+UNION ALL
+SELECT 'results in files', count(DISTINCT run_id) FROM line
+UNION ALL
+SELECT 'tasks that participants alone take for open', count(DISTINCT task.id)
 FROM task
 WHERE
-    NOT led_here AND state = 'active'
+    NOT led_here AND state IN ('active', 'paused')
     AND NOT EXISTS (SELECT FROM task AS led WHERE led.id = task.id AND led.led_here AND led.state IN ('active', 'paused'));
+
+-- failures --
+-- What became of the runs that were due and are not finished; names and figures left out.
+SELECT
+    state || ': ' || regexp_replace(
+        regexp_replace(reason, '\y[a-z]: ', '', 'g'), '[0-9][0-9:.TZ-]*', '…', 'g'
+    ) AS failure,
+    count(*)
+FROM led
+CROSS JOIN round
+WHERE exchange = 'committed' AND starts_at < round.now AND state NOT IN ('finished', 'booked', 'running', 'merging')
+GROUP BY failure;

@@ -1,21 +1,25 @@
-"""The invariants, checked in the tables of all nodes.
+"""The invariants, checked in the tables of all nodes and in the results that they delivered.
 
-The tables of all nodes are copied side by side into one database, where each invariant is a query
-of ``chaos.sql`` whose name begins with ``checks_`` and which returns the violations.
+All of it is copied side by side into one database, where each invariant is a query of
+``chaos.sql`` whose name begins with ``checks_`` and which returns the violations.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Mapping, Sequence
+import json
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 from uuid import UUID
 
 import asyncpg
 
+from node import housekeeping
+from node.tasks.confirmation import MIN_AGE
 from tests.chaos.queries import SQL
 
 GRACE = timedelta(seconds=45)
@@ -23,6 +27,21 @@ GRACE = timedelta(seconds=45)
 
 CHECKS = tuple(name for name in SQL if name.startswith("checks_"))
 Connection = Any  # asyncpg's stubs type records such that copy_records_to_table does not check
+
+
+REPAIR = timedelta(seconds=housekeeping.CONFIRM_S) + timedelta(microseconds=MIN_AGE) + GRACE
+"""Time for a participant to ask the lead of a task whether it goes on."""
+
+
+@dataclass(frozen=True)
+class Times:
+    """The times of a round that checks depend on."""
+
+    hold_life: timedelta
+    told: timedelta
+    """Time within which everyone hears of a cancellation: the longest outage, and a retry."""
+    healed_at: datetime
+    """The end of the last fault."""
 
 
 @dataclass(frozen=True, order=True)
@@ -36,12 +55,20 @@ class Violation:
 
 
 @dataclass(frozen=True)
+class Ended:
+    """An acknowledged cancellation: the node that acknowledged it, and when its user had that."""
+
+    node: str
+    at: datetime
+
+
+@dataclass(frozen=True)
 class Promises:
     """The answers that users got: ids of tasks or runs with the node that gave the answer."""
 
     posted: Mapping[str, str]
-    ended_tasks: Mapping[str, str]
-    ended_runs: Mapping[str, str]
+    ended_tasks: Mapping[str, Ended]
+    ended_runs: Mapping[str, Ended]
 
 
 @dataclass(frozen=True)
@@ -50,27 +77,38 @@ class Verdict:
 
     violations: frozenset[Violation]
     figures: dict[str, int]
+    failures: dict[str, int]
+    """The runs that were due and have no result, by their end."""
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """The DSN of a node's database, and the file with the results it delivered."""
+
+    dsn: str
+    results: Path
 
 
 async def judge(
-    nodes: Mapping[str, str], court: str, promises: Promises, hold_life_s: float
+    nodes: Mapping[str, Evidence], court: str, promises: Promises, times: Times
 ) -> Verdict:
-    """Compare the nodes' tables (``nodes``: name to DSN) in ``court``, an empty database."""
+    """Compare what the nodes have (by name) in ``court``, an empty database."""
     async with _connection(court) as connection:
         await connection.execute(SQL["verdict_tables"])
         now = datetime.now(UTC)
-        life = timedelta(seconds=hold_life_s)
-        await connection.copy_records_to_table("round", records=[(now, life, GRACE)])
-        copies = await asyncio.gather(*(_read(name, dsn) for name, dsn in nodes.items()))
+        row = (now, times.hold_life, GRACE, times.told, times.healed_at, REPAIR)
+        await connection.copy_records_to_table("round", records=[row])
+        copies = await asyncio.gather(*(_read(name, each) for name, each in nodes.items()))
         for tables in copies:
             for table, rows in tables.items():
                 await connection.copy_records_to_table(table, records=rows)
-        for table, promised in (
-            ("promised", promises.posted),
+        posted = [(UUID(key), name) for key, name in promises.posted.items()]
+        await connection.copy_records_to_table("promised", records=posted)
+        for table, ended in (
             ("ended_task", promises.ended_tasks),
             ("ended_run", promises.ended_runs),
         ):
-            rows = [(UUID(key), name) for key, name in promised.items()]
+            rows = [(UUID(key), each.node, each.at) for key, each in ended.items()]
             await connection.copy_records_to_table(table, records=rows)
         await connection.execute(SQL["verdict_ready"])
         violations = [
@@ -79,19 +117,36 @@ async def judge(
             for row in await connection.fetch(SQL[check])
         ]
         figures = {row[0]: row[1] for row in await connection.fetch(SQL["figures"])}
-    return Verdict(frozenset(violations), figures)
+        failures = {row[0]: row[1] for row in await connection.fetch(SQL["failures"])}
+    return Verdict(frozenset(violations), figures, failures)
 
 
-async def _read(name: str, dsn: str) -> dict[str, Sequence[tuple[object, ...]]]:
-    """Return the tables of one node as of one instant."""
+async def _read(name: str, evidence: Evidence) -> dict[str, Sequence[tuple[object, ...]]]:
+    """Return the tables of one node as of one instant, and the results in its file after that."""
     async with (
-        _connection(dsn) as connection,
+        _connection(evidence.dsn) as connection,
         connection.transaction(isolation="repeatable_read", readonly=True),
     ):
-        return {
+        tables = {
             table: [(name, *row) for row in await connection.fetch(SQL[f"{table}s_here"])]
-            for table in ("task", "run", "hold")
+            for table in ("task", "run", "part", "hold")
         }
+    return {**tables, "line": [(name, *row) for row in lines_of(evidence.results)]}
+
+
+def lines_of(results: Path) -> Iterator[tuple[UUID, str, str | None]]:
+    """Yield run, state, and result of every line of a file of results and those it was rotated to.
+
+    A line that a crash cut off is skipped.
+    """
+    for path in sorted(results.parent.glob(f"{results.name}*")):
+        with path.open("rb") as lines:
+            for line in lines:
+                with contextlib.suppress(ValueError):
+                    document = json.loads(line)
+                    result = document["result"]
+                    written = None if result is None else json.dumps(result)
+                    yield UUID(document["run"]), document["state"], written
 
 
 @contextlib.asynccontextmanager

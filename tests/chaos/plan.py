@@ -23,6 +23,8 @@ class Plan:
     peer_timeout_s: float = 2.0
     outage_s_max: float = 12.0
     settle_s: float = 180.0
+    wait_for_repairs: bool = True
+    """True to wait until participants have asked about tasks that their leads do not have."""
 
     @property
     def environment(self) -> dict[str, str]:

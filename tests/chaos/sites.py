@@ -104,6 +104,16 @@ class Site:
         """Return the DSN of the database."""
         return self.cluster.dsn(self.name)
 
+    @property
+    def address(self) -> str:
+        """Return the address that measurements use."""
+        return self.url.removeprefix("http://").rpartition(":")[0]
+
+    @property
+    def results(self) -> Path:
+        """Return the file to which the tasks led here may deliver their results."""
+        return self.state / "results" / "results.jsonl"
+
     async def restart_database(self, pause_s: float) -> None:
         """Shut the database down at once, as after a power failure, and start it after a pause."""
         self.down = True
@@ -186,6 +196,7 @@ async def _make(plan: Plan, work: Path, name: str, listen: str) -> Site:
     cluster = await PrivateCluster.create(work / f"{name}.postgres", binaries)
     state = work / name
     state.mkdir(mode=0o700)
+    (state / "results").mkdir()
     environment = {
         **module_environment(),
         **plan.environment,
@@ -193,6 +204,7 @@ async def _make(plan: Plan, work: Path, name: str, listen: str) -> Site:
         "PARLEY_LISTEN": listen,
         "PARLEY_DSN": cluster.dsn(name),
         "PARLEY_STATE_DIR": str(state),
+        "PARLEY_ARCHIVE_DIRECTORIES": str(state / "results"),
     }
     logs = (work / f"{name}.node.log", work / f"{name}.lead.log")
     return Site(

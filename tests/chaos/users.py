@@ -11,14 +11,16 @@ import random
 from collections import Counter, deque
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from typing import Any
 
 import aiohttp
 
 from node.clock import SystemClock
+from tests.chaos.checks import Ended
 from tests.chaos.plan import Plan
 from tests.chaos.sites import Site, Sites
-from tests.chaos.wishes import document, edit
+from tests.chaos.wishes import Wish, edit, wish
 
 _CLOCK = SystemClock()
 _ANSWER_S = 8.0
@@ -36,8 +38,8 @@ class Ledger:
     unable: Counter[str] = field(default_factory=Counter)
     posted: dict[str, tuple[str, str]] = field(default_factory=dict)
     by_key: dict[str, set[str]] = field(default_factory=dict)
-    ended_tasks: dict[str, str] = field(default_factory=dict)
-    ended_runs: dict[str, str] = field(default_factory=dict)
+    ended_tasks: dict[str, Ended] = field(default_factory=dict)
+    ended_runs: dict[str, Ended] = field(default_factory=dict)
 
     @property
     def total(self) -> int:
@@ -56,7 +58,7 @@ class PendingPost:
 
     site: Site
     key: str
-    body: Json
+    wished: Wish
 
 
 @dataclass
@@ -65,8 +67,7 @@ class Posted:
 
     id: str
     site: Site
-    participants: list[str]
-    schedule: Json
+    wished: Wish
     paused: bool = False
 
 
@@ -117,9 +118,10 @@ class User:
         self._keys += 1
         key = f"chaos-{self._number}-{self._keys}"
         site = self._rng.choice(self._sites.all)
-        names = [other.name for other in self._sites.all]
-        body = document(self._rng, site.name, names, _CLOCK.now(), key)
-        await self._send(PendingPost(site, key, body), "post")
+        await self._send(PendingPost(site, key, self._wish(site, key)), "post")
+
+    def _wish(self, site: Site, reference: str) -> Wish:
+        return wish(self._rng, site, list(self._sites.all), _CLOCK.now(), reference)
 
     async def _post_again(self) -> None:
         if not self._unheard:
@@ -129,7 +131,12 @@ class User:
 
     async def _send(self, pending: PendingPost, kind: str) -> None:
         answer = await self._ask(
-            kind, pending.site, "POST", "/v1/tasks", pending.body, {"Idempotency-Key": pending.key}
+            kind,
+            pending.site,
+            "POST",
+            "/v1/tasks",
+            pending.wished.document,
+            {"Idempotency-Key": pending.key},
         )
         if answer is None:
             self._unheard.append(pending)
@@ -138,11 +145,7 @@ class User:
             self._ledger.by_key.setdefault(pending.key, set()).add(task)
             if task not in self._ledger.posted:
                 self._ledger.posted[task] = (pending.site.name, pending.key)
-                self._tasks.append(
-                    Posted(
-                        task, pending.site, pending.body["participants"], pending.body["schedule"]
-                    )
-                )
+                self._tasks.append(Posted(task, pending.site, pending.wished))
 
     async def _cancel_task(self) -> None:
         posted = self._some_task()
@@ -157,7 +160,7 @@ class User:
         if answer is not None and posted in self._tasks:
             self._tasks.remove(posted)
         if answer and "id" in answer:
-            self._ledger.ended_tasks[posted.id] = where.name
+            self._ledger.ended_tasks[posted.id] = Ended(where.name, datetime.now(UTC))
 
     async def _cancel_run(self) -> None:
         if not self._runs:
@@ -167,7 +170,7 @@ class User:
         where = posted.site if self._rng.random() < 0.7 else self._elsewhere(posted)
         answer = await self._ask("cancel run", where, "DELETE", f"/v1/runs/{run}")
         if answer and "id" in answer:
-            self._ledger.ended_runs[run] = where.name
+            self._ledger.ended_runs[run] = Ended(where.name, datetime.now(UTC))
 
     async def _pause_or_resume(self) -> None:
         posted = self._some_task()
@@ -181,7 +184,7 @@ class User:
     async def _edit(self) -> None:
         posted = self._some_task()
         if posted is not None:
-            patch = edit(self._rng, _CLOCK.now(), posted.schedule)
+            patch = edit(self._rng, _CLOCK.now(), posted.wished)
             await self._ask("edit task", posted.site, "PATCH", f"/v1/tasks/{posted.id}", patch)
 
     async def _look_at_runs(self) -> None:
@@ -207,8 +210,7 @@ class User:
 
     async def _plan(self) -> None:
         site = self._rng.choice(self._sites.all)
-        names = [other.name for other in self._sites.all]
-        body = document(self._rng, site.name, names, _CLOCK.now(), "only a question")
+        body = self._wish(site, "only a question").document
         await self._ask("plan", site, "POST", "/v1/plans", body)
 
     async def _list_tasks(self) -> None:
@@ -216,10 +218,12 @@ class User:
         await self._ask("list tasks", site, "GET", "/v1/tasks?limit=20&state=active")
 
     def _some_task(self) -> Posted | None:
+        now = _CLOCK.now()
+        self._tasks = [posted for posted in self._tasks if posted.wished.over_at > now]
         return self._rng.choice(self._tasks) if self._tasks else None
 
     def _elsewhere(self, posted: Posted) -> Site:
-        name = self._rng.choice(posted.participants)
+        name = self._rng.choice(posted.wished.participants)
         return next(site for site in self._sites.all if site.name == name)
 
     async def _ask(

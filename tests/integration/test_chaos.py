@@ -19,13 +19,15 @@ from tests.integration.host_leftovers import nothing_left
 
 SMALL = Plan(
     operations=1500,
-    minutes=0.25,
+    minutes=0.2,
     nodes=3,
     clients=12,
+    fault_every_s=1.6,
     hold_life_s=4.0,
     lease_s=4.0,
     peer_timeout_s=1.0,
     outage_s_max=3.0,
+    wait_for_repairs=False,
 )
 
 

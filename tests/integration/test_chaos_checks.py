@@ -6,15 +6,16 @@ import json
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from uuid import UUID, uuid4
 
 import asyncpg
 import pytest
 
-from tests.chaos.checks import CHECKS, Promises, judge
+from tests.chaos.checks import CHECKS, Ended, Evidence, Promises, Times, judge
 from tests.conftest import NewDatabase
 
-LIFE_S = 8.0
+LIFE = timedelta(seconds=8)
 HOUR = timedelta(hours=1)
 NODES = ("a", "b")
 
@@ -41,14 +42,27 @@ FROM (SELECT $4::timestamptz) AS decision (at)
 _RUN = """
 INSERT INTO run (
     id, task_id, exchange_id, slot, attempt, participant, scheduling_class, priority, starts_at,
-    ends_at, lane, state, started_at, finished_at, created_at, changed_at
+    ends_at, lane, state, started_at, finished_at, result, created_at, changed_at
 )
 SELECT
     $1, $2, $3, $4, $5::smallint, $6::smallint, 'exclusive', 0, at,
     at + interval '1 min', int8range(NULL, NULL), state::run_state,
     CASE state WHEN 'finished' THEN at END,
-    CASE state WHEN 'finished' THEN at + interval '50 s' END, at, at
+    CASE state WHEN 'finished' THEN at + interval '50 s' END,
+    CASE state WHEN 'finished' THEN '{"slept_ms": 50000}'::jsonb END, at, at
 FROM (SELECT $7::timestamptz, $8::text) AS wanted (at, state)
+"""
+_PART = """
+INSERT INTO part (run_id, participant, name, result, started_at, finished_at)
+SELECT id, $2, 'x', '{"slept_ms": 50000}', starts_at, finished_at FROM run WHERE id = $1
+"""
+_ARCHIVE = """
+WITH made AS (
+    INSERT INTO destination (digest, archiver, spec, label, ordered)
+    VALUES ('', 'file', '{}', '', true) RETURNING id
+)
+INSERT INTO archive (id, task_id, place, destination_id, runs, created_at, changed_at)
+SELECT $1, $1, 0, made.id, 'succeeded', now(), now() FROM made
 """
 
 
@@ -59,6 +73,7 @@ class Scene:
     dsn: dict[str, str]
     connections: dict[str, asyncpg.Connection[asyncpg.Record]]
     court: str
+    results: Path
     now: datetime
     task: UUID
     exchange: UUID
@@ -98,22 +113,36 @@ class Scene:
         run = uuid4()
         for place, name in enumerate(NODES):
             await self.on(name, _RUN, run, task, exchange, slot, attempt, place, at, state)
+            if state == "finished":
+                await self.on(name, _PART, run, place)
+        if state == "finished":
+            await self.on("a", _PART, run, 1)
         return run
+
+    def write(self, run: UUID, state: str) -> None:
+        """Append a result to the file of ``a``."""
+        line = {"run": str(run), "state": state, "result": {"slept_ms": 50000}}
+        with self.results.open("a") as file:
+            file.write(json.dumps(line) + "\n")
 
     async def violated(self, promises: Promises | None = None) -> set[str]:
         """Return the names of the violated invariants."""
         checked = promises or Promises({str(self.task): "a"}, {}, {})
-        verdict = await judge(self.dsn, self.court, checked, LIFE_S)
+        nodes = {name: Evidence(dsn, self.results / name) for name, dsn in self.dsn.items()}
+        nodes["a"] = Evidence(self.dsn["a"], self.results)
+        times = Times(LIFE, told=timedelta(minutes=1), healed_at=self.now - HOUR)
+        verdict = await judge(nodes, self.court, checked, times)
         return {violation.check for violation in verdict.violations}
 
 
 @pytest.fixture
-async def scene(new_database: NewDatabase) -> AsyncIterator[Scene]:
+async def scene(new_database: NewDatabase, tmp_path: Path) -> AsyncIterator[Scene]:
     """Return two nodes on which all invariants hold."""
     dsn = {name: await new_database() for name in NODES}
     connections = {name: await asyncpg.connect(address) for name, address in dsn.items()}
     court, now = await new_database(empty=True), datetime.now(UTC)
-    scene = Scene(dsn, connections, court, now, uuid4(), uuid4(), uuid4(), uuid4())
+    results = tmp_path / "results.jsonl"
+    scene = Scene(dsn, connections, court, results, now, uuid4(), uuid4(), uuid4(), uuid4())
     for own, other in (NODES, NODES[::-1]):
         await scene.on(own, _NODE, f"key of {own}", own, "self")
         await scene.on(own, _NODE, f"key of {other}", other, "other")
@@ -122,6 +151,8 @@ async def scene(new_database: NewDatabase) -> AsyncIterator[Scene]:
     past, coming = now - HOUR, now + HOUR
     scene.past = await scene.add_run(scene.task, scene.exchange, past, "finished", past)
     scene.coming = await scene.add_run(scene.task, scene.exchange, coming, "booked", coming)
+    await scene.on("a", _ARCHIVE, scene.task)
+    scene.write(scene.past, "finished")
     yield scene
     for connection in connections.values():
         await connection.close()
@@ -137,14 +168,19 @@ _ALONE = {
     "begun_on_all": "DELETE FROM run WHERE state = 'finished'",
     "due": "UPDATE run SET state = 'running', started_at = NULL WHERE state = 'finished'",
     "forgotten": "UPDATE planning SET plan_at = now() - interval '10 min'",
+    "orphans": "UPDATE task SET state = 'cancelled'",
+    "parts": "DELETE FROM part WHERE participant = 1",
+    "alone": "DELETE FROM part",
+    "after_end": "UPDATE task SET ended_at = now() - interval '2 h'",
 }
-"""The statement on one node that violates an invariant; on ``a`` where only leads plan."""
+"""The statement on one node that violates an invariant."""
+_AT_THE_LEAD = ("forgotten", "orphans", "parts")
 
 
 @pytest.mark.parametrize("check", _ALONE)
 async def test_a_fault_on_one_node_is_found(scene: Scene, check: str) -> None:
     """A fault on one node violates exactly the expected invariant."""
-    await scene.on("a" if check == "forgotten" else "b", _ALONE[check])
+    await scene.on("a" if check in _AT_THE_LEAD else "b", _ALONE[check])
     assert await scene.violated() == {check}
 
 
@@ -173,6 +209,8 @@ async def test_an_overlap_is_found(scene: Scene, hours: int, state: str) -> None
     at = scene.now + hours * HOUR
     await scene.both(_EXCHANGE, exchange, other, "committed", scene.now - 2 * HOUR)
     await scene.add_run(other, exchange, at + timedelta(seconds=20), state, scene.now - HOUR)
+    if state == "finished":
+        await scene.both("UPDATE task SET state = 'finished' WHERE id = $1", other)
     assert await scene.violated() == {"overlaps"}
 
 
@@ -245,9 +283,73 @@ async def test_broken_promises_are_found(scene: Scene) -> None:
     await scene.both("DELETE FROM planning")
     await scene.both("UPDATE task SET schedule = jsonb_set(schedule, '{start}', '\"2099-01-01\"')")
     task, run = str(scene.task), str(scene.coming)
-    promises = Promises({str(uuid4()): "a", task: "a"}, {task: "a"}, {run: "b"})
+    over = Ended("a", scene.now)
+    promises = Promises({str(uuid4()): "a", task: "a"}, {task: over}, {run: Ended("b", scene.now)})
     violated = await scene.violated(promises)
     assert violated == {"promised", "cancelled_tasks", "cancelled_runs", "asked_once"}
+
+
+async def test_a_part_that_differs_is_found(scene: Scene) -> None:
+    """A result that a participant measured and its lead has otherwise is found."""
+    await scene.on("b", "UPDATE part SET result = '{}'")
+    assert await scene.violated() == {"parts"}
+
+
+async def test_a_run_without_its_result_is_found(scene: Scene) -> None:
+    """A run that is finished without a result is found."""
+    await scene.on("a", "DELETE FROM archive; UPDATE run SET result = NULL")
+    assert await scene.violated() == {"merged"}
+
+
+async def test_results_that_were_not_merged_are_found(scene: Scene) -> None:
+    """A run that failed although all participants measured is found."""
+    await scene.on("a", "DELETE FROM archive")
+    scene.results.unlink()
+    change = "state = 'failed', reason = 'because' WHERE state = 'finished'"
+    await scene.on("a", f"UPDATE run SET {change}")
+    assert await scene.violated() == {"merged"}
+
+
+async def test_a_measurement_without_the_others_needs_a_reason(scene: Scene) -> None:
+    """A run that one participant missed, and says why, is no violation."""
+    await scene.on("a", "DELETE FROM archive; DELETE FROM part WHERE participant = 0")
+    scene.results.unlink()
+    change = "state = 'failed', reason = 'because' WHERE state = 'finished'"
+    await scene.on("a", f"UPDATE run SET {change}")
+    assert await scene.violated() == set()
+
+
+@pytest.mark.parametrize(("node", "broken"), [("b", {"after_end"}), ("a", set())])
+async def test_a_measurement_after_a_cancellation_is_found(
+    scene: Scene, node: str, broken: set[str]
+) -> None:
+    """A run that begins where it was cancelled is found; elsewhere only if that could be known."""
+    await scene.on("a", "DELETE FROM archive; DELETE FROM part; DELETE FROM run WHERE slot < now()")
+    await scene.on("a", "UPDATE task SET created_at = now()")
+    scene.results.unlink()
+    cancelled = Ended(node, scene.now - HOUR - timedelta(seconds=1))
+    promises = Promises({str(scene.task): "a"}, {}, {str(scene.past): cancelled})
+    assert await scene.violated(promises) - {"begun_on_all"} == broken
+
+
+async def test_a_task_that_never_ends_is_found(scene: Scene) -> None:
+    """A task that is active although its slots and runs are over is found."""
+    await scene.both("DELETE FROM run WHERE state = 'booked'")
+    until = "to_jsonb(now() - interval '30 min')"
+    await scene.both(f"UPDATE task SET schedule = jsonb_set(schedule, '{{until}}', {until})")
+    assert await scene.violated() == {"ended"}
+
+
+async def test_a_result_that_was_not_delivered_is_found(scene: Scene) -> None:
+    """A result that is not in its file is found, whatever the tables say."""
+    scene.results.unlink()
+    assert await scene.violated() == {"archived"}
+
+
+async def test_a_result_that_was_none_is_found(scene: Scene) -> None:
+    """A line about the success of a run that did not take place is found."""
+    scene.write(scene.coming, "finished")
+    assert await scene.violated() == {"archived"}
 
 
 def test_every_invariant_is_planted() -> None:
@@ -255,7 +357,7 @@ def test_every_invariant_is_planted() -> None:
     planted = {
         *_ALONE,
         *("overlaps", "blocked_for_nothing", "old_holds", "slots", "once", "displaced"),
-        "changed",
+        *("changed", "merged", "ended", "archived"),
         *("promised", "cancelled_tasks", "cancelled_runs", "asked_once"),
     }
     assert planted == {check.removeprefix("checks_") for check in CHECKS}
