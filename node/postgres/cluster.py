@@ -54,7 +54,12 @@ _SETTINGS = {
     "log_checkpoints": "off",
     "max_wal_size": "512MB",
 }
-_NOT_DURABLE = {"autovacuum": "off", "fsync": "off", "synchronous_commit": "off", "full_page_writes": "off"}
+_NOT_DURABLE = {
+    "autovacuum": "off",
+    "fsync": "off",
+    "synchronous_commit": "off",
+    "full_page_writes": "off",
+}
 
 
 class PrivateCluster:

@@ -144,9 +144,9 @@ async def program(*options: str) -> RunningProcess:
 
 
 @pytest.mark.needs("root", "ip")
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
 async def test_a_signal_ends_the_program_cleanly(number: signal.Signals) -> None:
-    """INT, TERM and HUP end a lab with exit code 0 and leave nothing, not even a namespace."""
+    """TERM and HUP end a lab with exit code 0 and leave nothing, not even a namespace."""
     lab = await program("--namespaces")
     await lab.printed(b"}]\n")
     below = descendants(lab.pid)

@@ -58,12 +58,16 @@ LAST = 1
 reports: list[dict[str, Any]] = []
 
 
-async def ping(site: NamespaceSite, target: str, count: int, *more: str) -> tuple[int, float]:
-    """Return how many of ``count`` packets were answered, and the median round trip in ms."""
+async def ping(site: NamespaceSite, target: str, count: int, *more: str) -> list[float]:
+    """Send ``count`` packets, and return the round trips of those answered, in ms, in order."""
     argv = ["ip", "netns", "exec", site.namespace, "ping", "-n", "-c", str(count), *more, target]
     text = (await process.finish(argv, timeout_s=20)).stdout.decode()
-    times = sorted(float(match) for match in re.findall(r"time=([\d.]+) ms", text))
-    return len(times), times[len(times) // 2] if times else math.inf
+    return [float(match) for match in re.findall(r"time=([\d.]+) ms", text)]
+
+
+def is_between(trips: list[float], least_ms: float, most_ms: float) -> bool:
+    """Return whether the shortest round trip is so long: a busy host makes only others longer."""
+    return least_ms <= min(trips, default=math.inf) < most_ms
 
 
 def inside_confidence(lost: int, sent: int, probability: float) -> bool:
@@ -77,9 +81,9 @@ async def test_two_sites_have_the_delay_both_ways() -> None:
     """20 ms each way give a round trip of 40 ms, within 1 ms, for IPv4 and IPv6."""
     async with emulated("ab", WanSettings(delay_ms=20)) as (one, other):
         for target in (other.address, other.address6):
-            answered, median_ms = await ping(one, target, 100, "-i", "0.01")
-            assert answered >= 100 - LAST
-            assert 40.0 <= median_ms < 41.0
+            trips = await ping(one, target, 100, "-i", "0.01")
+            assert len(trips) >= 100 - LAST
+            assert is_between(trips, 40.0, 41.0), trips
     assert {row["taken"] for row in reports[-1]["directions"]} == {200}
 
 
@@ -91,14 +95,14 @@ async def test_three_sites_reach_each_other() -> None:
         trips = await asyncio.gather(
             *(ping(one, other.address, 20, "-i", "0.02") for one, other in pairs)
         )
-    assert all(answered >= 20 - LAST and 40.0 <= median < 41.0 for answered, median in trips), trips
+    assert all(len(each) >= 20 - LAST and is_between(each, 40.0, 41.0) for each in trips), trips
 
 
 @pytest.mark.needs("root", "ip", "ping")
 async def test_loss_is_as_requested() -> None:
     """With 5 % loss in each direction the report and ping agree."""
     async with emulated("ab", WanSettings(delay_ms=1, loss=0.05)) as (one, other):
-        answered, _ = await ping(one, other.address, 1000, "-i", "0.002", "-W", "1")
+        answered = len(await ping(one, other.address, 1000, "-i", "0.002", "-W", "1"))
     rows = reports[-1]["directions"]
     assert rows[0]["taken"] == 1000
     assert 0 <= 1000 - answered - sum(row["lost"] for row in rows) <= LAST
@@ -110,11 +114,10 @@ async def test_a_flood_meets_the_rate_and_the_queue() -> None:
     """A burst beyond the uplink's rate is queued, and dropped beyond the queue's length."""
     settings = WanSettings(delay_ms=5, rate_mbit=1, queue_ms=50)
     async with emulated("ab", settings) as (one, other):
-        answered, median_ms = await ping(
-            one, other.address, 50, "-s", "1222", "-l", "50", "-W", "1"
-        )
+        trips = await ping(one, other.address, 50, "-s", "1222", "-l", "50", "-W", "1")
+    answered = len(trips)
     assert 5 <= answered < 50  # 10 ms each, until one would wait longer than 50 ms
-    assert median_ms > 20
+    assert max(trips) > 20
     forth = next(row for row in reports[-1]["directions"] if row["tail"])
     assert (forth["sender"], forth["taken"] - forth["tail"]) == (one.namespace, answered)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import json
 import os
 import re
@@ -14,6 +16,7 @@ from click.testing import CliRunner
 
 from node.cli.main import parley
 from node.cli.tasks import task_group
+from tests.support.command_line import CommandResult, run_command
 
 PARLEY = Path(sys.executable).with_name("parley")
 REPOSITORY = Path(__file__).parents[3]
@@ -30,12 +33,19 @@ def run(
     )
 
 
+def plugin(*words: str | Path) -> CommandResult:
+    """Run ``parley plugin`` with nothing but our own plugins."""
+    arguments = ("plugin", *map(str, words))
+    return asyncio.run(run_command(arguments, os.environ))
+
+
 def new(folder: Path, name: str, *options: str) -> Path:
     """Write a new plugin, and return its folder."""
-    done = run(PARLEY, "plugin", "new", name, *options, folder=folder)
-    assert done.returncode == 0, done.stderr
-    assert f"parley plugin test {name} --run" in done.stdout
-    return folder / f"parley-{name}"
+    package = folder / f"parley-{name}"
+    done = plugin("new", name, "--directory", package, *options)
+    assert done.code == 0, done.err
+    assert f"parley plugin test {name} --run" in done.out
+    return package
 
 
 def installed(package: Path, folder: Path) -> Path:
@@ -89,10 +99,10 @@ def test_it_is_found_and_measures(made: Path, site: Path) -> None:
     assert "host" in refused.stderr
 
 
-def test_untried_tools_are_marked(tmp_path: Path) -> None:
+def test_untried_tools_are_marked() -> None:
     """The list has a caveat for tools that were never tried, and for no other plugin."""
-    listed = run(PARLEY, "plugin", "list", "-o", "json", folder=tmp_path)
-    caveats = {each["name"]: each["but"] for each in json.loads(listed.stdout) if each["but"]}
+    listed = plugin("list", "-o", "json")
+    caveats = {each["name"]: each["but"] for each in json.loads(listed.out) if each["but"]}
     reason = "only if a task names it: it was never tried with a real program"
     assert caveats == {"owping": reason}
 
@@ -249,39 +259,40 @@ def test_the_readme_of_a_plugin_can_be_followed(made: Path) -> None:
 )
 def test_invalid_names(tmp_path: Path, name: str, words: str) -> None:
     """A name that is taken or invalid is refused before anything is written."""
-    done = run(PARLEY, "plugin", "new", name, folder=tmp_path)
-    assert done.returncode == 2
-    assert words in done.stderr
+    with contextlib.chdir(tmp_path):
+        done = plugin("new", name)
+    assert done.code == 2
+    assert words in done.err
     assert list(tmp_path.iterdir()) == []
 
 
 def test_a_folder_with_something_in_it_is_left_alone(tmp_path: Path) -> None:
     """A folder that is not empty is refused."""
     (tmp_path / "mine.txt").write_text("keep")
-    done = run(PARLEY, "plugin", "new", "fresh", "--directory", tmp_path, folder=tmp_path)
-    assert done.returncode == 2
-    assert "is not empty" in done.stderr
+    done = plugin("new", "fresh", "--directory", tmp_path)
+    assert done.code == 2
+    assert "is not empty" in done.err
 
 
-def test_unknown_plugins(tmp_path: Path) -> None:
+def test_unknown_plugins() -> None:
     """An unknown name is refused with the known ones."""
-    done = run(PARLEY, "plugin", "test", "astrology", folder=tmp_path)
-    assert done.returncode == 6
-    assert re.search(r"choose one of: .*\bidle,", done.stderr)
+    done = plugin("test", "astrology")
+    assert done.code == 6
+    assert re.search(r"choose one of: .*\bidle,", done.err)
 
 
-def test_ours_can_be_tried_too(tmp_path: Path) -> None:
+def test_ours_can_be_tried_too() -> None:
     """A test with two participants runs both parts here."""
     spec = json.dumps({"dest": "b.example", "count": 20, "interval": "PT0.01S"})
-    done = run(PARLEY, "plugin", "test", "latency", "--run", "--spec", spec, folder=tmp_path)
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert "loss 0 % / 0 %" in done.stdout
+    done = plugin("test", "latency", "--run", "--spec", spec)
+    assert done.code == 0, done.out + done.err
+    assert "loss 0 % / 0 %" in done.out
 
 
-def test_one_that_gives_a_result_each_interval_can_be_tried(tmp_path: Path) -> None:
+def test_one_that_gives_a_result_each_interval_can_be_tried() -> None:
     """The intervals of a streaming test are merged when it has ended."""
     spec = json.dumps({"interface": "lo", "duration": "PT2S", "each": "PT1S"})
-    done = run(PARLEY, "plugin", "test", "interface", "--run", "--spec", spec, folder=tmp_path)
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert "lo: " in done.stdout
-    assert re.search(r"^ +intervals +2$", done.stdout, re.MULTILINE), done.stdout
+    done = plugin("test", "interface", "--run", "--spec", spec)
+    assert done.code == 0, done.out + done.err
+    assert "lo: " in done.out
+    assert re.search(r"^ +intervals +2$", done.out, re.MULTILINE), done.out
