@@ -100,6 +100,30 @@ COMMENT ON COLUMN node.set_attributes IS '(For this node only) the attributes th
 COMMENT ON COLUMN node.lanes IS 'This many concurrent normal runs are charged like one exclusive run.';
 CREATE UNIQUE INDEX node_self ON node (is_self) WHERE is_self;
 
+CREATE FUNCTION url_host(url text) RETURNS text LANGUAGE sql IMMUTABLE
+RETURN lower(translate(substring(url FROM '://(\[[^]]*\]|[^:/]*)'), '[]', ''));
+COMMENT ON FUNCTION url_host IS 'The host of a URL, without port and brackets.';
+
+-- An address or a host may belong to several nodes, as behind one NAT; a name stands for one node only. node/model/naming.py
+-- explains in advance what this refuses. The lock lets one transaction at a time add or rename nodes, so that two cannot
+-- take each other's words.
+CREATE FUNCTION refuse_foreign_name() RETURNS trigger LANGUAGE plpgsql AS $$
+DECLARE other text;
+BEGIN
+    PERFORM pg_advisory_xact_lock(6427018312);
+    SELECT node.name INTO other FROM node
+    WHERE
+        node.identity <> NEW.identity
+        AND (NEW.name IN (lower(node.address), url_host(node.url)) OR node.name IN (lower(NEW.address), url_host(NEW.url)))
+    LIMIT 1;
+    IF FOUND THEN
+        RAISE unique_violation USING MESSAGE = format('the name of one of the nodes %s and %s is an address of the other', NEW.name, other);
+    END IF;
+    RETURN NULL;
+END $$;
+CREATE TRIGGER node_named AFTER INSERT OR UPDATE OF name, url, address ON node FOR EACH ROW
+EXECUTE FUNCTION refuse_foreign_name();
+
 CREATE TABLE access_token (
     digest text PRIMARY KEY,
     label text NOT NULL,

@@ -34,6 +34,7 @@ from node.model.errors import (
     ParleyError,
     PeerError,
 )
+from node.model.naming import clash
 from node.model.wire.nodes import NodeCard
 from node.model.wire.participants import (
     CommitRequest,
@@ -194,7 +195,11 @@ class NodeService:
         self.freed_time = FreedTimeNotifier(core, self.time_line, self.peer)
         self.impacts = ImpactEstimator(core)
         self.acceptance = Acceptance(
-            core, self.capabilities, self._context_refusal, self.foreign_targets
+            core,
+            self.capabilities,
+            self._context_refusal,
+            self.foreign_targets,
+            self.peer_monitor.read_card,
         )
         self.local_participant = LocalParticipant(
             core, self.time_line, self.freed_time, self.acceptance, self.impacts
@@ -306,6 +311,9 @@ class NodeService:
                     f"{self.settings.state_dir} is another; use the state directory it was made "
                     "with, or an empty database"
                 )
+                raise HostError(msg)
+            if (reason := clash(self.card, await nodes.listed(connection))) is not None:
+                msg = f"this node cannot be called {self.card.name}: {reason}"
                 raise HostError(msg)
             await self.own_card.write(connection)
             await self._first_token(connection)

@@ -63,7 +63,8 @@ async def consider(request: web.Request) -> web.StreamResponse:
 async def outlook(request: web.Request) -> web.StreamResponse:
     """POST: what runs would displace here, and how full the node would be; nothing is booked."""
     impact_request = requests.document(request, ImpactRequest)
-    return responses.one(await request.app[NODE].impacts.outlook(impact_request))
+    impacts = request.app[NODE].impacts
+    return responses.one(await impacts.outlook(impact_request, request[SENDER]))
 
 
 async def propose(request: web.Request) -> web.StreamResponse:
@@ -118,8 +119,9 @@ def _explained(error: Exception) -> ParleyError:
 
 
 async def decision(request: web.Request) -> web.StreamResponse:
-    """GET: as lead, the decision on an exchange."""
-    return responses.one(await request.app[NODE].time_line.decision(requests.identifier(request)))
+    """GET: as lead, the decision on an exchange, for its participants."""
+    time_line, exchange = request.app[NODE].time_line, requests.identifier(request)
+    return responses.one(await time_line.decision(exchange, request[SENDER]))
 
 
 async def run_end(request: web.Request) -> web.StreamResponse:

@@ -147,6 +147,9 @@ def _obstacle(obstacle: Mapping[str, Any]) -> str:
         what = f"{obstacle.get('kind', '?')} '{obstacle.get('name', '?')}'"
         by = f"{what} by {obstacle.get('owner', '?')}, {short(obstacle['reservation'])}"
         return f"closed {printable(by)} {_listed(span)}".rstrip()
+    if obstacle.get("run") is None:
+        kind = obstacle.get("scheduling_class", "?")
+        return f"busy   another node's run ({kind}) {_listed(span)}".rstrip()
     return (
         f"busy   {printable(obstacle.get('test', 'a run'))} {short(obstacle.get('run') or '')} "
         f"({obstacle.get('scheduling_class', '?')}, priority {obstacle.get('priority', '?')}) "

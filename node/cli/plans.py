@@ -174,10 +174,7 @@ def _displaced(plan: Record) -> list[str]:
     rows = [
         [
             printable(lost["name"]),
-            f"{lost['test']} of task {short(lost['task'])}",
-            f"run {short(lost['run'])}",
-            lost["scheduling_class"],
-            f"priority {lost['priority']}",
+            *_giving_way(lost),
             local(lost["starts_at"]),
         ]
         for lost in plan["displaced"][:_LISTED]
@@ -188,6 +185,18 @@ def _displaced(plan: Record) -> list[str]:
         *aligned(rows, indent="  ").splitlines(),
     ]
     return [*lines, f"  and {more} more; -o json lists them"] if more else lines
+
+
+def _giving_way(lost: Record) -> list[str]:
+    """Describe a run that would give way; of another node's run only its class is known."""
+    if lost["run"] is None:
+        return ["another node's", "run", lost["scheduling_class"], ""]
+    return [
+        f"{lost['test']} of task {short(lost['task'])}",
+        f"run {short(lost['run'])}",
+        lost["scheduling_class"],
+        f"priority {lost['priority']}",
+    ]
 
 
 def _participants(plan: Record) -> list[str]:

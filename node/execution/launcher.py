@@ -291,7 +291,7 @@ class Launcher:
 
     async def _measure(self, run: DueRun, cancelled: LatchedEvent) -> LaunchOutcome:
         tool = self._capabilities.tools[run.tool or ""]
-        context = self._context(run)
+        context = self._context(run, self._targets.located(run.participants))
         refusal = self._capabilities.refused(tool, context.spec) or self._context_refused(
             tool, context.context
         )
@@ -398,9 +398,10 @@ class Launcher:
             namespace=None if context.context is None else context.context.namespace,
         )
 
-    def _context(self, run: DueRun) -> PartContext:
+    def _context(self, run: DueRun, participants: Sequence[Participant]) -> PartContext:
         test = self._capabilities.tests[run.test]
-        requested = [_context_of(p) for p in run.participants]
+        spec = self._capabilities.spec(test, run.spec)
+        requested = [_context_of(p) for p in participants]
         parties = tuple(
             Party(
                 p.name,
@@ -408,15 +409,19 @@ class Launcher:
                 run.data.get(str(place), {}),
                 None if context is None else context.device,
             )
-            for place, (p, context) in enumerate(zip(run.participants, requested, strict=True))
+            for place, (p, context) in enumerate(zip(participants, requested, strict=True))
         )
+        words = test.participants(spec)
+        own_addresses = {word: p.address for word, p in zip(words, participants, strict=False)}
         return PartContext(
-            spec=self._capabilities.spec(test, run.spec),
+            spec=spec,
             participant=run.participant or 0,
             parties=parties,
             starts=run.starts_at,
             ends=run.ends_at,
-            addresses=run.addresses,
+            addresses={
+                host: own_addresses.get(host, address) for host, address in run.addresses.items()
+            },
             context=requested[run.participant or 0],
         )
 

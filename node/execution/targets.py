@@ -3,6 +3,9 @@
 The decision is in :mod:`node.model.targets`; here are the facts: the addresses of this host, what
 its owner allows, and look-ups. It is made when a task is introduced, as far as targets are written
 as addresses, and again before each run, after the look-up.
+
+The address of a participant that is known here is that of its card, whoever leads the task
+(:mod:`node.model.participant_addresses`).
 """
 
 from __future__ import annotations
@@ -19,11 +22,12 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from node.execution import host_sampling, netlink
-from node.model import targets
+from node.model import participant_addresses, targets
 from node.model.contexts import offered
 from node.model.errors import HostError
 from node.model.loopback import is_loopback
 from node.model.targets import IpAddress, Network, TargetRules, literal
+from node.model.wire.tasks import Participant
 from node.plugins.contracts import PartContext, TargetChecking, Targeting, Test, Tool, unchecked
 from node.settings import Settings
 from node.store.nodes import KnownNode
@@ -66,6 +70,30 @@ class ForeignTargets:
         refusals = (targets.host_refusal(host, port, told) for host in mere)
         refusals_of_parties = (targets.host_refusal(host, None, rules) for host in parties)
         return next(filter(None, (*refusals, *refusals_of_parties)), None)
+
+    def misaddressed(self, participants: Sequence[Participant]) -> tuple[str, str] | None:
+        """Return the first participant whose address is not that of its card, and why; or None.
+
+        Participants that are not known here are as the lead says; their addresses are targets.
+        """
+        cards = self._cards()
+        for each in participants:
+            card = cards.get(each.node)
+            fault = card and participant_addresses.address_fault(each, card)
+            if fault:
+                return each.node, fault
+        return None
+
+    def located(self, participants: Sequence[Participant]) -> tuple[Participant, ...]:
+        """Return the participants with the addresses of their cards as they are now.
+
+        :raises HostError: one measures in a context that its card does not offer any more.
+        """
+        cards = self._cards()
+        return tuple(_located(each, cards.get(each.node)) for each in participants)
+
+    def _cards(self) -> dict[str, KnownNode]:
+        return {node.identity: node for node in self._known()}
 
     async def checked(
         self, test: Test, tool: Tool, context: PartContext, patience_s: float
@@ -197,6 +225,20 @@ def aside(look_up: Callable[[], list[str]], name: str) -> asyncio.Future[list[st
 
     threading.Thread(target=call, name=f"look up {name}", daemon=True).start()
     return answer
+
+
+def _located(participant: Participant, card: KnownNode | None) -> Participant:
+    if card is None:
+        return participant
+    address = participant_addresses.current_address(participant, card)
+    if address is None and not card.is_self:
+        msg = (
+            f"{card.name} does not offer the context {participant.context} any more, as its card "
+            "here says, so there is no address to measure to; its owner can offer it again "
+            "(PARLEY_CONTEXTS)"
+        )
+        raise HostError(msg)
+    return participant.model_copy(update={"address": address or participant.address})
 
 
 def _is_loopback(host: str) -> bool:

@@ -16,6 +16,8 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, Field
 
+from node.model.wire.fields import is_host
+
 ATTRIBUTE = "context:"
 """Prefix of card attributes; the value of ``context:namespace:wa`` is that context's address."""
 
@@ -93,9 +95,12 @@ ContextWord = Annotated[
 
 
 def offered(attributes: Mapping[str, Any]) -> dict[str, str]:
-    """Return the contexts that a node's card offers, with the address of each."""
+    """Return the contexts that a node's card offers, with the address of each.
+
+    A context whose address is none is left out: it would become an argument of programs.
+    """
     return {
-        name.removeprefix(ATTRIBUTE): str(address)
+        name.removeprefix(ATTRIBUTE): address
         for name, address in attributes.items()
-        if name.startswith(ATTRIBUTE)
+        if name.startswith(ATTRIBUTE) and is_host(address)
     }

@@ -31,7 +31,7 @@ from node.model.spans import Span, normalise, union
 
 @dataclass(frozen=True, slots=True)
 class Booking:
-    """A run that occupies time on this node."""
+    """A run that occupies time on this node; ``lead`` is the identity of its task's lead."""
 
     run: UUID
     task: UUID
@@ -41,6 +41,7 @@ class Booking:
     starts_at: int
     ends_at: int
     fixed: bool
+    lead: str = ""
 
 
 @dataclass(frozen=True, slots=True)

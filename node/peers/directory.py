@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from node.model.errors import NotFound
+from node.model.naming import NodeIndex
 from node.store import nodes
 from node.store.database import Database
 from node.store.nodes import KnownNode
@@ -20,7 +21,7 @@ class Directory:
         """Empty until :meth:`refresh`."""
         self._database = database
         self._nodes: dict[str, KnownNode] = {}
-        self._by_word: dict[str, KnownNode] = {}
+        self._index: NodeIndex[KnownNode] = NodeIndex(())
 
     async def refresh(self) -> None:
         """Read the table."""
@@ -35,12 +36,7 @@ class Directory:
     def fill(self, known: Sequence[KnownNode]) -> None:
         """Replace the cached nodes."""
         self._nodes = {node.identity: node for node in known}
-        self._by_word = {}
-        for node in reversed(known):
-            host_and_port = (node.url or "").partition("://")[2]
-            for word in (host_and_port.rpartition(":")[0], host_and_port, node.address, node.name):
-                if word:
-                    self._by_word[word.lower()] = node
+        self._index = NodeIndex(known)
 
     @property
     def self(self) -> KnownNode:
@@ -68,5 +64,12 @@ class Directory:
             raise NotFound(msg) from None
 
     def find(self, word: str) -> KnownNode | None:
-        """Return the node with this name, address, or URL host; None if there is none."""
-        return self._by_word.get(word.lower())
+        """Return the node with this name, or else the only one with this address or URL host.
+
+        None if there is none.
+        """
+        return self._index.find(word)
+
+    def sharing(self, word: str) -> list[KnownNode]:
+        """Return the nodes that share an address or a host, which so stands for none of them."""
+        return self._index.sharing(word)

@@ -2,8 +2,9 @@
 
 The results are shown to people (the page, ``/v1/nodes``, ``/metrics``), and messages to a node that
 answers again are sent at once. The check also learns a node's attributes, which decide to which
-pools it belongs. It decides nothing else: a node is asked whether it can take part. A node in pull
-mode is not asked: it is up as long as it polls.
+pools it belongs, and its addresses, unless they clash with another node's name. It decides nothing
+else: a node is asked whether it can take part. A node in pull mode is not asked: it is up as long
+as it polls.
 """
 
 from __future__ import annotations
@@ -12,16 +13,21 @@ import asyncio
 from collections.abc import Callable
 from typing import Any
 
+import structlog
+
 from node.client.mailboxes import Mailboxes
 from node.client.peers import Peers
 from node.core import Core
 from node.model.errors import Conflict, NotAllowed, PeerError, RequestError
+from node.model.naming import clash
 from node.model.wire.nodes import NodeCard
 from node.peers.directory import Directory
 from node.store import nodes, outbox
 from node.store.bookings import notify
 from node.store.database import Connection
 from node.store.nodes import KnownNode
+
+log = structlog.get_logger()
 
 
 class PeerMonitor:
@@ -67,13 +73,23 @@ class PeerMonitor:
                 if known.url is None and figures is not None:
                     await nodes.keep_figures(connection, known.identity, figures)
             for known, (_, card) in zip(others, looks, strict=True):
-                await _learn(connection, known, card)
+                await self._learn(connection, known, card)
+
+    async def read_card(self, identity: str) -> None:
+        """Read the card of a node now, if it can be reached; this node's own is always current."""
+        known = next((each for each in self._directory.all if each.identity == identity), None)
+        if known is None or known.is_self or known.url is None:
+            return
+        _, card = await self._look(known)
+        async with self._database.transaction() as connection:
+            await self._learn(connection, known, card)
+        await self._directory.refresh()
 
     async def came(self, identity: str, card: NodeCard) -> None:
         """Record that a node in pull mode polls, and at its first poll its name.
 
         :raises NotAllowed: the node was added with a URL, or the card is of another node.
-        :raises Conflict: its name is taken.
+        :raises Conflict: a word of its card is taken.
         """
         known = self._directory.by_identity(identity)
         if card.identity != identity or known.url is not None:
@@ -82,27 +98,39 @@ class PeerMonitor:
                 f"fetch its work, its key is added without a URL: parley node add {identity}"
             )
             raise NotAllowed(msg)
-        new = _description(card) != (known.attributes, known.lanes)
+        new = _description(card) != _description(known)
         if self._mailboxes.of(identity).attended and not _unseen(known) and not new:
             return
         now = self._clock.now()
         async with self._database.transaction() as connection:
             if _unseen(known):
                 await self._keep(connection, card)
-            await _learn(connection, known, card)
             await nodes.reached(connection, [identity], now)
+            await self._learn(connection, known, card)
             await outbox.hasten(connection, [identity], now)
             await notify(connection, "node", card.name, "reached")
         await self._directory.refresh()
 
     async def _keep(self, connection: Connection, card: NodeCard) -> None:
-        taken = self._directory.find(card.name)
-        if taken is not None and taken.name == card.name and taken.identity != card.identity:
-            msg = (
-                f"another node named {card.name} is known here already; give this one another name"
-            )
-            raise Conflict(msg)
+        if (reason := clash(card, self._directory.all)) is not None:
+            raise Conflict(reason)
         await nodes.keep(connection, card.model_copy(update={"url": None}), self._clock.now())
+
+    async def _learn(self, connection: Connection, known: KnownNode, card: NodeCard | None) -> None:
+        """Store a node's attributes, lanes, and address if they have changed.
+
+        A card whose words clash with another node's is not believed: what is known stays.
+        """
+        if card is None or _description(card) == _description(known):
+            return
+        believed = card.model_copy(update={"name": known.name, "url": known.url})
+        if (reason := clash(believed, self._directory.all)) is not None:
+            if known.last_error != reason:
+                log.warning("a changed card is not believed", node=known.name, reason=reason)
+            await nodes.doubt(connection, known.identity, reason)
+            return
+        await nodes.learn(connection, known.identity, *_description(card))
+        await notify(connection, "node", known.name, "changed")
 
     async def _look(self, known: KnownNode) -> tuple[str | None, NodeCard | None]:
         """Return what is wrong with a node (None if nothing is), and its card if it answered."""
@@ -118,15 +146,8 @@ class PeerMonitor:
         return self._fetch_fault(known.identity), card
 
 
-async def _learn(connection: Connection, known: KnownNode, card: NodeCard | None) -> None:
-    """Store a node's attributes and lanes if they have changed."""
-    if card is not None and _description(card) != (known.attributes, known.lanes):
-        await nodes.learn(connection, known.identity, *_description(card))
-        await notify(connection, "node", known.name, "changed")
-
-
-def _description(card: NodeCard) -> tuple[dict[str, Any], int]:
-    return card.attributes, card.lanes
+def _description(node: KnownNode | NodeCard) -> tuple[dict[str, Any], int, str]:
+    return node.attributes, node.lanes, node.address
 
 
 def _unseen(known: KnownNode) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from node.client.peers import Peers
 from node.core import Core
 from node.model.errors import Conflict, FieldFault, InvalidDocument, NotFound
+from node.model.naming import clash
 from node.model.wire.nodes import NodeAddition
 from node.peers.directory import Directory
 from node.store import nodes
@@ -27,7 +28,7 @@ class PeerRegistrar:
         """Fetch a node's card and pin its key; without a URL, pin the key and wait for its polls.
 
         :raises PeerError: the URL does not answer.
-        :raises Conflict: the key is not the expected one, or the name is taken.
+        :raises Conflict: the key is not the expected one, or a word of the card is taken.
         :raises InvalidDocument: it is this node itself.
         """
         if addition.url is None:
@@ -36,13 +37,11 @@ class PeerRegistrar:
         if addition.identity not in (None, card.identity):
             msg = f"the node at {addition.url} has the key {card.identity}, not the one expected"
             raise Conflict(msg)
-        taken = self._directory.find(card.name)
-        if taken is not None and taken.name == card.name and taken.identity != card.identity:
-            msg = f"another node named {card.name} is known already; remove it first"
-            raise Conflict(msg)
         if card.identity == self._own:
             fault = FieldFault("/url", "is this node itself")
             raise InvalidDocument([fault])
+        if (reason := clash(card, await self._directory.known())) is not None:
+            raise Conflict(reason)
         async with self._database.transaction() as connection:
             await nodes.keep(connection, card, self._clock.now())
             await nodes.notify(connection, card.name, "added")

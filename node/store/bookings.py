@@ -88,13 +88,13 @@ class ExchangeStatus:
 
 @dataclass(frozen=True)
 class Displacement:
-    """A run that was lost to one of higher priority."""
+    """A run that was lost to one of higher priority, as its lead may know it."""
 
     run: UUID
     task: UUID
     lead: str
     reason: str
-    displaced_by: UUID
+    displaced_by: UUID | None
 
 
 @dataclass(frozen=True)
@@ -139,7 +139,7 @@ async def blocking_runs(
         fixed_before,
     )
     return [
-        Booking(row[0], row[1], row[2], SchedulingClass(row[3]), row[4], row[5], row[6], row[7])
+        Booking(row[0], row[1], row[2], SchedulingClass(row[3]), row[4], row[5], row[6], *row[7:])
         for row in rows
     ]
 
@@ -434,11 +434,15 @@ async def give_back_waiting(
 
 
 async def decision(
-    connection: Connection, exchange: UUID, now: int
-) -> tuple[str, dict[str, Any] | None] | None:
-    """Return this lead's decision on an exchange, and the commit message; None if unknown."""
-    row = await connection.fetchrow(_SQL["decision"], exchange, now)
-    return None if row is None else (row[0], row[1])
+    connection: Connection, exchange: UUID, now: int, sender: str | None
+) -> tuple[str, dict[str, Any] | None, bool] | None:
+    """Return this lead's decision on an exchange, and the commit message; None if unknown.
+
+    ``sender`` is the identity of the node that asks, None for this node itself; the last value says
+    whether it takes part.
+    """
+    row = await connection.fetchrow(_SQL["decision"], exchange, now, sender)
+    return None if row is None else (row[0], row[1], row[2])
 
 
 async def wake_waiting(connection: Connection, task: UUID, now: int) -> bool:
@@ -482,7 +486,7 @@ async def tell_leads(connection: Connection, lost: Sequence[Displacement], now: 
             "run": str(displacement.run),
             "state": "displaced",
             "reason": displacement.reason,
-            "displaced_by": str(displacement.displaced_by),
+            "displaced_by": str(displacement.displaced_by) if displacement.displaced_by else None,
         }
         await outbox.post(connection, [displacement.lead], outbox.MessageKind.RUN_END, body, now)
         await notify(connection, "run", displacement.run, displacement.task, "displaced")

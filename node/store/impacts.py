@@ -15,8 +15,8 @@ _SQL = Queries("node.store", "impacts")
 
 async def runs_giving_way(
     connection: Connection, request: ImpactRequest, displacing: Sequence[int], earliest: int
-) -> list[Obstacle]:
-    """Return the runs that a hold of these runs would set aside, by start."""
+) -> list[tuple[Obstacle, str]]:
+    """Return the runs that a hold of these runs would set aside, by start, with their leads."""
     rows = await connection.fetch(
         _SQL["giving_way"],
         list(displacing),
@@ -27,15 +27,18 @@ async def runs_giving_way(
         earliest,
     )
     return [
-        Obstacle(
-            window=row[0],
-            run=row[1],
-            task=row[2],
-            test=row[3],
-            scheduling_class=SchedulingClass(row[4]),
-            priority=row[5],
-            starts_at=row[6],
-            ends_at=row[7],
+        (
+            Obstacle(
+                window=row[0],
+                run=row[1],
+                task=row[2],
+                test=row[3],
+                scheduling_class=SchedulingClass(row[4]),
+                priority=row[5],
+                starts_at=row[6],
+                ends_at=row[7],
+            ),
+            row[8],
         )
         for row in rows
     ]

@@ -73,10 +73,15 @@ async def keep_set_attributes(connection: Connection, attributes: dict[str, Any]
 
 
 async def learn(
-    connection: Connection, identity: str, attributes: dict[str, Any], lanes: int
+    connection: Connection, identity: str, attributes: dict[str, Any], lanes: int, address: str
 ) -> None:
-    """Store the changed attributes and lanes of another node."""
-    await connection.execute(_SQL["learn"], identity, attributes, lanes)
+    """Store the changed attributes, lanes, and address of another node."""
+    await connection.execute(_SQL["learn"], identity, attributes, lanes, address)
+
+
+async def doubt(connection: Connection, identity: str, reason: str) -> None:
+    """Record why the changed card of a node, which answers, is not believed."""
+    await connection.execute(_SQL["doubt"], identity, reason)
 
 
 async def own_identity(connection: Connection) -> str | None:

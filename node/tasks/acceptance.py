@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 
 from node.capability.catalog import Capabilities
 from node.core import Core
@@ -26,10 +26,15 @@ class Acceptance:
         capabilities: Capabilities,
         context_refusal: Callable[[Context], str | None],
         targets: ForeignTargets,
+        read_card: Callable[[str], Awaitable[None]],
     ) -> None:
-        """``context_refusal(context)`` returns why nobody can measure from there, or None."""
+        """``context_refusal(context)`` returns why nobody can measure from there, or None.
+
+        ``read_card(identity)`` reads the card of a known node now.
+        """
         self._context_refusal = context_refusal
         self._targets = targets
+        self._read_card = read_card
         self._database = core.database
         self._clock = core.clock
         self._capabilities = capabilities
@@ -45,8 +50,9 @@ class Acceptance:
         reason, tools, lacks = self._considered(lead, introduction)
         known = None
         if lead != self._identity:
-            known = await self._database.settle(
-                lambda connection: self._hear(connection, lead, introduction, kept=reason is None)
+            misplaced = None if reason else await self._misaddressed(introduction)
+            known, reason = await self._database.settle(
+                lambda connection: self._hear(connection, lead, introduction, reason, misplaced)
             )
         if (
             known is not None
@@ -61,17 +67,28 @@ class Acceptance:
         return _answer(reason or _not_open(lead, known), tools, lacks)
 
     async def _hear(
-        self, connection: Connection, lead: str, introduction: Introduction, *, kept: bool
-    ) -> StoredTask | None:
-        """Apply the lead's introduction, and return the task as it was known before."""
+        self,
+        connection: Connection,
+        lead: str,
+        introduction: Introduction,
+        reason: str | None,
+        misplaced: str | None,
+    ) -> tuple[StoredTask | None, str | None]:
+        """Apply the lead's introduction, unless there is a ``reason`` to refuse it.
+
+        Returns the task as it was known before, and why it is refused. ``misplaced`` says which
+        address is not that of a participant's card.
+        """
         task, now = introduction.task, self._clock.now()
         known = await tasks.lock(connection, task)
+        reason = reason or _address_refusal(introduction, known, misplaced)
         if known is not None and known.lead != lead:
-            return known
+            return known, reason
         if known is not None and introduction.freeing is not None:
             await self._free(connection, known, introduction.freeing, now)
         if known is not None and known.terms.revision > introduction.revision:
-            return known
+            return known, reason
+        kept = reason is None
         if kept:
             await store_task(connection, stored_task(introduction, lead), known, now)
         # A host that refuses the new terms keeps the old revision, so that it refuses a hold under
@@ -80,7 +97,7 @@ class Acceptance:
         stands = await changes.stand(connection, {task: revision}, introduction.paused_at)
         if stands and known is not None:
             await bookings.notify(connection, "task", task, _announced_state(introduction))
-        return known
+        return known, reason
 
     async def _free(
         self, connection: Connection, known: StoredTask, freeing: FreedRuns, now: int
@@ -98,7 +115,21 @@ class Acceptance:
         async with self._database.connection() as connection:
             known = await tasks.fetch(connection, introduction.task)
         reason, tools, lacks = self._considered(lead, introduction)
+        if reason is None and lead != self._identity:
+            misplaced = await self._misaddressed(introduction)
+            reason = _address_refusal(introduction, known, misplaced)
         return _answer(reason or _not_open(lead, known), tools, lacks)
+
+    async def _misaddressed(self, introduction: Introduction) -> str | None:
+        """Return why a participant's address is not that of its card, which is read again first.
+
+        The lead may have read a changed card that was not read here yet.
+        """
+        found = self._targets.misaddressed(introduction.participants)
+        if found is not None:
+            await self._read_card(found[0])
+            found = self._targets.misaddressed(introduction.participants)
+        return None if found is None else found[1]
 
     def _considered(
         self, lead: str, introduction: Introduction
@@ -154,6 +185,21 @@ def _answer(
     if reason is not None:
         return IntroductionAnswer(accepted=False, reason=reason)
     return IntroductionAnswer(accepted=True, tools=tools, lacks=lacks)
+
+
+def _address_refusal(
+    introduction: Introduction, known: StoredTask | None, misplaced: str | None
+) -> str | None:
+    """Return why the addresses of an introduction are refused, or None if they are not.
+
+    A task that is known here with these addresses was accepted with them, so a card has changed
+    since; its runs follow the cards.
+    """
+    if known is None or misplaced is None:
+        return misplaced
+    accepted = [(each.node, each.address) for each in known.terms.participants]
+    introduced = [(each.node, each.address) for each in introduction.participants]
+    return None if introduced == accepted else misplaced
 
 
 def _context(introduction: Introduction) -> Context | None:

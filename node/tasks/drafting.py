@@ -197,17 +197,23 @@ class TaskDrafter:
         for word in words:
             node = self._directory.self if word is None else self._directory.find(word)
             if node is None:
-                known = ", ".join(sorted(n.name for n in self._directory.all))
-                reason = (
-                    f"{word} is not a node known here; known are {known}; "
-                    "make it known with: parley node add URL"
-                )
+                reason = self._why_unknown(word or "")
                 raise InvalidDocument([FieldFault(_pointer_of(document, word), reason)])
             if node in nodes:
                 reason = f"{node.name} would take part twice; name another node"
                 raise InvalidDocument([FieldFault(_pointer_of(document, word), reason)])
             nodes.append(node)
         return nodes
+
+    def _why_unknown(self, word: str) -> str:
+        if sharing := self._directory.sharing(word):
+            names = ", ".join(sorted(node.name for node in sharing))
+            return f"{word} is shared by the nodes {names}; use the name of one of them"
+        known = ", ".join(sorted(node.name for node in self._directory.all))
+        return (
+            f"{word} is not a node known here; known are {known}; make it known with: "
+            "parley node add URL"
+        )
 
     def _participants(
         self, document: TaskDocument, nodes: Sequence[KnownNode]

@@ -114,7 +114,7 @@ class TaskTerminator:
         await bookings.notify(connection, "run", run.id, run.task, end.state)
         others = _identities(run.participants) - {self._identity, sender}
         told = others if run.lead == self._identity else {run.lead} - {self._identity, sender}
-        body = end.model_dump(mode="json")
+        body = _without_winner(end).model_dump(mode="json")
         await outbox.post(connection, sorted(told), outbox.MessageKind.RUN_END, body, now)
         if run.lead != self._identity:
             return
@@ -353,3 +353,11 @@ class TaskTerminator:
 
 def _identities(participants: Iterable[Participant]) -> set[str]:
     return {participant.node for participant in participants}
+
+
+def _without_winner(end: RunEnd) -> RunEnd:
+    """Return the end as other nodes may know it: not which run took the time of a displaced one."""
+    if end.displaced_by is None:
+        return end
+    reason = "displaced by a run of higher priority"
+    return end.model_copy(update={"reason": reason, "displaced_by": None})

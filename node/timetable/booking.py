@@ -126,9 +126,14 @@ class TimeLine:
             raise InvalidDocument([fault])
         return await self._ruling_batches.ask(ExchangeRuling(exchange, release.task, None, sender))
 
-    async def decision(self, exchange: UUID) -> DecisionAnswer:
-        """Return what this node decided, as lead, on an exchange; unknown ones are aborted."""
-        return await self._rulings.decision(exchange)
+    async def decision(self, exchange: UUID, sender: str | None = None) -> DecisionAnswer:
+        """Return what this node decided, as lead, on an exchange; unknown ones are aborted.
+
+        ``sender`` is the identity of the node that asks; None is this node itself.
+
+        :raises NotFound: the sender takes no part in it.
+        """
+        return await self._rulings.decision(exchange, sender)
 
     async def compare(self, lead: str, request: DigestRequest) -> Differences:
         """Compare the future runs of the lead's tasks with those booked here.

@@ -17,11 +17,18 @@ from node.model import ports
 from node.model.errors import Conflict, InvalidDocument, NotFound, ParleyError
 from node.model.exchangestate import ExchangeState
 from node.model.hold_limits import IntroducedTask, contradiction
-from node.model.reservations import Applicant, ReservationSpan, inadmissible_spans
+from node.model.reservations import Applicant, inadmissible_spans
 from node.model.taskstate import OPEN, TaskState
-from node.model.timeline import Booking, TimelineQuestion, answer_question
+from node.model.timeline import TimelineQuestion, answer_question
 from node.model.times import to_the_second
-from node.model.wire.participants import Closure, HoldAnswer, HoldRequest, Refusal, RunRequest
+from node.model.wire.participants import (
+    Closure,
+    HoldAnswer,
+    HoldRequest,
+    Obstacle,
+    Refusal,
+    RunRequest,
+)
 from node.model.wire.tasks import PRIORITY_MAX
 from node.settings import Settings
 from node.store import bookings, reservations
@@ -48,6 +55,7 @@ class HoldBooker:
         ``duration_with(task, tool)`` returns how long a run with that tool takes (microseconds).
         """
         self._duration_with = duration_with
+        self._identity = core.identity
         self._database = core.database
         self._clock = core.clock
         self._settings = core.settings
@@ -197,7 +205,7 @@ class HoldBooker:
         when_displacing = dict(answer_question(displacing, runs).obstacles)
         otherwise = dict(answer_question(displacing_nothing, runs).obstacles)
         in_the_way = {
-            index: blocker
+            index: obstacle(index, blocker, hold.lead, own=self._identity)
             for index, run in enumerate(refused)
             if (blocker := (when_displacing if run.displacing else otherwise).get(index))
             is not None
@@ -207,7 +215,7 @@ class HoldBooker:
                 run=run.run,
                 reason=reasons.get(run.run)
                 or _refusal_reason(run, in_the_way.get(index), now, now + self._settings.horizon),
-                obstacle=obstacle(index, in_the_way[index]) if index in in_the_way else None,
+                obstacle=in_the_way.get(index),
             )
             for index, run in enumerate(refused)
         )
@@ -378,16 +386,15 @@ def _applicant(task: HeldTask, hold: Hold) -> Applicant:
 
 
 def _refusal_reason(
-    run: RunRequest, blocker: Booking | ReservationSpan | None, now: int, latest: int
+    run: RunRequest, in_the_way: Obstacle | Closure | None, now: int, latest: int
 ) -> str:
     """Return why a run was not booked; without a known blocker its time was free again since."""
     if run.starts_at < now:
         return "its start has passed"
     if run.ends_at > latest:
         return f"it ends beyond this node's horizon, {to_the_second(latest)}"
-    if blocker is None:
+    if in_the_way is None:
         return "its time was taken a moment ago"
-    in_the_way = obstacle(0, blocker)
     if isinstance(in_the_way, Closure):
         return f"its time is {in_the_way.why()}"
     return f"its time was just taken by {in_the_way.in_words()}"

@@ -110,9 +110,21 @@ class Proposals:
                     free, runs = await self._free_and_blocking(connection, questions, now)
         for_some = any(is_particular(each.access) for each in reserved)
         return [
-            _proposal(question, each, obstacles(question, each.without, runs), now, for_some)
-            for question, each in zip(questions, free, strict=True)
+            _proposal(
+                question,
+                each,
+                self._told(lead, obstacles(question, each.without, runs)),
+                now,
+                for_some,
+            )
+            for (lead, _), question, each in zip(requests, questions, free, strict=True)
         ]
+
+    def _told(
+        self, lead: str, in_the_way: Iterable[tuple[int, Booking | ReservationSpan]]
+    ) -> list[Obstacle | Closure]:
+        """Return what is in the way of these windows, as a lead may know it."""
+        return [obstacle(window, each, lead, own=self._identity) for window, each in in_the_way]
 
     async def _reserved_spans(self, connection: Connection, now: int) -> list[ReservationSpan]:
         """Return the reserved time up to the horizon, and beyond it for the life of the cache."""
@@ -249,7 +261,7 @@ def _stale_windows(
 def _proposal(
     question: TimelineQuestion,
     free: FreeRanges,
-    in_the_way: Sequence[tuple[int, Booking | ReservationSpan]],
+    in_the_way: Sequence[Obstacle | Closure],
     now: int,
     for_some: bool,  # noqa: FBT001 - whether time is reserved for particular runs
 ) -> Proposal:
@@ -260,17 +272,22 @@ def _proposal(
         free_displacing=(
             None if free.free_displacing == free.free else tuple(free.free_displacing)
         ),
-        obstacles=tuple(obstacle(index, each) for index, each in in_the_way),
+        obstacles=tuple(in_the_way),
         reason=None if free.free_displacing else _nothing_free(question, in_the_way),
         particular=for_some,
     )
 
 
-def obstacle(window: int, each: Booking | ReservationSpan) -> Obstacle | Closure:
-    """Describe the run or the reservation that is in the way of a window."""
+def obstacle(
+    window: int, each: Booking | ReservationSpan, lead: str, *, own: str
+) -> Obstacle | Closure:
+    """Describe the run or the reservation that is in the way of a window, as a lead may know it.
+
+    This node itself, whose identity is ``own``, may know everything; another lead what it leads.
+    """
     if isinstance(each, ReservationSpan):
         return Closure.of(window, each)
-    return Obstacle(
+    described = Obstacle(
         window=window,
         run=each.run,
         task=each.task,
@@ -280,15 +297,14 @@ def obstacle(window: int, each: Booking | ReservationSpan) -> Obstacle | Closure
         starts_at=each.starts_at,
         ends_at=each.ends_at,
     )
+    return described if lead in (own, each.lead) else described.anonymous()
 
 
-def _nothing_free(
-    question: TimelineQuestion, in_the_way: Sequence[tuple[int, Booking | ReservationSpan]]
-) -> str:
+def _nothing_free(question: TimelineQuestion, in_the_way: Sequence[Obstacle | Closure]) -> str:
     """Return why no window has time, in one sentence."""
     needed = f"no {format_duration(question.duration)} free"
     if in_the_way:
-        return f"{needed}: {obstacle(*in_the_way[0]).why()}"
+        return f"{needed}: {in_the_way[0].why()}"
     if all(window[1] <= question.earliest + question.duration for window in question.windows):
         return f"{needed}: the time asked for has passed or is too close"
     return f"{needed}: beyond this node's horizon, {to_the_second(question.latest)}"

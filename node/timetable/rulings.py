@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from uuid import UUID
 
 from node.core import Core
-from node.model.errors import NotAllowed, ParleyError
+from node.model.errors import NotAllowed, NotFound, ParleyError
 from node.model.exchangestate import ExchangeState, NegotiationState
 from node.model.wire.participants import CommitAnswer, CommitRequest, DecisionAnswer
 from node.store import bookings
@@ -54,13 +54,19 @@ class RulingApplier:
         answers = await _answers_to_undecided(connection, undecided) if undecided else {}
         return [answers.get(ruling.exchange, CommitAnswer()) for ruling in rulings]
 
-    async def decision(self, exchange: UUID) -> DecisionAnswer:
-        """Return what this node decided, as lead, on an exchange; unknown ones are aborted."""
+    async def decision(self, exchange: UUID, sender: str | None) -> DecisionAnswer:
+        """Return what this node decided, as lead, on an exchange; unknown ones are aborted.
+
+        :raises NotFound: ``sender`` takes no part in it.
+        """
         async with self._database.connection() as connection:
-            row = await bookings.decision(connection, exchange, self._clock.now())
+            row = await bookings.decision(connection, exchange, self._clock.now(), sender)
         if row is None:
             return DecisionAnswer(state=NegotiationState.ABORTED)
-        state, message = row
+        state, message, concerned = row
+        if not concerned:
+            msg = f"no exchange {exchange} of a task in which you take part is known here"
+            raise NotFound(msg)
         commit = None if message is None else CommitRequest.model_validate(message)
         return DecisionAnswer(state=state, commit=commit)
 

@@ -16,18 +16,25 @@ class ImpactEstimator:
         self._clock = core.clock
         self._start_margin = core.settings.start_margin
 
-    async def outlook(self, request: ImpactRequest) -> Impact:
-        """Return what would be displaced, and how full each of the next hours would be."""
+    async def outlook(self, request: ImpactRequest, sender: str | None = None) -> Impact:
+        """Return what would be displaced, and how full each of the next hours would be.
+
+        ``sender`` is the identity of the node that asks, which learns nothing of the tasks of
+        others but when they run; None is this node itself.
+        """
         displacing = [index for index in request.displacing if 0 <= index < len(request.runs)]
         async with self._database.connection() as connection:
             displaced = []
             if displacing:
                 earliest = self._clock.now() + self._start_margin
                 displaced = await impacts.runs_giving_way(connection, request, displacing, earliest)
-            gone = [obstacle.run for obstacle in displaced]
+            gone = [giving.run for giving, _ in displaced if giving.run is not None]
             hours = await impacts.hours(connection, request, gone)
         return Impact(
-            displaced=tuple(displaced[:DISPLACED_MAX]),
+            displaced=tuple(
+                giving if sender in (None, lead) else giving.anonymous()
+                for giving, lead in displaced[:DISPLACED_MAX]
+            ),
             displaced_count=len(displaced),
             hours=tuple(hours),
         )

@@ -149,7 +149,7 @@ async def test_slip(a: Outsider, b: Outsider, c: Outsider, free_hour: datetime) 
     rigid = hour_of(free_hour + 4 * MINUTE, slip="PT4M59S")
     waiting = await b.run(await b.create("idle", b, c, spec=spec, schedule=rigid))
     assert waiting["state"] == "waiting"
-    assert "c: no PT5M free: busy with an exclusive idle run" in waiting["reason"]
+    assert "c: no PT5M free: busy with an exclusive run that another" in waiting["reason"]
 
 
 async def test_slip_never_reaches_into_the_next_interval(

@@ -200,7 +200,7 @@ async def test_a_busy_participant_is_named_with_what_keeps_it_busy(world: World)
     task = await _led(a, (a, b), schedule=Schedule(start=HOUR, slip=0))
     await a.plan()
     reason = await a.reason(run_id(TaskId(task.task), HOUR, 1)) or ""
-    assert reason.startswith("b: no PT5M free: busy with an exclusive idle run of priority 7")
+    assert reason.startswith("b: no PT5M free: busy with an exclusive run that another")
 
 
 async def test_a_slot_is_tried_until_its_window_is_over(world: World) -> None:
@@ -255,7 +255,7 @@ async def test_a_refusal_of_one_run_is_kept_as_its_reason(world: World) -> None:
     assert set(states.values()) == {"scheduled"}
     assert await b.state(lost) is None
     reason = await a.reason(lost) or ""
-    assert reason.startswith("b: its time was just taken by an exclusive idle run of priority 3")
+    assert reason.startswith("b: its time was just taken by an exclusive run that another node")
 
 
 async def test_a_lost_task_is_introduced_again(world: World) -> None:

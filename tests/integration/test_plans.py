@@ -109,7 +109,7 @@ async def test_nothing_is_kept_anywhere(world: World) -> None:
 
 
 async def test_what_would_be_displaced_is_what_a_hold_sets_aside(world: World) -> None:
-    """A plan lists the runs that a real hold displaces, with tasks, priorities and node."""
+    """A plan lists the runs that a hold displaces; of other nodes' runs only class and time."""
     a, b = await world.two()
     await _busy(b, [b], HOUR, HOUR + 20 * MINUTE, priority=2)
     await _busy(b, [b], HOUR + 20 * MINUTE, HOUR + 40 * MINUTE, priority=9)
@@ -119,12 +119,16 @@ async def test_what_would_be_displaced_is_what_a_hold_sets_aside(world: World) -
     assert [start.displacing for start in preview.starts] == [True]
     assert "displacing runs of lower priority" in preview.sentence
     [lost] = preview.displaced
-    assert (lost.name, lost.priority, lost.test, lost.by) == ("b", 2, "idle", HOUR + MINUTE)
+    assert (lost.name, lost.by) == ("b", HOUR + MINUTE)
+    assert (lost.run, lost.task, lost.test, lost.priority) == (None, None, None, None)
     assert (lost.starts_at, lost.ends_at) == (HOUR, HOUR + 20 * MINUTE)
     assert preview.displaced_count == 1
+    [own] = (await plan(world, b, document)).displaced
+    assert (own.name, own.priority, own.test, own.by) == ("b", 2, "idle", HOUR + MINUTE)
     await _posted(a, document)
     await world.settle()
-    assert await b.state(lost.run) == "displaced"
+    assert own.run is not None
+    assert await b.state(own.run) == "displaced"
 
 
 async def test_how_full_the_nodes_would_be(world: World) -> None:
@@ -161,7 +165,7 @@ async def test_what_each_participant_says(world: World) -> None:
     assert (preview.outcome, preview.asked, preview.placed) == (Outcome.PARTLY, 3, 2)
     assert [p.answer for p in preview.participants] == ["accepts"] * 3
     assert [p.windows_free for p in preview.participants] == [3, 2, 3]
-    assert "busy with an exclusive idle run" in (preview.participants[1].reason or "")
+    assert "busy with an exclusive run that another" in (preview.participants[1].reason or "")
     assert preview.participants[0].tools == ("sleep",)
     assert [lost.slot for lost in preview.unplaced] == [HOUR]
     c.node.capabilities._which = lambda _: None

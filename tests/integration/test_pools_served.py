@@ -193,6 +193,12 @@ async def test_others_learn_what_a_node_says(
         known = a.node.directory.find("b")
         assert known is not None
         assert "country" not in known.attributes
+        for moved, address in (("a", "127.0.0.1"), ("192.0.2.7", "192.0.2.7")):
+            b.own_card.current = b.card.model_copy(update={"address": moved})
+            await a.node.peer_monitor.run_once()
+            [row] = await a.rows("SELECT address, last_error FROM node WHERE name = 'b'")
+            assert row["address"] == address
+            assert (row["last_error"] is None) is (address == moved)
 
 
 async def test_a_tool_installed_later_is_noticed(a: Asker) -> None:

@@ -165,6 +165,24 @@ async def test_a_name_is_taken_once(pair: Pair) -> None:
         await _once(pair.far, pair.lead, card=pair.far.card.model_copy(update={"name": "a"}))
 
 
+async def test_a_name_is_nobodys_address(pair: Pair) -> None:
+    """A node cannot take what is meant for another: its address is not another node's name."""
+    card = pair.far.card.model_copy(update={"name": "aa", "address": "a"})
+    with pytest.raises(Conflict, match="the address of aa is a, the name of this node"):
+        await _once(pair.far, pair.lead, card=card)
+    await _once(pair.far, pair.lead)
+    card = pair.far.card.model_copy(update={"address": "a"})
+    await _once(pair.far, pair.lead, card=card)
+    known = pair.lead.directory.find("b")
+    assert known is not None
+    assert known.address == pair.far.card.address
+    assert "the address of b is a, the name of this node" in str(known.last_error)
+    await _once(pair.far, pair.lead, card=card.model_copy(update={"address": "b.example"}))
+    known = pair.lead.directory.find("b")
+    assert known is not None
+    assert (known.address, known.last_error) == ("b.example", None)
+
+
 async def test_errands_are_run_for_the_own_lead_only(pair: Pair) -> None:
     """A node carries requests for its own lead in another process, but not for other nodes."""
     outside = Peers(pair.lead.peers._session, signer(pair.lead.key, pair.clock), timeout_s=5)

@@ -290,3 +290,30 @@ async def test_nodes_of_one_server_share_the_reader(new_database: NewDatabase) -
         async with database.connection() as connection:
             assert await connection.fetchval("SELECT count(*) FROM schema_version") == 1
         await database.close()
+
+
+_INSERT_NODE = """
+INSERT INTO node (identity, name, url, address, added_at)
+VALUES ('ed25519:' || $1, $1, $2, $3, now())
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "url", "address"),
+    [
+        ("x", None, "B"),
+        ("x", "https://b:8642", "x"),
+        ("192.0.2.2", None, "x"),
+        ("b.example", None, "x"),
+        ("2001:db8::2", None, "x"),
+    ],
+)
+async def test_a_name_stands_for_one_node(
+    rolled_back: PostgresConnection, name: str, url: str | None, address: str
+) -> None:
+    """A name is no other node's address or host; nodes may share addresses and hosts."""
+    await rolled_back.execute(_INSERT_NODE, "b", "http://b.example:8642", "192.0.2.2")
+    await rolled_back.execute(_INSERT_NODE, "c", "http://b.example:8643", "192.0.2.2")
+    await rolled_back.execute(_INSERT_NODE, "d", "http://[2001:db8::2]:8643", "d")
+    with pytest.raises(asyncpg.UniqueViolationError, match="is an address of the other"):
+        await rolled_back.execute(_INSERT_NODE, name, url, address)

@@ -48,7 +48,7 @@ class Advice:
     async def outlook(self, request: ImpactRequest) -> Impact:
         """Answer as over HTTP."""
         await self._meet("outlook")
-        return await self._receiver.node.local_participant.outlook(request)
+        return await self._receiver.node.impacts.outlook(request, self._sender.identity)
 
 
 def foresight(world: World, site: Site, task: UUID | None = None) -> TaskPreviewer:

@@ -136,7 +136,7 @@ class Wire:
 
     async def decision(self, exchange: UUID) -> DecisionAnswer:
         """Call as over HTTP."""
-        return await self._call("decision", lambda: self._time_line.decision(exchange))
+        return await self._call("decision", lambda: self._time_line.decision(exchange, self._lead))
 
     async def end_run(self, end: RunEnd) -> None:
         """Call as over HTTP."""

@@ -52,7 +52,10 @@ def _touching(tables: Tables, starts: Sequence[int], ends: Sequence[int]) -> Ite
     return runs_by_number.values()
 
 
-@TWINS.of("id", "task_id", "test", "scheduling_class", "priority", "starts_at", "ends_at", "fixed")
+@TWINS.of(
+    *("id", "task_id", "test", "scheduling_class", "priority", "starts_at", "ends_at", "fixed"),
+    "lead",
+)
 def blocking_runs(
     tables: Tables, starts: Sequence[int], ends: Sequence[int], fixed_before: int
 ) -> Answer:
@@ -68,6 +71,7 @@ def blocking_runs(
             run.starts_at,
             run.ends_at,
             run.state == "running" or run.starts_at < fixed_before,
+            tasks[run.task_id].lead,
         )
         for run in _touching(tables, starts, ends)
     ]

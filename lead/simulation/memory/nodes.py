@@ -53,11 +53,22 @@ def keep_set_attributes(tables: Tables, attributes: dict[str, Any]) -> Answer:
 
 
 @TWINS.of()
-def learn(tables: Tables, identity: str, attributes: dict[str, Any], lanes: int) -> Answer:
-    """Store new attributes and lanes of another node."""
+def learn(
+    tables: Tables, identity: str, attributes: dict[str, Any], lanes: int, address: str
+) -> Answer:
+    """Store new attributes, lanes, and a new address of another node."""
     row = tables.nodes.rows.get(identity)
     if row is not None and not row.is_self:
-        tables.nodes.change(row, attributes=pack(attributes), lanes=lanes)
+        tables.nodes.change(row, attributes=pack(attributes), lanes=lanes, address=address)
+    return ()
+
+
+@TWINS.of()
+def doubt(tables: Tables, identity: str, reason: str) -> Answer:
+    """Store why the changed card of another node is not believed."""
+    row = tables.nodes.rows.get(identity)
+    if row is not None:
+        tables.nodes.change(row, last_error=reason)
     return ()
 
 

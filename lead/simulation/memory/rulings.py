@@ -37,6 +37,7 @@ def _set_aside_for(tables: Tables, runs: Iterable[UUID]) -> list[RunRow]:
     return [row for run in dict.fromkeys(runs) for row in tables.runs.set_aside_for.of(run)]
 
 
+_DISPLACED_BY = "displaced by a run of higher priority"
 _DISPLACED = ("id", "task_id", "reason", "displaced_by", "lead")
 
 
@@ -49,12 +50,10 @@ def lose_set_aside(tables: Tables, runs: Sequence[UUID], now: int) -> Answer:
     lost = _set_aside_for(tables, runs)
     for run in lost:
         tables.runs.change(run, state="displaced", changed_at=now, reason=why)
-    return [_displaced(tables, run) for run in lost]
-
-
-def _displaced(tables: Tables, run: RunRow) -> tuple[Any, ...]:
-    lead = tables.tasks.rows[run.task_id].lead
-    return run.id, run.task_id, run.reason, run.displaced_by, lead
+    leads = [tables.tasks.rows[run.task_id].lead for run in lost]
+    return [
+        (run.id, run.task_id, run.reason, None, lead) for run, lead in zip(lost, leads, strict=True)
+    ]
 
 
 @TWINS.of(*_DISPLACED)
@@ -62,14 +61,18 @@ def displace(tables: Tables, exchanges: Sequence[UUID], now: int) -> Answer:
     """Displace the runs that were set aside for the runs of these exchanges."""
     answer = []
     for winner in _of_exchanges(tables, exchanges):
-        test = tables.tasks.rows[winner.task_id].test
+        winning = tables.tasks.rows[winner.task_id]
         for run in tables.runs.set_aside_for.of(winner.id):
             why = (
-                f"displaced by a run of higher priority ({test} of task {winner.task_id}, "
+                f"{_DISPLACED_BY} ({winning.test} of task {winner.task_id}, "
                 f"priority {winner.priority} over {run.priority})"
             )
             tables.runs.change(run, state="displaced", changed_at=now, reason=why)
-            answer.append(_displaced(tables, run))
+            lead = tables.tasks.rows[run.task_id].lead
+            itself = tables.nodes.itself
+            known = lead in (winning.lead, itself and itself.identity)
+            told = why if known else f"{_DISPLACED_BY} that another node leads"
+            answer.append((run.id, run.task_id, told, winner.id if known else None, lead))
     return answer
 
 
@@ -291,15 +294,17 @@ def notify(tables: Tables, payloads: Sequence[str]) -> Answer:
     return [(None,)] * len(payloads)
 
 
-@TWINS.of("state", "commit_message")
-def decision(tables: Tables, exchange: UUID, now: int) -> Answer:
+@TWINS.of("state", "commit_message", "concerned")
+def decision(tables: Tables, exchange: UUID, now: int, sender: str | None) -> Answer:
     """Return the lead's decision on an exchange; an expired open one is aborted."""
     row = tables.negotiations.rows.get(exchange)
     if row is None:
         return ()
-    if row.state == "open" and row.expires_at <= now:
+    participants = unpack(tables.tasks.rows[row.task_id].participants)
+    concerned = sender is None or any(each["node"] == sender for each in participants)
+    if row.state == "open" and row.expires_at <= now and concerned:
         tables.negotiations.change(row, state="aborted")
-    return [(row.state, unpack(row.commit_message))]
+    return [(row.state, unpack(row.commit_message), concerned)]
 
 
 @TWINS.of("exists")

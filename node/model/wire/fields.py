@@ -122,6 +122,15 @@ def _host(value: object) -> object:
     return value
 
 
+def is_host(value: object) -> bool:
+    """Return whether the value has the form of a host name or of an address."""
+    try:
+        _host(value)
+    except ValueError:
+        return False
+    return True
+
+
 def is_address(text: str) -> bool:
     """Return whether the text has the form of an IP address."""
     if ":" not in text and not text[:1].isdigit():

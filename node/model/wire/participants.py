@@ -132,21 +132,32 @@ class ProposalRequest(Document):
 
 
 class Obstacle(Document):
-    """A run that blocks a window."""
+    """A run that blocks a window, or would give way.
+
+    A node learns of another node's run its class and its time, and nothing else.
+    """
 
     window: int = Field(description="Index of the requested window.")
-    run: UUID
-    task: UUID
-    test: str
+    run: UUID | None = None
+    task: UUID | None = None
+    test: str | None = None
     scheduling_class: SchedulingClass
-    priority: Priority
+    priority: Priority | None = None
     starts_at: Micros
     ends_at: Micros
+
+    def anonymous(self) -> Obstacle:
+        """Return what a node may know of the run of another node's task."""
+        update = {"run": None, "task": None, "test": None, "priority": None}
+        return self.model_copy(update=update)
 
     def in_words(self) -> str:
         """Describe: ``an exclusive throughput run of priority 5, 2026-…Z to 2026-…Z``."""
         article = "an" if self.scheduling_class is SchedulingClass.EXCLUSIVE else "a"
         start, end = times.to_the_second(self.starts_at), times.to_the_second(self.ends_at)
+        if self.run is None:
+            kind = f"{self.scheduling_class} run that another node leads"
+            return f"{article} {kind}, {start} to {end}"
         kind = f"{self.scheduling_class} {self.test} run of priority {self.priority}"
         return f"{article} {kind}, {start} to {end}"
 

@@ -90,14 +90,14 @@ class PlannedSeat(Document):
 
 
 class Displaced(Document):
-    """A run that would give way."""
+    """A run that would give way; of one that another node leads only class and time are known."""
 
     name: str = Field(description="Name of the node whose run it is.")
-    run: UUID
-    task: UUID
-    test: str
+    run: UUID | None
+    task: UUID | None
+    test: str | None
     scheduling_class: SchedulingClass
-    priority: int
+    priority: int | None
     starts_at: Instant
     ends_at: Instant
     by: Instant = Field(description="Start of the run that it would give way to.")

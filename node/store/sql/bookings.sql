@@ -35,7 +35,8 @@ SELECT
     run.priority,
     run.starts_at,
     run.ends_at,
-    (run.state = 'running' OR run.starts_at < $3) AS fixed
+    (run.state = 'running' OR run.starts_at < $3) AS fixed,
+    task.lead
 FROM run
 INNER JOIN task ON run.task_id = task.id
 WHERE
@@ -256,10 +257,11 @@ SET
     changed_at = $2,
     reason = 'gave way to a run of higher priority that was then not booked, and lost its time meanwhile'
 WHERE displaced_by = ANY($1::uuid []) AND state = 'set-aside'
-RETURNING run.id, run.task_id, run.reason, run.displaced_by, (SELECT task.lead FROM task WHERE task.id = run.task_id) AS lead;
+RETURNING run.id, run.task_id, run.reason, NULL::uuid AS displaced_by, (SELECT task.lead FROM task WHERE task.id = run.task_id) AS lead;
 
 -- displace --
--- The exchange is committed: what was set aside for its runs is displaced for good.
+-- The exchange is committed: what was set aside for its runs is displaced for good. Another lead than that of the winner
+-- is not told which run it was.
 UPDATE run
 SET
     state = 'displaced',
@@ -270,8 +272,19 @@ SET
     )
 FROM run AS winner
 INNER JOIN task AS winner_task ON winner.task_id = winner_task.id
-WHERE run.displaced_by = winner.id AND winner.exchange_id = ANY($1::uuid []) AND run.state = 'set-aside'
-RETURNING run.id, run.task_id, run.reason, run.displaced_by, (SELECT task.lead FROM task WHERE task.id = run.task_id) AS lead;
+CROSS JOIN task
+LEFT JOIN node ON task.lead = node.identity
+WHERE
+    run.displaced_by = winner.id AND winner.exchange_id = ANY($1::uuid []) AND run.state = 'set-aside'
+    AND task.id = run.task_id
+RETURNING
+    run.id, run.task_id,
+    CASE
+        WHEN node.is_self OR task.lead = winner_task.lead THEN run.reason
+        ELSE 'displaced by a run of higher priority that another node leads'
+    END AS reason,
+    CASE WHEN node.is_self OR task.lead = winner_task.lead THEN winner.id END AS displaced_by,
+    task.lead;
 
 -- decide_exchanges --
 -- The lead has decided, or the hold has expired: held runs are committed (with the data of all participants) or released.
@@ -377,11 +390,26 @@ LIMIT $3;
 SELECT pg_notify('parley', said.words) FROM unnest($1::text []) AS said (words);
 
 -- decision --
--- The lead's decision on an exchange. If it has expired while open, the question aborts it.
+-- The lead's decision on an exchange. If it has expired while open, the question aborts it. Only participants of the task
+-- may ask; null is this node itself.
+WITH asked AS (
+    SELECT
+        negotiation.id,
+        $3::text IS NULL OR task.participants @> jsonb_build_array(jsonb_build_object('node', $3::text)) AS concerned
+    FROM negotiation
+    INNER JOIN task ON negotiation.task_id = task.id
+    WHERE negotiation.id = $1
+)
+
 UPDATE negotiation
-SET state = CASE WHEN state = 'open' AND expires_at <= $2 THEN 'aborted' ELSE state END
-WHERE id = $1
-RETURNING state::text, commit_message;
+SET
+    state = CASE
+        WHEN negotiation.state = 'open' AND negotiation.expires_at <= $2 AND asked.concerned THEN 'aborted'
+        ELSE negotiation.state
+    END
+FROM asked
+WHERE negotiation.id = asked.id
+RETURNING negotiation.state::text, negotiation.commit_message, asked.concerned;
 
 -- is_being_decided --
 -- At the lead: a run that its participants may already hold, but that has no row here yet.

@@ -9,7 +9,8 @@ SELECT * FROM (
         run.scheduling_class::text,
         run.priority,
         run.starts_at,
-        run.ends_at
+        run.ends_at,
+        task.lead
     FROM unnest($1::integer [], $2::timestamptz [], $3::timestamptz []) AS wanted (number, starts_at, ends_at)
     INNER JOIN run ON run.during && tstzrange(wanted.starts_at, wanted.ends_at)
     INNER JOIN task ON run.task_id = task.id

@@ -13,7 +13,10 @@ SELECT set_attributes FROM node WHERE is_self FOR UPDATE;
 UPDATE node SET set_attributes = $1 WHERE is_self;
 
 -- learn --
-UPDATE node SET attributes = $2, lanes = $3 WHERE identity = $1 AND NOT is_self;
+UPDATE node SET attributes = $2, lanes = $3, address = $4 WHERE identity = $1 AND NOT is_self;
+
+-- doubt --
+UPDATE node SET last_error = $2 WHERE identity = $1;
 
 -- own_identity --
 SELECT identity FROM node WHERE is_self;

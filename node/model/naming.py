@@ -1,0 +1,125 @@
+"""The words that stand for nodes: their names, addresses, and the hosts of their URLs. Pure.
+
+A name belongs to one node: it is never another node's name, address, or host of a URL, so that no
+node can take what is meant for another. An address or a host may belong to several nodes, as
+behind one NAT or on one host; then the word stands for none of them.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, Generic, Protocol, TypeVar
+from urllib.parse import urlsplit
+
+from node.model.contexts import offered
+from node.model.targets import literal
+
+
+class Described(Protocol):
+    """What a card says of a node, and the directory keeps of it."""
+
+    @property
+    def identity(self) -> str:
+        """Its public key."""
+
+    @property
+    def name(self) -> str:
+        """Its name."""
+
+    @property
+    def url(self) -> str | None:
+        """The URL of its API, if others can reach it."""
+
+    @property
+    def address(self) -> str:
+        """The address that measurements use."""
+
+    @property
+    def attributes(self) -> Mapping[str, Any]:
+        """Its attributes, its contexts with their addresses among them."""
+
+
+AnyNode = TypeVar("AnyNode", bound=Described)
+
+
+def normal(word: str) -> str:
+    """Return a word as it is compared: an address in its shortest form, a name in small letters."""
+    return literal(word) or word.removesuffix(".").lower()
+
+
+def host_of(url: str | None) -> str | None:
+    """Return the host of a URL, without port and brackets; None if there is none."""
+    try:
+        return urlsplit(url or "").hostname
+    except ValueError:
+        return None
+
+
+def clash(card: Described, known: Iterable[Described]) -> str | None:
+    """Return why a card's words cannot be told from another node's, and what to do; or None."""
+    name, words = normal(card.name), _words(card)
+    for other in known:
+        if other.identity == card.identity:
+            continue
+        whose = "this node" if getattr(other, "is_self", False) else f"the node {other.name}"
+        if name == normal(other.name):
+            return (
+                f"another node named {card.name} is known here already: {whose}, with the key "
+                f"{other.identity}; {_OTHER_NAME}"
+            )
+        if (kind := _words(other).get(name)) is not None:
+            return f"its name {card.name} is {kind} of {whose}; {_OTHER_NAME}"
+        if (kind := words.get(normal(other.name))) is not None:
+            return (
+                f"{kind} of {card.name} is {other.name}, the name of {whose}; let its "
+                "owner set another one, or remove the other node"
+            )
+    return None
+
+
+_OTHER_NAME = "let its owner give it another name (PARLEY_NAME), or remove the other node"
+
+
+class NodeIndex(Generic[AnyNode]):
+    """Nodes by the words that stand for them: names first, then addresses and hosts of URLs."""
+
+    def __init__(self, known: Iterable[AnyNode]) -> None:
+        """Index these nodes, whose names differ."""
+        self._by_name: dict[str, AnyNode] = {}
+        self._by_host: defaultdict[str, dict[str, AnyNode]] = defaultdict(dict)
+        for node in known:
+            self._by_name[normal(node.name)] = node
+            port_too = (node.url or "").partition("://")[2].lower()
+            for word in (normal(node.address), normal(host_of(node.url) or ""), port_too):
+                if word:
+                    self._by_host[word][node.identity] = node
+
+    def find(self, word: str) -> AnyNode | None:
+        """Return the node that a word stands for; None if there is none, or several share it."""
+        if (named := self._by_name.get(normal(word))) is not None:
+            return named
+        hosts = self._sharing(word)
+        return hosts[0] if len(hosts) == 1 else None
+
+    def sharing(self, word: str) -> list[AnyNode]:
+        """Return the nodes that share a word, because of which it stands for none of them."""
+        if normal(word) in self._by_name:
+            return []
+        hosts = self._sharing(word)
+        return hosts if len(hosts) > 1 else []
+
+    def _sharing(self, word: str) -> list[AnyNode]:
+        return list(self._by_host.get(normal(word), {}).values())
+
+
+def _words(card: Described) -> dict[str, str]:
+    """Return the words that a card uses beside its name, each with what it is."""
+    return {normal(word): kind for word, kind in _hosts(card) if word}
+
+
+def _hosts(card: Described) -> Iterator[tuple[str, str]]:
+    for context, address in offered(card.attributes).items():
+        yield address, f"the address in the context {context}"
+    yield host_of(card.url) or "", "the host of the URL"
+    yield card.address, "the address"

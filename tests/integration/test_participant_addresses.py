@@ -1,0 +1,199 @@
+"""Measurement traffic goes to the addresses on participants' cards, not to what a lead says."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from node.execution import process
+from node.model import times
+from node.model.classes import SchedulingClass
+from node.model.contexts import ATTRIBUTE
+from node.model.errors import HostError, RefusedByParticipant
+from node.model.ids import TaskId, run_id
+from node.model.wire.tasks import Participant, Schedule, TaskDocument
+from node.store import nodes
+from node.trust.keys import NodeKey
+from tests.conftest import NewDatabase
+from tests.support.clocks import START, ManualClock
+from tests.support.served_nodes import know, served
+from tests.support.worlds import ON_ONE_LOOP, Site, World, introduce
+
+pytestmark = ON_ONE_LOOP
+
+HOUR = START + times.HOUR
+VICTIM = "203.0.113.9"
+LATENCY: dict[str, Any] = {"source": "a", "dest": "b"}
+
+
+def _listed(site: Any, **changes: Any) -> Participant:
+    card = site.card
+    listed = Participant(node=card.identity, name=card.name, url=card.url, address=card.address)
+    return listed.model_copy(update=changes)
+
+
+async def test_an_invented_address_over_http(
+    new_database: NewDatabase, clock: ManualClock, tmp_path: Path
+) -> None:
+    """A peer cannot aim a node at an address in another node's name, or in a stranger's name."""
+    async with (
+        served("a", await new_database(), clock, tmp_path) as a,
+        served("b", await new_database(), clock, tmp_path) as b,
+        served("c", await new_database(), clock, tmp_path) as c,
+    ):
+        await know(a, b, c)
+        await know(c, a)
+        made = introduce(
+            [_listed(a), _listed(b)], scheduling_class=SchedulingClass.NORMAL
+        ).model_copy(
+            update={
+                "test": "latency",
+                "spec": LATENCY,
+                "tool": "stamp",
+                "addresses": {"a": "127.0.0.1", "b": VICTIM},
+            }
+        )
+        peer = c.peer(a.card.identity)
+
+        async def refusal(participant: Participant) -> str | None:
+            document = made.model_copy(update={"participants": (_listed(a), participant)})
+            considered = await peer.consider(document)
+            introduced = await peer.introduce(document)
+            assert considered.reason == introduced.reason
+            assert considered.accepted is introduced.accepted is (introduced.reason is None)
+            return introduced.reason
+
+        for address in (VICTIM, "victim.example"):
+            reason = str(await refusal(_listed(b, address=address)))
+            said = f"{address} is not an address of b: its card here says 127.0.0.1."
+            assert reason.startswith(said)
+        stranger = NodeKey.generate().identity
+        for address in ("127.9.9.9", "169.254.169.254"):
+            assert address in str(await refusal(_listed(b, address=address)))
+            assert address in str(await refusal(_listed(b, node=stranger, address=address)))
+        async with a.database.connection() as connection:
+            assert await connection.fetchval("SELECT count(*) FROM task") == 0
+        assert await refusal(_listed(b)) is None
+
+
+async def _three(world: World) -> tuple[Site, Site, Site]:
+    """Return nodes at addresses of their own."""
+    a, b, c = [
+        await world.site(name, listen=f"198.51.100.{at}:8642") for at, name in enumerate("abc", 1)
+    ]
+    return a, b, c
+
+
+async def _create(lead: Site, **fields: Any) -> UUID:
+    body = {"test": {"type": "latency", "spec": LATENCY}, **fields}
+    task, _ = await lead.node.admission.create(TaskDocument.model_validate(body), None)
+    return task
+
+
+async def test_nodes_that_only_their_lead_knows(world: World) -> None:
+    """A participant that is not known here is measured where the lead says, if it is a target."""
+    a, b, c = await _three(world)
+    for site, other in ((a, b), (b, a)):
+        await site.execute("DELETE FROM node WHERE identity = $1", other.identity)
+        await site.node.directory.refresh()
+    task = await _create(c)
+    [row] = await a.rows("SELECT participants FROM task WHERE id = $1", task)
+    assert [p["address"] for p in row["participants"]] == ["198.51.100.1", "198.51.100.2"]
+    await c.execute("UPDATE node SET address = '127.9.9.9' WHERE name = 'b'")
+    await c.node.directory.refresh()
+    with pytest.raises(RefusedByParticipant, match=r"127\.9\.9\.9 is a loopback address"):
+        await _create(c)
+
+
+async def test_a_card_that_the_lead_read_first(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A node reads the card again before it refuses an address that is not on it."""
+    a, b, c = await _three(world)
+    moved = b.node.card.model_copy(update={"address": "198.51.100.77"})
+    await c.execute("UPDATE node SET address = '198.51.100.77' WHERE name = 'b'")
+    await c.node.directory.refresh()
+    sentence = (
+        r"a: 198\.51\.100\.77 is not an address of b: its card here says 198\.51\.100\.2\. Cards"
+    )
+    with pytest.raises(RefusedByParticipant, match=sentence):
+        await _create(c)
+    for site in (a, b):
+
+        async def card(_: str) -> Any:
+            return moved
+
+        monkeypatch.setattr(site.node.peers, "card", card)
+    await b.execute("UPDATE node SET address = '198.51.100.77' WHERE name = 'b'")
+    await b.node.directory.refresh()
+    await _create(c)
+    known = a.node.directory.find("b")
+    assert known is not None
+    assert known.address == "198.51.100.77"
+
+
+@pytest.fixture
+def programs(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Record the command lines of all programs, and start none."""
+    programs: list[str] = []
+
+    async def start(argv: Any, **_: Any) -> Any:
+        programs.append(" ".join(argv))
+        raise HostError("not started, this is a test")
+
+    monkeypatch.setattr(process, "start", start)
+    return programs
+
+
+async def _booked(world: World, lead: Site, **fields: Any) -> UUID:
+    """Book a run for the next hour, and let that come; return the run."""
+    schedule = Schedule(start=HOUR, slip=0).model_dump(mode="json")
+    task = await _create(lead, schedule=schedule, **fields)
+    await lead.plan()
+    await world.settle()
+    world.clock.move_to(HOUR)
+    return run_id(TaskId(task), HOUR, 1)
+
+
+async def _launch(site: Site) -> None:
+    await site.node.launcher.run_once()
+    await asyncio.gather(*site.node.launcher._tasks.values())
+
+
+@pytest.mark.parametrize("leads", ["a", "c"])
+async def test_a_changed_card_is_followed(world: World, programs: list[str], leads: str) -> None:
+    """A run measures to the address that a participant's card has when it starts."""
+    a, b, c = await _three(world)
+    await _booked(world, c if leads == "c" else a)
+    async with a.database.transaction() as connection:
+        await nodes.learn(connection, b.identity, {}, 8, "198.51.100.77")
+    await a.node.directory.refresh()
+    await _launch(a)
+    [command] = programs
+    assert "198.51.100.77" in command
+    assert "198.51.100.2" not in command
+
+
+async def test_a_context_that_is_gone_ends_the_run_with_a_reason(
+    world: World, programs: list[str]
+) -> None:
+    """Where the card offers the context no more there is no address, and the run says so."""
+    a, b, c = await _three(world)
+    for site in (a, b, c):
+        async with site.database.transaction() as connection:
+            await connection.execute(
+                "UPDATE node SET attributes = $1 WHERE name = 'b'",
+                {f"{ATTRIBUTE}interface:lo": "198.51.100.22"},
+            )
+        await site.node.directory.refresh()
+    run = await _booked(world, c, contexts={"b": "interface:lo"})
+    await a.execute("UPDATE node SET attributes = '{}' WHERE name = 'b'")
+    await a.node.directory.refresh()
+    await _launch(a)
+    assert programs == []
+    [row] = await a.rows("SELECT reason FROM part WHERE run_id = $1", run)
+    assert "b does not offer the context interface:lo any more" in row["reason"]
