@@ -7,35 +7,21 @@ So a program can at most spoil the document it was given.
 
 from __future__ import annotations
 
-import asyncio
 import re
 import shutil
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
+from functools import partial
 
 import orjson
 
-from node.execution import process
+from node.execution import process, transforming
+from node.execution.transforming import MESSAGE_LENGTH_MAX, TransformResult
 from node.model.errors import HostError
 
-MEMORY_MAX = 512 * 2**20
-TIMEOUT_S = 10.0
-OUTPUT_MAX = 32_000_000
 _DOES_NOT_COMPILE = 3
-_MESSAGE_LENGTH_MAX = 300
 _FAULT = re.compile(
     r"error: (?P<what>.*?)(?: \(Unix shell quoting issues\?\))? at <top-level>, line (?P<line>\d+):"
 )
-
-
-@dataclass(frozen=True)
-class TransformResult:
-    """The result for one document: a document, nothing (``found`` is False), or an error."""
-
-    document: Any = None
-    found: bool = True
-    error: str | None = None
 
 
 async def fault_of(program: str) -> str | None:
@@ -50,22 +36,8 @@ async def fault_of(program: str) -> str | None:
 
 
 async def transform(program: str, documents: Sequence[bytes]) -> list[TransformResult]:
-    """Run a program on each document (JSON, one line each) and return the results.
-
-    All documents go through one child. If it does not answer for each of them, every document gets
-    a child of its own.
-    """
-    try:
-        finished = await _run(program, b"\n".join(documents))
-        answers = finished.stdout.splitlines()
-        if len(answers) == len(documents) and not finished.truncated:
-            return [_read(answer) for answer in answers]
-        fault = _first_line(finished) or "it did not answer for each document"
-    except HostError as error:
-        fault = error.detail
-    if len(documents) == 1:
-        return [TransformResult(error=fault)]
-    return [(await transform(program, [each]))[0] for each in documents]
+    """Run a program on each document (JSON, one line each) and return the results."""
+    return await transforming.transform(partial(_run, program), _read, documents)
 
 
 async def _run(program: str, documents: bytes) -> process.FinishedProcess:
@@ -76,24 +48,18 @@ async def _run(program: str, documents: bytes) -> process.FinishedProcess:
         raise HostError(msg)
     # The line break ends a comment at the end of the program.
     wrapped = f"try {{v: [{program}\n]}} catch {{e: (.|tostring)}}"
+    memory, seconds = transforming.MEMORY_MAX, int(transforming.TIMEOUT_S)
     argv = [
-        *("env", "-i", limits, f"--as={MEMORY_MAX}", f"--cpu={int(TIMEOUT_S)}", "--core=0"),
+        *("env", "-i", limits, f"--as={memory}", f"--cpu={seconds}", "--core=0"),
         *(jq, "--compact-output", "--monochrome-output", wrapped),
     ]
-    running = await process.start(argv, stdin=documents, output_bytes_max=OUTPUT_MAX)
-    try:
-        return await asyncio.wait_for(running.wait(), TIMEOUT_S)
-    except TimeoutError:
-        msg = f"jq was killed because it did not finish within {TIMEOUT_S:g} s"
-        raise HostError(msg) from None
-    finally:
-        await running.end(0)
+    return await transforming.ended(argv, documents, "jq")
 
 
 def _read(answer: bytes) -> TransformResult:
     reply = orjson.loads(answer)
     if "e" in reply:
-        return TransformResult(error=str(reply["e"])[:_MESSAGE_LENGTH_MAX])
+        return TransformResult(error=str(reply["e"])[:MESSAGE_LENGTH_MAX])
     values = reply["v"]
     if len(values) > 1:
         return TransformResult(error=f"the program output {len(values)} documents instead of one")
@@ -101,8 +67,7 @@ def _read(answer: bytes) -> TransformResult:
 
 
 def _first_line(finished: process.FinishedProcess) -> str:
-    lines = finished.stderr.decode(errors="replace").strip().splitlines()
-    return lines[0].removeprefix("jq: ")[:_MESSAGE_LENGTH_MAX] if lines else ""
+    return transforming.first_line(finished).removeprefix("jq: ")
 
 
 def _in_words(line: str, program: str) -> str:

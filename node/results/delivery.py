@@ -19,7 +19,7 @@ import orjson
 import structlog
 
 from node.clock import Clock, LatchedEvent
-from node.execution.jq import TransformResult
+from node.execution.transforming import TransformResult
 from node.model import archiving, times
 from node.model.errors import ArchiverFailed, ParleyError, reason_of
 from node.plugins.contracts import (

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import resource
 from uuid import UUID
 
+import orjson
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from node.execution import jq
-from node.execution.jq import TransformResult
+from node.execution import jmespath_search, transforming
+from node.execution.transforming import TransformResult
 from node.model import archiving, times
 from node.model.archiving import REDACTED
 from node.plugins.archivers.http import HttpArchiverSpec
@@ -124,7 +126,7 @@ async def test_a_program_that_reads_on_spoils_nobody_elses() -> None:
 @pytest.mark.needs("jq")
 async def test_a_program_without_end_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
     """A program that exceeds its time or memory is killed, and the reason says so."""
-    monkeypatch.setattr(jq, "TIMEOUT_S", 1.0)
+    monkeypatch.setattr(transforming, "TIMEOUT_S", 1.0)
     [endless] = await transforms.apply_transform({"jq": "def f: f; f"}, [b"1"])
     [greedy] = await transforms.apply_transform({"jq": "[range(1e9)]"}, [b"1"])
     assert isinstance(endless, TransformResult)
@@ -133,9 +135,30 @@ async def test_a_program_without_end_is_ended(monkeypatch: pytest.MonkeyPatch) -
     assert greedy.error
 
 
-def test_an_expression_that_blows_up_is_stopped() -> None:
-    """A short expression whose result would fill the memory is stopped."""
-    blown = "@" + " | [@, @]" * 40
-    found = transforms._search(blown, b"1")
-    assert isinstance(found, TransformResult)
-    assert "more than" in str(found.error)
+async def test_an_expression_that_blows_up_is_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A short expression whose result would fill the memory is stopped; the node needs none."""
+    monkeypatch.setattr(transforming, "MEMORY_MAX", 160 * 2**20)
+    doubled = " | ".join(["join('', [@, @])"] * 25)
+    bombs = {
+        "@" + " | [@, @]" * 40: "more than 8000000 bytes",
+        f"to_string(@) | {doubled}": "it needs more than 160 MiB of memory",
+    }
+    text = b'"a text of forty characters, more or less"'
+    kept = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    for bomb, reason in bombs.items():
+        assert await transforms.fault_of({"jmespath": bomb}) is None
+        [blown] = await transforms.apply_transform({"jmespath": bomb}, [text])
+        assert isinstance(blown, TransformResult)
+        assert reason in str(blown.error)
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - kept < 40_000
+
+
+async def test_a_slow_expression_is_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A document that takes too long fails, and spoils no other."""
+    monkeypatch.setattr(jmespath_search, "EACH_S", 0.2)
+    documents = [b"[1]", orjson.dumps([1] * 100_000), b"[-2]"]
+    transform = {"jmespath": "@" + " | [*].abs(@)" * 100}
+    first, slow, last = await transforms.apply_transform(transform, documents)
+    assert (first, last) == (b"[1]", b"[2]")
+    assert isinstance(slow, TransformResult)
+    assert slow.error == "it needs more than 0.2 s for one document"
