@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
 import click
 
@@ -20,7 +22,8 @@ from node.cli.output import (
 )
 from node.cli.session import Session, asks_node
 from node.cli.times import local
-from node.model.errors import NotFound
+from node.model.errors import NotAllowed, NotFound, PeerError, PeerUnreachable
+from node.model.loopback import is_loopback
 
 if TYPE_CHECKING:
     from node.model.wire.nodes import NodeAddition
@@ -154,8 +157,8 @@ async def show(session: Session, name: str | None) -> None:
 async def add(session: Session, url: str, identity: str | None) -> None:
     """Add a node by the URL of its API; its key is pinned.
 
-    Without --identity the key found there is trusted: compare it with the output of
-    'parley node show' on that node.
+    Over http anybody on the way could answer with a key of their own. So beyond this host either
+    give the identity, which its owner sees with 'parley node show', or compare it when asked.
 
     A node that no other node can reach (parley up --pull) has no URL: give its key instead. It
     appears with its name as soon as it fetches its work.
@@ -170,12 +173,57 @@ async def add(session: Session, url: str, identity: str | None) -> None:
         addition = _addition(url, identity)
     except ValidationError as error:
         raise InvalidDocument(faults_of(error, NodeAddition)) from error
+    if addition.url is not None and identity is None and _is_exposed(addition.url):
+        found = await _confirmed_identity(session, addition.url)
+        addition = addition.model_copy(update={"identity": found})
     node = await session.client.add_node(addition)
     session.output.one(node, NODE, node_view)
     if node.url is None:
         session.progress.note(f"{node.name} has yet to fetch its work; parley node list says when.")
-    elif identity is None:
+    elif addition.identity is None:
         session.progress.note(f"Trusted the key found at {url}; verify it with its owner.")
+
+
+def _is_exposed(url: str) -> bool:
+    """Return whether somebody between the hosts could answer in the place of this URL's node."""
+    parts = urlsplit(url)
+    return parts.scheme == "http" and not is_loopback(parts.hostname or "")
+
+
+async def _confirmed_identity(session: Session, url: str) -> str:
+    """Show the key found at a URL to a person, and return it if they confirm it.
+
+    :raises click.UsageError: nobody can be asked.
+    :raises NotAllowed: the person does not confirm it.
+    :raises PeerUnreachable: the URL does not answer.
+    """
+    if not (sys.stdin.isatty() and sys.stderr.isatty()):
+        msg = (
+            f"the key of the node at {url} cannot be trusted without a look: http is not "
+            "protected, and nobody can be asked here. Get its identity from its owner "
+            f"('parley node show' there) and give it: parley node add {url} --identity ed25519:KEY"
+        )
+        raise click.UsageError(msg)
+    from node.client.users import UserClient  # slow to load
+
+    try:
+        async with UserClient(url, None, session.clock) as asked:
+            card = await asked.own_card()
+    except PeerError:
+        msg = (
+            f"no node answers this command at {url}, so its key cannot be shown; check the URL, or "
+            "give the key that its owner sees: --identity ed25519:KEY"
+        )
+        raise PeerUnreachable(msg) from None
+    session.progress.note(
+        f"The node at {url} calls itself {printable(card.name)} and has the key\n"
+        f"  {card.identity}\n"
+        "Its owner sees its key with 'parley node show'; compare all of it."
+    )
+    if not click.confirm("Is it the same?", err=True):
+        msg = f"the node at {url} was not added: its key was not confirmed"
+        raise NotAllowed(msg)
+    return card.identity
 
 
 def _addition(url: str, identity: str | None) -> NodeAddition:

@@ -1,6 +1,6 @@
 """Runs the transform of a document under the restrictions of the node's systemd unit.
 
-``python -m tests.architecture.confined UNIT PROGRAM`` drops the system calls that the unit's
+``python -m tests.architecture.confined UNIT TRANSFORM`` drops the system calls that the unit's
 ``SystemCallFilter`` does not allow, with the library that systemd uses, and then does what the
 node does. It prints the outcome, and whether the filter is in effect.
 """
@@ -16,7 +16,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from node.execution import jq
+from node.results import transforms
 
 _ERRNO_ACTION = 0x0005_0000
 _ALLOW = 0x7FFF_0000
@@ -62,17 +62,21 @@ def confine(allowed: frozenset[str]) -> None:
         raise OSError("the kernel rejected the filter")
 
 
-async def _main(unit: Path, program: str) -> None:
+async def _main(unit: Path, transform: dict[str, str]) -> None:
     confine(allowed_by(unit.read_text()))
     try:
         os.setpriority(os.PRIO_PROCESS, 0, 19)
         confined = False
     except PermissionError:
         confined = True
-    [result] = await jq.transform(program, [b'{"a": 1}'])
-    answer = {"confined": confined, "document": result.document, "error": result.error}
+    [result] = await transforms.apply_transform(transform, [b'{"a": 1}'])
+    answer: dict[str, object] = {"confined": confined, "document": None, "error": None}
+    if isinstance(result, bytes):
+        answer["document"] = json.loads(result)
+    else:
+        answer["error"] = result.error
     sys.stdout.write(json.dumps(answer))
 
 
 if __name__ == "__main__":
-    asyncio.run(_main(Path(sys.argv[1]), sys.argv[2]))
+    asyncio.run(_main(Path(sys.argv[1]), json.loads(sys.argv[2])))

@@ -22,6 +22,7 @@ COMMAND = re.compile(r"^ExecStart=(/opt/parley/bin/(\S+))$", re.MULTILINE)
 EXPOSURE = re.compile(r"Overall exposure level for \S+: (\d+\.\d+)")
 SETTING = re.compile(r"^(?:#|Environment=)?PARLEY_([A-Z_]+)=", re.MULTILINE)
 
+DOUBLING = " | ".join(["to_string(@)", *["join('', [@, @])"] * 27])
 HOARDING = '[range(300) | ("x" * 2e3)] | add as $x | [range(9000) | $x + "y"]'
 """A jq program that soon exceeds its memory limit."""
 
@@ -85,13 +86,21 @@ def test_settings_exist(name: str) -> None:
 
 @pytest.mark.needs("systemd-analyze", "jq")
 @pytest.mark.parametrize(
-    ("program", "document", "said"),
-    [("{b: .a}", {"b": 1}, None), (HOARDING, None, "cannot allocate memory")],
-    ids=["fits", "too much"],
+    ("transform", "document", "said"),
+    [
+        ({"jq": "{b: .a}"}, {"b": 1}, None),
+        ({"jq": HOARDING}, None, "cannot allocate memory"),
+        ({"jmespath": "{b: a}"}, {"b": 1}, None),
+        ({"jmespath": DOUBLING}, None, "it needs more than 512 MiB of memory"),
+    ],
+    ids=["jq fits", "jq too much", "JMESPath fits", "JMESPath too much"],
 )
-def test_transforms_work_in_the_unit(program: str, document: object, said: str | None) -> None:
-    """The system calls that the unit allows are enough for jq under its limits."""
-    argv = [sys.executable, "-m", "tests.architecture.confined", str(DEPLOY / UNITS[0]), program]
+def test_transforms_work_in_the_unit(
+    transform: dict[str, str], document: object, said: str | None
+) -> None:
+    """The system calls that the unit allows are enough for a child under its limits."""
+    argv = [sys.executable, "-m", "tests.architecture.confined", str(DEPLOY / UNITS[0])]
+    argv.append(json.dumps(transform))
     done = subprocess.run(argv, cwd=REPOSITORY, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)

@@ -310,7 +310,12 @@ class Parley:
         }
 
     async def start(
-        self, *arguments: str, stdout: int = asyncio.subprocess.PIPE, **more: str
+        self,
+        *arguments: str,
+        stdin: int = asyncio.subprocess.PIPE,
+        stdout: int = asyncio.subprocess.PIPE,
+        stderr: int = asyncio.subprocess.PIPE,
+        **more: str,
     ) -> asyncio.subprocess.Process:
         """Start a command; ``more`` goes into its environment."""
         return await asyncio.create_subprocess_exec(
@@ -319,9 +324,9 @@ class Parley:
             "node.cli.main",
             *arguments,
             env=self._environment | more,
-            stdin=asyncio.subprocess.PIPE,
+            stdin=stdin,
             stdout=stdout,
-            stderr=asyncio.subprocess.PIPE,
+            stderr=stderr,
         )
 
     async def __call__(self, *arguments: str, stdin: str = "", **more: str) -> CommandResult:
