@@ -17,7 +17,7 @@ from node.model.targets import literal
 
 
 class Described(Protocol):
-    """What a card says of a node, and the directory keeps of it."""
+    """The facts about a node that its card states and the directory keeps."""
 
     @property
     def identity(self) -> str:

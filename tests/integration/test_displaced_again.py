@@ -36,10 +36,7 @@ async def _displaced(world: World, slip: int, **schedule: Any) -> tuple[Introduc
 
 
 async def test_the_trace_says_by_whom(world: World) -> None:
-    """A displaced run is freed and placed again, and its trace says that another node's won.
-
-    Only the node where that happened knows which run it was.
-    """
+    """A displaced run is placed again; only the node where it happened knows the winner."""
     low, high = await _displaced(world, 20 * times.MINUTE)
     a, b, c = world.sites
     await world.settle()

@@ -181,7 +181,7 @@ async def test_a_changed_card_is_followed(world: World, programs: list[str], lea
 async def test_a_context_that_is_gone_ends_the_run_with_a_reason(
     world: World, programs: list[str]
 ) -> None:
-    """Where the card offers the context no more there is no address, and the run says so."""
+    """A run whose context the card offers no more has no address, and says so."""
     a, b, c = await _three(world)
     for site in (a, b, c):
         async with site.database.transaction() as connection:

@@ -80,7 +80,7 @@ def test_names_come_first() -> None:
 
 
 def test_an_address_that_is_none_is_no_context() -> None:
-    """What a card calls the address of a context never becomes an option of a program."""
+    """A text that a card calls an address, and that is none, never becomes an option."""
     attributes = {"context:interface:x": "-oX", "context:interface:y": 7, "site": "x"}
     assert offered(attributes | {"context:interface:z": "z.example"}) == {
         "interface:z": "z.example"
