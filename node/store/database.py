@@ -74,6 +74,7 @@ _AWAY = (
     OSError,
     TimeoutError,
     asyncpg.InterfaceError,
+    asyncpg.InternalClientError,  # the server ended the connection while nobody used it
     asyncpg.PostgresConnectionError,
     asyncpg.OperatorInterventionError,  # being shut down, or not up yet
     asyncpg.InsufficientResourcesError,  # disk full, too many connections
@@ -250,6 +251,9 @@ class PostgresDatabase(Database):
             use.connection = connection
             try:
                 yield connection
+            except asyncpg.InternalClientError:
+                connection.terminate()  # otherwise the pool would lend it out again
+                raise
             finally:
                 # A connection that breaks while it is released has been taken back by the pool
                 # already, which then reports an internal error; its work was done.

@@ -13,7 +13,7 @@ from structlog.testing import capture_logs
 
 from node.model.errors import DatabaseUnavailable
 from node.model.times import SECOND
-from node.store.database import Database, Notice, PostgresDatabase
+from node.store.database import Connection, Database, Notice, PostgresDatabase
 from node.store.hangs import HangLimits
 from tests.conftest import NewDatabase
 from tests.support.clocks import ManualClock
@@ -120,3 +120,26 @@ async def test_a_long_statement_is_no_hanging_database(behind: Probed) -> None:
         await other.execute("SELECT pg_advisory_unlock(1)")
         await asyncio.wait_for(waiting, PATIENCE_S)
     assert await ask(behind) == 1
+
+
+async def test_a_connection_of_which_only_the_farewell_arrived_is_replaced(
+    way: StallingWay, behind: Probed
+) -> None:
+    """A statement on a connection that the server has ended fails as if it were away."""
+    way.hold_ends()
+    async with behind.connection() as other:
+        with pytest.raises(DatabaseUnavailable, match="the database does not answer"):
+            await _ask_after_the_end(behind, other)
+    assert await asyncio.gather(*(ask(behind) for _ in range(2))) == [1] * 2
+
+
+async def _ask_after_the_end(behind: Probed, other: Connection) -> None:
+    """Use a connection whose server process has ended."""
+    async with behind.connection() as connection:
+        process = await connection.fetchval("SELECT pg_backend_pid()")
+        await other.execute("SELECT pg_terminate_backend($1)", process)
+        living = "SELECT FROM pg_stat_activity WHERE pid = $1"
+        async with asyncio.timeout(PATIENCE_S):
+            while await other.fetchrow(living, process):
+                pass
+        await connection.fetchval("SELECT 1")

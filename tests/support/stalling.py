@@ -20,6 +20,8 @@ class StallingWay:
         self._server = server
         self._flows = asyncio.Event()
         self._flows.set()
+        self._ends = asyncio.Event()
+        self._ends.set()
         self._carrying: set[asyncio.Task[None]] = set()
 
     def stall(self) -> None:
@@ -29,6 +31,10 @@ class StallingWay:
     def flow(self) -> None:
         """Pass everything on again."""
         self._flows.set()
+
+    def hold_ends(self) -> None:
+        """Pass everything on but the end of a connection."""
+        self._ends.clear()
 
     async def carry(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Carry one connection to its end."""
@@ -42,11 +48,14 @@ class StallingWay:
         self._carrying -= ways
 
     async def _pass(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        with contextlib.suppress(OSError):
-            while data := await reader.read(65_536):
-                await self._flows.wait()
-                writer.write(data)
-        writer.close()
+        try:
+            with contextlib.suppress(OSError):
+                while data := await reader.read(65_536):
+                    await self._flows.wait()
+                    writer.write(data)
+            await self._ends.wait()
+        finally:
+            writer.close()
 
     def end(self) -> None:
         """End all connections."""
