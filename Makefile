@@ -62,7 +62,8 @@ bench: $(DEVELOPMENT) ## benchmarks of real nodes, also into bench.json (20 min)
 accuracy: $(DEVELOPMENT) ## each test over WANs of known delay, loss and rate, as root (9 min); writes node/plugins/ACCURACY.md
 	$(BIN)/python -m tests.accuracy $(ARGS)
 
-chaos: $(DEVELOPMENT) ## 100,000 operations while nodes, leads and databases are killed; ARGS="--operations 5000" is shorter
+chaos: $(DEVELOPMENT) ## 100,000 operations under kills, hangs, cuts, restores; ARGS="--operations 5000 --report FILE"
+	@$(BIN)/python -m deploy.packages
 	$(BIN)/python -m tests.chaos $(ARGS)
 
 lock: ## resolve pyproject.toml again into deploy/requirements*.txt (takes minutes)

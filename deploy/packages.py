@@ -67,6 +67,7 @@ NEEDS = {
     "ip": _program("iproute2", "ip"),  # network namespaces
     "sysctl": _program("procps", "sysctl"),  # routers made of namespaces
     "setpriv": _program("util-linux", "setpriv"),  # programs that end with their owner
+    "faketime": _program("faketime", "faketime"),  # tests/chaos sets clocks by its library
     "jq": _program("jq", "jq"),  # transforms of archives
     "rsyslogd": _program("rsyslog", "rsyslogd"),  # the archiver syslog
     "rabbitmq": _file("rabbitmq-server", "/usr/lib/rabbitmq/bin/rabbitmq-server"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import itertools
 import random
 import time
 from collections import Counter
@@ -11,7 +12,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from uuid import UUID
 
 from node.clock import SystemClock
 from tests.chaos.checks import REPAIR, Evidence, Promises, Times, Verdict, Violation, judge
@@ -23,7 +23,8 @@ from tests.chaos.users import Ledger, keep_busy
 
 _PROGRESS_S = 5.0
 _POLL_S = 1.0
-_REPAIR_POLL_S = 5.0
+_REPAIR_POLL_S = 10.0
+_COURT = "court"
 _RETRY = timedelta(seconds=60)
 """Longest pause after which a message is sent again to a node that was away."""
 _CHECKS = 3
@@ -41,12 +42,15 @@ class Outcome:
     ledger: Ledger
     faults: Counter[str]
     seconds: float = 0.0
+    took_s: float = 0.0
     settled_s: float = 0.0
     healed_at: datetime | None = None
     figures: dict[str, int] = field(default_factory=dict)
     failures: dict[str, int] = field(default_factory=dict)
     violations: list[Violation] = field(default_factory=list)
     logged: Counter[str] = field(default_factory=Counter)
+    left_out: dict[str, str] = field(default_factory=dict)
+    """The faults that this host does not allow: how often each was left out, and why."""
     kept: Path | None = None
 
 
@@ -56,6 +60,7 @@ async def fight(plan: Plan, report: Report) -> Outcome:
     Everything is removed afterwards, except the logs and databases after a violation.
     """
     keep: list[Path] = []
+    began = time.monotonic()
     async with running(plan, keep=keep) as sites:
         report("every node knows every other one")
         injector = FaultInjector(sites, plan, random.Random(f"{plan.seed} faults"))
@@ -64,13 +69,16 @@ async def fight(plan: Plan, report: Report) -> Outcome:
         report("all faults are healed; waiting until the nodes settle")
         outcome.healed_at = datetime.now(UTC)
         outcome.settled_s, unsettled = await _settle(sites)
-        if plan.wait_for_repairs:
-            await _until_repaired(sites, report)
         report("checking the tables")
-        verdict = await _check_tables(sites, outcome)
+        verdict = await _check_tables(sites, outcome, report)
         outcome.figures, outcome.failures = verdict.figures, verdict.failures
         outcome.violations = sorted(verdict.violations) + unsettled
         outcome.logged = _logged(sites)
+        outcome.left_out = {
+            fault: f"{injector.left_out[fault]} times: {why}"
+            for fault, why in sites.left_out.items()
+        }
+        outcome.took_s = time.monotonic() - began
         if outcome.violations:
             keep.append(sites.work)
             outcome.kept = sites.work
@@ -137,57 +145,36 @@ async def _count_unsettled(site: Site) -> int:
         await connection.close()
 
 
-async def _until_repaired(sites: Sites, report: Report) -> None:
-    """Wait until no participant takes a task for open that its lead has not.
-
-    Participants ask every three minutes, and a node that was killed begins to count anew. Longer
-    than the repair time is not waited.
-    """
-    began = time.monotonic()
-    while (orphans := await _count_orphans(sites)) and (
-        time.monotonic() - began < REPAIR.total_seconds()
-    ):
-        report(f"{orphans} tasks are open only at participants, who will ask about them")
-        await _CLOCK.sleep(_REPAIR_POLL_S)
-
-
-async def _count_orphans(sites: Sites) -> int:
-    led, taken = set[UUID](), set[UUID]()
-    for site in sites.all:
-        connection = await site.connect()
-        try:
-            for task, led_here in await connection.fetch(SQL["open_here"]):
-                (led if led_here else taken).add(task)
-        finally:
-            await connection.close()
-    return len(taken - led)
-
-
-async def _check_tables(sites: Sites, outcome: Outcome) -> Verdict:
-    """Return the violations that persist over several checks."""
-    judge_cluster, plan, ledger = sites.all[0].cluster, sites.plan, outcome.ledger
-    promises = Promises(
-        {task: name for task, (name, _) in ledger.posted.items()},
-        ledger.ended_tasks,
-        ledger.ended_runs,
-    )
+async def _check_tables(sites: Sites, outcome: Outcome, report: Report) -> Verdict:
+    """Return the violations that persist over several checks, and beyond the time for repairs."""
+    plan, ledger = sites.plan, outcome.ledger
+    promises = Promises(ledger.posted, ledger.ended_tasks, ledger.ended_runs)
     nodes = {site.name: Evidence(site.dsn, site.results) for site in sites.all}
     assert outcome.healed_at is not None
     times = Times(
         hold_life=timedelta(seconds=plan.hold_life_s),
-        told=timedelta(seconds=plan.outage_s_max) + _RETRY,
+        told=timedelta(seconds=max(plan.outage_s_max, plan.hang_s[1])) + _RETRY,
+        asking=timedelta() if plan.wait_for_repairs else REPAIR,
         healed_at=outcome.healed_at,
+        restored=[(it.node, it.dumped_at, it.restored_at) for it in sites.restored],
+        stepped=[(it.node, it.began, it.ended) for it in sites.stepped],
     )
+    repaired_at = outcome.healed_at + (REPAIR if plan.wait_for_repairs else timedelta())
+    cluster = sites.all[0].server.cluster
+    await cluster.create_database(_COURT)
     latest: Verdict | None = None
-    for number in range(_CHECKS):
-        name = f"court_{number}"
-        await judge_cluster.create_database(name)
-        verdict = await judge(nodes, judge_cluster.dsn(name), promises, times)
+    for number in itertools.count(1):
+        verdict = await judge(nodes, cluster.dsn(_COURT), promises, times)
         persistent = verdict.violations & (latest or verdict).violations
         latest = Verdict(persistent, verdict.figures, verdict.failures)
-        if not persistent:
+        repairing = datetime.now(UTC) < repaired_at
+        if not persistent or (number >= _CHECKS and not repairing):
             break
-        await _CLOCK.sleep(2 * plan.hold_life_s / _CHECKS)
+        if repairing:
+            counts = Counter(violation.check for violation in persistent)
+            named = ", ".join(f"{count} of {check}" for check, count in sorted(counts.items()))
+            report(f"to be repaired within three minutes or so: {named}")
+        await _CLOCK.sleep(_REPAIR_POLL_S if repairing else 2 * plan.hold_life_s / _CHECKS)
     assert latest is not None
     return latest
 
@@ -198,7 +185,7 @@ def _logged(sites: Sites) -> Counter[str]:
     Messages of a library (``by``) whose database was killed do not count.
     """
     counts: Counter[str] = Counter()
-    for path in (log for site in sites.all for log in site.log_files):
+    for path in (service.log for site in sites.all for service in site.services):
         with contextlib.suppress(FileNotFoundError), path.open(errors="replace") as lines:
             for line in lines:
                 if '"exception"' in line and '"by": "' not in line:

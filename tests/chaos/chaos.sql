@@ -15,9 +15,6 @@ SELECT
     + (SELECT count(*) FROM archiving WHERE state = 'waiting' AND created_at < now() - interval '10 seconds')
     + (SELECT count(*) FROM run WHERE state IN ('booked', 'running', 'merging') AND ends_at < now() - interval '15 seconds');
 
--- open_here --
-SELECT task.id, node.is_self FROM task INNER JOIN node ON task.lead = node.identity WHERE task.state IN ('active', 'paused');
-
 -- tasks_here --
 SELECT
     task.id,
@@ -78,9 +75,13 @@ SELECT id, held_at, expires_at FROM exchange WHERE state = 'held';
 
 -- verdict_tables --
 -- What all nodes have, side by side, in a database of our own.
+DROP SCHEMA public CASCADE;
+CREATE SCHEMA public;
 CREATE TABLE round (
-    now timestamptz, hold_life interval, grace interval, told interval, healed_at timestamptz, repair interval
+    now timestamptz, hold_life interval, grace interval, told interval, healed_at timestamptz, asking interval, repair interval
 );
+CREATE TABLE restored (node text, dumped_at timestamptz, restored_at timestamptz);
+CREATE TABLE stepped (node text, began timestamptz, ended timestamptz);
 CREATE TABLE task (
     node text, id uuid, lead text, led_here boolean, state text, participants text [], reference text,
     duration interval, starts timestamptz, repeat interval, until timestamptz, slip interval,
@@ -95,7 +96,7 @@ CREATE TABLE run (
 CREATE TABLE part (node text, run_id uuid, participant integer, result jsonb, reason text);
 CREATE TABLE line (node text, run_id uuid, state text, result jsonb);
 CREATE TABLE hold (node text, id uuid, held_at timestamptz, expires_at timestamptz);
-CREATE TABLE promised (id uuid, node text);
+CREATE TABLE promised (id uuid, node text, at timestamptz);
 CREATE TABLE ended_task (id uuid, node text, at timestamptz);
 CREATE TABLE ended_run (id uuid, node text, at timestamptz);
 
@@ -122,6 +123,28 @@ SELECT run.* FROM run CROSS JOIN round
 WHERE
     run.state IN ('booked', 'set-aside') AND run.exchange = 'committed'
     AND run.starts_at > round.now + interval '5 seconds';
+-- Runs about which nodes may disagree: their time is one that a restored database forgot, or came before its node had asked
+-- the others; or it came while the clock of a node was wrong.
+CREATE TABLE excused AS
+SELECT run.id
+FROM run
+CROSS JOIN round
+INNER JOIN task ON task.node = run.node AND task.id = run.task_id
+INNER JOIN restored ON restored.node = ANY(task.participants || task.lead)
+WHERE run.starts_at < restored.restored_at + round.repair AND run.ends_at > restored.dumped_at - interval '1 minute'
+UNION
+SELECT run.id
+FROM run
+INNER JOIN stepped ON stepped.node = run.node
+WHERE run.starts_at BETWEEN stepped.began - interval '25 seconds' AND stepped.ended + interval '25 seconds';
+CREATE FUNCTION excuses(run uuid) RETURNS boolean LANGUAGE sql STABLE AS $$
+    SELECT EXISTS (SELECT FROM excused WHERE excused.id = $1)
+$$;
+CREATE INDEX ON excused (id);
+-- Whether a node may have forgotten what it acknowledged then.
+CREATE FUNCTION forgot(node text, at timestamptz) RETURNS boolean LANGUAGE sql STABLE AS $$
+    SELECT EXISTS (SELECT FROM restored WHERE restored.node = $1 AND $2 BETWEEN restored.dumped_at AND restored.restored_at)
+$$;
 -- A run as its lead has it, with its task.
 CREATE VIEW led AS
 SELECT run.*, task.participants, task.archived FROM run
@@ -144,12 +167,15 @@ LEFT JOIN task ON task.node = coming.node AND task.id = coming.task_id
 CROSS JOIN unnest(task.participants || task.lead) AS other (node)
 LEFT JOIN run AS there ON there.id = coming.id AND there.node = other.node
 WHERE
-    there.id IS NULL
-    OR there.state NOT IN ('booked', 'set-aside')
-    OR there.exchange <> 'committed'
-    OR (there.starts_at, there.ends_at, there.slot, there.attempt)
-    <> (coming.starts_at, coming.ends_at, coming.slot, coming.attempt)
-    OR (there.participant IS NULL AND other.node = ANY(task.participants));
+    NOT excuses(coming.id)
+    AND (
+        there.id IS NULL
+        OR there.state NOT IN ('booked', 'set-aside')
+        OR there.exchange <> 'committed'
+        OR (there.starts_at, there.ends_at, there.slot, there.attempt)
+        <> (coming.starts_at, coming.ends_at, coming.slot, coming.attempt)
+        OR (there.participant IS NULL AND other.node = ANY(task.participants))
+    );
 
 -- checks_begun_on_all --
 -- A run that began somewhere was booked on all. One that began before its lead could reach everybody may lack a
@@ -166,6 +192,7 @@ LEFT JOIN run AS led ON led.id = run.id AND led.node = task.lead
 WHERE
     run.started_at IS NOT NULL
     AND there.id IS NULL
+    AND NOT excuses(run.id)
     AND (
         led.reason IS NULL
         OR (led.state NOT IN ('cancelled', 'displaced', 'missed') AND run.starts_at > run.decided_at + 2 * round.hold_life)
@@ -263,7 +290,9 @@ WHERE led.led_here AND led.state = 'paused';
 -- Every task whose POST was acknowledged is there.
 SELECT promised.node, promised.id, 'acknowledged, and not there'
 FROM promised
-WHERE NOT EXISTS (SELECT FROM task WHERE task.node = promised.node AND task.id = promised.id AND task.led_here);
+WHERE
+    NOT forgot(promised.node, promised.at)
+    AND NOT EXISTS (SELECT FROM task WHERE task.node = promised.node AND task.id = promised.id AND task.led_here);
 
 -- checks_asked_once --
 -- One Idempotency-Key made one task, however often it was sent.
@@ -279,14 +308,18 @@ HAVING count(*) > 1;
 SELECT task.node, task.id, format('cancelled on %s, and %s here', ended_task.node, task.state)
 FROM ended_task
 INNER JOIN task ON ended_task.id = task.id
-WHERE task.state IN ('active', 'paused') AND (task.led_here OR task.node = ended_task.node);
+WHERE
+    task.state IN ('active', 'paused') AND (task.led_here OR task.node = ended_task.node)
+    AND NOT forgot(task.node, ended_task.at) AND NOT forgot(ended_task.node, ended_task.at);
 
 -- checks_cancelled_runs --
 -- A run whose cancel was acknowledged is over, on every node.
 SELECT run.node, run.id, format('cancelled on %s, and %s here', ended_run.node, run.state)
 FROM ended_run
 INNER JOIN run ON ended_run.id = run.id
-WHERE run.state IN ('waiting', 'booked', 'set-aside', 'running', 'merging');
+WHERE
+    run.state IN ('waiting', 'booked', 'set-aside', 'running', 'merging')
+    AND NOT forgot(run.node, ended_run.at) AND NOT forgot(ended_run.node, ended_run.at);
 
 -- checks_forgotten --
 -- What is to be planned is planned: nothing is long overdue.
@@ -302,7 +335,7 @@ CROSS JOIN round
 LEFT JOIN task AS led ON led.id = there.id AND led.led_here
 WHERE
     NOT there.led_here AND there.state IN ('active', 'paused')
-    AND round.now > greatest(round.healed_at, there.created_at) + round.repair
+    AND round.now > greatest(round.healed_at, there.created_at) + round.asking
     AND (led.id IS NULL OR led.state NOT IN ('active', 'paused'));
 
 -- checks_ended --
@@ -330,7 +363,7 @@ FROM part AS own
 INNER JOIN run ON run.node = own.node AND run.id = own.run_id AND run.participant = own.participant
 INNER JOIN led ON led.id = own.run_id
 LEFT JOIN part AS kept ON kept.node = led.node AND kept.run_id = own.run_id AND kept.participant = own.participant
-WHERE own.result IS NOT NULL AND kept.result IS DISTINCT FROM own.result
+WHERE own.result IS NOT NULL AND kept.result IS DISTINCT FROM own.result AND NOT excuses(own.run_id)
 UNION ALL
 SELECT led.node, led.id, format('finished, with the results of %s of %s parts', count(part.result), cardinality(led.participants))
 FROM led
@@ -349,7 +382,7 @@ UNION ALL
 SELECT led.node, led.id, format('%s, although all parts have results', led.state)
 FROM led
 INNER JOIN part ON part.node = led.node AND part.run_id = led.id
-WHERE led.state NOT IN ('finished', 'cancelled', 'displaced')
+WHERE led.state NOT IN ('finished', 'cancelled', 'displaced') AND NOT excuses(led.id)
 GROUP BY led.node, led.id, led.state, led.participants
 HAVING count(part.result) = cardinality(led.participants);
 
@@ -363,6 +396,7 @@ CROSS JOIN round
 WHERE
     run.measured AND other.participant IS NOT NULL AND NOT other.measured
     AND run.ends_at + round.grace < round.now
+    AND NOT excuses(run.id)
     AND (other.state = 'finished' OR coalesce(other.reason, '') = '');
 
 -- checks_after_end --
@@ -370,7 +404,12 @@ WHERE
 SELECT run.node, run.id, format('began at %s; its task ended here at %s', run.started_at, task.ended_at)
 FROM run
 INNER JOIN task ON task.node = run.node AND task.id = run.task_id
-WHERE run.measured AND run.started_at > task.ended_at
+WHERE
+    run.measured AND run.started_at > task.ended_at AND NOT excuses(run.id)
+    AND NOT EXISTS (
+        SELECT FROM stepped
+        WHERE stepped.node = task.node AND task.ended_at BETWEEN stepped.began - interval '5 s' AND stepped.ended + interval '5 s'
+    )
 UNION ALL
 SELECT run.node, run.id, format('began at %s; cancelled on %s at %s', run.started_at, over.node, over.at)
 FROM run
@@ -386,7 +425,7 @@ INNER JOIN (
     INNER JOIN run ON ended_run.id = run.id
 ) AS over ON run.id = over.id AND run.node = over.place
 WHERE
-    run.measured
+    run.measured AND NOT excuses(run.id) AND NOT forgot(over.node, over.at)
     AND run.started_at > over.at + CASE WHEN run.node = over.node THEN interval '0' ELSE round.told END;
 
 -- checks_archived --
@@ -406,7 +445,9 @@ UNION ALL
 SELECT line.node, line.run_id, format('%s in the file, and %s', line.state, led.state)
 FROM line
 INNER JOIN led ON line.run_id = led.id AND line.node = led.node
-WHERE (line.state = 'finished' AND led.state <> 'finished') OR led.archived = CASE line.state WHEN 'finished' THEN 'failed' ELSE 'succeeded' END;
+WHERE
+    (line.state = 'finished' AND led.state <> 'finished' AND NOT excuses(led.id))
+    OR led.archived = CASE line.state WHEN 'finished' THEN 'failed' ELSE 'succeeded' END;
 
 -- figures --
 SELECT 'tasks', count(*) FROM task WHERE led_here
@@ -448,6 +489,8 @@ WHERE
     AND cardinality(participants) = (
         SELECT count(part.result) FROM part WHERE part.node = led.node AND part.run_id = led.id
     )
+UNION ALL
+SELECT 'runs of which nodes may disagree (restores, clocks)', count(*) FROM excused
 UNION ALL
 SELECT 'results in files', count(DISTINCT run_id) FROM line
 UNION ALL

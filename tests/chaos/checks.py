@@ -26,6 +26,7 @@ GRACE = timedelta(seconds=45)
 """Time for a node to notice a lost run (30 s after its end) and for its lead to give up."""
 
 CHECKS = tuple(name for name in SQL if name.startswith("checks_"))
+Span = tuple[str, datetime, datetime]
 Connection = Any  # asyncpg's stubs type records such that copy_records_to_table does not check
 
 
@@ -40,8 +41,14 @@ class Times:
     hold_life: timedelta
     told: timedelta
     """Time within which everyone hears of a cancellation: the longest outage, and a retry."""
+    asking: timedelta
+    """Time after the last fault for which participants may have tasks that their leads do not."""
     healed_at: datetime
     """The end of the last fault."""
+    restored: Sequence[Span] = ()
+    """By node, the instants between which its database was dumped and restored."""
+    stepped: Sequence[Span] = ()
+    """By node, the instants, as its clock told them, between which that clock was wrong."""
 
 
 @dataclass(frozen=True, order=True)
@@ -55,8 +62,8 @@ class Violation:
 
 
 @dataclass(frozen=True)
-class Ended:
-    """An acknowledged cancellation: the node that acknowledged it, and when its user had that."""
+class Acknowledged:
+    """An answer that a user got: the node that gave it, and when the user had it."""
 
     node: str
     at: datetime
@@ -64,11 +71,11 @@ class Ended:
 
 @dataclass(frozen=True)
 class Promises:
-    """The answers that users got: ids of tasks or runs with the node that gave the answer."""
+    """The answers that users got about tasks and runs, by their ids."""
 
-    posted: Mapping[str, str]
-    ended_tasks: Mapping[str, Ended]
-    ended_runs: Mapping[str, Ended]
+    posted: Mapping[str, Acknowledged]
+    ended_tasks: Mapping[str, Acknowledged]
+    ended_runs: Mapping[str, Acknowledged]
 
 
 @dataclass(frozen=True)
@@ -92,24 +99,25 @@ class Evidence:
 async def judge(
     nodes: Mapping[str, Evidence], court: str, promises: Promises, times: Times
 ) -> Verdict:
-    """Compare what the nodes have (by name) in ``court``, an empty database."""
+    """Compare what the nodes have (by name) in ``court``, a database whose content is lost."""
     async with _connection(court) as connection:
         await connection.execute(SQL["verdict_tables"])
         now = datetime.now(UTC)
-        row = (now, times.hold_life, GRACE, times.told, times.healed_at, REPAIR)
+        row = (now, times.hold_life, GRACE, times.told, times.healed_at, times.asking, REPAIR)
         await connection.copy_records_to_table("round", records=[row])
         copies = await asyncio.gather(*(_read(name, each) for name, each in nodes.items()))
         for tables in copies:
             for table, rows in tables.items():
                 await connection.copy_records_to_table(table, records=rows)
-        posted = [(UUID(key), name) for key, name in promises.posted.items()]
-        await connection.copy_records_to_table("promised", records=posted)
-        for table, ended in (
+        for table, answers in (
+            ("promised", promises.posted),
             ("ended_task", promises.ended_tasks),
             ("ended_run", promises.ended_runs),
         ):
-            rows = [(UUID(key), each.node, each.at) for key, each in ended.items()]
+            rows = [(UUID(key), each.node, each.at) for key, each in answers.items()]
             await connection.copy_records_to_table(table, records=rows)
+        for table, spans in (("restored", times.restored), ("stepped", times.stepped)):
+            await connection.copy_records_to_table(table, records=spans)
         await connection.execute(SQL["verdict_ready"])
         violations = [
             Violation(check.removeprefix("checks_"), row[0], str(row[1]), row[2])

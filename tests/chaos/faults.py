@@ -1,4 +1,8 @@
-"""The faults: every two seconds a process is killed or stopped, or a wire is cut or slowed."""
+"""The faults: every two seconds a process is killed or hangs, or a wire is cut or slowed.
+
+Faults of the host are rarer: a full disk, a clock that is set, a database that is restored from a
+backup, a second lead beside the first, and the end of the Postgres that ``parley up`` runs.
+"""
 
 from __future__ import annotations
 
@@ -7,21 +11,28 @@ import contextlib
 import os
 import random
 import signal
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Awaitable, Callable, Sequence
-from pathlib import Path
+from datetime import UTC, datetime, timedelta
 
 from node.clock import SystemClock
-from node.postgres import PrivateCluster
+from tests.chaos.hosts import CACHED_S
 from tests.chaos.links import Mood, Wire
 from tests.chaos.plan import Plan
-from tests.chaos.sites import Service, Site, Sites
-from tests.integration.host_leftovers import descendants
+from tests.chaos.sites import Restored, Site, Sites, Stepped
 
 _CLOCK = SystemClock()
 _OUTAGE_S_MIN = 0.3
 _DELAY_S = (0.02, 3.0)
 _BROKEN = (Mood.CUT, Mood.CUT, Mood.SILENT, Mood.DEAF, Mood.DEAF, Mood.SLOW)
+_FULL_S = (4.0, 20.0)
+_STEPS_S = (-3600, -90, -5, 5, 90, 3600)
+_STEPPED_S = (2.0, 40.0)
+_BACKUP_AGE_MIN = timedelta(seconds=10)
+_REPEATED_S = 3
+"""Every so many faults of a round's beginning, one is a rare one, until each has been."""
+
+Fault = Callable[[], Awaitable[None]]
 
 
 class FaultInjector:
@@ -30,65 +41,108 @@ class FaultInjector:
     def __init__(self, sites: Sites, plan: Plan, rng: random.Random) -> None:
         """Create an injector; nothing happens before :meth:`run`."""
         self.counts: Counter[str] = Counter()
+        self.left_out: Counter[str] = Counter()
         self._sites = sites
         self._plan = plan
         self._rng = rng
         self._lasting: set[asyncio.Task[None]] = set()
-        self._faults: dict[Callable[[], Awaitable[None]], int] = {
-            self.kill_node: 22,
-            self.kill_lead: 22,
+        self._failed: list[BaseException] = []
+        self._faults: dict[Fault, int] = {
+            self.kill_node: 20,
+            self.kill_lead: 20,
             self.kill_backend: 16,
-            self.restart_database: 5,
+            self.end_database: 5,
             self.cut_wire: 20,
             self.isolate: 5,
-            self.stop_service: 10,
+            self.hang: 8,
+            self.hang_database: 3,
+            self.add_lead: 5,
         }
+        self._rare: deque[Fault] = deque()
+        if plan.host_faults:
+            rare: dict[Fault, int] = {
+                self.back_up: 3,
+                self.set_clock: 3,
+                self.fill_disk: 2,
+                self.end_own_database: 3,
+                self.restore: 3,
+            }
+            self._faults |= rare
+            self._rare.extend([*rare, self.restore])
+        self._whole = {self.end_database.__name__, self.restore.__name__}
+        """The faults that are not cut off by :meth:`heal`, because they mend what they broke."""
 
     async def run(self) -> None:
         """Inject faults until cancelled; each may last while others follow."""
+        number = 0
         while True:
             await _CLOCK.sleep(self._plan.fault_every_s * self._rng.uniform(0.5, 1.5))
-            fault = self._rng.choices(list(self._faults), list(self._faults.values()))[0]
+            number += 1
+            if self._rare and number % _REPEATED_S == 0:
+                fault = self._rare.popleft()
+            else:
+                fault = self._rng.choices(list(self._faults), list(self._faults.values()))[0]
             task = asyncio.create_task(_run(fault), name=fault.__name__)
             self._lasting.add(task)
-            task.add_done_callback(self._lasting.discard)
+            task.add_done_callback(self._ended)
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        self._lasting.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            self._failed.append(error)
 
     async def heal(self) -> None:
-        """End all faults: wires work, no process is stopped, every database runs."""
-        for task in list(self._lasting):
-            if task.get_name() != self.restart_database.__name__:
+        """End all faults: wires work, nothing hangs, every database runs, every clock is right.
+
+        A fault that could not be injected as intended raises its error.
+        """
+        lasting = list(self._lasting)
+        for task in lasting:
+            if task.get_name() not in self._whole:
                 task.cancel()
-        await asyncio.gather(*self._lasting, return_exceptions=True)
+        await asyncio.gather(*lasting, return_exceptions=True)
         for wire in self._sites.wires:
             wire.turn(Mood.WELL)
         for site in self._sites.all:
-            await site.cluster.start()
+            await site.server.start()
+        if self._failed:
+            raise self._failed[0]
 
     async def kill_node(self) -> None:
         """Kill a node's process with SIGKILL."""
-        self._site().node.send(signal.SIGKILL)
-        self.counts["node killed"] += 1
+        site = self._site()
+        site.node.send(signal.SIGKILL)
+        self.counts["parley up killed" if site.is_up else "node killed"] += 1
 
     async def kill_lead(self) -> None:
         """Kill a lead's process with SIGKILL."""
-        self._site().lead.send(signal.SIGKILL)
+        site = self._rng.choice(self._separate)
+        lead = self._rng.choice([each for each in site.services[1:] if each.started] or [site.lead])
+        lead.send(signal.SIGKILL)
         self.counts["lead killed"] += 1
 
     async def kill_backend(self) -> None:
         """Kill one server process of a database: Postgres ends all others and recovers."""
         site = self._site()
-        backends = [] if site.down else backends_of(site.cluster, site.name)
+        backends = [] if site.server.busy else site.server.backends
         if backends:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(self._rng.choice(backends), signal.SIGKILL)
                 self.counts["database backend killed"] += 1
 
-    async def restart_database(self) -> None:
-        """Shut down a whole Postgres immediately, and start it after a moment."""
-        site = self._site()
-        if not site.down:
-            self.counts["database shut down at once"] += 1
-            await site.restart_database(self._rng.uniform(0.0, 3.0))
+    async def end_database(self) -> None:
+        """End a whole Postgres immediately, and start it after a moment."""
+        server = self._rng.choice(self._separate).server
+        if not server.busy:
+            self.counts["database ended at once"] += 1
+            await server.crash(self._rng.uniform(0.0, 3.0))
+
+    async def end_own_database(self) -> None:
+        """Kill the Postgres of ``parley up``, which has to bring it back."""
+        for site in self._sites.all:
+            if site.is_up:
+                self.counts["Postgres of parley up killed"] += 1
+                await site.server.crash(0)
 
     async def cut_wire(self) -> None:
         """Break one or both directions between two nodes for a while."""
@@ -116,34 +170,130 @@ class FaultInjector:
             for wire in wires:
                 wire.turn(Mood.WELL)
 
-    async def stop_service(self) -> None:
-        """Stop a process, often for longer than its lease, and continue it."""
+    async def hang(self) -> None:
+        """Let a process stand still, often for longer than its lease."""
         site = self._site()
-        service: Service = self._rng.choice((site.node, site.lead))
-        self.counts[f"{'node' if service is site.node else 'lead'} stopped and continued"] += 1
+        service = self._rng.choice([each for each in site.services if each.started])
+        kind = "parley up" if site.is_up else "node" if service is site.node else "lead"
+        self.counts[f"{kind} hung"] += 1
         service.send(signal.SIGSTOP)
         try:
-            await _CLOCK.sleep(self._plan.lease_s * self._rng.uniform(0.2, 1.6))
+            await _CLOCK.sleep(self._hanging_s())
         finally:
             service.send(signal.SIGCONT)
+
+    async def hang_database(self) -> None:
+        """Let a Postgres stand still with all its processes."""
+        server = self._site().server
+        if server.busy:
+            return
+        self.counts["database hung"] += 1
+        server.send(signal.SIGSTOP)
+        try:
+            await _CLOCK.sleep(self._hanging_s())
+        finally:
+            server.send(signal.SIGCONT)
+
+    def _hanging_s(self) -> float:
+        """Return a duration, more often a short one."""
+        shortest, longest = self._plan.hang_s
+        return float(shortest + (longest - shortest) * self._rng.random() ** 3)
+
+    async def add_lead(self) -> None:
+        """Run a second lead beside the first for a while, and kill it."""
+        lead = self._rng.choice(self._separate).second_lead
+        if lead is not None and not lead.started:
+            self.counts["second lead beside the first"] += 1
+            lead.start()
+            try:
+                await _CLOCK.sleep(self._rng.uniform(1.0, 3.0) * self._plan.outage_s_max)
+            finally:
+                lead.send(signal.SIGKILL)
+                await lead.stop()
+
+    async def set_clock(self) -> None:
+        """Set the clock of a node's host wrong, and right again after a while."""
+        clocks = [(site.name, site.clock) for site in self._sites.all if site.clock is not None]
+        if not clocks:
+            self.left_out["clock set"] += 1
+            return
+        name, clock = self._rng.choice(clocks)
+        if clock.ahead_s:
+            return
+        seconds = self._rng.choice(_STEPS_S)
+        self.counts[f"clock set {'forward' if seconds > 0 else 'back'}"] += 1
+        step, began = timedelta(seconds=seconds), datetime.now(UTC)
+        clock.set(seconds)
+        try:
+            await _CLOCK.sleep(self._rng.uniform(*_STEPPED_S))
+        finally:
+            clock.set(0)
+            ended = datetime.now(UTC) + timedelta(seconds=2 * CACHED_S)
+            self._sites.stepped.append(Stepped(name, began + step, ended + step))
+
+    async def fill_disk(self) -> None:
+        """Leave a node no room to write, for a while."""
+        sites = [site for site in self._sites.all if site.disk is not None]
+        if not sites:
+            self.left_out["disk full"] += 1
+            return
+        site = self._rng.choice(sites)
+        assert site.disk is not None
+        if site.server.busy:
+            return
+        self.counts["disk full"] += 1
+        await site.disk.fill()
+        try:
+            await _CLOCK.sleep(self._rng.uniform(*_FULL_S))
+        finally:
+            await site.disk.free()
+            await site.server.start()  # a full disk may have ended it, as its operator would notice
+
+    async def back_up(self) -> None:
+        """Dump a node's database."""
+        sites = [site for site in self._separate if site.server.can_be_restored]
+        if not sites:
+            self.left_out["database restored"] += 1
+            return
+        site = self._rng.choice(sites)
+        if not site.server.busy and (began := await site.server.back_up(site.dump)):
+            site.dumped_at = began
+            self.counts["database dumped"] += 1
+
+    async def restore(self) -> None:
+        """Give a node the database back that it had some time ago."""
+        before = datetime.now(UTC) - _BACKUP_AGE_MIN
+        sites = [
+            site
+            for site in self._separate
+            if site.dumped_at is not None and site.dumped_at < before and not site.server.busy
+        ]
+        if not sites:
+            await self.back_up()
+            return
+        site = self._rng.choice(sites)
+        assert site.dumped_at is not None
+        self.counts["database restored from a dump"] += 1
+        dumped_at, site.dumped_at = site.dumped_at, None
+        site.server.busy = True
+        started = [service for service in site.services if service.started]
+        try:
+            await asyncio.gather(*(service.stop() for service in started))
+            await site.server.restore(site.dump)
+            self._sites.restored.append(Restored(site.name, dumped_at, datetime.now(UTC)))
+        finally:
+            site.server.busy = False
+            for service in started:
+                service.start()
+
+    @property
+    def _separate(self) -> list[Site]:
+        """The sites whose node, lead and Postgres are processes of their own."""
+        return [site for site in self._sites.all if not site.is_up]
 
     def _site(self) -> Site:
         return self._rng.choice(self._sites.all)
 
 
-async def _run(fault: Callable[[], Awaitable[None]]) -> None:
+async def _run(fault: Fault) -> None:
     await fault()
-
-
-def backends_of(cluster: PrivateCluster, database: str) -> list[int]:
-    """Return the server processes with a session in this database."""
-    server = cluster._server
-    if server is None or server.ended:
-        return []
-    pids = []
-    for child in descendants(server.pid):
-        with contextlib.suppress(OSError):
-            title = Path(f"/proc/{child}/cmdline").read_bytes().replace(b"\0", b" ").split()
-            if title[:3] == [b"postgres:", b"parley", database.encode()]:
-                pids.append(child)
-    return sorted(pids)

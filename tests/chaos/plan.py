@@ -22,6 +22,9 @@ class Plan:
     lease_s: float = 8.0
     peer_timeout_s: float = 2.0
     outage_s_max: float = 12.0
+    hang_s: tuple[float, float] = (5.0, 60.0)
+    host_faults: bool = True
+    """True to fill disks, set clocks, restore databases, and have a node of ``parley up``."""
     settle_s: float = 180.0
     wait_for_repairs: bool = True
     """True to wait until participants have asked about tasks that their leads do not have."""

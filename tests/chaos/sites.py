@@ -1,7 +1,8 @@
 """Five real nodes, each with a Postgres, a ``parley-node`` and a ``parley-lead`` of its own.
 
-Each process can be killed alone and is started again after a pause, as systemd would do. Nodes
-know each other by the wires of :mod:`tests.chaos.links`.
+The last one is a single ``parley up``, which has all of that. Each process can be killed alone and
+is started again after a pause, as systemd would do. Nodes know each other by the wires of
+:mod:`tests.chaos.links`.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import sys
 import tempfile
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -27,14 +29,19 @@ from node.execution import process
 from node.execution.process import RunningProcess
 from node.lab import loopback
 from node.lab.nodes import module_environment, names
-from node.model.errors import DatabaseUnavailable
+from node.model.errors import HostError
 from node.postgres import PrivateCluster, ServerBinaries, locate
+from tests.chaos.hosts import Disk, HostClock, forget_shared_memory, library
 from tests.chaos.links import Wire
 from tests.chaos.plan import Plan
 from tests.chaos.queries import SQL
+from tests.chaos.servers import Server
 
 RESTART_S = 0.5
 READY_S = 90.0
+END_S = 20.0
+_DISK, _CLOCK_SET, _UP = 1, 2, 3
+"""The nodes with a disk of their own, with a clock of its own, and (the last) of ``parley up``."""
 _CLOCK = SystemClock()
 
 
@@ -42,30 +49,36 @@ class Service:
     """A process that is started again whenever it ends, until it is stopped."""
 
     def __init__(
-        self, name: str, program: str, environment: dict[str, str], directory: Path, log: Path
+        self, argv: Sequence[str], environment: dict[str, str], directory: Path, log: Path
     ) -> None:
-        """Create a service without starting it; ``name`` is for messages."""
-        self.name = name
-        self.starts = 0
-        self._argv = [str(Path(sys.executable).with_name(program))]
+        """Create a service without starting it; it works in ``directory``."""
+        self.log = log
+        self._argv = [str(Path(sys.executable).with_name(argv[0])), *argv[1:]]
         self._environment = environment
         self._directory = directory
-        self._log = log
         self._running: RunningProcess | None = None
-        self._stopping = False
+        self._stopping = True
         self._keeping: asyncio.Task[None] | None = None
+
+    @property
+    def started(self) -> bool:
+        """Return whether the process is kept running."""
+        return not self._stopping
 
     def start(self) -> None:
         """Start the process and keep it running."""
-        self._keeping = asyncio.create_task(self._keep(), name=f"keep {self.name}")
+        self._stopping = False
+        self._keeping = asyncio.create_task(self._keep(), name=f"keep {self.log.stem}")
 
     async def _keep(self) -> None:
         while not self._stopping:
             self._running = await process.start(
-                self._argv, env=self._environment, cwd=self._directory, log=self._log
+                self._argv, env=self._environment, cwd=self._directory, log=self.log
             )
-            self.starts += 1
-            await self._running.wait()
+            try:
+                await self._running.wait()
+            finally:
+                forget_shared_memory(self._running.pid)
             await _CLOCK.sleep(RESTART_S)
 
     def send(self, number: signal.Signals) -> None:
@@ -73,15 +86,16 @@ class Service:
         if self._running is not None and not self._running.ended:
             self._running.send(number)
 
-    async def stop(self) -> None:
-        """End the process for good."""
+    async def stop(self, grace_s: float = 0) -> None:
+        """End the process for good, or until it is started anew."""
         self._stopping = True
         if self._keeping is not None:
             self._keeping.cancel()
             await asyncio.gather(self._keeping, return_exceptions=True)
         if self._running is not None:
             self._running.send(signal.SIGCONT)
-            await self._running.end(0)
+            await self._running.end(grace_s)
+            forget_shared_memory(self._running.pid)
 
 
 @dataclass
@@ -90,19 +104,22 @@ class Site:
 
     name: str
     url: str
-    cluster: PrivateCluster
+    server: Server
     state: Path
     node: Service
     lead: Service
+    """The service that plans; that of ``parley up`` is the node's as well."""
+    second_lead: Service | None = None
+    disk: Disk | None = None
+    clock: HostClock | None = None
     identity: str = ""
     token: str = ""
-    down: bool = False
-    log_files: tuple[Path, ...] = ()
+    dumped_at: datetime | None = None
 
     @property
     def dsn(self) -> str:
         """Return the DSN of the database."""
-        return self.cluster.dsn(self.name)
+        return self.server.dsn
 
     @property
     def address(self) -> str:
@@ -114,26 +131,43 @@ class Site:
         """Return the file to which the tasks led here may deliver their results."""
         return self.state / "results" / "results.jsonl"
 
-    async def restart_database(self, pause_s: float) -> None:
-        """Shut the database down at once, as after a power failure, and start it after a pause."""
-        self.down = True
-        try:
-            server = self.cluster._server
-            if server is not None:
-                server.send(signal.SIGQUIT)
-                await server.wait()
-            await _CLOCK.sleep(pause_s)
-            await self.cluster.start()
-        finally:
-            self.down = False
+    @property
+    def dump(self) -> Path:
+        """Return the file for backups of the database."""
+        return self.state / "backup"
+
+    @property
+    def services(self) -> list[Service]:
+        """Return all services, whether they are started or not."""
+        every = [self.node, self.lead, self.second_lead]
+        return list(dict.fromkeys(each for each in every if each is not None))
+
+    @property
+    def is_up(self) -> bool:
+        """Return whether this node is a single ``parley up``."""
+        return self.node is self.lead
 
     async def connect(self) -> asyncpg.Connection[asyncpg.Record]:
         """Connect to the database, which may be recovering."""
-        for _ in range(100):
-            with contextlib.suppress(OSError, asyncpg.PostgresError, asyncpg.InterfaceError):
-                return await asyncpg.connect(self.dsn)
-            await _CLOCK.sleep(0.2)
-        raise DatabaseUnavailable(f"the database of {self.name} did not recover in time")
+        return await self.server.connect()
+
+
+@dataclass(frozen=True)
+class Restored:
+    """A restore of a node's database: what was made in between is forgotten there."""
+
+    node: str
+    dumped_at: datetime
+    restored_at: datetime
+
+
+@dataclass(frozen=True)
+class Stepped:
+    """A time for which a node's clock was wrong, as that clock told it."""
+
+    node: str
+    began: datetime
+    ended: datetime
 
 
 @dataclass
@@ -144,6 +178,10 @@ class Sites:
     work: Path
     all: list[Site] = field(default_factory=list)
     wires: list[Wire] = field(default_factory=list)
+    restored: list[Restored] = field(default_factory=list)
+    stepped: list[Stepped] = field(default_factory=list)
+    left_out: dict[str, str] = field(default_factory=dict)
+    """The faults that this host does not allow, each with the reason."""
 
     def between(self, source: Site, target: Site) -> Wire:
         """Return the wire from one node to another."""
@@ -169,19 +207,24 @@ async def running(plan: Plan, *, keep: list[Path]) -> AsyncIterator[Sites]:
         stack.callback(claim.release)
         listeners = zip(itertools.islice(names(), plan.nodes), claim.addresses, strict=True)
         sites.all = await asyncio.gather(
-            *(_make(plan, work, name, f"{address}:{claim.port}") for name, address in listeners)
+            *(
+                _make(sites, number, name, f"{address}:{claim.port}", stack)
+                for number, (name, address) in enumerate(listeners)
+            )
         )
         for site in sites.all:
-            stack.push_async_callback(site.cluster.stop)
-        services = [service for site in sites.all for service in (site.node, site.lead)]
-        stack.push_async_callback(_stop, services)
+            stack.push_async_callback(_keep_disk, site, keep, work)
+        for site in sites.all:
+            stack.push_async_callback(site.server.cluster.stop)
+        stack.push_async_callback(_stop, sites)
         await asyncio.gather(*(_start(site) for site in sites.all))
         async with aiohttp.ClientSession() as session:
             await sites.ready(session)
             await _introduce(sites, session)
         await _wire(sites, stack)
         for site in sites.all:
-            site.lead.start()
+            if not site.is_up:
+                site.lead.start()
         yield sites
 
 
@@ -190,42 +233,102 @@ def _remove(work: Path, keep: Sequence[Path]) -> None:
         shutil.rmtree(work, ignore_errors=True)
 
 
-async def _make(plan: Plan, work: Path, name: str, listen: str) -> Site:
+async def _make(
+    sites: Sites, number: int, name: str, listen: str, stack: contextlib.AsyncExitStack
+) -> Site:
+    """Make the node, and what its number says of its host."""
     binaries = locate()
     assert isinstance(binaries, ServerBinaries), "chaos makes its own databases"
-    cluster = await PrivateCluster.create(work / f"{name}.postgres", binaries)
-    state = work / name
-    state.mkdir(mode=0o700)
+    plan, work = sites.plan, sites.work
+    disk = clock = None
+    if plan.host_faults and number == _DISK:
+        disk = await _disk(sites, work / f"{name}.disk", stack)
+    if plan.host_faults and number == _CLOCK_SET:
+        clock = _clock(sites, work / f"{name}.clock")
+    up = plan.host_faults and number == plan.nodes - 1 >= _UP
+    state = (disk.directory if disk else work) / name
+    state.mkdir(mode=0o711 if up else 0o700)
     (state / "results").mkdir()
+    if up:
+        cluster = PrivateCluster(state / "postgres", binaries)
+    else:
+        cluster = await PrivateCluster.create(state.with_suffix(".postgres"), binaries)
+    server = Server(cluster, "parley" if up else name, binaries, ours=not up)
     environment = {
         **module_environment(),
         **plan.environment,
+        **(clock.environment if clock else {}),
         "PARLEY_NAME": name,
         "PARLEY_LISTEN": listen,
-        "PARLEY_DSN": cluster.dsn(name),
         "PARLEY_STATE_DIR": str(state),
         "PARLEY_ARCHIVE_DIRECTORIES": str(state / "results"),
+        **({} if up else {"PARLEY_DSN": server.dsn}),
     }
-    logs = (work / f"{name}.node.log", work / f"{name}.lead.log")
+
+    def service(kind: str, *argv: str) -> Service:
+        return Service(argv, environment, state, work / f"{name}.{kind}.log")
+
+    node = service("up", "parley", "up") if up else service("node", "parley-node")
     return Site(
         name=name,
         url=f"http://{listen}",
-        cluster=cluster,
+        server=server,
         state=state,
-        node=Service(f"node {name}", "parley-node", environment, state, logs[0]),
-        lead=Service(f"lead {name}", "parley-lead", environment, state, logs[1]),
-        log_files=logs,
+        node=node,
+        lead=node if up else service("lead", "parley-lead"),
+        second_lead=None if up else service("second-lead", "parley-lead"),
+        disk=disk,
+        clock=clock,
     )
 
 
+async def _disk(sites: Sites, directory: Path, stack: contextlib.AsyncExitStack) -> Disk | None:
+    disk = Disk(directory)
+    try:
+        await disk.mount()
+    except HostError as error:
+        directory.rmdir()
+        sites.left_out["disk full"] = error.detail
+        return None
+    stack.push_async_callback(disk.unmount)
+    return disk
+
+
+def _clock(sites: Sites, file: Path) -> HostClock | None:
+    found = library()
+    if found is None:
+        sites.left_out["clock set"] = "libfaketime is not installed (package faketime)"
+        return None
+    return HostClock(file, found)
+
+
+async def _keep_disk(site: Site, keep: Sequence[Path], work: Path) -> None:
+    """Copy what is on a disk of our own, if the round is to be kept."""
+    if site.disk is not None and work in keep:
+        await asyncio.to_thread(
+            shutil.copytree, site.disk.directory, work / f"{site.name}.kept", symlinks=True
+        )
+
+
 async def _start(site: Site) -> None:
-    await site.cluster.start()
-    await site.cluster.create_database(site.name)
+    if site.server.ours:
+        await site.server.start()
+        await site.server.cluster.create_database(site.name)
     site.node.start()
 
 
-async def _stop(services: Sequence[Service]) -> None:
-    await asyncio.gather(*(service.stop() for service in services))
+async def _stop(sites: Sites) -> None:
+    """End all services; that of ``parley up`` gets the time to end its Postgres."""
+    await asyncio.gather(
+        *(
+            service.stop(END_S if site.is_up else 0)
+            for site in sites.all
+            for service in site.services
+        )
+    )
+    for site in sites.all:
+        if site.is_up:
+            site.server.send(signal.SIGKILL)
 
 
 async def _introduce(sites: Sites, session: aiohttp.ClientSession) -> None:

@@ -17,7 +17,7 @@ from typing import Any
 import aiohttp
 
 from node.clock import SystemClock
-from tests.chaos.checks import Ended
+from tests.chaos.checks import Acknowledged
 from tests.chaos.plan import Plan
 from tests.chaos.sites import Site, Sites
 from tests.chaos.wishes import Wish, edit, wish
@@ -36,10 +36,10 @@ class Ledger:
     refused: Counter[str] = field(default_factory=Counter)
     unanswered: Counter[str] = field(default_factory=Counter)
     unable: Counter[str] = field(default_factory=Counter)
-    posted: dict[str, tuple[str, str]] = field(default_factory=dict)
+    posted: dict[str, Acknowledged] = field(default_factory=dict)
     by_key: dict[str, set[str]] = field(default_factory=dict)
-    ended_tasks: dict[str, Ended] = field(default_factory=dict)
-    ended_runs: dict[str, Ended] = field(default_factory=dict)
+    ended_tasks: dict[str, Acknowledged] = field(default_factory=dict)
+    ended_runs: dict[str, Acknowledged] = field(default_factory=dict)
 
     @property
     def total(self) -> int:
@@ -144,7 +144,7 @@ class User:
             task = str(answer["id"])
             self._ledger.by_key.setdefault(pending.key, set()).add(task)
             if task not in self._ledger.posted:
-                self._ledger.posted[task] = (pending.site.name, pending.key)
+                self._ledger.posted[task] = _acknowledged(pending.site)
                 self._tasks.append(Posted(task, pending.site, pending.wished))
 
     async def _cancel_task(self) -> None:
@@ -160,7 +160,7 @@ class User:
         if answer is not None and posted in self._tasks:
             self._tasks.remove(posted)
         if answer and "id" in answer:
-            self._ledger.ended_tasks[posted.id] = Ended(where.name, datetime.now(UTC))
+            self._ledger.ended_tasks[posted.id] = _acknowledged(where)
 
     async def _cancel_run(self) -> None:
         if not self._runs:
@@ -170,7 +170,7 @@ class User:
         where = posted.site if self._rng.random() < 0.7 else self._elsewhere(posted)
         answer = await self._ask("cancel run", where, "DELETE", f"/v1/runs/{run}")
         if answer and "id" in answer:
-            self._ledger.ended_runs[run] = Ended(where.name, datetime.now(UTC))
+            self._ledger.ended_runs[run] = _acknowledged(where)
 
     async def _pause_or_resume(self) -> None:
         posted = self._some_task()
@@ -256,6 +256,10 @@ class User:
         if status >= 400:
             self._ledger.refused[f"{kind}: {status}"] += 1
         return answer
+
+
+def _acknowledged(site: Site) -> Acknowledged:
+    return Acknowledged(site.name, datetime.now(UTC))
 
 
 async def keep_busy(sites: Sites, plan: Plan, ledger: Ledger) -> None:

@@ -27,6 +27,8 @@ SMALL = Plan(
     lease_s=4.0,
     peer_timeout_s=1.0,
     outage_s_max=3.0,
+    hang_s=(1.0, 5.0),
+    host_faults=False,
     wait_for_repairs=False,
 )
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -12,7 +12,7 @@ from uuid import UUID, uuid4
 import asyncpg
 import pytest
 
-from tests.chaos.checks import CHECKS, Ended, Evidence, Promises, Times, judge
+from tests.chaos.checks import CHECKS, Acknowledged, Evidence, Promises, Span, Times, judge
 from tests.conftest import NewDatabase
 
 LIFE = timedelta(seconds=8)
@@ -119,18 +119,31 @@ class Scene:
             await self.on("a", _PART, run, 1)
         return run
 
+    @property
+    def posted(self) -> dict[str, Acknowledged]:
+        """Return what the user of the first task was promised."""
+        return {str(self.task): Acknowledged("a", self.now - 2 * HOUR)}
+
     def write(self, run: UUID, state: str) -> None:
         """Append a result to the file of ``a``."""
         line = {"run": str(run), "state": state, "result": {"slept_ms": 50000}}
         with self.results.open("a") as file:
             file.write(json.dumps(line) + "\n")
 
-    async def violated(self, promises: Promises | None = None) -> set[str]:
+    async def violated(
+        self,
+        promises: Promises | None = None,
+        *,
+        restored: Sequence[Span] = (),
+        stepped: Sequence[Span] = (),
+    ) -> set[str]:
         """Return the names of the violated invariants."""
-        checked = promises or Promises({str(self.task): "a"}, {}, {})
+        checked = promises or Promises(self.posted, {}, {})
         nodes = {name: Evidence(dsn, self.results / name) for name, dsn in self.dsn.items()}
         nodes["a"] = Evidence(self.dsn["a"], self.results)
-        times = Times(LIFE, told=timedelta(minutes=1), healed_at=self.now - HOUR)
+        minute = timedelta(minutes=1)
+        healed_at = self.now - HOUR
+        times = Times(LIFE, minute, minute, healed_at, restored, stepped)
         verdict = await judge(nodes, self.court, checked, times)
         return {violation.check for violation in verdict.violations}
 
@@ -283,8 +296,10 @@ async def test_broken_promises_are_found(scene: Scene) -> None:
     await scene.both("DELETE FROM planning")
     await scene.both("UPDATE task SET schedule = jsonb_set(schedule, '{start}', '\"2099-01-01\"')")
     task, run = str(scene.task), str(scene.coming)
-    over = Ended("a", scene.now)
-    promises = Promises({str(uuid4()): "a", task: "a"}, {task: over}, {run: Ended("b", scene.now)})
+    over = Acknowledged("a", scene.now)
+    promises = Promises(
+        {str(uuid4()): over, **scene.posted}, {task: over}, {run: Acknowledged("b", scene.now)}
+    )
     violated = await scene.violated(promises)
     assert violated == {"promised", "cancelled_tasks", "cancelled_runs", "asked_once"}
 
@@ -327,8 +342,8 @@ async def test_a_measurement_after_a_cancellation_is_found(
     await scene.on("a", "DELETE FROM archive; DELETE FROM part; DELETE FROM run WHERE slot < now()")
     await scene.on("a", "UPDATE task SET created_at = now()")
     scene.results.unlink()
-    cancelled = Ended(node, scene.now - HOUR - timedelta(seconds=1))
-    promises = Promises({str(scene.task): "a"}, {}, {str(scene.past): cancelled})
+    cancelled = Acknowledged(node, scene.now - HOUR - timedelta(seconds=1))
+    promises = Promises(scene.posted, {}, {str(scene.past): cancelled})
     assert await scene.violated(promises) - {"begun_on_all"} == broken
 
 
@@ -350,6 +365,27 @@ async def test_a_result_that_was_none_is_found(scene: Scene) -> None:
     """A line about the success of a run that did not take place is found."""
     scene.write(scene.coming, "finished")
     assert await scene.violated() == {"archived"}
+
+
+_FORGOTTEN = {"promised", "begun_on_all"}
+
+
+@pytest.mark.parametrize(("restores", "excused"), [(0, set()), (1, _FORGOTTEN)])
+async def test_a_restored_database_may_forget_but_not_disagree(
+    scene: Scene, restores: int, excused: set[str]
+) -> None:
+    """Only what was acknowledged or measured since the backup may be lacking after a restore."""
+    await scene.on("a", "DELETE FROM task")
+    span = ("a", scene.now - 3 * HOUR, scene.now - HOUR / 2)
+    violated = await scene.violated(restored=[span] * restores)
+    assert violated == {"all_or_none", "orphans"} | _FORGOTTEN - excused
+
+
+async def test_a_wrong_clock_excuses_what_was_measured_by_it(scene: Scene) -> None:
+    """A run may be measured alone if a node's clock was wrong at that time."""
+    await scene.on("b", _ALONE["alone"])
+    span = ("b", scene.now - HOUR - timedelta(minutes=1), scene.now - HOUR)
+    assert await scene.violated(stepped=[span]) == set()
 
 
 def test_every_invariant_is_planted() -> None:
