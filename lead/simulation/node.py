@@ -29,6 +29,7 @@ from lead.simulation.memory.database import MemoryDatabase, Point
 from lead.simulation.network import Network, SimulatedPeers, SimulatedService
 from lead.simulation.scenario import Scenario, ScenarioNodes, Value
 from node.core import Core
+from node.execution.launcher import Launcher
 from node.housekeeping import PeriodicJob
 from node.local_participant import LocalParticipant
 from node.model import times
@@ -131,6 +132,9 @@ class _SimulatedParticipant(LocalParticipant):
 class Host:
     """A simulated host: tables, clock, settings, and the services that run on it."""
 
+    node_type: type[SimulatedNode] = SimulatedNode
+    launcher_type: Callable[..., Launcher] = SimulatedLauncher
+
     def __init__(
         self,
         name: str,
@@ -189,23 +193,8 @@ class Host:
         return self.process.start(self._start(), f"start {self.name}")
 
     async def _start(self) -> None:
-        poll_s = self.world.nodes.poll / times.SECOND
-        dependencies = NodeDependencies(
-            peers=self._peers,
-            lead=lead_part(),
-            launcher=partial(SimulatedLauncher, node=self.name, history=self._history),
-            rng=self.rng,
-            new_id=lambda: UUID(int=self.rng.getrandbits(128), version=4),
-            poll_s=poll_s,
-        )
-        node = SimulatedNode(self, dependencies, self.database)
-        lead = lead_of(
-            node,
-            owner=f"{self.name} {self.starts}",
-            rng=self.rng,
-            poll_s=poll_s,
-            compare_every_s=(self.world.nodes.compare or times.LONGEST) / times.SECOND,
-        )
+        node = self.build_node(self.database)
+        lead = self.build_lead(node)
         if self.broken is not None:
             self.broken(node, lead)
         node.add_notification_listener(lead.heard)
@@ -213,6 +202,28 @@ class Host:
         self.service = node
         self.up_since = self._loop.now
         await lead.start()
+
+    def build_node(self, database: MemoryDatabase) -> SimulatedNode:
+        """Build the node's service over a database, not started."""
+        dependencies = NodeDependencies(
+            peers=self._peers,
+            lead=lead_part(),
+            launcher=partial(self.launcher_type, node=self.name, history=self._history),
+            rng=self.rng,
+            new_id=lambda: UUID(int=self.rng.getrandbits(128), version=4),
+            poll_s=self.world.nodes.poll / times.SECOND,
+        )
+        return self.node_type(self, dependencies, database)
+
+    def build_lead(self, node: SimulatedNode) -> Lead:
+        """Build the lead of a node, not started."""
+        return lead_of(
+            node,
+            owner=f"{self.name} {self.starts}",
+            rng=self.rng,
+            poll_s=self.world.nodes.poll / times.SECOND,
+            compare_every_s=(self.world.nodes.compare or times.LONGEST) / times.SECOND,
+        )
 
     def crash(self) -> None:
         """Stop as by ``kill -9``: the tables stay, everything else is lost."""

@@ -63,6 +63,8 @@ class TaskArrival:
 class World:
     """All hosts, the network between them, their users, and the faults."""
 
+    host_type: type[Host] = Host
+
     def __init__(
         self,
         scenario: Scenario,
@@ -93,7 +95,7 @@ class World:
         chance = random.Random(f"{scenario.seed} pauses")
         point = _pauses(chance) if scenario.faults.crashes else None
         self.hosts = [
-            Host(f"n{number}", scenario, loop, self.network, self.history, point)
+            self.host_type(f"n{number}", scenario, loop, self.network, self.history, point)
             for number in range(1, scenario.nodes.count + 1)
         ]
         for host in self.hosts:

@@ -13,7 +13,6 @@ WITHOUT = {
     # The simulation has no archives, so the triggers of real tables would do nothing.
     "node.store/archives": set(Queries("node.store", "archives"))
     - {"purge_archives", "purge_destinations"},
-    "node.store/reservations": {"reservations", "inside"},
     "node.store/campaigns": {
         "has_campaign",
         "change_campaign",

@@ -6,11 +6,12 @@ from collections.abc import Sequence
 from typing import Any
 from uuid import UUID
 
-from lead.simulation.memory.rows import ReservationRow, ReservedSpanRow, pack, unpack
+from lead.simulation.memory.rows import ReservationRow, ReservedSpanRow, RunRow, pack, unpack
 from lead.simulation.memory.statements import Answer, Twins
 from lead.simulation.memory.tables import Tables
 
 TWINS = Twins("node.store", "reservations")
+OCCUPYING = ("booked", "running", "set-aside")
 
 
 @TWINS.of("id", "kind", "name", "owner", "access", "starts_at", "ends_at")
@@ -174,3 +175,79 @@ def purge_reservations(tables: Tables, never: int, at_most: int) -> Answer:
     for row in old[:at_most]:
         tables.delete_reservation(row)
     return [(len(old[:at_most]),)]
+
+
+@TWINS.of(
+    *("id", "pool", "kind", "name", "owner", "description", "schedule", "duration", "access"),
+    *("revision", "created_at", "changed_at", "next_starts_at", "next_ends_at"),
+)
+def reservations(
+    tables: Tables,
+    now: int,
+    wanted: UUID | None,
+    prefix: str | None,
+    before_created: int | None,
+    before_id: UUID | None,
+    limit: int,
+) -> Answer:
+    """Return one reservation by id, or a page, newest first; with the next span of each."""
+    found = [
+        row
+        for row in tables.reservations.rows.values()
+        if wanted in {None, row.id}
+        and str(row.id).startswith(prefix or "")
+        and (
+            before_created is None
+            or before_id is None
+            or (row.created_at, row.id) < (before_created, before_id)
+        )
+    ]
+    found.sort(key=lambda row: (row.created_at, row.id), reverse=True)
+    return [
+        (
+            *(row.id, row.pool, row.kind, row.name, row.owner, row.description),
+            *(unpack(row.schedule), row.duration, unpack(row.access), row.revision),
+            *(row.created_at, row.changed_at, *_next_span(tables, row.id, now)),
+        )
+        for row in found[:limit]
+    ]
+
+
+def _next_span(tables: Tables, reservation: UUID, now: int) -> tuple[int | None, int | None]:
+    spans = [span for span in tables.reserved.of(reservation) if span.ends_at > now]
+    if not spans:
+        return None, None
+    following = min(spans, key=lambda span: span.starts_at)
+    return following.starts_at, following.ends_at
+
+
+@TWINS.of(
+    *("id", "task_id", "test", "scheduling_class", "priority", "starts_at", "ends_at"),
+    "gives_way",
+)
+def inside(tables: Tables, reservation: UUID, now: int, earliest: int) -> Answer:
+    """Return the future runs in the time of a reservation that does not admit them."""
+    row = tables.reservations.rows.get(reservation)
+    if row is None:
+        return []
+    spans = [span for span in tables.reserved.of(reservation) if span.ends_at > now]
+    touching = [
+        run
+        for run in tables.runs.rows.values()
+        if run.state in OCCUPYING
+        and run.ends_at > now
+        and any(span.starts_at < run.ends_at and run.starts_at < span.ends_at for span in spans)
+        and tables.turned_away(row, run)
+    ]
+    return [
+        (
+            *(run.id, run.task_id, tables.tasks.rows[run.task_id].test, run.scheduling_class),
+            *(run.priority, run.starts_at, run.ends_at),
+            run.state != "running" and run.starts_at >= earliest,
+        )
+        for run in sorted(touching, key=_begins)
+    ]
+
+
+def _begins(run: RunRow) -> tuple[int, UUID]:
+    return run.starts_at, run.id

@@ -294,8 +294,32 @@ class Tables:
         task = self.tasks.rows.get(run.task_id)
         if not relevant or task is None:
             return False
-        applicant = Applicant(
-            run.task_id,
+        applicant = self._applicant(run, task.id)
+        lists = (access_of(unpack(reservations[span.reservation_id].access)) for span in relevant)
+        return not all(admits(access, applicant) for access in lists)
+
+    def turned_away(self, reservation: ReservationRow, run: RunRow) -> bool:
+        """Return whether a reservation is about this run, of the node or its pool, and refuses it.
+
+        The runs of a pool's seats are judged as those of the pool task.
+        """
+        task = self.tasks.rows[run.task_id]
+        if reservation.pool is None:
+            concerned, judged = run.participant is not None, task.id
+        else:
+            whole = self.pool_tasks.rows.get(task.parent) if task.parent else None
+            concerned = whole is not None and (
+                self.pools.rows[whole.pool_id].name == reservation.pool
+            )
+            judged = task.parent or task.id
+        access = access_of(unpack(reservation.access))
+        return concerned and not admits(access, self._applicant(run, judged))
+
+    def _applicant(self, run: RunRow, task_id: UUID) -> Applicant:
+        """Return a run as reservations judge it, in the name of a task."""
+        task = self.tasks.rows[run.task_id]
+        return Applicant(
+            task_id,
             task.lead,
             self.led_here(run.task_id),
             task.campaign,
@@ -304,8 +328,6 @@ class Tables:
             run.priority,
             task.parent or task.pool_task,
         )
-        lists = (access_of(unpack(reservations[span.reservation_id].access)) for span in relevant)
-        return not all(admits(access, applicant) for access in lists)
 
     def _give_back(self, run: RunRow, starts_at: int, ends_at: int) -> None:
         """Reverse the charges for the unused time of a run that has ended or was dropped."""

@@ -1,0 +1,123 @@
+"""``make points``: await points are found, processes die exactly there, and what breaks is seen."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from lead.service import Lead
+from lead.simulation.node import SimulatedNode
+from tests.points.campaign import rehearse, trials
+from tests.points.crossing import Phase
+from tests.points.play import Crossing, Played, play
+from tests.points.scope import Kind, Point, awaited, points
+from tests.points.stories import story
+from tests.soak.variants import no_presumed_abort
+
+SAMPLE = 6
+PROGRAM = """
+class Booker:
+    async def book(self):
+        async with self.transaction() as connection:
+            await connection.write(await connection.read())
+        async for row in self.rows():
+            [found async for found in row]
+"""
+
+
+@pytest.fixture(scope="module")
+def displacement() -> Played:
+    """The story of a displaced run, played without a kill."""
+    return rehearse([story("displacement")])["displacement"]
+
+
+def _point(file: str, inside: str, kind: Kind) -> Point:
+    """Return the only point of this form in a function."""
+    [found] = [
+        it for it in points() if (it.file, it.inside, it.kind) == (f"{file}.py", inside, kind)
+    ]
+    return found
+
+
+def test_every_form_of_an_await_point_is_found() -> None:
+    """Awaits, beginnings and ends of blocks, and steps of loops are points, nested ones too."""
+    found = [it for named in awaited(ast.parse(PROGRAM), "it.py") for it in named.points]
+    assert sorted((it.line, it.kind.value) for it in found) == [
+        (4, "async with"),
+        (4, "end of async with"),
+        (5, "await"),
+        (5, "await"),
+        (6, "async for"),
+        (7, "async for"),
+    ]
+    assert {it.inside for it in found} == {"Booker.book"}
+
+
+def test_what_books_is_in_scope_and_reached(displacement: Played) -> None:
+    """A single small story crosses hundreds of the points, in nodes and in leads."""
+    assert displacement.violations == ()
+    crossed = {it.point for it in displacement.crossed}
+    assert crossed < set(points())
+    assert len(crossed) > 200
+    assert {it.process for it in displacement.crossed} == {"n1", "n1 lead", "n2", "n2 lead"}
+
+
+def test_a_sample_of_kills_breaks_nothing(displacement: Played) -> None:
+    """Each process of the sample dies at its point, and all promises are kept."""
+    chosen = trials({"displacement": displacement}, visits=1, downs_s=[3.0])
+    sample = chosen[:: len(chosen) // SAMPLE]
+    for trial in sample:
+        played = play(story("displacement"), trial.crossing)
+        assert played.killed_at is not None, str(trial)
+        assert played.violations == (), str(trial)
+
+
+def parts_sent_apart(node: SimulatedNode, _lead: Lead) -> None:
+    """Let the node store its part in one transaction and the message about it in another."""
+    collector: Any = node.collector
+    sent: list[tuple[Any, ...]] = []
+    keep: Callable[..., Any] = collector.keep_own
+
+    async def post_later(_connection: Any, run: Any, part: Any) -> None:
+        sent.append((run, part))
+
+    async def keep_and_send(*args: Any) -> None:
+        await keep(*args)
+        async with node.database.transaction() as connection:
+            while sent:
+                run, part = sent.pop()
+                await type(collector)._send(collector, connection, run, part)
+
+    collector._send, collector.keep_own = post_later, keep_and_send
+
+
+@pytest.mark.parametrize(
+    ("broken", "at", "process", "phase", "says"),
+    [
+        (
+            no_presumed_abort,
+            ("lead/exchange/decision", "AttemptRecorder._record_all", Kind.AWAIT),
+            "n1 lead",
+            Phase.BEFORE,
+            "still holds exchange",
+        ),
+        (
+            parts_sent_apart,
+            ("node/execution/parts", "PartCollector.keep_own", Kind.AWAIT),
+            "n2",
+            Phase.AFTER,
+            "never came",
+        ),
+    ],
+)
+def test_a_planted_bug_is_found(
+    broken: Any, at: tuple[str, str, Kind], process: str, phase: Phase, says: str
+) -> None:
+    """A bug that shows only if a process dies at one point is found there, and nowhere else."""
+    small, kill = story("displacement"), Crossing(_point(*at), phase, process)
+    assert play(small, kill).violations == ()
+    assert play(small, broken=broken).violations == ()
+    assert any(says in violation for violation in play(small, kill, broken=broken).violations)
