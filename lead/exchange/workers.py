@@ -75,7 +75,7 @@ class Workers:
     def heard(self, notice: Notice) -> None:
         """Wake up for a new or changed task, a node that answers again, or lost notifications."""
         if notice.kind == "wake" or (
-            notice.kind == "task" and notice.words[-1] in {"active", "plan"}
+            notice.kind == "task" and notice.words[-1] in {"active", "plan", "edited"}
         ):
             self._woken.set()
         if notice.kind == "node" and notice.words == ("reached",):

@@ -39,7 +39,12 @@ class RulingApplier:
         keep = [(r.exchange, run) for r in rulings if r.commit for run in r.commit.runs]
         dropped = []
         if led := [exchange for exchange, (_, led_here) in decided.items() if led_here]:
-            dropped += await bookings.drop_led_runs(connection, led, keep, now)
+            waiting = await bookings.drop_led_runs(connection, led, keep, now)
+            if waiting:
+                # The worker that planned them may be gone: another must learn when they are due.
+                tasks = dict.fromkeys(decided[exchange][0] for exchange in led)
+                await bookings.notify_all(connection, [("task", task, "plan") for task in tasks])
+            dropped += waiting
         if others := [exchange for exchange, (_, led_here) in decided.items() if not led_here]:
             dropped += await bookings.drop_runs(connection, others, keep)
         lost = await bookings.restore(connection, dropped, now)

@@ -75,6 +75,22 @@ def test_a_sample_of_kills_breaks_nothing(displacement: Played) -> None:
         assert played.violations == (), str(trial)
 
 
+@pytest.mark.parametrize(
+    ("name", "at", "process"),
+    [
+        ("contention", ("node/timetable/booking", "TimeLine.release", Kind.AWAIT), "n1 lead"),
+        ("editing", ("node/tasks/editing", "TaskEditor.acknowledged", Kind.ENTER), "n1"),
+    ],
+)
+def test_planning_goes_on_though_nobody_is_left_to_ask_for_it(
+    name: str, at: tuple[str, str, Kind], process: str
+) -> None:
+    """Slots whose worker or acknowledgement was lost are planned when due, not at the next poll."""
+    played = play(story(name), Crossing(_point(*at), Phase.BEFORE, process))
+    assert played.killed_at is not None
+    assert played.violations == ()
+
+
 def parts_sent_apart(node: SimulatedNode, _lead: Lead) -> None:
     """Let the node store its part in one transaction and the message about it in another."""
     collector: Any = node.collector

@@ -21,7 +21,7 @@ from functools import lru_cache
 from types import CodeType, FunctionType, TracebackType
 from typing import Any, TypeVar
 
-from tests.points.scope import REPOSITORY, Kind, Point, awaited, files
+from tests.points.scope import REPOSITORY, Kind, Point, awaited, files, parsed
 
 T = TypeVar("T")
 
@@ -142,7 +142,7 @@ def _rewritten() -> tuple[dict[_Place, CodeType], dict[int, Point]]:
     numbered: dict[int, Point] = {}
     for file in files():
         path = REPOSITORY / file
-        tree = ast.parse(path.read_text("utf-8"))
+        tree = parsed(file)
         rewriter = _Rewriter(tree, file, len(numbered))
         module = compile(rewriter.visit(tree), path, "exec", dont_inherit=True)
         numbered |= rewriter.numbered

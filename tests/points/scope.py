@@ -8,9 +8,11 @@ end, which for a transaction is the commit.
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Iterator, Sequence
+import gc
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import cache
 from pathlib import Path
 
 REPOSITORY = Path(__file__).parents[2]
@@ -67,19 +69,34 @@ class Named:
     points: tuple[Point, ...]
 
 
-def files(patterns: Iterable[str] = SCOPE) -> list[str]:
+def files() -> list[str]:
     """Return the files in scope, relative to the repository."""
-    found = {path for pattern in patterns for path in REPOSITORY.glob(pattern)}
+    found = {path for pattern in SCOPE for path in REPOSITORY.glob(pattern)}
     return sorted(path.relative_to(REPOSITORY).as_posix() for path in found)
 
 
-def points(patterns: Iterable[str] = SCOPE) -> list[Point]:
+@cache
+def points() -> Sequence[Point]:
     """Return all await points in scope, in the order of files and lines."""
-    found = []
-    for file in files(patterns):
-        tree = ast.parse((REPOSITORY / file).read_text("utf-8"))
-        found += [point for named in awaited(tree, file) for point in named.points]
-    return sorted(found)
+    return sorted(
+        point for file in files() for named in awaited(parsed(file), file) for point in named.points
+    )
+
+
+def parsed(file: str) -> ast.Module:
+    """Parse a file.
+
+    No garbage is collected meanwhile: coroutines that are finalised while CPython 3.11 converts a
+    tree confuse its count of the recursion depth, and it raises a SystemError.
+    """
+    text = (REPOSITORY / file).read_text("utf-8")
+    collecting = gc.isenabled()
+    gc.disable()
+    try:
+        return ast.parse(text)
+    finally:
+        if collecting:
+            gc.enable()
 
 
 def awaited(tree: ast.AST, file: str, inside: Sequence[str] = ()) -> Iterator[Named]:

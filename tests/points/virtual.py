@@ -64,6 +64,8 @@ class SharedDatabase(MemoryDatabase):
 
     def finish(self) -> None:
         """Commit; a process that is dead commits nothing."""
+        if self._closed:
+            self.tables.journal.roll_back()
         self.check()
         super().finish()
 
