@@ -23,9 +23,10 @@ from node.model.wire.participants import Introduction, RunEnd
 from node.model.wire.tasks import Schedule
 from node.plugins.contracts import Command, PartContext
 from node.store import runs
-from node.store.database import Connection
+from node.store.database import Connection, Notice
 from node.store.runs import KeptPart
 from tests.support.clocks import START
+from tests.support.patience import PATIENCE_S
 from tests.support.worlds import (
     DURATION,
     HOLD_LIFE,
@@ -224,6 +225,28 @@ async def test_what_was_taken_back_is_not_measured(
     assert await b.state(run) == state
     assert programs == Programs([], [])
     assert await b.rows("SELECT FROM part") == []
+
+
+@pytest.mark.parametrize("by", ["notification", "look"])
+async def test_what_is_taken_back_meanwhile_is_stopped(
+    booked: Booked, monkeypatch: pytest.MonkeyPatch, by: str
+) -> None:
+    """A program ends as soon as its run was, by the notification or, if that is lost, a look."""
+    b, run = booked.b, booked.run
+    launcher, measures = b.node.launcher, asyncio.Event()
+    _after(monkeypatch, b, "_record", measures.set)
+    await launcher.run_once()
+    [measuring] = launcher._tasks.values()
+    await asyncio.wait_for(measures.wait(), PATIENCE_S)
+    end = RunEnd(run=run, state="cancelled", reason="a took it back")
+    await b.node.termination.heard(booked.a.identity, end)
+    if by == "notification":
+        launcher.heard(Notice("run", str(run), (str(booked.task.task), "cancelled")))
+    else:
+        await launcher.run_once()
+    await asyncio.wait_for(measuring, PATIENCE_S)
+    assert (await b.state(run), await b.reason(run)) == ("cancelled", "a took it back")
+    assert await b.rows("SELECT result, reason FROM part") == [(None, "cancelled")]
 
 
 @pytest.mark.parametrize("first", ["a", "c"])
