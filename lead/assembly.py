@@ -9,6 +9,7 @@ import random
 from collections.abc import Callable
 
 from lead.exchange.negotiation import NegotiationSettings
+from lead.exchange.reconciliation import Reconciler, ReconciliationDependencies
 from lead.exchange.workers import POLL_S
 from lead.model import SeatWeights
 from lead.participants import ImpactSource, ParticipantClient, ProposalSource
@@ -20,17 +21,19 @@ from lead.preview.tasks import PreviewDependencies, TaskPreviewer
 from lead.service import Lead, LeadDependencies, LeadSettings
 from node.housekeeping import COMPARE_S
 from node.model.errors import FieldFault, InvalidDocument
+from node.model.wire.comparisons import TaskComparison
 from node.model.wire.pools import PolicyChoice
 from node.model.wire.seats import SeatRequest
 from node.model.wire.tasks import TaskDocument
 from node.service import LeadPart, NodeService, Preview
 from node.settings import Settings
 from node.store.tasks import StoredTask
+from node.tasks.comparison import CompareLed
 
 
 def lead_part() -> LeadPart:
-    """Return the functions of the lead that a node's API needs: previews, the check of policies."""
-    return LeadPart(preview_of=preview_of, judge_policy=judge_policy)
+    """Return what a node's API needs of the lead: previews, comparisons, the check of policies."""
+    return LeadPart(preview_of=preview_of, compare_of=compare_of, judge_policy=judge_policy)
 
 
 def lead_of(
@@ -79,13 +82,37 @@ def dependencies_of(
     """Return the functions of the node that the lead uses."""
     return LeadDependencies(
         participant_of=participant_of,
-        others=lambda: [node.peer(k.identity) for k in node.directory.all if not k.is_self],
         choose_tool=node.capabilities.agree,
         refuse_task=node.termination.refuse_task,
         lose_run=node.termination.lose_run,
-        drop_run=node.termination.drop_run,
+        reconciliation=reconciliation_dependencies(node),
         seats=seat_dependencies(node, participant_of),
     )
+
+
+def reconciliation_dependencies(node: NodeService) -> ReconciliationDependencies:
+    """Return the functions of the node that comparing with participants uses."""
+    return ReconciliationDependencies(
+        others=lambda: [node.peer(k.identity) for k in node.directory.all if not k.is_self],
+        lose_run=node.termination.lose_run,
+        drop_run=node.termination.drop_run,
+        end_task=node.termination.take_back,
+        tell_again=node.editing.tell_again,
+    )
+
+
+def compare_of(node: NodeService) -> CompareLed:
+    """Return what compares the tasks that a node leads with one of the others.
+
+    It needs no worker, so a node whose lead is another process compares by itself.
+    """
+    dependencies = reconciliation_dependencies(node)
+    reconciler = Reconciler(node.database, node.clock, dependencies, node.settings.horizon)
+
+    async def compare(identity: str) -> TaskComparison:
+        return await reconciler.run_once(node.peer(identity))
+
+    return compare
 
 
 def seat_dependencies(

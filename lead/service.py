@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import Any
 from uuid import UUID
 
 from lead.exchange.decision import AttemptRecorder
@@ -18,7 +17,7 @@ from lead.exchange.delivery import DecisionDelivery
 from lead.exchange.negotiation import NegotiationSettings, Negotiator
 from lead.exchange.planner import ChooseTool, Planner, PlannerDependencies
 from lead.exchange.reachability import ReachabilityTracker
-from lead.exchange.reconciliation import Comparable, Reconciler, ReconciliationDependencies
+from lead.exchange.reconciliation import Reconciler, ReconciliationDependencies
 from lead.exchange.workers import POLL_S, Workers, WorkerSettings
 from lead.model import SeatWeights
 from lead.participants import ParticipantClient
@@ -36,11 +35,10 @@ class LeadDependencies:
     """The functions of the node that the lead uses."""
 
     participant_of: Callable[[str], ParticipantClient]
-    others: Callable[[], list[Comparable]]
     choose_tool: ChooseTool
     refuse_task: Callable[[UUID, str], Awaitable[None]]
     lose_run: Callable[[UUID, str], Awaitable[None]]
-    drop_run: Callable[[str, UUID, str], Awaitable[None]]
+    reconciliation: ReconciliationDependencies
     seats: SeatDependencies
 
 
@@ -95,21 +93,10 @@ class Lead:
         self.episodes = EpisodeLoop(database, clock, bounds, dependencies.seats, rng)
         kinds = (MessageKind.COMMIT, MessageKind.RELEASE)
         self.outbox = Outbox(database, clock, kinds, self.delivery.deliver, poll_s=poll_s)
-        self.reconciler = Reconciler(
-            database,
-            clock,
-            ReconciliationDependencies(
-                dependencies.others,
-                dependencies.lose_run,
-                dependencies.drop_run,
-                dependencies.seats.take_back,
-            ),
-            horizon,
-        )
+        self.reconciler = Reconciler(database, clock, dependencies.reconciliation, horizon)
         self._housekeeper = Housekeeper(clock)
         self._compare_every_s = settings.compare_every_s
         self._loops: list[asyncio.Task[None]] = []
-        self._comparisons: set[asyncio.Task[None]] = set()
 
     def _planner(
         self, settings: LeadSettings, dependencies: LeadDependencies, rng: random.Random
@@ -137,14 +124,6 @@ class Lead:
         self.workers.heard(notice)
         self.episodes.heard(notice)
         self.outbox.heard(notice)
-        if notice.kind == "compare":
-            self._compare(self.reconciler.compare_with(notice.id))
-
-    def _compare(self, comparison: Coroutine[Any, Any, None]) -> None:
-        """Compare beside the loops, because another node or this one was restored."""
-        comparing = asyncio.create_task(comparison, name="comparison")
-        self._comparisons.add(comparing)
-        comparing.add_done_callback(self._comparisons.discard)
 
     async def start(self) -> None:
         """Start the loops."""
@@ -154,14 +133,11 @@ class Lead:
             asyncio.create_task(self.outbox.run(), name="lead outbox"),
         ]
         compare = self.reconciler.compare_all
-        if self._database.fresh:
-            self._compare(compare())
         self._housekeeper.start(lead_jobs(compare=compare, every_s=self._compare_every_s))
 
     async def stop(self) -> None:
         """Stop the loops; planning under way is finished, or its claim is given back."""
         await self._housekeeper.stop()
-        ending = [*self._loops, *self._comparisons]
-        for loop in ending:
+        for loop in self._loops:
             loop.cancel()
-        await asyncio.gather(*ending, return_exceptions=True)
+        await asyncio.gather(*self._loops, return_exceptions=True)

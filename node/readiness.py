@@ -34,3 +34,15 @@ async def readiness_of(node: NodeService) -> Readiness:
         free_bytes=usage.free,
         refused_write=node.database.refused_write(_FULL_S),
     )
+
+
+async def missing_lead(node: NodeService) -> str | None:
+    """Return why runs that are taken back here would not be placed again; None if they would."""
+    heard_after = node.clock.now() - LEAD_SILENT
+    async with node.database.connection() as connection:
+        if await readiness.leads(connection, heard_after):
+            return None
+    return (
+        "this node leads tasks, and no lead plans them at the moment, so what is taken back would "
+        "not be placed again; start parley-lead, or see its log, and repeat the command"
+    )

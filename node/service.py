@@ -8,6 +8,7 @@ import secrets
 from collections import Counter
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 from uuid import UUID, uuid4
 
@@ -68,6 +69,7 @@ from node.store.nodes import KnownNode
 from node.store.outbox import Message, MessageKind
 from node.tasks.acceptance import Acceptance
 from node.tasks.admission import Admission
+from node.tasks.comparison import CompareLed, NodeComparer
 from node.tasks.confirmation import TaskConfirmer
 from node.tasks.drafting import TaskDrafter
 from node.tasks.editing import TaskEditor
@@ -96,10 +98,12 @@ Preview = Callable[[PlanRequest], Awaitable[Plan]]
 class LeadPart:
     """The functions of the lead that the API of a node needs.
 
-    ``preview_of(node)`` returns the preview; the node is complete but for it.
+    ``preview_of(node)`` returns the preview, and ``compare_of(node)`` what compares the tasks that
+    it leads; the node is complete but for them.
     """
 
     preview_of: Callable[[NodeService], Preview]
+    compare_of: Callable[[NodeService], CompareLed]
     judge_policy: JudgePolicy
 
 
@@ -162,6 +166,9 @@ class NodeService:
         ]
         self.purger = Purger(core.database, core.clock, rules_of(core.settings))
         self.preview = dependencies.lead.preview_of(self)
+        self.comparer = NodeComparer(
+            self.directory, self.confirmer, dependencies.lead.compare_of(self), self.peer
+        )
 
     def _build_host(self, core: Core) -> None:
         """Build what describes this host: its programs, contexts, and card."""
@@ -265,9 +272,7 @@ class NodeService:
             self.termination,
         )
         self.editing = TaskEditor(core, self.admission, self.archives, pool_editing)
-        self.confirmer = TaskConfirmer(
-            core, self.directory, self.termination, self.editing, self.peer
-        )
+        self.confirmer = TaskConfirmer(core, self.directory, self.termination, self.peer)
         self.reservations = Reservations(
             core, self.directory, self.termination, self.capabilities, dependencies.new_id
         )
@@ -334,10 +339,16 @@ class NodeService:
         self._housekeeper.start(self._periodic_jobs())
 
     def start_delivery(self) -> None:
-        """Start delivering results, and polling in pull mode; call this once the API answers."""
+        """Start delivering results, and polling in pull mode; call this once the API answers.
+
+        A node whose database is new or was restored compares with all others now that they reach
+        it.
+        """
         self._loops.append(asyncio.create_task(self.result_delivery.run(), name="archiving"))
         if self.settings.pull:
             self._loops.append(asyncio.create_task(self.work_puller.run(), name="fetching"))
+        if self.database.fresh:
+            self._read(self.comparer.compare_all)
 
     async def _first_token(self, connection: Any) -> None:
         path = self.settings.state_dir / "token"
@@ -365,6 +376,8 @@ class NodeService:
 
     def _heard(self, notice: Notice) -> None:
         self._refresh_directory(notice)
+        if notice.kind == "node" and "added" in notice.words:
+            self._read(partial(self._compare_with, notice.id))
         for listener in self._listeners:
             listener(notice)
 
@@ -372,10 +385,13 @@ class NodeService:
         """Read nodes and campaigns again if they changed, or if notifications were lost."""
         if notice.kind in {"node", "wake"}:
             self._read(self.directory.refresh)
-        if notice.kind == "node" and "added" in notice.words:
-            self._read(self.confirmer.run_once)
         if notice.kind in {"campaign", "wake"}:
             self._read(self.campaigns.refresh)
+
+    async def _compare_with(self, name: str) -> None:
+        """Compare with a node that was added: either of the two may have lost its database."""
+        await self.directory.refresh()
+        await self.comparer.compare_with(name)
 
     def _read(self, refresh: Callable[[], Awaitable[object]]) -> None:
         reading = asyncio.create_task(_refreshed(refresh))
@@ -411,6 +427,7 @@ class NodeService:
         for loop in ending:
             loop.cancel()
         await asyncio.gather(*ending, return_exceptions=True)
+        await self.comparer.stop()
         await self.outbox.deliver_before_shutdown()
 
     async def watch_clock(self) -> None:

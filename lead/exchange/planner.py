@@ -63,7 +63,7 @@ class PlannerDependencies:
     participant_of: Callable[[str], ParticipantClient]
     choose_tool: ChooseTool
     refuse_task: Callable[[UUID, str], Awaitable[None]]
-    take_back: Callable[[UUID, str], Awaitable[None]]
+    take_back: Callable[[UUID, str], Awaitable[bool]]
 
 
 class Planner:

@@ -1,8 +1,9 @@
-"""Reconciliation: compares future runs between the lead and its participants, and repairs.
+"""Reconciliation: compares open tasks and future runs with their participants, and repairs.
 
-The protocol leaves no differences; lost and restored databases and bugs do. A run that only the
-lead has, or that both have at different times, is taken back everywhere and placed again. A run
-that only the participant has is ended there.
+The protocol leaves no differences; lost and restored databases and bugs do. A task that a
+participant does not know, or knows in another revision, is told again. A run that only the lead
+has, or that both have at different times, is taken back everywhere and placed again. A run that
+only the participant has is ended there.
 """
 
 from __future__ import annotations
@@ -15,17 +16,20 @@ from uuid import UUID
 import structlog
 
 from lead.store import planning
-from lead.store.planning import TaskPage
+from lead.store.planning import LedTask, TaskPage
 from node.clock import Clock
 from node.model import times
 from node.model.digests import differences, fingerprint
 from node.model.errors import ParleyError
 from node.model.taskstate import UNKNOWN
+from node.model.wire.comparisons import Difference, TaskComparison, compared
 from node.model.wire.participants import DIGESTS_MAX, Differences, Digest, DigestRequest
 from node.store.database import Database
 
 RECONCILIATION_MIN_AGE = 2 * times.MINUTE
 """Runs that start sooner and decisions younger than this are skipped: messages may be under way."""
+
+_PLACED_AGAIN = "taken back on all nodes, to be placed again"
 
 log = structlog.get_logger()
 
@@ -47,13 +51,16 @@ class ReconciliationDependencies:
 
     ``others()`` lists the nodes to compare with. ``lose_run(run, reason)`` takes a run back on all
     its participants. ``drop_run(node, run, reason)`` ends a run that no lead has on one node.
-    ``end_task(task, reason)`` cancels a task.
+    ``end_task(task, reason)`` cancels a task, and returns whether it was open.
+    ``tell_again(task, node, revision)`` tells a task to a node that has it in that revision, 0 if
+    it does not know it, and returns false if it is being told anyway.
     """
 
     others: Callable[[], list[Comparable]]
     lose_run: Callable[[UUID, str], Awaitable[None]]
     drop_run: Callable[[str, UUID, str], Awaitable[None]]
-    end_task: Callable[[UUID, str], Awaitable[None]]
+    end_task: Callable[[UUID, str], Awaitable[bool]]
+    tell_again: Callable[[UUID, str, int], Awaitable[bool]]
 
 
 class Reconciler:
@@ -74,41 +81,37 @@ class Reconciler:
         self._lose_run = dependencies.lose_run
         self._drop_run = dependencies.drop_run
         self._end_task = dependencies.end_task
+        self._tell_again = dependencies.tell_again
 
     async def compare_all(self) -> None:
         """Compare with each other node in turn; a failure with one does not affect the others."""
         for other in self._others():
-            await self._try(other)
+            try:
+                await self.run_once(other)
+            except ParleyError as error:
+                log.info("not compared", node=other.name, error=error.detail)
+            except Exception:
+                log.exception("not compared", node=other.name)
 
-    async def compare_with(self, identity: str) -> None:
-        """Compare with one node, if it is known; a failure is logged."""
-        for other in self._others():
-            if other.identity == identity:
-                await self._try(other)
-
-    async def _try(self, other: Comparable) -> None:
-        try:
-            await self.run_once(other)
-        except ParleyError as error:
-            log.info("not compared", node=other.name, error=error.detail)
-        except Exception:
-            log.exception("not compared", node=other.name)
-
-    async def run_once(self, other: Comparable, together: int = DIGESTS_MAX) -> int:
-        """Compare with a node, ``together`` tasks per message; return the count of repairs."""
-        repaired, after = 0, UUID(int=0)
+    async def run_once(self, other: Comparable, together: int = DIGESTS_MAX) -> TaskComparison:
+        """Compare with a node, ``together`` tasks per message; return what differed."""
+        tasks, runs, after = 0, 0, UUID(int=0)
+        found: list[Difference] = []
         while True:
-            compared, done = await self._compare(other, TaskPage(after, together))
-            repaired += done
-            if len(compared) < together:
+            page, differing = await self._compare(other, TaskPage(after, together))
+            found += differing
+            tasks, runs = tasks + len(page), runs + sum(len(each.runs) for each in page)
+            if len(page) < together:
                 break
-            after = compared[-1]
-        if repaired:
-            log.warning("repaired differences", node=other.name, runs=repaired)
-        return repaired
+            after = page[-1].id
+        if found:
+            log.warning("repaired differences", node=other.name, differences=len(found))
+        return compared(tasks, runs, found)
 
-    async def _compare(self, other: Comparable, page: TaskPage) -> tuple[list[UUID], int]:
-        """Compare a page of tasks; return them, and how many runs were repaired."""
+    async def _compare(
+        self, other: Comparable, page: TaskPage
+    ) -> tuple[list[LedTask], list[Difference]]:
+        """Compare a page of tasks; return them, and what differed."""
         now = self._clock.now()
         since = now + RECONCILIATION_MIN_AGE
         until = since + self._horizon
@@ -117,36 +120,74 @@ class Reconciler:
                 connection, other.identity, since, until, now - RECONCILIATION_MIN_AGE, page
             )
         if not ours:
-            return [], 0
+            return [], []
         digests = tuple(
-            Digest(task=task, state=state, count=len(runs), fingerprint=fingerprint(runs))
-            for task, state, runs in ours
+            Digest(
+                task=task.id,
+                state=task.state,
+                revision=task.revision,
+                count=len(task.runs),
+                fingerprint=fingerprint(task.runs),
+            )
+            for task in ours
         )
         answered = await other.compare(DigestRequest(now=since, until=until, tasks=digests))
-        repaired = await self._repair(other, {task: runs for task, _, runs in ours}, answered)
-        return [task for task, _, _ in ours], repaired
+        found = []
+        for task in ours:
+            found += await self._repair(other, task, answered)
+        return ours, found
 
     async def _repair(
-        self, other: Comparable, ours: dict[UUID, dict[UUID, int]], answered: Differences
-    ) -> int:
-        """Repair the tasks of ``ours`` that the other node has otherwise; return the count."""
-        repaired = 0
-        theirs = {**answered.tasks, **{task: dict[UUID, int]() for task in answered.ended}}
-        for task, runs in theirs.items():
-            if task not in ours:
-                continue
-            if (state := answered.ended.get(task)) not in (None, UNKNOWN):
-                # Only this lead ends tasks: it did, since its runs were read above, or before its
-                # database was restored. It is no repair, because the first is ordinary.
-                await self._end_task(task, f"it is {state} on {other.name}, which heard so before")
-                continue
-            differing = differences(ours[task], runs)
-            for run in differing.missing:
-                await self._lose_run(run, f"{other.name} does not have it any more")
-            for run in differing.moved:
-                when = times.to_the_second(runs[run])
-                await self._lose_run(run, f"{other.name} has it at another time, {when}")
-            for run in differing.surplus:
-                await self._drop_run(other.identity, run, "its lead does not have it any more")
-            repaired += len(differing.missing) + len(differing.moved) + len(differing.surplus)
-        return repaired
+        self, other: Comparable, ours: LedTask, answered: Differences
+    ) -> list[Difference]:
+        """Repair a task that the other node may have otherwise; return what differed."""
+        state = answered.ended.get(ours.id)
+        if state not in (None, UNKNOWN):
+            return await self._end(other, ours.id, state)
+        found = []
+        theirs = answered.tasks.get(ours.id, ours.runs) if state is None else {}
+        revision = 0 if state == UNKNOWN else answered.revisions.get(ours.id)
+        if revision is not None and await self._tell_again(ours.id, other.identity, revision):
+            known = (
+                f"in revision {revision}, its lead in {ours.revision}"
+                if revision not in (0, ours.revision)
+                else "in another state"
+            )
+            what = f"{other.name} has it {known}" if revision else f"{other.name} does not know it"
+            found.append(Difference(task=ours.id, difference=what, repair="told again"))
+        return found + await self._repair_runs(other, ours, theirs)
+
+    async def _end(self, other: Comparable, task: UUID, state: str) -> list[Difference]:
+        """End a task that the other node heard to be over.
+
+        Only this lead ends tasks: it did, since its runs were read, or before its database was
+        restored. The first is ordinary, and no difference.
+        """
+        what = f"it is {state} on {other.name}, which heard so before"
+        if not await self._end_task(task, what):
+            return []
+        return [Difference(task=task, difference=what, repair="cancelled")]
+
+    async def _repair_runs(
+        self, other: Comparable, ours: LedTask, theirs: dict[UUID, int]
+    ) -> list[Difference]:
+        differing = differences(ours.runs, theirs)
+        lost = dict.fromkeys(differing.missing, f"{other.name} does not have it any more")
+        for run in differing.moved:
+            when = times.to_the_second(theirs[run])
+            lost[run] = f"{other.name} has it at another time, {when}"
+        for run, why in lost.items():
+            await self._lose_run(run, why)
+        for run in differing.surplus:
+            await self._drop_run(other.identity, run, "its lead does not have it any more")
+        return [
+            *(_difference(ours.id, run, why, _PLACED_AGAIN) for run, why in lost.items()),
+            *(
+                _difference(ours.id, run, f"only {other.name} has it", "ended there")
+                for run in differing.surplus
+            ),
+        ]
+
+
+def _difference(task: UUID, run: UUID, what: str, repair: str) -> Difference:
+    return Difference(task=task, run=run, difference=what, repair=repair)

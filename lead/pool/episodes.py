@@ -72,7 +72,7 @@ class SeatDependencies:
     resources: Collection[str]
     participant_of: Callable[[str], ProposalSource]
     seat_task: SeatTask
-    take_back: Callable[[UUID, str], Awaitable[None]]
+    take_back: Callable[[UUID, str], Awaitable[bool]]
 
 
 @dataclass(frozen=True)

@@ -25,6 +25,7 @@ from lead.simulation.loop import PROCESS, Process, VirtualLoop
 from node.client.peers import Peer, Peers
 from node.model.errors import ParleyError, PeerUnreachable
 from node.model.times import SECOND
+from node.model.wire.comparisons import NodeComparison
 from node.model.wire.fields import Document
 from node.model.wire.impacts import Impact, ImpactRequest
 from node.model.wire.nodes import NodeCard
@@ -353,3 +354,8 @@ class SimulatedPeer(Peer):
         """Compare runs as over HTTP."""
         sender = self._sender.identity
         return await self._over("compare", lambda s: s.time_line.compare(sender, request))
+
+    async def compare_with_sender(self) -> NodeComparison:
+        """Have the other node compare as over HTTP."""
+        sender = self._sender.identity
+        return await self._over("comparison", lambda s: s.comparer.answer(sender))

@@ -366,6 +366,16 @@ async def set_participants(
 
 
 @dataclass(frozen=True)
+class LedTask:
+    """An open task led here, with the starts of its future runs."""
+
+    id: UUID
+    state: str
+    revision: int
+    runs: dict[UUID, int]
+
+
+@dataclass(frozen=True)
 class TaskPage:
     """A page of at most ``limit`` tasks, those after the task ``after``."""
 
@@ -380,15 +390,12 @@ async def digests(
     until: int,
     decided_before: int,
     page: TaskPage,
-) -> list[tuple[UUID, str, dict[UUID, int]]]:
-    """Return the active tasks led here with this participant: id, state, and future runs.
-
-    The runs have their starts.
-    """
+) -> list[LedTask]:
+    """Return the open tasks led here that this participant has accepted."""
     rows = await connection.fetch(
         _SQL["digests"], participant, since, until, decided_before, page.after, page.limit
     )
-    return [(row[0], row[1], starts_of(row[2], row[3])) for row in rows]
+    return [LedTask(row[0], row[1], row[2], starts_of(row[3], row[4])) for row in rows]
 
 
 async def notify_planned(connection: Connection, planned: dict[UUID, bool]) -> None:

@@ -9,8 +9,9 @@ from node.api.routing import NODE, TEXT, Access, Query, Route
 from node.capability.catalog import program_version
 from node.clock import synchronisation
 from node.model import predicates
-from node.model.errors import NotAllowed, NotFound
+from node.model.errors import NotAllowed, NotFound, NotReady
 from node.model.times import MILLISECOND
+from node.model.wire.comparisons import NodeComparison
 from node.model.wire.nodes import (
     ClockState,
     NodeAddition,
@@ -21,6 +22,7 @@ from node.model.wire.nodes import (
 )
 from node.model.wire.nodes import Node as NodeDocument
 from node.plugins.contracts import StreamingTest, Test
+from node.readiness import missing_lead
 from node.service import NodeService
 from node.store.nodes import KnownNode
 
@@ -73,6 +75,18 @@ async def remove(request: web.Request) -> web.StreamResponse:
     """DELETE: forget a node; its requests are refused from now on."""
     await request.app[NODE].registration.remove(request.match_info["name"])
     return web.Response(status=204)
+
+
+async def compare(request: web.Request) -> web.StreamResponse:
+    """POST: compare with a node now, in both directions, and repair what differs."""
+    node, name = request.app[NODE], request.match_info["name"]
+    known = node.directory.find(name)
+    if known is None or known.is_self:
+        msg = f"no other node named {name} is known here"
+        raise NotFound(msg)
+    if (fault := await missing_lead(node)) is not None:
+        raise NotReady(fault)
+    return responses.one(await node.comparer.compare(known.identity))
 
 
 async def clock(request: web.Request) -> web.StreamResponse:
@@ -174,6 +188,14 @@ ROUTES = (
         NodeDocument,
     ),
     Route("DELETE", "/v1/nodes/{name}", remove, "Remove a node", Access.WRITE, status=204),
+    Route(
+        "POST",
+        "/v1/nodes/{name}/compare",
+        compare,
+        "Compare with a node, and repair what differs",
+        Access.WRITE,
+        answer=NodeComparison,
+    ),
     Route("GET", "/v1/clock", clock, "This node's clock", answer=ClockState),
     Route("GET", "/v1/tests", tests, "List tests", answer=TestDescription, listed=True),
     Route("GET", "/v1/tests/{name}", test_, "Show a test", answer=TestDescription),

@@ -13,6 +13,7 @@ from node.api import requests, responses
 from node.api.middleware import OWN_FAULT
 from node.api.routing import NODE, SENDER, Access, Handler, Route
 from node.model.errors import NotAllowed, ParleyError
+from node.model.wire.comparisons import NodeComparison
 from node.model.wire.fields import Document
 from node.model.wire.impacts import Impact, ImpactRequest
 from node.model.wire.participants import (
@@ -165,9 +166,14 @@ async def intervals(request: web.Request) -> web.StreamResponse:
 
 
 async def compare(request: web.Request) -> web.StreamResponse:
-    """POST: this node's runs of the sender's tasks, where they differ."""
+    """POST: this node's view of the sender's tasks and their runs, where it differs."""
     digest = requests.document(request, DigestRequest)
     return responses.one(await request.app[NODE].time_line.compare(request[SENDER], digest))
+
+
+async def comparisons(request: web.Request) -> web.StreamResponse:
+    """POST: compare with the sender, as its lead and as its participant; return what differed."""
+    return responses.one(await request.app[NODE].comparer.answer(request[SENDER]))
 
 
 async def work(request: web.Request) -> web.StreamResponse:
@@ -248,7 +254,8 @@ ROUTES = (
     _route("POST", "tasks/freed", freed, "Report that refused time is free", FreedTime),
     _route("POST", "intervals", intervals, "Report intervals of a part", IntervalsMessage),
     _route("POST", "parts", part, "Report a participant's part", PartMessage),
-    _route("POST", "digests", compare, "Compare future runs", DigestRequest, Differences),
+    _route("POST", "digests", compare, "Compare tasks and runs", DigestRequest, Differences),
+    _route("POST", "comparisons", comparisons, "Compare with the sender", answer=NodeComparison),
     _route("POST", "work", work, "Fetch the requests for the sender", WorkRequest, WorkResponse),
     _route("POST", "errands", errand, "Ask a node in pull mode", ForwardedQuestion, Reply),
 )

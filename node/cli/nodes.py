@@ -17,6 +17,7 @@ from node.cli.output import (
     aligned,
     flat,
     pairs,
+    plural,
     printable,
     records_of,
 )
@@ -26,7 +27,10 @@ from node.model.errors import NotAllowed, NotFound, PeerError, PeerUnreachable
 from node.model.loopback import is_loopback
 
 if TYPE_CHECKING:
+    from node.model.wire.comparisons import NodeComparison
     from node.model.wire.nodes import NodeAddition
+
+_COUNTS = ("tasks", "runs", "found")
 
 
 def _reached(node: Record) -> str:
@@ -68,6 +72,19 @@ NODE = RecordLayout(
     key="name",
 )  # fmt: skip
 
+DIFFERENCE = RecordLayout(
+    columns=(
+        Column("led by", lambda each: each["lead"]),
+        Column("task", lambda each: each["task"], whole=True),
+        Column("run", lambda each: each["run"] or "", whole=True),
+        Column("what differed", lambda each: each["difference"]),
+        Column("repair", lambda each: each["repair"]),
+    ),
+    fields=("lead", "task", "run", "difference", "repair"),
+    empty="Nothing differs.",
+    key="task",
+)
+
 TEST = RecordLayout(
     columns=(
         Column("test", lambda test: test["name"], whole=True),
@@ -94,7 +111,7 @@ TOOL = RecordLayout(
 
 @click.group("node")
 def node_group() -> None:
-    """List, show, add and remove the nodes that this node knows, and set its own attributes."""
+    """List, show, add, remove and compare the nodes that this node knows; set own attributes."""
 
 
 @node_group.command("list")
@@ -242,6 +259,51 @@ async def remove(session: Session, name: str) -> None:
     """Remove a node; nothing is planned with it any more."""
     await session.client.remove_node(name)
     session.progress.note(f"{name} was removed.")
+
+
+@node_group.command("compare")
+@click.argument("name")
+@asks_node
+async def compare(session: Session, name: str) -> None:
+    """Compare with a node now, and repair what differs.
+
+    Both nodes compare the tasks that one of them leads and the other takes part in, with their
+    revisions, their future runs, and the times of these. They do so by themselves every few
+    minutes, and at once after a database was restored or lost.
+    """
+    comparison = await session.client.compare_node(name)
+    differences = _differences(comparison, name)
+    if session.output.format == "json":
+        session.output.raw(comparison.model_dump(mode="json"))
+        return
+    if session.output.format != "table":
+        session.output.many(differences, DIFFERENCE)
+        return
+    if differences:
+        session.output.many(differences, DIFFERENCE)
+    session.output.text(comparison_summary(comparison))
+
+
+def _differences(comparison: NodeComparison, name: str) -> list[dict[str, Any]]:
+    """Return what differed, each with the node that leads its task: this one, or ``name``."""
+    sides = (("this node", comparison.led_here), (name, comparison.led_there))
+    return [
+        {"lead": lead, **each.model_dump(mode="json")}
+        for lead, side in sides
+        for each in side.differences
+    ]
+
+
+def comparison_summary(comparison: NodeComparison) -> str:
+    """Return in one line how much was compared, and how much was repaired."""
+    sides = (comparison.led_here, comparison.led_there)
+    tasks, runs, found = (sum(getattr(side, it) for side in sides) for it in _COUNTS)
+    compared = f"{plural(tasks, 'task')}, {plural(runs, 'run')} compared"
+    if not found:
+        return f"nothing differs: {compared}"
+    listed = sum(len(side.differences) for side in sides)
+    more = "" if listed == found else f", the first {listed} of them are listed"
+    return f"{plural(found, 'difference')} repaired{more}: {compared}"
 
 
 def node_view(node: Record) -> str:

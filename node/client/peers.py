@@ -30,6 +30,7 @@ from node.model.errors import (
     TooLarge,
 )
 from node.model.exchangestate import NegotiationState
+from node.model.wire.comparisons import NodeComparison
 from node.model.wire.fields import Document
 from node.model.wire.impacts import Impact, ImpactRequest
 from node.model.wire.nodes import NodeCard
@@ -72,6 +73,8 @@ _WEIGHT_MAX = 2048
 _MESSAGES_AT_ONCE = 2
 _NOWHERE = "http://node.invalid"
 """The placeholder URL of a node without one; only path and query are signed."""
+_COMPARISON_S = 15.0
+"""Extra time in seconds in which the other node compares: it asks this one in its turn."""
 _ERRAND_S = 2.0
 """Extra time in seconds for a forwarded question to travel through this node's own API."""
 
@@ -344,8 +347,13 @@ class Peer:
         await self._peers.send(self, "POST", "parts", part)
 
     async def compare(self, request: DigestRequest) -> Differences:
-        """Compare what both sides have of the future runs."""
+        """Compare what both sides have of open tasks and future runs."""
         return await self._ask(Differences, "POST", "digests", request)
+
+    async def compare_with_sender(self) -> NodeComparison:
+        """Have the other node compare what it leads, and what it has of this node's tasks."""
+        answer = await self._peers.send(self, "POST", "comparisons", None, _COMPARISON_S)
+        return _parsed(NodeComparison, answer, self.name)
 
 
 def via_own_node(peers: Peers, own: Peer) -> Carry:

@@ -32,6 +32,7 @@ from node.model.errors import (
     PeerUnreachable,
 )
 from node.model.taskstate import TaskState
+from node.model.wire.comparisons import NodeComparison
 from node.model.wire.nodes import (
     ClockState,
     Node,
@@ -320,6 +321,11 @@ class UserClient(MeshesApi, ArchivesApi):
     async def remove_node(self, name: str) -> None:
         """Remove a node."""
         await self._ask("DELETE", f"/nodes/{quote(name, safe='')}")
+
+    async def compare_node(self, name: str) -> NodeComparison:
+        """Have the node compare with another one, and repair what differs."""
+        path = f"/nodes/{quote(name, safe='')}/compare"
+        return read(NodeComparison, await self._ask("POST", path))
 
     async def tests(self) -> Page[TestDescription]:
         """Return the tests."""

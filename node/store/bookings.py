@@ -499,10 +499,10 @@ async def is_being_decided(connection: Connection, run: UUID) -> bool:
 
 async def runs_to_come(
     connection: Connection, tasks: Sequence[UUID], lead: str, since: int, until: int
-) -> dict[UUID, tuple[str, dict[UUID, int]]]:
-    """Return by task of this lead its state, and the committed runs starting in [since, until).
+) -> dict[UUID, tuple[str, int, dict[UUID, int]]]:
+    """Return by task of this lead its state and revision, and its runs starting in [since, until).
 
-    The runs have their starts.
+    The runs are the committed ones, with their starts.
     """
     rows = await connection.fetch(_SQL["runs_to_come"], list(tasks), lead, since, until)
-    return {row[0]: (row[1], starts_of(row[2], row[3])) for row in rows}
+    return {row[0]: (row[1], row[2], starts_of(row[3], row[4])) for row in rows}

@@ -26,3 +26,8 @@ async def facts(connection: Connection, heard_after: int, slots_before: int) -> 
     """Return the facts; a lead counts if it was heard, and a task if its slot is that near."""
     row = await connection.fetchrow(_SQL["facts"], heard_after, slots_before)
     return PlanningFacts(*row) if row is not None else PlanningFacts(None, 0, None)
+
+
+async def leads(connection: Connection, heard_after: int) -> bool:
+    """Return whether a lead was heard after an instant, or nothing is led here."""
+    return bool(await connection.fetchval(_SQL["leads"], heard_after))

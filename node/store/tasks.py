@@ -131,10 +131,9 @@ async def fetch_all(connection: Connection, tasks: Sequence[UUID]) -> list[Store
     return [_stored(dict(row)) for row in await connection.fetch(_SQL["task"], list(tasks))]
 
 
-async def open_of(connection: Connection, lead: str, before: int) -> dict[UUID, int]:
-    """Return the revisions of the open tasks of another lead that were created before then."""
-    rows = await connection.fetch(_SQL["open_of"], lead, before)
-    return {row[0]: row[1] for row in rows}
+async def open_of(connection: Connection, lead: str, before: int) -> list[UUID]:
+    """Return the open tasks of another lead that were created before then, in order."""
+    return [row[0] for row in await connection.fetch(_SQL["open_of"], lead, before)]
 
 
 def _stored(row: dict[str, Any]) -> StoredTask:

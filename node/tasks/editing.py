@@ -369,31 +369,40 @@ class TaskEditor:
             slots[each.task].append(each.slot)
         return {task: sorted(each) for task, each in slots.items()}
 
-    async def _tell(self, connection: Connection, ids: Sequence[UUID], now: int) -> None:
-        """Post the task as it is now to each other participant of these tasks."""
+    async def _tell(
+        self, connection: Connection, ids: Sequence[UUID], now: int, only: str | None = None
+    ) -> None:
+        """Post the tasks as they are now to each other participant of theirs, or ``only`` one."""
         posts = [
             OutgoingMessage(
                 node, MessageKind.TASK_CHANGE, found.introduction(place).model_dump(mode="json")
             )
             for found in await tasks.fetch_all(connection, ids)
             for place, participant in enumerate(found.terms.participants)
-            if (node := participant.node) != self._identity
+            if (node := participant.node) != self._identity and only in (None, node)
         ]
         await outbox.post_all(connection, posts, now)
 
-    async def tell_again(self, task: UUID, revision: int) -> None:
-        """Tell the participants a task that one of them knows in another revision.
+    async def tell_again(self, task: UUID, node: str, revision: int) -> bool:
+        """Tell a task to a participant that has it in this revision, 0 if it does not know it.
 
-        A lead whose database was restored gives it a newer one than that, so that it is heard.
+        A lead whose database was restored gives it a newer revision than that, so that it is heard,
+        and tells it to all. Returns whether anything is told: not if the task is over, or if a
+        message about its change is on its way there already.
         """
         now = self._clock.now()
         async with self._database.transaction() as connection:
             found = await tasks.lock(connection, task)
-            if found is None:
-                return
-            if revision > found.terms.revision:
+            if found is None or found.state not in OPEN:
+                return False
+            if revision >= found.terms.revision:
                 await changes.stand(connection, {task: revision + 1}, found.paused_at)
-            await self._tell(connection, [task], now)
+                await self._tell(connection, [task], now)
+                return True
+            if await changes.is_being_told(connection, task, node):
+                return False
+            await self._tell(connection, [task], now, only=node)
+            return True
 
     async def acknowledged(self, letter: int, task: UUID) -> None:
         """Record that a participant knows of a change; plan the task once all of them do."""

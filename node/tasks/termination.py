@@ -171,18 +171,20 @@ class TaskTerminator:
                 connection, found, TaskState.REFUSED, f"{self._name} withdrew from it"
             )
 
-    async def heard_task(self, sender: str, end: TaskEnd) -> None:
-        """Apply another node's message that a task is over."""
-        await self._database.settle(lambda connection: self._heard_task(connection, sender, end))
+    async def heard_task(self, sender: str, end: TaskEnd) -> bool:
+        """Apply another node's message that a task is over; return whether it was open here."""
+        return await self._database.settle(
+            lambda connection: self._heard_task(connection, sender, end)
+        )
 
-    async def _heard_task(self, connection: Connection, sender: str, end: TaskEnd) -> None:
+    async def _heard_task(self, connection: Connection, sender: str, end: TaskEnd) -> bool:
         found = await tasks.fetch(connection, end.task)
         if found is None:
-            return
+            return False
         if sender != found.lead and sender not in _identities(found.terms.participants):
             msg = f"{sender} takes no part in task {end.task}"
             raise NotAllowed(msg)
-        await self._end_task(connection, found, TaskState(end.state), end.reason, sender)
+        return await self._end_task(connection, found, TaskState(end.state), end.reason, sender)
 
     async def refuse_task(self, task: UUID, reason: str) -> None:
         """End a task led here because a participant refuses to take part."""
@@ -193,15 +195,21 @@ class TaskTerminator:
         if found is not None:
             await self._end_task(connection, found, TaskState.REFUSED, reason)
 
-    async def take_back(self, task: UUID, reason: str) -> None:
-        """Cancel a task led here, for example because its node has lost the seat."""
-        await self._database.settle(lambda connection: self.take_back_in(connection, task, reason))
+    async def take_back(self, task: UUID, reason: str) -> bool:
+        """Cancel a task led here, for example because its node has lost the seat.
 
-    async def take_back_in(self, connection: Connection, task: UUID, reason: str) -> None:
-        """Cancel a task led here, as part of a transaction."""
+        Returns whether it was open.
+        """
+        return await self._database.settle(
+            lambda connection: self.take_back_in(connection, task, reason)
+        )
+
+    async def take_back_in(self, connection: Connection, task: UUID, reason: str) -> bool:
+        """Cancel a task led here, as part of a transaction; return whether it was open."""
         found = await tasks.fetch(connection, task)
-        if found is not None:
-            await self._end_task(connection, found, TaskState.CANCELLED, reason)
+        return found is not None and await self._end_task(
+            connection, found, TaskState.CANCELLED, reason
+        )
 
     async def lose_run(self, run: UUID, reason: str) -> None:
         """Free a run led here that has lost its time, on every participant, and place it again."""
@@ -287,15 +295,19 @@ class TaskTerminator:
         state: TaskState,
         reason: str,
         sender: str | None = None,
-    ) -> None:
-        """End a task; with a pool task, also the ordinary tasks of its seats, in batches."""
+    ) -> bool:
+        """End a task; with a pool task, also the ordinary tasks of its seats, in batches.
+
+        Returns whether it was open.
+        """
         if not await self._end_tasks(connection, [task], state, reason, sender):
-            return
+            return False
         why = f"its pool task was {state}: {reason}"
         every = await seats.lock_tasks_of(connection, task.id)
         for first in range(0, len(every), _AT_ONCE):
             parts = await tasks.fetch_all(connection, every[first : first + _AT_ONCE])
             await self._end_tasks(connection, parts, TaskState.CANCELLED, why, None)
+        return True
 
     async def _end_tasks(
         self,

@@ -136,10 +136,10 @@ class TimeLine:
         return await self._rulings.decision(exchange, sender)
 
     async def compare(self, lead: str, request: DigestRequest) -> Differences:
-        """Compare the future runs of the lead's tasks with those booked here.
+        """Compare the lead's open tasks and their future runs with what is known and booked here.
 
-        Returns the tasks that are unknown or have ended here, and the runs of those that differ:
-        at most ``DIFFERENCES_MAX`` runs, but all runs of one task.
+        Returns the tasks that are unknown or have ended here, the revisions that differ, and the
+        runs that differ: at most ``DIFFERENCES_MAX`` runs, but all runs of one task.
         """
         digests = {digest.task: digest for digest in request.tasks}
         async with self._database.connection() as connection:
@@ -147,14 +147,17 @@ class TimeLine:
                 connection, list(digests), lead, request.now, request.until
             )
         differing: dict[UUID, dict[UUID, int]] = {}
-        ended = {}
+        ended, revisions = {}, {}
         run_count = 0
         for task, digest in digests.items():
-            state, runs = known.get(task, (UNKNOWN, {}))
+            state, revision, runs = known.get(task, (UNKNOWN, 0, {}))
             if state not in OPEN:
                 ended[task] = state
-            elif fingerprint(runs) != digest.fingerprint:
+                continue
+            if (state, revision) != (digest.state, digest.revision):
+                revisions[task] = revision
+            if fingerprint(runs) != digest.fingerprint:
                 run_count += len(runs)
                 if not differing or run_count <= DIFFERENCES_MAX:
                     differing[task] = runs
-        return Differences(tasks=differing, ended=ended)
+        return Differences(tasks=differing, ended=ended, revisions=revisions)

@@ -49,7 +49,7 @@ WITHOUT = {
     },
     "node.store/impacts": {"giving_way", "hours"},
     # Simulated nodes are not asked whether they are ready.
-    "node.store/readiness": {"keep_lead", "facts"},
+    "node.store/readiness": {"keep_lead", "facts", "leads"},
     # The tables in memory need no setup.
     "node.store/setup": set(Queries("node.store", "setup")),
 }

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from uuid import UUID
 
-from lead.exchange.reconciliation import Comparable, Reconciler, ReconciliationDependencies
+from lead.assembly import reconciliation_dependencies
+from lead.exchange.reconciliation import Reconciler
 from node.model import times
 from node.model.ids import TaskId, run_id
 from node.model.wire.participants import DIGESTS_MAX, Introduction
-from node.model.wire.tasks import Schedule
+from node.model.wire.tasks import Schedule, TaskPatch
 from tests.support.clocks import START
 from tests.support.worlds import DURATION, ON_ONE_LOOP, Call, Site, World, introduction
 
@@ -18,20 +19,11 @@ HOUR = START + times.HOUR
 
 
 async def _compare(site: Site, other: Site, together: int = DIGESTS_MAX) -> int:
+    """Compare what a site leads with another one; return how many differences were found."""
     node = site.node
-    comparable: Comparable = node.peer(other.identity)
-    reconciler = Reconciler(
-        site.database,
-        site.clock,
-        ReconciliationDependencies(
-            lambda: [comparable],
-            node.termination.lose_run,
-            node.termination.drop_run,
-            node.termination.take_back,
-        ),
-        times.DAY,
-    )
-    return await reconciler.run_once(comparable, together)
+    dependencies = reconciliation_dependencies(node)
+    reconciler = Reconciler(site.database, site.clock, dependencies, times.DAY)
+    return (await reconciler.run_once(node.peer(other.identity), together)).found
 
 
 async def _planned(world: World) -> tuple[Site, Site, Introduction, list[UUID]]:
@@ -78,10 +70,38 @@ async def test_a_participant_with_a_new_database_gets_all_again(world: World) ->
     """A participant that lost its database gets all tasks and runs again."""
     a, b, task, _ = await _planned(world)
     await b.execute("DELETE FROM task")
-    assert await _compare(a, b) == 3
+    assert await _compare(a, b) == 4  # the task and its three runs
     await world.pass_time(8 * times.SECOND)
     again = [run_id(TaskId(task.task), HOUR + n * times.HOUR, 2) for n in range(3)]
     assert await b.states() == dict.fromkeys(again, "scheduled")
+
+
+async def test_a_paused_task_is_compared(world: World) -> None:
+    """A participant that did not hear that a task was paused is told, and drops its runs."""
+    a, b, task, runs = await _planned(world)
+    await a.node.editing.pause(task.task)
+    await a.execute("DELETE FROM outbox")
+    assert await b.states() == dict.fromkeys(runs, "scheduled")
+    world.clock.advance(5 * times.MINUTE)
+    assert await _compare(a, b) == 4
+    await world.settle()
+    assert set((await b.states()).values()) == {"cancelled"}
+    assert [tuple(row) for row in await b.rows("SELECT state::text, revision FROM task")] == [
+        ("paused", 2)
+    ]
+    assert await _compare(a, b) == 0
+
+
+async def test_a_participant_that_missed_an_edit_is_told_again(world: World) -> None:
+    """A participant that has an older revision of a task is told the newer one."""
+    a, b, task, _ = await _planned(world)
+    await a.node.editing.edit(task.task, TaskPatch.model_validate({"priority": 7}))
+    assert await _compare(a, b) == 0  # the message about it is on its way
+    await a.execute("DELETE FROM outbox")
+    assert await _compare(a, b) == 1
+    await world.settle()
+    assert [tuple(row) for row in await b.rows("SELECT revision, priority FROM task")] == [(2, 7)]
+    assert await _compare(a, b) == 0
 
 
 async def test_what_is_being_negotiated_is_left_alone(world: World) -> None:

@@ -8,7 +8,8 @@ from random import Random
 from typing import Any
 from uuid import UUID
 
-from lead.exchange.reconciliation import Reconciler, ReconciliationDependencies
+from lead.assembly import reconciliation_dependencies
+from lead.exchange.reconciliation import Reconciler
 from node.model import times
 from node.model.classes import SchedulingClass
 from node.model.errors import ParleyError, PeerUnreachable
@@ -203,13 +204,9 @@ class RandomHistory:
             await site.node.launcher.recover()
 
     async def _compare(self, site: Site, act: RandomAction) -> None:
-        ending, other = site.node.termination, self._world.sites[(act.site + 1) % 3]
-        compared = Reconciler(
-            site.database,
-            site.clock,
-            ReconciliationDependencies(list, ending.lose_run, ending.drop_run, ending.take_back),
-            times.DAY,
-        )
+        other = self._world.sites[(act.site + 1) % 3]
+        dependencies = reconciliation_dependencies(site.node)
+        compared = Reconciler(site.database, site.clock, dependencies, times.DAY)
         await compared.run_once(site.node.peer(other.identity))
 
     async def _purge(self, site: Site, act: RandomAction) -> None:

@@ -28,6 +28,7 @@ from node.model import times
 from node.model.classes import SchedulingClass
 from node.model.errors import ParleyError, PeerUnreachable
 from node.model.ids import TaskId, exchange_id, run_id
+from node.model.wire.comparisons import NodeComparison
 from node.model.wire.participants import (
     CommitAnswer,
     CommitRequest,
@@ -171,6 +172,11 @@ class Wire:
     async def compare(self, request: DigestRequest) -> Differences:
         """Call as over HTTP."""
         return await self._call("compare", lambda: self._time_line.compare(self._lead, request))
+
+    async def compare_with_sender(self) -> NodeComparison:
+        """Call as over HTTP."""
+        comparer, sender = self._receiver.node.comparer, self._sender.identity
+        return await self._call("compare_with_sender", lambda: comparer.answer(sender))
 
     @property
     def _time_line(self) -> TimeLine:

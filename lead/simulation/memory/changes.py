@@ -233,6 +233,13 @@ def keep_change(
 
 
 @TWINS.of("exists")
+def letter_to(tables: Tables, kind: str, task: str, node: str) -> Answer:
+    """Return whether a participant has not received the task's change yet."""
+    every = (row for row in tables.letters.rows.values() if (row.kind, row.node) == (kind, node))
+    return [(any(unpack(row.message).get("task") == task for row in every),)]
+
+
+@TWINS.of("exists")
 def letters_left(tables: Tables, kind: str, task: str, letter: int) -> Answer:
     """Return whether other participants have not received the task's change yet."""
     others = (row for row in tables.letters.rows.values() if row.kind == kind and row.id != letter)

@@ -345,7 +345,7 @@ def set_participants(
     return [(task,)]
 
 
-@TWINS.of("id", "state", "runs", "starts")
+@TWINS.of("id", "state", "revision", "runs", "starts")
 def digests(
     tables: Tables,
     participant: str,
@@ -355,20 +355,29 @@ def digests(
     after: UUID,
     limit: int,
 ) -> Answer:
-    """Return a page of runs of tasks led here, for comparison with one participant."""
+    """Return a page of open tasks led here and their runs, to compare with one participant."""
     itself = tables.nodes.itself
     if itself is None:
         return ()
     led = [
         task
-        for task in tables.tasks.active_with.of(participant)
+        for task in tables.tasks.open_with.of(participant)
         if task.lead == itself.identity
+        and any(
+            each.get("node") == participant and each.get("accepted") is True
+            for each in unpack(task.participants)
+        )
         and task.id > after
         and _settled(tables, task.id, decided_before)
     ]
     led.sort(key=lambda task: task.id)
     return [
-        (task.id, task.state, *committed_runs(tables, task.id, since, until, _TO_COME))
+        (
+            task.id,
+            task.state,
+            task.revision,
+            *committed_runs(tables, task.id, since, until, _TO_COME),
+        )
         for task in led[:limit]
     ]
 

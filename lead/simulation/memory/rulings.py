@@ -314,14 +314,14 @@ def is_being_decided(tables: Tables, run: UUID) -> Answer:
     return [(any(run in negotiation.run_ids for negotiation in negotiations),)]
 
 
-@TWINS.of("id", "state", "runs", "starts")
+@TWINS.of("id", "state", "revision", "runs", "starts")
 def runs_to_come(
     tables: Tables, asked: Sequence[UUID], lead: str, since: int, until: int
 ) -> Answer:
     """Return this node's future runs of the tasks of one lead."""
     rows = (tables.tasks.rows.get(task) for task in dict.fromkeys(asked))
     return [
-        (row.id, row.state, *committed_runs(tables, row.id, since, until, _TO_COME))
+        (row.id, row.state, row.revision, *committed_runs(tables, row.id, since, until, _TO_COME))
         for row in rows
         if row is not None and row.lead == lead
     ]

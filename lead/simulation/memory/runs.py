@@ -383,7 +383,8 @@ def _next_attempt(row: RunRow, following: UUID, attempt: int, reason: str, now: 
 def purge_runs(tables: Tables, before: int, finished: bool, at_most: int) -> Answer:
     """Delete runs past their retention; an open task with ``max_runs`` keeps the runs it counts."""
     bounds = (before, times.EARLIEST) if finished else (times.EARLIEST, before)
-    over, old = list(tables.runs.over_before(*bounds)), []
+    # A run that changed its state back and forth comes several times.
+    over, old = list({run.id: run for run in tables.runs.over_before(*bounds)}.values()), []
     for run in over:
         task = tables.tasks.rows[run.task_id]
         if run.freed or not (task.limited and task.state in {"active", "paused"}):

@@ -87,12 +87,12 @@ def upsert_task(
     return [(task,)]
 
 
-@TWINS.of("id", "revision")
+@TWINS.of("id")
 def open_of(tables: Tables, lead: str, before: int) -> Answer:
     """Return the tasks of another lead that are open here."""
     rows = tables.tasks.rows.values()
     of_lead = (row for row in rows if row.lead == lead and row.created_at < before)
-    return sorted((row.id, row.revision) for row in of_lead if row.state in {"active", "paused"})
+    return sorted((row.id,) for row in of_lead if row.state in {"active", "paused"})
 
 
 @TWINS.of("task_id")

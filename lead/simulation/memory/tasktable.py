@@ -74,7 +74,7 @@ class TaskTable(Table[UUID, TaskRow]):
         """Create an empty table; ``plannings`` follows the states of the tasks."""
         super().__init__(journal)
         self._plannings = plannings
-        self.active_with: GroupedRows[str, TaskRow] = GroupedRows()
+        self.open_with: GroupedRows[str, TaskRow] = GroupedRows()
         self.parts: GroupedRows[UUID, TaskRow] = GroupedRows()
         """By pool task: the tasks of its seats."""
 
@@ -90,14 +90,14 @@ class TaskTable(Table[UUID, TaskRow]):
     def _enter(self, row: TaskRow) -> None:
         if row.parent is not None:
             self.parts.add(row.parent, row)
-        if row.state == "active":
+        if row.state in {"active", "paused"}:
             for node in row.nodes:
-                self.active_with.add(node, row)
+                self.open_with.add(node, row)
         self._plannings.consider(row)
 
     def _leave(self, row: TaskRow) -> None:
         if row.parent is not None:
             self.parts.remove(row.parent, row)
-        if row.state == "active":
+        if row.state in {"active", "paused"}:
             for node in row.nodes:
-                self.active_with.remove(node, row)
+                self.open_with.remove(node, row)

@@ -297,10 +297,11 @@ WHERE task.id = $1 AND planning.task_id = task.id AND planning.lease_epoch = $5
 RETURNING task.id;
 
 -- digests --
--- Future runs of the tasks led here, for comparison with one participant. A task whose last decision may still be on its
--- way to the participants is left for the next time. One page, in order of task ids, after the given task.
+-- The open tasks led here and their future runs, for comparison with one participant that has accepted them. A task whose
+-- last decision may still be on its way to the participants is left for the next time. One page, in order of task ids,
+-- after the given task.
 SELECT
-    task.id, task.state::text,
+    task.id, task.state::text, task.revision,
     array_agg(run.id ORDER BY run.id) FILTER (WHERE run.id IS NOT NULL) AS runs,
     array_agg(run.starts_at ORDER BY run.id) FILTER (WHERE run.id IS NOT NULL) AS starts
 FROM task
@@ -311,8 +312,8 @@ LEFT JOIN run
         AND EXISTS (SELECT FROM exchange WHERE exchange.id = run.exchange_id AND exchange.state = 'committed')
 WHERE
     task.lead = (SELECT identity FROM node WHERE is_self)
-    AND task.state = 'active'
-    AND task.participants @> jsonb_build_array(jsonb_build_object('node', $1::text))
+    AND task.state IN ('active', 'paused')
+    AND task.participants @> jsonb_build_array(jsonb_build_object('node', $1::text, 'accepted', true))
     AND NOT EXISTS (
         SELECT FROM negotiation
         WHERE negotiation.task_id = task.id AND (negotiation.state = 'open' OR negotiation.decided_at > $4)

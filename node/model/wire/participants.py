@@ -364,16 +364,9 @@ class TaskEnd(Document):
 
 
 class ConfirmationRequest(Document):
-    """The question of a participant which of these tasks, open there, are still open at their lead.
+    """A participant's question which of these tasks, open there, are still open at their lead."""
 
-    Each has the revision that the participant knows.
-    """
-
-    tasks: dict[UUID, Revision] = Field(max_length=CONFIRMED_MAX)
-    restored: bool = Field(
-        default=False,
-        description="Whether the sender's database is new or was restored: compare runs, too.",
-    )
+    tasks: Annotated[tuple[UUID, ...], Field(max_length=CONFIRMED_MAX)]
 
 
 class ConfirmationAnswer(Document):
@@ -421,10 +414,11 @@ class IntervalsMessage(Document):
 
 
 class Digest(Document):
-    """A digest of the future runs of one task as one node has them, for comparison."""
+    """A digest of one open task and its future runs as its lead has them, for comparison."""
 
     task: UUID
     state: str
+    revision: Revision
     count: int
     fingerprint: str = Field(description="SHA-256 over the runs, sorted, and their starts.")
 
@@ -438,7 +432,11 @@ class DigestRequest(Document):
 
 
 class Differences(Document):
-    """The other node's view of each differing task: its state, or its future runs and starts."""
+    """The other node's view of each differing task: its state, or its future runs and starts.
+
+    ``revisions`` has those that are known there in another revision, or paused on one side only.
+    """
 
     tasks: dict[UUID, dict[UUID, Micros]] = {}
     ended: dict[UUID, str] = {}
+    revisions: dict[UUID, Revision] = {}

@@ -418,7 +418,7 @@ SELECT EXISTS (SELECT FROM negotiation WHERE state = 'open' AND $1 = ANY(run_ids
 -- runs_to_come --
 -- What this node has booked for the tasks of one lead, for comparison with that lead.
 SELECT
-    task.id, task.state::text,
+    task.id, task.state::text, task.revision,
     array_agg(run.id ORDER BY run.id) FILTER (WHERE run.id IS NOT NULL) AS runs,
     array_agg(run.starts_at ORDER BY run.id) FILTER (WHERE run.id IS NOT NULL) AS starts
 FROM task

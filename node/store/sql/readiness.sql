@@ -19,3 +19,7 @@ SELECT
         ORDER BY greatest(plan_at, lease_until)
         LIMIT 1
     ) AS due_at;
+
+-- leads --
+-- Whether someone plans what is led here, if anything is.
+SELECT EXISTS (SELECT FROM lead_process WHERE seen_at > $1) OR NOT EXISTS (SELECT FROM planning);

@@ -55,7 +55,7 @@ ORDER BY id;
 
 -- open_of --
 -- The tasks of another lead that are open here.
-SELECT id, revision FROM task
+SELECT id FROM task
 WHERE lead = $1 AND state IN ('active', 'paused') AND created_at < $2
 ORDER BY id;
 

@@ -1,0 +1,105 @@
+"""Comparison of two nodes in both directions: what each leads, and what it has of the other.
+
+As lead, a node compares its open tasks and future runs with its participant's
+(``lead/exchange/reconciliation.py``). As participant, it asks the lead about tasks that only it may
+have (``confirmation.py``). Both do so at intervals. Both do everything at once for an operator,
+when a node was added, and when the database of one of them is new or was restored.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from functools import partial
+from typing import Protocol
+
+import structlog
+
+from node.model.errors import ParleyError
+from node.model.wire.comparisons import NodeComparison, TaskComparison
+from node.peers.directory import Directory
+from node.tasks.confirmation import TaskConfirmer
+
+CompareLed = Callable[[str], Awaitable[TaskComparison]]
+"""``compare(identity)`` compares the tasks led here with what that node has of them."""
+
+log = structlog.get_logger()
+
+
+class Comparing(Protocol):
+    """Another node that can be asked to compare with this one."""
+
+    async def compare_with_sender(self) -> NodeComparison:
+        """Return what that node found to differ from this one."""
+        ...
+
+
+class NodeComparer:
+    """Compares this node with others, and repairs what differs."""
+
+    def __init__(
+        self,
+        directory: Directory,
+        confirmer: TaskConfirmer,
+        compare_led: CompareLed,
+        peer: Callable[[str], Comparing],
+    ) -> None:
+        """``peer(identity)`` returns the client of a known node."""
+        self._directory = directory
+        self._confirmer = confirmer
+        self._compare_led = compare_led
+        self._peer = peer
+        self._under_way: dict[str, asyncio.Task[NodeComparison]] = {}
+
+    async def compare(self, identity: str) -> NodeComparison:
+        """Compare with a node in both directions; return what differed.
+
+        :raises ParleyError: one of the two does not get an answer of the other.
+        """
+        ours = await self.answer(identity)
+        return ours.with_others(await self._peer(identity).compare_with_sender())
+
+    async def answer(self, identity: str) -> NodeComparison:
+        """Compare what this node leads and has of a node; whoever asks meanwhile gets the same.
+
+        :raises ParleyError: that node does not answer.
+        """
+        comparing = self._under_way.get(identity)
+        if comparing is None:
+            comparing = asyncio.create_task(self._compare(identity), name="comparison")
+            self._under_way[identity] = comparing
+            comparing.add_done_callback(partial(self._done, identity))
+        return await asyncio.shield(comparing)
+
+    async def _compare(self, identity: str) -> NodeComparison:
+        led_there = await self._confirmer.ask(identity)
+        return NodeComparison(led_here=await self._compare_led(identity), led_there=led_there)
+
+    def _done(self, identity: str, comparing: asyncio.Task[NodeComparison]) -> None:
+        del self._under_way[identity]
+        if not comparing.cancelled():
+            comparing.exception()  # retrieved, because whoever waited may have gone
+
+    async def compare_with(self, name: str) -> None:
+        """Compare with the node of this name, if it is known; a failure is logged."""
+        known = self._directory.find(name)
+        if known is not None and not known.is_self:
+            await self._try(known.identity, known.name)
+
+    async def compare_all(self) -> None:
+        """Compare with all nodes at once; a failure with one does not affect the others."""
+        others = [known for known in self._directory.all if not known.is_self]
+        await asyncio.gather(*(self._try(known.identity, known.name) for known in others))
+
+    async def _try(self, identity: str, name: str) -> None:
+        try:
+            await self.compare(identity)
+        except ParleyError as error:
+            log.info("not compared", node=name, error=error.detail)
+
+    async def stop(self) -> None:
+        """End the comparisons under way."""
+        ending = list(self._under_way.values())
+        for comparing in ending:
+            comparing.cancel()
+        await asyncio.gather(*ending, return_exceptions=True)
