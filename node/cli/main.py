@@ -105,7 +105,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     ),
     "node": (
         "node.cli.nodes:node_group",
-        "List, show, add and remove the nodes that this node knows, and set its own attributes.",
+        "List, show, add, remove and compare the nodes that this node knows; set own attributes.",
     ),
     "test": ("node.cli.nodes:test_group", "List and show what can be measured."),
     "tool": ("node.cli.nodes:tool_group", "List the programs that measure."),
