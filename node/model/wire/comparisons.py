@@ -17,7 +17,7 @@ Sentence = Annotated[str, Field(max_length=1000)]
 
 
 class Difference(Document):
-    """What two nodes have differently of a task or of one of its runs, and the repair."""
+    """A difference of two nodes about a task or one of its runs, and its repair."""
 
     task: UUID
     run: UUID | None = Field(None, description="The run; null if it is about the whole task.")

@@ -93,7 +93,7 @@ async def test_what_differs_is_told_and_repaired(ask: Command, pair: Pair) -> No
 
 
 async def test_tasks_that_the_other_node_leads_are_compared(ask: Command, pair: Pair) -> None:
-    """What a node leads is found by a comparison on the other one, too, and shown as JSON."""
+    """A comparison covers the tasks that the other node leads, too; it is shown as JSON."""
     task = await pair.book(pair.a.node, 1)
     # The same nodes, seen from b: a's users ask a to compare what b leads.
     for node in (pair.a.node, pair.b):
