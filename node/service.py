@@ -36,6 +36,7 @@ from node.model.errors import (
     PeerError,
 )
 from node.model.naming import clash
+from node.model.wire.comparisons import NodeComparison
 from node.model.wire.nodes import NodeCard
 from node.model.wire.participants import (
     CommitRequest,
@@ -192,7 +193,12 @@ class NodeService:
         )
         self.registration = PeerRegistrar(core, self.directory, self.peers)
         self.peer_monitor = PeerMonitor(
-            core, self.directory, self.peers, self.mailboxes, self.work_puller.fault
+            core,
+            self.directory,
+            self.peers,
+            self.mailboxes,
+            self.work_puller.fault,
+            self._unknown_to,
         )
 
     def _build_timetable(self, core: Core, dependencies: NodeDependencies) -> None:
@@ -388,6 +394,15 @@ class NodeService:
         if notice.kind in {"campaign", "wake"}:
             self._read(self.campaigns.refresh)
 
+    async def _unknown_to(self, known: KnownNode, why: str) -> None:
+        """Take back the runs with a node that does not know this one, so that none begins alone."""
+        await self.termination.lose_runs_with(known.identity, why)
+
+    async def compare_for(self, identity: str) -> NodeComparison:
+        """Compare with a node that asks for it, which shows that it is there and knows this one."""
+        await self.peer_monitor.heard_from(identity)
+        return await self.comparer.answer(identity)
+
     async def _compare_with(self, name: str) -> None:
         """Compare with a node that was added: either of the two may have lost its database."""
         await self.directory.refresh()
@@ -533,7 +548,9 @@ async def assemble(
     database = PostgresDatabase(dsn)
     await database.open()
     timeout_s = settings.peer_timeout / times.SECOND
-    peers, mailboxes = Peers(session, signer(key, clock), timeout_s), Mailboxes(clock, timeout_s)
+    added_as = key.identity if settings.pull else settings.public_url
+    peers = Peers(session, signer(key, clock), timeout_s, added_as)
+    mailboxes = Mailboxes(clock, timeout_s)
     own = peers.to(key.identity, settings.name, settings.local_url)
     peers.carry = mailboxes.carry if serving else via_own_node(peers, own)
     core = Core(database, clock, key.identity, settings)

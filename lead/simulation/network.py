@@ -358,4 +358,4 @@ class SimulatedPeer(Peer):
     async def compare_with_sender(self) -> NodeComparison:
         """Have the other node compare as over HTTP."""
         sender = self._sender.identity
-        return await self._over("comparison", lambda s: s.comparer.answer(sender))
+        return await self._over("comparison", lambda s: s.compare_for(sender))

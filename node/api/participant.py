@@ -173,7 +173,7 @@ async def compare(request: web.Request) -> web.StreamResponse:
 
 async def comparisons(request: web.Request) -> web.StreamResponse:
     """POST: compare with the sender, as its lead and as its participant; return what differed."""
-    return responses.one(await request.app[NODE].comparer.answer(request[SENDER]))
+    return responses.one(await request.app[NODE].compare_for(request[SENDER]))
 
 
 async def work(request: web.Request) -> web.StreamResponse:

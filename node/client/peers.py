@@ -28,6 +28,7 @@ from node.model.errors import (
     PeerAnswered,
     PeerUnreachable,
     TooLarge,
+    UnknownToPeer,
 )
 from node.model.exchangestate import NegotiationState
 from node.model.wire.comparisons import NodeComparison
@@ -82,11 +83,14 @@ _ERRAND_S = 2.0
 class Peers:
     """Sends signed requests to other nodes."""
 
-    def __init__(self, session: aiohttp.ClientSession, sign: Sign, timeout_s: float) -> None:
-        """Use this session, which the caller closes."""
+    def __init__(
+        self, session: aiohttp.ClientSession, sign: Sign, timeout_s: float, added_as: str = "URL"
+    ) -> None:
+        """Use this session, which the caller closes; others add this node as ``added_as``."""
         self._session = session
         self._sign = sign
         self._timeout_s = timeout_s
+        self._added_as = added_as
         self._batches: dict[str, PeerBatches] = {}
         self.carry: Carry = _no_way
 
@@ -159,7 +163,7 @@ class Peers:
         body_of_reply = reply.body.encode()
         if reply.status < 300:  # noqa: PLR2004 - HTTP's own border
             return body_of_reply
-        raise peer_error_of(_parsed(Problem, body_of_reply, peer.name), peer.name)
+        raise self._error_of(_parsed(Problem, body_of_reply, peer.name), peer.name)
 
     async def fetch(self, peer: Peer, request: WorkRequest) -> WorkResponse:
         """Fetch the requests that wait there for this node, and deliver answers to earlier ones."""
@@ -192,9 +196,17 @@ class Peers:
         if status < 300:  # noqa: PLR2004 - HTTP's own border
             return payload
         if kind == MEDIA_TYPE:
-            raise peer_error_of(_parsed(Problem, payload, name or url), name or url)
+            raise self._error_of(_parsed(Problem, payload, name or url), name or url)
         msg = f"{name or url} answered {status} without a reason; is it a node?"
         raise PeerAnswered(msg)
+
+    def _error_of(self, problem: Problem, name: str) -> ParleyError:
+        """Return the error with which a node answered; say how it gets to know this one."""
+        error = peer_error_of(problem, name)
+        if isinstance(error, UnknownToPeer):
+            how = f"on {name}, its owner adds it: parley node add {self._added_as}"
+            return UnknownToPeer(f"{error.detail}; {how}")
+        return error
 
     async def _request(
         self,

@@ -7,6 +7,7 @@
     │   ├── InvalidDocument       422  a field is wrong; has pointers to the faults
     │   ├── MalformedRequest      400  the body cannot be parsed
     │   ├── NotAuthenticated      401  no valid token or signature
+    │   │   └── UnknownPeer       401  the signature of a node that is not known here
     │   ├── NotAllowed            403  authenticated, but not allowed
     │   ├── NotFound              404
     │   ├── MethodNotAllowed      405
@@ -17,6 +18,7 @@
     ├── PeerError                 another node is at fault
     │   ├── PeerUnreachable       502
     │   │   └── AnswerLost        502  the request arrived and may have been carried out
+    │   ├── UnknownToPeer         502  it does not know this node
     │   ├── PeerAnswered          502  an invalid answer, or a 5xx without a reason
     │   └── PeerFailed            502  it answered that it cannot do it
     └── HostError                 this host cannot do it
@@ -105,6 +107,13 @@ class NotAuthenticated(RequestError):
     exit_code = 3
 
 
+class UnknownPeer(NotAuthenticated):
+    """The request is signed by a node that is not known here."""
+
+    code = "unknown-peer"
+    title = "A node that is not known here"
+
+
 class NotAllowed(RequestError):
     """The caller is authenticated, but not allowed to do this."""
 
@@ -186,6 +195,16 @@ class AnswerLost(PeerUnreachable):
 
     code = "answer-lost"
     title = "An answer did not arrive"
+
+
+class UnknownToPeer(PeerError):
+    """The other node does not know this one: it lost its database, or this node was removed there.
+
+    Whatever was agreed with it is void.
+    """
+
+    code = "unknown-to-peer"
+    title = "A node does not know this one"
 
 
 class PeerAnswered(PeerError):

@@ -1,4 +1,4 @@
-"""Health checks of the other nodes: which ones answer, and with the key that is pinned.
+"""Health checks of the other nodes: which ones answer with the pinned key and know this node.
 
 The results are shown to people (the page, ``/v1/nodes``, ``/metrics``), and messages to a node that
 answers again are sent at once. The check also learns a node's attributes, which decide to which
@@ -10,7 +10,7 @@ as it polls.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import structlog
@@ -18,9 +18,17 @@ import structlog
 from node.client.mailboxes import Mailboxes
 from node.client.peers import Peers
 from node.core import Core
-from node.model.errors import Conflict, NotAllowed, PeerError, RequestError
+from node.model.errors import (
+    Conflict,
+    NotAllowed,
+    ParleyError,
+    PeerError,
+    RequestError,
+    UnknownToPeer,
+)
 from node.model.naming import clash
 from node.model.wire.nodes import NodeCard
+from node.model.wire.participants import ConfirmationRequest
 from node.peers.directory import Directory
 from node.store import nodes, outbox
 from node.store.bookings import notify
@@ -28,6 +36,9 @@ from node.store.database import Connection
 from node.store.nodes import KnownNode
 
 log = structlog.get_logger()
+
+NOTHING_ASKED = ConfirmationRequest(tasks=())
+"""The smallest signed request: it asks about no task."""
 
 
 class PeerMonitor:
@@ -40,14 +51,19 @@ class PeerMonitor:
         peers: Peers,
         mailboxes: Mailboxes,
         fetch_fault: Callable[[str], str | None],
+        unknown_to: Callable[[KnownNode, str], Awaitable[None]],
     ) -> None:
-        """``fetch_fault(identity)`` returns why no work can be fetched from a node, or None."""
+        """``fetch_fault(identity)`` returns why no work can be fetched from a node, or None.
+
+        ``unknown_to(node, why)`` is called while a node answers that it does not know this one.
+        """
         self._database = core.database
         self._clock = core.clock
         self._directory = directory
         self._peers = peers
         self._mailboxes = mailboxes
         self._fetch_fault = fetch_fault
+        self._unknown_to = unknown_to
 
     async def run_once(self) -> None:
         """Ask all nodes at once, and store which ones answered."""
@@ -143,7 +159,34 @@ class PeerMonitor:
             return error.detail, None
         if card.identity != known.identity:
             return f"another key answers at {known.url}: {card.identity}", None
-        return self._fetch_fault(known.identity), card
+        unknown = await self._ask_whether_known(known)
+        return unknown or self._fetch_fault(known.identity), card
+
+    async def _ask_whether_known(self, known: KnownNode) -> str | None:
+        """Return why a node that answers does not serve this one, if it does not know it.
+
+        A node shows its card to everybody. One that has lost its database knows nobody.
+        """
+        try:
+            await self._peers.to(known.identity, known.name, known.url).confirm(NOTHING_ASKED)
+        except UnknownToPeer as error:
+            await self._unknown_to(known, error.detail)
+            return error.detail
+        except ParleyError:
+            pass  # it has just answered; what is wrong shows where it matters
+        return None
+
+    async def heard_from(self, identity: str) -> None:
+        """Record that a node has sent a request; messages to it are due, if it was away."""
+        known = self._directory.by_identity(identity)
+        if known.unreachable_since is None:
+            return
+        now = self._clock.now()
+        async with self._database.transaction() as connection:
+            await nodes.reached(connection, [identity], now)
+            await outbox.hasten(connection, [identity], now)
+            await notify(connection, "node", known.name, "reached")
+        await self._directory.refresh()
 
 
 def _description(node: KnownNode | NodeCard) -> tuple[dict[str, Any], int, str]:

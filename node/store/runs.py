@@ -286,6 +286,11 @@ async def open_runs_of_tasks(connection: Connection, tasks: Sequence[UUID]) -> l
     return [row[0] for row in await connection.fetch(_SQL["open_runs_of_tasks"], list(tasks))]
 
 
+async def coming_with(connection: Connection, node: str, now: int) -> list[UUID]:
+    """Return the runs to come that this other node leads, or takes part in if they are led here."""
+    return [row[0] for row in await connection.fetch(_SQL["coming_with"], node, now)]
+
+
 async def cut_runs_of_task(connection: Connection, task: UUID, now: int) -> list[UUID]:
     """Return the task's runs that failed here and whose booked end is in the future."""
     return [row[0] for row in await connection.fetch(_SQL["cut_runs_of_task"], task, now)]

@@ -221,6 +221,15 @@ class TaskTerminator:
         for first in range(0, len(every), _AT_ONCE):
             await self._database.settle(partial(self._lose_runs, every[first : first + _AT_ONCE]))
 
+    async def lose_runs_with(self, identity: str, reason: str) -> None:
+        """Free the runs to come in which another node takes part or which it leads.
+
+        Those led here are placed again. Of the others their lead is told, so that it can do so.
+        """
+        async with self._database.connection() as connection:
+            coming = await runs.coming_with(connection, identity, self._clock.now())
+        await self.lose_runs(dict.fromkeys(coming, reason))
+
     async def _lose_runs(self, reasons: Sequence[tuple[UUID, str]], connection: Connection) -> None:
         why = dict(reasons)
         now = self._clock.now()

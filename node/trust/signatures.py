@@ -43,7 +43,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from node.model.errors import NotAuthenticated
+from node.model.errors import NotAuthenticated, UnknownPeer
 from node.model.times import SECOND, format_instant
 from node.trust.keys import NodeKey, fingerprint, public_of, verify
 from node.trust.nonces import NonceMemory
@@ -202,11 +202,12 @@ class Verifier:
 
     def _check_signer(self, claim: SignedHead) -> None:
         if not self._known(claim.identity):
-            raise _refusal(
-                f"names the key {fingerprint(claim.identity)}, which this node does not know; its "
-                "owner adds it with: parley node add URL, or, if it fetches its work (--pull), "
-                f"parley node add {claim.identity}"
+            msg = (
+                f"the request names the key {fingerprint(claim.identity)}, which this node does "
+                "not know; its owner adds it with: parley node add URL, or, if it fetches its work "
+                f"(--pull), parley node add {claim.identity}"
             )
+            raise UnknownPeer(msg)
 
     def _check_time(self, claim: SignedHead, now: int) -> None:
         created = claim.created * SECOND

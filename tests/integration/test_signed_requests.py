@@ -15,7 +15,7 @@ import pytest
 
 from node.api import participant
 from node.model import times
-from node.model.errors import NotAuthenticated
+from node.model.errors import UnknownToPeer
 from node.model.wire.nodes import NodeAddition
 from node.model.wire.problems import MEDIA_TYPE
 from node.store import nodes
@@ -70,13 +70,19 @@ class Caller:
         async with self.http.post(url, data=body, headers=headers) as response:
             return response.status, orjson.loads(await response.read())
 
-    async def refused(self, body: bytes, headers: dict[str, str], path: str = PATH) -> str:
-        """Return the reason of a 401."""
+    async def refused(
+        self,
+        body: bytes,
+        headers: dict[str, str],
+        path: str = PATH,
+        code: str = "not-authenticated",
+    ) -> str:
+        """Return the reason of a 401 with this code."""
         url = f"{self.b.card.url}{path}"
         async with self.http.post(url, data=body, headers=headers) as response:
             document = orjson.loads(await response.read())
             assert (response.status, response.content_type) == (401, MEDIA_TYPE)
-        assert document["type"].endswith("/not-authenticated")
+        assert document["type"].endswith(f"/{code}")
         assert document["status"] == 401
         assert document["instance"] == path.partition("?")[0]
         return str(document["detail"])
@@ -160,7 +166,8 @@ async def test_an_altered_path_is_refused(caller: Caller) -> None:
 async def test_an_unknown_key_is_refused(caller: Caller) -> None:
     """A request with an unknown key is refused with the key and the remedy."""
     body = caller.body()
-    detail = await caller.refused(body, caller.signed(body, key=NodeKey.generate()))
+    headers = caller.signed(body, key=NodeKey.generate())
+    detail = await caller.refused(body, headers, code="unknown-peer")
     assert "which this node does not know; its owner adds it with: parley node" in detail
 
 
@@ -186,7 +193,8 @@ async def test_a_removed_node_is_refused(caller: Caller) -> None:
     """A removed node is refused."""
     await caller.b.registration.remove("a")
     body = caller.body()
-    assert "which this node does not know" in await caller.refused(body, caller.signed(body))
+    detail = await caller.refused(body, caller.signed(body), code="unknown-peer")
+    assert "which this node does not know" in detail
 
 
 @pytest.mark.parametrize(
@@ -228,7 +236,7 @@ async def test_a_signature_opens_no_users_route(caller: Caller) -> None:
 async def test_the_client_raises_the_reason(caller: Caller) -> None:
     """The client of a refused node raises an error with the reason."""
     await caller.b.registration.remove("a")
-    with pytest.raises(NotAuthenticated, match="which this node does not know"):
+    with pytest.raises(UnknownToPeer, match="b does not know this node: its database was lost"):
         await caller.a.peer(caller.b.card.identity).decision(uuid4())
 
 

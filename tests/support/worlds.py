@@ -26,7 +26,7 @@ from node.core import Core
 from node.local_participant import LocalParticipant
 from node.model import times
 from node.model.classes import SchedulingClass
-from node.model.errors import ParleyError, PeerUnreachable
+from node.model.errors import ParleyError, PeerUnreachable, UnknownPeer
 from node.model.ids import TaskId, exchange_id, run_id
 from node.model.wire.comparisons import NodeComparison
 from node.model.wire.participants import (
@@ -99,6 +99,8 @@ class Wire:
         call = (self._sender.name, self.name, what)
         try:
             await self._world.meet(call, "asked")
+            if not self._receiver.node.directory.knows(self._sender.identity):
+                raise UnknownPeer
             done = await action()
             await self._world.meet(call, "answered")
         except ParleyError as error:
@@ -175,8 +177,8 @@ class Wire:
 
     async def compare_with_sender(self) -> NodeComparison:
         """Call as over HTTP."""
-        comparer, sender = self._receiver.node.comparer, self._sender.identity
-        return await self._call("compare_with_sender", lambda: comparer.answer(sender))
+        receiver, sender = self._receiver.node, self._sender.identity
+        return await self._call("compare_with_sender", lambda: receiver.compare_for(sender))
 
     @property
     def _time_line(self) -> TimeLine:

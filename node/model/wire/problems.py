@@ -9,6 +9,8 @@ from node.model.errors import (
     PeerError,
     PeerFailed,
     RequestError,
+    UnknownPeer,
+    UnknownToPeer,
 )
 from node.model.wire.fields import Document
 
@@ -66,9 +68,15 @@ def error_of(problem: Problem) -> ParleyError:
 def peer_error_of(problem: Problem, name: str) -> ParleyError:
     """Return the error with which another node answered: what its host cannot do is its fault.
 
-    Otherwise the missing database of another node would seem to be that of this one.
+    Otherwise the missing database of another node would seem to be that of this one. Nor is it this
+    node's fault that another one does not know it.
     """
     error = error_of(problem)
+    if isinstance(error, UnknownPeer):
+        return UnknownToPeer(
+            f"{name} does not know this node: its database was lost, or this node was never added "
+            "there, or removed"
+        )
     if isinstance(error, RequestError | PeerError):
         return error
     return PeerFailed(f"{name} cannot do it: {error.detail}")

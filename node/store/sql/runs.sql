@@ -128,6 +128,21 @@ WHERE task_id = ANY($1::uuid []) AND state IN ('waiting', 'booked', 'set-aside',
 ORDER BY id
 FOR UPDATE;
 
+-- coming_with --
+-- The runs to come that another node leads or, if they are led here, takes part in.
+SELECT run.id
+FROM run
+INNER JOIN task ON run.task_id = task.id
+WHERE
+    run.state IN ('booked', 'set-aside') AND run.starts_at > $2
+    AND (
+        task.lead = $1
+        OR (
+            task.lead = (SELECT identity FROM node WHERE is_self)
+            AND task.participants @> jsonb_build_array(jsonb_build_object('node', $1::text))
+        )
+    );
+
 -- cut_runs_of_task --
 -- Runs that failed before their booked end: if the task was cancelled, they failed because the other end was.
 SELECT id FROM run
