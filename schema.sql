@@ -15,13 +15,17 @@ CREATE TABLE generation (
     id uuid NOT NULL,
     place text NOT NULL,
     made_at timestamptz NOT NULL DEFAULT now(),
+    marked_at timestamptz NOT NULL DEFAULT clock_timestamp(),
     one_row boolean PRIMARY KEY DEFAULT true CHECK (one_row)
 );
 COMMENT ON TABLE generation IS
 'One row: the name of this history of the data. It is made anew when the database was restored from a backup, so that what is
 asked of other nodes from then on has other names than what was asked after the backup.';
 COMMENT ON COLUMN generation.place IS
-'Server, database, and table in which it was made. A restored copy is in another place.';
+'Server with its time line, database, and table in which it was made. A restored copy is in another place.';
+COMMENT ON COLUMN generation.marked_at IS
+'Raised every minute, at most up to the clock, and copied to a file and to other nodes. If they have a later one, the database
+went back to an earlier state.';
 
 ---------------------------------------------------------------------------------------------------
 -- Types
@@ -87,7 +91,8 @@ CREATE TABLE node (
     shortfall interval,
     attributes jsonb NOT NULL DEFAULT '{}',
     set_attributes jsonb NOT NULL DEFAULT '{}',
-    lanes smallint NOT NULL DEFAULT 8 CHECK (lanes BETWEEN 1 AND 1000)
+    lanes smallint NOT NULL DEFAULT 8 CHECK (lanes BETWEEN 1 AND 1000),
+    marked_at timestamptz
 );
 COMMENT ON TABLE node IS 'This node and the nodes it knows, each pinned by its public key.';
 COMMENT ON COLUMN node.identity IS 'ed25519:<public key>, as written in every signature.';
@@ -98,6 +103,7 @@ COMMENT ON COLUMN node.shortfall IS '(For a node that fetches work) the free tim
 COMMENT ON COLUMN node.attributes IS 'Its attributes by name: text, numbers, true or false. Pools are predicates over these.';
 COMMENT ON COLUMN node.set_attributes IS '(For this node only) the attributes that were set with "parley node set".';
 COMMENT ON COLUMN node.lanes IS 'This many concurrent normal runs are charged like one exclusive run.';
+COMMENT ON COLUMN node.marked_at IS '(For other nodes) the latest mark of its database that it has told (see generation.marked_at).';
 CREATE UNIQUE INDEX node_self ON node (is_self) WHERE is_self;
 
 CREATE FUNCTION url_host(url text) RETURNS text LANGUAGE sql IMMUTABLE

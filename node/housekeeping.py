@@ -30,6 +30,7 @@ END_S = 2
 PEERS_S = 15
 WATCHDOG_S = 10
 CLOCK_S = 1
+MARK_S = 60
 LEAD_S = 10
 COMPARE_S = 180
 CONFIRM_S = 180
@@ -97,7 +98,11 @@ def lead_jobs(*, compare: Action, every_s: float = COMPARE_S) -> tuple[PeriodicJ
 
 
 def process_jobs(
-    *, ping_watchdog: Action, watch_clock: Action, show_lead: Action | None = None
+    *,
+    ping_watchdog: Action,
+    watch_clock: Action,
+    mark_database: Action,
+    show_lead: Action | None = None,
 ) -> tuple[PeriodicJob, ...]:
     """Return the housekeeping of a process, whether it has a node, a lead or both."""
     every = (
@@ -105,6 +110,8 @@ def process_jobs(
         PeriodicJob("ping watchdog", WATCHDOG_S, ping_watchdog),
         # Notices that the host's clock was set, and looks at everything that waits for an instant.
         PeriodicJob("watch clock", CLOCK_S, watch_clock),
+        # Raises the mark of the database, and notices that its data went back.
+        PeriodicJob("mark database", MARK_S, mark_database),
     )
     # Writes that this process plans, for the readiness of its node.
     shown = () if show_lead is None else (PeriodicJob("show lead", LEAD_S, show_lead),)

@@ -34,6 +34,7 @@ from node.model.errors import (
     NotFound,
     ParleyError,
     PeerError,
+    UnknownToPeer,
 )
 from node.model.naming import clash
 from node.model.wire.comparisons import NodeComparison
@@ -66,6 +67,7 @@ from node.sharing.usage import UsageReader
 from node.store import nodes
 from node.store.bookings import HeldTask
 from node.store.database import Notice, PostgresDatabase
+from node.store.mark import MarkFile
 from node.store.nodes import KnownNode
 from node.store.outbox import Message, MessageKind
 from node.tasks.acceptance import Acceptance
@@ -88,6 +90,10 @@ from node.trust.signatures import Verifier, new_nonce, sign
 from node.trust.tokens import digest, new_token, write_token
 
 _OWNER = "owner"
+_MARK_STEP = 2 * times.MINUTE
+"""More than the time between two marks, so that a mark that fell behind the clock catches up."""
+_ANSWERED_AT_ONCE_S = 2.0
+"""Time at the start in which the other nodes tell what they know better."""
 
 log = structlog.get_logger()
 
@@ -139,7 +145,7 @@ class NodeService:
         self.clock_steps = StepWatcher(core.clock)
         self._steps_told = 0
         self._loops: list[asyncio.Task[None]] = []
-        self._readings: set[asyncio.Task[None]] = set()
+        self._readings: set[asyncio.Task[Any]] = set()
         self._build_host(core)
         self._build_peers(core, dependencies)
         self._build_timetable(core, dependencies)
@@ -198,7 +204,7 @@ class NodeService:
             self.peers,
             self.mailboxes,
             self.work_puller.fault,
-            self._unknown_to,
+            self._greet,
         )
 
     def _build_timetable(self, core: Core, dependencies: NodeDependencies) -> None:
@@ -330,8 +336,7 @@ class NodeService:
             await self._first_token(connection)
         await self.directory.refresh()
         await self.campaigns.refresh()
-        if self.database.fresh:
-            await self.confirmer.run_once()
+        await self.ask_others()
         await self.launcher.recover()
         await self.reservations.extend_spans()
         for kind, name, reason in self.capabilities.unusable:
@@ -343,6 +348,21 @@ class NodeService:
             asyncio.create_task(self.freed_time.run(), name="interest"),
         ]
         self._housekeeper.start(self._periodic_jobs())
+
+    async def ask_others(self) -> None:
+        """Ask the other nodes before anything is begun here, in case the database went back.
+
+        They know it in a later state, and which tasks are over. If nothing else speaks for a
+        restore, those that do not answer at once are not awaited.
+        """
+        asking = asyncio.create_task(self.confirmer.run_once(), name="confirmation")
+        self._readings.add(asking)
+        asking.add_done_callback(self._readings.discard)
+        await asyncio.wait({asking}, timeout=None if self.database.fresh else _ANSWERED_AT_ONCE_S)
+
+    async def mark_database(self) -> None:
+        """Raise the mark of the database; if its data went back, a notification says so."""
+        await self.database.look(step=_MARK_STEP)
 
     def start_delivery(self) -> None:
         """Start delivering results, and polling in pull mode; call this once the API answers.
@@ -384,19 +404,36 @@ class NodeService:
         self._refresh_directory(notice)
         if notice.kind == "node" and "added" in notice.words:
             self._read(partial(self._compare_with, notice.id))
+        if notice.kind == "generation":
+            self._read(self.comparer.compare_all)
         for listener in self._listeners:
             listener(notice)
 
     def _refresh_directory(self, notice: Notice) -> None:
-        """Read nodes and campaigns again if they changed, or if notifications were lost."""
+        """Read nodes and campaigns again if they changed, or if notifications were lost.
+
+        While the connection was lost, the server may have been restored.
+        """
+        if notice.kind in {"generation", "wake"}:
+            self._read(self.database.look)
         if notice.kind in {"node", "wake"}:
             self._read(self.directory.refresh)
         if notice.kind in {"campaign", "wake"}:
             self._read(self.campaigns.refresh)
 
-    async def _unknown_to(self, known: KnownNode, why: str) -> None:
-        """Take back the runs with a node that does not know this one, so that none begins alone."""
-        await self.termination.lose_runs_with(known.identity, why)
+    async def _greet(self, identity: str) -> str | None:
+        """Return why a node that answers does not serve this one; None if nothing else is wrong.
+
+        While it does not know this node, the runs with it are taken back: none begins alone.
+        """
+        try:
+            await self.confirmer.greet(identity)
+        except UnknownToPeer as error:
+            await self.termination.lose_runs_with(identity, error.detail)
+            return error.detail
+        except ParleyError as error:
+            log.debug("not greeted", node=identity, error=error.detail)
+        return None
 
     async def compare_for(self, identity: str) -> NodeComparison:
         """Compare with a node that asks for it, which shows that it is there and knows this one."""
@@ -409,7 +446,7 @@ class NodeService:
         await self.comparer.compare_with(name)
 
     def _read(self, refresh: Callable[[], Awaitable[object]]) -> None:
-        reading = asyncio.create_task(_refreshed(refresh))
+        reading: asyncio.Task[Any] = asyncio.create_task(_refreshed(refresh))
         self._readings.add(reading)
         reading.add_done_callback(self._readings.discard)
 
@@ -545,7 +582,7 @@ async def assemble(
     """
     prepare_directory(settings.state_dir)
     key = NodeKey.load_or_create(settings.state_dir / "node.pem")
-    database = PostgresDatabase(dsn)
+    database = PostgresDatabase(dsn, mark=MarkFile(settings.state_dir / "database-mark"))
     await database.open()
     timeout_s = settings.peer_timeout / times.SECOND
     added_as = key.identity if settings.pull else settings.public_url

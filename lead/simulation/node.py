@@ -83,6 +83,9 @@ class SimulatedNode(SimulatedService):
     async def _first_token(self, connection: Any) -> None:
         """Create no token: nothing in a simulation authenticates with one."""
 
+    async def ask_others(self) -> None:
+        """Ask nobody: no simulated database goes back."""
+
     async def start(self) -> None:
         """Start the node's services, and settle holds when they are due instead of each second."""
         await super().start()

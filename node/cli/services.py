@@ -180,6 +180,7 @@ async def _serve(settings: Settings, *, with_node: bool, with_lead: bool) -> Non
                     process_jobs(
                         ping_watchdog=_ping_watchdog,
                         watch_clock=node.watch_clock,
+                        mark_database=node.mark_database,
                         show_lead=partial(_show_lead, node, owner) if with_lead else None,
                     )
                 )
@@ -285,6 +286,7 @@ async def _leading(node: NodeService, owner: str, *, alone: bool) -> AsyncIterat
     node.add_notification_listener(lead.heard)
     if alone:
         await _await_node(node)
+        await node.ask_others()
         listening = asyncio.create_task(node.listen(lead.heard))
     await _show_lead(node, owner)
     await lead.start()

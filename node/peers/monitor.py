@@ -18,17 +18,9 @@ import structlog
 from node.client.mailboxes import Mailboxes
 from node.client.peers import Peers
 from node.core import Core
-from node.model.errors import (
-    Conflict,
-    NotAllowed,
-    ParleyError,
-    PeerError,
-    RequestError,
-    UnknownToPeer,
-)
+from node.model.errors import Conflict, NotAllowed, PeerError, RequestError
 from node.model.naming import clash
 from node.model.wire.nodes import NodeCard
-from node.model.wire.participants import ConfirmationRequest
 from node.peers.directory import Directory
 from node.store import nodes, outbox
 from node.store.bookings import notify
@@ -36,9 +28,6 @@ from node.store.database import Connection
 from node.store.nodes import KnownNode
 
 log = structlog.get_logger()
-
-NOTHING_ASKED = ConfirmationRequest(tasks=())
-"""The smallest signed request: it asks about no task."""
 
 
 class PeerMonitor:
@@ -51,11 +40,11 @@ class PeerMonitor:
         peers: Peers,
         mailboxes: Mailboxes,
         fetch_fault: Callable[[str], str | None],
-        unknown_to: Callable[[KnownNode, str], Awaitable[None]],
+        greet: Callable[[str], Awaitable[str | None]],
     ) -> None:
         """``fetch_fault(identity)`` returns why no work can be fetched from a node, or None.
 
-        ``unknown_to(node, why)`` is called while a node answers that it does not know this one.
+        ``greet(identity)`` returns why a node that answers does not serve this one, or None.
         """
         self._database = core.database
         self._clock = core.clock
@@ -63,7 +52,7 @@ class PeerMonitor:
         self._peers = peers
         self._mailboxes = mailboxes
         self._fetch_fault = fetch_fault
-        self._unknown_to = unknown_to
+        self._greet = greet
 
     async def run_once(self) -> None:
         """Ask all nodes at once, and store which ones answered."""
@@ -159,22 +148,8 @@ class PeerMonitor:
             return error.detail, None
         if card.identity != known.identity:
             return f"another key answers at {known.url}: {card.identity}", None
-        unknown = await self._ask_whether_known(known)
-        return unknown or self._fetch_fault(known.identity), card
-
-    async def _ask_whether_known(self, known: KnownNode) -> str | None:
-        """Return why a node that answers does not serve this one, if it does not know it.
-
-        A node shows its card to everybody. One that has lost its database knows nobody.
-        """
-        try:
-            await self._peers.to(known.identity, known.name, known.url).confirm(NOTHING_ASKED)
-        except UnknownToPeer as error:
-            await self._unknown_to(known, error.detail)
-            return error.detail
-        except ParleyError:
-            pass  # it has just answered; what is wrong shows where it matters
-        return None
+        # Everybody gets the card. A node that has lost its database knows nobody.
+        return await self._greet(known.identity) or self._fetch_fault(known.identity), card
 
     async def heard_from(self, identity: str) -> None:
         """Record that a node has sent a request; messages to it are due, if it was away."""

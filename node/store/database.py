@@ -26,6 +26,7 @@ from node.model import times
 from node.model.errors import DatabaseUnavailable, SchemaMismatch, reason_of
 from node.model.ids import Generation
 from node.store.hangs import HangDetector, HangLimits
+from node.store.mark import MarkFile
 
 SCHEMA_VERSION = 4
 CHANNEL = "parley"
@@ -134,12 +135,14 @@ class Database(ABC):
     """The database of one node, as the services use it.
 
     ``generation`` names the history of its data, once it is open: it is made anew when the database
-    was restored from a backup.
+    was restored from a backup, or went back to an earlier state.
     """
 
     generation: Generation
     fresh: bool
     """True for a while after that, and for a new database: others may know more than it."""
+    marked_at: int | None = None
+    """The latest mark of this database (µs), to be told to other nodes; None if it has none."""
 
     @abstractmethod
     async def open(self) -> None:
@@ -172,6 +175,14 @@ class Database(ABC):
         """Return what the server said if it had no room for a write lately; None if it had."""
         return None
 
+    async def look(self, seen: int | None = None, *, step: int = 0) -> bool:  # noqa: ARG002
+        """Return whether the data went back to an earlier state; if not, raise the mark by a step.
+
+        ``seen`` is a mark that another node has seen; both are in microseconds. A database without
+        a mark never goes back.
+        """
+        return False
+
     async def settle(self, action: Callable[[Connection], Awaitable[T]]) -> T:
         """Run ``action`` in a transaction, and retry if it conflicts with a concurrent one."""
         for _ in range(_ATTEMPTS - 1):
@@ -185,9 +196,20 @@ class Database(ABC):
 class PostgresDatabase(Database):
     """A pool of connections to this node's Postgres."""
 
-    def __init__(self, dsn: str, *, size: int = 10, hang_limits: HangLimits | None = None) -> None:
-        """Connect to ``dsn`` later, in :meth:`open`, with at most ``size`` connections."""
+    def __init__(
+        self,
+        dsn: str,
+        *,
+        size: int = 10,
+        hang_limits: HangLimits | None = None,
+        mark: MarkFile | None = None,
+    ) -> None:
+        """Connect to ``dsn`` later, in :meth:`open`, with at most ``size`` connections.
+
+        ``mark`` is where the mark of the database is kept outside of it.
+        """
         self._dsn = dsn
+        self._mark = mark
         self._size = size
         self._pool: asyncpg.Pool[asyncpg.Record] | None = None
         self._full: tuple[float, str] | None = None
@@ -213,12 +235,28 @@ class PostgresDatabase(Database):
         try:
             async with self.transaction() as connection:
                 await _set_up(connection)
-                self.generation = await _generation(connection)
-                queries = Queries("node.store", "setup")
-                self.fresh = await connection.fetchval(queries["is_fresh"])
+            await self.look(await asyncio.to_thread(self._mark.read) if self._mark else None)
         except BaseException:
             await self.close()
             raise
+
+    async def look(self, seen: int | None = None, *, step: int = 0) -> bool:
+        """Return whether the data went back, and copy the mark, raised by a step, to the file.
+
+        They went back if they are in another place, or if their mark is earlier than the latest one
+        that this process has read or written, or than ``seen``, from the file or another node. Then
+        they get a new generation, and all leases lose to the new epochs.
+
+        The mark is raised by at most ``step`` (µs), not up to the clock: all other nodes, however
+        late they answer, shall see that it is earlier than the one they know.
+        """
+        async with self.transaction() as connection:
+            standing = await _look(connection, self.marked_at, seen, step)
+            fresh = await connection.fetchval(Queries("node.store", "setup")["is_fresh"])
+        self.generation, self.marked_at, self.fresh = standing.generation, standing.marked_at, fresh
+        if self._mark is not None:
+            await asyncio.to_thread(self._mark.write, standing.marked_at)
+        return standing.went_back
 
     async def close(self) -> None:
         """Close all connections."""
@@ -401,18 +439,44 @@ def _mismatch(version: int, digest: str | None) -> str | None:
     )
 
 
-async def _generation(connection: PostgresConnection) -> Generation:
-    """Return the generation of the data, a new one if the database is new or was restored."""
+class _Standing(NamedTuple):
+    generation: Generation
+    marked_at: int
+    went_back: bool
+
+
+async def _look(
+    connection: PostgresConnection, marked_at: int | None, seen: int | None, step: int
+) -> _Standing:
+    """Mark the data, with a new generation if they are new, in another place, or went back."""
     queries = Queries("node.store", "setup")
     place = await connection.fetchval(queries["place"])
     row = await connection.fetchrow(queries["generation"])
     if row is None:
-        return Generation(await connection.fetchval(queries["first_generation"], place))
-    if row["place"] == place:
-        return Generation(row["id"])
+        made = await connection.fetchrow(
+            queries["first_generation"], place, _latest(marked_at, seen)
+        )
+        return _standing(made, went_back=False)
+    # A mark from the future is not from this database, whoever has seen it.
+    believed = seen if seen is not None and seen <= row["now"] + times.MINUTE else None
+    known = _latest(marked_at, believed, row["marked_at"])
+    if (row["place"], row["marked_at"]) == (place, known):
+        if step:
+            row = await connection.fetchrow(queries["mark"], step)
+        return _standing(row, went_back=False)
     log.warning("the database was restored; its node names what it asks for anew")
     await connection.execute(queries["raise_all_epochs"])
-    return Generation(await connection.fetchval(queries["new_generation"], place))
+    made = await connection.fetchrow(queries["new_generation"], place, known)
+    return _standing(made, went_back=True)
+
+
+def _standing(row: Record | None, *, went_back: bool) -> _Standing:
+    assert row is not None  # noqa: S101 - the statements return the one row
+    return _Standing(Generation(row["id"]), row["marked_at"], went_back)
+
+
+def _latest(*instants: int | None) -> int | None:
+    return max((instant for instant in instants if instant is not None), default=None)
 
 
 def schema_text() -> str:

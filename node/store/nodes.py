@@ -135,6 +135,12 @@ async def keep_figures(connection: Connection, identity: str, figures: Shortfall
     await connection.execute(_SQL["keep_figures"], identity, figures.busy_until, figures.missing)
 
 
+async def keep_mark(connection: Connection, identity: str, marked_at: int) -> int | None:
+    """Store the mark of another node's database, if it is the latest; return the one before."""
+    before: int | None = await connection.fetchval(_SQL["keep_mark"], identity, marked_at)
+    return before
+
+
 async def keep_token(connection: Connection, digest: str, label: str, now: int) -> None:
     """Store the digest of a user's token."""
     await connection.execute(_SQL["keep_token"], digest, label, now)

@@ -26,7 +26,7 @@ from node.model.wire.participants import (
     TaskEnd,
 )
 from node.peers.directory import Directory
-from node.store import tasks
+from node.store import nodes, tasks
 from node.tasks.termination import TaskTerminator
 
 MIN_AGE = 2 * times.MINUTE
@@ -60,6 +60,7 @@ class TaskConfirmer:
         self._directory = directory
         self._termination = termination
         self._peer = peer
+        self._believed: set[str] = set()
 
     async def run_once(self) -> int:
         """Ask every node that leads open tasks here; return how many tasks were ended."""
@@ -82,13 +83,30 @@ class TaskConfirmer:
         async with self._database.connection() as connection:
             asked = await tasks.open_of(connection, lead, before)
         found: list[Difference] = []
-        for first in range(0, len(asked), CONFIRMED_MAX):
+        for first in range(0, max(1, len(asked)), CONFIRMED_MAX):
             page = asked[first : first + CONFIRMED_MAX]
-            answered = await self._peer(lead).confirm(ConfirmationRequest(tasks=tuple(page)))
-            found += await self._end(lead, page, answered.over)
+            found += await self._end(lead, page, (await self._confirm(lead, page)).over)
         if found:
             log.warning("ended tasks that their lead does not have", lead=lead, tasks=len(found))
         return compared(len(found), 0, found)
+
+    async def greet(self, other: str) -> None:
+        """Ask a node about no task: whether it serves this one, and knows it in a later state.
+
+        :raises ParleyError: it does not.
+        """
+        await self._confirm(other, ())
+
+    async def _confirm(self, lead: str, page: Sequence[UUID]) -> ConfirmationAnswer:
+        told = self._database.marked_at
+        answered = await self._peer(lead).confirm(
+            ConfirmationRequest(tasks=tuple(page), marked_at=told)
+        )
+        # Once for each node and start: a node that tells a wrong mark again changes nothing.
+        if told is not None and answered.marked_at is not None and lead not in self._believed:
+            self._believed.add(lead)
+            await self._database.look(answered.marked_at)
+        return answered
 
     async def _end(
         self, lead: str, asked: Sequence[UUID], over: Mapping[UUID, str]
@@ -106,6 +124,9 @@ class TaskConfirmer:
         """Return which of these tasks are over here, for a participant of theirs."""
         async with self._database.connection() as connection:
             known = {t.id: t for t in await tasks.fetch_all(connection, list(request.tasks))}
+            before = None
+            if request.marked_at is not None:
+                before = await nodes.keep_mark(connection, sender, request.marked_at)
         over = {}
         for task in request.tasks:
             found = known.get(task)
@@ -118,4 +139,5 @@ class TaskConfirmer:
             )
             if why is not None:
                 over[task] = why
-        return ConfirmationAnswer(over=over)
+        later = before if before is not None and before > (request.marked_at or 0) else None
+        return ConfirmationAnswer(over=over, marked_at=later)

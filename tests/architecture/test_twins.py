@@ -18,6 +18,8 @@ WITHOUT = {
         "coming_with",
     },
     "node.store/tasks": {"tasks"},
+    # Databases in memory have no marks: none goes back.
+    "node.store/nodes": {"keep_mark"},
     # The simulation has no archives, so the triggers of real tables would do nothing.
     "node.store/archives": set(Queries("node.store", "archives"))
     - {"purge_archives", "purge_destinations"},

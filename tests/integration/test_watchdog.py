@@ -25,7 +25,11 @@ async def test_the_watchdog_is_fed_at_its_interval_whatever_the_database_does(
         monkeypatch.setenv("NOTIFY_SOCKET", str(tmp_path / "notify"))
         housekeeper = Housekeeper(clock)
         housekeeper.start(
-            process_jobs(ping_watchdog=services._ping_watchdog, watch_clock=asyncio.Event().wait)
+            process_jobs(
+                ping_watchdog=services._ping_watchdog,
+                watch_clock=asyncio.Event().wait,
+                mark_database=asyncio.Event().wait,
+            )
         )
         for _ in range(3):
             await clock.sleep(0)

@@ -6,7 +6,7 @@ from itertools import count
 
 import asyncpg
 
-from node.store.database import PostgresDatabase
+from node.store.database import PostgresDatabase, Queries
 from tests.support.worlds import Site, World
 
 _NUMBERS = count(1)
@@ -31,6 +31,20 @@ async def restore(world: World, site: Site, backup: str) -> None:
     await _execute(database, f'ALTER DATABASE "{backup}" RENAME TO "{name}"')
     await database.open()
     await world.restart(site)
+
+
+async def put_back(world: World, site: Site, backup: str) -> None:
+    """Put a backup in the place of a node's database as a snapshot of its file system does.
+
+    Unlike after :func:`restore`, nothing in the data tells that they are older than they were.
+    """
+    database = _database(site)
+    connection = await asyncpg.connect(database._dsn, database=backup)
+    place = await connection.fetchval(Queries("node.store", "setup")["place"])
+    await connection.execute("UPDATE generation SET place = $1", place)
+    await connection.close()
+    database.marked_at = None  # as in a new process
+    await restore(world, site, backup)
 
 
 def _database(site: Site) -> PostgresDatabase:

@@ -247,6 +247,7 @@ def test_the_tables_name_each_job_once() -> None:
     of_process = process_jobs(
         ping_watchdog=partial(note, "ping"),
         watch_clock=partial(note, "watch"),
+        mark_database=partial(note, "mark"),
         show_lead=partial(note, "show"),
     )
     jobs = [*of_node, *of_lead, *of_process]
@@ -259,4 +260,4 @@ def test_the_tables_name_each_job_once() -> None:
             await job.action()
 
     asyncio.run(call_all())
-    assert called == [*names, "compare", "ping", "watch", "show"]
+    assert called == [*names, "compare", "ping", "watch", "mark", "show"]

@@ -80,6 +80,7 @@ class NodeRow(TableRow):
     attributes: Packed = EMPTY
     set_attributes: Packed = EMPTY
     lanes: int = 8
+    marked_at: int | None = None
 
 
 @dataclass(slots=True, eq=False)

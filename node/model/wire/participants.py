@@ -367,12 +367,16 @@ class ConfirmationRequest(Document):
     """A participant's question which of these tasks, open there, are still open at their lead."""
 
     tasks: Annotated[tuple[UUID, ...], Field(max_length=CONFIRMED_MAX)]
+    marked_at: Micros | None = Field(None, description="The mark of the sender's database.")
 
 
 class ConfirmationAnswer(Document):
     """The tasks that are over, or that their lead does not know, each with the reason."""
 
     over: dict[UUID, Sentence] = {}
+    marked_at: Micros | None = Field(
+        None, description="A later mark of the asking node's database, if it has told one."
+    )
 
 
 class PartMessage(Document):

@@ -56,6 +56,14 @@ UPDATE node SET unreachable_since = coalesce(unreachable_since, $2), last_error 
 -- The figures of a node that fetches its work: how much more it could take.
 UPDATE node SET busy_until = $2, shortfall = $3 WHERE identity = $1;
 
+-- keep_mark --
+-- Keeps the latest mark of another node's database, and returns the one that was known before.
+WITH kept AS (
+    UPDATE node SET marked_at = $2 WHERE identity = $1 AND (marked_at IS NULL OR marked_at < $2)
+)
+
+SELECT marked_at FROM node WHERE identity = $1;
+
 -- keep_token --
 INSERT INTO access_token (digest, label, created_at) VALUES ($1, $2, $3) ON CONFLICT DO NOTHING;
 

@@ -12,24 +12,39 @@ SELECT count(*) FROM pg_tables WHERE schemaname = current_schema();
 INSERT INTO schema_version (version, digest) VALUES ($1, $2);
 
 -- place --
--- Differs in every copy of a database that was restored from a dump or made from a template.
+-- Differs in every copy of a database that was restored from a dump or made from a template. The time line of a server
+-- changes when it is restored to a point in time, and when a standby server takes over.
 SELECT concat_ws(
     '/', (SELECT system_identifier FROM pg_control_system()),
+    CASE WHEN NOT pg_is_in_recovery() THEN left(pg_walfile_name(pg_current_wal_insert_lsn()), 8) END,
     (SELECT oid FROM pg_database WHERE datname = current_database()), to_regclass('task')::oid
 );
 
 -- first_generation --
-INSERT INTO generation (id, place) VALUES (gen_random_uuid(), $1) RETURNING id;
+INSERT INTO generation (id, place, marked_at)
+VALUES (gen_random_uuid(), $1, greatest($2::timestamptz + interval '1 microsecond', clock_timestamp()))
+RETURNING id, marked_at;
 
 -- generation --
-SELECT id, place FROM generation;
+-- Another process of this node may look at the same time.
+SELECT id, place, marked_at, clock_timestamp() AS now FROM generation FOR UPDATE;
+
+-- mark --
+UPDATE generation
+SET marked_at = greatest(marked_at + interval '1 microsecond', least(clock_timestamp(), marked_at + $1::interval))
+RETURNING id, marked_at;
 
 -- is_fresh --
 -- Long enough that both services of a node see it, though they start one after the other.
 SELECT made_at > now() - interval '10 minutes' FROM generation;
 
 -- new_generation --
-UPDATE generation SET id = gen_random_uuid(), place = $1, made_at = now() RETURNING id;
+-- The other processes of this node take it over.
+UPDATE generation
+SET
+    id = gen_random_uuid(), place = $1, made_at = now(),
+    marked_at = greatest($2::timestamptz + interval '1 microsecond', clock_timestamp())
+RETURNING id, marked_at, pg_notify('parley', 'generation');
 
 -- raise_all_epochs --
 -- Above every epoch that was given after the backup: no lead claims a task once a microsecond. Other nodes refuse lower ones.
