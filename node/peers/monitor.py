@@ -60,7 +60,7 @@ class PeerMonitor:
         others = [
             known for known in self._directory.all if not known.is_self and not _unseen(known)
         ]
-        looks = await asyncio.gather(*(self._look(known) for known in others))
+        looks = await asyncio.gather(*(self._look_and_greet(known) for known in others))
         faults = [fault for fault, _ in looks]
         now = self._clock.now()
         async with self._database.transaction() as connection:
@@ -137,6 +137,16 @@ class PeerMonitor:
         await nodes.learn(connection, known.identity, *_description(card))
         await notify(connection, "node", known.name, "changed")
 
+    async def _look_and_greet(self, known: KnownNode) -> tuple[str | None, NodeCard | None]:
+        """Return what :meth:`_look` does, and whether a node that answers serves this one.
+
+        Everybody gets the card. A node that has lost its database knows nobody.
+        """
+        fault, card = await self._look(known)
+        if card is not None and fault is None:
+            fault = await self._greet(known.identity)
+        return fault, card
+
     async def _look(self, known: KnownNode) -> tuple[str | None, NodeCard | None]:
         """Return what is wrong with a node (None if nothing is), and its card if it answered."""
         if known.url is None:
@@ -148,8 +158,7 @@ class PeerMonitor:
             return error.detail, None
         if card.identity != known.identity:
             return f"another key answers at {known.url}: {card.identity}", None
-        # Everybody gets the card. A node that has lost its database knows nobody.
-        return await self._greet(known.identity) or self._fetch_fault(known.identity), card
+        return self._fetch_fault(known.identity), card
 
     async def heard_from(self, identity: str) -> None:
         """Record that a node has sent a request; messages to it are due, if it was away."""
