@@ -38,13 +38,12 @@ async def test_a_file_tells_that_the_database_went_back(dsn: str, tmp_path: Path
     assert database.generation == first
     await _go_back(database)
     await database.close()
-    for _ in range(2):
-        database = await _open(dsn, path)
-        assert database.generation != first
-        assert database.fresh
-        assert (database.marked_at or 0) > (marked_at or 0)
-        second = database.generation
-        await database.close()
+    database = await _open(dsn, path)
+    second = database.generation
+    assert second != first
+    assert database.fresh
+    assert (database.marked_at or 0) > (marked_at or 0)
+    await database.close()
     database = await _open(dsn, path)
     assert database.generation == second
     await database.close()

@@ -95,7 +95,7 @@ async def _led(a: Site) -> dict[UUID, tuple[str, int]]:
 @pytest.mark.parametrize("bring_back", [restore, put_back])
 @pytest.mark.parametrize("who", ["a", "b", "ab"])
 async def test_both_sides_agree_again(world: World, who: str, bring_back: BringBack) -> None:
-    """Whoever goes back and however: what is booked is booked by both, and nothing that is over."""
+    """Both nodes have the same tasks and bookings again, and none of a task that is over."""
     a, b = await world.two()
     cancelled, edited, paused = [await _posted(world, hours) for hours in (0, 1, 2)]
     backups = await _back_up(world, who)
