@@ -77,6 +77,7 @@ _AWAY = (
     asyncpg.InterfaceError,
     asyncpg.InternalClientError,  # the server ended the connection while nobody used it
     asyncpg.PostgresConnectionError,
+    asyncpg.LockNotAvailableError,  # somebody has locked the table for longer than lock_timeout
     asyncpg.OperatorInterventionError,  # being shut down, or not up yet
     asyncpg.InsufficientResourcesError,  # disk full, too many connections
     asyncpg.PostgresSystemError,
@@ -213,7 +214,8 @@ class PostgresDatabase(Database):
         self._size = size
         self._pool: asyncpg.Pool[asyncpg.Record] | None = None
         self._full: tuple[float, str] | None = None
-        self._hangs = HangDetector(self._probe, hang_limits or HangLimits())
+        self._hang_limits = hang_limits or HangLimits()
+        self._hangs = HangDetector(self._probe, self._hang_limits)
 
     async def open(self) -> None:
         """Connect, and set up an empty database; refuse one with another schema."""
@@ -225,6 +227,7 @@ class PostgresDatabase(Database):
                 init=_prepare,
                 reset=_nothing_to_reset,
                 command_timeout=60,
+                server_settings={"lock_timeout": f"{self._hang_limits.lock_s}s"},
             )
         except (OSError, asyncpg.PostgresError, asyncpg.InterfaceError, ValueError) as error:
             msg = (
@@ -252,7 +255,8 @@ class PostgresDatabase(Database):
         """
         async with self.transaction() as connection:
             standing = await _look(connection, self.marked_at, seen, step)
-            fresh = await connection.fetchval(Queries("node.store", "setup")["is_fresh"])
+            queries = Queries("node.store", "setup")
+            fresh = await connection.fetchval(queries["is_fresh"])
         self.generation, self.marked_at, self.fresh = standing.generation, standing.marked_at, fresh
         if self._mark is not None:
             await asyncio.to_thread(self._mark.write, standing.marked_at)
@@ -453,10 +457,8 @@ async def _look(
     place = await connection.fetchval(queries["place"])
     row = await connection.fetchrow(queries["generation"])
     if row is None:
-        made = await connection.fetchrow(
-            queries["first_generation"], place, _latest(marked_at, seen)
-        )
-        return _standing(made, went_back=False)
+        await connection.execute(queries["first_generation"], place, _latest(marked_at, seen))
+        return _standing(await connection.fetchrow(queries["generation"]), went_back=False)
     # A mark from the future is not from this database, whoever has seen it.
     believed = seen if seen is not None and seen <= row["now"] + times.MINUTE else None
     known = _latest(marked_at, believed, row["marked_at"])

@@ -25,11 +25,13 @@ class HangLimits:
     """Limits in seconds: ``use_s`` for any work without a question, ``probe_s`` for a probe.
 
     After ``probes`` probes without an answer it hangs. The sum is the longest wait of a request.
+    ``lock_s`` is the longest wait of a statement for what somebody else has locked.
     """
 
     use_s: float = 1.5
     probe_s: float = 2.5
     probes: int = 2
+    lock_s: float = 8.0
 
     @property
     def total_s(self) -> float:

@@ -122,6 +122,21 @@ async def test_a_long_statement_is_no_hanging_database(behind: Probed) -> None:
     assert await ask(behind) == 1
 
 
+async def test_a_locked_table_makes_nobody_wait_for_long(dsn: str) -> None:
+    """Who waits for a lock too long is told so, and is served as soon as it is given up."""
+    waiting = PostgresDatabase(dsn, hang_limits=HangLimits(lock_s=0.1))
+    locking = PostgresDatabase(dsn)
+    await asyncio.gather(waiting.open(), locking.open())
+    async with locking.transaction() as locked:
+        await locked.execute("LOCK TABLE run")
+        with pytest.raises(DatabaseUnavailable, match="lock timeout"):
+            async with waiting.connection() as connection:
+                await connection.fetch("SELECT FROM run")
+    async with waiting.connection() as connection:
+        assert await connection.fetch("SELECT FROM run") == []
+    await asyncio.gather(waiting.close(), locking.close())
+
+
 async def test_a_connection_of_which_only_the_farewell_arrived_is_replaced(
     way: StallingWay, behind: Probed
 ) -> None:

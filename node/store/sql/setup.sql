@@ -1,6 +1,6 @@
 -- lock_set_up --
--- Two services of one node may start at once: one of them sets up the database, the other waits.
-SELECT pg_advisory_xact_lock($1);
+-- Two services of one node may start at once: one of them sets up the database, the other waits, however long.
+SELECT pg_advisory_xact_lock($1) FROM set_config('lock_timeout', '0', true);
 
 -- has_version --
 SELECT to_regclass('schema_version') IS NOT NULL;
@@ -21,9 +21,10 @@ SELECT concat_ws(
 );
 
 -- first_generation --
+-- Another process of this node may be the first.
 INSERT INTO generation (id, place, marked_at)
 VALUES (gen_random_uuid(), $1, greatest($2::timestamptz + interval '1 microsecond', clock_timestamp()))
-RETURNING id, marked_at;
+ON CONFLICT DO NOTHING;
 
 -- generation --
 -- Another process of this node may look at the same time.
