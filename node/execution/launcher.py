@@ -196,7 +196,8 @@ class Launcher:
     def _launch(self, run: DueRun, dropped_by: Sequence[str]) -> None:
         # Registered before the task exists, so that a notification can already cancel the run.
         self._cancelled[run.id] = LatchedEvent()
-        if dropped_by:
+        # What has begun is not placed again, and who did not confirm may be measuring it.
+        if dropped_by and self._clock.now() < run.starts_at:
             work = self._lose(run, dropped_by)
         elif run.participant is not None:
             work = self._execute(run)
@@ -232,7 +233,7 @@ class Launcher:
         cancelled = self._cancelled[run.id]
         if not await self._until(run.starts_at - PREPARATION_TIME, cancelled):
             return
-        if await self._lost(run):
+        if self._clock.now() < run.starts_at and await self._lost(run):
             return
         if await self._until(run.starts_at, cancelled):
             async with self._database.transaction() as connection:

@@ -283,6 +283,33 @@ async def test_what_a_participant_dropped_after_the_look_does_not_begin(
     assert programs == Programs([], [])
 
 
+async def test_what_a_participant_measured_while_its_lead_stood_still_counts(
+    world: World,
+) -> None:
+    """A lead that was away at the start waits for the part of a node that did not confirm."""
+    a, b = await world.two()
+    task = introduction([b], schedule=Schedule(start=HOUR, slip=0))
+    for site in (a, b):
+        await site.keep(task, a)
+
+    async def lose_answer(call: Call, phase: str) -> None:
+        if call[1:] == ("b", "commit") and phase != "asked":
+            raise PeerUnreachable("the wire was cut")
+
+    world.watch = lose_answer
+    world.clock.move_to(HOUR - 3 * HOLD_LIFE)
+    await a.plan()
+    run = run_id(TaskId(task.task), HOUR, 1)
+    world.clock.move_to(HOUR + times.SECOND)
+    await _launch(a)
+    assert await a.state(run) == "merging"
+    world.watch = None
+    part = KeptPart(0, "b", {"slept_ms": 500.0}, None, HOUR, HOUR + times.SECOND)
+    await b.node.collector.keep_own(run, part)
+    await world.settle()
+    assert await a.state(run) == "finished"
+
+
 @pytest.mark.parametrize("place", [0, 1])
 @pytest.mark.parametrize("by", ["restart", "housekeeping"])
 async def test_a_run_whose_part_is_stored_does_not_stay_running(
