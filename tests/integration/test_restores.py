@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from uuid import UUID
 
+import pytest
+
 from node.model import times
 from node.model.ids import TaskId, run_id
 from node.model.wire.tasks import Schedule
@@ -175,9 +177,15 @@ async def test_a_task_that_its_restored_lead_forgot_ends_at_the_participant(worl
     assert set((await b.states()).values()) == {"cancelled"}
 
 
-async def test_a_task_cancelled_before_its_lead_was_restored_stays_cancelled(world: World) -> None:
+@pytest.mark.parametrize("paused", [False, True])
+async def test_a_task_cancelled_before_its_lead_was_restored_stays_cancelled(
+    world: World, *, paused: bool
+) -> None:
     """A lead that takes a task for open, which it has cancelled before, learns it and ends it."""
     a, _, task = await _booked(world)
+    if paused:
+        await a.node.editing.pause(task)
+        await world.settle()
     backup = await back_up(a)
     await a.node.termination.cancel_task(task)
     await world.settle()
