@@ -291,6 +291,11 @@ async def coming_with(connection: Connection, node: str, now: int) -> list[UUID]
     return [row[0] for row in await connection.fetch(_SQL["coming_with"], node, now)]
 
 
+async def booked_runs_of_task(connection: Connection, task: UUID) -> list[UUID]:
+    """Return the task's runs that have time here and have not begun."""
+    return [row[0] for row in await connection.fetch(_SQL["booked_runs_of_task"], task)]
+
+
 async def cut_runs_of_task(connection: Connection, task: UUID, now: int) -> list[UUID]:
     """Return the task's runs that failed here and whose booked end is in the future."""
     return [row[0] for row in await connection.fetch(_SQL["cut_runs_of_task"], task, now)]

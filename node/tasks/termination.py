@@ -336,10 +336,7 @@ class TaskTerminator:
         if not over:
             return False
         ids = [task.id for task in over]
-        if state is not TaskState.FINISHED:
-            open_runs = await runs.open_runs_of_tasks(connection, ids)
-            if over[0].lead != self._identity:
-                open_runs += await runs.cut_runs_of_task(connection, ids[0], now)
+        if open_runs := await self._runs_to_end(connection, over, state):
             why = f"the task was {state}: {reason}"
             await runs.move(connection, open_runs, RunState.CANCELLED, why, now)
             lost = await bookings.restore(connection, open_runs, now)
@@ -358,6 +355,20 @@ class TaskTerminator:
             told = [post for task in leased for post in posts[task]]
             await outbox.post_all(connection, told, now, again)
         return True
+
+    async def _runs_to_end(
+        self, connection: Connection, ended: Sequence[StoredTask], state: TaskState
+    ) -> list[UUID]:
+        """Return the runs of ended tasks that end with them."""
+        ids = [task.id for task in ended]
+        led = ended[0].lead == self._identity
+        if state is TaskState.FINISHED:
+            # Its lead has ended all of them, and may tell of that after this.
+            return [] if led else await runs.booked_runs_of_task(connection, ids[0])
+        open_runs = await runs.open_runs_of_tasks(connection, ids)
+        if not led:
+            open_runs += await runs.cut_runs_of_task(connection, ids[0], self._clock.now())
+        return open_runs
 
     def _ended(
         self, task: StoredTask, state: TaskState, reason: str, sender: str | None

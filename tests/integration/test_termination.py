@@ -249,6 +249,21 @@ async def test_a_cancelled_task_gives_back_what_gave_way(world: World) -> None:
     assert await _everywhere(world, low) == ["scheduled", "scheduled"]
 
 
+@pytest.mark.parametrize(("begun", "state"), [(False, "cancelled"), (True, "running")])
+async def test_a_run_still_booked_when_its_task_is_over_does_not_begin(
+    world: World, *, begun: bool, state: str
+) -> None:
+    """A participant that hears of the end of a task before that of its run frees the run."""
+    a, b = await world.two()
+    task = introduction([a, b])
+    [run] = await book_everywhere(task, a, [a, b], [HOUR])
+    if begun:
+        await _begin(b, run)
+    end = TaskEnd(task=task.task, state="finished", reason="its schedule is over")
+    await b.node.termination.heard_task(a.identity, end)
+    assert await b.state(run) == state
+
+
 async def test_cancelling_a_task_is_idempotent(world: World) -> None:
     """A second cancellation of a task changes nothing and sends no message."""
     a, b, _ = sites = await world.three()

@@ -333,6 +333,14 @@ def open_runs_of_tasks(tables: Tables, tasks: Sequence[UUID]) -> Answer:
 
 
 @TWINS.of("id")
+def booked_runs_of_task(tables: Tables, task: UUID) -> Answer:
+    """Return the task's runs that have time here and have not begun."""
+    of_task = tables.runs.open.of(task)
+    booked = (run.id for run in of_task if run.state in ("booked", "set-aside"))
+    return [(run,) for run in sorted(booked)]
+
+
+@TWINS.of("id")
 def cut_runs_of_task(tables: Tables, task: UUID, now: int) -> Answer:
     """Return the task's runs that failed before their booked end, which is in the future."""
     of_task = tables.runs.by_task.of(task)

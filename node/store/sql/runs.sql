@@ -143,6 +143,9 @@ WHERE
         )
     );
 
+-- booked_runs_of_task --
+SELECT id FROM run WHERE task_id = $1 AND state IN ('booked', 'set-aside') ORDER BY id FOR UPDATE;
+
 -- cut_runs_of_task --
 -- Runs that failed before their booked end: if the task was cancelled, they failed because the other end was.
 SELECT id FROM run
