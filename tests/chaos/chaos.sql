@@ -39,7 +39,8 @@ SELECT
     planning.plan_at,
     task.revision,
     task.ended_at,
-    (SELECT archive.runs::text FROM archive WHERE archive.task_id = task.id AND archive.removed_at IS NULL)
+    (SELECT archive.runs::text FROM archive WHERE archive.task_id = task.id AND archive.removed_at IS NULL),
+    task.test
 FROM task
 INNER JOIN node ON task.lead = node.identity
 LEFT JOIN planning ON planning.task_id = task.id;
@@ -86,7 +87,7 @@ CREATE TABLE task (
     node text, id uuid, lead text, led_here boolean, state text, participants text [], reference text,
     duration interval, starts timestamptz, repeat interval, until timestamptz, slip interval,
     created_at timestamptz, planned_to timestamptz, plan_at timestamptz, revision integer, ended_at timestamptz,
-    archived text
+    archived text, test text
 );
 CREATE TABLE run (
     node text, id uuid, task_id uuid, slot timestamptz, attempt integer, participant integer, scheduling_class text,
@@ -147,7 +148,7 @@ CREATE FUNCTION forgot(node text, at timestamptz) RETURNS boolean LANGUAGE sql S
 $$;
 -- A run as its lead has it, with its task.
 CREATE VIEW led AS
-SELECT run.*, task.participants, task.archived FROM run
+SELECT run.*, task.participants, task.archived, task.test FROM run
 INNER JOIN task ON task.node = run.node AND task.id = run.task_id
 WHERE task.led_here;
 ANALYZE;
@@ -373,8 +374,8 @@ GROUP BY led.node, led.id, led.participants
 HAVING count(part.result) < cardinality(led.participants);
 
 -- checks_merged --
--- A run is finished with a result, and that is what it is when all of its parts have results. (Not one that its lead took
--- back before: its slot was placed again.)
+-- A run is finished with a result, and that is what an idle one is when all of its parts have results; other tests may make
+-- no result of them. (Not one that its lead took back before: its slot was placed again.)
 SELECT led.node, led.id, 'finished without a result'
 FROM led
 WHERE led.state = 'finished' AND led.result IS NULL
@@ -382,7 +383,7 @@ UNION ALL
 SELECT led.node, led.id, format('%s, although all parts have results', led.state)
 FROM led
 INNER JOIN part ON part.node = led.node AND part.run_id = led.id
-WHERE led.state NOT IN ('finished', 'cancelled', 'displaced') AND NOT excuses(led.id)
+WHERE led.test = 'idle' AND led.state NOT IN ('finished', 'cancelled', 'displaced') AND NOT excuses(led.id)
 GROUP BY led.node, led.id, led.state, led.participants
 HAVING count(part.result) = cardinality(led.participants);
 
@@ -400,12 +401,13 @@ WHERE
     AND (other.state = 'finished' OR coalesce(other.reason, '') = '');
 
 -- checks_after_end --
--- Nothing is measured after its end: where it was cancelled at once, and elsewhere once everybody could hear of it.
+-- Nothing is measured after its end: where it was cancelled, unless it was prepared already and the look that finds that out
+-- was yet to come (5 s), and elsewhere once everybody could hear of it.
 SELECT run.node, run.id, format('began at %s; its task ended here at %s', run.started_at, task.ended_at)
 FROM run
 INNER JOIN task ON task.node = run.node AND task.id = run.task_id
 WHERE
-    run.measured AND run.started_at > task.ended_at AND NOT excuses(run.id)
+    run.measured AND run.started_at > task.ended_at + interval '6 seconds' AND NOT excuses(run.id)
     AND NOT EXISTS (
         SELECT FROM stepped
         WHERE stepped.node = task.node AND task.ended_at BETWEEN stepped.began - interval '5 s' AND stepped.ended + interval '5 s'
@@ -426,7 +428,7 @@ INNER JOIN (
 ) AS over ON run.id = over.id AND run.node = over.place
 WHERE
     run.measured AND NOT excuses(run.id) AND NOT forgot(over.node, over.at)
-    AND run.started_at > over.at + CASE WHEN run.node = over.node THEN interval '0' ELSE round.told END;
+    AND run.started_at > over.at + CASE WHEN run.node = over.node THEN interval '6 seconds' ELSE round.told END;
 
 -- checks_archived --
 -- Of every outcome that a task's archive asks for, the file has a line, and no line tells of a success that was none.

@@ -342,7 +342,7 @@ async def test_a_measurement_after_a_cancellation_is_found(
     await scene.on("a", "DELETE FROM archive; DELETE FROM part; DELETE FROM run WHERE slot < now()")
     await scene.on("a", "UPDATE task SET created_at = now()")
     scene.results.unlink()
-    cancelled = Acknowledged(node, scene.now - HOUR - timedelta(seconds=1))
+    cancelled = Acknowledged(node, scene.now - HOUR - timedelta(seconds=10))
     promises = Promises(scene.posted, {}, {str(scene.past): cancelled})
     assert await scene.violated(promises) - {"begun_on_all"} == broken
 
