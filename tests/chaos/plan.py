@@ -14,7 +14,7 @@ class Plan:
 
     operations: int = 100_000
     seed: int = 1
-    minutes: float = 60.0
+    minutes: float = 120.0
     nodes: int = 5
     clients: int = 48
     fault_every_s: float = 2.0

@@ -13,13 +13,14 @@ import asyncpg
 from node.clock import SystemClock
 from node.execution import process, proctable
 from node.model import times
-from node.model.errors import DatabaseUnavailable
+from node.model.errors import DatabaseUnavailable, HostError
 from node.postgres import PrivateCluster, ServerBinaries
 
 _CLOCK = SystemClock()
 _BACK_S = 120.0
 _DUMP_S = 120.0
-_RESTORES_MAX = 5
+_RESTORE_S = 300.0
+_AWAY = (OSError, TimeoutError, asyncpg.PostgresError, asyncpg.InterfaceError)
 
 
 class Server:
@@ -92,9 +93,7 @@ class Server:
         """Connect to the database, which may be recovering."""
         deadline = _CLOCK.monotonic() + int(_BACK_S * times.SECOND)
         while _CLOCK.monotonic() < deadline:
-            with contextlib.suppress(
-                OSError, TimeoutError, asyncpg.PostgresError, asyncpg.InterfaceError
-            ):
+            with contextlib.suppress(*_AWAY):
                 return await asyncpg.connect(self.dsn, timeout=10)
             await _CLOCK.sleep(0.2)
         raise DatabaseUnavailable(f"{self.cluster.directory} did not recover within {_BACK_S:g} s")
@@ -113,7 +112,10 @@ class Server:
         began = datetime.now(UTC)
         new = file.with_suffix(".new")
         argv = [self._binaries.program("pg_dump"), "--format=custom", f"--file={new}"]
-        finished = await process.finish([*argv, f"--dbname={self.dsn}"], timeout_s=_DUMP_S)
+        try:
+            finished = await process.finish([*argv, f"--dbname={self.dsn}"], timeout_s=_DUMP_S)
+        except HostError:  # it took too long
+            return None
         if finished.exit_code != 0:
             return None
         new.rename(file)
@@ -122,24 +124,29 @@ class Server:
     async def restore(self, file: Path) -> None:
         """Replace the database by what was dumped to a file.
 
-        :raises DatabaseUnavailable: it failed repeatedly.
+        :raises DatabaseUnavailable: it failed again and again.
         """
         argv = [self._binaries.program("pg_restore"), "--single-transaction"]
-        why = b""
-        for _ in range(_RESTORES_MAX):
-            with contextlib.suppress(OSError, asyncpg.PostgresError, asyncpg.InterfaceError):
+        deadline = _CLOCK.monotonic() + int(_RESTORE_S * times.SECOND)
+        why = ""
+        while _CLOCK.monotonic() < deadline:
+            # Its disk may be full, or the server may hang, until that fault is over.
+            try:
                 await self._make_anew()
                 finished = await process.finish(
                     [*argv, f"--dbname={self.dsn}", str(file)], timeout_s=_DUMP_S
                 )
+            except (*_AWAY, HostError) as error:
+                why = repr(error)
+            else:
                 if finished.exit_code == 0:
                     return
-                why = finished.stderr
+                why = process.tail(finished.stderr)
             await _CLOCK.sleep(1.0)
-        raise DatabaseUnavailable(f"{file} was not restored: {process.tail(why)}")
+        raise DatabaseUnavailable(f"{file} was not restored: {why}")
 
     async def _make_anew(self) -> None:
-        connection = await asyncpg.connect(self.dsn, database="postgres")
+        connection = await asyncpg.connect(self.dsn, database="postgres", timeout=60)
         try:
             await connection.execute(f'DROP DATABASE IF EXISTS "{self.database}" WITH (FORCE)')
             await connection.execute(f'CREATE DATABASE "{self.database}"')
