@@ -123,7 +123,7 @@ async def test_a_long_statement_is_no_hanging_database(behind: Probed) -> None:
 
 
 async def test_a_locked_table_makes_nobody_wait_for_long(dsn: str) -> None:
-    """Who waits for a lock too long is told so, and is served as soon as it is given up."""
+    """A statement that waits for a lock too long fails, and succeeds once the lock is given up."""
     waiting = PostgresDatabase(dsn, hang_limits=HangLimits(lock_s=0.1))
     locking = PostgresDatabase(dsn)
     await asyncio.gather(waiting.open(), locking.open())

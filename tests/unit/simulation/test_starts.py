@@ -25,10 +25,8 @@ def _rules(weights: dict[str, int]) -> dict[str, QueueView]:
 @settings(max_examples=60, deadline=None)
 @given(mix=MIXES, room=st.integers(6, 40))
 def test_starts_stay_near_the_prices(mix: dict[str, tuple[int, int]], room: int) -> None:
-    """All room is used up to the demand, and nobody loses more starts than the highest price buys.
-
-    That is by how much the priorities of those who pause can differ. Mostly it is part of a start.
-    """
+    """All room is used up to the demand, and nobody loses more than the highest price buys."""
+    # By that much the priorities of those who pause can differ. Mostly it is part of a start.
     weights = {name: weight for name, (weight, _) in mix.items()}
     wanted = {name: count for name, (_, count) in mix.items()}
     starts = long_run_starts(_rules(weights), room, wanted)
