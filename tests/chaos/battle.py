@@ -72,7 +72,8 @@ async def fight(plan: Plan, report: Report) -> Outcome:
         report("checking the tables")
         verdict = await _check_tables(sites, outcome, report)
         outcome.figures, outcome.failures = verdict.figures, verdict.failures
-        outcome.violations = sorted(verdict.violations) + unsettled
+        failed = [Violation("faults", "", "", why) for why in injector.failed]
+        outcome.violations = sorted(verdict.violations) + unsettled + failed
         outcome.logged = _logged(sites)
         outcome.left_out = {
             fault: f"{injector.left_out[fault]} times: {why}"

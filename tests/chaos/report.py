@@ -52,8 +52,8 @@ def _table(title: str, counts: Mapping[str, int]) -> Iterator[str]:
 
 
 def checks_of(outcome: Outcome) -> dict[str, int]:
-    """Return the number of violations of each check, and of the nodes' coming to rest."""
-    checks = [*(name.removeprefix("checks_") for name in CHECKS), "at_rest"]
+    """Return the violations of each check, nodes that found no rest, and faults that failed."""
+    checks = [*(name.removeprefix("checks_") for name in CHECKS), "at_rest", "faults"]
     return {
         check: sum(violation.check == check for violation in outcome.violations) for check in checks
     }
