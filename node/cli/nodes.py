@@ -269,7 +269,8 @@ async def compare(session: Session, name: str) -> None:
 
     Both nodes compare the tasks that one of them leads and the other takes part in, with their
     revisions, their future runs, and the times of these. They do so by themselves every few
-    minutes, and at once after a database was restored or lost.
+    minutes, and at once after a database was restored or lost. Tasks that were booked in the last
+    two minutes and runs that start within two are left out: messages about them may be under way.
     """
     comparison = await session.client.compare_node(name)
     differences = _differences(comparison, name)
