@@ -585,9 +585,7 @@ async def assemble(
     database = PostgresDatabase(dsn, mark=MarkFile(settings.state_dir / "database-mark"))
     await database.open()
     timeout_s = settings.peer_timeout / times.SECOND
-    added_as = (
-        key.identity if settings.pull else f"{settings.public_url} --identity {key.identity}"
-    )
+    added_as = key.identity if settings.pull else f"{settings.public_url} --identity {key.identity}"
     peers = Peers(session, signer(key, clock), timeout_s, added_as)
     mailboxes = Mailboxes(clock, timeout_s)
     own = peers.to(key.identity, settings.name, settings.local_url)
