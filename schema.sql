@@ -85,6 +85,7 @@ CREATE TABLE node (
     is_self boolean NOT NULL DEFAULT false,
     added_at timestamptz NOT NULL,
     seen_at timestamptz,
+    heard_at timestamptz,
     unreachable_since timestamptz,
     last_error text,
     busy_until timestamptz,
@@ -98,6 +99,9 @@ COMMENT ON TABLE node IS 'This node and the nodes it knows, each pinned by its p
 COMMENT ON COLUMN node.identity IS 'ed25519:<public key>, as written in every signature.';
 COMMENT ON COLUMN node.url IS 'URL of its API; null if no other node can reach it, so that it fetches its work.';
 COMMENT ON COLUMN node.address IS 'The address that measurements to and from it use.';
+COMMENT ON COLUMN node.seen_at IS 'When it answered last, as anybody can who reaches it.';
+COMMENT ON COLUMN node.heard_at IS
+'When it last sent or answered a signed request, to the minute. The tasks that it leads end here if that is long ago.';
 COMMENT ON COLUMN node.busy_until IS '(For a node that fetches work) the earliest start of an exclusive run there, as it reports it.';
 COMMENT ON COLUMN node.shortfall IS '(For a node that fetches work) the free time for exclusive runs in its horizon.';
 COMMENT ON COLUMN node.attributes IS 'Its attributes by name: text, numbers, true or false. Pools are predicates over these.';
@@ -345,6 +349,7 @@ COMMENT ON COLUMN task.yielding IS
 COMMENT ON COLUMN task.starts IS
 '(At the lead) the start times found for a seat''s runs when it was assigned; used if they are still free.';
 CREATE INDEX task_parent ON task (parent) WHERE parent IS NOT NULL;
+CREATE INDEX task_open ON task (lead) WHERE state IN ('active', 'paused');
 CREATE INDEX task_created ON task (created_at DESC, id);
 CREATE INDEX task_ended ON task (ended_at, id) WHERE ended_at IS NOT NULL;
 CREATE INDEX task_mesh ON task ((reference ->> 'mesh'), (reference ->> 'key'), created_at DESC, id DESC)

@@ -34,6 +34,7 @@ MARK_S = 60
 LEAD_S = 10
 COMPARE_S = 180
 CONFIRM_S = 180
+HEARD_S = 60
 HOUR_S = 3600
 HOUR_JITTER_S = 600
 """Nodes that start together, as on one host, do not all read and delete at one instant."""
@@ -85,10 +86,18 @@ def node_jobs(
     )
 
 
-def participant_jobs(*, confirm_tasks: Action) -> tuple[PeriodicJob, ...]:
+def participant_jobs(
+    *, confirm_tasks: Action, keep_heard: Action, end_leases: Action
+) -> tuple[PeriodicJob, ...]:
     """Return the housekeeping of a node for the tasks that others lead."""
-    # Asks their leads which of the tasks that are open here are open there.
-    return (PeriodicJob("confirm tasks", CONFIRM_S, confirm_tasks),)
+    return (
+        # Asks their leads which of the tasks that are open here are open there.
+        PeriodicJob("confirm tasks", CONFIRM_S, confirm_tasks),
+        # Writes which nodes have sent or answered signed requests.
+        PeriodicJob("write who was heard", HEARD_S, keep_heard),
+        # Ends the tasks of leads that have been silent for a week.
+        PeriodicJob("end tasks of silent leads", HOUR_S, end_leases, HOUR_JITTER_S),
+    )
 
 
 def lead_jobs(*, compare: Action, every_s: float = COMPARE_S) -> tuple[PeriodicJob, ...]:

@@ -1,7 +1,8 @@
 """Delivers the outbox: retries each message until it is acknowledged, with growing pauses.
 
 Messages to this node itself take the same path, without HTTP. A message that its receiver refuses
-(a 4xx answer) would be refused again: it is dropped and logged.
+(a 4xx answer) would be refused again: it is dropped and logged. "Later" (429) is no refusal, nor is
+an unknown key (401), which its owner may add.
 """
 
 from __future__ import annotations
@@ -16,7 +17,13 @@ import structlog
 
 from node.clock import Clock, LatchedEvent
 from node.model import times
-from node.model.errors import NotAuthenticated, ParleyError, RequestError, reason_of
+from node.model.errors import (
+    NotAuthenticated,
+    ParleyError,
+    RequestError,
+    TooManyRequests,
+    reason_of,
+)
 from node.store import outbox
 from node.store.database import Database, Notice
 from node.store.outbox import Message, MessageKind
@@ -129,7 +136,7 @@ class Outbox:
         for message in queue:
             try:
                 await self._deliver(message)
-            except NotAuthenticated as error:
+            except (NotAuthenticated, TooManyRequests) as error:
                 await self._failed(message, error)
                 break
             except RequestError as error:
@@ -149,6 +156,8 @@ class Outbox:
 
     async def _failed(self, message: Message, error: ParleyError) -> None:
         pause = min(_PAUSE_MAX, _PAUSE_FIRST * 2 ** min(message.attempts, 12))
+        if isinstance(error, TooManyRequests):
+            pause = max(pause, min(_PAUSE_MAX, error.retry_after_s * times.SECOND))
         async with self._database.connection() as connection:
             await outbox.failed(
                 connection, message.id, self._clock.now() + pause, error.detail[:500]

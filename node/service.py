@@ -76,6 +76,8 @@ from node.tasks.comparison import CompareLed, NodeComparer
 from node.tasks.confirmation import TaskConfirmer
 from node.tasks.drafting import TaskDrafter
 from node.tasks.editing import TaskEditor
+from node.tasks.leases import LeadLeases
+from node.tasks.node_removal import NodeRemover
 from node.tasks.pool_editing import PoolTaskEditor
 from node.tasks.pool_tasks import PoolTaskChecker
 from node.tasks.termination import TaskTerminator
@@ -235,6 +237,8 @@ class NodeService:
     def _build_execution(self, core: Core, dependencies: NodeDependencies) -> None:
         """Build what ends runs early, executes them, and delivers their results."""
         self.termination = TaskTerminator(core)
+        self.leases = LeadLeases(core, self.clock_steps, self.termination)
+        self.node_removal = NodeRemover(core, self.directory, self.termination, self.peer)
         self.collector = PartCollector(core, self.capabilities)
         self.launcher = dependencies.launcher(
             core,
@@ -284,7 +288,9 @@ class NodeService:
             self.termination,
         )
         self.editing = TaskEditor(core, self.admission, self.archives, pool_editing)
-        self.confirmer = TaskConfirmer(core, self.directory, self.termination, self.peer)
+        self.confirmer = TaskConfirmer(
+            core, self.directory, self.termination, self.peer, self.leases.heard
+        )
         self.reservations = Reservations(
             core, self.directory, self.termination, self.capabilities, dependencies.new_id
         )
@@ -385,7 +391,11 @@ class NodeService:
         await nodes.keep_token(connection, digest(token), _OWNER, self.clock.now())
 
     def _periodic_jobs(self) -> tuple[PeriodicJob, ...]:
-        others = participant_jobs(confirm_tasks=self.confirmer.run_once)
+        others = participant_jobs(
+            confirm_tasks=self.confirmer.run_once,
+            keep_heard=self.leases.keep,
+            end_leases=self.leases.run_once,
+        )
         return others + node_jobs(
             settle_holds=self.holds.run_once,
             end_overdue=self._overdue,

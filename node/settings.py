@@ -19,6 +19,7 @@ from node.model.targets import Network
 from node.model.wire.fields import Duration, Host
 from node.model.wire.nodes import LANES, Attributes, Lanes, NodeName, Url
 from node.model.wire.participants import BATCH_MAX
+from node.model.wire.tasks import PRIORITY_MAX
 
 
 def default_state_dir() -> Path:
@@ -100,6 +101,27 @@ class Settings(BaseSettings):
         None, ge=0, le=100_000, description="Charge of a normal run; by default one lane."
     )
     weight_background: int = Field(0, ge=0, le=100_000, description="Charge of a background run.")
+    peer_tasks: int = Field(
+        1000, ge=1, le=1_000_000, description="Maximum open tasks here of one other node."
+    )
+    peer_introductions: int = Field(
+        10,
+        ge=1,
+        le=10_000,
+        description="Maximum new tasks of one other node per second; those of five seconds may "
+        "come at once.",
+    )
+    peer_priority_max: int = Field(
+        1000,
+        ge=-PRIORITY_MAX - 1,
+        le=PRIORITY_MAX,
+        description="Maximum priority of tasks of other nodes here.",
+    )
+    lead_lease: Duration = Field(
+        7 * times.DAY,
+        ge=times.HOUR,
+        description="How long tasks of another node stay open here when it is not heard of.",
+    )
     keep_finished: Duration = Field(
         30 * times.DAY,
         ge=times.HOUR,

@@ -35,6 +35,7 @@ from node.local_participant import LocalParticipant
 from node.model import times
 from node.model.errors import ParleyError
 from node.model.wire.nodes import NodeCard
+from node.model.wire.tasks import PRIORITY_MAX
 from node.service import NodeDependencies
 from node.settings import Settings
 from node.store import nodes
@@ -315,6 +316,10 @@ def _terms(terms: ScenarioNodes, time_limit: int) -> SimulatedSettings:
         clock_limit=terms.clock_limit,
         peer_timeout=time_limit,
         part_grace=terms.part_grace,
+        # All hosts of a simulated world have one owner.
+        peer_tasks=1_000_000,
+        peer_introductions=10_000,
+        peer_priority_max=PRIORITY_MAX,
         keep_exchanges=times.HOUR,
         keep_finished=keep,
         keep_failed=keep,

@@ -88,11 +88,14 @@ def guarded(route: Route) -> Handler:
                 await _with_token(request)
             case Access.READ | Access.OPEN:
                 pass
-        async with request.app[BODIES].received(request, _BODY_MAX[route.access]) as body:
+        bytes_max = route.body_max or _BODY_MAX[route.access]
+        async with request.app[BODIES].received(request, bytes_max) as body:
             request[BODY] = body
             if signed is not None:
                 node = request.app[NODE]
-                request[SENDER] = node.verifier.check_body(signed, body, node.clock.now())
+                sender = node.verifier.check_body(signed, body, node.clock.now())
+                node.leases.heard(sender)
+                request[SENDER] = sender
             return await route.handler(request)
 
     return handle

@@ -17,6 +17,7 @@ from node.model.wire.nodes import (
     NodeAddition,
     NodeCard,
     NodePatch,
+    NodeRemoval,
     TestDescription,
     ToolDescription,
 )
@@ -72,9 +73,8 @@ async def add(request: web.Request) -> web.StreamResponse:
 
 
 async def remove(request: web.Request) -> web.StreamResponse:
-    """DELETE: forget a node; its requests are refused from now on."""
-    await request.app[NODE].registration.remove(request.match_info["name"])
-    return web.Response(status=204)
+    """DELETE: forget a node; its requests are refused from now on, and tasks with it end."""
+    return responses.one(await request.app[NODE].node_removal.remove(request.match_info["name"]))
 
 
 async def compare(request: web.Request) -> web.StreamResponse:
@@ -187,7 +187,14 @@ ROUTES = (
         NodePatch,
         NodeDocument,
     ),
-    Route("DELETE", "/v1/nodes/{name}", remove, "Remove a node", Access.WRITE, status=204),
+    Route(
+        "DELETE",
+        "/v1/nodes/{name}",
+        remove,
+        "Remove a node, and end all open tasks between it and this one",
+        Access.WRITE,
+        answer=NodeRemoval,
+    ),
     Route(
         "POST",
         "/v1/nodes/{name}/compare",

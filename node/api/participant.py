@@ -17,6 +17,7 @@ from node.model.wire.comparisons import NodeComparison
 from node.model.wire.fields import Document
 from node.model.wire.impacts import Impact, ImpactRequest
 from node.model.wire.participants import (
+    INTRODUCTION_BYTES_MAX,
     Batch,
     BatchReplies,
     CommitAnswer,
@@ -198,13 +199,14 @@ async def errand(request: web.Request) -> web.StreamResponse:
     )
 
 
-def _route(
+def _route(  # noqa: PLR0913, PLR0917 - the columns of the table below
     method: str,
     path: str,
     handler: Handler,
     summary: str,
     body: type[Document] | None = None,
     answer: type[Document] | None = None,
+    body_max: int | None = None,
 ) -> Route:
     status = 204 if answer is None else 200
     return Route(
@@ -216,11 +218,20 @@ def _route(
         body,
         answer,
         status=status,
+        body_max=body_max,
     )
 
 
 ROUTES = (
-    _route("PUT", "tasks/{id}", introduce, "Introduce a task", Introduction, IntroductionAnswer),
+    _route(
+        "PUT",
+        "tasks/{id}",
+        introduce,
+        "Introduce a task",
+        Introduction,
+        IntroductionAnswer,
+        INTRODUCTION_BYTES_MAX,
+    ),
     _route(
         "POST",
         "considerations",
@@ -228,6 +239,7 @@ ROUTES = (
         "Ask whether a task would be accepted",
         Introduction,
         IntroductionAnswer,
+        INTRODUCTION_BYTES_MAX,
     ),
     _route("POST", "outlooks", outlook, "Ask for the impact of runs", ImpactRequest, Impact),
     _route(

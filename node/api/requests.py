@@ -25,8 +25,10 @@ VALUES_MAX = 40_000
 """Maximum number of values in a document of a user. If all of many more were wrong, to find that
 out would occupy the event loop for seconds, and a kilobyte each."""
 
-PEER_VALUES_MAX = 300_000
-"""Maximum number of values in a document of another node; a full batch of holds has 200,000."""
+PEER_VALUES_MAX = 100_000
+"""Maximum number of values in a document of another node. The largest that a node sends are batches
+of holds: 2,048 runs of six values, and for each of 64 tasks up to 1,000 runs that may give way.
+"""
 
 WAIT_MAX_S = 300.0
 PAGE = 50

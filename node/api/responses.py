@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import orjson
 from aiohttp import web
 
-from node.model.errors import Overloaded, ParleyError
+from node.model.errors import Overloaded, ParleyError, TooManyRequests
 from node.model.wire.fields import Document
 from node.model.wire.problems import MEDIA_TYPE, problem_of
 
@@ -33,6 +33,8 @@ def problem(error: ParleyError, path: str) -> web.Response:
         headers["WWW-Authenticate"] = "Bearer"
     if isinstance(error, Overloaded):
         headers["Retry-After"] = "1"
+    if isinstance(error, TooManyRequests):
+        headers["Retry-After"] = str(error.retry_after_s)
     return web.Response(
         body=orjson.dumps(document), status=error.status, content_type=MEDIA_TYPE, headers=headers
     )

@@ -60,6 +60,8 @@ class Route:
     query: tuple[Query, ...] = ()
     media_type: str = "application/json"
     headers: tuple[Query, ...] = ()
+    body_max: int | None = None
+    """Maximum bytes of the body, if it is less than the access rule allows."""
 
 
 TEXT = {"type": "string"}

@@ -52,6 +52,7 @@ def task_of(row: Record) -> Task:
     terms = take_terms(values)
     return Task(
         **_shown(terms),
+        reference_left_out=values["reference_left_out"],
         id=values["id"],
         state=values["state"],
         reason=values["reason"],

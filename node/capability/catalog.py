@@ -223,6 +223,17 @@ class Capabilities:
         """
         return self._tool(tool).duration(self.spec(self.test(test), spec))
 
+    def durations(self, test: str, spec: Any, asked: Collection[str] = ()) -> dict[str, int]:
+        """Return how long a run takes with each tool that can measure ``spec`` (microseconds).
+
+        If any tools are ``asked`` for, only with these.
+        """
+        return {
+            tool.name: tool.duration(spec)
+            for tool in registry.tools_for(test)
+            if (not asked or tool.name in asked) and tool.can(spec) is None
+        }
+
     def _tool(self, name: str) -> Tool:
         if name not in self.tools:
             raise InvalidDocument([FieldFault("/tool", f"there is no tool {name!r} here")])

@@ -28,7 +28,7 @@ from node.model.loopback import is_loopback
 
 if TYPE_CHECKING:
     from node.model.wire.comparisons import NodeComparison
-    from node.model.wire.nodes import NodeAddition
+    from node.model.wire.nodes import NodeAddition, NodeRemoval
 
 _COUNTS = ("tasks", "runs", "found")
 
@@ -256,9 +256,29 @@ def _addition(url: str, identity: str | None) -> NodeAddition:
 @click.argument("name")
 @asks_node
 async def remove(session: Session, name: str) -> None:
-    """Remove a node; nothing is planned with it any more."""
-    await session.client.remove_node(name)
-    session.progress.note(f"{name} was removed.")
+    """Remove a node: it may ask nothing of this node any more.
+
+    All open tasks between the two nodes end, in the same step: those that it leads here, and those
+    led here that it takes part in. Their runs to come are cancelled. Tasks of a pool go on with
+    other nodes. Adding the node again brings no task back.
+    """
+    removed = await session.client.remove_node(name)
+    session.progress.note(removal_view(removed))
+
+
+def removal_view(removed: NodeRemoval) -> str:
+    """Say what ended with a node that was removed."""
+    there, here = removed.tasks_led_there, removed.tasks_led_here
+    if not there + here:
+        return f"{removed.name} was removed; there were no open tasks with it."
+    return (
+        f"{removed.name} was removed. Ended: {_tasks(there)} that it led here, {_tasks(here)} led "
+        f"here that it took part in. Runs cancelled: {removed.runs}."
+    )
+
+
+def _tasks(count: int) -> str:
+    return f"{count} task{'' if count == 1 else 's'}"
 
 
 @node_group.command("compare")

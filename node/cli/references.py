@@ -53,9 +53,10 @@ async def find_task(session: Session, written: str) -> Task:
     client = session.client
     if identifier := _whole_id(written):
         return await client.task(identifier)
-    return await _listed(
+    task = await _listed(
         "task", written, client.tasks, client.tasks, lambda task: f"{task.id} {task.test.type}"
     )
+    return await client.task(task.id) if task.reference_left_out else task
 
 
 async def find_run(session: Session, written: str) -> Run:

@@ -38,6 +38,7 @@ from node.model.wire.nodes import (
     Node,
     NodeAddition,
     NodeCard,
+    NodeRemoval,
     TestDescription,
     ToolDescription,
 )
@@ -318,9 +319,9 @@ class UserClient(MeshesApi, ArchivesApi):
         body = addition.model_dump(mode="json", exclude_none=True)
         return read(Node, await self._ask("POST", "/nodes", body=body))
 
-    async def remove_node(self, name: str) -> None:
-        """Remove a node."""
-        await self._ask("DELETE", f"/nodes/{quote(name, safe='')}")
+    async def remove_node(self, name: str) -> NodeRemoval:
+        """Remove a node, and end all open tasks with it; return what ended."""
+        return read(NodeRemoval, await self._ask("DELETE", f"/nodes/{quote(name, safe='')}"))
 
     async def compare_node(self, name: str) -> NodeComparison:
         """Have the node compare with another one, and repair what differs."""

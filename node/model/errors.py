@@ -14,6 +14,7 @@
     │   ├── Conflict              409  conflicts with the current state
     │   ├── TooSlow               408  the body did not arrive in time
     │   ├── TooLarge              413
+    │   ├── TooManyRequests       429  the same request is in order later
     │   └── RefusedByParticipant  422  a participant will not take part
     ├── PeerError                 another node is at fault
     │   ├── PeerUnreachable       502
@@ -155,6 +156,20 @@ class TooLarge(RequestError):
     code = "too-large"
     title = "The request or its answer is too large"
     status = 413
+
+
+class TooManyRequests(RequestError):
+    """The caller has asked too often, or has as much here as it may; later it may ask again."""
+
+    code = "too-many-requests"
+    title = "Too many requests"
+    status = 429
+    exit_code = 3
+
+    def __init__(self, message: str, retry_after_s: int = 1) -> None:
+        """``retry_after_s`` is the number of seconds after which to ask again."""
+        super().__init__(message)
+        self.retry_after_s = retry_after_s
 
 
 class TooSlow(RequestError):

@@ -1,10 +1,10 @@
-"""Adds other nodes to the directory, with their keys pinned, and removes them."""
+"""Adds other nodes to the directory, with their keys pinned."""
 
 from __future__ import annotations
 
 from node.client.peers import Peers
 from node.core import Core
-from node.model.errors import Conflict, FieldFault, InvalidDocument, NotFound
+from node.model.errors import Conflict, FieldFault, InvalidDocument
 from node.model.naming import clash
 from node.model.wire.nodes import NodeAddition
 from node.peers.directory import Directory
@@ -14,7 +14,7 @@ from node.trust.keys import fingerprint
 
 
 class PeerRegistrar:
-    """Adds and removes known nodes."""
+    """Adds known nodes; ``node/tasks/node_removal.py`` removes them."""
 
     def __init__(self, core: Core, directory: Directory, peers: Peers) -> None:
         """``peers`` fetches the card of a node that is added."""
@@ -58,15 +58,3 @@ class PeerRegistrar:
             await nodes.notify(connection, name, "added")
         await self._directory.refresh()
         return self._directory.by_identity(identity)
-
-    async def remove(self, name: str) -> None:
-        """Remove a node.
-
-        :raises NotFound: there is none of that name.
-        """
-        async with self._database.transaction() as connection:
-            if not await nodes.remove(connection, name):
-                msg = f"no other node named {name} is known here"
-                raise NotFound(msg)
-            await nodes.notify(connection, name, "removed")
-        await self._directory.refresh()

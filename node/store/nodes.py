@@ -115,9 +115,32 @@ async def listed(connection: Connection) -> list[KnownNode]:
     return [KnownNode(*row) for row in await connection.fetch(_SQL["nodes"])]
 
 
-async def remove(connection: Connection, name: str) -> bool:
-    """Remove a node; False if there is none of that name."""
-    return await connection.fetchval(_SQL["remove"], name) is not None
+async def remove(connection: Connection, name: str) -> str | None:
+    """Remove a node; return its identity, or None if there is none of that name."""
+    identity: str | None = await connection.fetchval(_SQL["remove"], name)
+    return identity
+
+
+async def lock(connection: Connection, identity: str) -> bool:
+    """Lock a node until the transaction ends; False if it is not known here.
+
+    It serialises the new tasks of a node with each other, and with its removal.
+    """
+    return await connection.fetchval(_SQL["lock_node"], identity) is not None
+
+
+async def heard(connection: Connection, identities: Sequence[str], now: int) -> None:
+    """Record that these nodes have spoken: sent a signed request, or answered one."""
+    await connection.execute(_SQL["heard"], list(identities), now)
+
+
+async def silent_leads(connection: Connection, before: int, now: int) -> list[tuple[str, str, int]]:
+    """Return the other nodes that lead open tasks here and were last heard of before then.
+
+    Each is its identity, its name, and when it was heard of last.
+    """
+    rows = await connection.fetch(_SQL["silent_leads"], before, now)
+    return [(row[0], row[1], row[2]) for row in rows]
 
 
 async def reached(connection: Connection, identities: Sequence[str], now: int) -> None:

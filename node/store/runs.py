@@ -296,9 +296,9 @@ async def booked_runs_of_task(connection: Connection, task: UUID) -> list[UUID]:
     return [row[0] for row in await connection.fetch(_SQL["booked_runs_of_task"], task)]
 
 
-async def cut_runs_of_task(connection: Connection, task: UUID, now: int) -> list[UUID]:
-    """Return the task's runs that failed here and whose booked end is in the future."""
-    return [row[0] for row in await connection.fetch(_SQL["cut_runs_of_task"], task, now)]
+async def cut_runs_of_tasks(connection: Connection, tasks: Sequence[UUID], now: int) -> list[UUID]:
+    """Return the runs of these tasks that failed here and whose booked end is in the future."""
+    return [row[0] for row in await connection.fetch(_SQL["cut_runs_of_tasks"], list(tasks), now)]
 
 
 @dataclass(frozen=True)

@@ -15,6 +15,9 @@ from node.store.database import Connection, Queries, Record
 
 _SQL = Queries("node.store", "tasks")
 
+LISTED_REFERENCE_MAX = 4096
+"""Maximum length, as JSON, of a reference that lists show: a page has up to 500 of them."""
+
 
 @dataclass(frozen=True)
 class StoredTask:
@@ -131,6 +134,24 @@ async def fetch_all(connection: Connection, tasks: Sequence[UUID]) -> list[Store
     return [_stored(dict(row)) for row in await connection.fetch(_SQL["task"], list(tasks))]
 
 
+async def count_open_of(connection: Connection, lead: str) -> int:
+    """Return how many open tasks of this lead there are here."""
+    return int(await connection.fetchval(_SQL["count_open_of"], lead))
+
+
+async def lock_open_of(connection: Connection, lead: str, at_most: int) -> list[UUID]:
+    """Lock some open tasks of this lead, the first ones by id; return their ids."""
+    return [row[0] for row in await connection.fetch(_SQL["lock_open_of"], lead, at_most)]
+
+
+async def lock_open_with(
+    connection: Connection, lead: str, participant: str, at_most: int
+) -> list[UUID]:
+    """Lock some open tasks of this lead that have this participant; return their ids."""
+    rows = await connection.fetch(_SQL["lock_open_with"], lead, participant, at_most)
+    return [row[0] for row in rows]
+
+
 async def open_of(connection: Connection, lead: str, before: int) -> list[UUID]:
     """Return the open tasks of another lead that were created before then, in order."""
     return [row[0] for row in await connection.fetch(_SQL["open_of"], lead, before)]
@@ -145,7 +166,10 @@ def _stored(row: dict[str, Any]) -> StoredTask:
 
 
 async def listed(connection: Connection, wanted: TaskFilter, now: int) -> list[Record]:
-    """Return rows of tasks for users, with counts of runs and the next start."""
+    """Return rows of tasks for users, with counts of runs and the next start.
+
+    Several tasks come without references longer than :data:`LISTED_REFERENCE_MAX`.
+    """
     rows: list[Record] = await connection.fetch(
         _SQL["tasks"],
         now,
@@ -158,6 +182,7 @@ async def listed(connection: Connection, wanted: TaskFilter, now: int) -> list[R
         wanted.seats,
         wanted.parent,
         wanted.limit,
+        LISTED_REFERENCE_MAX,
     )
     return rows
 

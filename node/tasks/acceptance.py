@@ -1,20 +1,35 @@
-"""Acceptance of introduced tasks: whether this host takes part, and the task it then stores."""
+"""Acceptance of introduced tasks: whether this host takes part, and the task it then stores.
+
+A peer is known, and yet not trusted with this host's disk and time: the number of its tasks and the
+rate of new ones are limited, and each task must agree with its own spec.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from typing import Any
 
 from node.capability.catalog import Capabilities
 from node.core import Core
 from node.execution.targets import ForeignTargets
+from node.model import times
 from node.model.contexts import Context, parse
-from node.model.errors import Conflict, InvalidDocument
+from node.model.errors import Conflict, InvalidDocument, TooManyRequests, UnknownPeer
+from node.model.introduction_limits import duration_refusal, priority_refusal, schedule_faults
+from node.model.rates import RateLimit
 from node.model.task_terms import terms_of
 from node.model.taskstate import OPEN, TaskState
 from node.model.wire.participants import FreedRuns, Introduction, IntroductionAnswer
-from node.store import bookings, changes, tasks
+from node.plugins.contracts import Test
+from node.store import bookings, changes, nodes, tasks
 from node.store.database import Connection
 from node.store.tasks import StoredTask
+
+_BURST_S = 5
+"""The new tasks of so many seconds may come at once, for example when a mesh is applied."""
+
+_FULL_RETRY_S = 60
+"""Seconds after which a node that leads as many tasks here as it may is to ask again."""
 
 
 class Acceptance:
@@ -39,6 +54,10 @@ class Acceptance:
         self._clock = core.clock
         self._capabilities = capabilities
         self._identity = core.identity
+        self._tasks_max = core.settings.peer_tasks
+        self._priority_max = core.settings.peer_priority_max
+        per_s = core.settings.peer_introductions
+        self._new_tasks = RateLimit(per_s, _BURST_S * per_s)
 
     async def consider(self, lead: str, introduction: Introduction) -> IntroductionAnswer:
         """Check that this host can do its part, and store the task if it can.
@@ -46,6 +65,8 @@ class Acceptance:
         Runs that the lead has freed are freed here in any case, even if the change is refused.
 
         :raises Conflict: a newer revision of the task is known here.
+        :raises InvalidDocument: its schedule cannot be read, or leaves no room for its runs.
+        :raises TooManyRequests: the lead has as many tasks here as it may, or adds them too fast.
         """
         reason, tools, lacks = self._considered(lead, introduction)
         known = None
@@ -89,6 +110,8 @@ class Acceptance:
         if known is not None and known.terms.revision > introduction.revision:
             return known, reason
         kept = reason is None
+        if kept and known is None:
+            await self._make_room(connection, lead)
         if kept:
             await store_task(connection, stored_task(introduction, lead), known, now)
         # A host that refuses the new terms keeps the old revision, so that it refuses a hold under
@@ -98,6 +121,32 @@ class Acceptance:
         if stands and known is not None:
             await bookings.notify(connection, "task", task, _announced_state(introduction))
         return known, reason
+
+    async def _make_room(self, connection: Connection, lead: str) -> None:
+        """Count a new task of another node, which is locked until the transaction ends.
+
+        :raises UnknownPeer: the node was removed a moment ago.
+        :raises TooManyRequests: it has as many tasks here as it may, or adds them too fast.
+        """
+        if not await nodes.lock(connection, lead):
+            msg = "the owner of this node has just removed the one that leads the task"
+            raise UnknownPeer(msg)
+        count = await tasks.count_open_of(connection, lead)
+        if count >= self._tasks_max:
+            msg = (
+                f"its lead has {count} open tasks here, and this host takes at most "
+                f"{self._tasks_max} of another node (PARLEY_PEER_TASKS); end some, or ask again "
+                "later"
+            )
+            raise TooManyRequests(msg, _FULL_RETRY_S)
+        wait = self._new_tasks.wait(lead, self._clock.monotonic())
+        if wait:
+            retry_s = -(-wait // times.SECOND)
+            msg = (
+                "its lead introduces tasks faster than this host takes them of another node "
+                f"(PARLEY_PEER_INTRODUCTIONS a second); ask again in {retry_s} s"
+            )
+            raise TooManyRequests(msg, retry_s)
 
     async def _free(
         self, connection: Connection, known: StoredTask, freeing: FreedRuns, now: int
@@ -131,10 +180,27 @@ class Acceptance:
             found = self._targets.misaddressed(introduction.participants)
         return None if found is None else found[1]
 
+    def _foreign_refusal(self, introduction: Introduction, test: Test, spec: Any) -> str | None:
+        """Return why another node's task is refused here, though this node's own would not be."""
+        durations = self._capabilities.durations(introduction.test, spec, introduction.tools)
+        reason = priority_refusal(introduction.priority, self._priority_max)
+        reason = reason or duration_refusal(introduction, durations)
+        if reason is not None:
+            return reason
+        place, participants = introduction.participant, introduction.participants
+        parties = [each.address for at, each in enumerate(participants) if at != place]
+        return self._targets.refusal(test, spec, parties, introduction.addresses)
+
     def _considered(
         self, lead: str, introduction: Introduction
     ) -> tuple[str | None, tuple[str, ...], dict[str, str]]:
-        """Return the reason for a refusal or None, the tools here, and why others are lacking."""
+        """Return the reason for a refusal or None, the tools here, and why others are lacking.
+
+        :raises InvalidDocument: the schedule of another node's task cannot be read.
+        """
+        foreign = lead != self._identity
+        if foreign and (faults := schedule_faults(introduction)):
+            raise InvalidDocument(faults)
         misplaced = self._misplaced(introduction)
         if misplaced is not None:
             return misplaced, (), {}
@@ -145,13 +211,9 @@ class Acceptance:
             return error.detail, (), {}
         if test.scheduling_class(spec) is not introduction.scheduling_class:
             return f"{introduction.test} is {test.scheduling_class(spec)} here", (), {}
-        foreign = lead != self._identity
-        if foreign:
-            place, participants = introduction.participant, introduction.participants
-            parties = [each.address for at, each in enumerate(participants) if at != place]
-            refusal = self._targets.refusal(test, spec, parties, introduction.addresses)
-            if refusal is not None:
-                return refusal, (), {}
+        refusal = self._foreign_refusal(introduction, test, spec) if foreign else None
+        if refusal is not None:
+            return refusal, (), {}
         offered, lacks = self._capabilities.offers(
             introduction.test,
             spec,

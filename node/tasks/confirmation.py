@@ -52,14 +52,16 @@ class TaskConfirmer:
         directory: Directory,
         termination: TaskTerminator,
         peer: Callable[[str], Confirming],
+        heard: Callable[[str], None],
     ) -> None:
-        """``peer(identity)`` returns the client of a known node."""
+        """``peer(identity)`` returns the client of a known node, ``heard(identity)`` notes one."""
         self._database = core.database
         self._clock = core.clock
         self._identity = core.identity
         self._directory = directory
         self._termination = termination
         self._peer = peer
+        self._heard = heard
         self._believed: set[str] = set()
 
     async def run_once(self) -> int:
@@ -102,6 +104,7 @@ class TaskConfirmer:
         answered = await self._peer(lead).confirm(
             ConfirmationRequest(tasks=tuple(page), marked_at=told)
         )
+        self._heard(lead)
         # Once for each node and start: a node that tells a wrong mark again changes nothing.
         if told is not None and answered.marked_at is not None and lead not in self._believed:
             self._believed.add(lead)

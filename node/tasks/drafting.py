@@ -11,6 +11,8 @@ from itertools import zip_longest
 from typing import Any
 from uuid import UUID
 
+import orjson
+
 from node.capability.catalog import Capabilities
 from node.core import Core
 from node.model.contexts import offered
@@ -22,6 +24,7 @@ from node.model.taskstate import TaskState
 from node.model.times import format_instant
 from node.model.wire.campaigns import DEFAULT
 from node.model.wire.fields import is_address
+from node.model.wire.participants import INTRODUCTION_BYTES_MAX
 from node.model.wire.seats import SeatRequest
 from node.model.wire.tasks import Participant, Schedule, TaskDocument
 from node.peers.directory import Directory
@@ -31,6 +34,10 @@ from node.sharing.campaigns import Campaigns
 from node.store.nodes import KnownNode
 from node.store.tasks import StoredTask
 from node.tasks.pool_tasks import PoolTaskChecker, PoolTaskRequest
+
+_LENGTH_MAX = INTRODUCTION_BYTES_MAX * 3 // 4
+"""Maximum length of an introduction before the participants have answered. The rest is for their
+answers: which tools each of them has, and why it lacks others."""
 
 
 @dataclass(frozen=True)
@@ -175,6 +182,7 @@ class TaskDrafter:
             terms=terms,
             participant=places.index(own) if own in places else None,
         )
+        _check_length(task)
         return Draft(test, tool, task, now if slot is None else slot)
 
     def _campaign(self, document: TaskDocument, known: StoredTask | None) -> str:
@@ -281,6 +289,24 @@ def _check_to_come(recurrence: Recurrence, slot: int | None, now: int) -> None:
     if slot + recurrence.slip < now:
         over = f"{format_instant(slot)} and its slip are over; give a later start, or none"
         raise InvalidDocument([FieldFault("/schedule/start", over)])
+
+
+def _check_length(task: StoredTask) -> None:
+    """Refuse a task that other nodes would refuse because its introduction is too long.
+
+    :raises InvalidDocument: it is; names the reference if that is most of it.
+    """
+    if all(participant.node == task.lead for participant in task.terms.participants):
+        return
+    length = len(task.introduction(0).model_dump_json().encode())
+    if length <= _LENGTH_MAX:
+        return
+    reference = 2 * len(orjson.dumps(task.terms.reference)) > length
+    reason = (
+        f"makes the task {length} bytes long; a task with other nodes has at most {_LENGTH_MAX}, "
+        "because each of them keeps it; shorten it"
+    )
+    raise InvalidDocument([FieldFault("/reference" if reference else "/test/spec", reason)])
 
 
 def _check_participants(document: TaskDocument, task: StoredTask, known: StoredTask) -> None:

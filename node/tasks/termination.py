@@ -8,6 +8,7 @@ everywhere, and the lead places its slot again while its window lasts.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from itertools import chain
 from uuid import UUID
@@ -33,6 +34,18 @@ _AT_ONCE = 200
 """Maximum number of runs or tasks that one transaction ends: others wait for its locks."""
 
 TOO_LATE = "its time had begun, so it is not placed again"
+
+
+@dataclass(frozen=True)
+class EndedTasks:
+    """The tasks that were ended, and how many of their runs were not over."""
+
+    tasks: tuple[UUID, ...] = ()
+    runs: int = 0
+
+    def __add__(self, other: EndedTasks) -> EndedTasks:
+        """Return both together."""
+        return EndedTasks(self.tasks + other.tasks, self.runs + other.runs)
 
 
 class TaskTerminator:
@@ -211,6 +224,43 @@ class TaskTerminator:
             connection, found, TaskState.CANCELLED, reason
         )
 
+    async def end_tasks_of(self, lead: str, reason: str) -> int:
+        """End the open tasks that another node leads here, and tell it; return how many."""
+        count = 0
+        while ended := await self._database.settle(
+            lambda connection: self._end_some_of(connection, lead, reason, None)
+        ):
+            count += len(ended.tasks)
+        return count
+
+    async def end_all_of(self, connection: Connection, lead: str, reason: str) -> EndedTasks:
+        """End the open tasks that a node leads here, as part of the transaction that removes it.
+
+        It is not told by the outbox, which does not reach it any more.
+        """
+        every = EndedTasks()
+        while ended := await self._end_some_of(connection, lead, reason, lead):
+            every += ended
+        return every
+
+    async def end_all_with(self, connection: Connection, node: str, reason: str) -> EndedTasks:
+        """End the open tasks led here that such a node takes part in; the others are told."""
+        every = EndedTasks()
+        while ids := await tasks.lock_open_with(connection, self._identity, node, _AT_ONCE):
+            found = await tasks.fetch_all(connection, ids)
+            every += await self._end_tasks(connection, found, TaskState.CANCELLED, reason, node)
+        return every
+
+    async def _end_some_of(
+        self, connection: Connection, lead: str, reason: str, sender: str | None
+    ) -> EndedTasks | None:
+        """End some of the open tasks of another lead; None if it has none."""
+        ids = await tasks.lock_open_of(connection, lead, _AT_ONCE)
+        if not ids:
+            return None
+        found = await tasks.fetch_all(connection, ids)
+        return await self._end_tasks(connection, found, TaskState.REFUSED, reason, sender)
+
     async def lose_run(self, run: UUID, reason: str) -> None:
         """Free a run led here that has lost its time, on every participant, and place it again."""
         await self.lose_runs({run: reason})
@@ -309,7 +359,7 @@ class TaskTerminator:
 
         Returns whether it was open.
         """
-        if not await self._end_tasks(connection, [task], state, reason, sender):
+        if not (await self._end_tasks(connection, [task], state, reason, sender)).tasks:
             return False
         why = f"its pool task was {state}: {reason}"
         every = await seats.lock_tasks_of(connection, task.id)
@@ -325,16 +375,16 @@ class TaskTerminator:
         state: TaskState,
         reason: str,
         sender: str | None,
-    ) -> bool:
-        """End tasks, and tell all other nodes but the ``sender``; return whether any was open.
+    ) -> EndedTasks:
+        """End tasks, and tell all other nodes but the ``sender``; return those that were open.
 
-        Several tasks must all be led by this node.
+        Several tasks must all have the same lead.
         """
         now = self._clock.now()
         ended = await tasks.end(connection, [task.id for task in founds], state, reason, now)
         over = [task for task in founds if task.id in ended]
         if not over:
-            return False
+            return EndedTasks()
         ids = [task.id for task in over]
         if open_runs := await self._runs_to_end(connection, over, state):
             why = f"the task was {state}: {reason}"
@@ -354,7 +404,7 @@ class TaskTerminator:
             again = max(0, max(leased.values()) - now) + _ON_ITS_WAY
             told = [post for task in leased for post in posts[task]]
             await outbox.post_all(connection, told, now, again)
-        return True
+        return EndedTasks(tuple(ids), len(open_runs))
 
     async def _runs_to_end(
         self, connection: Connection, ended: Sequence[StoredTask], state: TaskState
@@ -367,7 +417,7 @@ class TaskTerminator:
             return [] if led else await runs.booked_runs_of_task(connection, ids[0])
         open_runs = await runs.open_runs_of_tasks(connection, ids)
         if not led:
-            open_runs += await runs.cut_runs_of_task(connection, ids[0], self._clock.now())
+            open_runs += await runs.cut_runs_of_tasks(connection, ids, self._clock.now())
         return open_runs
 
     def _ended(

@@ -24,6 +24,7 @@ from node.model.wire.participants import (
     ProposalRequest,
 )
 from node.model.wire.tasks import Participant as Listed
+from node.model.wire.tasks import Schedule
 from node.service import NodeService, signer
 from node.store import tasks
 from node.tasks.acceptance import stored_task
@@ -54,18 +55,22 @@ class Party:
     lead: NodeService
     node: NodeService
 
-    def task(self, *, reference: object = None, **options: object) -> Introduction:
-        """An idle task of this participant alone."""
-        made = introduce([_listed(self.node)], **options)  # type: ignore[arg-type]
+    def task(
+        self, *, reference: object = None, duration: int = DURATION, **options: object
+    ) -> Introduction:
+        """An idle task of this participant alone, whose runs may follow one upon the other."""
+        schedule = Schedule(start=START - times.DAY, repeat=duration, slip=0)
+        listed = [_listed(self.node)]
+        made = introduce(listed, duration=duration, schedule=schedule, **options)  # type: ignore[arg-type]
         return made.model_copy(update={"reference": reference})
 
     async def hold(self, request: HoldRequest) -> HoldAnswer:
         """Hold runs in the exchange that their lead would open."""
         return await self.participant.hold(exchange_of(request), request)
 
-    async def known(self, **options: object) -> Introduction:
+    async def known(self, *, duration: int = DURATION, **options: object) -> Introduction:
         """A task that has been introduced and accepted."""
-        made = self.task(**options)
+        made = self.task(duration=duration, **options)
         if self.node is self.lead:
             async with self.node.database.transaction() as connection:
                 await tasks.keep(connection, stored_task(made, self.lead.card.identity))

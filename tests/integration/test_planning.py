@@ -270,11 +270,17 @@ async def test_a_lost_task_is_introduced_again(world: World) -> None:
     assert await b.states() == await a.states()
 
 
-async def test_a_participant_removed_from_the_known_nodes_makes_runs_wait(world: World) -> None:
+async def _forget(site: Site, other: Site) -> None:
+    """Let a node not know another one any more, whose tasks it has; as after a restore."""
+    await site.execute("DELETE FROM node WHERE identity = $1", other.identity)
+    await site.node.directory.refresh()
+
+
+async def test_a_participant_that_is_not_known_any_more_makes_runs_wait(world: World) -> None:
     """The slots of a task with an unknown participant wait and name the reason."""
     a, b = await world.two()
     task = await _led(a, (a, b), schedule=_repeating(), duration=times.MINUTE)
-    await a.node.registration.remove("b")
+    await _forget(a, b)
     await a.plan()
     assert set((await a.states()).values()) == {"waiting"}
     reason = await a.reason(run_id(TaskId(task.task), HOUR, 1)) or ""
@@ -413,11 +419,11 @@ async def test_a_late_commit_of_an_old_epoch_frees_the_run_everywhere(world: Wor
     assert await b.state(run) is None
 
 
-async def test_a_late_commit_to_a_node_removed_meanwhile_frees_the_run(world: World) -> None:
-    """A late commit to a removed node displaces the run for which the others wait."""
+async def test_a_late_commit_to_a_node_unknown_meanwhile_frees_the_run(world: World) -> None:
+    """A late commit to a node that is not known any more displaces the run of the others."""
     a, b = await world.two()
     _, run = await _cut_off_commit(world, a, b)
-    await a.node.registration.remove("b")
+    await _forget(a, b)
     await world.pass_time(5 * times.MINUTE, 30 * times.SECOND)
     assert await a.state(run) == "displaced"
 

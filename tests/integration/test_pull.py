@@ -275,7 +275,7 @@ async def test_a_node_that_is_away_is_said_to_be(pair: Pair) -> None:
     await _once(pair.far, pair.lead)
     assert pair.lead.directory.by_identity(pair.far.card.identity).last_error is None
 
-    await pair.lead.registration.remove("b")
+    await pair.lead.node_removal.remove("b")
     async with fetching(pair.far):
         await pair.until(lambda: pair.far.work_puller.fault(pair.lead.card.identity))
         await pair.far.peer_monitor.run_once()

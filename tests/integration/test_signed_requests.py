@@ -191,7 +191,7 @@ async def test_a_foreign_signature_is_refused(caller: Caller) -> None:
 
 async def test_a_removed_node_is_refused(caller: Caller) -> None:
     """A removed node is refused."""
-    await caller.b.registration.remove("a")
+    await caller.b.node_removal.remove("a")
     body = caller.body()
     detail = await caller.refused(body, caller.signed(body), code="unknown-peer")
     assert "which this node does not know" in detail
@@ -235,7 +235,7 @@ async def test_a_signature_opens_no_users_route(caller: Caller) -> None:
 
 async def test_the_client_raises_the_reason(caller: Caller) -> None:
     """The client of a refused node raises an error with the reason."""
-    await caller.b.registration.remove("a")
+    await caller.b.node_removal.remove("a")
     with pytest.raises(UnknownToPeer, match="b does not know this node: its database was lost"):
         await caller.a.peer(caller.b.card.identity).decision(uuid4())
 

@@ -101,6 +101,7 @@ class Wire:
             await self._world.meet(call, "asked")
             if not self._receiver.node.directory.knows(self._sender.identity):
                 raise UnknownPeer
+            self._receiver.node.leases.heard(self._sender.identity)
             done = await action()
             await self._world.meet(call, "answered")
         except ParleyError as error:

@@ -189,6 +189,10 @@ class GroupedRows(Generic[K, R]):
         group = self._groups.get(key)
         return [] if group is None else list(group.values())
 
+    def count(self, key: K) -> int:
+        """Return the number of rows of the group."""
+        return len(self._groups.get(key, ()))
+
     def newest(self, key: K) -> R | None:
         """Return the row of the group that was inserted last."""
         group = self._groups.get(key)

@@ -161,6 +161,12 @@ def remove(tables: Tables, name: str) -> Answer:
     return [(row.identity,) for row in named]
 
 
+@TWINS.of("identity")
+def lock_node(tables: Tables, identity: str) -> Answer:
+    """Lock a node against its removal."""
+    return [(identity,)] if identity in tables.nodes.rows else ()
+
+
 @TWINS.of()
 def reached(tables: Tables, identities: Sequence[str], now: int) -> Answer:
     """Record that these nodes have answered."""

@@ -341,10 +341,11 @@ def booked_runs_of_task(tables: Tables, task: UUID) -> Answer:
 
 
 @TWINS.of("id")
-def cut_runs_of_task(tables: Tables, task: UUID, now: int) -> Answer:
-    """Return the task's runs that failed before their booked end, which is in the future."""
-    of_task = tables.runs.by_task.of(task)
-    cut = (run.id for run in of_task if run.state == "failed" and run.ends_at > now)
+def cut_runs_of_tasks(tables: Tables, tasks: Sequence[UUID], now: int) -> Answer:
+    """Return the runs of these tasks that failed before their booked end, which is to come."""
+    of = tables.runs.by_task.of
+    every = (run for task in dict.fromkeys(tasks) for run in of(task))
+    cut = (run.id for run in every if run.state == "failed" and run.ends_at > now)
     return [(run,) for run in sorted(cut)]
 
 

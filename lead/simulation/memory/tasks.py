@@ -90,9 +90,14 @@ def upsert_task(
 @TWINS.of("id")
 def open_of(tables: Tables, lead: str, before: int) -> Answer:
     """Return the tasks of another lead that are open here."""
-    rows = tables.tasks.rows.values()
-    of_lead = (row for row in rows if row.lead == lead and row.created_at < before)
-    return sorted((row.id,) for row in of_lead if row.state in {"active", "paused"})
+    rows = tables.tasks.open_of.of(lead)
+    return sorted((row.id,) for row in rows if row.created_at < before)
+
+
+@TWINS.of("count")
+def count_open_of(tables: Tables, lead: str) -> Answer:
+    """Return how many tasks of this lead are open here."""
+    return [(tables.tasks.open_of.count(lead),)]
 
 
 @TWINS.of("task_id")

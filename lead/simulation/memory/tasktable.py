@@ -9,6 +9,8 @@ from lead.simulation.memory.journal import Journal, Table
 from lead.simulation.memory.rows import PlanningRow, TaskRow
 from node.store.database import BrokenReference
 
+_OPEN = frozenset({"active", "paused"})
+
 
 class PlanningTable(Table[UUID, PlanningRow]):
     """The lead's agenda by planning time; ``idle`` has active tasks without one.
@@ -75,6 +77,8 @@ class TaskTable(Table[UUID, TaskRow]):
         super().__init__(journal)
         self._plannings = plannings
         self.open_with: GroupedRows[str, TaskRow] = GroupedRows()
+        self.open_of: GroupedRows[str, TaskRow] = GroupedRows()
+        """By lead: its open tasks."""
         self.parts: GroupedRows[UUID, TaskRow] = GroupedRows()
         """By pool task: the tasks of its seats."""
 
@@ -90,7 +94,8 @@ class TaskTable(Table[UUID, TaskRow]):
     def _enter(self, row: TaskRow) -> None:
         if row.parent is not None:
             self.parts.add(row.parent, row)
-        if row.state in {"active", "paused"}:
+        if row.state in _OPEN:
+            self.open_of.add(row.lead, row)
             for node in row.nodes:
                 self.open_with.add(node, row)
         self._plannings.consider(row)
@@ -98,6 +103,7 @@ class TaskTable(Table[UUID, TaskRow]):
     def _leave(self, row: TaskRow) -> None:
         if row.parent is not None:
             self.parts.remove(row.parent, row)
-        if row.state in {"active", "paused"}:
+        if row.state in _OPEN:
+            self.open_of.remove(row.lead, row)
             for node in row.nodes:
                 self.open_with.remove(node, row)

@@ -117,6 +117,16 @@ class Node(NodeCard):
     )
 
 
+class NodeRemoval(Document):
+    """The answer to the removal of a node: all open tasks between it and this one have ended."""
+
+    identity: Identity
+    name: NodeName
+    tasks_led_there: int = Field(description="Tasks that it led here.")
+    tasks_led_here: int = Field(description="Tasks led here that it took part in.")
+    runs: int = Field(description="Runs of these tasks that were not over; their time is free.")
+
+
 class NodeAddition(Document):
     """A node to register: its card is fetched from the URL and its key is pinned.
 

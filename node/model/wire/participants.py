@@ -44,12 +44,22 @@ OUTPUT_LENGTH_MAX = 20_000
 BATCH_ITEMS_MAX = 64
 """Maximum number of questions of one kind in one message."""
 
+INTRODUCTION_BYTES_MAX = 65_536
+"""Maximum length of an introduction; it bounds what no field does, such as the reference."""
+
+TOOLS_MAX = 16
+"""Maximum number of tools that an introduction prefers."""
+
+HOSTS_MAX = 64
+"""Maximum number of hosts whose addresses an introduction has."""
+
 INTERVALS_PER_MESSAGE_MAX = 64
 """Maximum number of intervals in one message."""
 
 Micros = Annotated[int, Field(ge=0, lt=times.LATEST, strict=True)]
 Span = tuple[Micros, Micros]
 Sentence = Annotated[str, Field(max_length=1000)]
+Word = Annotated[str, Field(max_length=100)]
 Place = Annotated[int, Field(ge=0, lt=PARTICIPANTS_MAX)]
 Length = Annotated[int, Field(gt=0, lt=times.LATEST, strict=True)]
 Priority = Annotated[int, Field(ge=-PRIORITY_MAX - 1, le=PRIORITY_MAX, strict=True)]
@@ -76,18 +86,18 @@ class Introduction(Document):
     """A task as introduced to a participant before planning, and again after each change."""
 
     task: UUID
-    test: str
+    test: Word
     spec: dict[str, Any]
-    tools: tuple[str, ...]
-    tool: str | None
+    tools: Annotated[tuple[Word, ...], Field(max_length=TOOLS_MAX)]
+    tool: Word | None
     scheduling_class: SchedulingClass
     duration: Length
     priority: Priority
-    participants: tuple[Participant, ...]
+    participants: Annotated[tuple[Participant, ...], Field(max_length=PARTICIPANTS_MAX)]
     participant: Place
-    addresses: dict[Host, Host]
+    addresses: Annotated[dict[Host, Host], Field(max_length=HOSTS_MAX)]
     schedule: Schedule
-    campaign: str | None
+    campaign: Word | None
     reference: Any
     created_at: Micros
     revision: Revision = 1
@@ -126,8 +136,8 @@ class ProposalRequest(Document):
     priority: Priority
     yielding: Yielding = None
     windows: Annotated[tuple[Span, ...], Field(min_length=1, max_length=BATCH_MAX)]
-    test: Annotated[str, Field(max_length=100)] | None = None
-    campaign: Annotated[str, Field(max_length=100)] | None = None
+    test: Word | None = None
+    campaign: Word | None = None
     pool_task: UUID | None = None
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pydantic import Field
+
 from node.model.errors import (
     FieldFault,
     InvalidDocument,
@@ -9,6 +11,7 @@ from node.model.errors import (
     PeerError,
     PeerFailed,
     RequestError,
+    TooManyRequests,
     UnknownPeer,
     UnknownToPeer,
 )
@@ -34,6 +37,9 @@ class Problem(Document):
     detail: str
     instance: str | None = None
     errors: tuple[Fault, ...] = ()
+    retry_after: int | None = Field(
+        None, ge=0, description="Number of seconds after which to ask again, if that may help."
+    )
 
     @property
     def code(self) -> str:
@@ -51,6 +57,7 @@ def problem_of(error: ParleyError, instance: str | None = None) -> Problem:
         detail=error.detail,
         instance=instance,
         errors=tuple(Fault(pointer=fault.pointer, detail=fault.detail) for fault in faults),
+        retry_after=error.retry_after_s if isinstance(error, TooManyRequests) else None,
     )
 
 
@@ -58,6 +65,8 @@ def error_of(problem: Problem) -> ParleyError:
     """Return the error that a problem document was created from, on the client's side."""
     if problem.errors:
         return InvalidDocument([FieldFault(f.pointer, f.detail) for f in problem.errors])
+    if problem.code == TooManyRequests.code:
+        return TooManyRequests(problem.detail, problem.retry_after or 1)
     for kind in _concrete(ParleyError):
         if kind.code == problem.code:
             return kind(problem.detail)

@@ -128,7 +128,11 @@ class TaskDocument(Document):
         examples=[{"b": "interface:eth1"}],
     )
     campaign: Name | None = Field(None, description="The campaign that the task measures for.")
-    reference: Any = Field(None, description="Any JSON value; stored and shown, never interpreted.")
+    reference: Any = Field(
+        None,
+        description="Any JSON value; stored and shown, never interpreted. Lists leave it out if it "
+        "is longer than 4 kB. A task with other nodes has at most 48 kB in all.",
+    )
     archives: tuple[ArchiveChoice, ...] = Field(
         (),
         max_length=ARCHIVES_MAX,
@@ -222,7 +226,12 @@ class Task(Document):
     lead: str = Field(description="Name of the node that plans it.")
     led_here: bool
     campaign: str | None
-    reference: Any
+    reference: Any = Field(description="As it was posted. A list leaves out those beyond 4 kB.")
+    reference_left_out: bool = Field(
+        default=False,
+        description="Whether the reference was left out, because it is longer than 4 kB and this "
+        "is an item of a list; GET /v1/tasks/{id} has it.",
+    )
     created_at: Instant
     ended_at: Instant | None
     next_run_at: Instant | None = Field(description="When its next run starts, if one is booked.")

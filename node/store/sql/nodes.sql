@@ -46,6 +46,26 @@ FROM node ORDER BY is_self DESC, name;
 -- remove --
 DELETE FROM node WHERE name = $1 AND NOT is_self RETURNING identity;
 
+-- lock_node --
+SELECT identity FROM node WHERE identity = $1 FOR UPDATE;
+
+-- heard --
+UPDATE node SET heard_at = $2 WHERE identity = ANY($1::text []);
+
+-- silent_leads --
+-- An instant in the future was written before the clock was set back: it says nothing, and counts as now.
+WITH corrected AS (
+    UPDATE node SET heard_at = $2 WHERE heard_at > $2
+)
+
+SELECT node.identity, node.name, coalesce(node.heard_at, node.added_at) AS last_heard_at
+FROM node
+WHERE
+    NOT node.is_self
+    AND coalesce(node.heard_at, node.added_at) < $1
+    AND EXISTS (SELECT FROM task WHERE task.lead = node.identity AND task.state IN ('active', 'paused'))
+ORDER BY node.name;
+
 -- reached --
 UPDATE node SET seen_at = $2, unreachable_since = NULL, last_error = NULL WHERE identity = ANY($1::text []);
 

@@ -146,10 +146,10 @@ WHERE
 -- booked_runs_of_task --
 SELECT id FROM run WHERE task_id = $1 AND state IN ('booked', 'set-aside') ORDER BY id FOR UPDATE;
 
--- cut_runs_of_task --
+-- cut_runs_of_tasks --
 -- Runs that failed before their booked end: if the task was cancelled, they failed because the other end was.
 SELECT id FROM run
-WHERE task_id = $1 AND state = 'failed' AND ends_at > $2
+WHERE task_id = ANY($1::uuid []) AND state = 'failed' AND ends_at > $2
 ORDER BY id
 FOR UPDATE;
 

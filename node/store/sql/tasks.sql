@@ -59,14 +59,36 @@ SELECT id FROM task
 WHERE lead = $1 AND state IN ('active', 'paused') AND created_at < $2
 ORDER BY id;
 
+-- count_open_of --
+SELECT count(*) FROM task WHERE lead = $1 AND state IN ('active', 'paused');
+
+-- lock_open_of --
+SELECT id FROM task
+WHERE lead = $1 AND state IN ('active', 'paused')
+ORDER BY id
+LIMIT $2
+FOR UPDATE;
+
+-- lock_open_with --
+SELECT id FROM task
+WHERE
+    lead = $1 AND state IN ('active', 'paused')
+    AND participants @> jsonb_build_array(jsonb_build_object('node', $2::text))
+ORDER BY id
+LIMIT $3
+FOR UPDATE;
+
 -- tasks --
 -- For people: newest first, each with the counts of its runs and the start of the next one. The runs of a pool task are
--- those of the ordinary tasks that have its seats; these are only listed on request ($8, $9, an id).
+-- those of the ordinary tasks that have its seats; these are only listed on request ($8, $9, an id). A list has no long
+-- references (more than $11 bytes): only a single task has its own whole.
 SELECT
     task.id, task.lead, task.state::text, coalesce(task.reason, pool_task.reason) AS reason, task.test, task.spec,
     task.tool, task.tools, task.scheduling_class::text, task.duration, task.priority, task.participants,
-    task.participant, task.addresses, task.schedule, task.campaign, task.reference, task.created_at, task.revision,
+    task.participant, task.addresses, task.schedule, task.campaign, task.created_at, task.revision,
     task.paused_at, task.ended_at, task.parent,
+    CASE WHEN NOT long.left_out THEN task.reference END AS reference,
+    long.left_out AS reference_left_out,
     pool_task.request AS pool,
     (SELECT
         jsonb_build_object(
@@ -110,6 +132,9 @@ SELECT
 FROM task
 LEFT JOIN node ON task.lead = node.identity
 LEFT JOIN pool_task ON task.id = pool_task.task_id
+CROSS JOIN LATERAL (
+    SELECT $2::uuid IS NULL AND coalesce(octet_length(task.reference::text) > $11, false) AS left_out
+) AS long
 CROSS JOIN LATERAL (
     SELECT array_append(ARRAY(SELECT seated.id FROM task AS seated WHERE seated.parent = task.id), task.id) AS ids
 ) AS part

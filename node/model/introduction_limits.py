@@ -1,0 +1,59 @@
+"""Limits of an introduction: what tasks of other nodes may be, compared with what they measure.
+
+The lead computes the duration of a task from its spec. A participant computes it again, so that no
+node books a day for a measurement of three seconds: a hold may be as long as the introduction says.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from node.model import times
+from node.model.errors import FieldFault
+from node.model.recurrence import validate
+from node.model.scheduling import recurrence_of
+from node.model.times import format_duration
+from node.model.wire.participants import Introduction
+
+_ALLOWANCE_MIN = 10 * times.SECOND
+_ALLOWANCE_SHARE = 10
+"""The durations of two versions of a tool may differ: by ten seconds, or by a tenth."""
+
+
+def schedule_faults(introduction: Introduction) -> list[FieldFault]:
+    """Return what is wrong with the schedule; such as a cron expression that nobody can read."""
+    recurrence = recurrence_of(introduction.schedule, introduction.created_at)
+    return validate(recurrence, introduction.duration)
+
+
+def priority_refusal(priority: int, most: int) -> str | None:
+    """Return why a task of this priority is refused; ``most`` is what the owner allows others."""
+    if priority <= most:
+        return None
+    return (
+        f"its priority is {priority}, and this host takes tasks of other nodes up to {most} "
+        "(PARLEY_PEER_PRIORITY_MAX)"
+    )
+
+
+def duration_refusal(introduction: Introduction, durations: Mapping[str, int]) -> str | None:
+    """Return why a task of this duration is refused; None if its spec takes about as long.
+
+    ``durations`` has by tool how long a run takes with it, of the tools that this host knows.
+    """
+    if not durations:
+        return None
+    tool = introduction.tool or ""
+    candidates = [durations[tool]] if tool in durations else list(durations.values())
+    shortest, longest = min(candidates), max(candidates)
+    if shortest - _allowance(shortest) <= introduction.duration <= longest + _allowance(longest):
+        return None
+    with_tool = f" with {tool}" if tool in durations else ""
+    return (
+        f"it was introduced with runs of {format_duration(introduction.duration)}, but by its spec "
+        f"they take {format_duration(longest)}{with_tool}; introduce it with that duration"
+    )
+
+
+def _allowance(duration: int) -> int:
+    return max(_ALLOWANCE_MIN, duration // _ALLOWANCE_SHARE)

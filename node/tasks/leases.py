@@ -1,0 +1,88 @@
+"""Leases of leads: the tasks of a node that is not heard of for days end here.
+
+The time that a lead has booked is its own for as long as it lives. A lead whose host has vanished
+can give nothing back, and nobody asks it in vain for ever. A node is heard of when it sends a
+signed request or answers one; the confirmation of tasks (``confirmation.py``) asks every lead once
+in some minutes, so that one whose tasks are all paused is heard of, too.
+
+The lead that comes back learns it by the messages of the ends, or when it compares its tasks.
+"""
+
+from __future__ import annotations
+
+import structlog
+
+from node.clock import StepWatcher
+from node.core import Core
+from node.model import times
+from node.model.times import format_duration, to_the_second
+from node.store import nodes
+from node.tasks.termination import TaskTerminator
+
+LISTENING_MIN = 30 * times.MINUTE
+"""Minimum time for which this process has listened, by a clock that was not set meanwhile, before
+it ends anything: a node that was down for a week has heard of nobody."""
+
+log = structlog.get_logger()
+
+
+class LeadLeases:
+    """Notes which nodes are heard of, and ends the tasks of leads that are not."""
+
+    def __init__(self, core: Core, clock_steps: StepWatcher, termination: TaskTerminator) -> None:
+        """``clock_steps`` counts how often this host's clock was set."""
+        self._database = core.database
+        self._clock = core.clock
+        self._clock_steps = clock_steps
+        self._steps = clock_steps.count
+        self._listening_since = core.clock.monotonic()
+        self._lease = core.settings.lead_lease
+        self._name = core.settings.name
+        self._termination = termination
+        self._heard: set[str] = set()
+
+    def heard(self, identity: str) -> None:
+        """Note that a node has spoken; it is written by :meth:`keep`, not with each request."""
+        self._heard.add(identity)
+
+    async def keep(self) -> None:
+        """Write which nodes have spoken since the last call."""
+        heard, self._heard = self._heard, set()
+        if not heard:
+            return
+        now = self._clock.now()
+        try:
+            await self._database.settle(
+                lambda connection: nodes.heard(connection, sorted(heard), now)
+            )
+        except BaseException:
+            self._heard |= heard
+            raise
+
+    async def run_once(self) -> int:
+        """End the tasks of leads that have been silent for too long; return how many."""
+        if self._listening_for() < LISTENING_MIN:
+            return 0
+        await self.keep()
+        now = self._clock.now()
+        async with self._database.connection() as connection:
+            silent = await nodes.silent_leads(connection, now - self._lease, now)
+        ended = 0
+        for lead, name, last_heard_at in silent:
+            reason = (
+                f"{self._name} has not heard of {name}, which leads it, since "
+                f"{to_the_second(last_heard_at)}: longer than {format_duration(self._lease)} "
+                "(PARLEY_LEAD_LEASE)"
+            )
+            count = await self._termination.end_tasks_of(lead, reason)
+            log.warning("ended the tasks of a silent lead", lead=name, tasks=count)
+            ended += count
+        return ended
+
+    def _listening_for(self) -> int:
+        """Return for how long this process has listened since its clock was set last (µs)."""
+        self._clock_steps.look()
+        now = self._clock.monotonic()
+        if self._clock_steps.count != self._steps:
+            self._steps, self._listening_since = self._clock_steps.count, now
+        return now - self._listening_since

@@ -1,0 +1,99 @@
+"""Removal of another node, and with it of all open tasks between it and this one.
+
+The requests of a removed node are refused. So it could not end the tasks that it leads here, and no
+run with it could take place any more: what is booked would stay booked for nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Callable, Sequence
+from typing import Protocol
+from uuid import UUID
+
+from node.core import Core
+from node.model.errors import NotFound, ParleyError
+from node.model.taskstate import TaskState
+from node.model.wire.nodes import NodeRemoval
+from node.model.wire.participants import TaskEnd
+from node.peers.directory import Directory
+from node.store import nodes
+from node.store.database import Connection
+from node.tasks.termination import EndedTasks, TaskTerminator
+
+_FAREWELL_S = 5.0
+"""Maximum seconds in which a removed node is told what has ended; it may be away for good."""
+
+
+class Told(Protocol):
+    """A node that can be told of the end of tasks."""
+
+    async def end_task(self, end: TaskEnd) -> None:
+        """Report that a task is over."""
+        ...
+
+
+class NodeRemover:
+    """Removes known nodes."""
+
+    def __init__(
+        self,
+        core: Core,
+        directory: Directory,
+        termination: TaskTerminator,
+        peer: Callable[[str], Told],
+    ) -> None:
+        """``peer(identity)`` returns the client of a known node."""
+        self._database = core.database
+        self._name = core.settings.name
+        self._directory = directory
+        self._termination = termination
+        self._peer = peer
+
+    async def remove(self, name: str) -> NodeRemoval:
+        """Remove a node and end all open tasks with it, in one transaction; return what ended.
+
+        The node itself is told as far as it answers at once, all others until they acknowledge it.
+
+        :raises NotFound: there is none of that name.
+        """
+        there = f"{name}, which leads it, was removed on {self._name}"
+        here = f"{name}, which takes part in it, was removed on {self._name}"
+
+        async def remove(connection: Connection) -> tuple[str, EndedTasks, EndedTasks]:
+            identity = await nodes.remove(connection, name)
+            if identity is None:
+                msg = f"no other node named {name} is known here"
+                raise NotFound(msg)
+            led_there = await self._termination.end_all_of(connection, identity, there)
+            led_here = await self._termination.end_all_with(connection, identity, here)
+            await nodes.notify(connection, name, "removed")
+            return identity, led_there, led_here
+
+        identity, led_there, led_here = await self._database.settle(remove)
+        ends = [
+            *_ends(led_there.tasks, TaskState.REFUSED, there),
+            *_ends(led_here.tasks, TaskState.CANCELLED, here),
+        ]
+        await self._tell(identity, ends)
+        await self._directory.refresh()
+        return NodeRemoval(
+            identity=identity,
+            name=name,
+            tasks_led_there=len(led_there.tasks),
+            tasks_led_here=len(led_here.tasks),
+            runs=led_there.runs + led_here.runs,
+        )
+
+    async def _tell(self, identity: str, ends: Sequence[TaskEnd]) -> None:
+        """Tell a removed node what has ended, while the directory still has its URL."""
+        with contextlib.suppress(ParleyError, TimeoutError):
+            peer = self._peer(identity)
+            async with asyncio.timeout(_FAREWELL_S):
+                for end in ends:
+                    await peer.end_task(end)
+
+
+def _ends(tasks: Sequence[UUID], state: TaskState, reason: str) -> list[TaskEnd]:
+    return [TaskEnd(task=task, state=state, reason=reason) for task in tasks]

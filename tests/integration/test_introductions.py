@@ -1,0 +1,313 @@
+"""Introductions over real HTTP: what a pinned node may have here, and nothing more."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import aiohttp
+import orjson
+import pytest
+
+from node.model import times
+from node.model.errors import TooManyRequests
+from node.model.wire.participants import INTRODUCTION_BYTES_MAX, Introduction
+from node.model.wire.problems import MEDIA_TYPE
+from node.trust.signatures import new_nonce, sign
+from tests.conftest import NewDatabase
+from tests.support.clocks import START, ManualClock
+from tests.support.served_nodes import Served, know, served
+
+TASKS_MAX = 40
+
+
+@dataclass
+class Peer:
+    """Node a, which sends node b whatever it likes, signed."""
+
+    a: Served
+    b: Served
+    http: aiohttp.ClientSession
+
+    def introduction(self, **changes: Any) -> dict[str, Any]:
+        """Return the introduction of a task of three seconds every hour, with changes."""
+        participant = {
+            "node": self.b.card.identity,
+            "name": "b",
+            "url": self.b.card.url,
+            "address": self.b.card.address,
+        }
+        return {
+            "task": str(uuid4()),
+            "test": "idle",
+            "spec": {"duration": "PT3S", "class": "exclusive", "participants": ["b"]},
+            "tools": [],
+            "tool": "sleep",
+            "scheduling_class": "exclusive",
+            "duration": 3 * times.SECOND,
+            "priority": 0,
+            "participants": [participant],
+            "participant": 0,
+            "addresses": {},
+            "schedule": {"repeat": "PT1H", "slip": "PT5M"},
+            "campaign": None,
+            "reference": None,
+            "created_at": START,
+            **changes,
+        }
+
+    async def send(self, method: str, path: str, body: bytes) -> tuple[int, Any, Mapping[str, str]]:
+        """Send a signed request; return the status, the document and the headers of the answer."""
+        url = f"{self.b.card.url}/v1/participant/{path}"
+        headers = sign(
+            self.a.key,
+            method,
+            url,
+            body,
+            created=self.b.clock.now() // times.SECOND,
+            nonce=new_nonce(lambda size: uuid4().bytes[:size]),
+            to=self.b.card.identity,
+        )
+        async with self.http.request(method, url, data=body, headers=headers) as response:
+            document = orjson.loads(await response.read())
+            if response.status >= 400:
+                assert response.content_type == MEDIA_TYPE
+            return response.status, document, response.headers
+
+    async def introduce(self, **changes: Any) -> tuple[int, Any, Mapping[str, str]]:
+        """Introduce a task, and return the answer."""
+        document = self.introduction(**changes)
+        return await self.send("PUT", f"tasks/{document['task']}", orjson.dumps(document))
+
+    async def rows(self, query: str, *values: Any) -> list[Any]:
+        """Return rows of the tables of b."""
+        async with self.b.database.connection() as connection:
+            return list(await connection.fetch(query, *values))
+
+    async def kept(self) -> int:
+        """Return the number of tasks that b keeps."""
+        return len(await self.rows("SELECT FROM task"))
+
+
+@pytest.fixture
+async def peer(
+    new_database: NewDatabase, clock: ManualClock, tmp_path: Path
+) -> AsyncIterator[Peer]:
+    """Return a node, and one that it knows as a peer."""
+    async with contextlib.AsyncExitStack() as stack:
+        a = await stack.enter_async_context(served("a", await new_database(), clock, tmp_path))
+        b = await stack.enter_async_context(
+            served("b", await new_database(), clock, tmp_path, peer_tasks=TASKS_MAX)
+        )
+        await know(a, b)
+        await know(b, a)
+        http = await stack.enter_async_context(aiohttp.ClientSession())
+        clock.advance(times.HOUR)
+        yield Peer(a, b, http)
+
+
+async def test_a_sound_task_is_accepted(peer: Peer) -> None:
+    """A task that agrees with its spec is kept."""
+    status, answer, _ = await peer.introduce()
+    assert (status, answer["accepted"]) == (200, True)
+    assert await peer.kept() == 1
+
+
+async def test_an_introduction_that_is_too_long_is_refused(peer: Peer) -> None:
+    """More than 64 kB are refused, and nothing is kept; a little less is accepted."""
+    long = INTRODUCTION_BYTES_MAX - len(orjson.dumps(peer.introduction(reference="")))
+    status, problem, _ = await peer.introduce(reference="x" * (long + 1))
+    assert status == 413
+    assert problem["detail"] == "the body is larger than 65536 bytes"
+    assert await peer.kept() == 0
+    assert (await peer.introduce(reference="x" * long))[0] == 200
+    for path, method in (("considerations", "POST"), (f"tasks/{uuid4()}", "PUT")):
+        body = orjson.dumps(peer.introduction(reference="x" * 100_000))
+        assert (await peer.send(method, path, body))[0] == 413
+
+
+WRONG: list[tuple[str, dict[str, Any]]] = [
+    ("/schedule/cron", {"schedule": {"cron": "* * *"}}),
+    ("/schedule/cron", {"schedule": {"cron": "99 99 * * *"}}),
+    ("/schedule/cron", {"schedule": {"cron": "*/0 * * * *"}}),
+    ("/schedule/cron", {"schedule": {"cron": "0 0 30 2 *"}}),
+    ("/schedule/cron", {"schedule": {"cron": "\u0660 * * * *"}}),
+    ("/schedule/cron", {"schedule": {"cron": "* " * 1000}}),
+    ("/schedule/cron", {"schedule": {"cron": "0 * * * *", "repeat": "PT1H"}}),
+    ("/schedule/timezone", {"schedule": {"cron": "0 * * * *", "timezone": "Mars/X"}}),
+    ("/schedule/timezone", {"schedule": {"cron": "0 * * * *", "timezone": "/etc/localtime"}}),
+    ("/schedule/timezone", {"schedule": {"repeat": "PT1H", "timezone": "UTC"}}),
+    ("/schedule/repeat", {"schedule": {"repeat": "PT0S"}}),
+    ("/schedule/repeat", {"schedule": {"repeat": "-PT5M"}}),
+    ("/schedule/repeat", {"schedule": {"repeat": "PT1S"}}),
+    ("/schedule/repeat", {"schedule": {"repeat": 0}}),
+    ("/schedule/slip", {"schedule": {"slip": "-PT1S"}}),
+    ("/schedule/start", {"schedule": {"start": "9999-12-31T23:59:59Z"}}),
+    ("/schedule/start", {"schedule": {"start": "PT10M"}}),
+    ("/schedule/until", {"schedule": {"until": "2027-01-01T00:00:00Z"}}),
+    ("/schedule/until", {"schedule": {"repeat": "PT1H", "until": "2020-01-01T00:00:00Z"}}),
+    ("/schedule/max_runs", {"schedule": {"max_runs": 0}}),
+    ("/schedule/max_runs", {"schedule": {"max_runs": 10**18}}),
+    ("/schedule", {"schedule": []}),
+    ("/created_at", {"created_at": -1}),
+    ("/created_at", {"created_at": times.LATEST}),
+    ("/duration", {"duration": 0}),
+    ("/duration", {"duration": 10**18}),
+    ("/priority", {"priority": 2**31}),
+    ("/participant", {"participant": 32}),
+    ("/participants", {"participants": [{}] * 1000}),
+    ("/participants/0/address", {"participants": [{"node": "n", "name": "b", "address": "-x"}]}),
+    ("/tools", {"tools": ["ping"] * 17}),
+    ("/tools/0", {"tools": ["x" * 101]}),
+    ("/tool", {"tool": "x" * 101}),
+    ("/test", {"test": "x" * 101}),
+    ("/campaign", {"campaign": "x" * 101}),
+    ("/addresses", {"addresses": {f"h{n}": "h" for n in range(65)}}),
+    ("/addresses", {"addresses": {"b": "$(reboot)"}}),
+    ("/reference/a", {"reference": {"a": "\x00"}}),
+    ("/freeing", {"freeing": {"before_epoch": 2**63}}),
+    ("/revision", {"revision": 0}),
+    ("/unknown", {"unknown": 1}),
+]
+
+
+async def test_a_wrong_field_is_named(peer: Peer) -> None:
+    """Nonsense in an introduction is refused with a pointer, before anything is kept."""
+    for pointer, changes in WRONG:
+        status, problem, _ = await peer.introduce(**changes)
+        assert status == 422, (changes, problem)
+        named = [each["pointer"] for each in problem["errors"]]
+        assert any(
+            each.startswith(pointer) or (each and pointer.startswith(each)) for each in named
+        ), (
+            changes,
+            problem,
+        )
+    for body in (b"", b"{", b"[" * 30_000, b'{"task": NaN}', b"nul", b"[]"):
+        assert (await peer.send("PUT", f"tasks/{uuid4()}", body))[0] in {400, 422}
+    assert await peer.kept() == 0
+
+
+REFUSED: list[tuple[str, dict[str, Any]]] = [
+    ("runs of P1D, but by its spec they take PT3S with sleep", {"duration": times.DAY}),
+    ("runs of P1D, but by its spec they take PT3S", {"duration": times.DAY, "tool": "mine"}),
+    ("runs of P1D, but by its spec they take PT3S", {"duration": times.DAY, "tool": None}),
+    (
+        "runs of PT1S, but by its spec they take PT1H",
+        {
+            "duration": times.SECOND,
+            "spec": {"duration": "PT1H", "class": "exclusive", "participants": ["b"]},
+        },
+    ),
+    (
+        "its priority is 1001, and this host takes tasks of other nodes up to 1000",
+        {"priority": 1001},
+    ),
+    ("there is no test", {"test": "nope"}),
+    ("there is no participant 3", {"participant": 3}),
+    ("/test/spec", {"spec": {"duration": "yesterday"}}),
+]
+
+
+async def test_a_task_that_contradicts_its_spec_is_refused(peer: Peer) -> None:
+    """Duration and priority of a task are limited; the answer says what would be accepted."""
+    for reason, changes in REFUSED:
+        schedule = {"repeat": "P7D"}
+        status, answer, _ = await peer.introduce(schedule=schedule, **changes)
+        assert (status, answer.get("accepted")) == (200, False), (changes, answer)
+        assert reason in answer["reason"]
+    assert await peer.kept() == 0
+    for changes in ({"duration": 12 * times.SECOND}, {"priority": 1000}, {"priority": -5}):
+        assert (await peer.introduce(**changes))[1]["accepted"]
+
+
+async def test_a_node_adds_tasks_at_a_limited_rate(peer: Peer, clock: ManualClock) -> None:
+    """Beyond five seconds' worth of new tasks at once, ten a second are taken; changes always."""
+    peer.b.acceptance._tasks_max = 1000
+    answers = [await peer.introduce() for _ in range(52)]
+    assert [status for status, _, _ in answers] == [200] * 50 + [429] * 2
+    _, problem, headers = answers[-1]
+    assert (headers["Retry-After"], problem["retry_after"]) == ("1", 1)
+    assert problem["detail"] == (
+        "its lead introduces tasks faster than this host takes them of another node "
+        "(PARLEY_PEER_INTRODUCTIONS a second); ask again in 1 s"
+    )
+    known = peer.introduction()
+    clock.advance(100 * times.MILLISECOND)
+    assert (await peer.send("PUT", f"tasks/{known['task']}", orjson.dumps(known)))[0] == 200
+    changed = orjson.dumps({**known, "revision": 2, "priority": 5})
+    assert (await peer.introduce())[0] == 429
+    assert (await peer.send("PUT", f"tasks/{known['task']}", changed))[0] == 200
+    clock.advance(times.SECOND)
+    statuses = [(await peer.introduce())[0] for _ in range(11)]
+    assert statuses == [200] * 10 + [429]
+    assert await peer.kept() == 61
+
+
+async def test_a_node_has_a_limited_number_of_open_tasks(peer: Peer) -> None:
+    """A node that leads as many open tasks here as it may is told to ask later, until some end."""
+    first = peer.introduction()
+    await peer.send("PUT", f"tasks/{first['task']}", orjson.dumps(first))
+    for _ in range(TASKS_MAX - 1):
+        assert (await peer.introduce())[0] == 200
+    status, problem, headers = await peer.introduce()
+    assert (status, headers["Retry-After"]) == (429, "60")
+    assert problem["detail"] == (
+        "its lead has 40 open tasks here, and this host takes at most 40 of another node "
+        "(PARLEY_PEER_TASKS); end some, or ask again later"
+    )
+    await peer.b.termination.cancel_task(Introduction.model_validate(first).task)
+    assert (await peer.introduce())[0] == 200
+
+
+async def test_the_client_of_a_lead_hears_later(peer: Peer) -> None:
+    """A lead that is told to ask later sees this, and when, and not a refusal."""
+    peer.b.acceptance._tasks_max = 0
+    introduction = Introduction.model_validate(peer.introduction())
+    with pytest.raises(TooManyRequests, match="PARLEY_PEER_TASKS") as raised:
+        await peer.a.peer(peer.b.card.identity).introduce(introduction)
+    assert raised.value.retry_after_s == 60
+
+
+async def test_a_signed_request_is_heard(peer: Peer) -> None:
+    """The signer of a request is heard of; one write serves many requests, and no stranger."""
+    query = "SELECT heard_at FROM node WHERE identity = $1"
+    assert [row[0] for row in await peer.rows(query, peer.a.card.identity)] == [None]
+    for _ in range(3):
+        await peer.introduce()
+    assert peer.b.leases._heard == {peer.a.card.identity}
+    await peer.b.leases.keep()
+    assert [row[0] for row in await peer.rows(query, peer.a.card.identity)] == [peer.b.clock.now()]
+    async with peer.http.post(f"{peer.b.card.url}/v1/participant/digests", data=b"{}") as response:
+        assert response.status == 401
+    assert not peer.b.leases._heard
+
+
+async def test_documents_with_very_many_values_are_refused(peer: Peer) -> None:
+    """No document of a peer may have more than 100,000 values."""
+    many = b"0," * 150_000 + b"0"
+    bodies = {
+        "parts": b'{"result": {"a": [%b]}}' % many,
+        "digests": b'{"tasks": [%b]}' % many,
+        "holds": b'{"items": [%b]}' % many,
+        "proposals": b'{"items": [{"windows": [%b]}]}' % many,
+        "rulings": b'{"items": [%b]}' % many,
+    }
+    for path, body in bodies.items():
+        status, problem, _ = await peer.send("POST", path, body)
+        assert status == 422
+        assert "has more than 100000 values; send fewer" in problem["detail"]
+
+
+async def test_a_node_that_was_removed_meanwhile_adds_no_task(peer: Peer) -> None:
+    """A task that is introduced while its lead is being removed is not kept."""
+    introduction = Introduction.model_validate(peer.introduction())
+    async with peer.b.database.connection() as connection:
+        await connection.execute("DELETE FROM node WHERE identity = $1", peer.a.card.identity)
+    answer = await peer.introduce(task=str(introduction.task))
+    assert answer[0] == 401, answer
+    assert await peer.kept() == 0
