@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import re
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
@@ -26,6 +27,9 @@ from node.lab.supervisor import Lab
 from node.trust.keys import NodeKey
 
 _REQUESTS = re.compile(rb'^parley_requests_total\{.*access="peer".*\} ([0-9.e+]+)$', re.MULTILINE)
+
+_LIMITS = {"PARLEY_PEER_TASKS": "1000000", "PARLEY_PEER_INTRODUCTIONS": "10000"}
+"""Settings of all nodes: a benchmark has one lead create very many tasks as fast as it can."""
 
 
 class Fleet:
@@ -47,6 +51,7 @@ class Fleet:
     async def start(self) -> None:
         """Start the nodes and make them known to each other."""
         self.session = aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=16))
+        os.environ.update(_LIMITS)
         await self._lab.start()
 
     async def stop(self) -> None:
