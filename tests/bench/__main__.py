@@ -21,6 +21,7 @@ from tests.bench import (
     archives,
     booking,
     episodes,
+    promises,
     proposals,
     starts,
     streams,
@@ -45,6 +46,13 @@ BENCHMARKS: dict[str, tuple[int, Benchmark]] = {
     "launch": (1, starts.launches),
     "stream": (2, streams.stream_cost),
     "episode": (0, episodes.episodes),
+    "takeover": (2, promises.takeover),
+    "restart": (2, promises.restart),
+    "burst": (3, promises.burst),
+    "slowpeer": (5, promises.slow_peer),
+    "hogs": (2, promises.hogged_starts),
+    "readers": (1, promises.slow_readers),
+    "year": (1, promises.year),
 }
 """By name: the number of nodes (0 for benchmarks of pure functions) and the benchmark."""
 

@@ -7,10 +7,10 @@ from typing import Any
 
 from lead.store import planning
 from node.model import times
-from node.model.wire.tasks import Schedule
+from node.model.wire.tasks import Schedule, TaskDocument
 from node.store import changes, tasks
 from tests.support.clocks import START
-from tests.support.worlds import ON_ONE_LOOP, World, introduction
+from tests.support.worlds import ON_ONE_LOOP, Call, World, introduction
 
 pytestmark = ON_ONE_LOOP
 
@@ -66,3 +66,42 @@ async def test_an_edit_under_way_is_not_overwritten(world: World) -> None:
             await edit.execute("BEGIN")
     found = await a.rows("SELECT participants FROM task")
     assert [participant["node"] for participant in found[0][0]] == [a.identity]
+
+
+async def test_a_dead_lead_is_replaced_within_two_leases(world: World) -> None:
+    """Tasks of a lead that died while it planned them are booked by another in time."""
+    a, b = await world.two()
+    lease = a.node.settings.lease
+    task = introduction([a, b], schedule=ONCE)
+    for site in (a, b):
+        await site.keep(task, a)
+
+    async def die(call: Call, at: str) -> None:
+        if call[2] == "hold" and at == "answered":
+            raise asyncio.CancelledError
+
+    world.watch = die
+    await a.workers.run_once()
+    await asyncio.gather(*a.workers._busy, return_exceptions=True)
+    world.watch = None
+    other, died_at = a.new_workers("other"), a.clock.now()
+    while set((await b.states()).values()) != {"scheduled"}:
+        world.clock.advance(2 * times.SECOND)
+        await other.run_once()
+        await asyncio.gather(*other._busy)
+        await a.deliver()
+        for site in (a, b):
+            await site.tend()
+        assert a.clock.now() - died_at < 2 * lease
+
+
+async def test_a_task_of_two_nodes_takes_four_round_trips(world: World) -> None:
+    """From its posting to its commit, each other node is asked four times."""
+    a, b = await world.two()
+    spec = {"duration": "PT1M", "participants": ["a", "b"]}
+    document = {"test": {"type": "idle", "spec": spec}, "schedule": {"slip": "PT1H"}}
+    await a.node.admission.create(TaskDocument.model_validate(document), None)
+    await a.plan()
+    assert list((await b.states()).values()) == ["scheduled"]
+    asked = [what for sender, receiver, what in world.calls if (sender, receiver) == ("a", "b")]
+    assert asked == ["introduce", "propose", "hold", "commit"]
