@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import ctypes
 import os
-import signal
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
@@ -17,8 +15,8 @@ from tests.points.crossing import Phase
 from tests.points.play import Crossing, Played, play
 from tests.points.scope import Point
 from tests.points.stories import Story, story
+from tests.soak.seeds import end_with
 
-_PR_SET_PDEATHSIG = 1
 _AT_ONCE = 4
 """Trials given to a worker together."""
 
@@ -101,17 +99,9 @@ def try_one(trial: Trial) -> Verdict:
     return Verdict(trial, played.killed_at is not None, played.violations)
 
 
-def _end_with(owner: int) -> None:
-    """End with the process that started this one, whatever ends it."""
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
-    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-    if os.getppid() != owner:
-        os._exit(1)
-
-
 def tried(chosen: Sequence[Trial], jobs: int) -> Iterator[Verdict]:
     """Try all in several processes; yield the verdicts as they come."""
-    with ProcessPoolExecutor(jobs, initializer=_end_with, initargs=(os.getpid(),)) as pool:
+    with ProcessPoolExecutor(jobs, initializer=end_with, initargs=(os.getpid(),)) as pool:
         yield from pool.map(try_one, chosen, chunksize=_AT_ONCE)
 
 

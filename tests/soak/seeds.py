@@ -63,7 +63,7 @@ def _play_one(scenario: str, seed: int) -> Outcome:
     return outcome
 
 
-def _end_with(owner: int) -> None:
+def end_with(owner: int) -> None:
     """Make a worker end on Ctrl-C, and when its owner ends for whatever reason.
 
     Otherwise a worker would report Ctrl-C as the outcome of its batch and wait forever for the
@@ -78,7 +78,7 @@ def _end_with(owner: int) -> None:
 def played(scenario: str, seeds: Iterable[int], jobs: int) -> Iterator[Outcome]:
     """Play all seeds, a few at a time; yield the outcomes as they come."""
     left = iter(seeds)
-    with ProcessPoolExecutor(jobs, initializer=_end_with, initargs=(os.getpid(),)) as pool:
+    with ProcessPoolExecutor(jobs, initializer=end_with, initargs=(os.getpid(),)) as pool:
         waiting: set[Future[list[Outcome]]] = set()
         try:
             while True:
