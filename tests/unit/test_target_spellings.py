@@ -92,6 +92,6 @@ def test_all_forms_are_judged_before_a_look_up() -> None:
 
 
 def test_the_same_forms_of_a_public_address_get_through() -> None:
-    """It is the address that is refused, and not the way in which it is written."""
+    """The address is refused, and not the way in which it is written."""
     spellings = [*_as_ipv4("8.8.8.8"), *_inside_ipv6("8.8.8.8")]
     assert [host for host in spellings if host_refusal(host, 80, RULES) is not None] == []
