@@ -26,13 +26,26 @@ from node.model import participant_addresses, targets
 from node.model.contexts import offered
 from node.model.errors import HostError
 from node.model.loopback import is_loopback
+from node.model.naming import normal
 from node.model.targets import IpAddress, Network, TargetRules, literal
 from node.model.wire.tasks import Participant
-from node.plugins.contracts import PartContext, TargetChecking, Targeting, Test, Tool, unchecked
+from node.plugins.contracts import (
+    PartContext,
+    TargetChecking,
+    Targeting,
+    Test,
+    Tool,
+    Unprompted,
+    unchecked,
+)
 from node.settings import Settings
 from node.store.nodes import KnownNode
 
 _FAMILIES = {None: socket.AF_UNSPEC, 4: socket.AF_INET, 6: socket.AF_INET6}
+
+STRANGERS_MBPS_MAX = 1
+"""Maximum rate to a host that is no node known here, for tasks of other nodes, in Mb/s."""
+_RATE = "mbps"
 
 LOOK_UPS_MAX = 64
 """Maximum number of look-ups under way; each that does not end keeps a thread for half a minute."""
@@ -54,14 +67,16 @@ class ForeignTargets:
         self._look_ups = 0
 
     def refusal(
-        self, test: Test, spec: Any, parties: Sequence[str], addresses: Mapping[str, str]
+        self, test: Test, spec: Any, others: Sequence[Participant], addresses: Mapping[str, str]
     ) -> str | None:
         """Return why an introduced task is refused, as far as its addresses are known; or None.
 
-        ``parties`` are the addresses of the other participants, ``addresses`` those of the hosts
-        that the spec names.
+        ``others`` are the other participants, ``addresses`` those of the hosts that the spec names.
         """
         mere = [addresses.get(host, host) for host in _mere_targets(test, spec)]
+        parties = [each.address for each in others]
+        if (refusal := self._excess(test, spec, mere, others)) is not None:
+            return refusal
         if not mere and not any(map(literal, parties)):
             return None
         rules = self._rules(None)
@@ -70,6 +85,30 @@ class ForeignTargets:
         refusals = (targets.host_refusal(host, port, told) for host in mere)
         refusals_of_parties = (targets.host_refusal(host, None, rules) for host in parties)
         return next(filter(None, (*refusals, *refusals_of_parties)), None)
+
+    def _excess(
+        self, test: Test, spec: Any, mere: Sequence[str], others: Sequence[Participant]
+    ) -> str | None:
+        """Return why a task sends too much to hosts that have not agreed to it; or None.
+
+        Known nodes have agreed to be measured. A participant that is not known here may be an
+        invention of the lead, so it counts only if it has to answer before much is sent.
+        """
+        rate = test.needs(spec).get(_RATE, 0)
+        if rate is not None and rate <= STRANGERS_MBPS_MAX:
+            return None
+        cards = self._cards()
+        known = {normal(word) for card in cards.values() for word in _words(card)}
+        strangers = [host for host in mere if normal(host) not in known]
+        if isinstance(test, Unprompted) and test.unprompted:
+            strangers += [each.address for each in others if each.node not in cards]
+        if not strangers:
+            return None
+        return (
+            f"{test.name} would send {rate} Mb/s to {strangers[0]}, which is no node known here "
+            f"and has not agreed to it; a task of another node sends at most {STRANGERS_MBPS_MAX} "
+            "Mb/s there: send shorter packets or fewer, or let the owner of this host add that node"
+        )
 
     def misaddressed(self, participants: Sequence[Participant]) -> tuple[str, str] | None:
         """Return the first participant whose address is not that of its card, and why; or None.
@@ -225,6 +264,10 @@ def aside(look_up: Callable[[], list[str]], name: str) -> asyncio.Future[list[st
 
     threading.Thread(target=call, name=f"look up {name}", daemon=True).start()
     return answer
+
+
+def _words(card: KnownNode) -> tuple[str, ...]:
+    return (card.name, card.address, *offered(card.attributes).values())
 
 
 def _located(participant: Participant, card: KnownNode | None) -> Participant:

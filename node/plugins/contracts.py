@@ -317,6 +317,13 @@ class Targeting(Protocol):
 
 
 @runtime_checkable
+class Unprompted(Protocol):
+    """A test of several participants whose sender sends whether or not the receiver answers."""
+
+    unprompted: bool
+
+
+@runtime_checkable
 class TargetChecking(Protocol):
     """A tool whose program keeps to :attr:`PartContext.rules`.
 

@@ -369,6 +369,7 @@ class OneWayTest(PairTest):
     """The half of a one-way delay test that does not depend on how long it lasts."""
 
     resources: tuple[str, ...] = ("mbps",)
+    unprompted = True
 
     def needs(self, spec: _Sending) -> Mapping[str, int | None]:
         """Return the payload rate of its packets."""

@@ -188,8 +188,8 @@ class Acceptance:
         if reason is not None:
             return reason
         place, participants = introduction.participant, introduction.participants
-        parties = [each.address for at, each in enumerate(participants) if at != place]
-        return self._targets.refusal(test, spec, parties, introduction.addresses)
+        others = [each for at, each in enumerate(participants) if at != place]
+        return self._targets.refusal(test, spec, others, introduction.addresses)
 
     def _considered(
         self, lead: str, introduction: Introduction
