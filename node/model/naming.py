@@ -62,23 +62,23 @@ def clash(card: Described, known: Iterable[Described]) -> str | None:
     for other in known:
         if other.identity == card.identity:
             continue
-        whose = "this node" if getattr(other, "is_self", False) else f"the node {other.name}"
+        is_self = getattr(other, "is_self", False)
+        whose = "this node" if is_self else f"the node {other.name}"
+        or_else = "give this node another name (PARLEY_NAME)" if is_self else f"remove {other.name}"
+        renamed = f"let its owner give it another name (PARLEY_NAME), or {or_else}"
         if name == normal(other.name):
             return (
                 f"another node named {card.name} is known here already: {whose}, with the key "
-                f"{other.identity}; {_OTHER_NAME}"
+                f"{other.identity}; {renamed}"
             )
         if (kind := _words(other).get(name)) is not None:
-            return f"its name {card.name} is {kind} of {whose}; {_OTHER_NAME}"
+            return f"its name {card.name} is {kind} of {whose}; {renamed}"
         if (kind := words.get(normal(other.name))) is not None:
             return (
                 f"{kind} of {card.name} is {other.name}, the name of {whose}; let its "
-                "owner set another one, or remove the other node"
+                f"owner set another one, or {or_else}"
             )
     return None
-
-
-_OTHER_NAME = "let its owner give it another name (PARLEY_NAME), or remove the other node"
 
 
 class NodeIndex(Generic[AnyNode]):
