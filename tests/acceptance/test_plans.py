@@ -74,10 +74,7 @@ async def _measured(node: Outsider, hour: datetime, first: int, last: int) -> fl
 async def test_who_would_give_way_does(
     a: Outsider, b: Outsider, free_hour: datetime, nodes: list[Outsider]
 ) -> None:
-    """A plan of higher priority counts the run that is then displaced; until then it stays.
-
-    Which run that is, only its lead and the owner of the node are told.
-    """
+    """A plan counts the run that is then displaced, and names it to the owner of the node only."""
     low = await b.create("idle", b, **_exclusive(free_hour, 20))
     run = await b.run(low)
     document = {"participants": [a.name, b.name], "priority": 4} | _exclusive(free_hour, 5)
