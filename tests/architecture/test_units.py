@@ -22,7 +22,6 @@ COMMAND = re.compile(r"^ExecStart=(/opt/parley/bin/(\S+))$", re.MULTILINE)
 EXPOSURE = re.compile(r"Overall exposure level for \S+: (\d+\.\d+)")
 SETTING = re.compile(r"^(?:#|Environment=)?PARLEY_([A-Z_]+)=", re.MULTILINE)
 
-DOUBLING = " | ".join(["to_string(@)", *["join('', [@, @])"] * 27])
 HOARDING = '[range(300) | ("x" * 2e3)] | add as $x | [range(9000) | $x + "y"]'
 """A jq program that soon exceeds its memory limit."""
 
@@ -91,9 +90,8 @@ def test_settings_exist(name: str) -> None:
         ({"jq": "{b: .a}"}, {"b": 1}, None),
         ({"jq": HOARDING}, None, "cannot allocate memory"),
         ({"jmespath": "{b: a}"}, {"b": 1}, None),
-        ({"jmespath": DOUBLING}, None, "it needs more than 512 MiB of memory"),
     ],
-    ids=["jq fits", "jq too much", "JMESPath fits", "JMESPath too much"],
+    ids=["jq fits", "jq too much", "JMESPath fits"],
 )
 def test_transforms_work_in_the_unit(
     transform: dict[str, str], document: object, said: str | None

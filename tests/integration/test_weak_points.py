@@ -199,7 +199,8 @@ async def test_the_displaced_is_freed_everywhere_and_placed_again(world: World) 
     assert [await site.state(second) for site in (a, b)] == ["scheduled"] * 2
     assert [await site.state(_run(low)) for site in (a, b)] == ["displaced"] * 2
     assert [await site.state(_run(high)) for site in (b, c)] == ["scheduled"] * 2
-    assert f"idle of task {high.task}, priority 5 over 0" in (await a.reason(_run(low)) or "")
+    assert f"idle of task {high.task}, priority 5 over 0" in (await b.reason(_run(low)) or "")
+    assert "that another node leads" in (await a.reason(_run(low)) or "")
 
 
 # -- booking ---------------------------------------------------------------------------------------
