@@ -48,7 +48,9 @@ async def test_an_invented_address_over_http(
         await know(a, b, c)
         await know(c, a)
         made = introduce(
-            [_listed(a), _listed(b)], scheduling_class=SchedulingClass.NORMAL
+            [_listed(a), _listed(b)],
+            scheduling_class=SchedulingClass.NORMAL,
+            schedule=Schedule(start=HOUR, slip=0),
         ).model_copy(
             update={
                 "test": "latency",
