@@ -51,6 +51,7 @@ async def test_an_invented_address_over_http(
             [_listed(a), _listed(b)],
             scheduling_class=SchedulingClass.NORMAL,
             schedule=Schedule(start=HOUR, slip=0),
+            duration=11_700 * times.MILLISECOND,
         ).model_copy(
             update={
                 "test": "latency",

@@ -21,7 +21,7 @@ from node.model.wire.participants import (
     Obstacle,
     ProposalRequest,
 )
-from node.model.wire.tasks import Participant
+from node.model.wire.tasks import Participant, Schedule
 from node.store import tasks
 from node.tasks.acceptance import stored_task
 from tests.conftest import NewDatabase
@@ -70,7 +70,7 @@ async def trio(
 async def _introduced(lead: Served, participant: Served, **options: Any) -> Introduction:
     card = participant.card
     listed = Participant(node=card.identity, name=card.name, url=card.url, address=card.address)
-    task = introduce([listed], **options)
+    task = introduce([listed], schedule=Schedule(start=HOUR, slip=0), **options)
     assert (await lead.peer(card.identity).introduce(task)).accepted
     return task
 
