@@ -77,6 +77,8 @@ class Outbox:
             await asyncio.gather(*self._busy.values(), return_exceptions=True)
 
     async def _run(self) -> None:
+        with contextlib.suppress(ParleyError):
+            await self.recover()  # the clock may have been set right while no process was there
         while True:
             try:
                 pause = await self.start_due()
@@ -88,6 +90,16 @@ class Outbox:
                 pause = self._poll_s
             await self._woken.wait(pause)
             self._woken.clear()
+
+    async def recover(self) -> None:
+        """Make messages due that a clock set forward has put off, now that it is right again.
+
+        Otherwise they would lie until the hour to which it had been set.
+        """
+        now = self._clock.now()
+        async with self._database.connection() as connection:
+            await outbox.hasten_far(connection, now, now + _PAUSE_MAX)
+        self._woken.set()
 
     async def run_once(self) -> None:
         """Deliver the due messages and wait until all are delivered or have failed."""

@@ -499,6 +499,7 @@ class NodeService:
             self._steps_told = self.clock_steps.count
             by_s = self.clock_steps.last / times.SECOND
             log.warning("the clock of this host was set", by_s=by_s, steps=self._steps_told)
+            await self.outbox.recover()
             self._heard(Notice("wake", "", ()))
 
     async def knows_token(self, token_digest: str) -> bool:

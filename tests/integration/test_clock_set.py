@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+from uuid import uuid4
 
 from structlog.testing import capture_logs
 
 from node.clock import DOUBT
 from node.model import times
 from node.model.wire.tasks import Schedule
+from node.store import outbox
 from node.store.database import Notice
 from tests.support.clocks import START
 from tests.support.patience import PATIENCE_S
@@ -118,6 +120,26 @@ async def test_a_step_is_told_and_everything_looks_again(world: World) -> None:
     assert [(line["event"], line["by_s"]) for line in lines] == [
         ("the clock of this host was set", -3600.0)
     ]
+
+
+async def test_messages_taken_by_a_clock_that_was_ahead_are_delivered(world: World) -> None:
+    """They are due as soon as the clock is right again, or when the node starts after that."""
+    a, b = await world.two()
+    await a.node.watch_clock()
+    for noticed in (a.node.watch_clock, a.node.outbox.recover):
+        world.clock.step(times.HOUR)
+        await a.node.watch_clock()
+        async with a.database.transaction() as connection:
+            body = {"task": str(uuid4()), "state": "finished", "reason": "over"}
+            kind, now = outbox.MessageKind.TASK_END, world.clock.now()
+            await outbox.post(connection, [b.identity], kind, body, now)
+            [taken] = await outbox.due(connection, now, now + 30 * times.SECOND, [kind], [])
+        world.clock.step(-times.HOUR)
+        await noticed()
+        async with a.database.transaction() as connection:
+            now = world.clock.now()
+            assert await outbox.due(connection, now, now, [kind], []) == [taken]
+            await outbox.delivered(connection, [taken.id])
 
 
 async def _pass(world: World, seconds: int) -> None:
