@@ -27,7 +27,7 @@ def findings(history: History) -> Iterator[None]:
             error = event.get("exc_info")
             history.violated(f"a fault was logged: {event.get('event')} {_repr_of(error)}")
         if event.get("event") == "repaired differences":
-            history.repaired += int(event["runs"])
+            history.repaired += int(event["differences"])
         raise structlog.DropEvent
 
     previous = structlog.get_config()
