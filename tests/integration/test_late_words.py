@@ -7,8 +7,10 @@ import pytest
 from node.model import times
 from node.model.errors import Conflict, NotFound
 from node.model.wire.participants import FreedRuns, Introduction
+from node.model.wire.tasks import Schedule
 from tests.support.clocks import START
 from tests.support.worlds import (
+    DURATION,
     ON_ONE_LOOP,
     Site,
     World,
@@ -23,6 +25,7 @@ pytestmark = ON_ONE_LOOP
 
 HOUR = START + times.HOUR
 MANY = 288
+SLOTS = Schedule(start=START, repeat=DURATION, slip=0)
 
 
 def _freeing(before_epoch: int, starting: int = START, slots_from: int = 0) -> FreedRuns:
@@ -41,7 +44,7 @@ def _at(task: Introduction, revision: int, **changes: object) -> Introduction:
 
 async def _known(world: World) -> tuple[Site, Site, Introduction]:
     a, b = await world.two()
-    task = introduction([a, b])
+    task = introduction([a, b], schedule=SLOTS)
     await b.node.acceptance.consider(a.identity, _at(task, 1))
     return a, b, task
 
@@ -62,7 +65,7 @@ async def test_a_question_keeps_nothing(world: World) -> None:
     answer = await b.node.acceptance.judge(a.identity, _at(task, 2, priority=9))
     assert answer.accepted
     assert (await b.rows("SELECT priority, revision FROM task"))[0][1] == 1
-    unknown = introduction([a, b])
+    unknown = introduction([a, b], schedule=SLOTS)
     await b.node.acceptance.judge(a.identity, _at(unknown, 1))
     assert len(await b.rows("SELECT FROM task")) == 1
 
@@ -172,7 +175,7 @@ async def test_a_task_that_ended_here_is_not_brought_back(world: World) -> None:
 async def test_many_runs_are_freed_by_one_letter(world: World) -> None:
     """A day of runs is freed by one message to the participant."""
     a, b = [await world.site(name, horizon=2 * times.DAY) for name in "ab"]
-    task = introduction([a, b], duration=times.MINUTE)
+    task = introduction([a, b], duration=times.MINUTE, schedule=SLOTS)
     starts = [HOUR + number * 5 * times.MINUTE for number in range(MANY)]
     await book_everywhere(task, a, [a, b], starts)
     await a.execute("UPDATE planning SET lease_epoch = 1")

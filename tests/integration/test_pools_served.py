@@ -182,6 +182,7 @@ async def test_others_learn_what_a_node_says(
         served("b", await new_database(), clock, tmp_path) as b,
     ):
         await know(a.node, b)
+        await know(b, a.node)
         await b.own_card.set({"country": "DE"})
         await a.node.peer_monitor.run_once()
         _, page = await a.ask("GET", "/v1/nodes")

@@ -15,6 +15,7 @@ from node.model.classes import SchedulingClass
 from node.model.errors import InvalidDocument
 from node.model.spans import Span
 from node.model.wire.participants import Closure, Obstacle
+from node.model.wire.tasks import Schedule
 from node.store.database import Notice
 from tests.support.booking import HOUR, REACH, BookingLead
 from tests.support.clocks import START
@@ -299,7 +300,8 @@ async def test_the_word_of_another_lead_on_a_pool_task_is_not_enough(booker: Boo
         await reserve(site, access={"tasks": [f"{pool_task}@nobody"]})
     reservation = await reserve(site, access={"tasks": [reference]})
     assert reservation.access.tasks == (reference,)
-    tasks = [introduction([site]) for _ in range(3)]
+    slots = Schedule(start=START, repeat=DURATION, slip=0)
+    tasks = [introduction([site], schedule=slots) for _ in range(3)]
     assert (await acceptance.consider(booker.lead.identity, tasks[2])).accepted
     tasks = [task.model_copy(update={"pool_task": pool_task}) for task in tasks]
     other = await booker.world.site("c")
