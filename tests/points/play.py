@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import warnings
 from collections import Counter
 from collections.abc import Iterator, Mapping
@@ -135,7 +136,10 @@ def play(
     with virtual_programs(), warnings.catch_warnings():
         # A killed process leaves coroutines that were created but never awaited.
         warnings.filterwarnings("ignore", "coroutine .* was never awaited", RuntimeWarning)
-        return run(work)
+        try:
+            return run(work)
+        finally:
+            gc.collect()  # otherwise they are found later, where nobody expects any
 
 
 def _numbered(kill: Crossing) -> tuple[int, Phase, str, int]:
