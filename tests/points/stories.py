@@ -7,7 +7,8 @@ can be killed at a point that an earlier play of the same story crossed.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID
@@ -236,16 +237,11 @@ def forget_run(at: float, host: int, name: str) -> Deed:
     """Delete the last booked run of a task from a participant's tables."""
 
     async def act(scene: Scene) -> None:
-        database = scene.hosts[host].database
-        await database.begin()
-        try:
-            rows = database.tables.runs.by_task.of(scene.ids[name])
+        async with _deleting(scene, host) as tables:
+            rows = tables.runs.by_task.of(scene.ids[name])
             booked = [run for run in rows if run.state == "booked"]
             if booked:
-                database.tables.delete_run(max(booked, key=lambda run: run.starts_at))
-                database.finish()
-        finally:
-            database.end()
+                tables.delete_run(max(booked, key=lambda run: run.starts_at))
 
     return Deed(_s(at), act)
 
@@ -254,15 +250,21 @@ def forget_task(at: float, host: int, name: str) -> Deed:
     """Delete a task from its lead's tables, so that only participants have it."""
 
     async def act(scene: Scene) -> None:
-        database = scene.hosts[host].database
-        await database.begin()
-        try:
-            database.tables.delete_tasks([scene.ids[name]])
-            database.finish()
-        finally:
-            database.end()
+        async with _deleting(scene, host) as tables:
+            tables.delete_tasks([scene.ids[name]])
 
     return Deed(_s(at), act)
+
+
+@asynccontextmanager
+async def _deleting(scene: Scene, host: int) -> AsyncIterator[Tables]:
+    database = scene.hosts[host].database
+    await database.begin()
+    try:
+        yield database.tables
+        database.finish()
+    finally:
+        database.end()
 
 
 def crash(at: float, host: int, what: str, down: float) -> Deed:
