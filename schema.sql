@@ -352,6 +352,7 @@ CREATE INDEX task_parent ON task (parent) WHERE parent IS NOT NULL;
 CREATE INDEX task_open ON task (lead) WHERE state IN ('active', 'paused');
 CREATE INDEX task_created ON task (created_at DESC, id);
 CREATE INDEX task_ended ON task (ended_at, id) WHERE ended_at IS NOT NULL;
+CREATE INDEX task_ended_of ON task (lead, ended_at, id) WHERE ended_at IS NOT NULL;
 CREATE INDEX task_mesh ON task ((reference ->> 'mesh'), (reference ->> 'key'), created_at DESC, id DESC)
 WHERE length(reference ->> 'mesh') <= 63 AND length(reference ->> 'key') <= 400;
 COMMENT ON INDEX task_mesh IS 'Finds the tasks of a mesh by their reference: {mesh, key}.';

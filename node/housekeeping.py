@@ -35,6 +35,8 @@ LEAD_S = 10
 COMPARE_S = 180
 CONFIRM_S = 180
 HEARD_S = 60
+SURPLUS_S = 300
+SURPLUS_JITTER_S = 60
 HOUR_S = 3600
 HOUR_JITTER_S = 600
 """Nodes that start together, as on one host, do not all read and delete at one instant."""
@@ -87,7 +89,7 @@ def node_jobs(
 
 
 def participant_jobs(
-    *, confirm_tasks: Action, keep_heard: Action, end_leases: Action
+    *, confirm_tasks: Action, keep_heard: Action, end_leases: Action, purge_surplus: Action
 ) -> tuple[PeriodicJob, ...]:
     """Return the housekeeping of a node for the tasks that others lead."""
     return (
@@ -97,6 +99,8 @@ def participant_jobs(
         PeriodicJob("write who was heard", HEARD_S, keep_heard),
         # Ends the tasks of leads that have been silent for a week.
         PeriodicJob("end tasks of silent leads", HOUR_S, end_leases, HOUR_JITTER_S),
+        # Deletes ended tasks of a node that has more of them here than it may.
+        PeriodicJob("purge surplus tasks", SURPLUS_S, purge_surplus, SURPLUS_JITTER_S),
     )
 
 

@@ -58,6 +58,19 @@ def rules_of(settings: Settings) -> tuple[RetentionRule, ...]:
     )
 
 
+def surplus_rules_of(settings: Settings) -> tuple[RetentionRule, ...]:
+    """Return what is kept only up to a number, and therefore looked at more often.
+
+    A peer may introduce and end ten tasks of 64 kB each second. By age alone, that would be 55 GB
+    a day.
+    """
+
+    async def delete(connection: Connection, _: int, at_most: int) -> int:
+        return await tasks.purge_surplus(connection, settings.peer_ended_tasks, at_most)
+
+    return (RetentionRule("surplus tasks of other nodes", 0, delete),)
+
+
 async def _delete_reservations(connection: Connection, _: int, at_most: int) -> int:
     return await reservations.purge(connection, times.LATEST, at_most)
 

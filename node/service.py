@@ -59,7 +59,7 @@ from node.plugins.contracts import ArchivingHost
 from node.results import transforms
 from node.results.archives import Archives
 from node.results.delivery import ResultDeliverer
-from node.retention import Purger, rules_of
+from node.retention import Purger, rules_of, surplus_rules_of
 from node.settings import Settings
 from node.sharing.campaigns import Campaigns
 from node.sharing.pools import JudgePolicy, Pools
@@ -174,6 +174,8 @@ class NodeService:
             self.result_delivery.heard,
         ]
         self.purger = Purger(core.database, core.clock, rules_of(core.settings))
+        surplus = surplus_rules_of(core.settings)
+        self.surplus_purger = Purger(core.database, core.clock, surplus)
         self.preview = dependencies.lead.preview_of(self)
         self.comparer = NodeComparer(
             self.directory, self.confirmer, dependencies.lead.compare_of(self), self.peer
@@ -395,6 +397,7 @@ class NodeService:
             confirm_tasks=self.confirmer.run_once,
             keep_heard=self.leases.keep,
             end_leases=self.leases.run_once,
+            purge_surplus=self.surplus_purger.run_once,
         )
         return others + node_jobs(
             settle_holds=self.holds.run_once,

@@ -111,6 +111,12 @@ class Settings(BaseSettings):
         description="Maximum new tasks of one other node per second; those of five seconds may "
         "come at once.",
     )
+    peer_ended_tasks: int = Field(
+        10_000,
+        ge=10,
+        le=10_000_000,
+        description="Maximum ended tasks of one other node that are kept, the latest ones.",
+    )
     peer_priority_max: int = Field(
         1000,
         ge=-PRIORITY_MAX - 1,

@@ -223,3 +223,8 @@ async def finish(connection: Connection, now: int) -> list[tuple[UUID, tuple[Par
 async def purge(connection: Connection, before: int, at_most: int) -> int:
     """Delete tasks that ended before, with all that depends on them; return how many."""
     return int(await connection.fetchval(_SQL["purge_tasks"], before, at_most))
+
+
+async def purge_surplus(connection: Connection, kept: int, at_most: int) -> int:
+    """Delete ended tasks of other nodes beyond the latest ``kept`` of each; return how many."""
+    return int(await connection.fetchval(_SQL["purge_surplus_tasks"], kept, at_most))

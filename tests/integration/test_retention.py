@@ -9,11 +9,22 @@ import pytest
 
 from node import retention
 from node.model import times
+from node.model.taskstate import TaskState
+from node.model.wire.participants import TaskEnd
+from node.model.wire.tasks import Schedule
 from node.retention import Purger, RetentionRule, rules_of
 from node.settings import Settings
 from node.store.database import Connection
 from tests.support.ended_tasks import ENDED_TASKS
-from tests.support.worlds import ON_ONE_LOOP, Site, World
+from tests.support.worlds import (
+    ON_ONE_LOOP,
+    Site,
+    World,
+    book_everywhere,
+    hold_everywhere,
+    hold_request,
+    introduction,
+)
 
 pytestmark = ON_ONE_LOOP
 
@@ -113,3 +124,38 @@ async def test_no_transaction_deletes_more_than_a_batch(
     await Purger(a.database, world.clock, rules).run_once()
     assert max(deleted) == 200
     assert set((await _counts(a)).values()) == {0}
+
+
+async def test_a_peer_that_ends_tasks_all_day_leaves_a_bounded_number(world: World) -> None:
+    """The latest ended tasks of a node stay, booked or not; tasks of others all stay."""
+    a, b, c = (
+        await world.site("a"),
+        await world.site("b", peer_ended_tasks=10),
+        await world.site("c"),
+    )
+    measuring = introduction([a, b])
+    [run] = await book_everywhere(measuring, a, [b], [world.clock.now() + times.HOUR])
+    foreign = introduction([c, b])
+    for lead, task in ((a, measuring), (c, foreign), (b, introduction([b]))):
+        if lead is not a:
+            await b.keep(task, lead)
+        await b.node.termination.cancel_task(task.task)
+    await b.execute("UPDATE run SET state = 'running' WHERE id = $1", run)
+    latest = []
+    for number in range(48):
+        world.clock.advance(times.HOUR)
+        starts = world.clock.now() + times.MINUTE
+        task = introduction([a, b], schedule=Schedule(start=starts))
+        await a.node.peer(b.identity).introduce(task.model_copy(update={"participant": 1}))
+        if number % 2:
+            await hold_everywhere(a, [b], hold_request(task, [starts]))
+        end = TaskEnd(task=task.task, state=TaskState.CANCELLED, reason="no longer wanted")
+        assert await b.node.termination.heard_task(a.identity, end)
+        latest.append(task.task)
+        if number % 12 == 11:
+            await b.node.surplus_purger.run_once()
+            left = await b.rows("SELECT id FROM task WHERE lead = $1 ORDER BY ended_at", a.identity)
+            assert [row[0] for row in left] == [measuring.task, *latest[-10:]]
+    assert await b.state(run) == "running"
+    [others] = await b.rows("SELECT count(*) FROM task WHERE lead <> $1", a.identity)
+    assert others[0] == 2

@@ -51,6 +51,7 @@ SMALL = {
     "was_tries": (0, 1),
     "was_seats": (1, 2, 3),
     "held": (0, 0, 1),
+    "kept": (0, 1),
 }
 WORDS = {
     **dict.fromkeys(
@@ -110,6 +111,7 @@ OFTEN = {
 SELDOM = {
     *(
         "tasks.end_tasks",
+        "tasks.purge_surplus_tasks",
         "nodes.remove",
         "runs.purge_runs",
         "runs.purge_exchanges",

@@ -274,3 +274,18 @@ def purge_tasks(tables: Tables, before: int, at_most: int) -> Answer:
     purged = [task for _, task in sorted(old)[:at_most]]
     tables.delete_tasks(purged)
     return [(len(purged),)]
+
+
+@TWINS.of("count")
+def purge_surplus_tasks(tables: Tables, kept: int, at_most: int) -> Answer:
+    """Delete ended tasks of other nodes beyond the latest ``kept`` of each."""
+    ended: dict[str, list[tuple[int, UUID]]] = {}
+    for row in tables.tasks.rows.values():
+        node = tables.nodes.rows.get(row.lead)
+        if node is None or node.is_self or row.ended_at is None or row.id in tables.runs.open:
+            continue
+        ended.setdefault(row.lead, []).append((row.ended_at, row.id))
+    surplus = [task for of in ended.values() for _, task in sorted(of, reverse=True)[kept:]]
+    purged = sorted(surplus)[:at_most]
+    tables.delete_tasks(purged)
+    return [(len(purged),)]
