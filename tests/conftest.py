@@ -30,6 +30,7 @@ from node.store.database import (
 )
 from tests.support.booking import BookingLead
 from tests.support.clocks import ManualClock
+from tests.support.databases import copy_database
 from tests.support.patience import BUSY
 from tests.support.worlds import World
 
@@ -165,7 +166,7 @@ async def new_database(cluster: PrivateCluster, spare: list[str]) -> AsyncIterat
             return cluster.dsn(lent[-1])
         name = f"test_{next(_NUMBERS)}"
         template = "template0" if empty else _TEMPLATE
-        await _execute(cluster, "postgres", f'CREATE DATABASE "{name}" TEMPLATE "{template}"')
+        await copy_database(cluster.dsn("postgres"), name, template)
         (made if empty else lent).append(name)
         return cluster.dsn(name)
 
@@ -237,9 +238,7 @@ class Lender:
         if self._free[size]:
             return self._free[size].pop()
         name = f"test_{next(_NUMBERS)}"
-        await _execute(
-            self._cluster, "postgres", f'CREATE DATABASE "{name}" TEMPLATE "{_TEMPLATE}"'
-        )
+        await copy_database(self._cluster.dsn("postgres"), name, _TEMPLATE)
         database = PostgresDatabase(self._cluster.dsn(name), size=size)
         await database.open()
         self._all.append(database)

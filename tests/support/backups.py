@@ -7,6 +7,7 @@ from itertools import count
 import asyncpg
 
 from node.store.database import PostgresDatabase, Queries
+from tests.support.databases import copy_database
 from tests.support.worlds import Site, World
 
 _NUMBERS = count(1)
@@ -17,7 +18,7 @@ async def back_up(site: Site) -> str:
     database = _database(site)
     await database.close()
     copy = f"backup_{next(_NUMBERS)}"
-    await _execute(database, f'CREATE DATABASE "{copy}" TEMPLATE "{_name(database)}"')
+    await copy_database(database._dsn, copy, _name(database))
     await database.open()
     return copy
 

@@ -39,6 +39,7 @@ from pyarrow import parquet
 
 from node.clock import SystemClock
 from node.postgres.cluster import PrivateCluster
+from tests.support.databases import copy_database
 from tests.support.patience import PATIENCE_S
 
 CLOCK = SystemClock()
@@ -252,7 +253,7 @@ async def postgres(where: Surroundings) -> AsyncIterator[Peer]:
         await connection.close()
         return [json.loads(row[0]) for row in rows]
 
-    await admin(f"CREATE DATABASE {name}")
+    await copy_database(where.cluster.dsn("postgres"), name, "template1")
     yield Peer({**postgres_spec(where.cluster), "database": name}, got, leave)
     await leave()
 
