@@ -17,6 +17,7 @@ from node.model.errors import (
     NotFound,
     ParleyError,
     TooLarge,
+    fault_of,
 )
 from node.trust.signatures import SignedHead
 from node.trust.tokens import digest
@@ -47,9 +48,11 @@ async def problems(request: web.Request, handler: Handler) -> web.StreamResponse
         answer = responses.problem(_of_http(error), request.path)
     except (ConnectionResetError, TimeoutError):
         raise
-    except Exception:
-        log.exception("request failed", method=request.method, path=request.path)
-        answer = responses.problem(ParleyError(OWN_FAULT), request.path)
+    except Exception as error:
+        explained = fault_of(error)
+        if explained is None:
+            log.exception("request failed", method=request.method, path=request.path)
+        answer = responses.problem(explained or ParleyError(OWN_FAULT), request.path)
     if not request.content.is_eof():
         answer.force_close()  # the rest of the body is not awaited
     return answer

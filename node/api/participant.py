@@ -12,7 +12,7 @@ from aiohttp import web
 from node.api import requests, responses
 from node.api.middleware import OWN_FAULT
 from node.api.routing import NODE, SENDER, Access, Handler, Route
-from node.model.errors import NotAllowed, ParleyError
+from node.model.errors import NotAllowed, ParleyError, fault_of
 from node.model.wire.comparisons import NodeComparison
 from node.model.wire.fields import Document
 from node.model.wire.impacts import Impact, ImpactRequest
@@ -116,6 +116,8 @@ async def _each(answers: Iterable[Awaitable[Document]]) -> web.Response:
 def _explained(error: Exception) -> ParleyError:
     if isinstance(error, ParleyError):
         return error
+    if (explained := fault_of(error)) is not None:
+        return explained
     log.error("one item of a batch failed", exc_info=error)
     return ParleyError(OWN_FAULT)
 

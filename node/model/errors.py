@@ -25,6 +25,7 @@
     └── HostError                 this host cannot do it
         ├── Overloaded            503  for the moment
         ├── DatabaseUnavailable   503
+        │   └── NoRoom            507  a disk is full
         ├── NotReady              503
         ├── SchemaMismatch        500  program and database differ in version
         ├── ToolUnavailable       422
@@ -37,8 +38,11 @@ and an exit code for the command line. The message says what happened, why, and 
 
 from __future__ import annotations
 
+import errno
 from dataclasses import dataclass
 from typing import ClassVar
+
+_NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT})
 
 
 @dataclass(frozen=True)
@@ -259,6 +263,14 @@ class DatabaseUnavailable(HostError):
     status = 503
 
 
+class NoRoom(DatabaseUnavailable):
+    """A disk of this host is full, so that nothing can be stored; later the request may succeed."""
+
+    code = "no-room"
+    title = "A disk of this node is full"
+    status = 507
+
+
 class NotReady(HostError):
     """The node answers and cannot work: it lacks a lead, room on the disk, or time to plan."""
 
@@ -297,6 +309,16 @@ class ArchiverFailed(HostError):
     title = "Results cannot be delivered there"
     status = 502
     exit_code = 5
+
+
+def fault_of(error: Exception) -> ParleyError | None:
+    """Return what an error means that the program did not foresee; None if it is a fault of it."""
+    if isinstance(error, OSError) and error.errno in _NO_ROOM:
+        return NoRoom(
+            f"nothing was written, because a disk of this node is full ({error}); make room there, "
+            "then send the request again"
+        )
+    return None
 
 
 def in_words_of(name: str, error: ParleyError) -> str:

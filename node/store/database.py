@@ -23,7 +23,7 @@ import structlog
 
 from node.clock import Clock
 from node.model import times
-from node.model.errors import DatabaseUnavailable, SchemaMismatch, reason_of
+from node.model.errors import DatabaseUnavailable, NoRoom, SchemaMismatch, reason_of
 from node.model.ids import Generation
 from node.store.hangs import HangDetector, HangLimits
 from node.store.mark import MarkFile
@@ -304,6 +304,11 @@ class PostgresDatabase(Database):
         except _AWAY as error:
             if isinstance(error, asyncpg.DiskFullError):
                 self._full = asyncio.get_running_loop().time(), reason_of(error)
+                msg = (
+                    f"nothing was stored, because the disk of the database is full ({error}); make "
+                    "room there, then send the request again"
+                )
+                raise NoRoom(msg) from error
             msg = f"the database does not answer: {reason_of(error)}"
             raise DatabaseUnavailable(msg) from error
 

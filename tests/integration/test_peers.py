@@ -16,7 +16,7 @@ from aiohttp.test_utils import TestServer
 from node.api import participant, responses
 from node.client import peers
 from node.model.classes import SchedulingClass
-from node.model.errors import DatabaseUnavailable, PeerAnswered, PeerFailed
+from node.model.errors import DatabaseUnavailable, NoRoom, PeerAnswered, PeerFailed
 from node.model.wire.participants import Proposal, ProposalRequest
 from node.model.wire.problems import problem_of
 from tests.support.worlds import introduction
@@ -110,13 +110,16 @@ async def test_a_fault_of_ours_with_one_question_spoils_no_other() -> None:
     assert "an internal error occurred" in answers["items"][1]["problem"]["detail"]
 
 
-async def test_what_another_host_cannot_do_is_not_this_hosts_fault() -> None:
+@pytest.mark.parametrize("kind", [DatabaseUnavailable, NoRoom])
+async def test_what_another_host_cannot_do_is_not_this_hosts_fault(
+    kind: type[DatabaseUnavailable],
+) -> None:
     """The problem of another node's host names that node, alone and among the items of a batch."""
-    problem = problem_of(DatabaseUnavailable("the database does not answer: disk full"))
+    problem = problem_of(kind("the database does not answer: disk full"))
     asked: list[int] = []
 
     async def failing(_: web.Request) -> web.Response:
-        return responses.problem(DatabaseUnavailable(problem.detail), "/")
+        return responses.problem(kind(problem.detail), "/")
 
     async def each(request: web.Request) -> web.Response:
         asked.append(len((await request.json())["items"]))

@@ -9,7 +9,7 @@ import asyncpg
 import pytest
 
 from node.cli.services import _show_lead
-from node.model.errors import DatabaseUnavailable
+from node.model.errors import NoRoom
 from node.model.readiness import LEAD_SILENT
 from node.model.times import MINUTE, SECOND
 from tests.conftest import NewDatabase
@@ -71,7 +71,7 @@ async def test_tasks_that_nobody_plans_are_told(a: Asker, clock: ManualClock) ->
 
 async def test_a_full_disk_is_told(a: Asker) -> None:
     """A database that refused a write for want of room makes the node not ready."""
-    with pytest.raises(DatabaseUnavailable):
+    with pytest.raises(NoRoom, match=r"nothing was stored, .*full \(could not extend file\)"):
         async with a.node.database.connection():
             raise asyncpg.DiskFullError("could not extend file")
     status, problem = await a.ask("GET", "/readyz")
