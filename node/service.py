@@ -21,6 +21,7 @@ from node.client.peers import Peer, Peers, Sign, via_own_node
 from node.clock import Clock, StepWatcher
 from node.core import Core
 from node.events import EventHub
+from node.execution.agreement import ParticipantAgreement
 from node.execution.contexts import Contexts
 from node.execution.launcher import Launcher
 from node.execution.parts import PartCollector
@@ -242,6 +243,9 @@ class NodeService:
         self.leases = LeadLeases(core, self.clock_steps, self.termination)
         self.node_removal = NodeRemover(core, self.directory, self.termination, self.peer)
         self.collector = PartCollector(core, self.capabilities)
+        self.agreement = ParticipantAgreement(
+            core, self.capabilities, self.foreign_targets, self.peer
+        )
         self.launcher = dependencies.launcher(
             core,
             self.capabilities,
@@ -249,6 +253,7 @@ class NodeService:
             self.termination.lose_run,
             context_refusal=self.contexts.why_not,
             targets=self.foreign_targets,
+            agreement=self.agreement,
             poll_s=dependencies.poll_s,
         )
         host = ArchivingHost(core.settings.name, core.settings.archive_places, core.clock.now)

@@ -20,6 +20,7 @@ from node.model.wire.participants import (
     INTRODUCTION_BYTES_MAX,
     Batch,
     BatchReplies,
+    BookedRun,
     CommitAnswer,
     ConfirmationAnswer,
     ConfirmationRequest,
@@ -126,6 +127,12 @@ async def decision(request: web.Request) -> web.StreamResponse:
     """GET: as lead, the decision on an exchange, for its participants."""
     time_line, exchange = request.app[NODE].time_line, requests.identifier(request)
     return responses.one(await time_line.decision(exchange, request[SENDER]))
+
+
+async def booked_run(request: web.Request) -> web.StreamResponse:
+    """GET: a run that is booked here, for another participant of its task."""
+    agreement, run = request.app[NODE].agreement, requests.identifier(request)
+    return responses.one(await agreement.answer(request[SENDER], run))
 
 
 async def run_end(request: web.Request) -> web.StreamResponse:
@@ -255,6 +262,7 @@ ROUTES = (
     _route("POST", "holds", hold, "Hold runs", Batch[ExchangeHold], BatchReplies[HoldAnswer]),
     _route("POST", "rulings", rule, "Commit or release", Batch[Ruling], BatchReplies[CommitAnswer]),
     _route("GET", "exchanges/{id}", decision, "Ask for the decision", answer=DecisionAnswer),
+    _route("GET", "runs/{id}", booked_run, "Ask whether a run is booked", answer=BookedRun),
     _route("POST", "runs/ends", run_end, "Report the end of a run", RunEnd),
     _route("POST", "tasks/ends", task_end, "Report the end of a task", TaskEnd),
     _route(

@@ -38,6 +38,7 @@ from node.model.wire.nodes import NodeCard
 from node.model.wire.participants import (
     BATCH_ITEMS_MAX,
     BatchReplies,
+    BookedRun,
     CommitAnswer,
     CommitRequest,
     ConfirmationAnswer,
@@ -333,6 +334,10 @@ class Peer:
             return await self._ask(DecisionAnswer, "GET", f"exchanges/{exchange}")
         except NotFound:
             return DecisionAnswer(state=NegotiationState.ABORTED)
+
+    async def booked_run(self, run: UUID) -> BookedRun:
+        """Ask another participant for a run as it is booked there."""
+        return await self._ask(BookedRun, "GET", f"runs/{run}")
 
     async def end_run(self, end: RunEnd) -> None:
         """Report that a run is over."""

@@ -21,6 +21,7 @@ from node.capability.catalog import Capabilities
 from node.clock import LatchedEvent, StepWatcher
 from node.core import Core
 from node.execution import leftovers, process
+from node.execution.agreement import ParticipantAgreement
 from node.execution.forwarder import IntervalForwarder
 from node.execution.observer import PartObservation, PartObserver
 from node.execution.output_text import output_text, storable_text
@@ -110,6 +111,7 @@ class Launcher:
         *,
         context_refusal: Callable[[contexts.Context], str | None],
         targets: ForeignTargets,
+        agreement: ParticipantAgreement,
         poll_s: float = REFRESH_S,
     ) -> None:
         """Take the services of the node; :meth:`run` does the work.
@@ -119,6 +121,7 @@ class Launcher:
         """
         self._context_refusal = context_refusal
         self._targets = targets
+        self._agreement = agreement
         self._identity = core.identity
         self._poll_s = poll_s
         self._database = core.database
@@ -300,6 +303,8 @@ class Launcher:
             return LaunchOutcome(None, refusal, None)
         test = self._capabilities.tests[run.test]
         if run.lead != self._identity:
+            if (refusal := await self._disagreement(run)) is not None:
+                return LaunchOutcome(None, refusal, None)
             patience = max(run.starts_at - self._clock.now(), 0) + LOOK_UP_TIME
             context = await self._targets.checked(test, tool, context, patience / times.SECOND)
         observation = self._observer.observe(run.id, run.task, test, context)
@@ -307,6 +312,11 @@ class Launcher:
             return await self._measured(run, tool, context, observation, cancelled)
         finally:
             observation.end()
+
+    async def _disagreement(self, run: DueRun) -> str | None:
+        """Return why much must not be sent to the other participants; None if it may."""
+        asked = self._agreement.to_ask(run)
+        return await self._agreement.refusal(run, asked) if asked else None
 
     def _context_refused(self, tool: Tool, context: contexts.Context | None) -> str | None:
         """Return why this tool must not measure from this context; None if it may.

@@ -44,7 +44,7 @@ from node.store.nodes import KnownNode
 _FAMILIES = {None: socket.AF_UNSPEC, 4: socket.AF_INET, 6: socket.AF_INET6}
 
 STRANGERS_MBPS_MAX = 1
-"""Maximum rate to a host that is no node known here, for tasks of other nodes, in Mb/s."""
+"""Maximum rate to a host that has not agreed to take part, for tasks of other nodes, in Mb/s."""
 _RATE = "mbps"
 
 LOOK_UPS_MAX = 64
@@ -67,7 +67,12 @@ class ForeignTargets:
         self._look_ups = 0
 
     def refusal(
-        self, test: Test, spec: Any, others: Sequence[Participant], addresses: Mapping[str, str]
+        self,
+        lead: str,
+        test: Test,
+        spec: Any,
+        others: Sequence[Participant],
+        addresses: Mapping[str, str],
     ) -> str | None:
         """Return why an introduced task is refused, as far as its addresses are known; or None.
 
@@ -75,7 +80,7 @@ class ForeignTargets:
         """
         mere = [addresses.get(host, host) for host in _mere_targets(test, spec)]
         parties = [each.address for each in others]
-        if (refusal := self._excess(test, spec, mere, others)) is not None:
+        if (refusal := self._excess(lead, test, spec, mere, others)) is not None:
             return refusal
         if not mere and not any(map(literal, parties)):
             return None
@@ -87,28 +92,40 @@ class ForeignTargets:
         return next(filter(None, (*refusals, *refusals_of_parties)), None)
 
     def _excess(
-        self, test: Test, spec: Any, mere: Sequence[str], others: Sequence[Participant]
+        self,
+        lead: str,
+        test: Test,
+        spec: Any,
+        mere: Sequence[str],
+        others: Sequence[Participant],
     ) -> str | None:
         """Return why a task sends too much to hosts that have not agreed to it; or None.
 
-        Known nodes have agreed to be measured. A participant that is not known here may be an
-        invention of the lead, so it counts only if it has to answer before much is sent.
+        The lead has agreed, and known participants are asked before each run (``agreement.py``). A
+        participant that is not known here may be an invention of the lead, so it counts only if it
+        has to answer before much is sent.
         """
-        rate = test.needs(spec).get(_RATE, 0)
-        if rate is not None and rate <= STRANGERS_MBPS_MAX:
+        if not _is_much(test, spec):
             return None
+        rate = test.needs(spec)[_RATE]
         cards = self._cards()
-        known = {normal(word) for card in cards.values() for word in _words(card)}
-        strangers = [host for host in mere if normal(host) not in known]
+        agreed = {normal(word) for word in _words(cards[lead])} if lead in cards else set()
+        strangers = [host for host in mere if normal(host) not in agreed]
         if isinstance(test, Unprompted) and test.unprompted:
             strangers += [each.address for each in others if each.node not in cards]
         if not strangers:
             return None
         return (
-            f"{test.name} would send {rate} Mb/s to {strangers[0]}, which is no node known here "
-            f"and has not agreed to it; a task of another node sends at most {STRANGERS_MBPS_MAX} "
-            "Mb/s there: send shorter packets or fewer, or let the owner of this host add that node"
+            f"{test.name} would send {rate} Mb/s to {strangers[0]}, which is no participant known "
+            "here and has not agreed to it; a task of another node sends at most "
+            f"{STRANGERS_MBPS_MAX} Mb/s there: send shorter packets or fewer, or let the owner of "
+            "this host create the task"
         )
+
+    @staticmethod
+    def exceeds(test: Test, spec: Any) -> bool:
+        """Return whether a test sends more than strangers get, and before anybody answers."""
+        return isinstance(test, Unprompted) and test.unprompted and _is_much(test, spec)
 
     def misaddressed(self, participants: Sequence[Participant]) -> tuple[str, str] | None:
         """Return the first participant whose address is not that of its card, and why; or None.
@@ -264,6 +281,12 @@ def aside(look_up: Callable[[], list[str]], name: str) -> asyncio.Future[list[st
 
     threading.Thread(target=call, name=f"look up {name}", daemon=True).start()
     return answer
+
+
+def _is_much(test: Test, spec: Any) -> bool:
+    """Return whether a test sends more than a host gets that has not agreed to it."""
+    rate = test.needs(spec).get(_RATE, 0)
+    return rate is None or rate > STRANGERS_MBPS_MAX
 
 
 def _words(card: KnownNode) -> tuple[str, ...]:

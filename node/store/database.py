@@ -303,10 +303,11 @@ class PostgresDatabase(Database):
                     await pool.release(connection, timeout=_RELEASE_S)
         except _AWAY as error:
             if isinstance(error, asyncpg.DiskFullError):
-                self._full = asyncio.get_running_loop().time(), reason_of(error)
+                reason = reason_of(error).partition("\n")[0]
+                self._full = asyncio.get_running_loop().time(), reason
                 msg = (
-                    f"nothing was stored, because the disk of the database is full ({error}); make "
-                    "room there, then send the request again"
+                    f"nothing was stored, because the disk of the database is full ({reason}); "
+                    "make room there, then send the request again"
                 )
                 raise NoRoom(msg) from error
             msg = f"the database does not answer: {reason_of(error)}"

@@ -9,6 +9,7 @@ from uuid import UUID
 
 from node.model import runstate
 from node.model.runstate import RunState
+from node.model.wire.participants import BookedRun
 from node.model.wire.tasks import PARTICIPANTS, Participant
 from node.store.database import Connection, Queries, Record
 
@@ -116,6 +117,12 @@ def _due(row: dict[str, Any]) -> DueRun:
         participants=PARTICIPANTS.validate_python(row.pop("participants")),
         **row,
     )
+
+
+async def booked_with(connection: Connection, run: UUID, participant: str) -> BookedRun | None:
+    """Return a run that is booked or running here and has this participant; None if not."""
+    row = await connection.fetchrow(_SQL["booked_with"], run, participant)
+    return None if row is None else BookedRun(**dict(row))
 
 
 async def next_start(connection: Connection, after: int) -> int | None:

@@ -180,7 +180,9 @@ class Acceptance:
             found = self._targets.misaddressed(introduction.participants)
         return None if found is None else found[1]
 
-    def _foreign_refusal(self, introduction: Introduction, test: Test, spec: Any) -> str | None:
+    def _foreign_refusal(
+        self, lead: str, introduction: Introduction, test: Test, spec: Any
+    ) -> str | None:
         """Return why another node's task is refused here, though this node's own would not be."""
         durations = self._capabilities.durations(introduction.test, spec, introduction.tools)
         reason = priority_refusal(introduction.priority, self._priority_max)
@@ -189,7 +191,7 @@ class Acceptance:
             return reason
         place, participants = introduction.participant, introduction.participants
         others = [each for at, each in enumerate(participants) if at != place]
-        return self._targets.refusal(test, spec, others, introduction.addresses)
+        return self._targets.refusal(lead, test, spec, others, introduction.addresses)
 
     def _considered(
         self, lead: str, introduction: Introduction
@@ -211,7 +213,7 @@ class Acceptance:
             return error.detail, (), {}
         if test.scheduling_class(spec) is not introduction.scheduling_class:
             return f"{introduction.test} is {test.scheduling_class(spec)} here", (), {}
-        refusal = self._foreign_refusal(introduction, test, spec) if foreign else None
+        refusal = self._foreign_refusal(lead, introduction, test, spec) if foreign else None
         if refusal is not None:
             return refusal, (), {}
         offered, lacks = self._capabilities.offers(

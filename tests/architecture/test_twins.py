@@ -16,6 +16,8 @@ WITHOUT = {
         "decisions",
         "counts",
         "coming_with",
+        # Simulated launchers send nothing.
+        "booked_with",
     },
     # Simulated nodes are not removed, and none is silent for days.
     "node.store/tasks": {"tasks", "lock_open_of", "lock_open_with"},

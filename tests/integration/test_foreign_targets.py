@@ -88,20 +88,25 @@ async def test_participants_of_a_lab_on_loopback(world: World) -> None:
 
 
 async def test_how_much_goes_to_strangers(world: World) -> None:
-    """At most 1 Mb/s goes to a host that is no node known here; what a run needs less is free."""
+    """At most 1 Mb/s goes to hosts that have not agreed; the lead has, and so has the owner."""
     a = await world.site("a", listen="198.51.100.1:8642")
     b = await world.site("b", listen="198.51.100.2:8642")
     c = await world.site("c", listen="198.51.100.3:8642")
     fast = {"source": "a", "length": 8952, "interval": "PT0.002S"}
     refusal = await _ask(c, "rtt", fast | {"dest": "198.51.100.7"})
-    assert "a: rtt would send 36 Mb/s to 198.51.100.7, which is no node known here" in str(refusal)
+    assert "a: rtt would send 36 Mb/s to 198.51.100.7, which is no participant known here" in str(
+        refusal
+    )
     assert await _ask(c, "rtt", fast | {"dest": "198.51.100.7", "length": 200}) is None
-    assert await _ask(c, "rtt", fast | {"dest": "b"}) is None
+    assert "36 Mb/s to 198.51.100.2, which" in str(await _ask(c, "rtt", fast | {"dest": "b"}))
+    assert await _ask(c, "rtt", fast | {"dest": "c"}) is None
     assert await _ask(a, "rtt", fast | {"dest": "198.51.100.7"}) is None
     await a.execute("DELETE FROM node WHERE identity = $1", b.identity)
     await a.node.directory.refresh()
     refusal = await _ask(c, "latency", fast | {"dest": "b"})
-    assert "latency would send 36 Mb/s to 198.51.100.2, which is no node known here" in str(refusal)
+    assert "latency would send 36 Mb/s to 198.51.100.2, which is no participant known here" in str(
+        refusal
+    )
     assert await _ask(c, "latency", {"source": "a", "dest": "b"}) is None
     assert await _ask(c, "throughput", {"source": "a", "dest": "b"}) is None
 

@@ -13,15 +13,24 @@ from node.execution import process
 from node.model import times
 from node.model.classes import SchedulingClass
 from node.model.contexts import ATTRIBUTE
-from node.model.errors import HostError, RefusedByParticipant
+from node.model.errors import HostError, NotFound, RefusedByParticipant
 from node.model.ids import TaskId, run_id
+from node.model.wire.participants import CommitRequest, HoldRequest
 from node.model.wire.tasks import Participant, Schedule, TaskDocument
 from node.store import nodes
 from node.trust.keys import NodeKey
 from tests.conftest import NewDatabase
 from tests.support.clocks import START, ManualClock
 from tests.support.served_nodes import know, served
-from tests.support.worlds import ON_ONE_LOOP, Site, World, introduce
+from tests.support.worlds import (
+    GENERATION,
+    ON_ONE_LOOP,
+    Site,
+    World,
+    exchange_of,
+    introduce,
+    run_request,
+)
 
 pytestmark = ON_ONE_LOOP
 
@@ -200,3 +209,70 @@ async def test_a_context_that_is_gone_ends_the_run_with_a_reason(
     assert programs == []
     [row] = await a.rows("SELECT reason FROM part WHERE run_id = $1", run)
     assert "b does not offer the context interface:lo any more" in row["reason"]
+
+
+FAST: dict[str, Any] = {**LATENCY, "count": 500, "length": 8952, "interval": "PT0.002S"}
+
+
+async def _fast_on(world: World, *participants: Site) -> UUID:
+    """Book a fast stream from a to b, led by c, on these only, and launch it at a."""
+    a, _, c = world.sites
+    test = {"test": {"type": "latency", "spec": FAST}}
+    schedule = Schedule(start=HOUR, slip=0)
+    document = {**test, "schedule": schedule.model_dump(mode="json")}
+    task, _ = await c.node.admission.create(TaskDocument.model_validate(document), None)
+    found = await c.rows("SELECT duration FROM task WHERE id = $1", task)
+    duration = found[0][0]
+    request = HoldRequest(
+        task=task,
+        generation=GENERATION,
+        lease_epoch=1,
+        tool="stamp",
+        priority=0,
+        life=30 * times.SECOND,
+        runs=(run_request(task, HOUR, HOUR + duration),),
+    )
+    world.clock.move_to(HOUR - 30 * times.SECOND)
+    for site in participants:
+        line = site.node.time_line
+        await line.hold(exchange_of(request), c.identity, request)
+        commit = CommitRequest(runs=(request.runs[0].run,), data={"1": {"port": 8760}})
+        await line.commit(exchange_of(request), commit, c.identity)
+    world.clock.move_to(HOUR)
+    await _launch(a)
+    return request.runs[0].run
+
+
+async def test_a_node_that_never_booked_a_stream_gets_none(
+    world: World, programs: list[str]
+) -> None:
+    """A lead that names a known node as participant without asking it aims no stream at it."""
+    a, b, _ = await _three(world)
+    run = await _fast_on(world, a)
+    [part] = await a.rows("SELECT reason FROM part WHERE run_id = $1", run)
+    assert part["reason"].startswith("b has not booked this run, so nothing is sent to it at this")
+    assert programs == []
+    with pytest.raises(NotFound, match="is booked here in which you take part"):
+        await a.node.peer(b.identity).booked_run(run)
+
+
+async def test_a_node_that_booked_a_stream_gets_it(world: World, programs: list[str]) -> None:
+    """Participants that have both booked a fast stream measure it; others learn nothing of it."""
+    a, b, _ = await _three(world)
+    run = await _fast_on(world, a, b)
+    assert len(programs) == 1
+    stranger = await world.site("d", listen="198.51.100.4:8642")
+    with pytest.raises(NotFound):
+        await stranger.node.peer(b.identity).booked_run(run)
+
+
+async def test_a_node_that_does_not_answer_gets_no_stream(
+    world: World, programs: list[str]
+) -> None:
+    """A participant that cannot be asked whether it takes part is sent no fast stream."""
+    a, b, _ = await _three(world)
+    world.cut = {frozenset("ab")}
+    run = await _fast_on(world, a, b)
+    [part] = await a.rows("SELECT reason FROM part WHERE run_id = $1", run)
+    assert part["reason"].startswith("b cannot be reached: the wire is cut; without its word that")
+    assert programs == []

@@ -30,6 +30,7 @@ from node.model.errors import ParleyError, PeerUnreachable, UnknownPeer
 from node.model.ids import TaskId, exchange_id, run_id
 from node.model.wire.comparisons import NodeComparison
 from node.model.wire.participants import (
+    BookedRun,
     CommitAnswer,
     CommitRequest,
     ConfirmationAnswer,
@@ -141,6 +142,11 @@ class Wire:
     async def decision(self, exchange: UUID) -> DecisionAnswer:
         """Call as over HTTP."""
         return await self._call("decision", lambda: self._time_line.decision(exchange, self._lead))
+
+    async def booked_run(self, run: UUID) -> BookedRun:
+        """Call as over HTTP."""
+        agreement, sender = self._receiver.node.agreement, self._sender.identity
+        return await self._call("booked_run", lambda: agreement.answer(sender, run))
 
     async def end_run(self, end: RunEnd) -> None:
         """Call as over HTTP."""

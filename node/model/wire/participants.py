@@ -389,6 +389,14 @@ class ConfirmationAnswer(Document):
     )
 
 
+class BookedRun(Document):
+    """A run as one participant has booked it, for another one that is to send much to it."""
+
+    task: UUID
+    lead: str
+    starts_at: Micros
+
+
 class PartMessage(Document):
     """One participant's part for the lead, with the output of its program, limited in size."""
 

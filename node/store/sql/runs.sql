@@ -10,6 +10,15 @@ WHERE run.state = 'booked' AND exchange.state = 'committed' AND run.starts_at < 
 ORDER BY run.starts_at
 LIMIT 1000;
 
+-- booked_with --
+-- A run that is held, booked, or running here, if this node is among the participants.
+SELECT run.task_id AS task, task.lead, run.starts_at
+FROM run
+INNER JOIN task ON run.task_id = task.id
+WHERE
+    run.id = $1 AND run.state IN ('booked', 'running')
+    AND task.participants @> jsonb_build_array(jsonb_build_object('node', $2::text));
+
 -- next_start --
 -- The start of the first run after those. It may only be held: checking its exchange would cost more than one superfluous
 -- look.

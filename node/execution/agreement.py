@@ -1,0 +1,92 @@
+"""Agreement of the other participants, before this node sends much to them.
+
+A lead says who takes part in its runs. One that lies could so aim a stream at a node that never
+heard of the task. For a test that sends whether or not the receiver answers, more than strangers
+are sent, a node that does not lead the run therefore asks the other participants themselves.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import Protocol
+from uuid import UUID
+
+from node.capability.catalog import Capabilities
+from node.core import Core
+from node.execution.targets import ForeignTargets
+from node.model.errors import NotFound, ParleyError, in_words_of
+from node.model.wire.participants import BookedRun
+from node.model.wire.tasks import Participant
+from node.store import runs
+from node.store.runs import DueRun
+
+
+class Booking(Protocol):
+    """Another node that can be asked about a run."""
+
+    async def booked_run(self, run: UUID) -> BookedRun:
+        """Return a run as it is booked there; raises ``NotFound`` if it is not."""
+        ...
+
+
+class ParticipantAgreement:
+    """Asks other participants whether they have a run, and answers them."""
+
+    def __init__(
+        self,
+        core: Core,
+        capabilities: Capabilities,
+        targets: ForeignTargets,
+        peer: Callable[[str], Booking],
+    ) -> None:
+        """``peer(identity)`` returns the client of a known node."""
+        self._database = core.database
+        self._identity = core.identity
+        self._capabilities = capabilities
+        self._targets = targets
+        self._peer = peer
+
+    def to_ask(self, run: DueRun) -> tuple[Participant, ...]:
+        """Return the participants that have to agree before this node begins a run."""
+        if run.lead == self._identity:
+            return ()
+        test = self._capabilities.tests[run.test]
+        if not self._targets.exceeds(test, self._capabilities.spec(test, run.spec)):
+            return ()
+        return tuple(it for it in run.participants if it.node not in {self._identity, run.lead})
+
+    async def refusal(self, run: DueRun, asked: Sequence[Participant]) -> str | None:
+        """Return why one of these participants has not agreed to a run; None if all have."""
+        refusals = await asyncio.gather(*(self._refusal(run, each) for each in asked))
+        return next(filter(None, refusals), None)
+
+    async def _refusal(self, run: DueRun, participant: Participant) -> str | None:
+        name = participant.name
+        try:
+            there = await self._peer(participant.node).booked_run(run.id)
+        except NotFound:
+            there = None
+        except ParleyError as error:
+            return (
+                f"{in_words_of(name, error)}; without its word that it takes part, a task of "
+                "another node sends nothing to it at this rate"
+            )
+        if there != BookedRun(task=run.task, lead=run.lead, starts_at=run.starts_at):
+            return (
+                f"{name} has not booked this run, so nothing is sent to it at this rate for a task "
+                "of another node"
+            )
+        return None
+
+    async def answer(self, sender: str, run: UUID) -> BookedRun:
+        """Return a run that is booked here, for another participant of its task.
+
+        :raises NotFound: there is none.
+        """
+        async with self._database.connection() as connection:
+            found = await runs.booked_with(connection, run, sender)
+        if found is None:
+            msg = f"no run {run} is booked here in which you take part"
+            raise NotFound(msg)
+        return found
