@@ -28,6 +28,9 @@ from tests.support.patience import PATIENCE_S
 HOLD_LIFE_S = 8
 """Life of a hold in seconds, shorter than the default, so that tests can wait for its end."""
 
+PART_GRACE_S = 120
+"""Seconds that a lead waits for parts: a node that was killed comes back late on a busy host."""
+
 _LAST = ["test_cron_comes_round", "test_tables.py"]
 
 
@@ -40,6 +43,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 def _command(plan: NodePlan, evil_place: Path) -> list[str]:
     settings = [f"PARLEY_HOLD_LIFE=PT{HOLD_LIFE_S}S", f"PARLEY_LEASE=PT{HOLD_LIFE_S}S"]
+    settings += [f"PARLEY_PART_GRACE=PT{PART_GRACE_S}S"]
     settings += [f"PARLEY_CONTEXTS={ALLOWED.get(plan.name, '')}"]
     if plan.name == evil.NODE:
         settings += [f"PATH={evil_place}:{os.environ['PATH']}"]
