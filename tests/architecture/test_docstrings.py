@@ -6,7 +6,7 @@ import ast
 import re
 from collections.abc import Iterator
 
-from tests.architecture.sources import parsed
+from tests.architecture.sources import nodes, parsed
 
 OPENING = re.compile(
     r"(Who|Whom|Whose|Whoever|What|Whatever|Which|Whether|How|Why|When|Where|That|Those|So|As|Of"
@@ -17,7 +17,7 @@ OPENING = re.compile(
 
 def _docstrings(tree: ast.Module) -> Iterator[tuple[int, str]]:
     """Yield the docstrings of a module with their lines, also those below assignments."""
-    for node in ast.walk(tree):
+    for node in nodes(tree):
         body = getattr(node, "body", None)
         if not isinstance(body, list):
             continue

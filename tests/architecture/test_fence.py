@@ -13,7 +13,15 @@ from pathlib import Path
 import grimp
 import pytest
 
-from tests.architecture.sources import PRODUCT, REPOSITORY, dotted, files, module_name, parsed
+from tests.architecture.sources import (
+    PRODUCT,
+    REPOSITORY,
+    dotted,
+    files,
+    module_name,
+    nodes,
+    parsed,
+)
 
 LINT_IMPORTS = Path(sys.executable).with_name("lint-imports")
 
@@ -197,7 +205,7 @@ def test_nobody_uses_the_shared_generator() -> None:
     uses = [
         f"{path}:{node.lineno} {name}"
         for path, tree in parsed(*PRODUCT)
-        for node in ast.walk(tree)
+        for node in nodes(tree)
         if isinstance(node, ast.Attribute)
         and (name := dotted(node)).startswith("random.")
         and name not in {"random.Random", "random.SystemRandom"}
@@ -205,7 +213,7 @@ def test_nobody_uses_the_shared_generator() -> None:
     imported = [
         f"{path}:{node.lineno} from random import …"
         for path, tree in parsed(*PRODUCT)
-        for node in ast.walk(tree)
+        for node in nodes(tree)
         if isinstance(node, ast.ImportFrom) and node.module == "random"
     ]
     assert uses + imported == []

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.architecture.sources import PRODUCT, parsed
+from tests.architecture.sources import PRODUCT, nodes, parsed
 
 STATEMENT = re.compile(
     r"""\s*(
@@ -29,7 +29,7 @@ def prose(tree: ast.Module) -> set[int]:
     """Return the ids of docstrings, which may contain phrases such as "create a task"."""
     return {
         id(node.value)
-        for node in ast.walk(tree)
+        for node in nodes(tree)
         if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
     }
 
@@ -37,7 +37,7 @@ def prose(tree: ast.Module) -> set[int]:
 def statements(tree: ast.Module) -> Iterator[ast.Constant]:
     """Yield the strings in a module that Postgres would understand."""
     spoken = prose(tree)
-    for node in ast.walk(tree):
+    for node in nodes(tree):
         if (
             isinstance(node, ast.Constant)
             and isinstance(node.value, str)

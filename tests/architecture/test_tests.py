@@ -6,7 +6,7 @@ import ast
 import re
 
 from deploy.packages import NEEDS
-from tests.architecture.sources import dotted, functions, parsed
+from tests.architecture.sources import dotted, functions, nodes, parsed
 from tests.support.needs import RIGHTS
 
 SLEEPS = {"time.sleep", "asyncio.sleep"}
@@ -38,13 +38,13 @@ def test_no_test_sleeps() -> None:
     sleeps = [
         f"{path}:{node.lineno} {dotted(node)}"
         for path, tree in parsed("tests")
-        for node in ast.walk(tree)
+        for node in nodes(tree)
         if isinstance(node, ast.Attribute) and dotted(node) in SLEEPS
     ]
     imported = [
         f"{path}:{node.lineno} from {node.module} import sleep"
         for path, tree in parsed("tests")
-        for node in ast.walk(tree)
+        for node in nodes(tree)
         if isinstance(node, ast.ImportFrom)
         and node.module in {"time", "asyncio"}
         and any(alias.name == "sleep" for alias in node.names)
@@ -57,7 +57,7 @@ def test_no_test_is_excused() -> None:
     excused = [
         f"{path}:{node.lineno} {dotted(node)}"
         for path, tree in parsed("tests")
-        for node in ast.walk(tree)
+        for node in nodes(tree)
         if isinstance(node, ast.Attribute) and node.attr in EXCUSES and "." in dotted(node)
     ]
     assert excused == []
@@ -69,7 +69,7 @@ def test_only_declared_needs_leave_tests_out() -> None:
         f"{path}:{node.lineno}"
         for path, tree in parsed("tests")
         if path != MECHANISM
-        for node in ast.walk(tree)
+        for node in nodes(tree)
         if (isinstance(node, ast.Attribute) and node.attr in DESELECTS)
         or (isinstance(node, ast.Name) and node.id in DESELECTS)
         or (isinstance(node, ast.FunctionDef) and node.name in DESELECTS)
@@ -83,7 +83,7 @@ def test_needs_are_named_in_the_open() -> None:
     unknown = [
         f"{path}:{node.lineno}"
         for path, tree in parsed("tests")
-        for node in ast.walk(tree)
+        for node in nodes(tree)
         if isinstance(node, ast.Call)
         and isinstance(node.func, ast.Attribute | ast.Name)
         and dotted(node.func) in {"pytest.mark.needs", "fixture_needs"}
