@@ -63,17 +63,8 @@ async def test_the_invariants_hold_under_fire() -> None:
 async def test_an_interrupted_round_leaves_nothing() -> None:
     """Ctrl-C ends every process, removes every file, and gives exit code 130."""
     with nothing_left():
-        argv = [
-            sys.executable,
-            "-m",
-            "tests.chaos",
-            "--seed",
-            "1",
-            "--nodes",
-            "3",
-            "--clients",
-            "2",
-        ]
+        few = ["--seed", "1", "--nodes", "3", "--clients", "2"]
+        argv = [sys.executable, "-m", "tests.chaos", *few]
         running = await process.start(argv, env=module_environment())
         await running.printed(b" faults\n")
         assert _left_of(running.pid) != []

@@ -17,7 +17,7 @@ from tests.points.scope import Kind, Point, awaited, points
 from tests.points.stories import story
 from tests.soak.variants import no_presumed_abort
 
-SAMPLE = 6
+SAMPLE = 4
 PROGRAM = """
 class Booker:
     async def book(self):
