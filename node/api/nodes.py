@@ -28,10 +28,10 @@ from node.service import NodeService
 from node.store.nodes import KnownNode
 
 
-def _document(known: KnownNode) -> NodeDocument:
+def _document(node: NodeService, known: KnownNode) -> NodeDocument:
     """Return a node as a document; the version is known only of this node."""
     version = program_version() if known.is_self else ""
-    return NodeDocument(version=version, **vars(known))
+    return NodeDocument(version=version, lease_until=node.leases.end_of(known), **vars(known))
 
 
 async def self_(request: web.Request) -> web.StreamResponse:
@@ -47,7 +47,7 @@ async def list_(request: web.Request) -> web.StreamResponse:
     await node.directory.refresh()
     every = node.directory.all
     matching = [known for known in every if predicate.met_by(known.facts)]
-    return responses.many([_document(known) for known in matching])
+    return responses.many([_document(node, known) for known in matching])
 
 
 async def edit(request: web.Request) -> web.StreamResponse:
@@ -62,14 +62,14 @@ async def edit(request: web.Request) -> web.StreamResponse:
         raise NotAllowed(msg)
     await node.own_card.set(patch.attributes)
     await node.directory.refresh()
-    return responses.one(_document(node.directory.self))
+    return responses.one(_document(node, node.directory.self))
 
 
 async def add(request: web.Request) -> web.StreamResponse:
     """POST: fetch a node's card and pin its key."""
     node = request.app[NODE]
     known = await node.registration.add(requests.document(request, NodeAddition))
-    return responses.one(_document(known), 201, {"Location": "/v1/nodes"})
+    return responses.one(_document(node, known), 201, {"Location": "/v1/nodes"})
 
 
 async def remove(request: web.Request) -> web.StreamResponse:

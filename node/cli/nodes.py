@@ -327,6 +327,20 @@ def comparison_summary(comparison: NodeComparison) -> str:
     return f"{plural(found, 'difference')} repaired{more}: {compared}"
 
 
+def _heard(node: Record) -> str | None:
+    """Say when a node was heard of: it has signed something, which not everybody can."""
+    if node["is_self"]:
+        return None
+    return local(node["heard_at"]) or "never"
+
+
+def _lease(node: Record) -> str | None:
+    """Say when the tasks end that another node leads here, if it stays silent."""
+    if node["lease_until"] is None:
+        return None
+    return f"end {local(node['lease_until'])} if it is not heard of before"
+
+
 def node_view(node: Record) -> str:
     """Describe a node for a person."""
     return pairs(
@@ -338,6 +352,8 @@ def node_view(node: Record) -> str:
             ("version", node["version"]),
             ("known since", local(node["added_at"])),
             ("seen", _reached(node)),
+            ("heard", _heard(node)),
+            ("its tasks here", _lease(node)),
             ("last error", node["last_error"]),
             ("busy until", local(node["busy_until"])),
             ("free time ahead", node["shortfall"]),

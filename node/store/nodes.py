@@ -32,6 +32,7 @@ class KnownNode:
     shortfall: int | None
     attributes: dict[str, Any]
     lanes: int
+    heard_at: int | None = None
 
     @property
     def facts(self) -> Attributes:

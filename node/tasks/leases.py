@@ -17,6 +17,7 @@ from node.core import Core
 from node.model import times
 from node.model.times import format_duration, to_the_second
 from node.store import nodes
+from node.store.nodes import KnownNode
 from node.tasks.termination import TaskTerminator
 
 LISTENING_MIN = 30 * times.MINUTE
@@ -44,6 +45,13 @@ class LeadLeases:
     def heard(self, identity: str) -> None:
         """Note that a node has spoken; it is written by :meth:`keep`, not with each request."""
         self._heard.add(identity)
+
+    def end_of(self, known: KnownNode) -> int | None:
+        """Return when the tasks end that this node leads here if it stays silent; None for self."""
+        if known.is_self:
+            return None
+        last_heard_at = known.added_at if known.heard_at is None else known.heard_at
+        return min(last_heard_at, self._clock.now()) + self._lease
 
     async def keep(self) -> None:
         """Write which nodes have spoken since the last call."""

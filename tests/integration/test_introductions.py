@@ -282,6 +282,11 @@ async def test_a_signed_request_is_heard(peer: Peer) -> None:
     assert peer.b.leases._heard == {peer.a.card.identity}
     await peer.b.leases.keep()
     assert [row[0] for row in await peer.rows(query, peer.a.card.identity)] == [peer.b.clock.now()]
+    async with peer.http.get(f"{peer.b.card.url}/v1/nodes") as response:
+        own, other = (await response.json())["items"]
+    assert (own["heard_at"], own["lease_until"]) == (None, None)
+    assert other["heard_at"] == times.format_instant(peer.b.clock.now())
+    assert other["lease_until"] == times.format_instant(peer.b.clock.now() + 7 * times.DAY)
     async with peer.http.post(f"{peer.b.card.url}/v1/participant/digests", data=b"{}") as response:
         assert response.status == 401
     assert not peer.b.leases._heard

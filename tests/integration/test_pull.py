@@ -268,7 +268,7 @@ async def test_a_node_that_is_away_is_said_to_be(pair: Pair) -> None:
         "b cannot be reached: it fetches its work itself and has not asked since "
         "2026-12-01T00:00:00Z"
     )
-    document = _document(known)
+    document = _document(pair.lead, known)
     assert (document.url, document.shortfall, document.busy_until) == (None, times.HOUR, HOUR)
     with pytest.raises(PeerUnreachable, match="has not asked since"):
         await pair.peer.decision(uuid4())

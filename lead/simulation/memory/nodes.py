@@ -147,6 +147,7 @@ def nodes(tables: Tables) -> Answer:
             row.shortfall,
             unpack(row.attributes),
             row.lanes,
+            row.heard_at,
         )
         for row in rows
     ]

@@ -115,6 +115,16 @@ class Node(NodeCard):
     shortfall: Duration | None = Field(
         None, description="For a node that fetches work: its free time for exclusive runs."
     )
+    heard_at: Instant | None = Field(
+        None,
+        description="When it last sent or answered a signed request, to the minute; null for this "
+        "node itself, and if it never did.",
+    )
+    lease_until: Instant | None = Field(
+        None,
+        description="When the tasks that it leads here end, if it is not heard of before; null for "
+        "this node itself.",
+    )
 
 
 class NodeRemoval(Document):

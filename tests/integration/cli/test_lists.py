@@ -7,6 +7,7 @@ import io
 import json
 import os
 import pty
+import re
 from typing import Any
 
 import pytest
@@ -239,12 +240,21 @@ async def test_nodes_tests_and_tools(parley: Any, node: Any) -> None:
         "result": {},
         "tools": ["ping"],
     }
-    node.documents["/v1/nodes"] = {"items": [card], "next": None}
+    other = {**card, "identity": "ed25519:" + "A" * 43, "name": "b.example", "is_self": False}
+    other |= {"heard_at": None, "lease_until": "2026-12-08T00:00:00Z"}
+    node.documents["/v1/nodes"] = {"items": [card, other], "next": None}
     node.documents["/v1/tools"] = {"items": [tool], "next": None}
     node.documents["/v1/tests"] = {"items": [test], "next": None}
     node.documents["/v1/tests/rtt"] = test
-    assert (await parley("node", "list", "-o", "ids")).out.strip() == "a.example"
-    assert card["identity"] in (await parley("node", "show", "-o", "table")).out
+    assert (await parley("node", "list", "-o", "ids")).out.split() == ["a.example", "b.example"]
+    shown = (await parley("node", "show", "-o", "table")).out
+    assert card["identity"] in shown
+    assert "heard" not in shown
+    shown = (await parley("node", "show", "b.example", "-o", "table")).out
+    assert re.search(r"^heard +never$", shown, re.MULTILINE)
+    assert re.search(
+        r"^its tasks here +end 2026-12-08 .* if it is not heard of before$", shown, re.MULTILINE
+    )
     assert (await parley("node", "show", "nobody")).code == 6
     assert missing in (await parley("tool", "list", "-o", "table")).out
     assert json.loads((await parley("test", "list")).out)[0]["name"] == "rtt"
