@@ -1,21 +1,28 @@
 """Events on this node, for the event stream and for long polls.
 
 They come from the notifications of the database, so they include what other processes of this node
-did. A short history lets a client resume after a lost connection (``Last-Event-ID``).
+did. A short history lets a client resume after a lost connection (``Last-Event-ID``). Every reader
+has only a place in this history, so that a thousand readers cost a burst of events no more than
+one.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections import deque
+from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
+
+import orjson
 
 from node.clock import Clock
 from node.model import times
 from node.store.database import Notice
 
-_HISTORY = 2000
-_QUEUE_MAX = 500
+HISTORY = 2000
+"""Number of events that are kept; a reader that is further behind has lost some."""
 
 
 @dataclass(frozen=True)
@@ -26,15 +33,22 @@ class Event:
     kind: str
     body: dict[str, str]
 
+    @cached_property
+    def text(self) -> bytes:
+        """The event as the event stream has it."""
+        body = orjson.dumps(self.body).decode()
+        return f"id: {self.number}\nevent: {self.kind}\ndata: {body}\n\n".encode()
+
 
 class EventHub:
-    """Passes events to its subscribers."""
+    """Keeps the latest events, and wakes those who wait for the next one."""
 
     def __init__(self, clock: Clock) -> None:
         """Number events from the current time, so that numbers increase across restarts."""
-        self._last = clock.now() // times.MILLISECOND
-        self._history: deque[Event] = deque(maxlen=_HISTORY)
-        self._queues: set[asyncio.Queue[Event | None]] = set()
+        self.last = clock.now() // times.MILLISECOND
+        self.listeners = 0
+        self._closed = asyncio.Event()
+        self._history: deque[Event] = deque(maxlen=HISTORY)
         self._changed = asyncio.Event()
 
     def heard(self, notice: Notice) -> None:
@@ -42,53 +56,60 @@ class EventHub:
         self._changed.set()
         self._changed = asyncio.Event()
         body = _body(notice)
-        if body is None:
-            return
-        self._last += 1
-        event = Event(self._last, notice.kind, body)
-        self._history.append(event)
-        for queue in list(self._queues):
-            if queue.full():
-                # The reader is too slow: end its stream. It resumes with its Last-Event-ID.
-                self._queues.discard(queue)
-                queue.get_nowait()
-                queue.put_nowait(None)
-            else:
-                queue.put_nowait(event)
+        if body is not None:
+            self.last += 1
+            self._history.append(Event(self.last, notice.kind, body))
 
-    @property
-    def listeners(self) -> int:
-        """Number of open streams."""
-        return len(self._queues)
+    def place(self, after: int | None) -> int:
+        """Return the number of the last event that a new reader does not want.
 
-    def subscribe(self, after: int | None) -> asyncio.Queue[Event | None]:
-        """Return a queue of future events, after the stored ones since ``after``; None ends it."""
-        queue: asyncio.Queue[Event | None] = asyncio.Queue(_QUEUE_MAX)
-        if after is not None:
-            for event in [e for e in self._history if e.number > after][-_QUEUE_MAX + 1 :]:
-                queue.put_nowait(event)
-        self._queues.add(queue)
-        return queue
+        ``after`` is the last one that it knows. Of older ones it gets those that are kept.
+        """
+        kept = self.last - len(self._history)
+        return self.last if after is None else min(max(after, kept), self.last)
 
-    def unsubscribe(self, queue: asyncio.Queue[Event | None]) -> None:
-        """Close a queue from :meth:`subscribe`."""
-        self._queues.discard(queue)
+    def since(self, number: int) -> list[Event] | None:
+        """Return the events after this one; None if some of them are not kept any more."""
+        count = self.last - number
+        if count > len(self._history):
+            return None
+        return [self._history[-back] for back in range(count, 0, -1)]
+
+    @contextlib.contextmanager
+    def listening(self) -> Iterator[None]:
+        """Count a reader."""
+        self.listeners += 1
+        try:
+            yield
+        finally:
+            self.listeners -= 1
 
     def close(self) -> None:
-        """End every stream."""
-        for queue in self._queues:
-            if not queue.full():
-                queue.put_nowait(None)
-        self._queues.clear()
+        """Let every reader end."""
+        self._closed.set()
         self._changed.set()
 
-    async def change(self, timeout_s: float) -> None:
-        """Wait for the next change, or for the timeout."""
+    @property
+    def closed(self) -> bool:
+        """Return whether every reader is to end."""
+        return self._closed.is_set()
+
+    async def pause(self, duration_s: float) -> None:
+        """Let more changes come, so that one look serves many of them; shorter at the end."""
+        if duration_s > 0:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(duration_s):
+                    await self._closed.wait()
+
+    async def change(self, timeout_s: float) -> bool:
+        """Wait for the next change; return False if there was none before the timeout."""
         changed = self._changed
         try:
-            await asyncio.wait_for(changed.wait(), timeout_s)
+            async with asyncio.timeout(timeout_s):
+                await changed.wait()
         except TimeoutError:
-            return
+            return False
+        return True
 
 
 def _body(notice: Notice) -> dict[str, str] | None:

@@ -149,6 +149,7 @@ class NodeService:
         self._steps_told = 0
         self._loops: list[asyncio.Task[None]] = []
         self._readings: set[asyncio.Task[Any]] = set()
+        self._rereads: dict[Callable[[], Awaitable[object]], bool] = {}
         self._build_host(core)
         self._build_peers(core, dependencies)
         self._build_timetable(core, dependencies)
@@ -464,9 +465,24 @@ class NodeService:
         await self.comparer.compare_with(name)
 
     def _read(self, refresh: Callable[[], Awaitable[object]]) -> None:
-        reading: asyncio.Task[Any] = asyncio.create_task(_refreshed(refresh))
+        """Read something anew; however often it is asked for meanwhile, once more is enough."""
+        if refresh in self._rereads:
+            self._rereads[refresh] = True
+            return
+        self._rereads[refresh] = False
+        reading: asyncio.Task[Any] = asyncio.create_task(self._reread(refresh))
         self._readings.add(reading)
         reading.add_done_callback(self._readings.discard)
+
+    async def _reread(self, refresh: Callable[[], Awaitable[object]]) -> None:
+        again = True
+        try:
+            while again:
+                self._rereads[refresh] = False
+                await _refreshed(refresh)
+                again = self._rereads[refresh]
+        finally:
+            del self._rereads[refresh]
 
     async def listen(self, listener: Callable[[Notice], None]) -> None:
         """Pass notifications on until cancelled, where the loops run in another process."""

@@ -2,14 +2,16 @@
 
 aiohttp has no such limits, so its protocol is wrapped in one that counts. At a limit the connection
 that has been idle for longest makes room for the new one: whoever opens hundreds and says nothing
-loses their own. If every connection has a request under way, the new one is refused.
+loses their own. Then event streams make room, the oldest first: their readers resume where they
+were. If every other connection has a request under way, the new one is refused.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import ipaddress
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, cast
 
@@ -24,11 +26,12 @@ _V6_PREFIX = 64  # one customer's network
 
 @dataclass
 class _Caller:
-    """The connections from one address: the idle ones in the order in which they became idle."""
+    """The connections from one address: those that can make room, each kind by age."""
 
     local: bool
     open: int = 0
     idle: dict[Connection, None] = field(default_factory=dict)
+    streams: dict[Connection, None] = field(default_factory=dict)
 
 
 class ConnectionLimits:
@@ -58,7 +61,8 @@ class ConnectionLimits:
         if not local and caller.open >= self._per_address_max and not self._make_room(caller):
             return False
         if self._open >= self._connections_max:
-            most = max(self._callers.values(), key=lambda each: len(each.idle))
+            callers = self._callers.values()
+            most = max(callers, key=lambda each: len(each.idle) + len(each.streams))
             if not self._make_room(most):
                 return False
         self._callers[address] = caller
@@ -69,8 +73,9 @@ class ConnectionLimits:
         return True
 
     def _make_room(self, caller: _Caller) -> bool:
-        """End the connection of a caller that has been idle for longest; False if none is."""
+        """End the connection of a caller that can be missed most; False if none can."""
         longest = next((each for each in caller.idle if not each.is_writing), None)
+        longest = longest or next(iter(caller.streams), None)
         if longest is None:
             return False
         self.forget(longest)
@@ -83,6 +88,7 @@ class ConnectionLimits:
         if caller is None:
             return
         caller.idle.pop(connection, None)
+        caller.streams.pop(connection, None)
         caller.open -= 1
         self._open -= 1
         if not caller.open:
@@ -127,6 +133,16 @@ class Connection(asyncio.Protocol):
         if self.caller is not None:
             self.caller.idle[self] = None
 
+    def give_way(self) -> None:
+        """Let the connection make room for others although its request is under way."""
+        if self.caller is not None:
+            self.caller.streams[self] = None
+
+    def keep(self) -> None:
+        """Keep the connection again while its request is under way."""
+        if self.caller is not None:
+            self.caller.streams.pop(self, None)
+
     def abort(self) -> None:
         """End the connection at once."""
         if self._transport is not None:
@@ -163,14 +179,33 @@ async def keep_connection(
     request: web.Request, handler: Callable[[web.Request], Awaitable[Any]]
 ) -> web.StreamResponse:
     """Mark the connection of a request as needed until the answer is ready."""
-    connection = request.transport.get_protocol() if request.transport is not None else None
-    if not isinstance(connection, Connection):
+    connection = _connection_of(request)
+    if connection is None:
         return cast(web.StreamResponse, await handler(request))
     connection.begin()
     try:
         return cast(web.StreamResponse, await handler(request))
     finally:
         connection.end()
+
+
+@contextlib.contextmanager
+def giving_way(request: web.Request) -> Iterator[None]:
+    """Let the connection of a request be ended meanwhile where there is no room for another one."""
+    connection = _connection_of(request)
+    if connection is None:
+        yield
+        return
+    connection.give_way()
+    try:
+        yield
+    finally:
+        connection.keep()
+
+
+def _connection_of(request: web.Request) -> Connection | None:
+    connection = request.transport.get_protocol() if request.transport is not None else None
+    return connection if isinstance(connection, Connection) else None
 
 
 def _network(remote: str) -> tuple[str, bool]:

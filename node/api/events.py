@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-import asyncio
+import contextlib
 
-import orjson
 from aiohttp import web
 
 from node.api import requests
+from node.api.connections import giving_way
 from node.api.routing import NODE, TEXT, Query, Route
 
 _BEAT_S = 15.0
+_PAUSE_S = 0.1
+"""Pause after some events were written, so that those of a burst are written together."""
 _DIGITS = 18  # more than the number of any event has
 
 
@@ -27,25 +29,18 @@ async def stream(request: web.Request) -> web.StreamResponse:
         }
     )
     known = last.isascii() and last.isdecimal() and len(last) <= _DIGITS
-    queue = hub.subscribe(int(last) if known else None)
-    try:
+    place = hub.place(int(last) if known else None)
+    with contextlib.suppress(ConnectionResetError), hub.listening(), giving_way(request):
         await response.prepare(request)
         await response.write(b"retry: 2000\n\n")
-        while True:
-            try:
-                event = await asyncio.wait_for(queue.get(), _BEAT_S)
-            except TimeoutError:
+        # A reader that is too slow loses its stream. It resumes with its Last-Event-ID.
+        while not hub.closed and (events := hub.since(place)) is not None:
+            if events:
+                place = events[-1].number
+                await response.write(b"".join(event.text for event in events))
+                await hub.pause(_PAUSE_S)
+            elif not await hub.change(_BEAT_S):
                 await response.write(b": still here\n\n")
-                continue
-            if event is None:
-                break
-            body = orjson.dumps(event.body).decode()
-            text = f"id: {event.number}\nevent: {event.kind}\ndata: {body}\n\n"
-            await response.write(text.encode())
-    except ConnectionResetError:
-        pass
-    finally:
-        hub.unsubscribe(queue)
     return response
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
@@ -10,6 +11,8 @@ from node.service import NodeService
 
 T = TypeVar("T")
 
+_PAUSE_S = 0.1
+"""Minimum time between two evaluations: in a burst of changes, one serves many of them."""
 _POLL_S = 2.0
 """Maximum delay in seconds if a notification is lost."""
 
@@ -20,8 +23,10 @@ async def until(
     """Return the answer as soon as ``ask`` reports that it is ready, or after ``seconds``."""
     deadline = node.clock.now() + int(seconds * times.SECOND)
     while True:
+        asked_at = asyncio.get_running_loop().time()
         answer, ready = await ask()
         left = (deadline - node.clock.now()) / times.SECOND
         if ready or left <= 0 or node.stopping:
             return answer
         await node.hub.change(min(left, _POLL_S))
+        await node.hub.pause(asked_at + _PAUSE_S - asyncio.get_running_loop().time())

@@ -16,9 +16,12 @@ from pathlib import Path
 import orjson
 import pytest
 
+from node import events
 from node.api import app, bodies
+from node.api.routing import Access
 from node.model import times
 from node.model.wire.validation import FAULTS_MAX
+from node.store.database import Notice
 from node.trust.keys import NodeKey
 from node.trust.signatures import new_nonce, sign
 from tests.conftest import NewDatabase
@@ -280,19 +283,90 @@ async def test_no_request_is_cut_off_for_another(
         asker("a", dsn, clock, tmp_path, connections_max=10) as a,
         contextlib.AsyncExitStack() as stack,
     ):
-        streams = []
-        for _ in range(10):
-            events = connected(a, get(b"/v1/events"))
-            streams.append(await stack.enter_async_context(events))
-            assert b"200 OK" in await streams[-1][0].readline()
+        under_way = []
+        for number in range(1, 11):
+            begun = connected(a, post("/v1/tasks", b"{}")[:-1])
+            under_way.append(await stack.enter_async_context(begun))
+            async with asyncio.timeout(PATIENCE_S):
+                while a.node.served[Access.WRITE] < number:
+                    await a.rows("SELECT 1")
         async with connected(a) as (reader, _):
             answer = await ended(reader)
         assert answer.startswith(b"HTTP/1.1 503"), answer
         assert "as many connections as it accepts" in detail_of(answer)
-        streams[0][1].close()
+        under_way[0][1].close()
         async with asyncio.timeout(PATIENCE_S):
             while (await raw(a, get(b"/healthz")))[0] != 200:
                 pass
+        under_way[1][1].write(b"}")
+        assert b" 422 " in await under_way[1][0].readline()
+
+
+async def test_event_streams_make_room(
+    new_database: NewDatabase, clock: ManualClock, tmp_path: Path
+) -> None:
+    """Streams that take all connections keep nobody out: the oldest one ends, and can resume."""
+    dsn = await new_database()
+    async with (
+        asker("a", dsn, clock, tmp_path, connections_max=10) as a,
+        contextlib.AsyncExitStack() as stack,
+    ):
+        streams = []
+        for _ in range(10):
+            opened = connected(a, get(b"/v1/events"))
+            streams.append(await stack.enter_async_context(opened))
+            assert b"200 OK" in await streams[-1][0].readline()
+        async with connected(a, get(b"/healthz")) as (reader, _):
+            assert (await ended(reader)).startswith(b"HTTP/1.1 200")
+        assert b"retry: 2000" in await ended(streams[0][0])
+
+
+async def test_a_burst_of_events_delays_nobody(a: Asker) -> None:
+    """Many readers and many events cost little: events are kept once, and written together."""
+    async with contextlib.AsyncExitStack() as stack:
+        readers = [
+            (await stack.enter_async_context(connected(a, get(b"/v1/events"))))[0]
+            for _ in range(50)
+        ]
+        for reader in readers:
+            await reader.readuntil(b"retry: 2000")
+        began = time.process_time()
+        for number in range(events.HISTORY):
+            a.node.hub.heard(Notice("task", str(number), ("active",)))
+        last = f'"id":"{events.HISTORY - 1}"'.encode()
+        async with asyncio.timeout(PATIENCE_S):
+            for reader in readers:
+                seen = b""
+                while last not in seen:
+                    seen = seen[-len(last) :] + await reader.read(65_536)
+        assert time.process_time() - began < 2 * PROMPT_S
+        for number in range(events.HISTORY + 1):
+            a.node.hub.heard(Notice("task", str(number), ("active",)))
+        for reader in readers:
+            assert b'"id":"5"' not in await ended(reader), "this one was lost, so the stream ends"
+
+
+async def test_many_notices_of_one_kind_are_read_together(
+    a: Asker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Known nodes are read once more for many notifications, and never twice at once."""
+    reads = []
+    going_on = asyncio.Event()
+
+    async def refresh() -> None:
+        reads.append(1)
+        await going_on.wait()
+
+    monkeypatch.setattr(a.node.directory, "refresh", refresh)
+    for _ in range(1000):
+        a.node._heard(Notice("node", "x", ("changed",)))
+    reading = set(a.node._readings)
+    await asyncio.wait(reading, timeout=0)
+    assert len(reads) == 1
+    a.node._heard(Notice("node", "x", ("changed",)))
+    going_on.set()
+    await asyncio.gather(*reading)
+    assert len(reads) == 2
 
 
 async def test_bodies_are_held_in_bounds(a: Asker, monkeypatch: pytest.MonkeyPatch) -> None:
