@@ -95,6 +95,13 @@ class Authority:
 
     def context(self, *names: str, days_left: float = 5, alpn: str = "http/1.1") -> ssl.SSLContext:
         """Return a server's TLS settings with a certificate for these names and addresses."""
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(self.certificate(*names, days_left=days_left))
+        context.set_alpn_protocols([alpn])
+        return context
+
+    def certificate(self, *names: str, days_left: float = 5) -> Path:
+        """Return a file with a certificate for these names and addresses, and its key."""
         key = ec.generate_private_key(ec.SECP256R1())
         subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, names[0])])
         built = self._certificate(subject, key, 20 * DAY, days_left * DAY)
@@ -112,10 +119,7 @@ class Authority:
                 serialization.NoEncryption(),
             )
         )
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        context.load_cert_chain(path)
-        context.set_alpn_protocols([alpn])
-        return context
+        return path
 
 
 def _general_name(name: str) -> x509.GeneralName:
