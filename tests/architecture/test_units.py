@@ -12,12 +12,18 @@ from pathlib import Path
 
 import pytest
 
+from node.execution.targets import LOOK_UPS_MAX
 from node.settings import Settings
 from tests.architecture.sources import REPOSITORY
 
 DEPLOY = REPOSITORY / "deploy"
 UNITS = ("parley-node.service", "parley-lead.service")
 EXPOSURE_MAX = 2.0
+THREADS_MAX = 33
+"""The event loop's, and the most that Python's own pool has."""
+PROGRAMS = 150
+THREADS_OF_PROGRAM = 5
+"""Threads of iperf3 from 3.16 on with a few streams; nearly all other programs have one."""
 COMMAND = re.compile(r"^ExecStart=(/opt/parley/bin/(\S+))$", re.MULTILINE)
 EXPOSURE = re.compile(r"Overall exposure level for \S+: (\d+\.\d+)")
 SETTING = re.compile(r"^(?:#|Environment=)?PARLEY_([A-Z_]+)=", re.MULTILINE)
@@ -73,6 +79,17 @@ def test_ping_keeps_its_capability() -> None:
     lines = (DEPLOY / "parley-node.service").read_text().splitlines()
     assert {"NoNewPrivileges=yes", "AmbientCapabilities=CAP_NET_RAW"} <= set(lines)
     assert [line for line in lines if re.match(r"SystemCallFilter=~.*@privileged", line)] == []
+
+
+def test_units_are_limited_in_memory_and_processes() -> None:
+    """Memory and processes are limited, with room for what a node starts."""
+    node, lead = ((DEPLOY / name).read_text().splitlines() for name in UNITS)
+    assert {"MemoryMax=2G", "OOMPolicy=continue"} <= set(node)
+    assert "MemoryMax=1G" in lead
+    [tasks_max] = [int(line.partition("=")[2]) for line in node if line.startswith("TasksMax=")]
+    assert tasks_max >= LOOK_UPS_MAX + THREADS_MAX + PROGRAMS * THREADS_OF_PROGRAM
+    [tasks_max] = [int(line.partition("=")[2]) for line in lead if line.startswith("TasksMax=")]
+    assert tasks_max >= 2 * THREADS_MAX
 
 
 @pytest.mark.parametrize("name", [*UNITS, "parley.env"])
