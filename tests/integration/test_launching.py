@@ -1,0 +1,604 @@
+"""A part on its node, from its preparation to what is kept of it, with programs of the test."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import threading
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass, field
+from typing import Any
+from uuid import UUID
+
+import pytest
+import pytest_asyncio
+
+from node.clock import LatchedEvent
+from node.execution import process
+from node.execution.launcher import (
+    HOST_SAMPLE_LEAD_TIME,
+    LOOK_UP_TIME,
+    OUTPUT_READ_AT_ONCE,
+    PREPARATION_TIME,
+    STEP_NOTICED_S,
+    TERM_BEFORE_END,
+)
+from node.execution.observer import PartObservation
+from node.execution.process import RunningProcess
+from node.execution.staggering import STAGGER_INTERVAL
+from node.model import times
+from node.model.classes import SchedulingClass
+from node.model.contexts import parse
+from node.model.errors import DatabaseUnavailable, HostError, ToolOutputError
+from node.model.wire.participants import RunEnd
+from node.plugins.contracts import Command, Output, PartContext, Result
+from node.plugins.tools.sleep import SleepTool
+from node.store import bookings, runs
+from node.store.database import Notice
+from node.store.runs import KeptPart
+from tests.support.clocks import START, ManualClock
+from tests.support.patience import PATIENCE_S
+from tests.support.worlds import DURATION, ON_ONE_LOOP, Site, World, book_everywhere, introduction
+from tests.unit.plugins.records import SPEC, sender_record
+
+pytestmark = ON_ONE_LOOP
+
+HOUR = START + times.HOUR
+END = HOUR + DURATION
+HERE = "address:127.0.0.9"
+TURN = (HOUR - PREPARATION_TIME) // STAGGER_INTERVAL * STAGGER_INTERVAL
+
+SAID = Command(("sh", "-c", "cat; echo complaint >&2; exit 3"), stdin=b"measured\n")
+POLITE = Command(
+    ("sh", "-c", "trap 'echo bye; exit 7' TERM; echo here; while :; do sleep 9 & wait; done")
+)
+DEAF = Command(("sh", "-c", "trap '' TERM; echo here; while :; do sleep 9; done"))
+
+
+class ScriptedTool(SleepTool):
+    """Starts a command of the test in place of ``sleep``, and remembers what it is given."""
+
+    def __init__(self, command: Command) -> None:
+        """Take the command."""
+        self._command = command
+        self.parts: list[PartContext] = []
+        self.outputs: list[Output] = []
+        self.readers: list[int] = []
+        self.command_fault: Exception | None = None
+        self.read_fault: Exception | None = None
+
+    def command(self, part: PartContext) -> Command:
+        """Return the command, or raise the error of the test."""
+        self.parts.append(part)
+        if self.command_fault is not None:
+            raise self.command_fault
+        return self._command
+
+    def read(self, part: PartContext, output: Output) -> Result:  # noqa: ARG002 - the same for all
+        """Return a result, or raise the error of the test."""
+        self.outputs.append(output)
+        self.readers.append(threading.get_ident())
+        if self.read_fault is not None:
+            raise self.read_fault
+        return {"slept_ms": 1.0}
+
+
+@dataclass
+class Stage:
+    """What a launcher did, and when by its clock, while time passed as fast as it waited.
+
+    A wait that is not for the next instant, such as that for the end of a program, takes as long as
+    the program, or ends at once when ``until_end`` is set and the program has said that it is here.
+    """
+
+    clock: ManualClock
+    done: list[tuple[str, int]] = field(default_factory=list)
+    graces: list[float] = field(default_factory=list)
+    running: list[RunningProcess] = field(default_factory=list)
+    notices: list[tuple[object, ...]] = field(default_factory=list)
+    until_end: bool = False
+    at: dict[str, Callable[[], Any]] = field(default_factory=dict)
+
+    def note(self, what: str) -> None:
+        """Note that something happens now, and do what the test wants to happen with it."""
+        self.done.append((what, self.clock.now()))
+        if what in self.at:
+            self.at[what]()
+
+    def times_of(self, what: str) -> list[int]:
+        """Return when something happened."""
+        return [at for each, at in self.done if each == what]
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def stage(
+    world: World, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+) -> AsyncIterator[Stage]:
+    """Watch the launchers of all nodes; afterwards nothing that they began is left."""
+    made = Stage(clock)
+    _let_time_pass(made, monkeypatch)
+    _watch_programs(made, monkeypatch)
+    begin, notify = PartObservation.begin, bookings.notify
+
+    def observed(observation: PartObservation) -> None:
+        made.note("observed")
+        begin(observation)
+
+    async def notified(connection: Any, *words: object) -> None:
+        made.notices.append(words)
+        await notify(connection, *words)
+
+    monkeypatch.setattr(PartObservation, "begin", observed)
+    monkeypatch.setattr(bookings, "notify", notified)
+    yield made
+    assert all(running.ended for running in made.running)
+    for site in world.sites:
+        launcher = site.node.launcher
+        assert launcher._tasks == launcher._cancelled == {}
+        assert launcher._observer._tracker._current == {}
+
+
+def _let_time_pass(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    wait = LatchedEvent.wait
+
+    async def passing(event: LatchedEvent, seconds: float) -> bool:
+        if seconds > STEP_NOTICED_S:
+            assert stage.running, "the clock may be set meanwhile"
+            if not stage.until_end:
+                return await wait(event, seconds)
+            await stage.running[-1].printed(b"here\n")
+        if not event.is_set:
+            stage.clock.advance(round(seconds * times.SECOND))
+            await stage.clock.sleep(0)
+        return event.is_set
+
+    monkeypatch.setattr(LatchedEvent, "wait", passing)
+
+
+def _watch_programs(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    start, release, end = process.start, RunningProcess.release, RunningProcess.end
+
+    async def started(argv: Any, **options: Any) -> RunningProcess:
+        running = await start(argv, **options)
+        if "held" in options:  # a measurement, and not a question for a version
+            stage.running.append(running)
+            stage.note("held" if options["held"] else "started")
+        return running
+
+    def released(running: RunningProcess, now: Callable[[], int]) -> None:
+        stage.note("released")
+        release(running, now)
+
+    async def ended(running: RunningProcess, grace_s: float) -> None:
+        if running in stage.running:
+            stage.note("ended")
+            stage.graces.append(grace_s)
+        await end(running, grace_s)
+
+    monkeypatch.setattr(process, "start", started)
+    monkeypatch.setattr(RunningProcess, "release", released)
+    monkeypatch.setattr(RunningProcess, "end", ended)
+
+
+@dataclass(frozen=True)
+class Due:
+    """A run that is due on a node, and the tool with which it is measured there."""
+
+    site: Site
+    run: UUID
+    tool: ScriptedTool
+
+    async def look(self) -> None:
+        """Let the launcher look, and wait until it has done what it found."""
+        launcher = self.site.node.launcher
+        await launcher.run_once()
+        async with asyncio.timeout(PATIENCE_S):
+            await asyncio.gather(*launcher._tasks.values(), return_exceptions=True)
+        await self.site.clock.sleep(0)
+
+    async def part(self) -> KeptPart:
+        """Return the part that is kept here."""
+        async with self.site.database.connection() as connection:
+            [part] = await runs.parts(connection, self.run)
+        return part
+
+    async def row(self) -> Any:
+        """Return the run as it is stored here."""
+        [row] = await self.site.rows("SELECT * FROM run WHERE id = $1", self.run)
+        return row
+
+
+async def _due(world: World, command: Command, *, foreign: bool = False) -> Due:
+    """Book a run of node a, or of b and led by a, ten seconds before its start."""
+    a = await world.site("a")
+    site = await world.site("b") if foreign else a
+    tool = ScriptedTool(command)
+    site.node.capabilities.tools = {**site.node.capabilities.tools, "sleep": tool}
+    participants = [a, site] if foreign else [a]
+    [run] = await book_everywhere(introduction(participants), a, participants, [HOUR])
+    world.clock.move_to(HOUR - 10 * times.SECOND)
+    return Due(site, run, tool)
+
+
+@pytest.mark.parametrize("delay", [0, 30 * times.MILLISECOND])
+async def test_a_program_begins_at_the_instant(world: World, stage: Stage, delay: int) -> None:
+    """A held program is prepared in its turn, and released at the instant, with its input."""
+    due = await _due(world, Command(SAID.argv, delay=delay, stdin=SAID.stdin))
+    await due.look()
+    assert stage.done == [
+        ("held", TURN),
+        ("observed", HOUR + delay - HOST_SAMPLE_LEAD_TIME),
+        ("released", HOUR + delay),
+    ]
+    assert due.tool.outputs == [Output(3, b"measured\n", b"complaint\n", "itself")]
+    part = await due.part()
+    assert (part.name, part.result, part.reason) == ("a", {"slept_ms": 1.0}, None)
+    assert (part.started_at, part.finished_at) == (HOUR, HOUR + delay)
+    assert (part.command, part.output) == (SAID.argv, "measured\ncomplaint\n")
+    row = await due.row()
+    assert (row["state"], row["started_at"]) == ("finished", HOUR)
+    [running] = stage.running
+    assert (row["process_id"], row["process_ticks"]) == (running.pid, running.started_ticks)
+    states = [words[3] for words in stage.notices if words[:2] == ("run", due.run)]
+    assert states == ["running", "finished"]
+
+
+async def test_what_was_around_a_part_is_kept_with_it(world: World, stage: Stage) -> None:
+    """The circumstances name the tool, its version, and what else was measured meanwhile."""
+    due = await _due(world, SAID)
+    await due.look()
+    told = (await due.part()).circumstances
+    assert told is not None
+    assert (told["tool"], told["neighbours"], told["neighbours_count"]) == ("sleep", [], 0)
+    assert told["tool_version"]
+    assert told["processors"]["own"] is not None
+
+
+@pytest.mark.parametrize("late", [0, 1_500 * times.MILLISECOND])
+async def test_a_program_that_waits_itself_is_started_before(
+    world: World, stage: Stage, late: int
+) -> None:
+    """Its part starts at the agreed instant, or when it was started if that was later."""
+    due = await _due(world, Command(SAID.argv, stdin=SAID.stdin, waits_itself=True))
+    prepare = due.site.node.launcher._start
+
+    async def slowly(*values: Any) -> RunningProcess:
+        if late:
+            world.clock.move_to(HOUR + late)
+        return await prepare(*values)
+
+    due.site.node.launcher._start = slowly  # type: ignore[method-assign]
+    await due.look()
+    started, begun = (HOUR + late,) * 2 if late else (TURN, HOUR - HOST_SAMPLE_LEAD_TIME)
+    assert stage.done == [("started", started), ("observed", begun)]
+    assert (await due.part()).started_at == HOUR + late
+    assert due.tool.outputs == [Output(3, b"measured\n", b"complaint\n", "itself")]
+
+
+@pytest.mark.parametrize(
+    ("command", "output"),
+    [
+        (POLITE, Output(7, b"here\nbye\n", b"", "end")),
+        (DEAF, Output(-9, b"here\n", b"", "end")),
+    ],
+)
+@pytest.mark.parametrize("overtime", [0, 5 * times.SECOND])
+async def test_a_program_is_ended_at_the_booked_end(
+    world: World, stage: Stage, command: Command, output: Output, overtime: int
+) -> None:
+    """It gets TERM shortly before its end and KILL at the end; what it printed is read."""
+    due = await _due(world, Command(command.argv, overtime=overtime))
+    stage.until_end = True
+    await due.look()
+    assert stage.times_of("ended") == [END + overtime - TERM_BEFORE_END]
+    assert stage.graces == [TERM_BEFORE_END / times.SECOND]
+    assert due.tool.outputs == [output]
+    part = await due.part()
+    assert (part.result, part.output) == ({"slept_ms": 1.0}, output.stdout.decode())
+    assert (await due.row())["state"] == "finished"
+
+
+@pytest.mark.parametrize("when", ["held", "observed"])
+async def test_what_is_cancelled_before_its_instant_is_not_released(
+    world: World, stage: Stage, when: str
+) -> None:
+    """The program that was held ready is ended, and its part says that it was cancelled."""
+    due = await _due(world, SAID)
+    stage.at[when] = lambda: due.site.node.launcher._stop(due.run)
+    await due.look()
+    assert stage.times_of("released") == []
+    assert (await stage.running[0].wait()).stdout == b""
+    part = await due.part()
+    assert (part.result, part.reason, part.started_at) == (None, "cancelled", None)
+    assert due.tool.outputs == []
+
+
+async def test_what_is_cancelled_meanwhile_is_ended_and_not_read(
+    world: World, stage: Stage
+) -> None:
+    """A program whose run is cancelled gets TERM, time to tidy up, and is no measurement."""
+    due = await _due(world, POLITE, foreign=True)
+    launcher, run = due.site.node.launcher, str(due.run)
+
+    async def cancel() -> None:
+        await stage.running[0].printed(b"here\n")
+        end = RunEnd(run=due.run, state="cancelled", reason="a took it back")
+        await due.site.node.termination.heard(world.sites[0].identity, end)
+        launcher.heard(Notice("run", run, (str((await due.row())["task_id"]), "cancelled")))
+
+    cancelling = list[asyncio.Task[None]]()
+    stage.at["released"] = lambda: cancelling.append(asyncio.create_task(cancel()))
+    await due.look()
+    await cancelling[0]
+    assert stage.graces == [2.0]
+    assert (await stage.running[0].wait()).stdout == b"here\nbye\n"
+    assert due.tool.outputs == []
+    part = await due.part()
+    assert (part.result, part.reason, part.started_at) == (None, "cancelled", HOUR)
+    assert (await due.row())["state"] == "cancelled"
+
+
+@pytest.mark.parametrize(
+    ("fault", "reason"),
+    [
+        (ZeroDivisionError("by zero"), "the sleep plugin failed: ZeroDivisionError('by zero')"),
+        (HostError("there is no such device"), "there is no such device"),
+    ],
+)
+async def test_a_tool_that_makes_no_command_fails_the_part(
+    world: World, stage: Stage, fault: Exception, reason: str
+) -> None:
+    """Nothing is started, and the part says why."""
+    due = await _due(world, SAID)
+    due.tool.command_fault = fault
+    await due.look()
+    assert stage.running == []
+    assert (await due.part()).reason == reason
+    assert (await due.row())["state"] == "failed"
+
+
+async def test_a_tool_that_cannot_read_fails_the_part(world: World, stage: Stage) -> None:
+    """The part keeps what the program printed, its command, and why that is no result."""
+    due = await _due(world, SAID)
+    due.tool.read_fault = ToolOutputError("nothing was measured")
+    await due.look()
+    part = await due.part()
+    assert (part.result, part.reason) == (None, "nothing was measured")
+    assert (part.started_at, part.command) == (HOUR, SAID.argv)
+    assert part.output == "measured\ncomplaint\n"
+    assert (await due.row())["state"] == "failed"
+
+
+async def test_what_a_target_sent_is_not_kept(world: World, stage: Stage) -> None:
+    """Only the standard error of a program is kept whose output is that of a target."""
+    due = await _due(world, Command(SAID.argv, stdin=SAID.stdin, foreign_stdout=True))
+    await due.look()
+    assert (await due.part()).output == "complaint\n"
+
+
+@pytest.mark.parametrize("beyond", [0, 1])
+async def test_long_output_is_read_aside(world: World, stage: Stage, beyond: int) -> None:
+    """Output that is long to read is read in a thread, so that other runs begin meanwhile."""
+    script = f"printf %{OUTPUT_READ_AT_ONCE + beyond - 5}s x; printf %5s x >&2"
+    due = await _due(world, Command(("sh", "-c", script)))
+    await due.look()
+    assert (due.tool.readers == [threading.get_ident()]) == (beyond == 0)
+    assert (await due.part()).result == {"slept_ms": 1.0}
+
+
+async def test_a_tool_that_this_host_lacks_is_not_started(
+    world: World, stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The part fails with what is missing."""
+    due = await _due(world, SAID)
+    monkeypatch.setattr(due.site.node.capabilities, "refused", lambda *_: "sleep is not installed")
+    await due.look()
+    assert (await due.part()).reason == "sleep is not installed"
+    assert stage.running == due.tool.parts == []
+
+
+@pytest.mark.parametrize(
+    ("binds", "allowed", "reason"),
+    [
+        ("address", HERE, None),
+        ("interface", HERE, "sleep cannot be bound to an address"),
+        ("address", "address:127.0.0.8", f"measuring from {HERE} is not allowed here"),
+    ],
+)
+async def test_a_part_measures_from_its_context_or_not_at_all(
+    world: World, stage: Stage, binds: str, allowed: str, reason: str | None
+) -> None:
+    """What its owner withdrew, or the tool cannot do, fails the part before anything starts."""
+    due = await _due(world, SAID)
+    await due.site.execute(
+        "UPDATE task SET participants = jsonb_build_array(participants -> 0 || ($1::jsonb -> 0))",
+        [{"context": HERE}],
+    )
+    due.tool.binds = frozenset({binds})
+    due.site.node.contexts._allowed = {parse(allowed): None}
+    await due.look()
+    part = await due.part()
+    if reason is None:
+        assert (part.result, due.tool.parts[0].context) == ({"slept_ms": 1.0}, parse(HERE))
+    else:
+        assert stage.running == due.tool.parts == []
+        assert (part.reason or "").startswith(reason)
+
+
+async def test_a_part_knows_who_and_where_the_others_are(world: World, stage: Stage) -> None:
+    """Hosts have the addresses of the cards here, other targets that of the task."""
+    due = await _due(world, SAID, foreign=True)
+    given = {"a": "192.0.2.9", "far.example": "198.51.100.7"}
+    await due.site.execute("UPDATE task SET addresses = $1", given)
+    await due.site.execute("UPDATE exchange SET data = $1", {"0": {"port": 7}, "2": {"port": 8}})
+    lead = world.sites[0].node.card
+    await due.look()
+    [part] = due.tool.parts
+    assert [(party.name, dict(party.data)) for party in part.parties] == [
+        ("a", {"port": 7}),
+        ("b", {}),
+    ]
+    assert part.participant == 1
+    assert (part.starts, part.ends) == (HOUR, END)
+    assert part.addresses == {"a": lead.address, "far.example": "198.51.100.7"}
+    assert part.rules is not None
+    assert (await due.part()).name == "b"
+
+
+@pytest.mark.parametrize("lead", ["a", "b"])
+async def test_targets_are_looked_up_until_a_second_after_the_start(
+    world: World, stage: Stage, monkeypatch: pytest.MonkeyPatch, lead: str
+) -> None:
+    """Those of another node's task are, and if one is refused nothing is started."""
+    foreign = lead == "a"
+    due = await _due(world, SAID, foreign=foreign)
+    patience = list[float]()
+
+    async def checked(_: Any, __: Any, context: PartContext, patience_s: float) -> PartContext:
+        assert context.rules is None
+        patience.append(patience_s)
+        raise HostError("it is a loopback address")
+
+    monkeypatch.setattr(due.site.node.foreign_targets, "checked", checked)
+    await due.look()
+    assert patience == ([(HOUR + LOOK_UP_TIME - TURN) / times.SECOND] if foreign else [])
+    assert len(stage.running) == (0 if foreign else 1)
+    assert (await due.part()).reason == ("it is a loopback address" if foreign else None)
+
+
+async def test_a_database_that_is_away_ends_no_measurement(
+    world: World, stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A process that cannot be recorded measures on, and its part is kept when that is possible."""
+    due = await _due(world, SAID)
+    keep, faults = due.site.node.collector.keep_own, 2
+    waits = list[float]()
+
+    async def away(*_: Any) -> None:
+        raise DatabaseUnavailable("the server restarts")
+
+    async def kept(*values: Any) -> None:
+        nonlocal faults
+        faults -= 1
+        if faults >= 0:
+            await away()
+        await keep(*values)
+
+    async def pause(seconds: float) -> None:
+        if seconds:
+            waits.append(seconds)
+
+    monkeypatch.setattr(runs, "keep_process", away)
+    monkeypatch.setattr(due.site.node.collector, "keep_own", kept)
+    monkeypatch.setattr(world.clock, "sleep", pause)
+    await due.look()
+    assert waits == [1.0, 1.0]
+    assert (await due.part()).result == {"slept_ms": 1.0}
+    assert (await due.row())["state"] == "finished"
+
+
+async def test_a_part_that_can_never_be_kept_is_left_to_the_next_look(
+    world: World, stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The launcher does not try for ever, and the run does not stay in progress."""
+    due = await _due(world, SAID)
+
+    async def never(*_: Any) -> None:
+        raise ZeroDivisionError("by zero")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(due.site.node.collector, "keep_own", never)
+        await due.look()
+    assert (await due.row())["state"] == "running"
+    await due.look()
+    assert (await due.row())["state"] == "failed"
+    assert (await due.part()).reason == "this node lost track of its part"
+
+
+async def test_a_beginning_that_the_database_refuses_is_tried_again(
+    world: World, stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A run that could not begin begins at the next look, if it is still in time."""
+    due = await _due(world, SAID)
+
+    async def away(*_: Any) -> None:
+        raise DatabaseUnavailable("the server restarts")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(runs, "begin", away)
+        await due.look()
+    assert await due.site.state(due.run) == "scheduled"
+    await due.look()
+    assert (await due.part()).result == {"slept_ms": 1.0}
+    assert stage.times_of("released") == [HOUR]
+
+
+async def test_a_run_that_is_cancelled_right_after_the_look_does_not_begin(
+    world: World, stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The notification may come before the launcher has done anything for the run."""
+    due = await _due(world, SAID)
+    world.clock.move_to(HOUR)
+    launcher = due.site.node.launcher
+    launch = launcher._launch
+
+    def launched_and_cancelled(*values: Any) -> None:
+        launch(*values)
+        launcher.heard(Notice("run", str(due.run), ("task", "displaced")))
+
+    monkeypatch.setattr(launcher, "_launch", launched_and_cancelled)
+    await due.look()
+    assert await due.site.state(due.run) == "scheduled"
+    assert stage.running == []
+
+
+async def test_intervals_are_forwarded_to_the_last(
+    world: World, stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What a program has reported is kept before its part is, however long that takes."""
+    a, b = await world.two()
+    multi = SchedulingClass.BACKGROUND_MULTI
+    task = introduction([a, b], duration=10 * times.SECOND, scheduling_class=multi)
+    spec = {"source": "a", "dest": "b", **SPEC}
+    task = task.model_copy(update={"test": "latencybg", "spec": spec, "tool": "stampbg"})
+    [run] = await book_everywhere(task, a, [a, b], [HOUR])
+    await a.execute("UPDATE run SET tool = 'stampbg'")
+    records = "".join(f"\x1e{json.dumps(sender_record(number))}\n" for number in range(3))
+    command = Command(("cat",), stdin=records.encode(), streams=True)
+    tool = a.node.capabilities.tools["stampbg"]
+    monkeypatch.setattr(type(tool), "command", lambda *_: command)
+    keep = a.node.collector.keep_own_intervals
+
+    async def slowly(*values: Any) -> None:
+        await stage.running[0].wait()
+        await keep(*values)
+
+    monkeypatch.setattr(a.node.collector, "keep_own_intervals", slowly)
+    world.clock.move_to(HOUR)
+    await Due(a, run, ScriptedTool(command)).look()
+    rows = await a.rows("SELECT number, parts FROM run_interval ORDER BY number")
+    assert [row["number"] for row in rows] == [0, 1, 2]
+    assert all(list(row["parts"]) == ["0"] for row in rows)
+    assert await a.state(run) == "merging"
+
+
+async def test_between_two_starts_there_is_time_to_release(world: World, stage: Stage) -> None:
+    """Programs that are to be started at once are started in different turns of the event loop."""
+    due = await _due(world, SAID)
+    turn, started = 0, list[int]()
+
+    async def turning() -> None:
+        nonlocal turn
+        while True:
+            turn += 1
+            await world.clock.sleep(0)
+
+    stage.at["held"] = lambda: started.append(turn)
+    ticking = asyncio.create_task(turning())
+    part = PartContext(None, 0, (), HOUR, END)
+    launcher = due.site.node.launcher
+    made = await asyncio.gather(*(launcher._start(SAID, part) for _ in range(3)))
+    ticking.cancel()
+    for running in made:
+        await running.end(0)
+    assert len(set(started)) == 3
