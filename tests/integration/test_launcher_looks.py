@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
 from typing import Any
 from uuid import UUID, uuid4
 
 import pytest
 
+from node.clock import LatchedEvent
 from node.execution import process
-from node.execution.launcher import LAUNCH_HORIZON, Launcher
+from node.execution.launcher import LAUNCH_HORIZON, LaunchOutcome
 from node.execution.process import RunningProcess
 from node.model import times
 from node.model.errors import DatabaseUnavailable
 from node.model.late_runs import LOST_RUN_TIMEOUT
 from node.store import bookings, runs
-from node.store.database import Notice
+from node.store.database import Connection, Notice
+from node.store.runs import DueRun
 from tests.support.clocks import START
 from tests.support.patience import PATIENCE_S
 from tests.support.worlds import DURATION, ON_ONE_LOOP, Site, World, book_everywhere, introduction
@@ -25,50 +25,290 @@ from tests.support.worlds import DURATION, ON_ONE_LOOP, Site, World, book_everyw
 pytestmark = ON_ONE_LOOP
 
 HOUR = START + times.HOUR
-SOON = HOUR + 15 * times.SECOND
+LATER = HOUR + DURATION + 10 * times.SECOND
 RUN = str(uuid4())
 
 
-@asynccontextmanager
-async def _looking(launcher: Launcher) -> AsyncIterator[asyncio.Task[None]]:
-    """Let a launcher look as in a service; stop it afterwards."""
-    running = asyncio.create_task(launcher.run())
-    try:
-        yield running
-    finally:
-        running.cancel()
-        async with asyncio.timeout(PATIENCE_S):
-            await asyncio.gather(running, return_exceptions=True)
+async def _stopped(looking: asyncio.Task[None]) -> None:
+    """Stop a launcher as its service does."""
+    looking.cancel()
+    async with asyncio.timeout(PATIENCE_S):
+        await asyncio.gather(looking, return_exceptions=True)
+
+
+async def _away(*_: Any) -> None:
+    raise DatabaseUnavailable("the server restarts")
 
 
 @pytest.mark.parametrize(
     ("notice", "looks"),
     [
-        (Notice("exchange", RUN, ("committed",)), True),
-        (Notice("changed", RUN, ()), True),
-        (Notice("wake", "", ()), True),
-        (Notice("task", RUN, ("cancelled",)), True),
-        (Notice("task", RUN, ("refused",)), True),
-        (Notice("task", RUN, ("finished",)), False),
-        (Notice("run", RUN, ("task", "running")), False),
-        (Notice("node", "", ()), False),
+        (Notice("exchange", RUN, ("committed",)), 2),
+        (Notice("changed", RUN, ()), 2),
+        (Notice("wake", "", ()), 2),
+        (Notice("task", RUN, ("cancelled",)), 2),
+        (Notice("task", RUN, ("refused",)), 2),
+        (Notice("task", RUN, ("finished",)), 1),
+        (Notice("run", RUN, ("task", "running")), 1),
     ],
 )
 async def test_a_launcher_looks_when_something_changed(
-    world: World, monkeypatch: pytest.MonkeyPatch, notice: Notice, looks: bool  # noqa: FBT001
+    world: World, monkeypatch: pytest.MonkeyPatch, notice: Notice, looks: int
 ) -> None:
-    """It looks at once after what may bring or end a run, also if it is heard during a look."""
+    """What may bring or end a run is looked for at once, even if it is heard during a look."""
     launcher = (await world.site("a")).node.launcher
-    turns, waits = 0, list[bool]()
+    looked, waiting = 0, asyncio.Event()
 
     async def look() -> float:
-        nonlocal turns
-        turns += 1
-        if turns == 1:
+        nonlocal looked
+        looked += 1
+        if looked == 1:
             launcher.heard(notice)
-        return 5.0
+        return PATIENCE_S
 
-    async def wait(_: float) -> bool:
-        waits.append(launcher._woken.is_set)
-        await asyncio.Event().wait()
-        return True
+    wait = launcher._woken.wait
+
+    async def waited(event: Any, seconds: float) -> bool:
+        if not event.is_set:
+            waiting.set()
+        return await wait(seconds)
+
+    monkeypatch.setattr(launcher, "run_once", look)
+    monkeypatch.setattr(type(launcher._woken), "wait", waited)
+    looking = asyncio.create_task(launcher.run())
+    await asyncio.wait_for(waiting.wait(), PATIENCE_S)
+    assert looked == looks
+    monkeypatch.undo()
+    await _stopped(looking)
+
+
+async def _booked(site: Site, *starts: int) -> list[UUID]:
+    return await book_everywhere(introduction([site]), site, [site], list(starts))
+
+
+async def _in_time(*tasks: asyncio.Task[Any]) -> None:
+    async with asyncio.timeout(PATIENCE_S):
+        await asyncio.gather(*tasks)
+
+
+@pytest.mark.parametrize(
+    ("ahead", "pause"),
+    [
+        (LAUNCH_HORIZON + 3 * times.SECOND, 3.000001),
+        (LAUNCH_HORIZON + 4_999_999, 5.0),
+        (LAUNCH_HORIZON + times.MINUTE, 5.0),
+        (LAUNCH_HORIZON, 0.000001),
+    ],
+)
+async def test_the_next_look_is_when_the_next_run_comes_into_view(
+    world: World, ahead: int, pause: float
+) -> None:
+    """It is later by a microsecond than a run's start is ahead, and never after five seconds."""
+    a = await world.site("a")
+    assert await a.node.launcher.run_once() == 5.0
+    await _booked(a, HOUR)
+    world.clock.move_to(HOUR - ahead)
+    assert await a.node.launcher.run_once() == pytest.approx(pause, abs=1e-9)
+    assert a.node.launcher._tasks == {}
+
+
+async def test_who_waits_for_a_start_looks_at_the_clock_every_second(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A clock that is set meanwhile is noticed, and a run whose start is past then is not begun."""
+    a = await world.site("a")
+    [run] = await _booked(a, HOUR)
+    world.clock.move_to(HOUR - 10 * times.SECOND)
+    launcher, waits = a.node.launcher, list[float]()
+
+    async def wait(_: LatchedEvent, seconds: float) -> bool:
+        waits.append(seconds)
+        if len(waits) == 3:
+            world.clock.step(times.HOUR)
+        await world.clock.sleep(0)
+        return False
+
+    monkeypatch.setattr(LatchedEvent, "wait", wait)
+    await launcher.run_once()
+    await _in_time(*launcher._tasks.values())
+    assert waits == [1.0, 1.0, 1.0]
+    assert await a.state(run) == "scheduled"  # the clock may be set right again
+
+
+async def test_a_run_that_is_measured_is_not_lost(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However long after its end its part is kept, because the database was away, say."""
+    a = await world.site("a")
+    [run] = await _booked(a, HOUR)
+    world.clock.move_to(HOUR)
+    launcher, held, kept = a.node.launcher, asyncio.Event(), asyncio.Event()
+
+    async def measured(*_: Any) -> LaunchOutcome:
+        held.set()
+        await kept.wait()
+        return LaunchOutcome({"slept_ms": 1.0}, None, HOUR)
+
+    monkeypatch.setattr(launcher, "_measure", measured)
+    await launcher.run_once()
+    [measuring] = launcher._tasks.values()
+    await asyncio.wait_for(held.wait(), PATIENCE_S)
+    world.clock.move_to(HOUR + DURATION + LOST_RUN_TIMEOUT + 1)
+    await launcher.run_once()
+    assert await a.state(run) == "running"
+    kept.set()
+    await _in_time(measuring)
+    assert await a.state(run) == "finished"
+
+
+async def test_a_look_that_fails_forgets_nothing(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What the launcher left is asked for until a look succeeds, and then not again."""
+    a = await world.site("a")
+    [run] = await _booked(a, HOUR)
+    async with a.database.transaction() as connection:
+        assert await runs.begin(connection, run, HOUR)
+    launcher = a.node.launcher
+    launcher._ended.add(run)
+    with monkeypatch.context() as patch:
+        patch.setattr(runs, "next_start", _away)
+        with pytest.raises(DatabaseUnavailable):
+            await launcher.run_once()
+    assert await a.state(run) == "running"
+    await launcher.run_once()
+    assert await a.state(run) == "failed"
+    assert await a.reason(run) == "a: this node lost track of its part"
+    assert launcher._ended == set()
+
+
+async def test_a_lead_without_a_part_opens_its_run_at_the_start(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its run waits for parts from its start on, and everybody here hears it."""
+    a, b = await world.two()
+    task = introduction([b])
+    [run] = await book_everywhere(task, a, [a, b], [HOUR])
+    await a.execute("UPDATE run SET participant = NULL")
+    world.clock.move_to(HOUR - times.SECOND)
+    notices = list[tuple[object, ...]]()
+    notify = bookings.notify
+
+    async def notified(connection: Connection, *words: object) -> None:
+        notices.append(words)
+        await notify(connection, *words)
+
+    async def wait(_: LatchedEvent, seconds: float) -> bool:
+        assert await a.state(run) == "scheduled"
+        world.clock.advance(round(seconds * times.SECOND))
+        return False
+
+    monkeypatch.setattr(bookings, "notify", notified)
+    monkeypatch.setattr(LatchedEvent, "wait", wait)
+    await a.node.launcher.run_once()
+    await _in_time(*a.node.launcher._tasks.values())
+    assert await a.state(run) == "merging"
+    assert notices == [("run", run, task.task, "merging")]
+    assert world.clock.now() == HOUR
+
+
+@pytest.mark.parametrize("ahead", [5 * times.SECOND, times.SECOND])
+async def test_a_lead_without_a_part_does_not_open_a_cancelled_run(
+    world: World, ahead: int
+) -> None:
+    """It does nothing more for a run that is cancelled before its start."""
+    a, b = await world.two()
+    [run] = await book_everywhere(introduction([b]), a, [a, b], [HOUR])
+    await a.execute("UPDATE run SET participant = NULL")
+    world.clock.move_to(HOUR - ahead)
+    launcher = a.node.launcher
+    await launcher.run_once()
+    [waiting] = launcher._tasks.values()
+    launcher.heard(Notice("run", str(run), ("task", "cancelled")))
+    world.clock.move_to(HOUR)
+    await _in_time(waiting)
+    assert await a.state(run) == "scheduled"
+
+
+async def test_a_node_that_stops_ends_what_it_measures(world: World) -> None:
+    """Programs end, their parts say why, and what has not begun stays for the next start."""
+    a, b = await world.two()
+    [run, later] = await book_everywhere(introduction([a, b]), a, [a, b], [HOUR, LATER])
+    world.clock.move_to(HOUR)
+    launcher, programs = b.node.launcher, list[RunningProcess]()
+    recorded, record = asyncio.Event(), launcher._record
+
+    async def measures(due: DueRun, running: RunningProcess, started_at: int) -> None:
+        await record(due, running, started_at)
+        programs.append(running)
+        recorded.set()
+
+    launcher._record = measures  # type: ignore[method-assign]
+    launcher._launch((await _due(b, later)), [])
+    looking = asyncio.create_task(launcher.run())
+    await asyncio.wait_for(recorded.wait(), PATIENCE_S)
+    await _stopped(looking)
+    assert [running.ended for running in programs] == [True]
+    assert launcher._tasks == {}
+    assert (await b.state(run), await b.state(later)) == ("failed", "scheduled")
+    assert await b.reason(run) == "the node was stopped during the run"
+    [(_, _, message)] = await b.letters()
+    assert (message["reason"], message["started_at"]) == (await b.reason(run), HOUR)
+
+
+async def _due(site: Site, run: UUID) -> DueRun:
+    async with site.database.connection() as connection:
+        due = await runs.due_runs(connection, times.LATEST - 1)
+    return next(each for each in due if each.id == run)
+
+
+async def test_a_node_that_stops_does_not_wait_for_its_database(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A part that cannot be kept is left to the next start, which ends its run."""
+    a = await world.site("a")
+    [run] = await _booked(a, HOUR)
+    world.clock.move_to(HOUR)
+    launcher, tried = a.node.launcher, asyncio.Event()
+
+    async def measured(*_: Any) -> LaunchOutcome:
+        return LaunchOutcome({"slept_ms": 1.0}, None, HOUR)
+
+    async def away(*_: Any) -> None:
+        tried.set()
+        await _away()
+
+    monkeypatch.setattr(launcher, "_measure", measured)
+    with monkeypatch.context() as patch:
+        patch.setattr(a.node.collector, "keep_own", away)
+        looking = asyncio.create_task(launcher.run())
+        await asyncio.wait_for(tried.wait(), PATIENCE_S)
+        tried.clear()
+        [keeping] = launcher._tasks.values()
+        stopping = asyncio.create_task(_stopped(looking))
+        while not launcher._stopping:
+            await world.clock.sleep(0)
+        world.clock.advance(times.SECOND)
+        await _in_time(keeping, stopping)
+    assert await a.state(run) == "running"
+    await launcher.recover()
+    assert await a.state(run) == "failed"
+    assert await a.reason(run) == "a: the node was restarted during the run"
+
+
+async def test_a_new_start_ends_the_program_of_the_one_before(world: World) -> None:
+    """The recorded process is ended, its run fails, and what was due meanwhile is missed."""
+    a = await world.site("a")
+    [run, overslept] = await _booked(a, HOUR, HOUR + 2 * DURATION)
+    program = await process.start(["sleep", "600"])
+    async with a.database.transaction() as connection:
+        assert await runs.begin(connection, run, HOUR)
+        ticks = program.started_ticks
+        await runs.keep_process(connection, run, HOUR, program.pid, ticks)
+    world.clock.move_to(LATER + 2 * DURATION)
+    await world.restart(a)
+    await a.node.launcher.recover()
+    assert (await program.wait()).exit_code == -9
+    assert (await a.state(run), await a.state(overslept)) == ("failed", "missed")
+    assert await a.reason(run) == "a: the node was restarted during the run"
+    assert (await a.reason(overslept) or "").startswith("the node was down at its start")

@@ -7,6 +7,7 @@ import json
 import threading
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 from uuid import UUID
 
@@ -32,6 +33,7 @@ from node.model.contexts import parse
 from node.model.errors import DatabaseUnavailable, HostError, ToolOutputError
 from node.model.wire.participants import RunEnd
 from node.plugins.contracts import Command, Output, PartContext, Result
+from node.plugins.reading import BYTES_MAX
 from node.plugins.tools.sleep import SleepTool
 from node.store import bookings, runs
 from node.store.database import Notice
@@ -95,6 +97,7 @@ class Stage:
     done: list[tuple[str, int]] = field(default_factory=list)
     graces: list[float] = field(default_factory=list)
     running: list[RunningProcess] = field(default_factory=list)
+    options: list[dict[str, Any]] = field(default_factory=list)
     notices: list[tuple[object, ...]] = field(default_factory=list)
     until_end: bool = False
     at: dict[str, Callable[[], Any]] = field(default_factory=dict)
@@ -162,6 +165,7 @@ def _watch_programs(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
         running = await start(argv, **options)
         if "held" in options:  # a measurement, and not a question for a version
             stage.running.append(running)
+            stage.options.append(options)
             stage.note("held" if options["held"] else "started")
         return running
 
@@ -243,6 +247,24 @@ async def test_a_program_begins_at_the_instant(world: World, stage: Stage, delay
     assert states == ["running", "finished"]
 
 
+async def test_a_flood_of_output_is_told_from_the_longest_output(
+    world: World, stage: Stage
+) -> None:
+    """One byte more is kept than a tool reads."""
+    due = await _due(world, SAID)
+    await due.look()
+    assert [options["output_bytes_max"] for options in stage.options] == [BYTES_MAX + 1]
+
+
+async def test_nothing_of_a_program_outlives_its_part(world: World, stage: Stage) -> None:
+    """A child with a session of its own, as daemons have, is ended with its program."""
+    stray = "setsid sh -c 'sleep 600 >/dev/null 2>&1 & echo $!'"
+    due = await _due(world, Command(("sh", "-c", stray)))
+    await due.look()
+    [output] = due.tool.outputs
+    assert not Path(f"/proc/{int(output.stdout)}/exe").exists()
+
+
 async def test_what_was_around_a_part_is_kept_with_it(world: World, stage: Stage) -> None:
     """The circumstances name the tool, its version, and what else was measured meanwhile."""
     due = await _due(world, SAID)
@@ -251,7 +273,7 @@ async def test_what_was_around_a_part_is_kept_with_it(world: World, stage: Stage
     assert told is not None
     assert (told["tool"], told["neighbours"], told["neighbours_count"]) == ("sleep", [], 0)
     assert told["tool_version"]
-    assert told["processors"]["own"] is not None
+    assert told["observed_ms"] > 0
 
 
 @pytest.mark.parametrize("late", [0, 1_500 * times.MILLISECOND])
