@@ -230,7 +230,9 @@ async def test_a_lead_without_a_part_does_not_open_a_cancelled_run(
     assert await a.state(run) == "scheduled"
 
 
-async def test_a_node_that_stops_ends_what_it_measures(world: World) -> None:
+async def test_a_node_that_stops_ends_what_it_measures(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Programs end, their parts say why, and what has not begun stays for the next start."""
     a, b = await world.two()
     [run, later] = await book_everywhere(introduction([a, b]), a, [a, b], [HOUR, LATER])
@@ -243,7 +245,7 @@ async def test_a_node_that_stops_ends_what_it_measures(world: World) -> None:
         programs.append(running)
         recorded.set()
 
-    launcher._record = measures  # type: ignore[method-assign]
+    monkeypatch.setattr(launcher, "_record", measures)
     launcher._launch((await _due(b, later)), [])
     looking = asyncio.create_task(launcher.run())
     await asyncio.wait_for(recorded.wait(), PATIENCE_S)

@@ -137,7 +137,8 @@ async def stage(
     assert all(running.ended for running in made.running)
     for site in world.sites:
         launcher = site.node.launcher
-        assert launcher._tasks == launcher._cancelled == {}
+        assert launcher._tasks == {}
+        assert launcher._cancelled == {}
         assert launcher._observer._tracker._current == {}
 
 
@@ -278,7 +279,7 @@ async def test_what_was_around_a_part_is_kept_with_it(world: World, stage: Stage
 
 @pytest.mark.parametrize("late", [0, 1_500 * times.MILLISECOND])
 async def test_a_program_that_waits_itself_is_started_before(
-    world: World, stage: Stage, late: int
+    world: World, stage: Stage, monkeypatch: pytest.MonkeyPatch, late: int
 ) -> None:
     """Its part starts at the agreed instant, or when it was started if that was later."""
     due = await _due(world, Command(SAID.argv, stdin=SAID.stdin, waits_itself=True))
@@ -289,7 +290,7 @@ async def test_a_program_that_waits_itself_is_started_before(
             world.clock.move_to(HOUR + late)
         return await prepare(*values)
 
-    due.site.node.launcher._start = slowly  # type: ignore[method-assign]
+    monkeypatch.setattr(due.site.node.launcher, "_start", slowly)
     await due.look()
     started, begun = (HOUR + late,) * 2 if late else (TURN, HOUR - HOST_SAMPLE_LEAD_TIME)
     assert stage.done == [("started", started), ("observed", begun)]
@@ -416,7 +417,7 @@ async def test_a_tool_that_this_host_lacks_is_not_started(
     monkeypatch.setattr(due.site.node.capabilities, "refused", lambda *_: "sleep is not installed")
     await due.look()
     assert (await due.part()).reason == "sleep is not installed"
-    assert stage.running == due.tool.parts == []
+    assert (stage.running, due.tool.parts) == ([], [])
 
 
 @pytest.mark.parametrize(
@@ -443,7 +444,7 @@ async def test_a_part_measures_from_its_context_or_not_at_all(
     if reason is None:
         assert (part.result, due.tool.parts[0].context) == ({"slept_ms": 1.0}, parse(HERE))
     else:
-        assert stage.running == due.tool.parts == []
+        assert (stage.running, due.tool.parts) == ([], [])
         assert (part.reason or "").startswith(reason)
 
 

@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import replace
 from itertools import permutations
+from typing import Any
 from uuid import UUID, uuid4
 
 import pytest
 
 from node.api import runs as api_runs
 from node.model import times
+from node.model.classes import SchedulingClass
 from node.model.errors import NotAllowed
 from node.model.runstate import RunState
 from node.model.wire.circumstances import Circumstances
 from node.model.wire.participants import PartMessage
-from node.plugins.contracts import Metric, Result
+from node.plugins.contracts import Merged, Metric, Part, Result
 from node.plugins.tests.idle import IdleTest
-from node.store import runs
+from node.store import bookings, runs
+from node.store.database import Connection
 from node.store.runs import KeptPart
 from tests.support.circumstances import told
 from tests.support.clocks import START
@@ -150,6 +154,125 @@ async def test_a_stranger_sends_no_part(world: World) -> None:
         await a.node.collector.receive(c.identity, message)
     await a.node.collector.receive(c.identity, message.model_copy(update={"run": uuid4()}))
     assert await a.rows("SELECT FROM part") == []
+
+
+async def test_a_run_that_was_cancelled_is_not_missed(world: World) -> None:
+    """A lead that comes too late to a run that is over anyway changes it nowhere."""
+    a, _ = sites = await world.two()
+    run = await _running(sites)
+    async with a.database.transaction() as connection:
+        assert await runs.move(connection, [run], RunState.CANCELLED, "enough", HOUR)
+    await a.node.collector.keep_own(run, _part(a, 0, "late"), RunState.MISSED)
+    assert (await a.state(run), await a.reason(run)) == ("cancelled", "enough")
+    assert await a.letters() == []
+
+
+async def test_a_part_of_a_run_that_is_gone_is_dropped(world: World) -> None:
+    """A run whose task was deleted meanwhile takes no part, and nothing fails."""
+    a = await world.site("a")
+    await a.node.collector.keep_own(uuid4(), _part(a, 0))
+    assert await a.rows("SELECT FROM part") == []
+
+
+async def test_parts_that_come_before_the_lead_opens_its_run_count(world: World) -> None:
+    """A lead that was away at the start, and has all parts before it looks, has the result."""
+    a, b = await world.two()
+    [run] = await book_everywhere(introduction([b]), a, [a, b], [HOUR])
+    await a.execute("UPDATE run SET participant = NULL")
+    async with b.database.transaction() as connection:
+        assert await runs.begin(connection, run, HOUR)
+    await b.node.collector.keep_own(run, _part(b, 0))
+    world.clock.move_to(HOUR + DURATION)
+    await world.settle()
+    assert await a.state(run) == "finished"
+
+
+@pytest.fixture
+def heard(monkeypatch: pytest.MonkeyPatch) -> list[object]:
+    """The states of which all nodes have sent notifications to their own processes."""
+    states, notify = list[object](), bookings.notify
+
+    async def notified(connection: Connection, *words: object) -> None:
+        states.append(words[-1])
+        await notify(connection, *words)
+
+    monkeypatch.setattr(bookings, "notify", notified)
+    return states
+
+
+async def test_each_step_of_a_run_is_heard_on_its_node(world: World, heard: list[object]) -> None:
+    """Whoever waits for a run hears when its own part is done, and when all are."""
+    a, b = sites = await world.two()
+    run = await _running(sites)
+    heard.clear()
+    await a.node.collector.keep_own(run, _part(a, 0))
+    await b.node.collector.keep_own(run, _part(b, 1))
+    assert heard == ["merging", "finished"]
+    await world.settle()
+    assert heard[2:] == ["finished"]
+
+
+async def test_a_missed_run_is_heard_on_its_node(world: World, heard: list[object]) -> None:
+    """Whoever waits for a run hears that it was missed, at its lead and at a participant."""
+    a, b = sites = await world.two()
+    run = await _running(sites)
+    heard.clear()
+    for place, site in enumerate((a, b)):
+        await site.node.collector.keep_own(run, _part(site, place, "late"), RunState.MISSED)
+    assert heard == ["missed", "missed"]
+
+
+@pytest.mark.parametrize(
+    ("spec", "reason"),
+    [
+        ({"duration": "P9D"}, "the spec is not valid for this program's version: /test/spec"),
+        ({"duration": "PT5M", "odd": 1}, "the spec is not valid for this program's version: "),
+    ],
+)
+async def test_a_spec_that_this_version_does_not_know_fails_the_run(
+    world: World, spec: dict[str, Any], reason: str
+) -> None:
+    """A run whose task was introduced by another version ends with the reason."""
+    a = await world.site("a")
+    run = await _running((a,))
+    await a.execute("UPDATE task SET spec = $1", spec)
+    await a.node.collector.keep_own(run, _part(a, 0))
+    assert await a.state(run) == "failed"
+    assert (await a.reason(run) or "").startswith(reason)
+
+
+class _Silent(IdleTest):
+    def merge(self, spec: object, parts: Sequence[Part]) -> Merged:  # noqa: ARG002 - the same always
+        return Merged(None)
+
+
+async def test_a_run_may_succeed_without_a_result(world: World) -> None:
+    """A test that has nothing to say finishes its run, without a summary and a verdict."""
+    a = await world.site("a")
+    a.node.capabilities.tests = {**a.node.capabilities.tests, "idle": _Silent()}
+    run = await _running((a,))
+    await a.node.collector.keep_own(run, _part(a, 0))
+    [row] = await a.rows("SELECT state, summary, verdict FROM run")
+    assert tuple(row) == ("finished", None, None)
+
+
+class _Unjudged(IdleTest):
+    def scheduling_class(self, spec: Any) -> SchedulingClass:  # noqa: ARG002 - the same always
+        return SchedulingClass.EXCLUSIVE
+
+    def doubts(self, spec: object, result: Result) -> tuple[str, ...]:  # noqa: ARG002
+        raise ZeroDivisionError("by zero")
+
+
+async def test_a_result_that_cannot_be_judged_is_kept(world: World) -> None:
+    """A judge that fails makes a result suspicious, and does not lose it."""
+    a = await world.site("a")
+    a.node.capabilities.tests = {**a.node.capabilities.tests, "idle": _Unjudged()}
+    run = await _running((a,))
+    await a.node.collector.keep_own(run, _part(a, 0))
+    [row] = await a.rows("SELECT state, verdict, verdict_reasons FROM run")
+    assert (row["state"], row["verdict"]) == ("finished", "suspicious")
+    assert row["verdict_reasons"] == ["it could not be judged: ZeroDivisionError('by zero')"]
 
 
 async def test_a_cancelled_run_stays_cancelled(world: World) -> None:
