@@ -1,4 +1,4 @@
-"""When a launcher looks, what it finds then, and what it does before it stops."""
+"""Looks of a launcher: their times, their findings, and the last deeds of one that stops."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ async def _away(*_: Any) -> None:
 async def test_a_launcher_looks_when_something_changed(
     world: World, monkeypatch: pytest.MonkeyPatch, notice: Notice, looks: int
 ) -> None:
-    """What may bring or end a run is looked for at once, even if it is heard during a look."""
+    """A notice of new or ended runs is followed by a look at once, even if it comes during one."""
     launcher = (await world.site("a")).node.launcher
     looked, waiting = 0, asyncio.Event()
 
@@ -103,7 +103,7 @@ async def _in_time(*tasks: asyncio.Task[Any]) -> None:
 async def test_the_next_look_is_when_the_next_run_comes_into_view(
     world: World, ahead: int, pause: float
 ) -> None:
-    """It is later by a microsecond than a run's start is ahead, and never after five seconds."""
+    """The pause ends a microsecond after the next run's start comes into view, or after 5 s."""
     a = await world.site("a")
     assert await a.node.launcher.run_once() == 5.0
     await _booked(a, HOUR)
@@ -164,7 +164,7 @@ async def test_a_run_that_is_measured_is_not_lost(
 async def test_a_look_that_fails_forgets_nothing(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What the launcher left is asked for until a look succeeds, and then not again."""
+    """Runs that the launcher has left are asked for until a look succeeds, and then not again."""
     a = await world.site("a")
     [run] = await _booked(a, HOUR)
     async with a.database.transaction() as connection:

@@ -87,7 +87,7 @@ class ScriptedTool(SleepTool):
 
 @dataclass
 class Stage:
-    """What a launcher did, and when by its clock, while time passed as fast as it waited.
+    """The deeds of a launcher by its clock, while time passes as fast as it waits.
 
     A wait that is not for the next instant, such as that for the end of a program, takes as long as
     the program, or ends at once when ``until_end`` is set and the program has said that it is here.
@@ -431,7 +431,7 @@ async def test_a_tool_that_this_host_lacks_is_not_started(
 async def test_a_part_measures_from_its_context_or_not_at_all(
     world: World, stage: Stage, binds: str, allowed: str, reason: str | None
 ) -> None:
-    """What its owner withdrew, or the tool cannot do, fails the part before anything starts."""
+    """A context that its owner withdrew, or its tool cannot use, fails a part before its start."""
     due = await _due(world, SAID)
     await due.site.execute(
         "UPDATE task SET participants = jsonb_build_array(participants -> 0 || ($1::jsonb -> 0))",
@@ -472,7 +472,7 @@ async def test_a_part_knows_who_and_where_the_others_are(world: World, stage: St
 async def test_targets_are_looked_up_until_a_second_after_the_start(
     world: World, stage: Stage, monkeypatch: pytest.MonkeyPatch, lead: str
 ) -> None:
-    """Those of another node's task are, and if one is refused nothing is started."""
+    """Targets of another node's task are, and nothing is started if one is refused."""
     foreign = lead == "a"
     due = await _due(world, SAID, foreign=foreign)
     patience = list[float]()
@@ -578,7 +578,7 @@ async def test_a_run_that_is_cancelled_right_after_the_look_does_not_begin(
 async def test_intervals_are_forwarded_to_the_last(
     world: World, stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What a program has reported is kept before its part is, however long that takes."""
+    """Intervals that a program has reported are kept before its part, however long that takes."""
     a, b = await world.two()
     multi = SchedulingClass.BACKGROUND_MULTI
     task = introduction([a, b], duration=10 * times.SECOND, scheduling_class=multi)

@@ -201,7 +201,7 @@ def heard(monkeypatch: pytest.MonkeyPatch) -> list[object]:
 
 
 async def test_each_step_of_a_run_is_heard_on_its_node(world: World, heard: list[object]) -> None:
-    """Whoever waits for a run hears when its own part is done, and when all are."""
+    """A process that waits for a run hears when its own part is done, and when all are."""
     a, b = sites = await world.two()
     run = await _running(sites)
     heard.clear()
@@ -213,7 +213,7 @@ async def test_each_step_of_a_run_is_heard_on_its_node(world: World, heard: list
 
 
 async def test_a_missed_run_is_heard_on_its_node(world: World, heard: list[object]) -> None:
-    """Whoever waits for a run hears that it was missed, at its lead and at a participant."""
+    """A process that waits for a run hears that it was missed, at its lead and elsewhere."""
     a, b = sites = await world.two()
     run = await _running(sites)
     heard.clear()
