@@ -348,9 +348,7 @@ class Launcher:
                 unbegun = await self._release(running, begins, observation, cancelled)
             if unbegun is not None:
                 return unbegun
-            started_at = running.started_at - command.delay
-            if command.waits_itself:
-                started_at = max(started_at, run.starts_at)
+            started_at = max(running.started_at - command.delay, run.starts_at)
             await self._record(run, running, started_at)
             if command.waits_itself and await self._until(
                 begins - HOST_SAMPLE_LEAD_TIME, cancelled

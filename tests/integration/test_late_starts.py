@@ -300,7 +300,7 @@ async def test_what_a_participant_measured_while_its_lead_stood_still_counts(
     world.clock.move_to(HOUR - 3 * HOLD_LIFE)
     await a.plan()
     run = run_id(TaskId(task.task), HOUR, 1)
-    world.clock.move_to(HOUR + times.SECOND)
+    world.clock.move_to(HOUR)
     await _launch(a)
     assert await a.state(run) == "merging"
     world.watch = None

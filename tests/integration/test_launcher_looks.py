@@ -15,9 +15,11 @@ from node.execution.process import RunningProcess
 from node.model import times
 from node.model.errors import DatabaseUnavailable
 from node.model.late_runs import LOST_RUN_TIMEOUT
+from node.model.runstate import RunState
 from node.store import bookings, runs
 from node.store.database import Connection, Notice
 from node.store.runs import DueRun
+from tests.integration.test_launching import waits_for_a_run
 from tests.support.clocks import START
 from tests.support.patience import PATIENCE_S
 from tests.support.worlds import DURATION, ON_ONE_LOOP, Site, World, book_everywhere, introduction
@@ -66,15 +68,15 @@ async def test_a_launcher_looks_when_something_changed(
             launcher.heard(notice)
         return PATIENCE_S
 
-    wait = launcher._woken.wait
+    wait = LatchedEvent.wait
 
-    async def waited(event: Any, seconds: float) -> bool:
-        if not event.is_set:
+    async def waited(event: LatchedEvent, seconds: float) -> bool:
+        if event is launcher._woken and not event.is_set:
             waiting.set()
-        return await wait(seconds)
+        return await wait(event, seconds)
 
     monkeypatch.setattr(launcher, "run_once", look)
-    monkeypatch.setattr(type(launcher._woken), "wait", waited)
+    monkeypatch.setattr(LatchedEvent, "wait", waited)
     looking = asyncio.create_task(launcher.run())
     await asyncio.wait_for(waiting.wait(), PATIENCE_S)
     assert looked == looks
@@ -120,8 +122,11 @@ async def test_who_waits_for_a_start_looks_at_the_clock_every_second(
     [run] = await _booked(a, HOUR)
     world.clock.move_to(HOUR - 10 * times.SECOND)
     launcher, waits = a.node.launcher, list[float]()
+    original = LatchedEvent.wait
 
-    async def wait(_: LatchedEvent, seconds: float) -> bool:
+    async def wait(event: LatchedEvent, seconds: float) -> bool:
+        if not waits_for_a_run(world, event):
+            return await original(event, seconds)
         waits.append(seconds)
         if len(waits) == 3:
             world.clock.step(times.HOUR)
@@ -182,8 +187,21 @@ async def test_a_look_that_fails_forgets_nothing(
     assert launcher._ended == set()
 
 
+@pytest.fixture
+def heard(monkeypatch: pytest.MonkeyPatch) -> list[tuple[object, ...]]:
+    """Notifications that nodes have sent to their own processes."""
+    notices, notify = list[tuple[object, ...]](), bookings.notify
+
+    async def notified(connection: Connection, *words: object) -> None:
+        notices.append(words)
+        await notify(connection, *words)
+
+    monkeypatch.setattr(bookings, "notify", notified)
+    return notices
+
+
 async def test_a_lead_without_a_part_opens_its_run_at_the_start(
-    world: World, monkeypatch: pytest.MonkeyPatch
+    world: World, heard: list[tuple[object, ...]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its run waits for parts from its start on, and everybody here hears it."""
     a, b = await world.two()
@@ -191,32 +209,30 @@ async def test_a_lead_without_a_part_opens_its_run_at_the_start(
     [run] = await book_everywhere(task, a, [a, b], [HOUR])
     await a.execute("UPDATE run SET participant = NULL")
     world.clock.move_to(HOUR - times.SECOND)
-    notices = list[tuple[object, ...]]()
-    notify = bookings.notify
 
-    async def notified(connection: Connection, *words: object) -> None:
-        notices.append(words)
-        await notify(connection, *words)
+    original = LatchedEvent.wait
 
-    async def wait(_: LatchedEvent, seconds: float) -> bool:
+    async def wait(event: LatchedEvent, seconds: float) -> bool:
+        if not waits_for_a_run(world, event):
+            return await original(event, seconds)
         assert await a.state(run) == "scheduled"
         world.clock.advance(round(seconds * times.SECOND))
         return False
 
-    monkeypatch.setattr(bookings, "notify", notified)
     monkeypatch.setattr(LatchedEvent, "wait", wait)
     await a.node.launcher.run_once()
     await _in_time(*a.node.launcher._tasks.values())
     assert await a.state(run) == "merging"
-    assert notices == [("run", run, task.task, "merging")]
+    assert heard == [("run", run, task.task, "merging")]
     assert world.clock.now() == HOUR
 
 
 @pytest.mark.parametrize("ahead", [5 * times.SECOND, times.SECOND])
+@pytest.mark.parametrize("noticed", ["by its notification", "by its state"])
 async def test_a_lead_without_a_part_does_not_open_a_cancelled_run(
-    world: World, ahead: int
+    world: World, heard: list[tuple[object, ...]], ahead: int, noticed: str
 ) -> None:
-    """It does nothing more for a run that is cancelled before its start."""
+    """A run that is cancelled before its start stays as it is, even if nobody has heard of it."""
     a, b = await world.two()
     [run] = await book_everywhere(introduction([b]), a, [a, b], [HOUR])
     await a.execute("UPDATE run SET participant = NULL")
@@ -224,10 +240,16 @@ async def test_a_lead_without_a_part_does_not_open_a_cancelled_run(
     launcher = a.node.launcher
     await launcher.run_once()
     [waiting] = launcher._tasks.values()
-    launcher.heard(Notice("run", str(run), ("task", "cancelled")))
+    if noticed == "by its state":
+        async with a.database.transaction() as connection:
+            assert await runs.move(connection, [run], RunState.CANCELLED, "enough", HOUR - ahead)
+    else:
+        launcher.heard(Notice("run", str(run), ("task", "cancelled")))
+    before = await a.state(run)
     world.clock.move_to(HOUR)
     await _in_time(waiting)
-    assert await a.state(run) == "scheduled"
+    assert await a.state(run) == before
+    assert heard == []
 
 
 async def test_a_node_that_stops_ends_what_it_measures(

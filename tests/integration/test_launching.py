@@ -85,6 +85,12 @@ class ScriptedTool(SleepTool):
         return {"slept_ms": 1.0}
 
 
+def waits_for_a_run(world: World, event: LatchedEvent) -> bool:
+    """Return whether a launcher of this test waits with this event; other loops have theirs."""
+    launchers = (site.node.launcher for site in world.sites)
+    return any(event is each for launcher in launchers for each in launcher._cancelled.values())
+
+
 @dataclass
 class Stage:
     """The deeds of a launcher by its clock, while time passes as fast as it waits.
@@ -119,7 +125,7 @@ async def stage(
 ) -> AsyncIterator[Stage]:
     """Watch the launchers of all nodes; afterwards nothing that they began is left."""
     made = Stage(clock)
-    _let_time_pass(made, monkeypatch)
+    _let_time_pass(made, world, monkeypatch)
     _watch_programs(made, monkeypatch)
     begin, notify = PartObservation.begin, bookings.notify
 
@@ -142,10 +148,12 @@ async def stage(
         assert launcher._observer._tracker._current == {}
 
 
-def _let_time_pass(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+def _let_time_pass(stage: Stage, world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     wait = LatchedEvent.wait
 
     async def passing(event: LatchedEvent, seconds: float) -> bool:
+        if not waits_for_a_run(world, event):
+            return await wait(event, seconds)
         if seconds > STEP_NOTICED_S:
             assert stage.running, "the clock may be set meanwhile"
             if not stage.until_end:
@@ -420,6 +428,12 @@ async def test_a_tool_that_this_host_lacks_is_not_started(
     assert (stage.running, due.tool.parts) == ([], [])
 
 
+async def _measure_from(due: Due, place: int, context: str) -> None:
+    """Let a participant of the task measure from this context."""
+    put = "UPDATE task SET participants = jsonb_set(participants, ARRAY[$1, 'context'], $2::jsonb)"
+    await due.site.execute(put, str(place), context)
+
+
 @pytest.mark.parametrize(
     ("binds", "allowed", "reason"),
     [
@@ -433,10 +447,7 @@ async def test_a_part_measures_from_its_context_or_not_at_all(
 ) -> None:
     """A context that its owner withdrew, or its tool cannot use, fails a part before its start."""
     due = await _due(world, SAID)
-    await due.site.execute(
-        "UPDATE task SET participants = jsonb_build_array(participants -> 0 || ($1::jsonb -> 0))",
-        [{"context": HERE}],
-    )
+    await _measure_from(due, 0, HERE)
     due.tool.binds = frozenset({binds})
     due.site.node.contexts._allowed = {parse(allowed): None}
     await due.look()
@@ -451,6 +462,8 @@ async def test_a_part_measures_from_its_context_or_not_at_all(
 async def test_a_part_knows_who_and_where_the_others_are(world: World, stage: Stage) -> None:
     """Hosts have the addresses of the cards here, other targets that of the task."""
     due = await _due(world, SAID, foreign=True)
+    await _measure_from(due, 1, HERE)
+    due.site.node.contexts._allowed = {parse(HERE): None}
     given = {"a": "192.0.2.9", "far.example": "198.51.100.7"}
     await due.site.execute("UPDATE task SET addresses = $1", given)
     await due.site.execute("UPDATE exchange SET data = $1", {"0": {"port": 7}, "2": {"port": 8}})
@@ -461,7 +474,7 @@ async def test_a_part_knows_who_and_where_the_others_are(world: World, stage: St
         ("a", {"port": 7}),
         ("b", {}),
     ]
-    assert part.participant == 1
+    assert (part.participant, part.context) == (1, parse(HERE))
     assert (part.starts, part.ends) == (HOUR, END)
     assert part.addresses == {"a": lead.address, "far.example": "198.51.100.7"}
     assert part.rules is not None
