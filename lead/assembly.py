@@ -95,7 +95,6 @@ def reconciliation_dependencies(node: NodeService) -> ReconciliationDependencies
     return ReconciliationDependencies(
         others=lambda: [node.peer(k.identity) for k in node.directory.all if not k.is_self],
         lose_run=node.termination.lose_run,
-        drop_run=node.termination.drop_run,
         end_task=node.termination.take_back,
         tell_again=node.editing.tell_again,
     )

@@ -1,9 +1,9 @@
 """Reconciliation: compares open tasks and future runs with their participants, and repairs.
 
 The protocol leaves no differences; lost and restored databases and bugs do. A task that a
-participant does not know, or knows in another revision, is told again. A run that only the lead
-has, or that both have at different times, is taken back everywhere and placed again. A run that
-only the participant has is ended there.
+participant does not know, or knows in another revision or with other terms, is told again. A run
+that only the lead has, or that both have at different times or for different terms, is taken back
+everywhere and placed again. A run that only the participant has is ended there.
 """
 
 from __future__ import annotations
@@ -19,17 +19,27 @@ from lead.store import planning
 from lead.store.planning import LedTask, TaskPage
 from node.clock import Clock
 from node.model import times
-from node.model.digests import differences, fingerprint
+from node.model.digests import differences, fingerprint, terms_fingerprint
 from node.model.errors import ParleyError
+from node.model.runstate import RunState
 from node.model.taskstate import UNKNOWN
 from node.model.wire.comparisons import Difference, TaskComparison, compared
-from node.model.wire.participants import DIGESTS_MAX, Differences, Digest, DigestRequest
+from node.model.wire.participants import (
+    DIGESTS_MAX,
+    Differences,
+    Digest,
+    DigestRequest,
+    RunEnd,
+)
+from node.store import tasks
 from node.store.database import Database
 
 RECONCILIATION_MIN_AGE = 2 * times.MINUTE
-"""Runs that start sooner and decisions younger than this are skipped: messages may be under way."""
+"""Runs that start sooner are skipped, and those of tasks with commits younger than this: messages
+about them may be under way. The tasks themselves are compared."""
 
 _PLACED_AGAIN = "taken back on all nodes, to be placed again"
+_OTHER_TERMS = "it was booked for other terms than those of its lead"
 
 log = structlog.get_logger()
 
@@ -44,13 +54,17 @@ class Comparable(Protocol):
         """Return the differences to these digests."""
         ...
 
+    async def end_run(self, end: RunEnd) -> None:
+        """End a run there."""
+        ...
+
 
 @dataclass(frozen=True)
 class ReconciliationDependencies:
     """The functions of the node that reconciliation uses.
 
     ``others()`` lists the nodes to compare with. ``lose_run(run, reason)`` takes a run back on all
-    its participants. ``drop_run(node, run, reason)`` ends a run that no lead has on one node.
+    its participants.
     ``end_task(task, reason)`` cancels a task, and returns whether it was open.
     ``tell_again(task, node, revision)`` tells a task to a node that has it in that revision, 0 if
     it does not know it, and returns false if it is being told anyway.
@@ -58,7 +72,6 @@ class ReconciliationDependencies:
 
     others: Callable[[], list[Comparable]]
     lose_run: Callable[[UUID, str], Awaitable[None]]
-    drop_run: Callable[[str, UUID, str], Awaitable[None]]
     end_task: Callable[[UUID, str], Awaitable[bool]]
     tell_again: Callable[[UUID, str, int], Awaitable[bool]]
 
@@ -79,7 +92,6 @@ class Reconciler:
         self._horizon = horizon
         self._others = dependencies.others
         self._lose_run = dependencies.lose_run
-        self._drop_run = dependencies.drop_run
         self._end_task = dependencies.end_task
         self._tell_again = dependencies.tell_again
 
@@ -95,18 +107,19 @@ class Reconciler:
 
     async def run_once(self, other: Comparable, together: int = DIGESTS_MAX) -> TaskComparison:
         """Compare with a node, ``together`` tasks per message; return what differed."""
-        tasks, runs, after = 0, 0, UUID(int=0)
+        count, runs, after = 0, 0, UUID(int=0)
         found: list[Difference] = []
         while True:
             page, differing = await self._compare(other, TaskPage(after, together))
             found += differing
-            tasks, runs = tasks + len(page), runs + sum(len(each.runs) for each in page)
+            count += len(page)
+            runs += sum(len(each.runs or ()) for each in page)
             if len(page) < together:
                 break
             after = page[-1].id
         if found:
             log.warning("repaired differences", node=other.name, differences=len(found))
-        return compared(tasks, runs, found)
+        return compared(count, runs, found)
 
     async def _compare(
         self, other: Comparable, page: TaskPage
@@ -119,15 +132,17 @@ class Reconciler:
             ours = await planning.digests(
                 connection, other.identity, since, until, now - RECONCILIATION_MIN_AGE, page
             )
-        if not ours:
-            return [], []
+            if not ours:
+                return [], []
+            stored = await tasks.fetch_all(connection, [task.id for task in ours])
+        terms = {task.id: terms_fingerprint(task.terms) for task in stored}
         digests = tuple(
             Digest(
                 task=task.id,
                 state=task.state,
                 revision=task.revision,
-                count=len(task.runs),
-                fingerprint=fingerprint(task.runs),
+                terms=terms[task.id],
+                fingerprint=None if task.runs is None else fingerprint(task.runs),
             )
             for task in ours
         )
@@ -144,18 +159,35 @@ class Reconciler:
         state = answered.ended.get(ours.id)
         if state not in (None, UNKNOWN):
             return await self._end(other, ours.id, state)
-        found = []
+        if state == UNKNOWN and not ours.accepted:
+            return []  # it is about to be introduced
+        found = await self._repair_task(other, ours, answered)
+        if ours.runs is None:
+            return found
         theirs = answered.tasks.get(ours.id, ours.runs) if state is None else {}
-        revision = 0 if state == UNKNOWN else answered.revisions.get(ours.id)
-        if revision is not None and await self._tell_again(ours.id, other.identity, revision):
-            known = (
-                f"in revision {revision}, its lead in {ours.revision}"
-                if revision not in (0, ours.revision)
-                else "in another state"
+        why = dict.fromkeys(ours.runs if ours.id in answered.terms else (), _OTHER_TERMS)
+        return found + await self._repair_runs(other, ours.id, why, ours.runs, theirs)
+
+    async def _repair_task(
+        self, other: Comparable, ours: LedTask, answered: Differences
+    ) -> list[Difference]:
+        """Tell a task again that the other node does not know, or has otherwise."""
+        if ours.id in answered.ended:
+            revision, what = 0, f"{other.name} does not know it"
+        elif ours.id in answered.terms:
+            revision, what = ours.revision, f"{other.name} has it with other terms"
+        elif (known := answered.revisions.get(ours.id)) is not None:
+            revision = known
+            what = (
+                f"{other.name} has it in another state"
+                if known == ours.revision
+                else f"{other.name} has it in revision {known}, its lead in {ours.revision}"
             )
-            what = f"{other.name} has it {known}" if revision else f"{other.name} does not know it"
-            found.append(Difference(task=ours.id, difference=what, repair="told again"))
-        return found + await self._repair_runs(other, ours, theirs)
+        else:
+            return []
+        if not await self._tell_again(ours.id, other.identity, revision):
+            return []
+        return [Difference(task=ours.id, difference=what, repair="told again")]
 
     async def _end(self, other: Comparable, task: UUID, state: str) -> list[Difference]:
         """End a task that the other node heard to be over.
@@ -169,24 +201,42 @@ class Reconciler:
         return [Difference(task=task, difference=what, repair="cancelled")]
 
     async def _repair_runs(
-        self, other: Comparable, ours: LedTask, theirs: dict[UUID, int]
+        self,
+        other: Comparable,
+        task: UUID,
+        lost: dict[UUID, str],
+        ours: dict[UUID, int],
+        theirs: dict[UUID, int],
     ) -> list[Difference]:
-        differing = differences(ours.runs, theirs)
-        lost = dict.fromkeys(differing.missing, f"{other.name} does not have it any more")
+        """Repair the runs of a task; ``lost`` has some to take back anyway, with the reasons."""
+        differing = differences(ours, theirs)
+        lost |= dict.fromkeys(differing.missing, f"{other.name} does not have it any more")
         for run in differing.moved:
             when = times.to_the_second(theirs[run])
             lost[run] = f"{other.name} has it at another time, {when}"
         for run, why in lost.items():
             await self._lose_run(run, why)
-        for run in differing.surplus:
-            await self._drop_run(other.identity, run, "its lead does not have it any more")
+        dropped = [run for run in differing.surplus if await self._drop(other, run)]
         return [
-            *(_difference(ours.id, run, why, _PLACED_AGAIN) for run, why in lost.items()),
+            *(_difference(task, run, why, _PLACED_AGAIN) for run, why in lost.items()),
             *(
-                _difference(ours.id, run, f"only {other.name} has it", "ended there")
-                for run in differing.surplus
+                _difference(task, run, f"only {other.name} has it", "ended there")
+                for run in dropped
             ),
         ]
+
+    async def _drop(self, other: Comparable, run: UUID) -> bool:
+        """End a run there that this lead does not have; return whether it still has not.
+
+        It may be booked here under the same id at any moment. So the other node is told at once: a
+        message of the outbox could come after that and end the new booking.
+        """
+        async with self._database.connection() as connection:
+            if await planning.is_wanted(connection, run):
+                return False
+        why = "its lead does not have it any more"
+        await other.end_run(RunEnd(run=run, state=RunState.CANCELLED, reason=why))
+        return True
 
 
 def _difference(task: UUID, run: UUID, what: str, repair: str) -> Difference:

@@ -367,12 +367,17 @@ async def set_participants(
 
 @dataclass(frozen=True)
 class LedTask:
-    """An open task led here, with the starts of its future runs."""
+    """An open task led here, with the starts of its future runs.
+
+    ``accepted`` is false if the participant has not answered yet. ``runs`` is None while a decision
+    about them may be on its way.
+    """
 
     id: UUID
     state: str
     revision: int
-    runs: dict[UUID, int]
+    accepted: bool
+    runs: dict[UUID, int] | None
 
 
 @dataclass(frozen=True)
@@ -391,11 +396,22 @@ async def digests(
     decided_before: int,
     page: TaskPage,
 ) -> list[LedTask]:
-    """Return the open tasks led here that this participant has accepted."""
+    """Return the open tasks led here that this participant has not refused.
+
+    Runs that were committed after ``decided_before`` may not be known to the participant yet.
+    """
     rows = await connection.fetch(
         _SQL["digests"], participant, since, until, decided_before, page.after, page.limit
     )
-    return [LedTask(row[0], row[1], row[2], starts_of(row[3], row[4])) for row in rows]
+    return [
+        LedTask(row[0], row[1], row[2], row[3], starts_of(row[5], row[6]) if row[4] else None)
+        for row in rows
+    ]
+
+
+async def is_wanted(connection: Connection, run: UUID) -> bool:
+    """Return whether this run is booked here, or being negotiated."""
+    return bool(await connection.fetchval(_SQL["is_wanted"], run))
 
 
 async def notify_planned(connection: Connection, planned: dict[UUID, bool]) -> None:

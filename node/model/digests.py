@@ -1,17 +1,42 @@
-"""Digests of runs and their times, so that two nodes compare a few bytes instead of lists."""
+"""Digests of tasks and runs, so that two nodes compare a few bytes instead of documents."""
 
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from uuid import UUID
+
+from node.model.task_terms import TaskTerms
 
 
 def fingerprint(starts: Mapping[UUID, int]) -> str:
     """Return the SHA-256 over runs and their starts (µs), equal exactly for equal mappings."""
     joined = b"".join(run.bytes + starts[run].to_bytes(8) for run in sorted(starts))
     return hashlib.sha256(joined).hexdigest()
+
+
+def terms_fingerprint(terms: TaskTerms) -> str:
+    """Return the SHA-256 over what a lead tells its participants of a task.
+
+    Left out are the revision, which is compared itself, and what only the lead keeps up to date:
+    the participants' answers, and the tool and the duration that it chose by them.
+    """
+    told = {
+        "test": terms.test,
+        "spec": terms.spec,
+        "tools": terms.tools,
+        "class": terms.scheduling_class,
+        "priority": terms.priority,
+        "participants": [(each.node, each.context) for each in terms.participants],
+        "addresses": terms.addresses,
+        "schedule": terms.schedule.model_dump(mode="json"),
+        "campaign": terms.campaign,
+        "reference": terms.reference,
+    }
+    written = json.dumps(told, sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(written.encode()).hexdigest()
 
 
 @dataclass(frozen=True)

@@ -324,14 +324,6 @@ class TaskTerminator:
             ]
         return posts
 
-    async def drop_run(self, node: str, run: UUID, reason: str) -> None:
-        """Tell a participant to end a run that this lead does not know."""
-        body = RunEnd(run=run, state=RunState.CANCELLED, reason=reason).model_dump(mode="json")
-        async with self._database.connection() as connection:
-            await outbox.post(
-                connection, [node], outbox.MessageKind.RUN_END, body, self._clock.now()
-            )
-
     async def finish_tasks(self) -> None:
         """Finish the tasks led here whose schedule and runs are over, on all participants."""
         now = self._clock.now()

@@ -13,7 +13,7 @@ from uuid import UUID
 
 from node.batching import Batcher
 from node.core import Core
-from node.model.digests import fingerprint
+from node.model.digests import fingerprint, terms_fingerprint
 from node.model.errors import InvalidDocument, ParleyError
 from node.model.hold_limits import foreign_exchange
 from node.model.taskstate import OPEN, UNKNOWN
@@ -30,7 +30,7 @@ from node.model.wire.participants import (
     ProposalRequest,
     Release,
 )
-from node.store import bookings
+from node.store import bookings, tasks
 from node.store.bookings import ExchangeRuling, Hold
 from node.store.database import Notice
 from node.timetable.holds import HoldBooker, ToolFigure
@@ -138,16 +138,18 @@ class TimeLine:
     async def compare(self, lead: str, request: DigestRequest) -> Differences:
         """Compare the lead's open tasks and their future runs with what is known and booked here.
 
-        Returns the tasks that are unknown or have ended here, the revisions that differ, and the
-        runs that differ: at most ``DIFFERENCES_MAX`` runs, but all runs of one task.
+        Returns the tasks that are unknown or have ended here, the revisions and terms that differ,
+        and the runs that differ: at most ``DIFFERENCES_MAX`` runs, but all runs of one task.
         """
         digests = {digest.task: digest for digest in request.tasks}
         async with self._database.connection() as connection:
             known = await bookings.runs_to_come(
                 connection, list(digests), lead, request.now, request.until
             )
+            stored = await tasks.fetch_all(connection, list(known))
+        terms = {task.id: terms_fingerprint(task.terms) for task in stored}
         differing: dict[UUID, dict[UUID, int]] = {}
-        ended, revisions = {}, {}
+        ended, revisions, otherwise = {}, {}, list[UUID]()
         run_count = 0
         for task, digest in digests.items():
             state, revision, runs = known.get(task, (UNKNOWN, 0, {}))
@@ -156,8 +158,12 @@ class TimeLine:
                 continue
             if (state, revision) != (digest.state, digest.revision):
                 revisions[task] = revision
-            if fingerprint(runs) != digest.fingerprint:
+            elif digest.fingerprint is not None and terms[task] != digest.terms:
+                otherwise.append(task)
+            if digest.fingerprint not in (None, fingerprint(runs)):
                 run_count += len(runs)
                 if not differing or run_count <= DIFFERENCES_MAX:
                     differing[task] = runs
-        return Differences(tasks=differing, ended=ended, revisions=revisions)
+        return Differences(
+            tasks=differing, ended=ended, revisions=revisions, terms=tuple(otherwise)
+        )

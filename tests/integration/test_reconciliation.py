@@ -5,7 +5,7 @@ from __future__ import annotations
 from uuid import UUID
 
 from lead.assembly import reconciliation_dependencies
-from lead.exchange.reconciliation import Reconciler
+from lead.exchange.reconciliation import RECONCILIATION_MIN_AGE, Reconciler
 from node.model import times
 from node.model.ids import TaskId, run_id
 from node.model.wire.participants import DIGESTS_MAX, Introduction
@@ -102,6 +102,51 @@ async def test_a_participant_that_missed_an_edit_is_told_again(world: World) -> 
     await world.settle()
     assert [tuple(row) for row in await b.rows("SELECT revision, priority FROM task")] == [(2, 7)]
     assert await _compare(a, b) == 0
+
+
+async def test_a_task_with_other_terms_is_told_again(world: World) -> None:
+    """Both have the same revision and runs, but the participant would measure otherwise."""
+    a, b, task, runs = await _planned(world)
+    spec = {**task.spec, "duration": "PT2M"}
+    await b.execute("UPDATE task SET spec = $1", spec)
+    assert await _compare(a, b) == 4  # the task, and its runs, which were booked for the other spec
+    await world.pass_time(3 * times.SECOND)
+    for site in (a, b):
+        assert [tuple(row) for row in await site.rows("SELECT revision, spec FROM task")] == [
+            (2, task.spec)
+        ]
+        states = await site.states()
+        assert [states[run] for run in runs] == ["displaced"] * 3
+        assert sorted(states.values()) == ["displaced"] * 3 + ["scheduled"] * 3
+    world.clock.advance(3 * times.MINUTE)
+    assert await _compare(a, b) == 0
+
+
+async def test_what_only_the_lead_knows_of_a_task_is_no_difference(world: World) -> None:
+    """The answers to an introduction, and the tool chosen by them, are not told to participants."""
+    a, b = await world.two()
+    task = introduction([a, b], schedule=Schedule(start=HOUR), accepted=None)
+    await a.keep(task, a)
+    await a.plan()
+    stored = [str(await site.rows("SELECT participants, tool FROM task")) for site in (a, b)]
+    assert stored[0] != stored[1]
+    world.clock.advance(5 * times.MINUTE)
+    assert await _compare(a, b) == 0
+
+
+async def test_the_runs_of_a_fresh_decision_are_left_alone(world: World) -> None:
+    """For two minutes the participant may not have heard of it; the task is compared meanwhile."""
+    a, b, _, runs = await _planned(world)
+    await a.execute("UPDATE negotiation SET decided_at = $1", world.clock.now())
+    await b.execute("DELETE FROM run WHERE id = $1", runs[1])
+    await b.execute("UPDATE task SET state = 'paused', paused_at = $1", world.clock.now())
+    world.clock.advance(RECONCILIATION_MIN_AGE - 1)
+    assert await _compare(a, b) == 1  # that it is paused
+    await world.settle()
+    assert await _compare(a, b) == 0
+    world.clock.advance(1)
+    assert await _compare(a, b) == 1
+    assert await a.state(runs[1]) == "displaced"
 
 
 async def test_what_is_being_negotiated_is_left_alone(world: World) -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from node.model import times
 from node.model.ids import TaskId, run_id
-from node.model.wire.tasks import Schedule
+from node.model.wire.tasks import Schedule, TaskPatch
 from node.store.database import PostgresDatabase
 from tests.conftest import NewDatabase
 from tests.support.backups import back_up, restore
@@ -194,6 +194,51 @@ async def test_a_task_cancelled_before_its_lead_was_restored_stays_cancelled(
     state, reason = await _state(a, task)
     assert (state, reason) == ("cancelled", "it is cancelled on b, which heard so before")
     assert set((await a.states()).values()) == {"cancelled"}
+
+
+async def test_a_lead_that_tries_its_task_again_and_again_learns_that_it_is_over(
+    world: World,
+) -> None:
+    """Attempts to plan a task, each refused because it is over there, put off no comparison."""
+    a, b = await world.two()
+    task = introduction([a, b], schedule=SCHEDULE)
+    for site in (a, b):
+        await site.keep(task, a)
+    backup = await back_up(a)
+    await a.node.termination.cancel_task(task.task)
+    await world.settle()
+    await restore(world, a, backup)
+    await world.pass_time(2 * times.SECOND, times.SECOND // 4)
+    [(attempts, latest)] = await a.rows("SELECT count(*), max(decided_at) FROM negotiation")
+    assert attempts > 1
+    assert latest > world.clock.now() - times.MINUTE
+    await a.lead.reconciler.compare_all()
+    state, reason = await _state(a, task.task)
+    assert (state, reason) == ("cancelled", "it is cancelled on b, which heard so before")
+
+
+async def test_a_lead_restored_to_before_the_first_answer_is_heard(world: World) -> None:
+    """A participant that had not accepted the task at the backup, and was told changes since."""
+    a, b = await world.two()
+    task = introduction([a, b], schedule=SCHEDULE, accepted=None)
+    await a.keep(task, a)
+    backup = await back_up(a)
+    await a.plan()
+    for priority in (3, 5):
+        patch = TaskPatch.model_validate({"priority": priority})
+        await a.node.editing.edit(task.task, patch)
+        await world.settle()
+    await restore(world, a, backup)
+    await a.plan()
+    assert "3 is known here" in str(await a.reason(run_id(TaskId(task.task), SLOTS[0], 1)))
+    assert await _compare(a, b) == 4  # the task, and the runs that were booked since
+    await world.pass_time(3 * times.SECOND)
+    for site in (a, b):
+        assert [tuple(row) for row in await site.rows("SELECT revision, priority FROM task")] == [
+            (4, 0)
+        ]
+    for site in (a, b):
+        assert list(await _starts(site, task.task)) == SLOTS
 
 
 async def test_an_edit_that_its_restored_lead_forgot_does_not_shut_it_out(world: World) -> None:

@@ -345,7 +345,7 @@ def set_participants(
     return [(task,)]
 
 
-@TWINS.of("id", "state", "revision", "runs", "starts")
+@TWINS.of("id", "state", "revision", "accepted", "settled", "runs", "starts")
 def digests(
     tables: Tables,
     participant: str,
@@ -360,33 +360,52 @@ def digests(
     if itself is None:
         return ()
     led = [
-        task
+        (task, answers)
         for task in tables.tasks.open_with.of(participant)
         if task.lead == itself.identity
-        and any(
-            each.get("node") == participant and each.get("accepted") is True
-            for each in unpack(task.participants)
-        )
         and task.id > after
-        and _settled(tables, task.id, decided_before)
+        and False not in (answers := _answers_of(task, participant))
     ]
-    led.sort(key=lambda task: task.id)
+    led.sort(key=lambda each: each[0].id)
     return [
         (
             task.id,
             task.state,
             task.revision,
+            True in answers,
+            _settled(tables, task.id, decided_before),
             *committed_runs(tables, task.id, since, until, _TO_COME),
         )
-        for task in led[:limit]
+        for task, answers in led[:limit]
+    ]
+
+
+def _answers_of(task: TaskRow, participant: str) -> list[bool | None]:
+    return [
+        each.get("accepted")
+        for each in unpack(task.participants)
+        if each.get("node") == participant
     ]
 
 
 def _settled(tables: Tables, task: UUID, decided_before: int) -> bool:
     return not any(
-        row.state == "open" or (row.decided_at is not None and row.decided_at > decided_before)
+        row.state == "open"
+        or (
+            row.state == "committed"
+            and row.decided_at is not None
+            and row.decided_at > decided_before
+        )
         for row in tables.negotiations.by_task.of(task)
     )
+
+
+@TWINS.of("wanted")
+def is_wanted(tables: Tables, run: UUID) -> Answer:
+    """Return whether a run is booked here, or an open negotiation contains it."""
+    row = tables.runs.rows.get(run)
+    booked = row is not None and row.state in _TO_COME
+    return [(booked or any(run in each.run_ids for each in tables.negotiations.open.values()),)]
 
 
 @TWINS.of("pg_notify")

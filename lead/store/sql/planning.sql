@@ -297,11 +297,18 @@ WHERE task.id = $1 AND planning.task_id = task.id AND planning.lease_epoch = $5
 RETURNING task.id;
 
 -- digests --
--- The open tasks led here and their future runs, for comparison with one participant that has accepted them. A task whose
--- last decision may still be on its way to the participants is left for the next time. One page, in order of task ids,
--- after the given task.
+-- The open tasks led here and their future runs, for comparison with one participant that has not refused them. While a
+-- hold is undecided, or a commit may still be on its way to the participants, runs cannot be compared: "settled" is false.
+-- An attempt that booked nothing left nothing to hear of. One page, in order of task ids, after the given task.
 SELECT
     task.id, task.state::text, task.revision,
+    task.participants @> jsonb_build_array(jsonb_build_object('node', $1::text, 'accepted', true)) AS accepted,
+    NOT EXISTS (
+        SELECT FROM negotiation
+        WHERE
+            negotiation.task_id = task.id
+            AND (negotiation.state = 'open' OR (negotiation.state = 'committed' AND negotiation.decided_at > $4))
+    ) AS settled,
     array_agg(run.id ORDER BY run.id) FILTER (WHERE run.id IS NOT NULL) AS runs,
     array_agg(run.starts_at ORDER BY run.id) FILTER (WHERE run.id IS NOT NULL) AS starts
 FROM task
@@ -313,15 +320,18 @@ LEFT JOIN run
 WHERE
     task.lead = (SELECT identity FROM node WHERE is_self)
     AND task.state IN ('active', 'paused')
-    AND task.participants @> jsonb_build_array(jsonb_build_object('node', $1::text, 'accepted', true))
-    AND NOT EXISTS (
-        SELECT FROM negotiation
-        WHERE negotiation.task_id = task.id AND (negotiation.state = 'open' OR negotiation.decided_at > $4)
-    )
+    AND task.participants @> jsonb_build_array(jsonb_build_object('node', $1::text))
+    AND NOT task.participants @> jsonb_build_array(jsonb_build_object('node', $1::text, 'accepted', false))
     AND task.id > $5
 GROUP BY task.id
 ORDER BY task.id
 LIMIT $6;
+
+-- is_wanted --
+-- Whether a run is booked here, or a worker is about to book it.
+SELECT
+    EXISTS (SELECT FROM run WHERE id = $1 AND state IN ('booked', 'set-aside', 'running', 'merging'))
+    OR EXISTS (SELECT FROM negotiation WHERE state = 'open' AND $1 = ANY(run_ids)) AS wanted;
 
 -- notify_planned --
 SELECT pg_notify('parley', said.words) FROM unnest($1::text []) AS said (words);

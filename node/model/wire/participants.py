@@ -441,8 +441,11 @@ class Digest(Document):
     task: UUID
     state: str
     revision: Revision
-    count: int
-    fingerprint: str = Field(description="SHA-256 over the runs, sorted, and their starts.")
+    terms: str = Field(description="SHA-256 over what participants are told of the task.")
+    fingerprint: str | None = Field(
+        description="SHA-256 over the runs, sorted, and their starts; null while a decision about "
+        "them may be on its way, so that they are not compared."
+    )
 
 
 class DigestRequest(Document):
@@ -456,9 +459,11 @@ class DigestRequest(Document):
 class Differences(Document):
     """The other node's view of each differing task: its state, or its future runs and starts.
 
-    ``revisions`` has those that are known there in another revision, or paused on one side only.
+    ``revisions`` has those that are known there in another revision, or paused on one side only,
+    ``terms`` those of the same revision with other terms, if their runs are compared.
     """
 
     tasks: dict[UUID, dict[UUID, Micros]] = {}
     ended: dict[UUID, str] = {}
     revisions: dict[UUID, Revision] = {}
+    terms: tuple[UUID, ...] = ()
