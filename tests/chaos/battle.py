@@ -68,12 +68,11 @@ async def fight(plan: Plan, report: Report) -> Outcome:
         await _under_fire(sites, injector, outcome, report)
         report("all faults are healed; waiting until the nodes settle")
         outcome.healed_at = datetime.now(UTC)
-        outcome.settled_s, unsettled = await _settle(sites)
+        outcome.settled_s, unsettled = await settle(sites)
         report("checking the tables")
         verdict = await _check_tables(sites, outcome, report)
         outcome.figures, outcome.failures = verdict.figures, verdict.failures
-        failed = [Violation("faults", "", "", why) for why in injector.failed]
-        outcome.violations = sorted(verdict.violations) + unsettled + failed
+        outcome.violations = sorted(verdict.violations) + unsettled + injector.violations
         outcome.logged = _logged(sites)
         outcome.left_out = {
             fault: f"{injector.left_out[fault]} times: {why}"
@@ -119,8 +118,11 @@ async def _progress(ledger: Ledger, injector: FaultInjector, began: float, repor
         )
 
 
-async def _settle(sites: Sites) -> tuple[float, list[Violation]]:
-    """Wait for twice the life of a hold, and then until no node has messages or holds left."""
+async def settle(sites: Sites) -> tuple[float, list[Violation]]:
+    """Wait for twice the life of a hold, and then until no node has messages or holds left.
+
+    Return the seconds that it took, and the nodes that have some left all the same.
+    """
     started_at = time.monotonic()
     await _CLOCK.sleep(2 * sites.plan.hold_life_s)
     unsettled: dict[str, int] = {}

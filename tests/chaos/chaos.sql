@@ -40,7 +40,8 @@ SELECT
     task.revision,
     task.ended_at,
     (SELECT archive.runs::text FROM archive WHERE archive.task_id = task.id AND archive.removed_at IS NULL),
-    task.test
+    task.test,
+    jsonb_build_array(task.spec, task.schedule, task.priority, task.campaign, task.reference)::text
 FROM task
 INNER JOIN node ON task.lead = node.identity
 LEFT JOIN planning ON planning.task_id = task.id;
@@ -87,7 +88,7 @@ CREATE TABLE task (
     node text, id uuid, lead text, led_here boolean, state text, participants text [], reference text,
     duration interval, starts timestamptz, repeat interval, until timestamptz, slip interval,
     created_at timestamptz, planned_to timestamptz, plan_at timestamptz, revision integer, ended_at timestamptz,
-    archived text, test text
+    archived text, test text, terms text
 );
 CREATE TABLE run (
     node text, id uuid, task_id uuid, slot timestamptz, attempt integer, participant integer, scheduling_class text,
@@ -274,13 +275,19 @@ WHERE
     AND ((run.state = 'displaced' AND task.revision = 1 AND run.reason NOT LIKE '%so it is not placed again') OR (run.state = 'waiting' AND task.plan_at IS NULL));
 
 -- checks_changed --
--- Every node knows the newest revision of a task that goes on, and nothing of a paused one is to come.
-SELECT there.node, there.id, format('revision %s, %s here; %s, %s at its lead', there.revision, there.state, led.revision, led.state)
+-- Every node knows a task that goes on in the same revision, state, and terms as its lead, and nothing of a paused one is to
+-- come.
+SELECT
+    there.node, there.id,
+    format(
+        'revision %s, %s here; %s, %s at its lead%s', there.revision, there.state, led.revision, led.state,
+        CASE WHEN there.terms <> led.terms THEN ', with other terms' END
+    )
 FROM task AS led
 INNER JOIN task AS there ON led.id = there.id AND led.node <> there.node
 WHERE
-    led.led_here AND led.state IN ('active', 'paused') AND led.revision > 1
-    AND (there.revision, there.state) IS DISTINCT FROM (led.revision, led.state)
+    led.led_here AND led.state IN ('active', 'paused')
+    AND (there.revision, there.state, there.terms) IS DISTINCT FROM (led.revision, led.state, led.terms)
 UNION ALL
 SELECT coming.node, coming.id, 'to come, and its task is paused'
 FROM coming
@@ -314,13 +321,21 @@ WHERE
     AND NOT forgot(task.node, ended_task.at) AND NOT forgot(ended_task.node, ended_task.at);
 
 -- checks_cancelled_runs --
--- A run whose cancel was acknowledged is over, on every node.
+-- A run whose cancel was acknowledged is over, on every node. (Its lead may have heard of it some time after that, and
+-- forgotten it if that was after the backup.)
 SELECT run.node, run.id, format('cancelled on %s, and %s here', ended_run.node, run.state)
 FROM ended_run
 INNER JOIN run ON ended_run.id = run.id
+CROSS JOIN round
 WHERE
     run.state IN ('waiting', 'booked', 'set-aside', 'running', 'merging')
-    AND NOT forgot(run.node, ended_run.at) AND NOT forgot(ended_run.node, ended_run.at);
+    AND NOT forgot(ended_run.node, ended_run.at)
+    AND NOT EXISTS (
+        SELECT FROM restored
+        WHERE
+            restored.node = run.node
+            AND ended_run.at BETWEEN restored.dumped_at - round.told AND restored.restored_at
+    );
 
 -- checks_forgotten --
 -- What is to be planned is planned: nothing is long overdue.

@@ -16,6 +16,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from datetime import UTC, datetime, timedelta
 
 from node.clock import SystemClock
+from tests.chaos.checks import Violation
 from tests.chaos.hosts import CACHED_S
 from tests.chaos.links import Mood, Wire
 from tests.chaos.plan import Plan
@@ -91,6 +92,11 @@ class FaultInjector:
         self._lasting.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
             self.failed.append(f"{task.get_name()}: {error!r}")
+
+    @property
+    def violations(self) -> list[Violation]:
+        """The faults that failed: a round without them would show less than it says."""
+        return [Violation("faults", "", "", why) for why in self.failed]
 
     async def heal(self) -> None:
         """End all faults: wires work, nothing hangs, every database runs, every clock is right."""

@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import random
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import cast
 from uuid import UUID, uuid4
 
 import asyncpg
 import pytest
 
+from tests.chaos.battle import settle
 from tests.chaos.checks import CHECKS, Acknowledged, Evidence, Promises, Span, Times, judge
+from tests.chaos.faults import FaultInjector
+from tests.chaos.plan import Plan
+from tests.chaos.sites import Sites
 from tests.conftest import NewDatabase
+from tests.support.patience import PATIENCE_S
 
 LIFE = timedelta(seconds=8)
 HOUR = timedelta(hours=1)
@@ -290,6 +298,106 @@ async def test_a_change_that_not_all_know_is_found(scene: Scene, node: str, chan
     assert await scene.violated() == {"changed"}
 
 
+@pytest.mark.parametrize(
+    "change",
+    [
+        "revision = 2",
+        "state = 'cancelled'",
+        "priority = 3",
+        'spec = \'{"duration": "PT9S"}\'',
+        "reference = '\"second\"'",
+    ],
+)
+async def test_a_task_that_was_never_changed_is_compared(scene: Scene, change: str) -> None:
+    """What only a participant has otherwise is found where the lead knows of no change."""
+    await scene.on("b", f"UPDATE task SET {change}")
+    assert await scene.violated() == {"changed"}
+
+
+@pytest.mark.parametrize(("seconds", "broken"), [(30, set()), (90, {"cancelled_runs"})])
+async def test_a_cancellation_heard_after_the_backup_may_be_forgotten(
+    scene: Scene, seconds: int, broken: set[str]
+) -> None:
+    """A restored lead may not know of a run that was cancelled elsewhere just before its backup."""
+    dumped_at = scene.now - HOUR / 2
+    cancelled = Acknowledged("b", dumped_at - timedelta(seconds=seconds))
+    await scene.on("b", "UPDATE run SET state = 'cancelled', reason = 'x' WHERE state = 'booked'")
+    await scene.on("a", "UPDATE run SET state = 'waiting', reason = 'x' WHERE state = 'booked'")
+    promises = Promises(scene.posted, {}, {str(scene.coming): cancelled})
+    span = ("a", dumped_at, scene.now - HOUR / 4)
+    assert await scene.violated(promises, restored=[span]) - {"displaced"} == broken
+
+
+_LEFT = {
+    "a message": """
+        INSERT INTO outbox (node, kind, message, created_at, next_at)
+        VALUES ('key of a', 'part', '{}', now() - interval '11 s', now() + interval '1 h')
+    """,
+    "a negotiation": """
+        INSERT INTO negotiation (id, task_id, lease_epoch, run_ids, opened_at, expires_at)
+        SELECT gen_random_uuid(), id, 1, '{}', now() - interval '1 min', now() - interval '11 s'
+        FROM task
+    """,
+    "a hold": "UPDATE exchange SET state = 'held'",
+    "a delivery": """
+        INSERT INTO archiving
+            (archive_id, destination_id, run_id, edition, outcome, created_at, next_at)
+        SELECT
+            archive.id, archive.destination_id, run.id, 1, 'finished',
+            now() - interval '11 s', now()
+        FROM archive INNER JOIN run ON run.state = 'finished'
+    """,
+    "a run": "UPDATE run SET state = 'running' WHERE state = 'finished'",
+}
+"""The statements at the lead that leave something to do."""
+
+
+@dataclass
+class _Unhealed:
+    """As much of :class:`tests.chaos.sites.Sites` as waits until nodes are at rest, or has none."""
+
+    plan: Plan
+    all: list[_UnhealedSite]
+
+
+@dataclass
+class _UnhealedSite:
+    name: str
+    dsn: str
+    is_up: bool = False
+
+    async def connect(self) -> asyncpg.Connection[asyncpg.Record]:
+        """Connect to the database."""
+        connection: asyncpg.Connection[asyncpg.Record] = await asyncpg.connect(self.dsn)
+        return connection
+
+
+@pytest.mark.parametrize("left", ["", *_LEFT])
+async def test_what_is_left_to_do_is_found(scene: Scene, left: str) -> None:
+    """A node that does not come to rest is named, whatever keeps it from that."""
+    if left:
+        await scene.on("a", _LEFT[left])
+    sites = [_UnhealedSite(name, dsn) for name, dsn in scene.dsn.items()]
+    plan = Plan(hold_life_s=0, settle_s=0.01)
+    _, violations = await settle(cast("Sites", _Unhealed(plan, sites)))
+    found = [(each.check, each.node) for each in violations]
+    assert found == [("at_rest", "a")] * bool(left)
+
+
+async def test_a_fault_that_was_none_is_found() -> None:
+    """A fault that could not be injected as intended breaks the round."""
+    plan = Plan(fault_every_s=0, host_faults=False)
+    injector = FaultInjector(cast("Sites", _Unhealed(plan, [])), plan, random.Random(1))
+    assert injector.violations == []
+    running = asyncio.create_task(injector.run())
+    async with asyncio.timeout(PATIENCE_S):
+        while not injector.violations:
+            await asyncio.wait({running}, timeout=0.02)
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)
+    assert {each.check for each in injector.violations} == {"faults"}
+
+
 async def test_broken_promises_are_found(scene: Scene) -> None:
     """A lost task, a cancelled task or run that lives on, and a key used twice are found."""
     await scene.add_task("first")
@@ -350,8 +458,8 @@ async def test_a_measurement_after_a_cancellation_is_found(
 async def test_a_task_that_never_ends_is_found(scene: Scene) -> None:
     """A task that is active although its slots and runs are over is found."""
     await scene.both("DELETE FROM run WHERE state = 'booked'")
-    until = "to_jsonb(now() - interval '30 min')"
-    await scene.both(f"UPDATE task SET schedule = jsonb_set(schedule, '{{until}}', {until})")
+    until = json.dumps((scene.now - HOUR / 2).isoformat())
+    await scene.both("UPDATE task SET schedule = jsonb_set(schedule, '{until}', $1)", until)
     assert await scene.violated() == {"ended"}
 
 
