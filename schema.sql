@@ -16,6 +16,7 @@ CREATE TABLE generation (
     place text NOT NULL,
     made_at timestamptz NOT NULL DEFAULT now(),
     marked_at timestamptz NOT NULL DEFAULT clock_timestamp(),
+    clock_at timestamptz,
     one_row boolean PRIMARY KEY DEFAULT true CHECK (one_row)
 );
 COMMENT ON TABLE generation IS
@@ -26,6 +27,8 @@ COMMENT ON COLUMN generation.place IS
 COMMENT ON COLUMN generation.marked_at IS
 'Raised every minute, at most up to the clock, and copied to a file and to other nodes. If they have a later one, the database
 went back to an earlier state.';
+COMMENT ON COLUMN generation.clock_at IS
+'What the clock of this node said last. If it says less now, it was set back, and what it chose when it was ahead is repaired.';
 
 ---------------------------------------------------------------------------------------------------
 -- Types

@@ -51,7 +51,7 @@ def lead_of(
     ``participant_of`` replaces the way in which the lead reaches participants.
     """
     settings = node.settings
-    return Lead(
+    lead = Lead(
         node.database,
         node.clock,
         LeadSettings(
@@ -69,6 +69,8 @@ def lead_of(
         dependencies_of(node, participant_of or node.participant),
         rng,
     )
+    node.clock_steps.on_set_back(lead.reachability.ask_all)
+    return lead
 
 
 def limits_of(settings: Settings) -> Limits:

@@ -75,6 +75,8 @@ class StepWatcher:
         self._doubted_until = clock.monotonic()
         self.count = 0
         """Number of times that the clock was set."""
+        self.set_back = 0
+        """Number of these times that it was set back."""
         self.last = 0
         """The last change in microseconds; negative if it was set back."""
 
@@ -86,6 +88,7 @@ class StepWatcher:
         if abs(step) < STEP_MIN:
             return
         self.count += 1
+        self.set_back += step < 0
         self.last = step
         self._ahead = max(0, self._ahead + step)
         if step > 0:

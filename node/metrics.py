@@ -54,7 +54,7 @@ async def registry_of(node: NodeService) -> CollectorRegistry:
         "How often this host's clock was set",
         registry=registry,
     )
-    steps.inc(node.clock_steps.count)
+    steps.inc(node.clock_steps.watcher.count)
     _add_archives(registry, node, archived)
     _add_readiness(registry, await readiness_of(node))
     registry.register(_Results(node))

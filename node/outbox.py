@@ -25,6 +25,7 @@ from node.model.errors import (
     reason_of,
 )
 from node.store import outbox
+from node.store.clock_steps import MESSAGE_PAUSE_MAX
 from node.store.database import Database, Notice
 from node.store.outbox import Message, MessageKind
 
@@ -33,7 +34,6 @@ POLL_S = 5.0
 """Period of reading the table in case a notification was lost."""
 SHUTDOWN_DELIVERY_S = 2.0
 _PAUSE_FIRST = 1 * times.SECOND
-_PAUSE_MAX = 5 * times.MINUTE
 
 Deliver = Callable[[Message], Awaitable[None]]
 
@@ -77,8 +77,6 @@ class Outbox:
             await asyncio.gather(*self._busy.values(), return_exceptions=True)
 
     async def _run(self) -> None:
-        with contextlib.suppress(ParleyError):
-            await self.recover()  # the clock may have been set right while no process was there
         while True:
             try:
                 pause = await self.start_due()
@@ -90,16 +88,6 @@ class Outbox:
                 pause = self._poll_s
             await self._woken.wait(pause)
             self._woken.clear()
-
-    async def recover(self) -> None:
-        """Make messages due that a clock set forward has put off, now that it is right again.
-
-        Otherwise they would lie until the hour to which it had been set.
-        """
-        now = self._clock.now()
-        async with self._database.connection() as connection:
-            await outbox.hasten_far(connection, now, now + _PAUSE_MAX)
-        self._woken.set()
 
     async def run_once(self) -> None:
         """Deliver the due messages and wait until all are delivered or have failed."""
@@ -167,9 +155,9 @@ class Outbox:
                 await outbox.delivered(connection, done)
 
     async def _failed(self, message: Message, error: ParleyError) -> None:
-        pause = min(_PAUSE_MAX, _PAUSE_FIRST * 2 ** min(message.attempts, 12))
+        pause = min(MESSAGE_PAUSE_MAX, _PAUSE_FIRST * 2 ** min(message.attempts, 12))
         if isinstance(error, TooManyRequests):
-            pause = max(pause, min(_PAUSE_MAX, error.retry_after_s * times.SECOND))
+            pause = max(pause, min(MESSAGE_PAUSE_MAX, error.retry_after_s * times.SECOND))
         async with self._database.connection() as connection:
             await outbox.failed(
                 connection, message.id, self._clock.now() + pause, error.detail[:500]

@@ -18,7 +18,8 @@ import structlog
 from node.capability.catalog import Capabilities
 from node.client.mailboxes import Mailboxes
 from node.client.peers import Peer, Peers, Sign, via_own_node
-from node.clock import Clock, StepWatcher
+from node.clock import Clock
+from node.clock_steps import ClockStepHandler
 from node.core import Core
 from node.events import EventHub
 from node.execution.agreement import ParticipantAgreement
@@ -140,13 +141,13 @@ class NodeService:
         self.core = core
         self.settings, self.clock, self.database = core.settings, core.clock, core.database
         self.started = core.clock.now()
+        self._began = core.clock.monotonic()
         self.openapi: dict[str, Any] = {}
         self.served: Counter[str] = Counter()
         self.hub = EventHub(core.clock)
         self._tokens: set[str] = set()
         self._housekeeper = Housekeeper(core.clock)
-        self.clock_steps = StepWatcher(core.clock)
-        self._steps_told = 0
+        self.clock_steps = ClockStepHandler(core)
         self._loops: list[asyncio.Task[None]] = []
         self._readings: set[asyncio.Task[Any]] = set()
         self._rereads: dict[Callable[[], Awaitable[object]], bool] = {}
@@ -192,7 +193,7 @@ class NodeService:
     def _build_peers(self, core: Core, dependencies: NodeDependencies) -> None:
         """Build what knows and reaches the other nodes."""
         self.directory = Directory(core.database)
-        self.verifier = Verifier(core.identity, self.started, self.directory.knows)
+        self.verifier = Verifier(core.identity, self._started_by_now, self.directory.knows)
         self.peers = dependencies.peers
         self.mailboxes = dependencies.mailboxes or Mailboxes(
             core.clock, core.settings.peer_timeout / times.SECOND
@@ -241,7 +242,7 @@ class NodeService:
     def _build_execution(self, core: Core, dependencies: NodeDependencies) -> None:
         """Build what ends runs early, executes them, and delivers their results."""
         self.termination = TaskTerminator(core)
-        self.leases = LeadLeases(core, self.clock_steps, self.termination)
+        self.leases = LeadLeases(core, self.clock_steps.watcher, self.termination)
         self.node_removal = NodeRemover(core, self.directory, self.termination, self.peer)
         self.collector = PartCollector(core, self.capabilities)
         self.agreement = ParticipantAgreement(
@@ -348,6 +349,7 @@ class NodeService:
                 raise HostError(msg)
             await self.own_card.write(connection)
             await self._first_token(connection)
+        await self.repair_instants()
         await self.directory.refresh()
         await self.campaigns.refresh()
         await self.ask_others()
@@ -363,6 +365,14 @@ class NodeService:
         ]
         self._housekeeper.start(self._periodic_jobs())
 
+    def _started_by_now(self) -> int:
+        """Return when this service was started, by the clock as it is now (µs)."""
+        return self.clock.now() - (self.clock.monotonic() - self._began)
+
+    async def repair_instants(self) -> None:
+        """Repair what was chosen by a clock that was set back while no process was there."""
+        await self.clock_steps.note()
+
     async def ask_others(self) -> None:
         """Ask the other nodes before anything is begun here, in case the database went back.
 
@@ -375,8 +385,12 @@ class NodeService:
         await asyncio.wait({asking}, timeout=None if self.database.fresh else _ANSWERED_AT_ONCE_S)
 
     async def mark_database(self) -> None:
-        """Raise the mark of the database; if its data went back, a notification says so."""
+        """Raise the mark of the database; if its data went back, a notification says so.
+
+        Also write what the clock says, for the next start.
+        """
         await self.database.look(step=_MARK_STEP)
+        await self.clock_steps.note()
 
     def start_delivery(self) -> None:
         """Start delivering results, and polling in pull mode; call this once the API answers.
@@ -415,7 +429,7 @@ class NodeService:
         )
 
     async def _overdue(self) -> None:
-        if not self.clock_steps.doubtful:
+        if not self.clock_steps.watcher.doubtful:
             await self.collector.give_up(self.clock.now() - self.settings.part_grace)
         await self.termination.finish_tasks()
 
@@ -518,12 +532,7 @@ class NodeService:
 
     async def watch_clock(self) -> None:
         """Let all loops look again if the clock was set: they wait for instants by the old one."""
-        self.clock_steps.look()
-        if self.clock_steps.count != self._steps_told:
-            self._steps_told = self.clock_steps.count
-            by_s = self.clock_steps.last / times.SECOND
-            log.warning("the clock of this host was set", by_s=by_s, steps=self._steps_told)
-            await self.outbox.recover()
+        if await self.clock_steps.look():
             self._heard(Notice("wake", "", ()))
 
     async def knows_token(self, token_digest: str) -> bool:

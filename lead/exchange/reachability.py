@@ -50,6 +50,8 @@ class _Question:
     identity: str
     visit: ReachabilityGuard
     asked_at: int
+    asked: int
+    """The same in monotonic time: how long it has been open does not depend on the date."""
 
 
 class ReachabilityTracker:
@@ -69,6 +71,19 @@ class ReachabilityTracker:
         self._crowded: set[str] = set()
         self._answered: set[str] = set()
         self._put_off: dict[str, int] = {}
+
+    def ask_all(self) -> None:
+        """Ask all unreachable participants now: the clock that chose when to was set back."""
+        now = self._clock.now()
+        for identity, silence in self._silences.items():
+            self._silences[identity] = replace(
+                silence,
+                since=min(silence.since, now),
+                failed_at=min(silence.failed_at, now),
+                ask_at=now,
+            )
+            self._put_off[identity] = now
+        self._horizons.clear()
 
     def visit(self, others: Iterable[str]) -> ReachabilityGuard:
         """Reserve a place at each of these participants, to plan one task.
@@ -166,26 +181,25 @@ class ReachabilityTracker:
         silence = self._silences.get(identity)
         if silence is not None:
             return int(silence.ask_at <= now and not self._asking[identity])
-        late = any(question.identity == identity for question in self._late(now))
+        late = any(question.identity == identity for question in self._late())
         prompt = identity in self._prompt and not late
         return max(0, (self._workers if prompt else self._share) - self._asking[identity])
 
-    def _late(self, now: int) -> Iterator[_Question]:
+    def _late(self) -> Iterator[_Question]:
         """Return the open questions that are older than a prompt answer."""
-        return takewhile(
-            lambda question: question.asked_at <= now - PROMPT_ANSWER_TIME, self._questions
-        )
+        latest = self._clock.monotonic() - PROMPT_ANSWER_TIME
+        return takewhile(lambda question: question.asked <= latest, self._questions)
 
     def slow_visit_count(self) -> int:
         """Return how many tasks wait for an answer that is not prompt."""
-        return len({question.visit for question in self._late(self._clock.now())})
+        return len({question.visit for question in self._late()})
 
     def next_slow_visit_at(self) -> int | None:
         """Return when the next task will be one of them, unless it gets its answer."""
-        latest = self._clock.now() - PROMPT_ANSWER_TIME
-        young = (q.asked_at for q in self._questions if q.asked_at > latest)
-        asked_at = next(young, None)
-        return None if asked_at is None else asked_at + PROMPT_ANSWER_TIME
+        latest = self._clock.monotonic() - PROMPT_ANSWER_TIME
+        young = (question.asked for question in self._questions if question.asked > latest)
+        asked = next(young, None)
+        return None if asked is None else self._clock.now() + (asked - latest)
 
     def left(self, identity: str) -> None:
         """Give a place at a participant back."""
@@ -197,7 +211,7 @@ class ReachabilityTracker:
 
     def begin_question(self, identity: str, visit: ReachabilityGuard) -> _Question:
         """Note that a question is sent to a participant."""
-        question = _Question(identity, visit, self._clock.now())
+        question = _Question(identity, visit, self._clock.now(), self._clock.monotonic())
         self._questions[question] = None
         return question
 
@@ -207,7 +221,7 @@ class ReachabilityTracker:
         identity = question.identity
         if (
             identity not in self._silences
-            and self._clock.now() < question.asked_at + PROMPT_ANSWER_TIME
+            and self._clock.monotonic() < question.asked + PROMPT_ANSWER_TIME
         ):
             self._prompt.add(identity)
         else:
@@ -221,9 +235,10 @@ class ReachabilityTracker:
 
     def record_no_answer(self, participant: ParticipantClient, cause: str, asked_at: int) -> None:
         """Note that a question sent at ``asked_at`` got no sensible answer."""
-        before = self._silences.get(participant.identity)
+        before, now = self._silences.get(participant.identity), self._clock.now()
+        # The clock may have been set back since it was asked.
         silence = after_unanswered_question(
-            before, participant.name, cause, asked_at, self._clock.now(), self._rng
+            before, participant.name, cause, min(asked_at, now), now, self._rng
         )
         self._silences[participant.identity] = silence
         if silence is not before:

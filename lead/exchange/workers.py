@@ -140,9 +140,9 @@ class Workers:
         lease = LeaseRequest(self._owner, now, now + self._lease)
         claims: list[Claim] = []
         async with self._database.transaction() as connection:
-            if now >= self._abort_at:
+            if self._clock.monotonic() >= self._abort_at:
                 await planning.abort_stale(connection, now)
-                self._abort_at = now + times.SECOND
+                self._abort_at = self._clock.monotonic() + times.SECOND
             for participant, places in self._reach.openings():
                 count = min(places, idle - len(claims))
                 some = await planning.claim(connection, lease, before, count, only=participant)

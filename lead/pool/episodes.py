@@ -121,7 +121,7 @@ class EpisodeLoop:
         self._faults: Counter[str] = Counter()
         """Number of consecutive failures, by pool or task."""
         self._begun: dict[str, int] = {}
-        """Start of the last episode of each pool."""
+        """Start of the last episode of each pool, in monotonic time."""
 
     def heard(self, notice: Notice) -> None:
         """Wake up when pools, reservations, campaigns, nodes, or seats have changed.
@@ -352,13 +352,14 @@ class EpisodeLoop:
         return more
 
     async def _is_too_soon(self, pool: StoredPool, tasks: Sequence[PoolTask]) -> bool:
-        now, apart = self._clock.now(), configured(pool.policy_set, pool.overrides).apart
-        begins = next_pass(now, self._begun.get(pool.name), apart)
-        if begins == now:
-            self._begun[pool.name] = now
+        elapsed, apart = self._clock.monotonic(), configured(pool.policy_set, pool.overrides).apart
+        pause = next_pass(elapsed, self._begun.get(pool.name), apart) - elapsed
+        if pause == 0:
+            self._begun[pool.name] = elapsed
             return False
+        now = self._clock.now()
         async with self._database.transaction() as connection:
-            await episodes.put_off(connection, [task.id for task in tasks], now, begins)
+            await episodes.put_off(connection, [task.id for task in tasks], now, now + pause)
         return True
 
     async def _leave_out(self, broken: Mapping[UUID, Exception]) -> None:

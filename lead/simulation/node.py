@@ -84,6 +84,9 @@ class SimulatedNode(SimulatedService):
     async def _first_token(self, connection: Any) -> None:
         """Create no token: nothing in a simulation authenticates with one."""
 
+    async def repair_instants(self) -> None:
+        """Repair nothing: simulated clocks are set by seconds."""
+
     async def ask_others(self) -> None:
         """Ask nobody: no simulated database goes back."""
 

@@ -21,11 +21,11 @@ async def until(
     node: NodeService, ask: Callable[[], Awaitable[tuple[T, bool]]], seconds: float
 ) -> T:
     """Return the answer as soon as ``ask`` reports that it is ready, or after ``seconds``."""
-    deadline = node.clock.now() + int(seconds * times.SECOND)
+    deadline = node.clock.monotonic() + int(seconds * times.SECOND)
     while True:
         asked_at = asyncio.get_running_loop().time()
         answer, ready = await ask()
-        left = (deadline - node.clock.now()) / times.SECOND
+        left = (deadline - node.clock.monotonic()) / times.SECOND
         if ready or left <= 0 or node.stopping:
             return answer
         await node.hub.change(min(left, _POLL_S))

@@ -286,6 +286,7 @@ async def _leading(node: NodeService, owner: str, *, alone: bool) -> AsyncIterat
     node.add_notification_listener(lead.heard)
     if alone:
         await _await_node(node)
+        await node.repair_instants()
         await node.ask_others()
         listening = asyncio.create_task(node.listen(lead.heard))
     await _show_lead(node, owner)

@@ -78,12 +78,14 @@ class Mailbox:
         self._changed = asyncio.Event()
         self._closed = False
         self.heard_at = clock.now()
+        self.heard = clock.monotonic()
+        """Monotonic time (µs) at which the node polled last."""
         self.figures: Shortfall | None = None
 
     @property
     def attended(self) -> bool:
         """Return whether the node is polling, or has polled a moment ago."""
-        away = self._clock.now() - self.heard_at
+        away = self._clock.monotonic() - self.heard
         return not self._closed and (self._polls_open > 0 or away < PRESENCE_TIMEOUT)
 
     def absence_reason(self, name: str) -> str:
@@ -133,7 +135,7 @@ class Mailbox:
             if waiting is not None and waiting.given is not None and not waiting.reply.done():
                 waiting.reply.set_result(answer.reply)
         self.figures = Shortfall(request.shortfall, request.busy_until)
-        self.heard_at = self._clock.now()
+        self._note_heard()
         self._polls += 1
         self._polls_open += 1
         self._wake()
@@ -141,7 +143,10 @@ class Mailbox:
             return await self._give(self._polls, frozenset(request.working), request.wait)
         finally:
             self._polls_open -= 1
-            self.heard_at = self._clock.now()
+            self._note_heard()
+
+    def _note_heard(self) -> None:
+        self.heard_at, self.heard = self._clock.now(), self._clock.monotonic()
 
     async def _give(self, poll: int, working: frozenset[UUID], wait: int) -> list[bytes]:
         questions: Sequence[_Waiting] = ()
@@ -190,13 +195,14 @@ class Mailboxes:
         self._timeout_s = timeout_s
         self._new_id = new_id
         self._boxes: dict[str, Mailbox] = {}
-        self._started = clock.now()
+        self._started = clock.now(), clock.monotonic()
 
     def of(self, identity: str) -> Mailbox:
         """Return the mailbox of the node with this key."""
         if identity not in self._boxes:
             self._boxes[identity] = Mailbox(self._clock, self._timeout_s, self._new_id)
-            self._boxes[identity].heard_at = self._started
+            box = self._boxes[identity]
+            box.heard_at, box.heard = self._started
         return self._boxes[identity]
 
     async def carry(self, peer: MailboxOwner, question: Question) -> Reply:

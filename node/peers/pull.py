@@ -121,7 +121,7 @@ class WorkPuller:
         self._changed = asyncio.Event()
         self._polling: dict[tuple[str, str], asyncio.Task[None]] = {}
         self._faults: dict[str, str] = {}
-        self._looked_at = 0
+        self._looked_at: int | None = None
         self._shortfall = Shortfall(0, 0)
 
     def heard(self, notice: Notice) -> None:
@@ -210,9 +210,10 @@ class WorkPuller:
         if between.working or len(answers) < len(between.answers):
             wait = 0
         request = await self._request(answers, tuple(between.working), wait)
+        asked = self._clock.monotonic()
         work = await self._peers.fetch(peer, request)
         between.received(answers)
-        if not work.questions and self._clock.now() - request.now < wait // 2:
+        if not work.questions and self._clock.monotonic() - asked < wait // 2:
             msg = f"{peer.name} returned no question and did not wait for one"
             raise PeerAnswered(msg)
         for assigned in work.questions:
@@ -236,14 +237,15 @@ class WorkPuller:
 
     async def figures(self) -> Shortfall:
         """Return how much of the horizon is not free for exclusive runs; cached for ten seconds."""
-        now = self._clock.now()
-        if now - self._looked_at >= _FIGURES_FOR:
+        elapsed = self._clock.monotonic()
+        if self._looked_at is None or elapsed - self._looked_at >= _FIGURES_FOR:
+            now = self._clock.now()
             until = now + self._horizon
             async with self._database.connection() as connection:
                 occupied = await bookings.occupied(connection, [(now, until)], now)
             busy = Occupation(occupied).blocking(SchedulingClass.EXCLUSIVE, None)
             self._shortfall = shortfall(busy, now, until)
-            self._looked_at = now
+            self._looked_at = elapsed
         return self._shortfall
 
     def _begin(self, assigned: AssignedQuestion, between: PullSession) -> None:

@@ -68,6 +68,7 @@ class _Open:
     label: str
     ordered: bool
     used_at: int
+    """Monotonic time (µs) of its last use; so is the end of its rest."""
     failing: bool = False
     rests_until: int = 0
 
@@ -150,7 +151,7 @@ class ResultDeliverer:
 
     def _is_free(self, destination: int) -> bool:
         opened = self._open.get(destination)
-        resting = opened is not None and opened.rests_until > self._clock.now()
+        resting = opened is not None and opened.rests_until > self._clock.monotonic()
         return destination not in self._workers and not resting
 
     async def run(self) -> None:
@@ -192,19 +193,19 @@ class ResultDeliverer:
 
     async def start_due(self) -> float:
         """Start a worker for each destination with something due; return seconds until the next."""
-        now = self._clock.now()
+        now, elapsed = self._clock.now(), self._clock.monotonic()
         async with self._database.connection() as connection:
             due = await archives.next_due(connection, list(self._workers))
-        following = []
+        pauses = []
         for destination, at in due.items():
             opened = self._open.get(destination)
-            begins = max(at, opened.rests_until if opened else 0)
-            if begins <= now:
+            pause = max(at - now, opened.rests_until - elapsed if opened else 0)
+            if pause <= 0:
                 self._begin(destination)
             else:
-                following.append(begins)
-        await self._close_unused(now)
-        return min(POLL_S, max(0.0, (min(following, default=now + times.DAY) - now) / times.SECOND))
+                pauses.append(pause)
+        await self._close_unused(elapsed)
+        return min([POLL_S, *(pause / times.SECOND for pause in pauses)])
 
     def _begin(self, destination: int) -> None:
         worker = asyncio.create_task(self._work(destination), name=f"archiving {destination}")
@@ -216,14 +217,14 @@ class ResultDeliverer:
         self._woken.set()
         if not worker.cancelled() and (error := worker.exception()) is not None:
             if (opened := self._open.get(destination)) is not None:
-                opened.rests_until = self._clock.now() + archiving.DESTINATION_PAUSE
+                opened.rests_until = self._clock.monotonic() + archiving.DESTINATION_PAUSE
             log.warning("results not delivered", destination=destination, error=reason_of(error))
 
     async def _work(self, destination: int) -> None:
         """Deliver what is due at one destination, batch by batch."""
         async with self._places:
             opened = await self._get_open(destination)
-            while opened.rests_until <= self._clock.now():
+            while opened.rests_until <= self._clock.monotonic():
                 if not await self._batch(destination, opened):
                     return
 
@@ -233,9 +234,9 @@ class ResultDeliverer:
             async with self._database.connection() as connection:
                 name, document, label, ordered = await archives.where(connection, destination)
             limits, target = self._connect(name, document)
-            opened = _Open(name, limits, target, label, ordered, self._clock.now())
+            opened = _Open(name, limits, target, label, ordered, self._clock.monotonic())
             self._open[destination] = opened
-        opened.used_at = self._clock.now()
+        opened.used_at = self._clock.monotonic()
         return opened
 
     def _connect(self, name: str, document: dict[str, Any]) -> tuple[Batches, Destination]:
@@ -364,14 +365,14 @@ class ResultDeliverer:
                 await archives.keep_error(connection, destination, errors[-1], now)
             if parked:
                 await bookings.notify(connection, "archive", destination, "parked")
-        opened.used_at = now
+        opened.used_at = self._clock.monotonic()
         for outcome in outcomes.values():
             self.counted[opened.archiver, outcome.status] += 1
         self._log(opened, accepted=accepted, parked=parked, errors=errors)
         if outcomes and all(each.status is DeliveryStatus.AGAIN for each in outcomes.values()):
             opened.failing = True
             pause = max(each.pause for each in outcomes.values())
-            opened.rests_until = now + max(
+            opened.rests_until = opened.used_at + max(
                 archiving.DESTINATION_PAUSE, min(pause, archiving.HOURLY)
             )
         elif accepted:
@@ -387,10 +388,10 @@ class ResultDeliverer:
         if accepted and opened.failing:
             log.info("results are accepted again", **fields)
 
-    async def _close_unused(self, now: int) -> None:
+    async def _close_unused(self, elapsed: int) -> None:
         for destination, opened in list(self._open.items()):
             kept_until = max(opened.used_at + _KEPT_OPEN, opened.rests_until + _KEPT_OPEN)
-            if destination not in self._workers and kept_until < now and not opened.failing:
+            if destination not in self._workers and kept_until < elapsed and not opened.failing:
                 await self._close(destination)
 
     async def _close(self, destination: int) -> None:

@@ -135,12 +135,12 @@ async def heard(connection: Connection, identities: Sequence[str], now: int) -> 
     await connection.execute(_SQL["heard"], list(identities), now)
 
 
-async def silent_leads(connection: Connection, before: int, now: int) -> list[tuple[str, str, int]]:
+async def silent_leads(connection: Connection, before: int) -> list[tuple[str, str, int]]:
     """Return the other nodes that lead open tasks here and were last heard of before then.
 
     Each is its identity, its name, and when it was heard of last.
     """
-    rows = await connection.fetch(_SQL["silent_leads"], before, now)
+    rows = await connection.fetch(_SQL["silent_leads"], before)
     return [(row[0], row[1], row[2]) for row in rows]
 
 

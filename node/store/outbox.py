@@ -118,11 +118,6 @@ async def purge(connection: Connection, before: int, at_most: int) -> int:
     return int(await connection.fetchval(_SQL["purge_messages"], before, at_most))
 
 
-async def hasten_far(connection: Connection, now: int, latest: int) -> None:
-    """Make the messages due that would wait until after ``latest``."""
-    await connection.execute(_SQL["hasten_far"], now, latest)
-
-
 async def hasten(connection: Connection, nodes: Sequence[str], now: int) -> None:
     """Make the messages due that could not be delivered to these nodes."""
     await connection.execute(_SQL["hasten"], list(nodes), now)

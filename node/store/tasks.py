@@ -152,9 +152,9 @@ async def lock_open_with(
     return [row[0] for row in rows]
 
 
-async def open_of(connection: Connection, lead: str, before: int) -> list[UUID]:
-    """Return the open tasks of another lead that were created before then, in order."""
-    return [row[0] for row in await connection.fetch(_SQL["open_of"], lead, before)]
+async def open_of(connection: Connection, lead: str, since: int, until: int) -> list[UUID]:
+    """Return the open tasks of another lead that were not created in this time, in order."""
+    return [row[0] for row in await connection.fetch(_SQL["open_of"], lead, since, until)]
 
 
 def _stored(row: dict[str, Any]) -> StoredTask:

@@ -81,9 +81,9 @@ class TaskConfirmer:
 
         :raises ParleyError: it does not answer.
         """
-        before = self._clock.now() - MIN_AGE
+        now = self._clock.now()
         async with self._database.connection() as connection:
-            asked = await tasks.open_of(connection, lead, before)
+            asked = await tasks.open_of(connection, lead, now - MIN_AGE, now + MIN_AGE)
         found: list[Difference] = []
         for first in range(0, max(1, len(asked)), CONFIRMED_MAX):
             page = asked[first : first + CONFIRMED_MAX]

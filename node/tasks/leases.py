@@ -72,9 +72,9 @@ class LeadLeases:
         if self._listening_for() < LISTENING_MIN:
             return 0
         await self.keep()
-        now = self._clock.now()
+        before = self._clock.now() - self._lease
         async with self._database.connection() as connection:
-            silent = await nodes.silent_leads(connection, now - self._lease, now)
+            silent = await nodes.silent_leads(connection, before)
         ended = 0
         for lead, name, last_heard_at in silent:
             reason = (

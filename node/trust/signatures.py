@@ -134,15 +134,16 @@ class Verifier:
     def __init__(
         self,
         identity: str,
-        started: int,
+        started: Callable[[], int],
         known: Callable[[str], bool],
         *,
         age_max_s: int = AGE_MAX_S,
         skew_s: int = SKEW_S,
         nonces_per_signer: int = NONCES_PER_SIGNER,
     ) -> None:
-        """Verify for the node ``identity``, whose memory of nonces begins at ``started`` (µs).
+        """Verify for the node ``identity``, whose memory of nonces begins at ``started()`` (µs).
 
+        That is the instant of the start by the clock as it is now: it was possibly set since.
         ``known`` returns whether an identity is pinned as a peer. A signature is accepted for
         ``age_max_s`` after its creation, and up to ``skew_s`` before it by this host's clock.
         """
@@ -221,11 +222,10 @@ class Verifier:
                 f"comes from the future: {clocks}, more than {self._skew_s} s earlier; compare the "
                 "clocks of both hosts"
             )
-        if created < self._started:
-            started = format_instant(self._started)
+        if created < (started := self._started()):
             raise _refusal(
-                f"was signed at {format_instant(created)}, before this node started at {started}; "
-                "sign it again"
+                f"was signed at {format_instant(created)}, before this node started at "
+                f"{format_instant(started)}; sign it again"
             )
 
 

@@ -63,6 +63,8 @@ WITHOUT = {
     "node.store/impacts": {"giving_way", "hours"},
     # Simulated nodes are not asked whether they are ready.
     "node.store/readiness": {"keep_lead", "facts", "leads"},
+    # Simulated clocks are set by seconds.
+    "node.store/clock_steps": set(Queries("node.store", "clock_steps")),
     # The tables in memory need no setup.
     "node.store/setup": set(Queries("node.store", "setup")),
 }

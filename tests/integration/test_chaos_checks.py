@@ -309,7 +309,7 @@ async def test_a_change_that_not_all_know_is_found(scene: Scene, node: str, chan
     ],
 )
 async def test_a_task_that_was_never_changed_is_compared(scene: Scene, change: str) -> None:
-    """What only a participant has otherwise is found where the lead knows of no change."""
+    """A task that a participant has otherwise is found where the lead knows of no change."""
     await scene.on("b", f"UPDATE task SET {change}")
     assert await scene.violated() == {"changed"}
 
@@ -354,7 +354,7 @@ _LEFT = {
 
 @dataclass
 class _Unhealed:
-    """As much of :class:`tests.chaos.sites.Sites` as waits until nodes are at rest, or has none."""
+    """The part of :class:`tests.chaos.sites.Sites` that waiting for rest, or injecting, uses."""
 
     plan: Plan
     all: list[_UnhealedSite]

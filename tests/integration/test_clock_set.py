@@ -3,20 +3,30 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
+from contextlib import nullcontext
 from uuid import uuid4
 
+import pytest
 from structlog.testing import capture_logs
 
+from lead.store import planning
+from lead.store.planning import LeaseRequest
 from node.clock import DOUBT
 from node.model import times
+from node.model.errors import NotAuthenticated
+from node.model.readiness import LEAD_SILENT
 from node.model.wire.tasks import Schedule
-from node.store import outbox
+from node.store import nodes, outbox, readiness
 from node.store.database import Notice
+from node.trust.keys import NodeKey
+from node.trust.signatures import sign
 from tests.support.clocks import START
 from tests.support.patience import PATIENCE_S
 from tests.support.worlds import (
     HOLD_LIFE,
     ON_ONE_LOOP,
+    Call,
     Site,
     World,
     book_everywhere,
@@ -28,6 +38,8 @@ from tests.support.worlds import (
 pytestmark = ON_ONE_LOOP
 
 SOON = START + 10 * times.MINUTE
+LATER = START + 5 * times.HOUR
+_TARGET = "/v1/participant/work"
 
 
 async def _look(site: Site) -> None:
@@ -122,24 +134,321 @@ async def test_a_step_is_told_and_everything_looks_again(world: World) -> None:
     ]
 
 
-async def test_messages_taken_by_a_clock_that_was_ahead_are_delivered(world: World) -> None:
-    """They are due as soon as the clock is right again, or when the node starts after that."""
+async def _noticed(site: Site) -> None:
+    """Let a process that runs notice that the clock was set."""
+    await site.node.watch_clock()
+
+
+async def _restarted(site: Site) -> None:
+    """Start a process after the clock was set while none was there."""
+    await site.world.restart(site)
+    await site.node.repair_instants()
+
+
+SetBack = Callable[[Site], Awaitable[None]]
+set_back = pytest.mark.parametrize("hear", [_noticed, _restarted])
+"""Both ways in which a node hears that its clock was set back."""
+
+
+async def _set(world: World, by: int, hear: SetBack) -> None:
+    """Set the clock of all nodes, and let them hear of it."""
+    world.clock.step(by)
+    for site in world.sites:
+        await hear(site)
+
+
+async def _ahead(world: World) -> tuple[Site, Site]:
+    """Return two nodes whose clock is an hour ahead."""
     a, b = await world.two()
-    await a.node.watch_clock()
-    for noticed in (a.node.watch_clock, a.node.outbox.recover):
-        world.clock.step(times.HOUR)
-        await a.node.watch_clock()
-        async with a.database.transaction() as connection:
-            body = {"task": str(uuid4()), "state": "finished", "reason": "over"}
-            kind, now = outbox.MessageKind.TASK_END, world.clock.now()
-            await outbox.post(connection, [b.identity], kind, body, now)
-            [taken] = await outbox.due(connection, now, now + 30 * times.SECOND, [kind], [])
-        world.clock.step(-times.HOUR)
-        await noticed()
-        async with a.database.transaction() as connection:
-            now = world.clock.now()
-            assert await outbox.due(connection, now, now, [kind], []) == [taken]
-            await outbox.delivered(connection, [taken.id])
+    await _set(world, 0, _noticed)
+    await _set(world, times.HOUR, _noticed)
+    return a, b
+
+
+async def _booked(site: Site) -> list[str]:
+    return list((await site.states()).values())
+
+
+@set_back
+async def test_messages_taken_by_a_clock_that_was_ahead_are_delivered(
+    world: World, hear: SetBack
+) -> None:
+    """They are due as soon as the clock is right again, or when the node starts after that."""
+    a, b = await _ahead(world)
+    async with a.database.transaction() as connection:
+        body = {"task": str(uuid4()), "state": "finished", "reason": "over"}
+        kind, now = outbox.MessageKind.TASK_END, world.clock.now()
+        await outbox.post(connection, [b.identity], kind, body, now)
+        [taken] = await outbox.due(connection, now, now + 30 * times.SECOND, [kind], [])
+    await _set(world, -times.HOUR, hear)
+    async with a.database.transaction() as connection:
+        now = world.clock.now()
+        assert await outbox.due(connection, now, now, [kind], []) == [taken]
+
+
+@set_back
+async def test_a_task_posted_while_the_clock_was_ahead_is_planned(
+    world: World, hear: SetBack
+) -> None:
+    """A task that was to be planned at once does not wait until the wrong hour."""
+    a, _ = await _ahead(world)
+    await a.keep(introduction([a], schedule=Schedule(start=LATER)), a)
+    await _set(world, -times.HOUR, hear)
+    await a.plan()
+    assert await _booked(a) == ["scheduled"]
+
+
+@set_back
+async def test_who_did_not_answer_a_clock_that_was_ahead_is_asked_again(
+    world: World, hear: SetBack
+) -> None:
+    """Neither the task that waits for a participant nor the question to it wait for an hour."""
+    a, b = await _ahead(world)
+    task = introduction([a, b], schedule=Schedule(start=LATER))
+    for site in (a, b):
+        await site.keep(task, a)
+    world.cut = {frozenset("ab")}
+    await a.plan()
+    assert await _booked(a) == ["waiting"]
+    await _set(world, -times.HOUR, hear)
+    world.cut = set()
+    for _ in range(2):  # one asks, and the others follow its answer
+        await a.plan()
+    assert [await _booked(site) for site in (a, b)] == [["scheduled"]] * 2
+
+
+async def test_a_question_that_the_clock_was_set_back_under_counts_from_now(world: World) -> None:
+    """A participant that was asked by a clock that was ahead is away since now, not later."""
+    a, b = await _ahead(world)
+    task = introduction([a, b], schedule=Schedule(start=LATER))
+    for site in (a, b):
+        await site.keep(task, a)
+
+    async def step(call: Call, phase: str) -> None:
+        if call == ("a", "b", "propose") and phase == "asked":
+            world.watch, world.cut = None, {frozenset("ab")}
+            await _set(world, -times.HOUR, _noticed)
+
+    world.watch = step
+    await a.plan()
+    found = a.reachability.unreachable_among([b.identity])
+    assert found is not None
+    now = world.clock.now()
+    assert found[1].since <= now < found[1].ask_at <= now + times.SECOND
+
+
+@set_back
+async def test_the_lease_of_a_dead_worker_ends(world: World, hear: SetBack) -> None:
+    """A lease that was taken while the clock was ahead lasts no longer than any other."""
+    a, _ = await _ahead(world)
+    await a.keep(introduction([a], schedule=Schedule(start=LATER)), a)
+    lease, now = a.node.settings.lease, world.clock.now()
+    async with a.database.transaction() as connection:
+        wanted = LeaseRequest("dead", now, now + lease)
+        assert await planning.claim(connection, wanted, now + times.DAY, 1)
+    await _set(world, -times.HOUR, hear)
+    world.clock.advance(lease - 1)
+    await a.plan()
+    assert await _booked(a) == []
+    world.clock.advance(1)
+    await a.plan()
+    assert await _booked(a) == ["scheduled"]
+
+
+@set_back
+async def test_holds_end_that_were_made_while_the_clock_was_ahead(
+    world: World, hear: SetBack
+) -> None:
+    """A hold occupies its time for its life, and so does an exchange that nobody decides."""
+    a, b = await _ahead(world)
+    task = introduction([a, b], schedule=Schedule(start=LATER))
+    for site in (a, b):
+        await site.keep(task, a)
+
+    async def die(call: Call, phase: str) -> None:
+        if call == ("a", "b", "hold") and phase == "answered":
+            raise asyncio.CancelledError
+
+    world.watch = die
+    await asyncio.gather(a.plan(), return_exceptions=True)
+    world.watch = None
+    for worker in list(a.workers._busy):
+        worker.cancel()
+    assert await b.states() != {}
+    await _set(world, -times.HOUR, hear)
+    life = a.node.settings.hold_life
+    world.clock.advance(life)
+    await b.tend()
+    assert await b.states() == {}
+
+
+async def test_stale_negotiations_are_ended_after_the_clock_was_set_back(world: World) -> None:
+    """A lead that looked for them while its clock was ahead looks again within seconds."""
+    a, _ = await _ahead(world)
+    task = introduction([a])
+    await a.keep(task, a)
+    await a.plan()
+    await _set(world, -times.HOUR, _noticed)
+    now = world.clock.now()
+    await a.execute(
+        "INSERT INTO negotiation (id, task_id, lease_epoch, run_ids, opened_at, expires_at)"
+        " VALUES (gen_random_uuid(), $1, 0, '{}', $2, $2)",
+        task.task,
+        now,
+    )
+    world.clock.advance(times.SECOND)
+    await a.plan()
+    [row] = await a.rows("SELECT state::text FROM negotiation WHERE lease_epoch = 0")
+    assert row[0] == "aborted"
+
+
+@set_back
+async def test_decisions_made_while_the_clock_was_ahead_are_compared(
+    world: World, hear: SetBack
+) -> None:
+    """A lead compares the runs of a task two minutes after the clock is right again."""
+    a, b = await _ahead(world)
+    task = introduction([a, b], schedule=Schedule(start=LATER))
+    for site in (a, b):
+        await site.keep(task, a)
+    await a.plan()
+    await _set(world, -times.HOUR, hear)
+    await b.execute("DELETE FROM run")
+    world.clock.advance(3 * times.MINUTE)
+    assert (await a.lead.reconciler.run_once(a.node.peer(b.identity))).found == 1
+
+
+@set_back
+async def test_tasks_created_while_the_clocks_were_ahead_are_confirmed(
+    world: World, hear: SetBack
+) -> None:
+    """A participant asks about them, though by the right clock they come from the future."""
+    a, b = await _ahead(world)
+    task = introduction([a, b]).model_copy(update={"created_at": world.clock.now()})
+    await b.keep(task, a)
+    await _set(world, -times.HOUR, hear)
+    assert await b.node.confirmer.run_once() == 1
+
+
+@set_back
+async def test_who_was_there_by_a_clock_that_was_ahead_is_not_there_for_an_hour(
+    world: World, hear: SetBack
+) -> None:
+    """Neither a dead lead nor a silent node counts as present until the wrong hour."""
+    a, b = await _ahead(world)
+    now = world.clock.now()
+    async with a.database.transaction() as connection:
+        await readiness.keep_lead(connection, "dead", now, 0)
+        await nodes.heard(connection, [b.identity], now)
+        await nodes.reached(connection, [b.identity], now)
+        await nodes.not_reached(connection, b.identity, now, "away")
+    await _set(world, -times.HOUR, hear)
+    query = "SELECT heard_at, seen_at, unreachable_since FROM node WHERE NOT is_self"
+    assert [tuple(row) for row in await a.rows(query)] == [(world.clock.now(),) * 3]
+    for leads in (True, False):
+        async with a.database.connection() as connection:
+            facts = await readiness.facts(connection, world.clock.now() - LEAD_SILENT, 0)
+        assert facts.leads == leads
+        world.clock.advance(LEAD_SILENT)
+
+
+@set_back
+async def test_results_that_failed_while_the_clock_was_ahead_are_delivered(
+    world: World, hear: SetBack
+) -> None:
+    """The next attempt is now; one that is under way is left alone."""
+    a, _ = await _ahead(world)
+    [run] = await book_everywhere(introduction([a]), a, [a], [LATER])
+    await a.execute(
+        "INSERT INTO destination (digest, archiver, spec, label, ordered)"
+        " VALUES ('', 'file', '{}', '', false)"
+    )
+    now = world.clock.now()
+    await a.execute(
+        "INSERT INTO archive (id, name, destination_id, runs, created_at, changed_at)"
+        " SELECT gen_random_uuid(), 'files', id, 'all', $1, $1 FROM destination",
+        now,
+    )
+    for edition in (1, 2):
+        await a.execute(
+            "INSERT INTO archiving (archive_id, destination_id, run_id, edition, outcome, taken,"
+            " created_at, first_tried_at, tried_at, next_at)"
+            " SELECT archive.id, destination_id, $1, $2, 'finished', $2::smallint = 2,"
+            " $3, $3, $3, $3"
+            " FROM archive",
+            run,
+            edition,
+            now,
+        )
+    await _set(world, -times.HOUR, hear)
+    rows = await a.rows("SELECT next_at, first_tried_at FROM archiving ORDER BY edition")
+    right = world.clock.now()
+    assert [tuple(row) for row in rows] == [(right, right), (now, right)]
+
+
+@set_back
+async def test_terms_put_off_while_the_clock_was_ahead_begin(world: World, hear: SetBack) -> None:
+    """Seats are given and terms opened without waiting for the wrong hour."""
+    a, _ = await _ahead(world)
+    task = introduction([a])
+    await a.keep(task, a)
+    now = world.clock.now()
+    await a.execute(
+        "INSERT INTO pool (name, match, policy_set, created_at, changed_at)"
+        " VALUES ('all', '{}', 'fair', $1, $1)",
+        now,
+    )
+    await a.execute(
+        "INSERT INTO pool_task (task_id, pool_id, request, next_slot, due_at)"
+        " SELECT $1, id, '{}', $2, $3 FROM pool",
+        task.task,
+        LATER,
+        now,
+    )
+    await a.execute(
+        "INSERT INTO term (pool_task, starts_at, ends_at, over_at, seats, try_at)"
+        " VALUES ($1, $2, $3, $3, 1, $4)",
+        task.task,
+        LATER,
+        LATER + times.HOUR,
+        now,
+    )
+    await _set(world, -times.HOUR, hear)
+    rows = await a.rows("SELECT due_at, try_at FROM pool_task INNER JOIN term ON true")
+    assert [tuple(row) for row in rows] == [(world.clock.now(),) * 2]
+
+
+async def test_an_ordinary_start_makes_nothing_due(world: World) -> None:
+    """Tasks that the schedule has put off stay put off where no clock was set."""
+    a, b = await world.two()
+    await _set(world, 0, _restarted)
+    schedule = Schedule(start=LATER, repeat=times.HOUR, until=LATER + 3 * times.DAY)
+    task = introduction([a, b], schedule=schedule)
+    for site in (a, b):
+        await site.keep(task, a)
+    await a.plan()
+    [before] = await a.rows("SELECT plan_at FROM planning")
+    assert before[0] > world.clock.now()
+    world.clock.advance(times.MINUTE)
+    await _set(world, 0, _restarted)
+    assert await a.rows("SELECT plan_at FROM planning") == [before]
+
+
+async def test_a_start_long_before_by_a_wrong_clock_refuses_nobody(world: World) -> None:
+    """Requests are not older than a node that was started while its clock was ahead."""
+    a, _ = await _ahead(world)
+    await _set(world, 0, _restarted)
+    world.clock.advance(times.MINUTE)
+    await _set(world, -times.HOUR, _noticed)
+    key, target, now = NodeKey.generate(), f"http://a{_TARGET}", world.clock.now()
+    async with a.database.transaction() as connection:
+        await nodes.pin(connection, key.identity, "c", now)
+    await a.node.directory.refresh()
+    for age_s, accepted in ((0, True), (61, False)):
+        created = now // times.SECOND - age_s
+        signed = sign(key, "GET", target, b"", created=created, nonce="n" * 16, to=a.identity)
+        with nullcontext() if accepted else pytest.raises(NotAuthenticated):
+            a.node.verifier.check_head(method="GET", target=_TARGET, headers=signed, now=now)
 
 
 async def _pass(world: World, seconds: int) -> None:

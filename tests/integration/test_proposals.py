@@ -86,7 +86,7 @@ def elsewhere(booker: BookingLead) -> BookingLead:
     site = booker.site
     node = site.node
     line = TimeLine(node.core, node._needs_port, node._duration_with, random.Random(1))
-    other = Site(node, site.clock)
+    other = Site(site.world, node, site.clock)
     other.node = type("Process", (), {"time_line": line})()
     return BookingLead(booker.world, booker.lead, other)
 

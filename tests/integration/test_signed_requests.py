@@ -134,7 +134,7 @@ async def test_a_request_of_another_time_is_refused(
 
 async def test_a_request_from_before_the_start_is_refused(caller: Caller) -> None:
     """A signature from before the start is refused, as nonces are lost in a restart."""
-    caller.b.verifier._started = caller.b.clock.now()
+    caller.b._began = caller.b.clock.monotonic()
     body = caller.body()
     detail = await caller.refused(body, caller.signed(body, age_s=1))
     assert "before this node started at 2026-12-01T00:30:00Z" in detail

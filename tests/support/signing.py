@@ -53,7 +53,7 @@ def bert(
     started: int = NOW - 3600 * SECOND, known: Callable[[str], bool] | None = None
 ) -> Verifier:
     """Return Bert's verifier, which knows Anna only."""
-    return Verifier(BERT.identity, started, known or {ANNA.identity}.__contains__)
+    return Verifier(BERT.identity, lambda: started, known or {ANNA.identity}.__contains__)
 
 
 def verify(verifier: Verifier, received: Request, now: int = NOW) -> str:

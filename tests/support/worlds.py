@@ -206,8 +206,9 @@ class _InProcess(NodeService):
 class Site:
     """A node and its lead, not started: a test calls what should happen."""
 
-    def __init__(self, node: NodeService, clock: ManualClock) -> None:
+    def __init__(self, world: World, node: NodeService, clock: ManualClock) -> None:
         """Take the parts that :meth:`World.site` creates."""
+        self.world = world
         self.clock = clock
         self.use(node)
 
@@ -339,7 +340,7 @@ class World:
         )
         node.capabilities.assume_all()
         node.wires = {}
-        made = Site(node, clock)
+        made = Site(self, node, clock)
         self.sites.append(made)
         await self._make_known()
         return made

@@ -215,3 +215,14 @@ def test_no_question_is_lost(fates: list[str], count: int) -> None:
         assert [reply.body for reply in replies] == [question(n).path for n in range(count)]
 
     asyncio.run(story())
+
+
+def test_a_node_that_went_away_is_missed_whatever_the_date() -> None:
+    """A node that polled before the clock was set back is not there until the former hour."""
+    clock = ManualClock()
+    box = Mailboxes(clock, 1).of(B)
+    clock.step(-times.HOUR)
+    clock.advance(PRESENCE_TIMEOUT - 1)
+    assert box.attended
+    clock.advance(1)
+    assert not box.attended

@@ -76,12 +76,15 @@ class FeasibilityJudge:
         self._board = board
         self._rng = rng
         state, now = board.view.state, board.view.now
-        self._deferrals = dict(state.deferrals)
-        self._backoffs = dict(state.backoffs)
+        patience = rules.patience or deferral.PATIENCE
+        self._deferrals = {
+            task: deferral.bounded(it, now, patience) for task, it in state.deferrals.items()
+        }
+        self._backoffs = backoff.bounded(state.backoffs, now)
         self._taken: tuple[Candidate, list[dict[str, dict[str, int]]]] | None = None
         self._shunned: set[tuple[str, str]] = set()
         if rules.alone:
-            alone = ((key, it) for key, it in state.backoffs.items() if now < it.until)
+            alone = ((key, it) for key, it in self._backoffs.items() if now < it.until)
             self._shunned.update((campaign, node) for (campaign, node, _), _ in alone)
         if rules.failures_max is not None:
             self._shunned.update((campaign, node) for node, campaign in state.failures)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Collection, Mapping
+from dataclasses import replace
 from typing import Final
 
 from lead.policy.verdict import Axis, PolicyRefusal, RefusalRule
@@ -42,6 +43,17 @@ def after_refusal(
         return before
     failures = 1 + (before.failures if before else 0)
     return Backoff(failures, now + round(pause(failures, first, most) * rng.uniform(*JITTER)))
+
+
+def bounded(backoffs: Mapping[Key, Backoff], now: int) -> dict[Key, Backoff]:
+    """Return the backoffs, none of them longer from ``now`` than it can have been drawn.
+
+    A clock that was ahead may have drawn it, and was set back since.
+    """
+    return {
+        key: replace(it, until=min(it.until, now + round(pause(it.failures) * JITTER[1])))
+        for key, it in backoffs.items()
+    }
 
 
 def after_answer(

@@ -55,3 +55,8 @@ def put_off(task: str, deferral: Deferral, now: int) -> PolicyRefusal | None:
             again=to_the_second(deferral.until),
         )
     return None
+
+
+def bounded(deferral: Deferral, now: int, patience: DeferralRule) -> Deferral:
+    """Return the deferral, at most a pause from ``now``: the clock may have been set back since."""
+    return replace(deferral, until=min(deferral.until, now + patience.pause))

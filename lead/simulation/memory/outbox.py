@@ -102,14 +102,6 @@ def hasten(tables: Tables, nodes: Sequence[str], now: int) -> Answer:
     return ()
 
 
-@TWINS.of()
-def hasten_far(tables: Tables, now: int, latest: int) -> Answer:
-    """Make the messages due that would wait until after an instant."""
-    for row in list(tables.letters.due.after(latest)):
-        tables.letters.change(row, next_at=now)
-    return ()
-
-
 @TWINS.of("min")
 def next_due(tables: Tables, kinds: Sequence[str], busy: Sequence[str]) -> Answer:
     """Return when the next message for a node that is not busy is due."""

@@ -88,10 +88,10 @@ def upsert_task(
 
 
 @TWINS.of("id")
-def open_of(tables: Tables, lead: str, before: int) -> Answer:
-    """Return the tasks of another lead that are open here."""
+def open_of(tables: Tables, lead: str, since: int, until: int) -> Answer:
+    """Return the tasks of another lead that are open here and were not created in this time."""
     rows = tables.tasks.open_of.of(lead)
-    return sorted((row.id,) for row in rows if row.created_at < before)
+    return sorted((row.id,) for row in rows if not since <= row.created_at <= until)
 
 
 @TWINS.of("count")

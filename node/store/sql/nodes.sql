@@ -53,11 +53,6 @@ SELECT identity FROM node WHERE identity = $1 FOR UPDATE;
 UPDATE node SET heard_at = $2 WHERE identity = ANY($1::text []);
 
 -- silent_leads --
--- An instant in the future was written before the clock was set back: it says nothing, and counts as now.
-WITH corrected AS (
-    UPDATE node SET heard_at = $2 WHERE heard_at > $2
-)
-
 SELECT node.identity, node.name, coalesce(node.heard_at, node.added_at) AS last_heard_at
 FROM node
 WHERE

@@ -46,10 +46,6 @@ SELECT count(*) FROM gone;
 -- These nodes answer again: their messages need not wait out the pause.
 UPDATE outbox SET next_at = $2 WHERE node = ANY($1::text []) AND attempts > 0 AND next_at > $2;
 
--- hasten_far --
--- The clock that chose these instants was ahead: by the right one no message waits so long.
-UPDATE outbox SET next_at = $1 WHERE next_at > $2;
-
 -- next_due --
 SELECT min(next_at) FROM outbox WHERE kind = ANY($1::text []) AND node <> ALL($2::text []);
 

@@ -263,6 +263,25 @@ async def test_a_manual_retry_ends_the_rest(a: Office, taker: Receiver) -> None:
     assert await a.states() == {"delivered": 2}
 
 
+async def test_a_rest_does_not_depend_on_the_date(
+    a: Office, taker: Receiver, clock: ManualClock
+) -> None:
+    """A destination rests for a minute, also if the clock is set back in the meantime."""
+    await a.archive("all", "http", {"url": taker.url})
+    taker.answer = refuses(503)
+    await a.ended()
+    await a.result_delivery.run_once()
+    clock.step(-times.HOUR)
+    await a.execute("UPDATE archiving SET next_at = $1", clock.now())
+    taker.answer = lambda _: web.Response()
+    clock.advance(times.MINUTE - 1)
+    await a.result_delivery.run_once()
+    assert await a.states() == {"waiting": 1}
+    clock.advance(1)
+    await a.result_delivery.run_once()
+    assert await a.states() == {"delivered": 1}
+
+
 async def test_a_dead_archiver_is_asked_once_a_minute(
     a: Office, taker: Receiver, clock: ManualClock
 ) -> None:

@@ -8,12 +8,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from lead.policy.feasible import deferral
 from lead.policy.feasible.availability import CapacityBasis, available, seats_on
 from lead.policy.feasible.backoff import (
     FIRST,
     MOST,
     after_answer,
     after_refusal,
+    bounded,
     pause,
     refuse_during_backoff,
 )
@@ -58,6 +60,18 @@ def test_a_question_during_the_pause_changes_nothing() -> None:
     before = Backoff(2, 100)
     assert after_refusal(before, 99, random.Random(0)) == before
     assert after_refusal(before, 100, random.Random(0)).failures == 3
+
+
+def test_no_pause_outlasts_a_clock_that_was_set_back() -> None:
+    """A pause that a clock chose which was ahead lasts no longer than the longest of its kind."""
+    drawn = after_refusal(None, 0, random.Random(0))
+    assert bounded({KEY: drawn}, 0) == {KEY: drawn}
+    now, longest = -times.DAY, pause(1) * 3 // 2
+    assert bounded({KEY: drawn}, now) == {KEY: Backoff(1, now + longest)}
+    rule = DeferralRule(pause=times.HOUR)
+    deferred = failed(Deferral(), 0, rule)
+    assert deferral.bounded(deferred, 0, rule) == deferred
+    assert deferral.bounded(deferred, now, rule) == Deferral(0, 1, now + times.HOUR)
 
 
 def test_an_answer_clears_only_its_own_pauses() -> None:
