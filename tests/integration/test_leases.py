@@ -130,6 +130,7 @@ async def test_a_clock_set_forward_ends_nothing_at_once(world: World) -> None:
     await b.node.leases.keep()
     world.clock.advance(times.MINUTE)
     world.clock.step(-30 * times.DAY)
+    await b.node.watch_clock()
     assert await b.node.leases.run_once() == 0
     world.clock.advance(times.HOUR)
     assert await b.node.leases.run_once() == 0
