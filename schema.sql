@@ -880,6 +880,7 @@ CREATE TABLE outbox (
 );
 COMMENT ON TABLE outbox IS 'Messages to other nodes, sent until they are acknowledged.';
 CREATE INDEX outbox_due ON outbox (next_at);
+CREATE INDEX outbox_task ON outbox (node, (message ->> 'task'), id) WHERE kind IN ('task-change', 'task-end');
 CREATE INDEX outbox_commit ON outbox ((message ->> 'exchange')) WHERE kind = 'commit';
 
 ---------------------------------------------------------------------------------------------------

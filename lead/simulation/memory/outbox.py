@@ -13,6 +13,7 @@ from lead.simulation.memory.tables import Tables
 TWINS = Twins("node.store", "outbox")
 
 _TAKEN_MAX = 100
+_IN_ORDER = ("task-change", "task-end")
 
 
 @TWINS.of("id", "pg_notify")
@@ -43,7 +44,7 @@ def due(
     wanted = (
         row
         for row in tables.letters.due.before(now + 1)
-        if row.kind in kinds and row.node not in busy
+        if row.kind in kinds and row.node not in busy and not _overtakes(tables, row, now)
     )
     taken = list(islice(wanted, _TAKEN_MAX))
     for row in taken:
@@ -52,6 +53,20 @@ def due(
         (row.id, row.node, row.kind, unpack(row.message), row.attempts, row.created_at)
         for row in taken
     ]
+
+
+def _overtakes(tables: Tables, row: OutboxRow, now: int) -> bool:
+    """Return whether an earlier message about the same task is not due yet."""
+    if row.kind not in _IN_ORDER:
+        return False
+    task = unpack(row.message)["task"]
+    return any(
+        earlier.id < row.id
+        and earlier.node == row.node
+        and earlier.kind in _IN_ORDER
+        and unpack(earlier.message)["task"] == task
+        for earlier in tables.letters.due.after(now)
+    )
 
 
 @TWINS.of("id")
@@ -105,7 +120,11 @@ def hasten(tables: Tables, nodes: Sequence[str], now: int) -> Answer:
 @TWINS.of("min")
 def next_due(tables: Tables, kinds: Sequence[str], busy: Sequence[str]) -> Answer:
     """Return when the next message for a node that is not busy is due."""
-    due_at = (at for at, row in tables.letters.due if row.kind in kinds and row.node not in busy)
+    due_at = (
+        at
+        for at, row in tables.letters.due
+        if row.kind in kinds and row.node not in busy and not _overtakes(tables, row, at)
+    )
     return [(next(due_at, None),)]
 
 

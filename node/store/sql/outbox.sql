@@ -8,10 +8,22 @@ RETURNING id, pg_notify('parley', 'letter ' || kind);
 
 -- due --
 -- Taken for a limited time: another process, or this one after a crash, takes them again later.
--- They are chosen once, as in "claim" of archives.sql, so that the limit holds.
+-- They are chosen once, as in "claim" of archives.sql, so that the limit holds. What happened to a task is told in its order:
+-- a participant that heard of the end first would take the change for a new task.
 WITH due AS MATERIALIZED (
     SELECT id FROM outbox
-    WHERE next_at <= $1 AND kind = ANY($3::text []) AND node <> ALL($4::text [])
+    WHERE
+        next_at <= $1 AND kind = ANY($3::text []) AND node <> ALL($4::text [])
+        AND NOT (
+            kind IN ('task-change', 'task-end')
+            AND EXISTS (
+                SELECT FROM outbox AS earlier
+                WHERE
+                    earlier.kind IN ('task-change', 'task-end') AND earlier.node = outbox.node
+                    AND earlier.message ->> 'task' = outbox.message ->> 'task'
+                    AND earlier.id < outbox.id AND earlier.next_at > $1
+            )
+        )
     ORDER BY next_at
     LIMIT 100
     FOR UPDATE SKIP LOCKED
@@ -47,7 +59,20 @@ SELECT count(*) FROM gone;
 UPDATE outbox SET next_at = $2 WHERE node = ANY($1::text []) AND attempts > 0 AND next_at > $2;
 
 -- next_due --
-SELECT min(next_at) FROM outbox WHERE kind = ANY($1::text []) AND node <> ALL($2::text []);
+-- A message that must not overtake another one is not due before that.
+SELECT min(next_at) FROM outbox
+WHERE
+    kind = ANY($1::text []) AND node <> ALL($2::text [])
+    AND NOT (
+        kind IN ('task-change', 'task-end')
+        AND EXISTS (
+            SELECT FROM outbox AS earlier
+            WHERE
+                earlier.kind IN ('task-change', 'task-end') AND earlier.node = outbox.node
+                AND earlier.message ->> 'task' = outbox.message ->> 'task'
+                AND earlier.id < outbox.id AND earlier.next_at > outbox.next_at
+        )
+    );
 
 -- backlog --
 SELECT count(*) FROM outbox;
