@@ -303,7 +303,8 @@ class Launcher:
             return LaunchOutcome(None, refusal, None)
         test = self._capabilities.tests[run.test]
         if run.lead != self._identity:
-            if (refusal := await self._disagreement(run)) is not None:
+            agreeing = self._agreement.to_ask(run)
+            if (refusal := await self._agreement.refusal(run, agreeing)) is not None:
                 return LaunchOutcome(None, refusal, None)
             patience = max(run.starts_at - self._clock.now(), 0) + LOOK_UP_TIME
             context = await self._targets.checked(test, tool, context, patience / times.SECOND)
@@ -312,11 +313,6 @@ class Launcher:
             return await self._measured(run, tool, context, observation, cancelled)
         finally:
             observation.end()
-
-    async def _disagreement(self, run: DueRun) -> str | None:
-        """Return why much must not be sent to the other participants; None if it may."""
-        asked = self._agreement.to_ask(run)
-        return await self._agreement.refusal(run, asked) if asked else None
 
     def _context_refused(self, tool: Tool, context: contexts.Context | None) -> str | None:
         """Return why this tool must not measure from this context; None if it may.

@@ -114,6 +114,19 @@ async def test_the_next_look_is_when_the_next_run_comes_into_view(
     assert a.node.launcher._tasks == {}
 
 
+async def test_the_next_look_is_not_for_what_was_seen(world: World) -> None:
+    """A run that waits for its start already does not bring the next look nearer."""
+    a = await world.site("a")
+    await _booked(a, HOUR, HOUR + DURATION)
+    world.clock.move_to(HOUR - LAUNCH_HORIZON // 2)
+    launcher = a.node.launcher
+    assert await launcher.run_once() == 5.0
+    assert await launcher.run_once() == 5.0
+    [waiting] = launcher._tasks.values()
+    await launcher._stop_all()
+    await _in_time(waiting)
+
+
 async def test_who_waits_for_a_start_looks_at_the_clock_every_second(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -136,6 +136,9 @@ async def stage(
     async def notified(connection: Any, *words: object) -> None:
         made.notices.append(words)
         await notify(connection, *words)
+        kind, identifier, *others = map(str, words)
+        for site in world.sites:
+            site.node.launcher.heard(Notice(kind, identifier, tuple(others)))
 
     monkeypatch.setattr(PartObservation, "begin", observed)
     monkeypatch.setattr(bookings, "notify", notified)
@@ -462,44 +465,74 @@ async def test_a_part_measures_from_its_context_or_not_at_all(
 async def test_a_part_knows_who_and_where_the_others_are(world: World, stage: Stage) -> None:
     """Hosts have the addresses of the cards here, other targets that of the task."""
     due = await _due(world, SAID, foreign=True)
-    await _measure_from(due, 1, HERE)
-    due.site.node.contexts._allowed = {parse(HERE): None}
+    await _measure_from(due, 1, "interface:lo")
+    due.site.node.contexts._allowed = {parse("interface:lo"): "192.0.2.7"}
     given = {"a": "192.0.2.9", "far.example": "198.51.100.7"}
     await due.site.execute("UPDATE task SET addresses = $1", given)
     await due.site.execute("UPDATE exchange SET data = $1", {"0": {"port": 7}, "2": {"port": 8}})
     lead = world.sites[0].node.card
     await due.look()
     [part] = due.tool.parts
-    assert [(party.name, dict(party.data)) for party in part.parties] == [
-        ("a", {"port": 7}),
-        ("b", {}),
+    assert [(party.name, dict(party.data), party.device) for party in part.parties] == [
+        ("a", {"port": 7}, None),
+        ("b", {}, "lo"),
     ]
-    assert (part.participant, part.context) == (1, parse(HERE))
+    assert (part.participant, part.context) == (1, parse("interface:lo"))
     assert (part.starts, part.ends) == (HOUR, END)
     assert part.addresses == {"a": lead.address, "far.example": "198.51.100.7"}
     assert part.rules is not None
     assert (await due.part()).name == "b"
 
 
-@pytest.mark.parametrize("lead", ["a", "b"])
+@pytest.mark.parametrize(
+    ("lead", "now", "patience"),
+    [
+        ("a", TURN, [(HOUR + LOOK_UP_TIME - TURN) / times.SECOND]),
+        ("a", HOUR + 3 * times.SECOND // 2, [1.0]),
+        ("b", TURN, []),
+    ],
+)
 async def test_targets_are_looked_up_until_a_second_after_the_start(
-    world: World, stage: Stage, monkeypatch: pytest.MonkeyPatch, lead: str
+    world: World,
+    stage: Stage,
+    monkeypatch: pytest.MonkeyPatch,
+    lead: str,
+    now: int,
+    patience: list[float],
 ) -> None:
     """Targets of another node's task are, and nothing is started if one is refused."""
-    foreign = lead == "a"
-    due = await _due(world, SAID, foreign=foreign)
-    patience = list[float]()
+    due = await _due(world, SAID, foreign=lead == "a")
+    waited = list[float]()
 
     async def checked(_: Any, __: Any, context: PartContext, patience_s: float) -> PartContext:
         assert context.rules is None
-        patience.append(patience_s)
+        waited.append(patience_s)
         raise HostError("it is a loopback address")
 
     monkeypatch.setattr(due.site.node.foreign_targets, "checked", checked)
+    world.clock.move_to(now)
     await due.look()
-    assert patience == ([(HOUR + LOOK_UP_TIME - TURN) / times.SECOND] if foreign else [])
-    assert len(stage.running) == (0 if foreign else 1)
-    assert (await due.part()).reason == ("it is a loopback address" if foreign else None)
+    assert waited == patience
+    assert len(stage.running) == (0 if patience else 1)
+    assert (await due.part()).reason == ("it is a loopback address" if patience else None)
+
+
+async def test_a_program_is_started_in_the_namespace_of_its_context(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A part that measures from a namespace starts there, and nowhere else."""
+    a = await world.site("a")
+    namespaces = list[str | None]()
+
+    async def start(_: Any, *, namespace: str | None, **__: Any) -> RunningProcess:
+        namespaces.append(namespace)
+        raise HostError("no more is needed")
+
+    monkeypatch.setattr(process, "start", start)
+    for context in (None, parse("namespace:far"), parse(HERE)):
+        with pytest.raises(HostError):
+            await a.node.launcher._start(SAID, PartContext(None, 0, (), HOUR, END, context=context))
+    assert namespaces == [None, "far", None]
 
 
 async def test_a_database_that_is_away_ends_no_measurement(
