@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+import asyncio
+import socket
+import threading
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
+from node.execution import targets as facts
 from node.execution.launcher import _read
+from node.execution.targets import LOOK_UPS_MAX
 from node.model.errors import HostError, RefusedByParticipant
 from node.model.wire.participants import Introduction
 from node.model.wire.tasks import TaskDocument
 from node.plugins import registry
 from node.plugins.contracts import Command, Output, PartContext, Party
+from tests.support.patience import PATIENCE_S
 from tests.support.worlds import ON_ONE_LOOP, Site, World
 
 pytestmark = ON_ONE_LOOP
@@ -172,6 +179,99 @@ async def test_a_participant_is_checked_as_well(world: World) -> None:
     test, tool = registry.tests()["latency"], registry.tools()["stamp"]
     with pytest.raises(HostError, match=r"127\.9\.9\.9 is a loopback address"):
         await a.node.foreign_targets.checked(test, tool, _part("latency", "127.9.9.9", dest="b"), 5)
+
+
+async def test_a_tool_that_checks_itself_keeps_names(world: World) -> None:
+    """Looking names up is part of what it measures; addresses are judged before all the same."""
+    a = await world.site("a", listen="192.0.2.1:8642")
+    targets = a.node.foreign_targets
+    test, tool = registry.tests()["http"], registry.tools()["fetch"]
+    named = _part("http", "198.51.100.7", url="http://localhost/")
+    written = _part("http", "198.51.100.7", url="http://127.0.0.1/")
+    checked = await targets.checked(test, tool, named, 5)
+    assert dict(checked.addresses) == {"localhost": "localhost"}
+    assert checked.rules is not None
+    with pytest.raises(HostError, match=r"127\.0\.0\.1 is a loopback address"):
+        await targets.checked(test, tool, written, 5)
+
+
+async def test_a_tool_that_would_follow_unchecked_is_not_started(world: World) -> None:
+    """The rule for curl holds before each run, too, because the lead chooses the tool."""
+    a = await world.site("a", listen="192.0.2.1:8642")
+    test, tool = registry.tests()["http"], registry.tools()["curl"]
+    part = _part("http", "198.51.100.7", url="http://198.51.100.8/")
+    with pytest.raises(HostError, match="set redirects to 0"):
+        await a.node.foreign_targets.checked(test, tool, part, 5)
+
+
+@pytest.fixture(name="resolver")
+def _resolver(monkeypatch: pytest.MonkeyPatch) -> Iterator[Resolver]:
+    made = Resolver()
+    monkeypatch.setattr(facts, "_resolved", made.resolve)
+    yield made
+    made.answers.set()
+
+
+class Resolver:
+    """Answers look-ups in place of the library, as soon as it is told to."""
+
+    def __init__(self) -> None:
+        """Know two names, and answer nothing yet."""
+        self.answers = threading.Event()
+        self.names = {
+            "far.example": ["198.51.100.8", "198.51.100.9"],
+            "inside.example": ["198.51.100.8", "127.0.0.1"],
+        }
+
+    def resolve(self, host: str, family: int) -> list[str]:
+        """Return the addresses of a name."""
+        assert family == socket.AF_INET
+        assert self.answers.wait(PATIENCE_S)
+        if host not in self.names:
+            raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
+        return self.names[host]
+
+
+async def test_a_name_is_measured_at_its_first_address_if_all_are_allowed(
+    world: World, resolver: Resolver
+) -> None:
+    """A name with an address that is refused is refused, and one without any fails."""
+    a = await world.site("a", listen="192.0.2.1:8642")
+    test, tool = registry.tests()["rtt"], registry.tools()["ping"]
+    resolver.answers.set()
+
+    async def checked(dest: str) -> PartContext:
+        part = _part("rtt", "198.51.100.7", dest=dest, ip_version=4)
+        return await a.node.foreign_targets.checked(test, tool, part, 5)
+
+    assert dict((await checked("far.example")).addresses) == {"far.example": "198.51.100.8"}
+    with pytest.raises(HostError, match=r"inside\.example: 127\.0\.0\.1 is a loopback address"):
+        await checked("inside.example")
+    with pytest.raises(HostError, match=r"nowhere\.example: Name or service not known"):
+        await checked("nowhere.example")
+
+
+async def test_look_ups_that_do_not_end_are_bounded(world: World, resolver: Resolver) -> None:
+    """A run waits only so long for an address, and not at all if too many others wait."""
+    a = await world.site("a", listen="192.0.2.1:8642")
+    targets, test = a.node.foreign_targets, registry.tests()["rtt"]
+    part = _part("rtt", "198.51.100.7", dest="far.example", ip_version=4)
+
+    async def checked() -> PartContext:
+        return await targets.checked(test, registry.tools()["ping"], part, 0.01)
+
+    with pytest.raises(HostError, match=r"no address was found for far\.example in 0\.0 s"):
+        await checked()
+    waiting = [asyncio.create_task(checked()) for _ in range(LOOK_UPS_MAX - 1)]
+    refused = await asyncio.gather(*waiting, return_exceptions=True)
+    assert all("in 0.0 s" in str(each) for each in refused)
+    with pytest.raises(HostError, match=f"{LOOK_UPS_MAX} names are looked up"):
+        await checked()
+    resolver.answers.set()
+    async with asyncio.timeout(PATIENCE_S):
+        while targets._look_ups:
+            await world.clock.sleep(0)
+    assert dict((await targets.checked(test, registry.tools()["ping"], part, 5)).addresses)
 
 
 async def test_no_body_is_kept() -> None:
