@@ -334,7 +334,7 @@ class Launcher:
         cancelled: LatchedEvent,
     ) -> LaunchOutcome:
         command = tool.command(context)
-        begins = run.starts_at if command.waits_itself else run.starts_at + command.delay
+        begins = run.starts_at + command.delay
         running = await self._start(command, context)
         forwarding = asyncio.create_task(self._forward(run, tool, context, running))
         try:
@@ -379,8 +379,7 @@ class Launcher:
 
         A program is too late if its own preparation took too long, on an overloaded host.
         """
-        if not await self._until(begins - HOST_SAMPLE_LEAD_TIME, cancelled):
-            return self._stopped(None)
+        await self._until(begins - HOST_SAMPLE_LEAD_TIME, cancelled)
         observation.begin()
         if not await self._until(begins, cancelled):
             return self._stopped(None)

@@ -133,7 +133,7 @@ class PartContext:
 
 @dataclass(frozen=True)
 class Command:
-    """A program to start. ``delay``: microseconds after the agreed start.
+    """A program to start. ``delay``: microseconds after the agreed start, unless it waits itself.
 
     ``waits_itself``: the program is started during the preparation, a moment before the agreed
     start, and itself waits for the instant given in its argv (our own Python programs do; a

@@ -335,17 +335,18 @@ async def test_a_node_that_stops_does_not_wait_for_its_database(
 
 async def test_a_new_start_ends_the_program_of_the_one_before(world: World) -> None:
     """The recorded process is ended, its run fails, and what was due meanwhile is missed."""
-    a = await world.site("a")
-    [run, overslept] = await _booked(a, HOUR, HOUR + 2 * DURATION)
+    a, b = await world.two()
+    starts = [HOUR, HOUR + 2 * DURATION]
+    [run, overslept] = await book_everywhere(introduction([a, b]), a, [a, b], starts)
     program = await process.start(["sleep", "600"])
-    async with a.database.transaction() as connection:
+    async with b.database.transaction() as connection:
         assert await runs.begin(connection, run, HOUR)
         ticks = program.started_ticks
         await runs.keep_process(connection, run, HOUR, program.pid, ticks)
     world.clock.move_to(LATER + 2 * DURATION)
-    await world.restart(a)
-    await a.node.launcher.recover()
+    await world.restart(b)
+    await b.node.launcher.recover()
     assert (await program.wait()).exit_code == -9
-    assert (await a.state(run), await a.state(overslept)) == ("failed", "missed")
-    assert await a.reason(run) == "a: the node was restarted during the run"
-    assert (await a.reason(overslept) or "").startswith("the node was down at its start")
+    assert (await b.state(run), await b.state(overslept)) == ("failed", "missed")
+    assert await b.reason(run) == "the node was restarted during the run"
+    assert (await b.reason(overslept) or "").startswith("the node was down at its start")
