@@ -14,7 +14,7 @@ from node.execution.launcher import LAUNCH_HORIZON, LaunchOutcome
 from node.execution.process import RunningProcess
 from node.model import times
 from node.model.errors import DatabaseUnavailable
-from node.model.late_runs import LOST_RUN_TIMEOUT
+from node.model.late_runs import LOST_RUN_TIMEOUT, START_LATENESS_MAX
 from node.model.runstate import RunState
 from node.store import bookings, runs
 from node.store.database import Connection, Notice
@@ -22,7 +22,16 @@ from node.store.runs import DueRun
 from tests.integration.test_launching import waits_for_a_run
 from tests.support.clocks import START
 from tests.support.patience import PATIENCE_S
-from tests.support.worlds import DURATION, ON_ONE_LOOP, Site, World, book_everywhere, introduction
+from tests.support.worlds import (
+    DURATION,
+    ON_ONE_LOOP,
+    Site,
+    World,
+    book_everywhere,
+    hold_everywhere,
+    hold_request,
+    introduction,
+)
 
 pytestmark = ON_ONE_LOOP
 
@@ -151,6 +160,37 @@ async def test_who_waits_for_a_start_looks_at_the_clock_every_second(
     await _in_time(*launcher._tasks.values())
     assert waits == [1.0, 1.0, 1.0]
     assert await a.state(run) == "scheduled"  # the clock may be set right again
+
+
+async def test_what_is_only_held_is_not_begun(world: World) -> None:
+    """A run begins only when its own exchange is committed, whatever else is."""
+    a = await world.site("a")
+    await _booked(a, LATER)
+    task = introduction([a])
+    await a.keep(task, a)
+    request = hold_request(task, [HOUR])
+    await hold_everywhere(a, [a], request)
+    world.clock.move_to(HOUR)
+    await a.node.launcher.run_once()
+    assert a.node.launcher._tasks == {}
+    async with a.database.transaction() as connection:
+        assert not await runs.begin(connection, request.runs[0].run, HOUR)
+
+
+@pytest.mark.parametrize("state", ["cancelled", "displaced", "set-aside"])
+async def test_a_run_that_was_taken_back_is_not_waited_for(world: World, state: str) -> None:
+    """The next look stops what waits for the start, if nobody was notified."""
+    a = await world.site("a")
+    [run, other] = await _booked(a, HOUR, HOUR + DURATION)
+    world.clock.move_to(HOUR - 10 * times.SECOND)
+    launcher = a.node.launcher
+    await launcher.run_once()
+    [waiting] = launcher._tasks.values()
+    await a.execute("UPDATE run SET state = $2, reason = 'gone' WHERE id = $1", run, state)
+    await launcher.run_once()
+    await _in_time(waiting)
+    assert launcher._tasks == {}
+    assert (await a.state(run), await a.state(other)) == (state, "scheduled")
 
 
 async def test_a_run_that_is_measured_is_not_lost(
@@ -336,8 +376,8 @@ async def test_a_node_that_stops_does_not_wait_for_its_database(
 async def test_a_new_start_ends_the_program_of_the_one_before(world: World) -> None:
     """The recorded process is ended, its run fails, and what was due meanwhile is missed."""
     a, b = await world.two()
-    starts = [HOUR, HOUR + 2 * DURATION]
-    [run, overslept] = await book_everywhere(introduction([a, b]), a, [a, b], starts)
+    starts = [HOUR, HOUR + 2 * DURATION, HOUR + 20 * times.HOUR]
+    [run, overslept, coming] = await book_everywhere(introduction([a, b]), a, [a, b], starts)
     program = await process.start(["sleep", "600"])
     async with b.database.transaction() as connection:
         assert await runs.begin(connection, run, HOUR)
@@ -347,6 +387,19 @@ async def test_a_new_start_ends_the_program_of_the_one_before(world: World) -> N
     await world.restart(b)
     await b.node.launcher.recover()
     assert (await program.wait()).exit_code == -9
-    assert (await b.state(run), await b.state(overslept)) == ("failed", "missed")
+    states = [await b.state(each) for each in (run, overslept, coming)]
+    assert states == ["failed", "missed", "scheduled"]
     assert await b.reason(run) == "the node was restarted during the run"
     assert (await b.reason(overslept) or "").startswith("the node was down at its start")
+
+
+async def test_a_new_start_that_is_in_time_misses_nothing(world: World) -> None:
+    """A run whose start has just passed is left to the look, which may still begin it."""
+    a = await world.site("a")
+    [run] = await _booked(a, HOUR)
+    world.clock.move_to(HOUR + START_LATENESS_MAX)
+    await a.node.launcher.recover()
+    assert await a.state(run) == "scheduled"
+    world.clock.advance(1)
+    await a.node.launcher.recover()
+    assert await a.state(run) == "missed"

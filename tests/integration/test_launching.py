@@ -47,6 +47,7 @@ pytestmark = ON_ONE_LOOP
 
 HOUR = START + times.HOUR
 END = HOUR + DURATION
+EVENING = HOUR + 20 * times.HOUR
 HERE = "address:127.0.0.9"
 TURN = (HOUR - PREPARATION_TIME) // STAGGER_INTERVAL * STAGGER_INTERVAL
 
@@ -123,7 +124,7 @@ class Stage:
 async def stage(
     world: World, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
 ) -> AsyncIterator[Stage]:
-    """Watch the launchers of all nodes; afterwards nothing that they began is left."""
+    """Watch the launchers; nothing that they began is left, and no other run was touched."""
     made = Stage(clock)
     _let_time_pass(made, world, monkeypatch)
     _watch_programs(made, monkeypatch)
@@ -149,6 +150,9 @@ async def stage(
         assert launcher._tasks == {}
         assert launcher._cancelled == {}
         assert launcher._observer._tracker._current == {}
+        others = await site.rows("SELECT * FROM run WHERE starts_at >= $1", EVENING)
+        assert all(other["state"] == "booked" for other in others)
+        assert all(other["started_at"] is other["process_id"] is None for other in others)
 
 
 def _let_time_pass(stage: Stage, world: World, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -225,13 +229,14 @@ class Due:
 
 
 async def _due(world: World, command: Command, *, foreign: bool = False) -> Due:
-    """Book a run of node a, or of b and led by a, ten seconds before its start."""
+    """Book a run of node a, or of b and led by a, ten seconds before its start, and another."""
     a = await world.site("a")
     site = await world.site("b") if foreign else a
     tool = ScriptedTool(command)
     site.node.capabilities.tools = {**site.node.capabilities.tools, "sleep": tool}
     participants = [a, site] if foreign else [a]
-    [run] = await book_everywhere(introduction(participants), a, participants, [HOUR])
+    starts = [HOUR, EVENING]
+    [run, _] = await book_everywhere(introduction(participants), a, participants, starts)
     world.clock.move_to(HOUR - 10 * times.SECOND)
     return Due(site, run, tool)
 

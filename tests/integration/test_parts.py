@@ -156,6 +156,24 @@ async def test_a_stranger_sends_no_part(world: World) -> None:
     assert await a.rows("SELECT FROM part") == []
 
 
+async def test_the_end_of_a_run_is_the_end_of_no_other(world: World) -> None:
+    """Other runs of the task that are in progress stay so, on all nodes."""
+    a, b = sites = await world.two()
+    starts = [HOUR, HOUR + DURATION, HOUR + 2 * DURATION]
+    ids = await book_everywhere(introduction(sites), a, sites, starts)
+    for site in sites:
+        for run in ids:
+            async with site.database.transaction() as connection:
+                assert await runs.begin(connection, run, HOUR)
+    done, opened, _ = ids
+    await a.node.collector.keep_own(opened, _part(a, 0))
+    for place, site in enumerate(sites):
+        await site.node.collector.keep_own(done, _part(site, place))
+    await world.settle()
+    assert list((await a.states()).values()) == ["finished", "merging", "running"]
+    assert list((await b.states()).values()) == ["finished", "running", "running"]
+
+
 async def test_a_run_that_was_cancelled_is_not_missed(world: World) -> None:
     """A lead that comes too late to a run that is over anyway changes it nowhere."""
     a, _ = sites = await world.two()
