@@ -139,8 +139,8 @@ class PartCollector:
         if locked.state is RunState.MERGING:
             await self._merge_if_complete(connection, locked)
 
-    async def give_up(self, ended_before: int) -> int:
-        """Merge runs that ended before this instant without their missing parts; return how many.
+    async def give_up(self, ended_before: int) -> None:
+        """Merge runs that ended before this instant without their missing parts.
 
         Do the same with overdue intervals of runs in progress.
         """
@@ -152,7 +152,6 @@ class PartCollector:
                 locked = await runs.lock(connection, run)
                 if locked is not None:
                     await self._merge(connection, locked, await runs.parts(connection, run))
-        return len(overdue)
 
     async def _merge_if_complete(self, connection: Connection, run: LockedRun) -> None:
         if run.state in OVER and run.state is not RunState.FAILED:

@@ -74,6 +74,7 @@ async def test_an_interval_is_merged_as_soon_as_both_have_told(world: World) -> 
     a, b, run = await _running(world)
     await a.node.collector.keep_own_intervals(run, _sent(0, 1))
     assert await _listed(a, run) == []
+    assert await a.letters() == []
     await b.node.collector.keep_own_intervals(run, _reflected(0))
     await world.settle()
     assert await _listed(a, run) == [(0, True, None)]
@@ -116,6 +117,17 @@ async def test_intervals_that_are_under_way_are_waited_for(world: World) -> None
     assert await a.state(run) == "finished"
     await a.node.collector.receive_intervals(b.identity, late)
     assert [has_result for _, has_result, _ in await _listed(a, run)] == [True] * COUNT
+
+
+async def test_a_part_that_announces_no_number_is_not_waited_for(world: World) -> None:
+    """A count that is none, from another version say, does not keep the run from ending."""
+    a, b, run = await _running(world)
+    await a.node.collector.keep_own_intervals(run, _sent(0))
+    await b.node.collector.keep_own(run, _part(1, "b", result={"intervals": "all"}))
+    await a.node.collector.keep_own(run, _part(0, "a", result={"intervals": 1}))
+    await world.settle()
+    assert await a.state(run) == "failed"
+    assert "b: " in (await a.reason(run) or "")
 
 
 async def test_an_interval_that_one_does_not_tell_of_is_told_without(world: World) -> None:

@@ -65,7 +65,11 @@ async def test_the_last_part_merges_whatever_the_order(
     assert len(await sites[0].rows("SELECT FROM part")) == 3
     assert len(await sites[1].rows("SELECT FROM part")) == 1
     latest = [list(site.node.collector.latest.samples(HOUR)) for site in sites]
-    assert {one.name: one.value for _, one in latest[0]}["parley_result_succeeded"] == 1
+    figures = {one.name: one.value for _, one in latest[0]}
+    assert figures == {
+        "parley_result_succeeded": 1,
+        "parley_result_idle_ms": DURATION / times.MILLISECOND,
+    }
     assert latest[1:] == [[], []]
 
 
@@ -105,6 +109,8 @@ async def test_a_failed_part_fails_the_run_with_its_reason(world: World) -> None
     await world.settle()
     assert [await site.state(run) for site in sites] == ["failed", "failed", "finished"]
     assert "b: sleep: killed by a signal" in (await a.reason(run) or "")
+    latest = a.node.collector.latest.samples(HOUR)
+    assert {one.name: one.value for _, one in latest} == {"parley_result_succeeded": 0}
 
 
 @pytest.mark.parametrize(
@@ -238,6 +244,20 @@ async def test_a_missed_run_is_heard_on_its_node(world: World, heard: list[objec
     for place, site in enumerate((a, b)):
         await site.node.collector.keep_own(run, _part(site, place, "late"), RunState.MISSED)
     assert heard == ["missed", "missed"]
+    for site in sites:
+        [row] = await site.rows("SELECT finished_at, changed_at FROM run")
+        assert tuple(row) == (HOUR, HOUR)
+
+
+async def test_a_run_is_over_since_its_first_end(world: World) -> None:
+    """A later reason for its end changes the state and not the time."""
+    a = await world.site("a")
+    run = await _running((a,))
+    async with a.database.transaction() as connection:
+        for state, at in ((RunState.FAILED, HOUR + 1), (RunState.CANCELLED, HOUR + 2)):
+            assert await runs.move(connection, [run], state, "enough", at)
+    [row] = await a.rows("SELECT state, finished_at, changed_at FROM run")
+    assert tuple(row) == ("cancelled", HOUR + 1, HOUR + 2)
 
 
 @pytest.mark.parametrize(
@@ -304,6 +324,7 @@ async def test_a_cancelled_run_stays_cancelled(world: World) -> None:
     await world.settle()
     assert [await site.state(run) for site in sites] == ["cancelled"] * 3
     assert await b.reason(run) == "cancelled on a"
+    assert list(a.node.collector.latest.samples(HOUR)) == []
 
 
 async def test_a_run_its_lead_slept_through_is_missed(world: World) -> None:
