@@ -128,6 +128,7 @@ def keep(
     "shortfall",
     "attributes",
     "lanes",
+    "heard_at",
 )
 def nodes(tables: Tables) -> Answer:
     """Return all nodes, this one first, then by name."""
