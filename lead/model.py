@@ -62,6 +62,8 @@ class Claim:
     """The starts that were found when the seat was given, to be used if still free."""
     suspended: str | None = None
     """The name of its campaign, if that is suspended."""
+    taken_over: bool = False
+    """True if another worker's lease on it ran out, so that what that one held is still held."""
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from typing import Any
 from uuid import UUID
 
 from lead.exchange.decision import AttemptRecorder, PlanningAttempt
-from lead.exchange.delivery import DecidedExchange, DecisionDelivery
+from lead.exchange.delivery import DecidedExchange, DecisionDelivery, OutboxMessage
 from lead.exchange.negotiation import Exchange, Negotiator, is_beyond_booking_horizon
 from lead.exchange.reachability import ReachabilityGuard, ReachabilityTracker
 from lead.model import AgendaUpdate, Claim, PlanningDecision, WaitingSlot
@@ -34,7 +34,7 @@ from node.model.recurrence import nominal_starts
 from node.model.task_terms import introduction_with
 from node.model.taskstate import TaskState
 from node.model.wire.participants import Introduction, IntroductionAnswer
-from node.store.database import Database
+from node.store.database import Connection, Database
 
 WAITING_MAX = 10_000
 """Maximum number of waiting slots of a task that are considered in one planning attempt."""
@@ -94,6 +94,8 @@ class Planner:
 
     async def plan(self, claimed: Claim) -> None:
         """Plan a task up to the horizon; every slot is booked or gets a stored reason."""
+        if claimed.taken_over:
+            await self._release_of_predecessor(claimed)
         if claimed.state is not TaskState.ACTIVE:
             await self._nothing_more(claimed)
             return
@@ -179,7 +181,6 @@ class Planner:
     async def handle_unexpected_failure(self, claimed: Claim, why: str) -> None:
         """Release what was held after an unexpected error, and plan the task again later."""
         now = self._clock.now()
-        participants, _ = self._participants(claimed)
         pause = jittered_pause(PAUSE_FIRST, PAUSE_MAX, claimed.failures, self._rng)
         decision = PlanningDecision.broken_off(f"planning broke off: {why}")
         async with self._database.transaction() as connection:
@@ -188,14 +189,32 @@ class Planner:
             ):
                 return
             await planning.keep_decisions(connection, [(claimed.task, decision)], now)
-            aborted = await planning.abort_broken_off(connection, claimed, now)
-            decided = [
-                DecidedExchange(each, claimed.task, claimed.lease_epoch, None, participants)
-                for each in aborted
-            ]
-            messages = await self._delivery.write(connection, decided, now)
+            messages = await self._abort(connection, claimed, claimed.lease_epoch)
             await planning.notify_planned(connection, {claimed.task: False})
         await self._delivery.send(messages)
+
+    async def _release_of_predecessor(self, claimed: Claim) -> None:
+        """Release what a worker held that lost its lease, because its process was killed or hangs.
+
+        The claim has raised the epoch, so nobody can commit these holds any more. Otherwise they
+        would be in the way of this worker until they expire.
+        """
+        async with self._database.transaction() as connection:
+            messages = await self._abort(connection, claimed, claimed.lease_epoch - 1)
+        await self._delivery.send(messages)
+
+    async def _abort(
+        self, connection: Connection, claimed: Claim, last_epoch: int
+    ) -> list[OutboxMessage]:
+        """Abort the open exchanges of a task up to an epoch; return the releases, to be sent."""
+        now = self._clock.now()
+        participants, _ = self._participants(claimed)
+        aborted = await planning.abort_broken_off(connection, claimed.task, last_epoch, now)
+        decided = [
+            DecidedExchange(exchange, claimed.task, epoch, None, participants)
+            for exchange, epoch in aborted
+        ]
+        return await self._delivery.write(connection, decided, now)
 
     def _participants(self, claimed: Claim) -> tuple[list[ParticipantClient], str | None]:
         """Return the participants in order, or why one of them cannot be asked."""

@@ -314,10 +314,12 @@ async def break_off(connection: Connection, task: UUID, lease_epoch: int, plan_a
     return kept is not None
 
 
-async def abort_broken_off(connection: Connection, claimed: Claim, now: int) -> list[UUID]:
-    """Abort the open negotiations of this claim, and return their exchanges."""
-    rows = await connection.fetch(_SQL["abort_broken_off"], claimed.task, claimed.lease_epoch, now)
-    return [row[0] for row in rows]
+async def abort_broken_off(
+    connection: Connection, task: UUID, last_epoch: int, now: int
+) -> list[tuple[UUID, int]]:
+    """Abort the open negotiations of a task up to an epoch; return their exchanges and epochs."""
+    rows = await connection.fetch(_SQL["abort_broken_off"], task, last_epoch, now)
+    return [(row[0], row[1]) for row in rows]
 
 
 async def turn_away(connection: Connection, claimed: Claim, participant: str, now: int) -> None:

@@ -85,7 +85,7 @@ async def takeover(fleet: Fleet) -> list[Figure]:
 
 async def _taken_over(fleet: Fleet, name: str) -> list[float]:
     """Return the time in leases; nothing if the lead held no lease when it was killed."""
-    documents = [idle(fleet.names, {"repeat": "PT5M"}) for _ in range(TAKEN_OVER)]
+    documents = [idle(fleet.names, {"repeat": "PT1H"}) for _ in range(TAKEN_OVER)]
     await fleet.post_all(name, documents)
     lead = await fleet.start_lead(name)
     async with fleet.database(name) as connection:

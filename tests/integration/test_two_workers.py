@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+import pytest
+
 from lead.store import planning
 from node.model import times
 from node.model.wire.tasks import Schedule, TaskDocument
@@ -68,11 +70,14 @@ async def test_an_edit_under_way_is_not_overwritten(world: World) -> None:
     assert [participant["node"] for participant in found[0][0]] == [a.identity]
 
 
-async def test_a_dead_lead_is_replaced_within_two_leases(world: World) -> None:
+@pytest.mark.parametrize("slip", [0, times.HOUR], ids=["one start", "many starts"])
+async def test_a_dead_lead_is_replaced_within_two_leases(world: World, slip: int) -> None:
     """Tasks of a lead that died while it planned them are booked by another in time."""
-    a, b = await world.two()
-    lease = a.node.settings.lease
-    task = introduction([a, b], schedule=ONCE)
+    # What the dead one held is released when its tasks are taken over: it would expire too late.
+    lease = 10 * times.SECOND
+    a, b = await world.site("a", lease=lease), await world.site("b")
+    assert 2 * lease < a.node.settings.hold_life
+    task = introduction([a, b], schedule=ONCE.model_copy(update={"slip": slip}))
     for site in (a, b):
         await site.keep(task, a)
 
@@ -93,6 +98,11 @@ async def test_a_dead_lead_is_replaced_within_two_leases(world: World) -> None:
         for site in (a, b):
             await site.tend()
         assert a.clock.now() - died_at < 2 * lease
+    assert world.count("release") == 2, "each participant is told once"
+    assert [row[0] for row in await a.rows("SELECT state::text FROM negotiation ORDER BY 1")] == [
+        "aborted",
+        "committed",
+    ]
 
 
 async def test_a_task_of_two_nodes_takes_four_round_trips(world: World) -> None:

@@ -141,17 +141,17 @@ def decide_abort(tables: Tables, exchanges: Sequence[UUID], now: int) -> Answer:
     return ()
 
 
-@TWINS.of("id")
+@TWINS.of("id", "lease_epoch")
 def abort_broken_off(tables: Tables, task: UUID, epoch: int, now: int) -> Answer:
-    """Abort the open negotiations of an interrupted claim."""
+    """Abort the open negotiations that nobody can commit any more."""
     broken_off = [
         row
         for row in tables.negotiations.by_task.of(task)
-        if row.state == "open" and row.lease_epoch == epoch
+        if row.state == "open" and row.lease_epoch <= epoch
     ]
     for row in broken_off:
         tables.negotiations.change(row, state="aborted", decided_at=now)
-    return [(row.id,) for row in broken_off]
+    return [(row.id, row.lease_epoch) for row in broken_off]
 
 
 @TWINS.of()

@@ -52,6 +52,7 @@ _TO_COME = frozenset({"booked", "set-aside", "running", "merging"})
     "yielding",
     "starts",
     "suspended",
+    "taken_over",
 )
 def claim(
     tables: Tables,
@@ -74,6 +75,7 @@ def claim(
         and only in {None, row.waits_for}
     ]
     claims = [row for *_, row in sorted(due)[:limit]]
+    taken_over = [row.lease_until is not None for row in claims]
     for row in claims:
         tables.plannings.change(
             row,
@@ -82,7 +84,10 @@ def claim(
             plan_at=lease_until,
             lease_epoch=row.lease_epoch + 1,
         )
-    return [_claim_row(tables, row, tables.tasks.rows[row.task_id]) for row in claims]
+    return [
+        (*_claim_row(tables, row, tables.tasks.rows[row.task_id]), lost)
+        for row, lost in zip(claims, taken_over, strict=True)
+    ]
 
 
 def _waited(row: PlanningRow, now: int) -> bool:

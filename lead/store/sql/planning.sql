@@ -4,7 +4,7 @@
 -- an earlier plan_at means that planning was requested again. Tasks that wait for a participant in the list are skipped,
 -- or ($7) only those that wait for this participant are taken.
 WITH due AS (
-    SELECT task_id
+    SELECT task_id, lease_until IS NOT NULL AS taken_over
     FROM planning
     WHERE
         plan_at <= $1 AND next_run_at < $2 AND (lease_until IS NULL OR lease_until <= $1)
@@ -35,7 +35,8 @@ RETURNING
         SELECT campaign.name
         FROM campaign
         WHERE campaign.id = planning.campaign_id AND campaign.level = 0
-    ) AS suspended;
+    ) AS suspended,
+    due.taken_over;
 
 -- next_due --
 -- A task that waits for a participant in the list is due when it can wait no longer. Also the first slot beyond those that
@@ -252,9 +253,10 @@ WHERE task_id = $1 AND lease_epoch = $2 AND lease_until IS NOT NULL
 RETURNING task_id;
 
 -- abort_broken_off --
+-- Negotiations that nobody can commit any more, up to this epoch: their worker gave up, or lost its lease.
 UPDATE negotiation SET state = 'aborted', decided_at = $3
-WHERE task_id = $1 AND lease_epoch = $2 AND state = 'open'
-RETURNING id;
+WHERE task_id = $1 AND lease_epoch <= $2 AND state = 'open'
+RETURNING id, lease_epoch;
 
 -- turn_away --
 -- The task is planned when the participant has capacity again.
