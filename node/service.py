@@ -181,7 +181,11 @@ class NodeService:
         self.surplus_purger = Purger(core.database, core.clock, surplus)
         self.preview = dependencies.lead.preview_of(self)
         self.comparer = NodeComparer(
-            self.directory, self.confirmer, dependencies.lead.compare_of(self), self.peer
+            self.clock,
+            self.directory,
+            self.confirmer,
+            dependencies.lead.compare_of(self),
+            self.peer,
         )
 
     def _build_host(self, core: Core) -> None:
@@ -402,7 +406,7 @@ class NodeService:
         if self.settings.pull:
             self._loops.append(asyncio.create_task(self.work_puller.run(), name="fetching"))
         if self.database.fresh:
-            self._read(self.comparer.compare_all)
+            self._read(self.comparer.compare_until_answered)
 
     async def _first_token(self, connection: Any) -> None:
         path = self.settings.state_dir / "token"
@@ -438,7 +442,7 @@ class NodeService:
         if notice.kind == "node" and "added" in notice.words:
             self._read(partial(self._compare_with, notice.id))
         if notice.kind == "generation":
-            self._read(self.comparer.compare_all)
+            self._read(self.comparer.compare_until_answered)
         for listener in self._listeners:
             listener(notice)
 

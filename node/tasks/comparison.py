@@ -9,19 +9,23 @@ when a node was added, and when the database of one of them is new or was restor
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import Protocol
 
 import structlog
 
+from node.clock import Clock
 from node.model.errors import ParleyError
 from node.model.wire.comparisons import NodeComparison, TaskComparison
 from node.peers.directory import Directory
+from node.store.nodes import KnownNode
 from node.tasks.confirmation import TaskConfirmer
 
 CompareLed = Callable[[str], Awaitable[TaskComparison]]
 """``compare(identity)`` compares the tasks led here with what that node has of them."""
+
+_PAUSES_S = (2, 4, 8, 15, 30, 60, 60)
 
 log = structlog.get_logger()
 
@@ -39,12 +43,14 @@ class NodeComparer:
 
     def __init__(
         self,
+        clock: Clock,
         directory: Directory,
         confirmer: TaskConfirmer,
         compare_led: CompareLed,
         peer: Callable[[str], Comparing],
     ) -> None:
         """``peer(identity)`` returns the client of a known node."""
+        self._clock = clock
         self._directory = directory
         self._confirmer = confirmer
         self._compare_led = compare_led
@@ -84,18 +90,40 @@ class NodeComparer:
         """Compare with the node of this name, if it is known; a failure is logged."""
         known = self._directory.find(name)
         if known is not None and not known.is_self:
-            await self._try(known.identity, known.name)
+            await self._try(known)
 
     async def compare_all(self) -> None:
         """Compare with all nodes at once; a failure with one does not affect the others."""
-        others = [known for known in self._directory.all if not known.is_self]
-        await asyncio.gather(*(self._try(known.identity, known.name) for known in others))
+        await self._compare_each(self._others())
 
-    async def _try(self, identity: str, name: str) -> None:
+    async def compare_until_answered(self) -> None:
+        """Compare with all nodes, and after pauses again with those that did not answer.
+
+        A node may be away at the moment in which this one comes back. After the last pause it is
+        compared like any other, every few minutes.
+        """
+        left = await self._compare_each(self._others())
+        for pause_s in _PAUSES_S:
+            if not left:
+                return
+            await self._clock.sleep(pause_s)
+            left = await self._compare_each(left)
+
+    def _others(self) -> list[KnownNode]:
+        return [known for known in self._directory.all if not known.is_self]
+
+    async def _compare_each(self, others: Sequence[KnownNode]) -> list[KnownNode]:
+        """Return those with which it failed."""
+        done = await asyncio.gather(*(self._try(known) for known in others))
+        return [known for known, compared in zip(others, done, strict=True) if not compared]
+
+    async def _try(self, known: KnownNode) -> bool:
         try:
-            await self.compare(identity)
+            await self.compare(known.identity)
         except ParleyError as error:
-            log.info("not compared", node=name, error=error.detail)
+            log.info("not compared", node=known.name, error=error.detail)
+            return False
+        return True
 
     async def stop(self) -> None:
         """End the comparisons under way."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any
 from uuid import UUID
@@ -13,6 +14,7 @@ from node.model.ids import TaskId, run_id
 from node.model.wire.tasks import Schedule, TaskPatch
 from tests.support.backups import back_up, put_back, restore
 from tests.support.clocks import START
+from tests.support.patience import PATIENCE_S
 from tests.support.worlds import DURATION, ON_ONE_LOOP, Site, World, introduction
 
 pytestmark = ON_ONE_LOOP
@@ -125,3 +127,26 @@ async def test_both_sides_agree_again(world: World, who: str, bring_back: BringB
     )
     booked = {row[1] for row in await _rows(b, BOOKED)}
     assert booked == {task for task, (state, _) in led.items() if state == "active"}
+
+
+async def test_who_is_away_when_a_node_comes_back_is_compared_after_that(world: World) -> None:
+    """A restored node asks those again that did not answer, sooner than the next comparison."""
+    a, b = await world.two()
+    cancelled = await _posted(world, 0)
+    backups = await _back_up(world, "b")
+    await a.node.termination.cancel_task(cancelled)
+    await world.settle()
+    await restore(world, b, backups["b"])
+    world.cut = {frozenset("ab")}
+    comparing = asyncio.create_task(b.node.comparer.compare_until_answered())
+    failed = world.count("confirm")
+    async with asyncio.timeout(PATIENCE_S):
+        while world.count("confirm") == failed:
+            await asyncio.wait({comparing}, timeout=0.01)
+        assert {row[0] for row in await b.rows("SELECT id FROM task WHERE state = 'active'")}
+        world.cut = set()
+        while not comparing.done():
+            world.clock.advance(times.SECOND)
+            await asyncio.wait({comparing}, timeout=0.01)
+    await comparing
+    assert await _rows(b, OPEN) == []
