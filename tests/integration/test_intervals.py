@@ -236,6 +236,16 @@ async def test_intervals_that_cannot_be_are_refused(world: World) -> None:
     assert await a.rows("SELECT FROM run_interval") == []
 
 
+async def test_a_run_without_intervals_takes_none(world: World) -> None:
+    """Intervals of a test that has none are refused with the reason."""
+    a, b = await world.two()
+    [run] = await book_everywhere(introduction([a, b]), a, [a, b], [HOUR])
+    share = IntervalShare(number=0, result={}, reason=None)
+    message = IntervalsMessage(run=run, intervals=(share,))
+    with pytest.raises(InvalidDocument, match="the run has 0 intervals"):
+        await a.node.collector.receive_intervals(b.identity, message)
+
+
 async def test_what_is_over_does_not_pile_up(world: World) -> None:
     """Intervals are deleted with their run."""
     a, b, run = await _running(world)

@@ -9,13 +9,14 @@ from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
-from uuid import UUID
+from uuid import UUID, uuid4
 
 import pytest
 import pytest_asyncio
 
 from node.clock import LatchedEvent
 from node.execution import process
+from node.execution.concurrent_runs import ConcurrentRun
 from node.execution.launcher import (
     HOST_SAMPLE_LEAD_TIME,
     LOOK_UP_TIME,
@@ -285,12 +286,18 @@ async def test_nothing_of_a_program_outlives_its_part(world: World, stage: Stage
 async def test_what_was_around_a_part_is_kept_with_it(world: World, stage: Stage) -> None:
     """The circumstances name the tool, its version, and what else was measured meanwhile."""
     due = await _due(world, SAID)
+    tracker = due.site.node.launcher._observer._tracker
+    other = ConcurrentRun(uuid4(), uuid4(), "rtt", SchedulingClass.BACKGROUND, HOUR)
+    tracker.enter(other)
     await due.look()
     told = (await due.part()).circumstances
     assert told is not None
-    assert (told["tool"], told["neighbours"], told["neighbours_count"]) == ("sleep", [], 0)
+    assert told["tool"] == "sleep"
+    assert [each["run"] for each in told["neighbours"]] == [str(other.run)]
+    assert told["neighbours_count"] == 1
     assert told["tool_version"]
     assert told["observed_ms"] > 0
+    assert [each.run for each in tracker.leave(other, HOUR)] == [due.run]
 
 
 @pytest.mark.parametrize("late", [0, 1_500 * times.MILLISECOND])

@@ -402,6 +402,29 @@ async def test_a_run_without_a_result_is_not_judged(world: World) -> None:
     assert await b.state(run) == "failed"
 
 
+async def test_a_part_that_names_no_start_is_judged_by_the_rest(world: World) -> None:
+    """A result is not suspicious because a part of another version lacks its start."""
+    a = await world.site("a")
+    run = await _running((a,))
+    part = replace(_part(a, 0), started_at=None, finished_at=None, circumstances=told())
+    await a.node.collector.keep_own(run, part)
+    [row] = await a.rows("SELECT state, verdict, verdict_reasons FROM run")
+    assert (row["state"], row["verdict"]) == ("finished", "clean")
+    assert row["verdict_reasons"] == []
+
+
+async def test_a_part_that_began_late_makes_its_result_suspicious(world: World) -> None:
+    """The reason says which node began how late, compared with the agreed start."""
+    a, b = sites = await world.two()
+    run = await _running(sites)
+    await a.node.collector.keep_own(run, replace(_part(a, 0), circumstances=told()))
+    late = replace(_part(b, 1), circumstances=told(), started_at=HOUR + 700 * times.MILLISECOND)
+    await b.node.collector.keep_own(run, late)
+    await world.settle()
+    [row] = await a.rows("SELECT verdict, verdict_reasons FROM run")
+    assert (row["verdict"], row["verdict_reasons"]) == ("suspicious", ["started 700 ms late at b"])
+
+
 class _Nameless(IdleTest):
     def metrics(self, result: Result) -> tuple[Metric, ...]:  # noqa: ARG002 - nothing is right
         return (Metric("rest_ms", 1.5, "ms"), Metric("Median ms!", float("nan"), ""))

@@ -6,13 +6,14 @@ import asyncio
 import sys
 from collections.abc import Awaitable, Callable, Sequence
 
-from node.clock import SystemClock
+from node.clock import Clock, SystemClock
 from node.execution import process
-from node.execution.forwarder import BATCH_MAX, IntervalForwarder
+from node.execution.forwarder import BATCH_MAX, RETRY_S, IntervalForwarder
 from node.execution.process import RunningProcess
 from node.execution.streams import RECORD_BYTES_MAX, RECORDS_WAITING_MAX
 from node.model.errors import DatabaseUnavailable, ToolOutputError
 from node.model.intervals import Interval
+from tests.support.clocks import ManualClock
 from tests.support.patience import PATIENCE_S
 
 RS = "\\x1e"
@@ -82,7 +83,9 @@ def read(record: bytes) -> Interval:
     return Interval(int(record), {"number": int(record)})
 
 
-async def relayed(script: str, keep: Keep | None = None, count: int = 100) -> list[list[Interval]]:
+async def relayed(
+    script: str, keep: Keep | None = None, count: int = 100, clock: Clock | None = None
+) -> list[list[Interval]]:
     """Return the batches in which a program's intervals were forwarded."""
     batches: list[list[Interval]] = []
 
@@ -92,7 +95,7 @@ async def relayed(script: str, keep: Keep | None = None, count: int = 100) -> li
         batches.append(list(batch))
 
     running = await printing(script)
-    await IntervalForwarder(read, take, count, SystemClock(), pause_s=0.05).run(running)
+    await IntervalForwarder(read, take, count, clock or SystemClock(), pause_s=0.05).run(running)
     await running.wait()
     return batches
 
@@ -122,6 +125,19 @@ async def test_more_intervals_than_there_are_go_nowhere() -> None:
     assert [each.number for batch in batches for each in batch] == [0, 1, 2]
 
 
+class Pausing(ManualClock):
+    """A clock on which no pause takes any time."""
+
+    def __init__(self) -> None:
+        """Note no pauses yet."""
+        super().__init__()
+        self.pauses: list[float] = []
+
+    async def sleep(self, seconds: float) -> None:
+        """Note how long the pause should be."""
+        self.pauses.append(seconds)
+
+
 async def test_a_database_that_is_away_costs_no_interval() -> None:
     """Intervals that cannot be stored now are stored later, once."""
     away = iter([True, True, False])
@@ -131,8 +147,26 @@ async def test_a_database_that_is_away_costs_no_interval() -> None:
             msg = "restarting"
             raise DatabaseUnavailable(msg)
 
-    batches = await asyncio.wait_for(relayed(f"print('{RS}0'); print('{RS}1')", keep), PATIENCE_S)
+    clock = Pausing()
+    script = f"print('{RS}0'); print('{RS}1')"
+    batches = await asyncio.wait_for(relayed(script, keep, clock=clock), PATIENCE_S)
     assert [each.number for batch in batches for each in batch] == [0, 1]
+    assert clock.pauses == [RETRY_S, RETRY_S]
+
+
+async def test_an_interval_does_not_wait_for_others() -> None:
+    """The first one is forwarded at once, however long the pause between batches is."""
+    running, kept = await printing(f"print('{RS}0', flush=True); time.sleep(600)"), asyncio.Event()
+
+    async def keep(batch: Sequence[Interval]) -> None:
+        assert [each.number for each in batch] == [0]
+        kept.set()
+
+    forwarder = IntervalForwarder(read, keep, 100, SystemClock(), pause_s=5 * PATIENCE_S)
+    forwarding = asyncio.create_task(forwarder.run(running))
+    await asyncio.wait_for(kept.wait(), PATIENCE_S)
+    await running.end(0)
+    await asyncio.wait_for(forwarding, PATIENCE_S)
 
 
 async def test_what_can_never_be_kept_is_a_gap() -> None:
