@@ -412,3 +412,12 @@ async def test_the_head_decides_before_the_body_is_read(a: Asker, clock: ManualC
         assert why in detail_of(answer)
     async with connected(a, signed(a, own, own.identity, length) + bytes(length)) as (reader, _):
         assert b"400" in await reader.readline()  # read, and found to be no JSON
+
+
+async def test_descriptions_of_tests_are_made_once(a: Asker) -> None:
+    """Asking for all tests again and again costs the event loop little."""
+    assert (await raw(a, get(b"/v1/tests")))[0] == 200
+    began = time.process_time()
+    for _ in range(10):
+        assert (await raw(a, get(b"/v1/tests")))[0] == 200
+    assert time.process_time() - began < PROMPT_S

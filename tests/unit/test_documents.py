@@ -24,6 +24,7 @@ from node.model.errors import (
 from node.model.ids import TaskId, exchange_id, run_id
 from node.model.times import HOUR, SECOND
 from node.model.wire.fields import FROM_OUTSIDE, Duration, Host, Instant
+from node.model.wire.participants import Batch, ProposalRequest
 from node.model.wire.problems import Problem, error_of, problem_of
 from node.model.wire.tasks import Schedule, TaskDocument
 from node.model.wire.validation import faults_of
@@ -435,3 +436,12 @@ def test_what_is_no_relative_start(start: str) -> None:
             {"test": {"type": "idle"}, "schedule": {"start": start}}, context=FROM_OUTSIDE
         )
     assert [error["loc"] for error in caught.value.errors()] == [("schedule", "start")]
+
+
+@pytest.mark.parametrize("name", ["\\u0000", "", "[key]", " "])
+def test_an_unknown_field_of_any_name(name: str) -> None:
+    """An unknown field is a fault whatever its name is."""
+    document = b'{"items": [], "%b": 1}' % name.encode()
+    with pytest.raises(ValidationError) as caught:
+        Batch[ProposalRequest].model_validate_json(document)
+    assert "no such field" in {it.detail.partition(";")[0] for it in faults_of(caught.value, Batch)}

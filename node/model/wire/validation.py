@@ -196,7 +196,8 @@ def _unknown_field(fields: Mapping[str, str | None], place: Sequence[int | str])
     fault = "no such field"
     if not fields:
         return fault
-    near = _near(str(place[-1]), list(fields))
+    # A name that begins with NUL looks like a union tag, which a place does not have.
+    near = _near(str(place[-1]), list(fields)) if place else []
     return (
         f"{fault}; near: {', '.join(near)}" if near else f"{fault}; there are: {', '.join(fields)}"
     )
