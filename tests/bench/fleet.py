@@ -65,7 +65,9 @@ class Fleet:
         """Start the lead of a node as a process of its own."""
         argv = _command("lead_main", self._plans[name])
         log = self._plans[name].state / "lead.log"
-        lead = await process.start(argv, log=log, env=nodes.module_environment())
+        lead = await process.start(
+            argv, log=log, env={**nodes.settings_given(os.environ), **nodes.module_environment()}
+        )
         self._leads[name] = lead
         return lead
 
