@@ -101,7 +101,8 @@ class Outbox:
         next start.
         """
         with contextlib.suppress(ParleyError, TimeoutError):
-            await asyncio.wait_for(self.run_once(), SHUTDOWN_DELIVERY_S)
+            async with asyncio.timeout(SHUTDOWN_DELIVERY_S):
+                await self.run_once()
 
     async def start_due(self) -> float:
         """Start delivering the due messages: to all nodes at once, in order for each node.

@@ -31,6 +31,7 @@ from node.model.wire.impacts import Impact, ImpactRequest
 from node.model.wire.nodes import NodeCard
 from node.model.wire.participants import (
     BatchReplies,
+    BookedRun,
     CommitRequest,
     ConfirmationAnswer,
     ConfirmationRequest,
@@ -324,6 +325,11 @@ class SimulatedPeer(Peer):
     async def decision(self, exchange: UUID) -> DecisionAnswer:
         """Ask for the lead's decision as over HTTP."""
         return await self._over("decision", lambda s: s.time_line.decision(exchange))
+
+    async def booked_run(self, run: UUID) -> BookedRun:
+        """Ask another participant for a run, as over HTTP."""
+        sender = self._sender.identity
+        return await self._over("booked-run", lambda s: s.agreement.answer(sender, run))
 
     async def end_run(self, end: RunEnd) -> None:
         """Report the end of a run as over HTTP."""

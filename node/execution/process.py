@@ -319,7 +319,8 @@ async def finish(
     """
     running = await start(argv, cwd=cwd, user=user, chased=chased)
     try:
-        return await asyncio.wait_for(running.wait(), timeout_s)
+        async with asyncio.timeout(timeout_s):
+            return await running.wait()
     except TimeoutError:
         raise _too_long(argv, timeout_s) from None
     finally:

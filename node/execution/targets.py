@@ -213,7 +213,8 @@ class ForeignTargets:
         self._look_ups += 1
         answer.add_done_callback(self._ended)
         try:
-            return await asyncio.wait_for(asyncio.shield(answer), patience_s)
+            async with asyncio.timeout(patience_s):
+                return await asyncio.shield(answer)
         except TimeoutError:
             raise HostError(f"no address was found for {host} in {patience_s:.1f} s") from None
         except OSError as fault:

@@ -63,7 +63,8 @@ async def ended(argv: Sequence[str], documents: bytes, name: str) -> FinishedPro
     """
     running = await process.start(argv, stdin=documents, output_bytes_max=OUTPUT_MAX)
     try:
-        return await asyncio.wait_for(running.wait(), TIMEOUT_S)
+        async with asyncio.timeout(TIMEOUT_S):
+            return await running.wait()
     except TimeoutError:
         msg = f"{name} was killed because it did not finish within {TIMEOUT_S:g} s"
         raise HostError(msg) from None

@@ -131,7 +131,8 @@ async def _part(tool: Tool, context: PartContext, count: int, clock: Clock) -> P
     remaining = (context.ends + command.overtime + _LATE - clock.now()) / times.SECOND
     ended_by = "itself"
     try:
-        await asyncio.wait_for(running.wait(), remaining)
+        async with asyncio.timeout(remaining):
+            await running.wait()
     except TimeoutError:
         ended_by = "end"
     finally:

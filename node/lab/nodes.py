@@ -104,7 +104,8 @@ async def ready(
                     identity = plan.name, plan.url, _token(plan), plan.dsn, plan.address
                     return LabNode(*identity, str(plan.state))
                 with contextlib.suppress(TimeoutError):
-                    await asyncio.wait_for(running.wait(), _POLL_S)
+                    async with asyncio.timeout(_POLL_S):
+                        await running.wait()
     except TimeoutError:
         why = f"was not ready within {within_s:g} s; {plan.url}/readyz last returned {answer}"
     else:

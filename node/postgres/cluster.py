@@ -292,7 +292,8 @@ class PrivateCluster:
         if recorded in leftovers:
             os.kill(recorded, signal.SIGINT)
         try:
-            await asyncio.wait_for(proctable.wait_for_exits(leftovers), STOP_S)
+            async with asyncio.timeout(STOP_S):
+                await proctable.wait_for_exits(leftovers)
         except TimeoutError:
             raise DatabaseUnavailable(
                 f"an earlier Postgres still runs in {self.data} (processes {leftovers}) and does "
@@ -332,7 +333,8 @@ class PrivateCluster:
                     if _says_ready(self.data / "postmaster.pid", server.pid):
                         return
                     with contextlib.suppress(TimeoutError):
-                        await asyncio.wait_for(server.wait(), _POLL_S)
+                        async with asyncio.timeout(_POLL_S):
+                            await server.wait()
         except TimeoutError:
             pass
         raise DatabaseUnavailable(
@@ -357,7 +359,8 @@ async def _shut_down(server: RunningProcess) -> None:
     for number in (signal.SIGINT, signal.SIGQUIT):  # fast; then immediate, with a later replay
         server.send(number)
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(server.wait(), STOP_S)
+            async with asyncio.timeout(STOP_S):
+                await server.wait()
             return
     await server.end(0)
 

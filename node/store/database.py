@@ -268,7 +268,8 @@ class PostgresDatabase(Database):
         pool, self._pool = self._pool, None
         if pool is not None:
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(pool.close(), 5)
+                async with asyncio.timeout(5):
+                    await pool.close()
             pool.terminate()
 
     @contextlib.asynccontextmanager

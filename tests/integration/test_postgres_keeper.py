@@ -78,3 +78,18 @@ async def test_the_keeper_starts_again_what_it_can_and_gives_up_with_a_reason(
     ):
         await keeping
     assert kept.starts == starts + len(PAUSES_S)
+
+
+async def test_a_start_ends_when_it_is_cancelled_at_any_step(
+    kept: Watched, clock: ManualClock
+) -> None:
+    """A cancellation is heard at each step of a start; lost once, ``parley up`` never ended."""
+    await kept.stop()
+    for steps in range(12):
+        starting = asyncio.create_task(kept.start())
+        for _ in range(steps):
+            await clock.sleep(0)
+        starting.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await starting
+        assert not kept.running

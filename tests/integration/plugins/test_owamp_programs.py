@@ -123,8 +123,20 @@ def test_a_client_that_nobody_knows_is_not_served(seen: Path) -> None:
 TOLD_WHILE_STARTING = """
 import os, signal, sys
 from node.plugins.tools.programs import owamp_server
-owamp_server.subprocess.Popen = lambda *_, **__: os.kill(os.getpid(), signal.SIGTERM)
+owamp_server._configure = lambda *_, **__: os.kill(os.getpid(), signal.SIGTERM)
 owamp_server.main(sys.argv[1])
+"""
+TOLD_AS_IT_IS_STARTED = """
+import os, signal, subprocess, sys
+from node.plugins.tools.programs import owamp_server
+
+class Popen(subprocess.Popen):
+    def _get_devnull(self):  # a step in the middle of the start
+        os.kill(os.getpid(), signal.SIGTERM)
+        return super()._get_devnull()
+
+owamp_server.subprocess.Popen = Popen
+sys.exit(owamp_server.main(sys.argv[1]))
 """
 
 
@@ -137,6 +149,23 @@ def test_a_server_that_is_told_to_end_before_it_is_there(
     argv = [sys.executable, "-c", TOLD_WHILE_STARTING, params]
     assert subprocess.run(argv, check=False).returncode == 128 + signal.SIGTERM
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.usefixtures("seen")
+def test_a_server_that_is_told_to_end_while_it_is_started(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The server is ended and its report given although TERM arrives in the middle of its start."""
+    place = tmp_path / "temporary"
+    place.mkdir()
+    monkeypatch.setenv("TMPDIR", str(place))
+    params = TOOL.command(part(DEST, 60)).argv[-1]
+    program = subprocess.Popen(
+        [sys.executable, "-c", TOLD_AS_IT_IS_STARTED, params], stdout=subprocess.PIPE
+    )
+    report = json.loads(ended(program).stdout)
+    assert (report["early"], report["exit_code"]) == (False, -signal.SIGTERM)
+    assert list(place.iterdir()) == []
 
 
 @pytest.mark.usefixtures("seen")
