@@ -57,10 +57,8 @@ def pytest_configure() -> None:
 
 
 def pytest_collection_finish() -> None:
-    """Collect garbage again, but not among the tests themselves."""
+    """Collect garbage again."""
     gc.enable()
-    gc.collect()
-    gc.freeze()
 
 
 _SHARED_LAB = "tests/acceptance/"

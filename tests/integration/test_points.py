@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from lead.model import Claim
 from lead.service import Lead
 from lead.simulation.node import SimulatedNode
 from tests.points.campaign import rehearse, trials
@@ -91,6 +92,16 @@ def test_planning_goes_on_though_nobody_is_left_to_ask_for_it(
     assert played.violations == ()
 
 
+def holds_never_released(node: SimulatedNode, lead: Lead) -> None:
+    """Release what a killed lead held neither at the takeover nor because it stays silent."""
+
+    async def release_nothing(_claimed: Claim) -> None:
+        pass
+
+    no_presumed_abort(node, lead)
+    lead.planner._release_of_predecessor = release_nothing  # type: ignore[method-assign]
+
+
 def parts_sent_apart(node: SimulatedNode, _lead: Lead) -> None:
     """Let the node store its part in one transaction and the message about it in another."""
     collector: Any = node.collector
@@ -114,7 +125,7 @@ def parts_sent_apart(node: SimulatedNode, _lead: Lead) -> None:
     ("broken", "at", "process", "phase", "says"),
     [
         (
-            no_presumed_abort,
+            holds_never_released,
             ("lead/exchange/decision", "AttemptRecorder._record_all", Kind.AWAIT),
             "n1 lead",
             Phase.BEFORE,
