@@ -22,6 +22,9 @@ class _Hub:
         self.clock.step(self.steps.pop(0) if self.steps else 0)
         self.clock.advance(round(seconds * times.SECOND))
 
+    async def pause(self, _seconds: float) -> None:
+        """Take no time: nothing changes so fast here."""
+
 
 @dataclass
 class _Node:
