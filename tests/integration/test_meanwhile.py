@@ -59,6 +59,8 @@ async def test_a_run_cancelled_before_the_decision_is_booked_nowhere(world: Worl
     _, run = await _led(a, b, c)
 
     async def cancel() -> None:
+        while await b.state(run) is None:  # b and c are asked at once
+            pass
         await b.node.termination.cancel_run(run)
         await b.deliver()
 
