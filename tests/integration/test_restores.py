@@ -28,7 +28,8 @@ SCHEDULE = Schedule(
 async def _starts(site: Site, task: UUID) -> dict[int, int]:
     """Return the starts of the runs of a task that are booked here, by slot."""
     rows = await site.rows(
-        "SELECT slot, starts_at FROM run WHERE task_id = $1 AND state = 'booked'", task
+        "SELECT slot, starts_at FROM run WHERE task_id = $1 AND state = 'booked' ORDER BY slot",
+        task,
     )
     return {row[0]: row[1] for row in rows}
 
