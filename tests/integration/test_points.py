@@ -99,7 +99,8 @@ def holds_never_released(node: SimulatedNode, lead: Lead) -> None:
         pass
 
     no_presumed_abort(node, lead)
-    lead.planner._release_of_predecessor = release_nothing  # type: ignore[method-assign]
+    planner: Any = lead.planner
+    planner._release_of_predecessor = release_nothing
 
 
 def parts_sent_apart(node: SimulatedNode, _lead: Lead) -> None:
