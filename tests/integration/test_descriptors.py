@@ -69,7 +69,8 @@ async def test_where_none_is_left_the_reason_is_told() -> None:
     """A start that runs out of descriptors at any step fails as a host error and leaves nothing."""
     highest = max(int(entry.name) for entry in Path("/proc/self/fd").iterdir())
     await process.finish(["true"], timeout_s=10)  # looks up what is cached afterwards
-    reasons, pids = set(), []
+    reasons: dict[str, str] = {}
+    pids: list[int] = []
     for soft in range(8, highest + 64):
         with limited(soft):
             try:
@@ -78,12 +79,12 @@ async def test_where_none_is_left_the_reason_is_told() -> None:
                 running.release(lambda: 0)
                 await running.wait()
             except HostError as error:
-                reasons.add(error.detail.partition(":")[0])
+                reasons[error.detail.partition(":")[0].replace("/usr/bin/", "")] = error.detail
     assert {
         "no file descriptor is left for a program's input",
         "no file descriptor is left for the pipe that holds a program",
         "setpriv cannot be started",
-    } <= {reason.replace("/usr/bin/", "") for reason in reasons}
+    } <= reasons.keys()
     assert pids, reasons
     assert not any(map(alive, pids))
 

@@ -111,10 +111,11 @@ async def test_postgres_is_started_again_and_may_hang(node: Node) -> None:
         await proctable.wait_for_exits([killed])
     await node.until_ready()
     assert node.postmaster != killed
-    servers = proctable.working_in(node.state / "postgres/data")
     token = (node.state / "token").read_text().strip()
     task = {"test": {"type": "idle", "spec": {"duration": "PT1S"}}}
     posting = {"json": task, "headers": {"Authorization": f"Bearer {token}"}}
+    os.kill(node.postmaster, signal.SIGSTOP)  # first, so that it starts no others meanwhile
+    servers = proctable.working_in(node.state / "postgres/data")
     for pid in servers:
         os.kill(pid, signal.SIGSTOP)
     try:
