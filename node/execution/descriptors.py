@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import os
 import resource
 from collections.abc import Iterator
 
@@ -44,3 +45,13 @@ def explain_exhaustion(purpose: str) -> Iterator[None]:
             f"no file descriptor is left for {purpose}: too many programs run at the same time; "
             "raise the limit (LimitNOFILE of the unit, or ulimit -n)"
         ) from fault
+
+
+def check_spare(count: int, purpose: str) -> None:
+    """Check that this process may open so many descriptors more.
+
+    :raises HostError: it may not.
+    """
+    with contextlib.ExitStack() as opened, explain_exhaustion(purpose):
+        for _ in range(count):
+            opened.callback(os.close, os.open(os.devnull, os.O_RDONLY))

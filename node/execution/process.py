@@ -42,7 +42,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from node.execution import process_marks, proctable
-from node.execution.descriptors import explain_exhaustion
+from node.execution.descriptors import check_spare, explain_exhaustion
 from node.execution.leftovers import KILL_TIMEOUT_S, kill_group
 from node.execution.streams import CHUNK, OutputStream, RecordStream
 from node.model.errors import HostError
@@ -53,6 +53,8 @@ PATH_DEFAULT = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 NAMESPACES = Path("/run/netns")
 """The directory in which ``ip netns`` keeps named network namespaces."""
 
+_POPEN_DESCRIPTORS = 8
+"""More than Popen opens at a time: three pipes, and /dev/null."""
 DRAIN_S = 1.0
 """Seconds that a child may hold a stream open after the leader's exit."""
 
@@ -430,6 +432,8 @@ def _setpriv_path() -> str | None:
 
 
 def _spawn(argv: Sequence[str], options: Mapping[str, Any]) -> subprocess.Popen[bytes]:
+    # Popen of Python before 3.11.4 loses the pipes that it has made if there is none for the next.
+    check_spare(_POPEN_DESCRIPTORS, "the pipes of a program")
     try:
         return subprocess.Popen(argv, **options)
     except OSError as fault:

@@ -83,7 +83,7 @@ async def test_where_none_is_left_the_reason_is_told() -> None:
     assert {
         "no file descriptor is left for a program's input",
         "no file descriptor is left for the pipe that holds a program",
-        "setpriv cannot be started",
+        "no file descriptor is left for the pipes of a program",
     } <= reasons.keys()
     assert pids, reasons
     assert not any(map(alive, pids))
