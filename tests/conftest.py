@@ -46,7 +46,7 @@ _IDLE_LIMIT_S = 60.0
 
 
 def pytest_configure() -> None:
-    """Let the programs that tests start be ended by Ctrl-C.
+    """Let the programs that tests start be ended by Ctrl-C, and collect no garbage for now.
 
     What a shell starts in the background without job control ignores it, and so do all children.
     """

@@ -157,6 +157,13 @@ async def _set(world: World, by: int, hear: SetBack) -> None:
         await hear(site)
 
 
+async def _share_task(a: Site, b: Site) -> None:
+    """Let both nodes know a task of both that the first leads."""
+    task = introduction([a, b], schedule=Schedule(start=LATER))
+    for site in (a, b):
+        await site.keep(task, a)
+
+
 async def _ahead(world: World) -> tuple[Site, Site]:
     """Return two nodes whose clock is an hour ahead."""
     a, b = await world.two()
@@ -204,9 +211,7 @@ async def test_who_did_not_answer_a_clock_that_was_ahead_is_asked_again(
 ) -> None:
     """Neither the task that waits for a participant nor the question to it wait for an hour."""
     a, b = await _ahead(world)
-    task = introduction([a, b], schedule=Schedule(start=LATER))
-    for site in (a, b):
-        await site.keep(task, a)
+    await _share_task(a, b)
     world.cut = {frozenset("ab")}
     await a.plan()
     assert await _booked(a) == ["waiting"]
@@ -220,9 +225,7 @@ async def test_who_did_not_answer_a_clock_that_was_ahead_is_asked_again(
 async def test_a_question_that_the_clock_was_set_back_under_counts_from_now(world: World) -> None:
     """A participant that was asked by a clock that was ahead is away since now, not later."""
     a, b = await _ahead(world)
-    task = introduction([a, b], schedule=Schedule(start=LATER))
-    for site in (a, b):
-        await site.keep(task, a)
+    await _share_task(a, b)
 
     async def step(call: Call, phase: str) -> None:
         if call == ("a", "b", "propose") and phase == "asked":
@@ -261,9 +264,7 @@ async def test_holds_end_that_were_made_while_the_clock_was_ahead(
 ) -> None:
     """A hold occupies its time for its life, and so does an exchange that nobody decides."""
     a, b = await _ahead(world)
-    task = introduction([a, b], schedule=Schedule(start=LATER))
-    for site in (a, b):
-        await site.keep(task, a)
+    await _share_task(a, b)
 
     async def die(call: Call, phase: str) -> None:
         if call == ("a", "b", "hold") and phase == "answered":
@@ -308,9 +309,7 @@ async def test_decisions_made_while_the_clock_was_ahead_are_compared(
 ) -> None:
     """A lead compares the runs of a task two minutes after the clock is right again."""
     a, b = await _ahead(world)
-    task = introduction([a, b], schedule=Schedule(start=LATER))
-    for site in (a, b):
-        await site.keep(task, a)
+    await _share_task(a, b)
     await a.plan()
     await _set(world, -times.HOUR, hear)
     await b.execute("DELETE FROM run")
