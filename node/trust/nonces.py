@@ -5,22 +5,38 @@ old as a signature can stay valid; the previous one is then dropped as a whole. 
 for one to two lifetimes, each step costs the same regardless of their number, and a signer that
 floods the node fills only its own set.
 
-Dropping a generation leaves one number per signer: the newest creation time in it. Signatures not
-newer than that are refused from then on. With a steady clock they are stale anyway; the number
-matters when this host's clock is set back, and old requests look fresh again.
+Dropping a generation leaves one span per signer: the oldest and newest creation time in it.
+Signatures of such a span are refused from then on. With a steady clock they are stale anyway; the
+spans matter when this host's clock is set back, and old requests look fresh again. A clock that was
+ahead for a while leaves a span in the future, and what is signed before it is accepted.
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import TypeAlias
+
+Span: TypeAlias = tuple[float, float]
+"""The oldest and the newest creation time of some signatures, in s."""
+
+_SPANS_MAX = 4
+"""Number of spans kept per signer. Beyond it the two with the shortest time between become one."""
 
 
 @dataclass
 class _Seen:
-    """The nonces of one signer in one generation; ``newest`` is the latest creation time, in s."""
+    """The nonces of one signer in one generation, and the creation times of their signatures."""
 
     nonces: set[str] = field(default_factory=set)
-    newest: int = 0
+    oldest: float = math.inf
+    newest: float = -math.inf
+
+    def add(self, nonce: str, created: int) -> None:
+        self.nonces.add(nonce)
+        self.oldest = min(self.oldest, created)
+        self.newest = max(self.newest, created)
 
 
 class NonceMemory:
@@ -33,7 +49,7 @@ class NonceMemory:
         self._current: dict[str, _Seen] = {}
         self._previous: dict[str, _Seen] = {}
         self._turned = 0
-        self._forgotten: dict[str, int] = {}
+        self._forgotten: dict[str, list[Span]] = {}
 
     def objection(self, signer: str, nonce: str, created: int, now: int) -> str | None:
         """Remember the nonce and return ``None``, or return the reason to refuse the request.
@@ -42,24 +58,43 @@ class NonceMemory:
         signature has been verified: otherwise anybody could use up a signer's nonces.
         """
         self._turn(now)
-        if created <= self._forgotten.get(signer, 0):
-            return "is not newer than requests that this node has forgotten; sign it again"
+        if any(first <= created <= last for first, last in self._forgotten.get(signer, ())):
+            return "is as old as requests that this node has forgotten; sign it again"
         seen = self._current.setdefault(signer, _Seen())
         before = self._previous.get(signer, _Seen())
         if nonce in seen.nonces or nonce in before.nonces:
             return "has been received before: its nonce was used; sign it again with a new one"
         if len(seen.nonces) >= self._per_signer_max:
             return f"is one of more than {self._per_signer_max} in a short time; send fewer"
-        seen.nonces.add(nonce)
-        seen.newest = max(seen.newest, created)
+        seen.add(nonce, created)
         return None
 
     def _turn(self, now: int) -> None:
         """Begin a new generation if the current one is old enough; two after a long pause."""
-        self._turned = min(self._turned, now)  # if the clock was set back, start a lifetime anew
-        lives = (now - self._turned) // self._life
+        if now < self._turned - self._life:
+            lives = 2  # the clock was set back: no span shall contain times of before and after
+        else:
+            self._turned = min(self._turned, now)
+            lives = (now - self._turned) // self._life
         for _ in range(min(lives, 2)):
             for signer, seen in self._previous.items():
-                self._forgotten[signer] = max(seen.newest, self._forgotten.get(signer, 0))
+                if seen.nonces:
+                    spans = [*self._forgotten.get(signer, ()), (seen.oldest, seen.newest)]
+                    self._forgotten[signer] = merged(spans, _SPANS_MAX)
             self._previous, self._current = self._current, {}
             self._turned = now
+
+
+def merged(spans: list[Span], spans_max: int) -> list[Span]:
+    """Return at most ``spans_max`` spans that cover the given ones; shortest gaps are closed."""
+    apart: list[Span] = []
+    for first, last in sorted(spans):
+        if apart and first <= apart[-1][1]:
+            apart[-1] = (apart[-1][0], max(last, apart[-1][1]))
+        else:
+            apart.append((first, last))
+    while len(apart) > spans_max:
+        gaps = [later[0] - earlier[1] for earlier, later in pairwise(apart)]
+        nearest = gaps.index(min(gaps))
+        apart[nearest : nearest + 2] = [(apart[nearest][0], apart[nearest + 1][1])]
+    return apart
