@@ -17,10 +17,26 @@ from tests.support.patience import PATIENCE_S
 
 ROOT = Path(__file__).parents[2]
 PLAYING = """
-from tests.soak.seeds import BRIEF, played
-from tests.support.patience import PATIENCE_S
-for outcome in played(BRIEF, range(1, 1_000_000), 2):
+import sys
+from tests.soak.seeds import played
+for outcome in played(sys.argv[1], range(1, 1_000_000), 2):
     print("playing", flush=True)
+"""
+TINY = """
+title = "Two nodes that run a task for some minutes: a world that is played at once"
+days = 0.003
+settle = "PT1M"
+
+[nodes]
+count = 2
+
+[[tasks]]
+name = "ping"
+class = "normal"
+between = "random"
+count = 1
+length = "PT1S"
+every = "PT1M"
 """
 
 
@@ -30,11 +46,13 @@ for outcome in played(BRIEF, range(1, 1_000_000), 2):
     ids=["killed", "ended", "Ctrl-C"],
 )
 async def test_workers_end_with_their_owner(
-    number: signal.Signals, send: Callable[[int, int], None]
+    number: signal.Signals, send: Callable[[int, int], None], tmp_path: Path
 ) -> None:
     """No worker is left after Ctrl-C in all processes or the death of the owner."""
+    tiny = tmp_path / "tiny.toml"
+    tiny.write_text(TINY)
     owner = await process.start(
-        [sys.executable, "-c", PLAYING], env={"PYTHONPATH": str(ROOT)}, cwd=ROOT
+        [sys.executable, "-c", PLAYING, str(tiny)], env={"PYTHONPATH": str(ROOT)}, cwd=ROOT
     )
     await owner.printed(b"playing")
     workers = descendants(owner.pid)
