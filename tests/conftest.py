@@ -38,8 +38,10 @@ from tests.support.worlds import World
 pytest_plugins = ["tests.support.needs"]
 
 # A deadline per example measures the machine, not the code: two cores are shared with real
-# Postgres servers and real nodes. A test that hangs is ended by pytest-timeout.
-settings.register_profile("parley", deadline=None, print_blob=True)
+# Postgres servers and real nodes. A test that hangs is ended by pytest-timeout. Each run chooses
+# other examples; --hypothesis-profile=thorough tries twenty times as many.
+settings.register_profile("parley", deadline=None, print_blob=True, max_examples=50)
+settings.register_profile("thorough", settings.get_profile("parley"), max_examples=1000)
 settings.load_profile("parley")
 
 _IDLE_LIMIT_S = 60.0

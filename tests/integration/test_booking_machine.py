@@ -56,7 +56,7 @@ T = TypeVar("T")
 Fault: TypeAlias = tuple[str, int, str, str]
 Wish: TypeAlias = tuple[int, list[int], SchedulingClass, int, Schedule]
 
-EXAMPLES = int(os.environ.get("PARLEY_EXAMPLES", "14"))
+EXAMPLES = int(os.environ.get("PARLEY_EXAMPLES", "9"))
 STEPS = 16
 TASKS_MAX = 12
 TICK = 7 * times.SECOND

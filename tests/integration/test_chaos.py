@@ -19,7 +19,7 @@ from tests.integration.host_leftovers import nothing_left
 
 SMALL = Plan(
     operations=1500,
-    minutes=0.2,
+    minutes=0.15,
     nodes=3,
     clients=12,
     fault_every_s=1.6,

@@ -117,7 +117,7 @@ async def test_higher_priority_displaces_and_the_loser_is_placed_again(world: Wo
     await a.plan()
     high = await _led(b, (b,), priority=5, schedule=Schedule(start=HOUR, slip=0))
     await b.plan()
-    await world.pass_time(2 * times.SECOND)
+    await world.pass_time(4 * times.SECOND)
     assert list((await b.states()).values()).count("scheduled") == 2
     again = run_id(TaskId(low.task), HOUR, 2)
     [row] = await a.rows("SELECT starts_at FROM run WHERE id = $1", again)

@@ -233,7 +233,7 @@ async def test_a_lead_restored_to_before_the_first_answer_is_heard(world: World)
     await a.plan()
     assert "3 is known here" in str(await a.reason(run_id(TaskId(task.task), SLOTS[0], 1)))
     assert await _compare(a, b) == 4  # the task, and the runs that were booked since
-    await world.pass_time(3 * times.SECOND)
+    await world.pass_time(6 * times.SECOND)
     for site in (a, b):
         assert [tuple(row) for row in await site.rows("SELECT revision, priority FROM task")] == [
             (4, 0)

@@ -17,8 +17,8 @@ from tests.soak.seeds import BRIEF
 from tests.soak.variants import VARIANTS, Variant
 
 SEEDS_FOR_A_VARIANT = 60
-_WORLDS = 30
-_POOL_WORLDS = 4
+_WORLDS = 20
+_POOL_WORLDS = 2
 _GIVING_WAY = ("setpriv", "--pdeathsig", "KILL", "nice", "-n", "19")
 """The command that lets tests which measure time run undisturbed beside it."""
 

@@ -191,7 +191,7 @@ async def test_the_displaced_is_freed_everywhere_and_placed_again(world: World) 
     await a.plan()
     high = await _led(c, (c, b), priority=5, schedule=EXACT)
     await c.plan()
-    await world.pass_time(2 * times.SECOND)
+    await world.pass_time(4 * times.SECOND)
     second = _run(low, attempt=2)
     [row] = await a.rows("SELECT starts_at FROM run WHERE id = $1", second)
     assert row[0] == HOUR + DURATION

@@ -402,7 +402,7 @@ class World:
                 return True
         return False
 
-    async def pass_time(self, duration: int, step: int = times.SECOND) -> None:
+    async def pass_time(self, duration: int, step: int = 2 * times.SECOND) -> None:
         """Let time pass in steps; all nodes plan, deliver, and do housekeeping meanwhile."""
         end = self.clock.now() + duration
         while self.clock.now() < end:

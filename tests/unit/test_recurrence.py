@@ -212,7 +212,7 @@ def watch(expression: Expression, minutes: list[tuple[int, datetime]]) -> list[i
     return fired
 
 
-@settings(max_examples=25)
+@settings(max_examples=12)
 @pytest.mark.parametrize(("zone", "day"), DAYS_OF_CHANGE)
 @given(expression=expressions(), since=st.integers(0, 5 * 1440 * 60))
 def test_cron_agrees_with_a_watched_clock(
