@@ -235,7 +235,7 @@ class Reconciler:
             if await planning.is_wanted(connection, run):
                 return False
         why = "its lead does not have it any more"
-        await other.end_run(RunEnd(run=run, state=RunState.CANCELLED, reason=why))
+        await other.end_run(RunEnd(run=run, state=RunState.DISPLACED, reason=why))
         return True
 
 

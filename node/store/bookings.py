@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import struct
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
@@ -218,6 +218,7 @@ class EarlierAttempt:
     """An earlier run of a slot for which another attempt is requested.
 
     ``unknown`` is set if its lead does not know it: it numbers the slot's attempts anew.
+    ``cancelled`` is why it was cancelled by itself, of which its restored lead may not know.
     ``began_at`` is None if it has not begun.
     """
 
@@ -225,6 +226,7 @@ class EarlierAttempt:
     run: UUID
     task: UUID
     unknown: bool
+    cancelled: str | None
     began_at: int | None
 
 
@@ -250,6 +252,11 @@ async def earlier_attempts(connection: Connection, wanted: Wanted) -> list[Earli
     columns = (list(column) for column in zip(*again, strict=True))
     rows = await connection.fetch(_SQL["earlier_attempts"], *columns)
     return [EarlierAttempt(*row) for row in rows]
+
+
+async def give_up(connection: Connection, reasons: Mapping[UUID, str], now: int) -> None:
+    """Cancel runs that have not begun, for these reasons: their lead plans their slots anew."""
+    await connection.execute(_SQL["give_up"], list(reasons), list(reasons.values()), now)
 
 
 async def forget(connection: Connection, runs: Sequence[UUID]) -> None:

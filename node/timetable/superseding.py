@@ -7,17 +7,18 @@ if an earlier one has begun.
 
 A lead whose database was restored from a backup does not remember the runs that it booked after the
 backup. It counts the attempts of their slots anew, so that what it asks for may have the id of a
-run that is booked here, at another time. Such a run is forgotten, and refused if it has begun.
+run that is booked here, at another time. Such a run is forgotten, and refused if it has begun. Nor
+does it remember that a run was cancelled; the slot of such a run is refused.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from uuid import UUID
 
-from node.model.runstate import RunState
 from node.model.times import to_the_second
-from node.store import bookings, runs
-from node.store.bookings import Wanted
+from node.store import bookings
+from node.store.bookings import EarlierAttempt, Wanted
 from node.store.database import Connection
 
 
@@ -32,26 +33,42 @@ async def supersede(
     earlier = await bookings.earlier_attempts(connection, wanted)
     if not earlier:
         return wanted, {}
-    begun: dict[UUID, str] = {}
-    for attempt in earlier:
-        if attempt.began_at is not None:
-            began = to_the_second(attempt.began_at)
-            begun[attempt.wanted] = (
-                f"this slot has been run here already: run {attempt.run} began at {began}, before "
-                "this node heard that it was given up"
-            )
-    given_up = [each for each in earlier if each.wanted not in begun and each.began_at is None]
+    refused = _refused(earlier)
+    given_up = [each for each in earlier if each.wanted not in refused and each.began_at is None]
+    reasons = {
+        attempt.run: f"its lead plans this slot anew, as run {attempt.wanted}"
+        for attempt in given_up
+        if not attempt.unknown
+    }
+    if reasons:
+        await bookings.give_up(connection, reasons, now)
     for attempt in given_up:
-        if attempt.unknown:
-            continue
-        why = f"its lead plans this slot anew, as run {attempt.wanted}"
-        await runs.move(connection, [attempt.run], RunState.CANCELLED, why, now)
-        await bookings.notify(connection, "run", attempt.run, attempt.task, "cancelled")
+        if attempt.run in reasons:
+            await bookings.notify(connection, "run", attempt.run, attempt.task, "cancelled")
     lost = await bookings.restore(connection, [attempt.run for attempt in given_up], now)
     await bookings.tell_leads(connection, lost, now)
     if unknown := [attempt.run for attempt in given_up if attempt.unknown]:
         await bookings.forget(connection, unknown)
     return [
-        (hold, task, [run for run in requested if run.run not in begun])
+        (hold, task, [run for run in requested if run.run not in refused])
         for hold, task, requested in wanted
-    ], begun
+    ], refused
+
+
+def _refused(earlier: Sequence[EarlierAttempt]) -> dict[UUID, str]:
+    """Return why runs must not be booked whose slots have been run, or were cancelled."""
+    refused: dict[UUID, str] = {}
+    for attempt in earlier:
+        if attempt.began_at is not None:
+            began = to_the_second(attempt.began_at)
+            refused[attempt.wanted] = (
+                f"this slot has been run here already: run {attempt.run} began at {began}, before "
+                "this node heard that it was given up"
+            )
+        elif attempt.cancelled is not None:
+            refused.setdefault(
+                attempt.wanted,
+                "the run of this slot was cancelled, before its lead's database was restored: "
+                f"{attempt.cancelled}",
+            )
+    return refused

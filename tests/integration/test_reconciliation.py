@@ -62,7 +62,7 @@ async def test_a_run_only_the_participant_has_is_ended(world: World) -> None:
     await a.execute("DELETE FROM run WHERE id = $1", runs[2])
     assert await _compare(a, b) == 1
     await world.settle()
-    assert await b.state(runs[2]) == "cancelled"
+    assert await b.state(runs[2]) == "displaced"
     assert await b.reason(runs[2]) == "its lead does not have it any more"
 
 
@@ -85,7 +85,7 @@ async def test_a_paused_task_is_compared(world: World) -> None:
     world.clock.advance(5 * times.MINUTE)
     assert await _compare(a, b) == 4
     await world.settle()
-    assert set((await b.states()).values()) == {"cancelled"}
+    assert set((await b.states()).values()) == {"displaced"}
     assert [tuple(row) for row in await b.rows("SELECT state::text, revision FROM task")] == [
         ("paused", 2)
     ]

@@ -107,6 +107,41 @@ async def test_a_slot_that_was_run_before_the_restore_is_not_run_again(world: Wo
     assert list(await _starts(a, task.task)) == SLOTS[1:]
 
 
+@pytest.mark.parametrize("booked", [False, True])
+async def test_a_cancelled_run_is_not_placed_again_by_a_restored_lead(
+    world: World, *, booked: bool
+) -> None:
+    """A participant refuses a slot whose run was cancelled, and no other slot of the task."""
+    a, b = await world.two()
+    task = introduction([a, b], schedule=SCHEDULE)
+    for site in (a, b):
+        await site.keep(task, a)
+    if booked:  # before the backup; else the restored lead has to plan the slot anew
+        await a.plan()
+    backup = await back_up(a)
+    if not booked:
+        await a.plan()
+    world.clock.advance(5 * times.MINUTE)
+    first = run_id(TaskId(task.task), SLOTS[0], 1)
+    await b.node.termination.cancel_run(first)
+    await world.settle()
+    assert await a.state(first) == "cancelled"
+    await restore(world, a, backup)
+    await _compare(a, b)
+    await a.plan()
+    await world.pass_time(6 * times.SECOND)
+    waiting = run_id(TaskId(task.task), SLOTS[0], 2 if booked else 1)
+    why = "the run of this slot was cancelled, before its lead's database was restored: cancelled"
+    assert await a.state(waiting) == "waiting"
+    assert f"{why} on b" in str(await a.reason(waiting))
+    assert await b.state(first) == "cancelled"
+    for site in (a, b):
+        assert list(await _starts(site, task.task)) == SLOTS[1:]
+    await world.pass_time(2 * times.HOUR, 10 * times.MINUTE)
+    assert await a.state(waiting) == "unplaced"
+    assert f"{why} on b" in str(await a.reason(waiting))
+
+
 async def test_a_lead_restored_is_not_taken_for_a_worker_that_lost_its_lease(world: World) -> None:
     """A lead whose epochs went back books: a restored database counts above all it has given."""
     a, b = await world.two()

@@ -49,7 +49,7 @@ def test_nonce_memory_gives_memory_back() -> None:
 
 
 def test_who_was_ahead_together_is_believed_again() -> None:
-    """What is signed after a wrong hour, before its times, is accepted; its requests are not."""
+    """Signatures after a wrong hour are accepted, and those of that hour are not again."""
     memory = NonceMemory(10 * SECOND, 1000)
     hour = 3600
     assert memory.objection("a", "before", 1000, 1000 * SECOND) is None

@@ -175,7 +175,7 @@ def open_exchanges(
 _BEGUN = frozenset({"running", "merging", "finished"})
 
 
-@TWINS.of("id", "earlier", "task_id", "unknown", "began_at")
+@TWINS.of("id", "earlier", "task_id", "unknown", "cancelled", "began_at")
 def earlier_attempts(
     tables: Tables,
     runs: Sequence[UUID],
@@ -186,7 +186,8 @@ def earlier_attempts(
 ) -> Answer:
     """Return other runs of these slots that have begun here or are in the future.
 
-    With an epoch, return also those that were booked before it under the same or a later attempt.
+    With an epoch, return also those that were booked before it under the same or a later attempt,
+    and those that were cancelled by themselves.
     """
     conflicts = []
     requests = zip(runs, tasks, slots, attempts, unknown_before, strict=True)
@@ -194,22 +195,42 @@ def earlier_attempts(
         others = tables.runs.earlier(task, slot, attempt)
         if before is not None:
             later = tables.runs.from_attempt(task, slot, attempt)
-            others += [each for each in later if _booked_before(tables, each, before)]
+            others += [
+                each for each in later if _booked_before(tables, each, before) or _alone(each)
+            ]
         for earlier in others:
             unknown = earlier.attempt >= attempt
             began_at = earlier.started_at
             if began_at is None and earlier.state in _BEGUN:
                 began_at = earlier.starts_at
             to_come = earlier.state in {"booked", "set-aside"}
-            counts = unknown or to_come or began_at is not None
+            forgotten = before is not None and _alone(earlier)
+            counts = unknown or to_come or began_at is not None or forgotten
             if earlier.participant is not None and counts:
-                conflicts.append((run, earlier.id, task, unknown, began_at))
+                cancelled = earlier.reason if _alone(earlier) else None
+                conflicts.append((run, earlier.id, task, unknown, cancelled, began_at))
     return conflicts
 
 
 def _booked_before(tables: Tables, run: RunRow, epoch: int) -> bool:
     exchange = None if run.exchange_id is None else tables.exchanges.rows.get(run.exchange_id)
     return exchange is not None and exchange.lease_epoch < epoch
+
+
+def _alone(run: RunRow) -> bool:
+    return run.state == "cancelled" and not run.freed
+
+
+@TWINS.of()
+def give_up(tables: Tables, runs: Sequence[UUID], reasons: Sequence[str], now: int) -> Answer:
+    """Cancel runs that have not begun, because their lead plans their slots anew."""
+    for each, reason in zip(runs, reasons, strict=True):
+        run = tables.runs.rows.get(each)
+        if run is not None and run.state in {"booked", "set-aside"}:
+            tables.runs.change(
+                run, state="cancelled", freed=True, reason=reason, changed_at=now, finished_at=now
+            )
+    return ()
 
 
 @TWINS.of()

@@ -96,9 +96,11 @@ RETURNING id;
 
 -- earlier_attempts --
 -- Other runs of these slots that have begun here or are still to come. With an epoch also those that were booked before it,
--- under any attempt and in any state: a lead that was restored may not know them, and give their numbers and ids again.
+-- under any attempt and in any state: a lead that was restored may not know them, and give their numbers and ids again. Nor
+-- may it know that a run was cancelled, by itself and not by a change of its task.
 SELECT
     wanted.id, earlier.id AS earlier, earlier.task_id, earlier.attempt >= wanted.attempt AS unknown,
+    CASE WHEN earlier.state = 'cancelled' AND NOT earlier.freed THEN earlier.reason END AS cancelled,
     CASE
         WHEN earlier.state IN ('running', 'merging', 'finished') THEN coalesce(earlier.started_at, earlier.starts_at)
         ELSE earlier.started_at
@@ -118,9 +120,17 @@ WHERE
             )
         )
         OR (wanted.attempt <= earlier.attempt AND exchange.lease_epoch < wanted.unknown_before)
+        OR (wanted.unknown_before IS NOT NULL AND earlier.state = 'cancelled' AND NOT earlier.freed)
     )
 ORDER BY earlier.id
 FOR UPDATE OF earlier;
+
+-- give_up --
+-- Cancels runs that have not begun, because their lead plans their slots anew.
+UPDATE run
+SET state = 'cancelled', freed = true, reason = given.reason, changed_at = $3, finished_at = $3
+FROM unnest($1::uuid [], $2::text []) AS given (id, reason)
+WHERE run.id = given.id AND run.state IN ('booked', 'set-aside');
 
 -- forget --
 -- Runs that were never begun, and that their lead does not know.
