@@ -134,32 +134,32 @@ class Outbox:
 
     async def _deliver_in_order(self, queue: list[Message]) -> None:
         done = []
-        for message in queue:
+        for number, message in enumerate(queue):
             try:
                 await self._deliver(message)
             except (NotAuthenticated, TooManyRequests) as error:
-                await self._failed(message, error)
+                await self._failed(queue[number:], error)
                 break
             except RequestError as error:
                 log.warning("message refused, dropped", kind=message.kind, error=error.detail)
             except ParleyError as error:
-                await self._failed(message, error)
+                await self._failed(queue[number:], error)
                 break
             except Exception as error:
                 # A bug of ours must delay neither the other messages nor the other nodes.
                 log.exception("message not delivered", kind=message.kind, node=message.node)
-                await self._failed(message, ParleyError(f"cannot be delivered: {error!r}"))
+                await self._failed([message], ParleyError(f"cannot be delivered: {error!r}"))
                 continue
             done.append(message.id)
         if done:
             async with self._database.connection() as connection:
                 await outbox.delivered(connection, done)
 
-    async def _failed(self, message: Message, error: ParleyError) -> None:
-        pause = min(MESSAGE_PAUSE_MAX, _PAUSE_FIRST * 2 ** min(message.attempts, 12))
+    async def _failed(self, messages: Sequence[Message], error: ParleyError) -> None:
+        """Store that the first message failed; those behind it wait as long, and were not sent."""
+        pause = min(MESSAGE_PAUSE_MAX, _PAUSE_FIRST * 2 ** min(messages[0].attempts, 12))
         if isinstance(error, TooManyRequests):
             pause = max(pause, min(MESSAGE_PAUSE_MAX, error.retry_after_s * times.SECOND))
+        ids = [message.id for message in messages]
         async with self._database.connection() as connection:
-            await outbox.failed(
-                connection, message.id, self._clock.now() + pause, error.detail[:500]
-            )
+            await outbox.failed(connection, ids, self._clock.now() + pause, error.detail[:500])

@@ -108,9 +108,11 @@ async def delivered(connection: Connection, ids: Sequence[int]) -> None:
     await connection.execute(_SQL["delivered"], list(ids))
 
 
-async def failed(connection: Connection, message: int, next_at: int, error: str) -> None:
-    """Record a failed delivery, to be retried at ``next_at``."""
-    await connection.execute(_SQL["failed"], message, next_at, error)
+async def failed(
+    connection: Connection, messages: Sequence[int], next_at: int, error: str
+) -> None:
+    """Record a failed delivery of messages to one node, to be retried at ``next_at``."""
+    await connection.execute(_SQL["failed"], list(messages), next_at, error)
 
 
 async def purge(connection: Connection, before: int, at_most: int) -> int:

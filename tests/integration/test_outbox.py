@@ -26,3 +26,22 @@ async def test_the_end_of_a_task_does_not_overtake_its_change(world: World) -> N
     await world.pass_time(30 * times.SECOND, 5 * times.SECOND)
     assert await a.letters() == []
     assert [row[0] for row in await b.rows("SELECT state::text FROM task")] in ([], ["cancelled"])
+
+
+async def test_messages_behind_one_that_failed_wait_no_longer_than_it(world: World) -> None:
+    """A node that was away for a moment hears all that waits for it as soon as it is back."""
+    a, b = await world.two()
+    tasks = [introduction([a, b], schedule=Schedule(start=HOUR)) for _ in range(5)]
+    for task in tasks:
+        for site in (a, b):
+            await site.keep(task, a)
+    world.cut = {frozenset("ab")}
+    for task in tasks:
+        await a.node.termination.cancel_task(task.task)
+    await world.pass_time(2 * times.SECOND)
+    assert len(await a.letters()) == len(tasks)
+    world.cut = set()
+    await world.pass_time(6 * times.SECOND)
+    assert await a.letters() == []
+    states = await b.rows("SELECT DISTINCT state::text FROM task")
+    assert [row[0] for row in states] == ["cancelled"]

@@ -90,11 +90,12 @@ def delivered(tables: Tables, ids: Sequence[int]) -> Answer:
 
 
 @TWINS.of()
-def failed(tables: Tables, letter: int, next_at: int, error: str) -> Answer:
+def failed(tables: Tables, letters: Sequence[int], next_at: int, error: str) -> Answer:
     """Record a failed delivery."""
-    row = tables.letters.rows.get(letter)
-    if row is not None:
-        tables.letters.change(row, attempts=row.attempts + 1, next_at=next_at, last_error=error)
+    for letter in letters:
+        row = tables.letters.rows.get(letter)
+        if row is not None:
+            tables.letters.change(row, attempts=row.attempts + 1, next_at=next_at, last_error=error)
     return ()
 
 

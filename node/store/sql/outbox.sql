@@ -42,7 +42,7 @@ DELETE FROM outbox WHERE id = ANY($1::bigint []) AND next_at = $2 RETURNING id;
 DELETE FROM outbox WHERE id = ANY($1::bigint []);
 
 -- failed --
-UPDATE outbox SET attempts = attempts + 1, next_at = $2, last_error = $3 WHERE id = $1;
+UPDATE outbox SET attempts = attempts + 1, next_at = $2, last_error = $3 WHERE id = ANY($1::bigint []);
 
 -- purge_messages --
 -- Messages that nobody has acknowledged for so long: their receivers compare what they have when they are back.
