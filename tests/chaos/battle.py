@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import itertools
+import math
 import random
 import time
 from collections import Counter
@@ -121,16 +122,20 @@ async def _progress(ledger: Ledger, injector: FaultInjector, began: float, repor
 async def settle(sites: Sites) -> tuple[float, list[Violation]]:
     """Wait for twice the life of a hold, and then until no node has messages or holds left.
 
-    Return the seconds that it took, and the nodes that have some left all the same.
+    A backlog of thousands is given the time it takes, as long as it becomes shorter. Return the
+    seconds that it took, and the nodes that have some left all the same.
     """
-    started_at = time.monotonic()
+    started_at = shrunk_at = time.monotonic()
     await _CLOCK.sleep(2 * sites.plan.hold_life_s)
+    least = math.inf
     unsettled: dict[str, int] = {}
-    while time.monotonic() - started_at < sites.plan.settle_s:
+    while time.monotonic() - shrunk_at < sites.plan.settle_s:
         counts = await asyncio.gather(*(_count_unsettled(site) for site in sites.all))
         unsettled = {s.name: n for s, n in zip(sites.all, counts, strict=True) if n}
         if not unsettled:
             break
+        if sum(counts) < least:
+            least, shrunk_at = sum(counts), time.monotonic()
         await _CLOCK.sleep(_POLL_S)
     took = time.monotonic() - started_at
     violations = [
@@ -149,7 +154,10 @@ async def _count_unsettled(site: Site) -> int:
 
 
 async def _check_tables(sites: Sites, outcome: Outcome, report: Report) -> Verdict:
-    """Return the violations that persist over several checks, and beyond the time for repairs."""
+    """Return the violations that persist over several checks, and beyond the time for repairs.
+
+    That time begins anew whenever there are fewer of them.
+    """
     plan, ledger = sites.plan, outcome.ledger
     promises = Promises(ledger.posted, ledger.ended_tasks, ledger.ended_runs)
     nodes = {site.name: Evidence(site.dsn, site.results) for site in sites.all}
@@ -162,7 +170,9 @@ async def _check_tables(sites: Sites, outcome: Outcome, report: Report) -> Verdi
         restored=[(it.node, it.dumped_at, it.restored_at) for it in sites.restored],
         stepped=[(it.node, it.began, it.ended) for it in sites.stepped],
     )
-    repaired_at = outcome.healed_at + (REPAIR if plan.wait_for_repairs else timedelta())
+    time_for_repairs = REPAIR if plan.wait_for_repairs else timedelta()
+    repaired_at = datetime.now(UTC) + time_for_repairs
+    least = math.inf
     cluster = sites.all[0].server.cluster
     await cluster.create_database(_COURT)
     latest: Verdict | None = None
@@ -170,13 +180,15 @@ async def _check_tables(sites: Sites, outcome: Outcome, report: Report) -> Verdi
         verdict = await judge(nodes, cluster.dsn(_COURT), promises, times)
         persistent = verdict.violations & (latest or verdict).violations
         latest = Verdict(persistent, verdict.figures, verdict.failures)
+        if len(persistent) < least:
+            least, repaired_at = len(persistent), datetime.now(UTC) + time_for_repairs
         repairing = datetime.now(UTC) < repaired_at
         if not persistent or (number >= _CHECKS and not repairing):
             break
         if repairing:
             counts = Counter(violation.check for violation in persistent)
             named = ", ".join(f"{count} of {check}" for check, count in sorted(counts.items()))
-            report(f"to be repaired within three minutes or so: {named}")
+            report(f"to be repaired: {named}")
         await _CLOCK.sleep(_REPAIR_POLL_S if repairing else 2 * plan.hold_life_s / _CHECKS)
     assert latest is not None
     return latest

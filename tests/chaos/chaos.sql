@@ -62,7 +62,10 @@ SELECT
     exchange.decided_at,
     run.displaced_by,
     coalesce(part.started_at, run.started_at),
-    coalesce(part.finished_at, run.finished_at, run.changed_at),
+    -- A part without times was interrupted by a restart of its node, which freed the rest of the time.
+    coalesce(
+        part.finished_at, CASE WHEN part.reason IS NOT NULL THEN run.started_at END, run.finished_at, run.changed_at
+    ),
     part.result IS NOT NULL,
     run.result
 FROM run
@@ -463,7 +466,11 @@ SELECT line.node, line.run_id, format('%s in the file, and %s', line.state, led.
 FROM line
 INNER JOIN led ON line.run_id = led.id AND line.node = led.node
 WHERE
-    (line.state = 'finished' AND led.state <> 'finished' AND NOT excuses(led.id))
+    (
+        line.state = 'finished' AND led.state <> 'finished' AND NOT excuses(led.id)
+        -- What came late may have been forgotten since.
+        AND NOT EXISTS (SELECT FROM restored WHERE restored.node = led.node AND restored.dumped_at > led.over_at)
+    )
     OR led.archived = CASE line.state WHEN 'finished' THEN 'failed' ELSE 'succeeded' END;
 
 -- figures --

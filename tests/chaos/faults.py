@@ -133,11 +133,14 @@ class FaultInjector:
                 self.counts["database backend killed"] += 1
 
     async def end_database(self) -> None:
-        """End a whole Postgres immediately, and start it after a moment."""
-        server = self._rng.choice(self._separate).server
-        if not server.busy:
+        """End a whole Postgres immediately, and start it after a moment.
+
+        On a full disk it could not be started.
+        """
+        site = self._rng.choice(self._separate)
+        if not site.server.busy and not (site.disk and site.disk.full):
             self.counts["database ended at once"] += 1
-            await server.crash(self._rng.uniform(0.0, 3.0))
+            await site.server.crash(self._rng.uniform(0.0, 3.0))
 
     async def end_own_database(self) -> None:
         """Kill the Postgres of ``parley up``, which has to bring it back."""
@@ -244,7 +247,7 @@ class FaultInjector:
             return
         site = self._rng.choice(sites)
         assert site.disk is not None
-        if site.server.busy:
+        if site.server.busy or site.disk.full:
             return
         self.counts["disk full"] += 1
         await site.disk.fill()

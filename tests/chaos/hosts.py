@@ -29,6 +29,8 @@ class Disk:
     def __init__(self, directory: Path) -> None:
         """Choose where it is to be mounted."""
         self.directory = directory
+        self.full = False
+        """True while it has no room."""
 
     async def mount(self) -> None:
         """Mount it.
@@ -40,6 +42,7 @@ class Disk:
 
     async def fill(self) -> None:
         """Leave no more room than a few pages."""
+        self.full = True
         status = os.statvfs(self.directory)
         used = (status.f_blocks - status.f_bfree) * status.f_frsize
         await self._resize(str(used + _ROOM))
@@ -47,6 +50,7 @@ class Disk:
     async def free(self) -> None:
         """Make room again."""
         await self._resize(_SIZE)
+        self.full = False
 
     async def _resize(self, size: str) -> None:
         await _run("mount", "-o", f"remount,size={size}", self.directory)

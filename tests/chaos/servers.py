@@ -7,6 +7,7 @@ import os
 import signal
 from datetime import UTC, datetime
 from pathlib import Path
+from uuid import uuid4
 
 import asyncpg
 
@@ -110,15 +111,17 @@ class Server:
         None if that failed, as when the server was ended meanwhile.
         """
         began = datetime.now(UTC)
-        new = file.with_suffix(".new")
+        new = file.with_suffix(f".{uuid4().hex}")  # another one may be under way
         argv = [self._binaries.program("pg_dump"), "--format=custom", f"--file={new}"]
         try:
             finished = await process.finish([*argv, f"--dbname={self.dsn}"], timeout_s=_DUMP_S)
+            if finished.exit_code != 0:
+                return None
+            new.rename(file)
         except HostError:  # it took too long
             return None
-        if finished.exit_code != 0:
-            return None
-        new.rename(file)
+        finally:
+            new.unlink(missing_ok=True)
         return began
 
     async def restore(self, file: Path) -> None:
