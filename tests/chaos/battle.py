@@ -120,13 +120,14 @@ async def _progress(ledger: Ledger, injector: FaultInjector, began: float, repor
 
 
 async def settle(sites: Sites) -> tuple[float, list[Violation]]:
-    """Wait for twice the life of a hold, and then until no node has messages or holds left.
+    """Wait for twice the life of a hold, and then until no node has old messages or holds left.
 
     A backlog of thousands is given the time it takes, as long as it becomes shorter. Return the
     seconds that it took, and the nodes that have some left all the same.
     """
-    started_at = shrunk_at = time.monotonic()
-    await _CLOCK.sleep(2 * sites.plan.hold_life_s)
+    started_at = time.monotonic()
+    await _CLOCK.sleep(max(2 * sites.plan.hold_life_s, sites.plan.young_s))
+    shrunk_at = time.monotonic()
     least = math.inf
     unsettled: dict[str, int] = {}
     while time.monotonic() - shrunk_at < sites.plan.settle_s:

@@ -378,7 +378,7 @@ async def test_what_is_left_to_do_is_found(scene: Scene, left: str) -> None:
     if left:
         await scene.on("a", _LEFT[left])
     sites = [_UnhealedSite(name, dsn) for name, dsn in scene.dsn.items()]
-    plan = Plan(hold_life_s=0, settle_s=0.01)
+    plan = Plan(hold_life_s=0, young_s=0, settle_s=0.01)
     _, violations = await settle(cast("Sites", _Unhealed(plan, sites)))
     found = [(each.check, each.node) for each in violations]
     assert found == [("at_rest", "a")] * bool(left)

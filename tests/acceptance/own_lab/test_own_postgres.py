@@ -10,7 +10,7 @@ import signal
 import socket
 import sys
 import tempfile
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -55,8 +55,15 @@ class Node:
 
     async def until_ready(self) -> None:
         """Wait until the node says that it is ready."""
+        await self._until("/readyz", lambda status, _: status == 200)
+
+    async def until_measured(self, *lines: str) -> None:
+        """Wait until the metrics have these lines."""
+        await self._until("/metrics", lambda _, text: set(lines) <= set(text.splitlines()))
+
+    async def _until(self, path: str, holds: Callable[[int, str], bool]) -> None:
         async with asyncio.timeout(PATIENCE_S):
-            while (await self.status("GET", "/readyz"))[0] != 200:
+            while not holds(*await self.status("GET", path)):
                 assert not self.running.ended, process.tail_of(self.state / "log", 20)
                 with contextlib.suppress(TimeoutError):
                     await asyncio.wait_for(self.running.wait(), 0.05)
@@ -103,8 +110,7 @@ async def _node(state: Path) -> AsyncIterator[Node]:
 
 async def test_postgres_is_started_again_and_may_hang(node: Node) -> None:
     """A killed server is started again; one that hangs makes honest answers, and is used again."""
-    _, metrics = await node.status("GET", "/metrics")
-    assert {"parley_ready 1.0", "parley_leads 1.0"} <= set(metrics.splitlines())
+    await node.until_measured("parley_ready 1.0", "parley_leads 1.0")
     killed = node.postmaster
     os.kill(killed, signal.SIGKILL)
     async with asyncio.timeout(PATIENCE_S):
