@@ -66,7 +66,8 @@ async def kill_marked(mark: str) -> None:
 
     The program that was started with the mark must have ended.
     """
-    while strays := marked_processes(mark):
+    # Whoever is just executing another program has no environment for a moment: look twice.
+    while strays := marked_processes(mark) or marked_processes(mark):
         for pid in strays:
             kill(pid, mark)
         await proctable.wait_for_exits(strays)

@@ -26,7 +26,7 @@ class Plan:
     host_faults: bool = True
     """True to fill disks, set clocks, restore databases, and have a node of ``parley up``."""
     settle_s: float = 180.0
-    """How long what is left may stay as much as it was."""
+    """The time in which what is left to do has to become less."""
     young_s: float = 12.0
     """Somewhat more than the age from which on ``unsaid`` counts what has not left."""
     wait_for_repairs: bool = True

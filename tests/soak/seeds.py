@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import gc
 import os
@@ -70,9 +71,20 @@ def end_with(owner: int) -> None:
     next one.
     """
     signal.signal(signal.SIGINT, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != owner:  # the owner ended before prctl was called
         os._exit(1)
+
+
+@contextlib.contextmanager
+def _interrupted_later() -> Iterator[None]:
+    """Put off Ctrl-C, also in processes forked meanwhile, until they have called ``end_with``."""
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
 
 
 def played(scenario: str, seeds: Iterable[int], jobs: int) -> Iterator[Outcome]:
@@ -82,8 +94,9 @@ def played(scenario: str, seeds: Iterable[int], jobs: int) -> Iterator[Outcome]:
         waiting: set[Future[list[Outcome]]] = set()
         try:
             while True:
-                while len(waiting) < 2 * jobs and (batch := list(islice(left, _BATCH))):
-                    waiting.add(pool.submit(_play_all, scenario, batch))
+                with _interrupted_later():
+                    while len(waiting) < 2 * jobs and (batch := list(islice(left, _BATCH))):
+                        waiting.add(pool.submit(_play_all, scenario, batch))
                 if not waiting:
                     return
                 done, waiting = wait(waiting, return_when=FIRST_COMPLETED)
