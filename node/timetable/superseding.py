@@ -35,16 +35,11 @@ async def supersede(
         return wanted, {}
     refused = _refused(earlier)
     given_up = [each for each in earlier if each.wanted not in refused and each.began_at is None]
-    reasons = {
-        attempt.run: f"its lead plans this slot anew, as run {attempt.wanted}"
-        for attempt in given_up
-        if not attempt.unknown
-    }
-    if reasons:
-        await bookings.give_up(connection, reasons, now)
-    for attempt in given_up:
-        if attempt.run in reasons:
-            await bookings.notify(connection, "run", attempt.run, attempt.task, "cancelled")
+    if known := [attempt for attempt in given_up if not attempt.unknown]:
+        why = {it.run: f"its lead plans this slot anew, as run {it.wanted}" for it in known}
+        await bookings.give_up(connection, why, now)
+        notices = [("run", it.run, it.task, "cancelled") for it in known]
+        await bookings.notify_all(connection, notices)
     lost = await bookings.restore(connection, [attempt.run for attempt in given_up], now)
     await bookings.tell_leads(connection, lost, now)
     if unknown := [attempt.run for attempt in given_up if attempt.unknown]:

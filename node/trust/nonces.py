@@ -5,21 +5,18 @@ old as a signature can stay valid; the previous one is then dropped as a whole. 
 for one to two lifetimes, each step costs the same regardless of their number, and a signer that
 floods the node fills only its own set.
 
-Dropping a generation leaves one span per signer: the oldest and newest creation time in it.
-Signatures of such a span are refused from then on. With a steady clock they are stale anyway; the
-spans matter when this host's clock is set back, and old requests look fresh again. A clock that was
-ahead for a while leaves a span in the future, and what is signed before it is accepted.
+Dropping a generation leaves one span per signer: the creation times in it, in seconds. Signatures
+of such a span are refused from then on. With a steady clock they are stale anyway; the spans matter
+when this host's clock is set back, and old requests look fresh again. A clock that was ahead for a
+while leaves a span in the future, and what is signed before it is accepted.
 """
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import TypeAlias
 
-Span: TypeAlias = tuple[float, float]
-"""The oldest and the newest creation time of some signatures, in s."""
+from node.model.spans import Span, normalise
 
 _SPANS_MAX = 4
 """Number of spans kept per signer. Beyond it the two with the shortest time between become one."""
@@ -27,11 +24,11 @@ _SPANS_MAX = 4
 
 @dataclass
 class _Seen:
-    """The nonces of one signer in one generation, and the creation times of their signatures."""
+    """The nonces of one signer in one generation, and when the first and last was signed, in s."""
 
+    oldest: int
+    newest: int
     nonces: set[str] = field(default_factory=set)
-    oldest: float = math.inf
-    newest: float = -math.inf
 
     def add(self, nonce: str, created: int) -> None:
         self.nonces.add(nonce)
@@ -58,15 +55,15 @@ class NonceMemory:
         signature has been verified: otherwise anybody could use up a signer's nonces.
         """
         self._turn(now)
-        if any(first <= created <= last for first, last in self._forgotten.get(signer, ())):
+        if any(start <= created < end for start, end in self._forgotten.get(signer, ())):
             return "is as old as requests that this node has forgotten; sign it again"
-        seen = self._current.setdefault(signer, _Seen())
-        before = self._previous.get(signer, _Seen())
+        seen = self._current.get(signer, _Seen(created, created))
+        before = self._previous.get(signer, _Seen(created, created))
         if nonce in seen.nonces or nonce in before.nonces:
             return "has been received before: its nonce was used; sign it again with a new one"
         if len(seen.nonces) >= self._per_signer_max:
             return f"is one of more than {self._per_signer_max} in a short time; send fewer"
-        seen.add(nonce, created)
+        self._current.setdefault(signer, seen).add(nonce, created)
         return None
 
     def _turn(self, now: int) -> None:
@@ -78,21 +75,15 @@ class NonceMemory:
             lives = (now - self._turned) // self._life
         for _ in range(min(lives, 2)):
             for signer, seen in self._previous.items():
-                if seen.nonces:
-                    spans = [*self._forgotten.get(signer, ()), (seen.oldest, seen.newest)]
-                    self._forgotten[signer] = merged(spans, _SPANS_MAX)
+                spans = [*self._forgotten.get(signer, ()), (seen.oldest, seen.newest + 1)]
+                self._forgotten[signer] = merged(spans, _SPANS_MAX)
             self._previous, self._current = self._current, {}
             self._turned = now
 
 
 def merged(spans: list[Span], spans_max: int) -> list[Span]:
     """Return at most ``spans_max`` spans that cover the given ones; shortest gaps are closed."""
-    apart: list[Span] = []
-    for first, last in sorted(spans):
-        if apart and first <= apart[-1][1]:
-            apart[-1] = (apart[-1][0], max(last, apart[-1][1]))
-        else:
-            apart.append((first, last))
+    apart = normalise(spans)
     while len(apart) > spans_max:
         gaps = [later[0] - earlier[1] for earlier, later in pairwise(apart)]
         nearest = gaps.index(min(gaps))

@@ -120,7 +120,7 @@ def test_every_candidate_is_accounted_for(name: str, view: View, workers: int) -
         assert refusals
         for refusal in refusals:
             assert refusal.to_trace()["sentence"]
-            assert not re.search(r"{\w+}", refusal.sentence), "a value is missing"
+            assert not re.search(r"{\w", refusal.sentence), "a value is missing"
 
 
 @settings(max_examples=60)
