@@ -7,13 +7,17 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
+from functools import partial
 
+from lead.exchange.campaign_limits import CampaignLimits
 from lead.exchange.negotiation import NegotiationSettings
 from lead.exchange.reconciliation import Reconciler, ReconciliationDependencies
 from lead.exchange.workers import POLL_S
 from lead.model import SeatWeights
 from lead.participants import ImpactSource, ParticipantClient, ProposalSource
 from lead.planning.agenda import Limits
+from lead.planning.campaign_room import CampaignRoom
+from lead.planning.needs import NeedsByTest
 from lead.policy.settings import configured
 from lead.pool.episodes import EpisodeLimits, SeatDependencies
 from lead.preview.pool_tasks import PoolTaskPreviewer, SeatPreviewDependencies
@@ -21,12 +25,14 @@ from lead.preview.tasks import PreviewDependencies, TaskPreviewer
 from lead.service import Lead, LeadDependencies, LeadSettings
 from node.housekeeping import COMPARE_S
 from node.model.errors import FieldFault, InvalidDocument
+from node.model.task_terms import TaskTerms
 from node.model.wire.comparisons import TaskComparison
 from node.model.wire.pools import PolicyChoice
 from node.model.wire.seats import SeatRequest
 from node.model.wire.tasks import TaskDocument
 from node.service import LeadPart, NodeService, Preview
 from node.settings import Settings
+from node.store.database import Database
 from node.store.tasks import StoredTask
 from node.tasks.comparison import CompareLed
 
@@ -57,9 +63,7 @@ def lead_of(
         LeadSettings(
             limits=limits_of(settings),
             terms=NegotiationSettings(settings.hold_life, settings.clock_limit),
-            weights=SeatWeights(
-                settings.weight_exclusive, settings.weight_normal, settings.weight_background
-            ),
+            weights=weights_of(settings),
             workers=settings.workers,
             lease=settings.lease,
             owner=owner,
@@ -78,6 +82,20 @@ def limits_of(settings: Settings) -> Limits:
     return Limits(settings.horizon, settings.start_margin, settings.batch)
 
 
+def weights_of(settings: Settings) -> SeatWeights:
+    """Return the charges for runs."""
+    return SeatWeights(
+        settings.weight_exclusive, settings.weight_normal, settings.weight_background
+    )
+
+
+def campaign_limits_of(node: NodeService) -> CampaignLimits:
+    """Return what keeps tasks within the limits of their campaigns."""
+    return CampaignLimits(
+        lambda: node.directory.all, NeedsByTest(node.pool_tasks.needs), weights_of(node.settings)
+    )
+
+
 def dependencies_of(
     node: NodeService, participant_of: Callable[[str], ParticipantClient]
 ) -> LeadDependencies:
@@ -87,6 +105,7 @@ def dependencies_of(
         choose_tool=node.capabilities.agree,
         refuse_task=node.termination.refuse_task,
         lose_run=node.termination.lose_run,
+        limits=campaign_limits_of(node),
         reconciliation=reconciliation_dependencies(node),
         seats=seat_dependencies(node, participant_of),
     )
@@ -151,9 +170,19 @@ def task_preview(
         limits_of(node.settings),
         node.settings.clock_limit,
         PreviewDependencies(
-            draft=draft, adviser_of=adviser_of, choose_tool=node.capabilities.agree
+            draft=draft,
+            adviser_of=adviser_of,
+            choose_tool=node.capabilities.agree,
+            room_of=partial(_room_of, node.database, campaign_limits_of(node)),
         ),
     )
+
+
+async def _room_of(
+    database: Database, limits: CampaignLimits, terms: TaskTerms, until: int, now: int
+) -> CampaignRoom | None:
+    async with database.connection() as connection:
+        return await limits.room(connection, terms, until, now)
 
 
 def pool_task_preview(

@@ -27,15 +27,21 @@ class SeatWeights:
     normal: int | None = None
     background: int = 0
 
-    def charges(self, scheduling_class: SchedulingClass) -> bool:
-        """Return whether runs of this class are charged for at all."""
+    def on(self, scheduling_class: SchedulingClass, lanes: int) -> int:
+        """Return the charge on a node with so many lanes."""
         match scheduling_class:
             case SchedulingClass.EXCLUSIVE:
-                return self.exclusive > 0
+                return self.exclusive
             case SchedulingClass.NORMAL:
-                return self.normal != 0
+                return self.exclusive // lanes if self.normal is None else self.normal
             case SchedulingClass.BACKGROUND | SchedulingClass.BACKGROUND_MULTI:
-                return self.background > 0
+                return self.background
+
+    def charges(self, scheduling_class: SchedulingClass) -> bool:
+        """Return whether runs of this class are charged for at all."""
+        if scheduling_class is SchedulingClass.NORMAL and self.normal is None:
+            return True
+        return self.on(scheduling_class, 1) > 0
 
 
 @dataclass(frozen=True)
@@ -62,6 +68,8 @@ class Claim:
     """The starts that were found when the seat was given, to be used if still free."""
     suspended: str | None = None
     """The name of its campaign, if that is suspended."""
+    limited: bool = False
+    """Whether its campaign, or one above that, has limits."""
     taken_over: bool = False
     """True if another worker's lease on it ran out, so that what that one held is still held."""
 

@@ -12,6 +12,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from uuid import UUID
 
+from lead.exchange.campaign_limits import CampaignLimits
 from lead.exchange.decision import AttemptRecorder
 from lead.exchange.delivery import DecisionDelivery
 from lead.exchange.negotiation import NegotiationSettings, Negotiator
@@ -38,6 +39,7 @@ class LeadDependencies:
     choose_tool: ChooseTool
     refuse_task: Callable[[UUID, str], Awaitable[None]]
     lose_run: Callable[[UUID, str], Awaitable[None]]
+    limits: CampaignLimits
     reconciliation: ReconciliationDependencies
     seats: SeatDependencies
 
@@ -102,15 +104,16 @@ class Lead:
         self, settings: LeadSettings, dependencies: LeadDependencies, rng: random.Random
     ) -> Planner:
         database, clock, delivery = self._database, self._clock, self.delivery
+        limits = dependencies.limits
         return Planner(
             database,
             clock,
             settings.limits,
             PlannerDependencies(
-                negotiator=Negotiator(database, clock, settings.terms),
+                negotiator=Negotiator(database, clock, settings.terms, limits),
                 reach=self.reachability,
                 delivery=delivery,
-                recorder=AttemptRecorder(database, clock, delivery, rng, settings.weights),
+                recorder=AttemptRecorder(database, clock, delivery, rng, settings.weights, limits),
                 participant_of=dependencies.participant_of,
                 choose_tool=dependencies.choose_tool,
                 refuse_task=dependencies.refuse_task,

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from uuid import UUID
 
+from lead.exchange.campaign_limits import CampaignLimits
 from lead.exchange.delivery import DecidedExchange, DecisionDelivery, OutboxMessage
 from lead.exchange.negotiation import Exchange
 from lead.model import AgendaUpdate, Claim, PlanningDecision, SeatWeights, UnplacedSlot, WaitingSlot
@@ -65,10 +66,12 @@ class AttemptRecorder:
         delivery: DecisionDelivery,
         rng: random.Random,
         weights: SeatWeights,
+        limits: CampaignLimits,
     ) -> None:
         """``rng`` draws the pauses; ``weights`` are the charges for runs."""
         self._database = database
         self._weights = weights
+        self._limits = limits
         self._clock = clock
         self._delivery = delivery
         self._rng = rng
@@ -134,8 +137,10 @@ class AttemptRecorder:
         # Every participant holds these runs by now, so it learns of a run that ends from here on.
         runs = [run.run for attempt in attempts for run in attempt.exchange.runs]
         ended = await planning.ended(connection, runs)
+        taken_back = dict.fromkeys(ended, "taken back while it was being booked")
         for attempt in attempts:
-            attempt.exchange.take_back(ended)
+            attempt.exchange.take_back(taken_back, PlanningOutcome.TAKEN_BACK)
+        await self._keep_limits(connection, attempts, now)
         commits = {
             attempt.exchange.id: attempt.exchange.commit
             for attempt in attempts
@@ -155,6 +160,19 @@ class AttemptRecorder:
                 await planning.keep_led(
                     connection, exchange.id, claimed, exchange.commit.data, exchange.runs, now
                 )
+
+    async def _keep_limits(
+        self, connection: Connection, attempts: Sequence[PlanningAttempt], now: int
+    ) -> None:
+        """Take back what another decision has left no room for, since the times were chosen."""
+        limited = [it for it in attempts if it.claimed.limited and it.exchange.commit]
+        if not limited:
+            return
+        beyond = await self._limits.beyond(
+            connection, [(it.claimed.terms, it.exchange.runs) for it in limited], now
+        )
+        for attempt in limited:
+            attempt.exchange.take_back(beyond, PlanningOutcome.NO_TIME)
 
     async def _charge(
         self, connection: Connection, attempts: Sequence[PlanningAttempt], now: int

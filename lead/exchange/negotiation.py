@@ -15,9 +15,11 @@ from functools import partial
 from typing import TypeVar
 from uuid import UUID
 
+from lead.exchange.campaign_limits import CampaignLimits
 from lead.model import Claim
 from lead.participants import ParticipantClient, ProposalSource
 from lead.planning.agenda import Slot
+from lead.planning.campaign_room import CampaignRoom
 from lead.planning.hold_agreement import agree
 from lead.planning.placement import ChosenStart, Offer, choose
 from lead.planning.reasons import sentence, trace, unplaced_reasons
@@ -70,6 +72,7 @@ class Exchange:
     unknown_to: set[str] = field(default_factory=set)
     beyond: bool = False
     outcome: PlanningOutcome = PlanningOutcome.NO_TIME
+    room: CampaignRoom | None = None
 
     @property
     def placed(self) -> list[ChosenStart]:
@@ -92,18 +95,14 @@ class Exchange:
         self.outcome = outcome
         self.reasons = {slot.nominal: reason for slot in self.slots}
 
-    def take_back(self, ended: set[UUID]) -> None:
-        """Leave out runs that were cancelled or displaced while they were being held."""
-        if self.commit is None or not ended:
+    def take_back(self, reasons: Mapping[UUID, str], outcome: PlanningOutcome) -> None:
+        """Leave out held runs, each with its reason; ``outcome`` is that of having none left."""
+        taken = {run.slot: reasons[run.run] for run in self.runs if run.run in reasons}
+        if self.commit is None or not taken:
             return
-        taken = {
-            run.slot: "taken back while it was being booked"
-            for run in self.runs
-            if run.run in ended
-        }
         self.reasons |= taken
-        self.runs = [run for run in self.runs if run.run not in ended]
-        self.outcome = PlanningOutcome.PARTLY_BOOKED if self.runs else PlanningOutcome.TAKEN_BACK
+        self.runs = [run for run in self.runs if run.run not in reasons]
+        self.outcome = PlanningOutcome.PARTLY_BOOKED if self.runs else outcome
         remaining = tuple(run.run for run in self.runs)
         self.commit = CommitRequest(runs=remaining, data=self.commit.data) if remaining else None
 
@@ -170,11 +169,18 @@ def is_beyond_booking_horizon(
 class Negotiator:
     """Conducts exchanges with the participants of tasks."""
 
-    def __init__(self, database: Database, clock: Clock, terms: NegotiationSettings) -> None:
+    def __init__(
+        self,
+        database: Database,
+        clock: Clock,
+        terms: NegotiationSettings,
+        limits: CampaignLimits,
+    ) -> None:
         """Keep no state between two exchanges."""
         self._database = database
         self._clock = clock
         self._terms = terms
+        self._limits = limits
         self._openings: Batcher[ExchangeOpening, bool] = Batcher(self._open_all)
 
     @property
@@ -210,6 +216,9 @@ class Negotiator:
         exchange.reasons = unplaced_reasons(
             slots, exchange.choices, claimed.terms.duration, exchange.offers, exchange.proposals
         )
+        if exchange.room is not None:
+            exchange.choices, beyond = exchange.room.first(exchange.choices)
+            exchange.reasons |= beyond
         if exchange.choices:
             await self._hold(claimed, participants, exchange)
         return exchange
@@ -245,6 +254,8 @@ class Negotiator:
             return
         if claimed.pool is not None:
             await self._close(claimed, claimed.pool, exchange)
+        if claimed.limited:
+            await self._limit(claimed, exchange)
 
     async def _close(self, claimed: Claim, pool: str, exchange: Exchange) -> None:
         """Treat the reserved time of a pool like a participant that is busy then."""
@@ -257,6 +268,20 @@ class Negotiator:
         if left.spans:
             now = self._clock.now()
             offer, exchange.proposals[left.name] = left.offer(
+                exchange.slots, claimed.terms.duration, now
+            )
+            exchange.offers.append(offer)
+
+    async def _limit(self, claimed: Claim, exchange: Exchange) -> None:
+        """Treat the limits of the campaign like a participant that is busy while they are met."""
+        until, now = max(slot.end for slot in exchange.slots), self._clock.now()
+        async with self._database.connection() as connection:
+            room = await self._limits.room(connection, claimed.terms, until, now)
+        if room is None:
+            return
+        exchange.room = room
+        if room.full:
+            offer, exchange.proposals[room.name] = room.offer(
                 exchange.slots, claimed.terms.duration, now
             )
             exchange.offers.append(offer)

@@ -31,12 +31,13 @@ from lead.failures import describe_failure
 from lead.model import HeldSeat, NextTerm, OpenTerm, PlanningDecision, PoolTask, PoolTaskCriteria
 from lead.participants import ProposalSource
 from lead.planning.agenda import Limits
+from lead.planning.needs import NeedsOf
 from lead.planning.unreachable import jittered_pause
 from lead.policy.order.pacing import next_pass
 from lead.policy.settings import configured
 from lead.pool.assignment import PAUSE_FIRST, PAUSE_MAX, RulingWriter, StaleEpisode
 from lead.pool.episode_driver import EpisodeDriver, SeatTask
-from lead.pool.membership import KnownNodes, Membership, NeedsOf, WantedOf
+from lead.pool.membership import KnownNodes, Membership, WantedOf
 from lead.pool.snapshot import EpisodeInputReader
 from lead.store import episodes, planning
 from node.clock import Clock

@@ -72,9 +72,6 @@ WantedOf = Callable[
 ]
 """``wanted(test, spec, tools, request, pool_match)`` returns the requirements on nodes."""
 
-NeedsOf = Callable[[str, dict[str, Any]], Mapping[str, int | None]]
-"""``needs(test, spec)`` returns the counted resources of a run; None is all that a node has."""
-
 
 Judged = tuple[tuple[str, ...], Mapping[str, str]]
 """The names of the nodes that could have a seat, and by name why others could not."""

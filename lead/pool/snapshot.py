@@ -10,12 +10,12 @@ import structlog
 
 from lead.model import FinishedTerm, OpenTerm, PolicyMemory, PoolTask
 from lead.planning.agenda import Limits
+from lead.planning.needs import NeedsByTest, NeedsOf
 from lead.planning.pool_view import SeatCase, windows_of
 from lead.planning.reserved import applicant, reserved_for_others
 from lead.policy.view import PostedRun, View
-from lead.pool.membership import Membership, NeedsOf
+from lead.pool.membership import Membership
 from lead.pool.snapshot_queries import (
-    NeedsByTest,
     Scope,
     StoredTerms,
     read_history,

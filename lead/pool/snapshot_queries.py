@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 from uuid import UUID
 
 from lead.model import BookedRun, Key, OpenTerm, PoolTask
+from lead.planning.needs import NeedsByTest
 from lead.planning.pool_view import SeatCase, runs_to_come
 from lead.policy.ahead_sharing import NEAR_TIME
 from lead.policy.view import BUCKET, Needs, PostedRun
-from lead.pool.membership import NeedsOf
 from lead.store import episodes
 from node.model import times
 from node.model.classes import SchedulingClass
-from node.model.errors import ParleyError
 from node.model.reservations import ReservationSpan
 from node.model.spans import Span
 from node.store import campaigns, reservations
@@ -37,7 +34,6 @@ UNBOOKED_RUNS_MAX = 1000
 """Maximum number of runs that the policies see of a seat of which nothing is booked yet.
 
 The pool reports when there are more."""
-_TESTS_MAX = 10_000
 _FAILURES_COUNT = times.DAY
 
 
@@ -91,29 +87,6 @@ class PoolHistory:
 
     used: Sequence[tuple[str, int, int]]
     failed: Mapping[tuple[str, str], int]
-
-
-class NeedsByTest:
-    """The counted resources that runs need, computed once for equal tests."""
-
-    def __init__(self, needs_of: NeedsOf) -> None:
-        """``needs_of(test, spec)`` computes them."""
-        self._needs_of = needs_of
-        self._needs: dict[str, Needs] = {}
-
-    def of(self, test: str, spec: dict[str, Any]) -> Needs:
-        """Return what runs of a test need; nothing if the test is not installed here any more."""
-        key = json.dumps([test, spec])
-        needs = self._needs.get(key)
-        if needs is None:
-            try:
-                needs = self._needs_of(test, spec)
-            except ParleyError:
-                return {}
-            if len(self._needs) >= _TESTS_MAX:
-                self._needs.clear()
-            self._needs[key] = needs
-        return needs
 
 
 async def read_terms(

@@ -6,6 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from lead.model import PolicyMemory
+from lead.planning.needs import NeedsByTest
 from lead.planning.node_views import NodeLoad, NodeViewContext, node_loads, node_view_of
 from lead.planning.policy_state import decode_state
 from lead.planning.pool_view import (
@@ -20,7 +21,7 @@ from lead.planning.pool_view import (
 from lead.planning.reserved import applicant
 from lead.policy.view import PoolView, RememberedState, ReservationView, View
 from lead.pool.membership import MemberCandidate
-from lead.pool.snapshot_queries import TRIED_MAX, NeedsByTest, PoolHistory, RelevantRuns, Scope
+from lead.pool.snapshot_queries import TRIED_MAX, PoolHistory, RelevantRuns, Scope
 from node.model.reservations import ReservationSpan
 
 

@@ -6,7 +6,7 @@ Drafts, proposals, agenda, and choice are those of real planning; only the hold 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 from uuid import UUID
@@ -20,7 +20,7 @@ from lead.exchange.negotiation import (
 from lead.exchange.planner import ChooseTool
 from lead.participants import ImpactSource
 from lead.planning import forecast
-from lead.planning.agenda import Agenda, Limits
+from lead.planning.agenda import Agenda, Limits, Slot
 from lead.planning.alternatives import (
     ChangeKind,
     DocumentChange,
@@ -30,6 +30,7 @@ from lead.planning.alternatives import (
     other_tool,
     shortest_spec,
 )
+from lead.planning.campaign_room import CampaignRoom
 from lead.planning.forecast import ForecastPlacement, fresh_agenda
 from lead.planning.placement import ChosenStart, Offer, choose
 from lead.planning.reasons import unplaced_reasons
@@ -37,6 +38,7 @@ from lead.planning.reserved import ReservedTime
 from lead.pool.tentative_bookings import TentativeBookings
 from node.clock import Clock
 from node.model.errors import ParleyError, RequestError, ToolUnavailable
+from node.model.task_terms import TaskTerms
 from node.model.wire.impacts import Impact, ImpactRequest
 from node.model.wire.participants import ProposalRequest
 from node.model.wire.plans import (
@@ -62,11 +64,16 @@ _TRIES = 8
 
 @dataclass(frozen=True)
 class PreviewDependencies:
-    """The functions of the node that previews use: checking, reaching others, choosing a tool."""
+    """The functions of the node that previews use: checking, reaching others, choosing a tool.
+
+    ``room_of(terms, until, now)`` returns the room that the limits of its campaign leave a task up
+    to an instant, None without limits.
+    """
 
     draft: Callable[[TaskDocument], StoredTask]
     adviser_of: Callable[[str], ImpactSource]
     choose_tool: ChooseTool
+    room_of: Callable[[TaskTerms, int, int], Awaitable[CampaignRoom | None]]
 
 
 @dataclass(frozen=True)
@@ -192,7 +199,12 @@ class TaskPreviewer:
             offer, proposal = beside.closed.offer(agenda.slots, duration, now)
             asked.offers.append(offer)
             asked.proposals[offer.name] = proposal
-        placed = _chosen(task, agenda, asked, beside)
+        until = max(slot.end for slot in agenda.slots)
+        room = await self._counsel.room_of(task.terms, until, now)
+        if room is not None and room.full:
+            offer, asked.proposals[room.name] = room.offer(agenda.slots, duration, now)
+            asked.offers.append(offer)
+        placed = _chosen(task, agenda, asked, beside, room)
         return ConsideredTask(task, limits, placed, asked), ahead
 
     async def _propose(
@@ -300,6 +312,10 @@ class TaskPreviewer:
         asked = await self._propose(task, shortest_run, [whole])
         if asked.failures:
             return [], dict.fromkeys(_NAMED, "; ".join(f.reason for f in asked.failures.values()))
+        room = await self._counsel.room_of(task.terms, whole[1], now)
+        if room is not None and room.full:
+            slot = Slot(whole[0], 1, *whole)
+            asked.offers.append(room.offer([slot], shortest_run, now)[0])
         situation = Situation(
             terms=task.terms,
             slots=considered.placed.windows,
@@ -374,7 +390,11 @@ def chosen_on_node(name: str, together: Sequence[ConsideredTask]) -> list[Chosen
 
 
 def _chosen(
-    task: StoredTask, agenda: Agenda, asked: CollectedOffers, beside: ConcurrentPlanning
+    task: StoredTask,
+    agenda: Agenda,
+    asked: CollectedOffers,
+    beside: ConcurrentPlanning,
+    room: CampaignRoom | None = None,
 ) -> ForecastPlacement:
     over = dict.fromkeys(
         (slot.nominal for slot in agenda.too_late), "its window is over before it could be planned"
@@ -388,6 +408,9 @@ def _chosen(
     offers = [taken.left(offer, kind) if taken else offer for offer in asked.offers]
     choices = choose(slots, offers, duration, rng)
     reasons = unplaced_reasons(slots, choices, duration, offers, asked.proposals)
+    if room is not None:
+        choices, beyond = room.first(choices)
+        reasons |= beyond
     return ForecastPlacement(agenda, choices, over | reasons)
 
 

@@ -129,7 +129,8 @@ class Campaigns:
             now = self._clock.now()
             if not await campaigns.change(connection, new, now, known.revision):
                 raise Conflict(_changed(name, known.revision, None))
-            if known.settings.level == SUSPENDED and new.level != SUSPENDED:
+            resumed = known.settings.level == SUSPENDED and new.level != SUSPENDED
+            if resumed or _limits(known.settings) != _limits(new):
                 await campaigns.plan_again(connection, name, now)
             await campaigns.notify(connection, name, "changed")
         await self.refresh()
@@ -367,6 +368,10 @@ def _why_kept(name: str, uses: CampaignUses) -> str | None:
     if uses.charged:
         return f"{name} was charged for runs, and the ledger is kept; {close}"
     return None
+
+
+def _limits(settings: CampaignSettings) -> tuple[Any, ...]:
+    return settings.limits, settings.quotas, settings.seats_max, settings.parent
 
 
 def _named(there: Sequence[StoredCampaign], name: str) -> StoredCampaign | None:

@@ -138,7 +138,7 @@ async def change(
 
 
 async def plan_again(connection: Connection, name: str, now: int) -> None:
-    """Plan the waiting tasks of a campaign now, because it is no longer suspended."""
+    """Plan the waiting tasks of a campaign and its descendants now."""
     await connection.execute(_SQL["plan_again"], name, now)
 
 

@@ -8,6 +8,8 @@ from uuid import UUID
 
 from lead.simulation.memory.bookings import greatest, least
 from lead.simulation.memory.rows import (
+    EMPTY,
+    CampaignRow,
     PlanningRow,
     RunRow,
     TaskRow,
@@ -52,6 +54,7 @@ _TO_COME = frozenset({"booked", "set-aside", "running", "merging"})
     "yielding",
     "starts",
     "suspended",
+    "limited",
     "taken_over",
 )
 def claim(
@@ -125,7 +128,18 @@ def _claim_row(tables: Tables, row: PlanningRow, task: TaskRow) -> tuple[Any, ..
         None if task.yielding is None else list(task.yielding),
         None if task.starts is None else list(task.starts),
         campaign.name if campaign.level == 0 else None,
+        _is_limited(tables, campaign),
     )
+
+
+def _is_limited(tables: Tables, campaign: CampaignRow | None) -> bool:
+    """Return whether a campaign, or one above it, has limits."""
+    while campaign is not None:
+        if campaign.limits != EMPTY or campaign.quotas != EMPTY or campaign.seats_max is not None:
+            return True
+        above = campaign.parent_id
+        campaign = None if above is None else tables.campaigns.rows[above]
+    return False
 
 
 @TWINS.of("due", "beyond")

@@ -3,7 +3,13 @@
 -- The lease keeps other workers away; its epoch makes a worker that lost it harmless. During the lease, plan_at is its end;
 -- an earlier plan_at means that planning was requested again. Tasks that wait for a participant in the list are skipped,
 -- or ($7) only those that wait for this participant are taken.
-WITH due AS (
+WITH RECURSIVE limited AS (
+    SELECT id FROM campaign WHERE limits <> '{}' OR quotas <> '{}' OR seats_max IS NOT NULL
+    UNION
+    SELECT campaign.id FROM campaign INNER JOIN limited ON campaign.parent_id = limited.id
+),
+
+due AS (
     SELECT task_id, lease_until IS NOT NULL AS taken_over
     FROM planning
     WHERE
@@ -36,6 +42,7 @@ RETURNING
         FROM campaign
         WHERE campaign.id = planning.campaign_id AND campaign.level = 0
     ) AS suspended,
+    EXISTS (SELECT FROM limited WHERE limited.id = planning.campaign_id) AS limited,
     due.taken_over;
 
 -- next_due --

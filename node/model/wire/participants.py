@@ -205,6 +205,23 @@ class Closure(Document):
         return in_words(self.kind, self.name, self.owner, self.reservation, self.ends_at)
 
 
+class LimitReached(Document):
+    """A limit of the task's campaign, or of one above it, that is reached in a window.
+
+    Only the lead knows it: it stands in its traces, and no node sends it to another.
+    """
+
+    window: int = Field(description="Index of the requested window.")
+    campaign: str
+    sentence: str = Field(description="The limit, and when there is room again.")
+    starts_at: Micros
+    ends_at: Micros
+
+    def why(self) -> str:
+        """Return the reason: ``ops would have 2 runs at once, of at most 1 (hard), until …``."""
+        return self.sentence
+
+
 class Proposal(Document):
     """The ranges inside the windows in which this node could run.
 
@@ -216,7 +233,7 @@ class Proposal(Document):
     horizon: Micros = Field(description="No run may end later than this.")
     free: tuple[Span, ...]
     free_displacing: tuple[Span, ...] | None = None
-    obstacles: tuple[Obstacle | Closure, ...] = ()
+    obstacles: tuple[Obstacle | Closure | LimitReached, ...] = ()
     reason: Sentence | None = Field(None, description="Why nothing is offered, if so.")
     particular: bool = Field(
         default=False,

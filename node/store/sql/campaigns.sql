@@ -43,20 +43,26 @@ WHERE campaign.name = $1 AND campaign.revision = $20 AND (wanted.parent IS NULL 
 RETURNING campaign.id;
 
 -- plan_again --
--- A suspended campaign was changed: what waited for that is planned now.
-WITH named AS (
+-- A campaign is suspended no longer, or its limits have changed: what it and its descendants wait for is planned now.
+WITH RECURSIVE changed AS (
+    SELECT id FROM campaign WHERE name = $1
+    UNION
+    SELECT campaign.id FROM campaign INNER JOIN changed ON campaign.parent_id = changed.id
+),
+
+named AS (
     UPDATE planning SET plan_at = $2
-    FROM campaign
+    FROM changed
     WHERE
-        planning.campaign_id = campaign.id AND campaign.name = $1 AND planning.plan_at > $2
+        planning.campaign_id = changed.id AND planning.plan_at > $2
         AND planning.lease_until IS NULL
         AND EXISTS (SELECT FROM run WHERE run.task_id = planning.task_id AND run.state = 'waiting')
 )
 
 UPDATE term SET try_at = $2
 FROM planning
-INNER JOIN campaign ON planning.campaign_id = campaign.id
-WHERE term.pool_task = planning.task_id AND campaign.name = $1 AND term.try_at > $2;
+INNER JOIN changed ON planning.campaign_id = changed.id
+WHERE term.pool_task = planning.task_id AND term.try_at > $2;
 
 -- uses --
 -- What prevents the removal of a campaign; among reservations those that admit it and are not over.

@@ -1,0 +1,216 @@
+"""Keeps all tasks within the limits of their campaigns.
+
+Before the times of runs are chosen, limits take part like a participant that is busy. When the
+choice is decided, runs are counted again in the same transaction, one decision of a campaign after
+the other: two tasks that were planned at the same time cannot both take the last place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Protocol
+from uuid import UUID
+
+from lead.model import SeatWeights
+from lead.planning.campaign_room import (
+    CampaignRoom,
+    CountedRun,
+    RunDemand,
+    bounded_line,
+    descendants_of,
+    limits_time,
+    room_for,
+)
+from lead.planning.needs import NeedsByTest
+from lead.planning.node_views import NodeDescription
+from lead.planning.pool_view import campaign_of
+from lead.policy.throttle.active_limits import LimitLevel
+from lead.policy.view import CampaignView
+from lead.store import episodes, limits
+from lead.store.limits import BookedTime
+from node.model import times
+from node.model.classes import SchedulingClass
+from node.model.task_terms import TaskTerms
+from node.model.wire.campaigns import DEFAULT
+from node.model.wire.participants import RunRequest
+from node.store import campaigns
+from node.store.database import Connection
+
+LANES = 8
+"""Lanes of a node that is not known any more, as in the ledger."""
+
+
+class KnownNode(NodeDescription, Protocol):
+    """A known node."""
+
+    @property
+    def identity(self) -> str:
+        """The public key."""
+
+
+class CampaignLimits:
+    """Reads what counts toward the limits of campaigns, and refuses runs beyond them."""
+
+    def __init__(
+        self,
+        nodes: Callable[[], Sequence[KnownNode]],
+        needs: NeedsByTest,
+        weights: SeatWeights,
+    ) -> None:
+        """``nodes()`` returns all known nodes, ``needs`` has what the runs of each test need."""
+        self._nodes = nodes
+        self._needs = needs
+        self._weights = weights
+
+    async def room(
+        self, connection: Connection, terms: TaskTerms, until: int, now: int
+    ) -> CampaignRoom | None:
+        """Return the room for runs of a task up to ``until``; None if no limit binds them."""
+        views = await _views(connection)
+        line = bounded_line(campaign_name(terms), views)
+        if not line:
+            return None
+        counted = await self._counted(connection, line, views, until, now)
+        level = await _level(connection, terms, line, until)
+        return room_for(self._demand(terms), views, counted, level, now)
+
+    async def beyond(
+        self,
+        connection: Connection,
+        chosen: Sequence[tuple[TaskTerms, Sequence[RunRequest]]],
+        now: int,
+    ) -> dict[UUID, str]:
+        """Return, by run, the refusals of chosen runs that limits do not permit, in their order.
+
+        Other decisions about these campaigns wait until the end of the transaction.
+        """
+        views = await _views(connection)
+        lines = [bounded_line(campaign_name(terms), views) for terms, _ in chosen]
+        holders = {each.name: each for line in lines for each in line}
+        if not holders:
+            return {}
+        await limits.lock_campaigns(connection, holders)
+        until = max(run.ends_at for _, runs in chosen for run in runs)
+        counted = await self._counted(connection, list(holders.values()), views, until, now)
+        refused: dict[UUID, str] = {}
+        for (terms, runs), line in zip(chosen, lines, strict=True):
+            if line:
+                level = await _level(connection, terms, line, until)
+                demand = self._demand(terms)
+                room = room_for(demand, views, counted, level, now)
+                over = _over(room, runs)
+                refused |= over
+                counted += [demand.run_at(run.starts_at) for run in runs if run.run not in over]
+        return refused
+
+    async def _counted(
+        self,
+        connection: Connection,
+        line: Sequence[CampaignView],
+        views: Mapping[str, CampaignView],
+        until: int,
+        now: int,
+    ) -> list[CountedRun]:
+        """Return the booked runs of campaigns and their descendants, up to ``until``.
+
+        A limit on all booked time counts later runs too.
+        """
+        names = descendants_of({each.name for each in line}, views)
+        last = times.LATEST if any(map(limits_time, line)) else until
+        booked = await limits.counted(connection, names, now, last)
+        needs: Mapping[UUID, Mapping[str, int | None]] = {}
+        if any(each.quotas for each in line):
+            tests = await episodes.tests_of(connection, {run.task_id for run in booked})
+            needs = {task: self._needs.of(*test) for task, test in tests.items()}
+        nodes = {node.identity: node for node in self._nodes()}
+        return [self._count(run, needs.get(run.task_id, {}), nodes) for run in booked]
+
+    def _count(
+        self,
+        run: BookedTime,
+        needs: Mapping[str, int | None],
+        nodes: Mapping[str, KnownNode],
+    ) -> CountedRun:
+        return CountedRun(
+            run.campaign,
+            run.starts_at,
+            run.ends_at,
+            len(run.nodes),
+            self._seats(SchedulingClass(run.scheduling_class), run.nodes, nodes),
+            _taken(needs, run.nodes, nodes),
+        )
+
+    def _demand(self, terms: TaskTerms) -> RunDemand:
+        identities = [participant.node for participant in terms.participants]
+        nodes = {node.identity: node for node in self._nodes()}
+        return RunDemand(
+            campaign_name(terms),
+            terms.duration,
+            len(identities),
+            self._seats(terms.scheduling_class, identities, nodes),
+            _taken(self._needs.of(terms.test, terms.spec), identities, nodes),
+        )
+
+    def _seats(
+        self,
+        scheduling_class: SchedulingClass,
+        identities: Sequence[str],
+        nodes: Mapping[str, KnownNode],
+    ) -> int:
+        lanes = [nodes[each].lanes if each in nodes else LANES for each in identities]
+        return sum(self._weights.on(scheduling_class, each) for each in lanes)
+
+
+def campaign_name(terms: TaskTerms) -> str:
+    """Return the campaign to which a task belongs."""
+    return terms.campaign or DEFAULT
+
+
+async def _views(connection: Connection) -> dict[str, CampaignView]:
+    listed = await campaigns.listed(connection)
+    return {
+        each.settings.name: campaign_of(vars(each.settings), each.created_at) for each in listed
+    }
+
+
+async def _level(
+    connection: Connection, terms: TaskTerms, line: Sequence[CampaignView], until: int
+) -> LimitLevel:
+    """Return soft while a task of another campaign waits for time on one of the nodes."""
+    if not any(limit.soft is not None for each in line for limit in each.limits.values()):
+        return LimitLevel.HARD
+    nodes = [participant.node for participant in terms.participants]
+    contested = await limits.is_contested(connection, campaign_name(terms), nodes, until)
+    return LimitLevel.SOFT if contested else LimitLevel.HARD
+
+
+def _over(room: CampaignRoom, runs: Sequence[RunRequest]) -> dict[UUID, str]:
+    """Return the refusals of the runs for which there is no room."""
+    refused: dict[UUID, str] = {}
+    admitted = 0
+    for run in runs:
+        why = room.why_not(run.starts_at, run.ends_at)
+        if why is None and room.exhausted is not None and admitted == room.runs_max:
+            why = room.exhausted.sentence
+        if why is None:
+            admitted += 1
+        else:
+            refused[run.run] = f"{room.name}: {why}"
+    return refused
+
+
+def _taken(
+    needs: Mapping[str, int | None], identities: Sequence[str], nodes: Mapping[str, KnownNode]
+) -> dict[str, int]:
+    """Return what a run takes of each counted resource, on all its nodes together.
+
+    All that a node has counts as nothing if the node does not say how much that is.
+    """
+    taken = {}
+    for resource, amount in needs.items():
+        if amount is not None:
+            taken[resource] = amount * len(identities)
+        else:
+            facts = [nodes[each].facts.get(resource, 0) for each in identities if each in nodes]
+            taken[resource] = sum(int(it) for it in facts if isinstance(it, int | float))
+    return taken

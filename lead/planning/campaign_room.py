@@ -1,0 +1,317 @@
+"""The time that the limits of campaigns leave for the runs of one task. Pure.
+
+Limits bind every task, whoever chose its nodes. To the choice of a time they are one more
+participant, which is busy while the campaign, or one above it, has all that it may have at once.
+So the choice, the reasons, and the trace need nothing special for limits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import chain
+
+from lead.planning.agenda import Slot
+from lead.planning.placement import ChosenStart, Offer
+from lead.policy.axes.throttle import SEATS_MAX
+from lead.policy.throttle import active_limits, quota
+from lead.policy.throttle.active_limits import LimitLevel
+from lead.policy.verdict import PolicyRefusal
+from lead.policy.view import CampaignView
+from node.model import times
+from node.model.spans import at_least, normalise, subtract
+from node.model.times import format_duration, to_the_second
+from node.model.wire.participants import LimitReached, Proposal
+
+SEAT = 1000
+"""A seat, in the unit of :attr:`CountedRun.seats`."""
+
+
+@dataclass(frozen=True, slots=True)
+class CountedRun:
+    """A booked run as limits count it.
+
+    ``seats`` (thousandths) and ``needs`` (by counted resource) are those of all its nodes together.
+    """
+
+    campaign: str
+    start: int
+    end: int
+    nodes: int
+    seats: int
+    needs: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class RunDemand:
+    """What each run of a task takes, on all its nodes together; ``duration`` in microseconds."""
+
+    campaign: str
+    duration: int
+    nodes: int
+    seats: int
+    needs: Mapping[str, int] = field(default_factory=dict)
+
+    def run_at(self, start: int) -> CountedRun:
+        """Return a run of the task as limits count it."""
+        end = start + self.duration
+        return CountedRun(self.campaign, start, end, self.nodes, self.seats, self.needs)
+
+
+@dataclass(frozen=True, slots=True)
+class FullTime:
+    """Time in which another run would exceed a limit, and the refusal of such a run."""
+
+    start: int
+    end: int
+    refusal: PolicyRefusal
+
+    @property
+    def sentence(self) -> str:
+        """Return the refusal, and when there is room again if that will be so."""
+        if self.end == times.LATEST:
+            return self.refusal.sentence
+        return f"{self.refusal.sentence}, until {to_the_second(self.end)}"
+
+
+@dataclass(frozen=True)
+class CampaignRoom:
+    """What the limits of a campaign, and of those above it, leave for the runs of a task.
+
+    ``full`` is the time in which another run would exceed a limit. ``runs_max`` is the number of
+    runs that limits on booked time still permit, None without such a limit; ``exhausted`` refuses
+    the next one.
+    """
+
+    campaign: str
+    full: Sequence[FullTime] = ()
+    runs_max: int | None = None
+    exhausted: PolicyRefusal | None = None
+
+    @property
+    def name(self) -> str:
+        """Return the name under which it appears among the participants."""
+        return f"campaign {self.campaign}"
+
+    def why_not(self, start: int, end: int) -> str | None:
+        """Return why a run must not take this time, None if it is within all limits."""
+        within = (each for each in self.full if each.start < end and start < each.end)
+        return next((each.sentence for each in within), None)
+
+    def first(self, choices: Sequence[ChosenStart]) -> tuple[list[ChosenStart], dict[int, str]]:
+        """Return the choices that may be booked, and by nominal start why others may not."""
+        if self.runs_max is None or self.exhausted is None:
+            return list(choices), {}
+        sentence = f"{self.name}: {self.exhausted.sentence}"
+        beyond = {choice.slot.nominal: sentence for choice in choices[self.runs_max :]}
+        return list(choices[: self.runs_max]), beyond
+
+    def offer(self, slots: Sequence[Slot], duration: int, now: int) -> tuple[Offer, Proposal]:
+        """Return the time left in these slots, and the limits reached in slots without any."""
+        full = normalise([(each.start, each.end) for each in self.full])
+        by_slot = [at_least(subtract([(slot.start, slot.end)], full), duration) for slot in slots]
+        free = list(chain.from_iterable(by_slot))
+        proposal = Proposal(
+            now=now,
+            horizon=max(slot.end for slot in slots),
+            free=tuple(free),
+            obstacles=tuple(
+                self._reached(index, slots[index])
+                for index, ranges in enumerate(by_slot)
+                if not ranges
+            ),
+            reason=None if free else f"no {format_duration(duration)} free",
+        )
+        return Offer(self.name, free, free), proposal
+
+    def _reached(self, window: int, slot: Slot) -> LimitReached:
+        """Return the limit that is reached for longest in a slot."""
+        longest = max(
+            self.full,
+            key=lambda each: min(each.end, slot.end) - max(each.start, slot.start),
+        )
+        return LimitReached(
+            window=window,
+            campaign=self.campaign,
+            sentence=longest.sentence,
+            starts_at=max(longest.start, slot.start),
+            ends_at=min(longest.end, slot.end),
+        )
+
+
+@dataclass(frozen=True)
+class _Bound:
+    """A limit on what runs have together at each instant.
+
+    ``amount`` is what a booked run has of it, ``own`` what the task's run would have.
+    """
+
+    most: int
+    own: int
+    amount: Callable[[CountedRun], int]
+    refuse: Callable[[int], PolicyRefusal]
+
+
+def lineage_of(campaign: str, campaigns: Mapping[str, CampaignView]) -> list[CampaignView]:
+    """Return a campaign and those above it."""
+    line = []
+    name: str | None = campaign
+    while name is not None and name in campaigns:
+        line.append(campaigns[name])
+        name = campaigns[name].parent
+    return line
+
+
+def bounded_line(campaign: str, campaigns: Mapping[str, CampaignView]) -> list[CampaignView]:
+    """Return those of a campaign and the ones above it that have limits on what is booked."""
+    return [
+        each
+        for each in lineage_of(campaign, campaigns)
+        if each.limits or each.quotas or each.seats_max is not None
+    ]
+
+
+def descendants_of(holders: Collection[str], campaigns: Mapping[str, CampaignView]) -> list[str]:
+    """Return the campaigns that are, or are below, one of these."""
+    return [
+        name
+        for name in campaigns
+        if any(each.name in holders for each in lineage_of(name, campaigns))
+    ]
+
+
+def limits_time(campaign: CampaignView) -> bool:
+    """Return whether a campaign has a limit on all its booked time, however far ahead."""
+    return not campaign.limits.keys().isdisjoint((active_limits.SEAT_TIME, active_limits.TIME))
+
+
+def room_for(
+    demand: RunDemand,
+    campaigns: Mapping[str, CampaignView],
+    runs: Sequence[CountedRun],
+    level: LimitLevel,
+    now: int,
+) -> CampaignRoom:
+    """Return the room for runs of a task beside ``runs``, which are booked and not over."""
+    line = lineage_of(demand.campaign, campaigns)
+    above = {run.campaign: {it.name for it in lineage_of(run.campaign, campaigns)} for run in runs}
+    full: list[FullTime] = []
+    for holder in line:
+        counted = [run for run in runs if holder.name in above[run.campaign]]
+        for bound in _bounds(holder, demand, level):
+            full += _full_times(bound, counted)
+    runs_max, exhausted = _runs_left(demand, line, above, runs, level, now)
+    return CampaignRoom(demand.campaign, full, runs_max, exhausted)
+
+
+def _bounds(holder: CampaignView, demand: RunDemand, level: LimitLevel) -> Iterator[_Bound]:
+    own_only = holder.name == demand.campaign
+    if own_only and holder.seats_max is not None and demand.seats:
+        yield _seats_bound(holder.name, holder.seats_max, demand)
+    for resource, most in holder.quotas.items() if own_only else ():
+        if demand.needs.get(resource):
+            yield _quota_bound(holder.name, resource, most, demand)
+    for kind, own in _at_once(demand).items():
+        if (ceiling := _ceiling(holder, kind, level)) is not None:
+            yield _limit_bound(holder.name, kind, ceiling, own, level)
+
+
+def _ceiling(holder: CampaignView, kind: str, level: LimitLevel) -> int | None:
+    limit = holder.limits.get(kind)
+    return None if limit is None else active_limits.limit_at(limit, level)
+
+
+def _at_once(run: RunDemand | CountedRun) -> dict[str, int]:
+    return {
+        active_limits.RUNS: 1,
+        active_limits.NODES: run.nodes,
+        active_limits.SEATS: run.nodes,
+    }
+
+
+def _seats_bound(campaign: str, most: int, demand: RunDemand) -> _Bound:
+    return _Bound(
+        most * SEAT,
+        demand.seats,
+        lambda run: run.seats if run.campaign == campaign else 0,
+        lambda wanted: SEATS_MAX.refuse(campaign=campaign, wanted=wanted / SEAT, most=most),
+    )
+
+
+def _quota_bound(campaign: str, resource: str, most: int, demand: RunDemand) -> _Bound:
+    own = demand.needs[resource]
+    return _Bound(
+        most,
+        own,
+        lambda run: run.needs.get(resource, 0) if run.campaign == campaign else 0,
+        lambda wanted: quota.QUOTA.refuse(
+            campaign=campaign, resource=resource, used=wanted - own, wanted=own, quota=most
+        ),
+    )
+
+
+def _limit_bound(holder: str, kind: str, most: int, own: int, level: LimitLevel) -> _Bound:
+    return _Bound(
+        most,
+        own,
+        lambda run: _at_once(run)[kind],
+        lambda wanted: active_limits.OVER.refuse(
+            holder=holder, wanted=wanted, kind=kind, limit=most, level=level.value
+        ),
+    )
+
+
+def _full_times(bound: _Bound, runs: Sequence[CountedRun]) -> list[FullTime]:
+    """Return when runs have so much of a limit that another one would exceed it."""
+    if bound.own > bound.most:
+        return [FullTime(0, times.LATEST, bound.refuse(bound.own))]
+    changes: dict[int, int] = {}
+    for run in runs:
+        if amount := bound.amount(run):
+            changes[run.start] = changes.get(run.start, 0) + amount
+            changes[run.end] = changes.get(run.end, 0) - amount
+    full: list[FullTime] = []
+    begun: int | None = None
+    used = peak = 0
+    for at in sorted(changes):
+        used += changes[at]
+        if used + bound.own > bound.most:
+            begun, peak = (at, used) if begun is None else (begun, max(peak, used))
+        elif begun is not None:
+            full.append(FullTime(begun, at, bound.refuse(peak + bound.own)))
+            begun = None
+    return full
+
+
+def _runs_left(
+    demand: RunDemand,
+    line: Sequence[CampaignView],
+    above: Mapping[str, set[str]],
+    runs: Sequence[CountedRun],
+    level: LimitLevel,
+    now: int,
+) -> tuple[int | None, PolicyRefusal | None]:
+    """Return how many more runs the limits on booked time permit, and the refusal of the next."""
+    least: tuple[int, PolicyRefusal] | None = None
+    for holder in line:
+        for kind, by_node in ((active_limits.SEAT_TIME, True), (active_limits.TIME, False)):
+            most = _ceiling(holder, kind, level)
+            if most is None:
+                continue
+            used = sum(
+                (run.end - max(run.start, now)) * (run.nodes if by_node else 1)
+                for run in runs
+                if holder.name in above[run.campaign] and run.end > now
+            )
+            own = demand.duration * (demand.nodes if by_node else 1)
+            left = max(0, most - used) // own
+            refusal = active_limits.OVER.refuse(
+                holder=holder.name,
+                wanted=used + (left + 1) * own,
+                kind=kind,
+                limit=most,
+                level=level.value,
+            )
+            if least is None or left < least[0]:
+                least = left, refusal
+    return least or (None, None)

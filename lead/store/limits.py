@@ -1,0 +1,44 @@
+"""What counts toward the limits of campaigns."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from uuid import UUID
+
+from node.store.database import Connection, Queries
+
+_SQL = Queries("lead.store", "limits")
+
+
+@dataclass(frozen=True)
+class BookedTime:
+    """A booked run of a campaign, on these nodes (identities); instants in microseconds."""
+
+    task_id: UUID
+    campaign: str
+    starts_at: int
+    ends_at: int
+    scheduling_class: str
+    nodes: Sequence[str]
+
+
+async def counted(
+    connection: Connection, campaigns: Collection[str], since: int, until: int
+) -> list[BookedTime]:
+    """Return the booked runs of these campaigns in this period, by start."""
+    rows = await connection.fetch(_SQL["counted"], sorted(campaigns), since, until)
+    return [BookedTime(**row) for row in rows]
+
+
+async def is_contested(
+    connection: Connection, campaign: str, nodes: Sequence[str], until: int
+) -> bool:
+    """Return whether another campaign has a run that waits for time on one of these nodes."""
+    waits: bool = await connection.fetchval(_SQL["is_contested"], campaign, list(nodes), until)
+    return waits
+
+
+async def lock_campaigns(connection: Connection, campaigns: Collection[str]) -> None:
+    """Lock campaigns, so that decisions of each are made one after the other."""
+    await connection.execute(_SQL["lock_campaigns"], sorted(campaigns))

@@ -1,0 +1,221 @@
+"""Limits of campaigns bind tasks whose participants are named, at each instant."""
+
+from __future__ import annotations
+
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from node.model import times
+from node.model.wire.campaigns import CampaignDocument, CampaignPatch
+from node.model.wire.tasks import TaskDocument
+from tests.support import previews
+from tests.support.clocks import START
+from tests.support.worlds import ON_ONE_LOOP, Site, World
+
+pytestmark = ON_ONE_LOOP
+
+AT = START + times.HOUR
+MINUTES = 10
+
+
+def document(
+    *names: str, campaign: str = "ops", slip: str = "PT0S", **changes: Any
+) -> dict[str, Any]:
+    """Return a task of one run of ten minutes at ``AT``, which leaves room for other runs."""
+    return {
+        "test": {
+            "type": "idle",
+            "spec": {
+                "duration": f"PT{MINUTES}M",
+                "class": "background-multi",
+                "participants": list(names),
+            },
+        },
+        "schedule": {"start": times.format_instant(AT), "slip": slip},
+        "campaign": campaign,
+    }
+
+
+async def _campaign(site: Site, name: str = "ops", **settings: Any) -> None:
+    settings.setdefault("limits", {})
+    created = CampaignDocument.model_validate({"name": name, **settings})
+    await site.node.campaigns.create(created)
+
+
+async def _create(site: Site, task: dict[str, Any]) -> UUID:
+    created, _ = await site.node.admission.create(TaskDocument.model_validate(task), None)
+    return created
+
+
+async def _starts(site: Site) -> list[int]:
+    """Return the minutes after ``AT`` at which the booked runs start."""
+    rows = await site.rows("SELECT starts_at FROM run WHERE state = 'booked' ORDER BY 1")
+    return [(row[0] - AT) // times.MINUTE for row in rows]
+
+
+async def _waiting(site: Site) -> list[str]:
+    rows = await site.rows("SELECT reason FROM run WHERE state = 'waiting' ORDER BY slot, 1")
+    return [row[0] for row in rows]
+
+
+async def test_a_second_named_run_waits_while_the_campaign_has_all_its_runs(world: World) -> None:
+    """A campaign of one run at once has one, on whatever nodes; the reason names the limit."""
+    a, _ = await world.two()
+    await _campaign(a, limits={"runs": {"soft": 1, "hard": 1}})
+    for name in ("a", "b"):
+        await _create(a, document(name))
+        await a.plan()
+        await world.settle()
+    assert await _starts(a) == [0]
+    until = times.to_the_second(AT + MINUTES * times.MINUTE)
+    [reason] = await _waiting(a)
+    assert reason == (
+        "campaign ops: no PT10M free: ops would have 2 runs at once, of at most 1 (hard), "
+        f"until {until}"
+    )
+
+
+async def test_a_run_that_may_slip_starts_when_there_is_room(world: World) -> None:
+    """A run slips behind those that fill the limit, as behind a busy participant."""
+    a, _ = await world.two()
+    await _campaign(a, limits={"runs": {"hard": 1}})
+    for name in ("a", "b"):
+        await _create(a, document(name, slip="PT30M"))
+        await a.plan()
+        await world.settle()
+    assert await _starts(a) == [0, MINUTES]
+
+
+async def test_tasks_planned_at_the_same_time_do_not_both_take_the_last_place(
+    world: World,
+) -> None:
+    """Runs are counted again when they are decided, one decision after the other."""
+    a, b = await world.two()
+    await _campaign(a, limits={"runs": {"hard": 2}})
+    for name in ("a", "b", "a", "b", "a"):
+        await _create(a, document(name))
+    await a.plan()
+    await world.settle()
+    assert await _starts(a) == [0, 0]
+    assert len(await _waiting(a)) == 3
+    assert all("of at most 2 (hard)" in reason for reason in await _waiting(a))
+    held = await b.rows("SELECT count(*) FROM run WHERE state = 'booked'")
+    assert held[0][0] <= 2
+
+
+@pytest.mark.parametrize(
+    ("limit", "runs"),
+    [
+        ({"limits": {"nodes": {"hard": 3}}}, [0]),
+        ({"limits": {"nodes": {"hard": 4}}}, [0, 0]),
+        ({"limits": {"seconds": {"hard": 1200}}}, [0, 0]),
+        ({"limits": {"seconds": {"hard": 1199}}}, [0]),
+        ({"limits": {"seat_seconds": {"hard": 2399}}}, [0]),
+        ({"limits": {"runs": {"hard": 0}}}, []),
+        ({"seats_max": 1}, [0, 0]),
+    ],
+)
+async def test_each_limit_binds(world: World, limit: dict[str, Any], runs: list[int]) -> None:
+    """Nodes, outstanding time, and seats bind named runs; a background run takes no seat."""
+    a, _ = await world.two()
+    await _campaign(a, **limit)
+    for _ in range(2):
+        await _create(a, document("a", "b"))
+        await a.plan()
+        await world.settle()
+    assert await _starts(a) == runs
+
+
+async def test_a_maximum_of_seats_binds_exclusive_runs(world: World) -> None:
+    """An exclusive run takes a seat on each of its nodes."""
+    a, _ = await world.two()
+    await _campaign(a, seats_max=1)
+    for name in ("a", "b"):
+        task = document(name, slip="PT30M")
+        task["test"]["spec"]["class"] = "exclusive"
+        await _create(a, task)
+        await a.plan()
+        await world.settle()
+    assert await _starts(a) == [0, MINUTES]
+
+
+async def test_a_parent_s_limit_binds_its_children_together(world: World) -> None:
+    """The runs of all descendants count toward a limit."""
+    a, _ = await world.two()
+    await _campaign(a, "ops", limits={"runs": {"hard": 1}})
+    for name in ("left", "right"):
+        await _campaign(a, name, parent="ops")
+        await _create(a, document("a", campaign=name))
+    await a.plan()
+    await world.settle()
+    assert await _starts(a) == [0]
+    assert "ops would have 2 runs at once, of at most 1" in (await _waiting(a))[0]
+
+
+async def test_a_soft_limit_binds_while_others_wait_for_the_nodes(world: World) -> None:
+    """Nobody else wants the node: the soft limit does not apply. Somebody waits: it does."""
+    a, _ = await world.two()
+    await _campaign(a, limits={"runs": {"soft": 1, "hard": 3}})
+    for _ in range(2):
+        await _create(a, document("a"))
+        await a.plan()
+    assert await _starts(a) == [0, 0]
+    exclusive = document("a", campaign="default")
+    exclusive["test"]["spec"]["class"] = "exclusive"
+    for task in (exclusive, exclusive, document("a")):
+        await _create(a, task)
+        await a.plan()
+    assert await _starts(a) == [0, 0, 0]
+    assert any("of at most 1 (soft)" in reason for reason in await _waiting(a))
+
+
+async def test_a_raised_limit_has_what_waits_planned_at_once(world: World) -> None:
+    """The new limit needs no patience: waiting runs of the campaign are planned now."""
+    a, _ = await world.two()
+    await _campaign(a, limits={"runs": {"hard": 1}})
+    for _ in range(2):
+        await _create(a, document("a"))
+        await a.plan()
+    assert await _starts(a) == [0]
+    patch = CampaignPatch.model_validate({"limits": {"runs": {"hard": 2}}})
+    await a.node.campaigns.edit("ops", patch)
+    await a.plan()
+    assert await _starts(a) == [0, 0]
+
+
+async def test_what_ended_leaves_room(world: World) -> None:
+    """The time of a cancelled run is counted no longer."""
+    a, _ = await world.two()
+    await _campaign(a, limits={"runs": {"hard": 1}})
+    first = await _create(a, document("a"))
+    await a.plan()
+    await a.node.termination.cancel_task(first)
+    await _create(a, document("b"))
+    await a.plan()
+    await world.settle()
+    assert await _starts(a) == [0]
+    assert await _waiting(a) == []
+
+
+async def test_a_plan_sees_the_limits(world: World) -> None:
+    """A plan finds the same time, and gives the same reason, as the task would get."""
+    a, _ = await world.two()
+    await _campaign(a, limits={"runs": {"hard": 1}})
+    await _create(a, document("a"))
+    await a.plan()
+    refused = await previews.plan(world, a, document("b"))
+    assert "ops would have 2 runs at once, of at most 1 (hard)" in refused.sentence
+    later = await previews.plan(world, a, document("b", slip="PT30M"))
+    assert [start.starts_at for start in later.starts] == [AT + MINUTES * times.MINUTE]
+
+
+async def test_other_campaigns_have_no_limit(world: World) -> None:
+    """A limit binds nobody else."""
+    a, _ = await world.two()
+    await _campaign(a, limits={"runs": {"hard": 1}})
+    for campaign in ("ops", "default", "default"):
+        await _create(a, document("a", campaign=campaign))
+    await a.plan()
+    assert await _starts(a) == [0, 0, 0]
