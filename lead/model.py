@@ -187,6 +187,8 @@ class OpenTerm:
     tries: int = 0
     reason: str | None = None
     try_at: int | None = None
+    blocked: bool = False
+    """Whether it takes part only so that others wait for it: it is not to be tried again yet."""
 
     @property
     def key(self) -> Key:

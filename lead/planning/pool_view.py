@@ -142,6 +142,7 @@ def candidate_of(case: SeatCase, horizon: int, needs: Needs | None = None) -> Ca
         affinity_wait=slip if case.sticky else 0,
         waits_since=max(terms.created_at, due_at(case.open.term, horizon)),
         runs=tuple((slot, slot + terms.duration) for slot in coming),
+        blocked=case.open.blocked,
     )
 
 

@@ -37,6 +37,9 @@ NO_COMMON_TIME = RefusalRule(
     "no-common-time",
     "{task} found no common time on {wanted} of the {asked} nodes asked",
 )
+NOT_TRIED = RefusalRule(
+    Axis.FILL, "blocked", "{task} found no time before and is not tried again yet"
+)
 SPREAD = RefusalRule(
     Axis.SELECT,
     "spread",
@@ -159,6 +162,10 @@ class Episode:
         if len(chosen) < candidate.least:
             self._turn_down(candidate, *refusals)
             return None
+        if candidate.blocked:
+            self._turn_down(candidate, NOT_TRIED.refuse(task=candidate.task))
+            self._is_blocked(candidate)
+            return None
         names = tuple(node.name for node in chosen)
         displacing = self._preempting.displacing(candidate, names)
         no_displacement = displacing if isinstance(displacing, PolicyRefusal) else None
@@ -258,9 +265,12 @@ class Episode:
         if deferral is not None:  # until then, no other reason can be decisive
             decisive = replace(decisive, until=deferral.until)
         self._turn_down(candidate, *filter(None, (decisive, no_displacement, deferral)))
+        self._is_blocked(candidate)
+        self._without.append(candidate)
+
+    def _is_blocked(self, candidate: Candidate) -> None:
         self._filling.protect(candidate, self._passes.get(candidate.task, 0))
         self._blocked.append(candidate.task)
-        self._without.append(candidate)
 
     def outcome(self) -> EpisodeOutcome:
         """Return the result; call it when nothing is open any more."""

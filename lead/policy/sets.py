@@ -39,6 +39,16 @@ class PolicyComposition:
     apart: int = 0
     """The minimum time (µs) between the beginnings of two episodes of a pool."""
 
+    @property
+    def holds_others(self) -> bool:
+        """Return whether a blocked candidate may keep others from starting at all."""
+        return isinstance(self.order, order.ByStarts)
+
+    @property
+    def minds_blocked(self) -> bool:
+        """Return whether a blocked candidate affects others in later episodes too."""
+        return self.holds_others or self.fill.awaits_outcomes
+
 
 # -- one mechanism after the other -----------------------------------------------------------------
 

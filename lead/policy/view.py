@@ -134,6 +134,9 @@ class Candidate:
     ``needs`` are counted resources per node. ``target`` names what is measured, to find nodes that
     measured it before. ``waits_since`` is when this run became due.
 
+    A ``blocked`` candidate found no time in an earlier episode and is not tried in this one: it
+    only has what it is guaranteed, such as a slot, or that others wait for it.
+
     A candidate that represents several runs lists all their ideal times in ``runs``, in order, its
     own first; ``duration`` is then what they take of the first hour.
     """
@@ -159,6 +162,7 @@ class Candidate:
     affinity_wait: int = 0
     waits_since: int = 0
     runs: Sequence[Span] = ()
+    blocked: bool = False
 
     @property
     def start_by(self) -> int:

@@ -27,6 +27,8 @@ from node.store.tasks import StoredTask
 
 PAUSE_FIRST = times.SECOND
 PAUSE_MAX = 5 * times.MINUTE
+PAUSE_OF_HOLDERS = 30 * times.SECOND
+"""Maximum pause where others wait for a task that found no time: nodes may be idle meanwhile."""
 _OF_WHAT_IS_LEFT = 64
 _UNHURRIED = 30 * times.SECOND
 """Maximum first pause. It is a part of the time until the seat is needed, so that a seat that is
@@ -71,6 +73,7 @@ class EpisodeRuling:
     remembered: PolicyMemory
     results: list[CaseResult] = field(default_factory=list)
     returned: Mapping[UUID, str] = field(default_factory=dict)
+    pause_max: int = PAUSE_MAX
 
 
 class RulingWriter:
@@ -106,7 +109,7 @@ class RulingWriter:
                 continue
             new_tasks += await self._give(connection, result, now)
             account = search_account_of(ruling, result)
-            await self._schedule_retry(connection, result, account, now)
+            await self._schedule_retry(connection, result, account, ruling.pause_max, now)
             # One at a time: a task may have several terms here.
             await planning.keep_decisions(connection, [(whole.id, _decision(account))], now)
             decided.append(whole.id)
@@ -132,14 +135,19 @@ class RulingWriter:
         return [part.task.id for part in result.parts]
 
     async def _schedule_retry(
-        self, connection: Connection, result: CaseResult, account: SeatSearchAccount, now: int
+        self,
+        connection: Connection,
+        result: CaseResult,
+        account: SeatSearchAccount,
+        pause_max: int,
+        now: int,
     ) -> None:
         """Store when the seats that are still empty are tried again, and why they are empty."""
         opened, full = result.case.open, account.outcome is PlanningOutcome.SEATED
         tries = 0 if account.taken else opened.tries + 1
         left = result.case.slots[0] - now
         first = max(PAUSE_FIRST, min(left // _OF_WHAT_IS_LEFT, _UNHURRIED))
-        pause = jittered_pause(first, PAUSE_MAX, tries, self._rng)
+        pause = jittered_pause(first, pause_max, tries, self._rng)
         no_sooner = (result.verdicts[0].until or 0) if result.verdicts else 0
         # Not later than the end of the term, because then the reason is reported.
         again = min(max(align_retries(now, pause, self._phase), no_sooner), opened.over_at)

@@ -18,7 +18,13 @@ from lead.policy.placement_requests import Ask
 from lead.policy.settings import configured
 from lead.policy.verdict import PolicyRefusal
 from lead.policy.view import PostedRun
-from lead.pool.assignment import CaseResult, EpisodeRuling, SeatTaskPlan
+from lead.pool.assignment import (
+    PAUSE_MAX,
+    PAUSE_OF_HOLDERS,
+    CaseResult,
+    EpisodeRuling,
+    SeatTaskPlan,
+)
 from lead.pool.membership import Membership
 from lead.pool.node_search import NodeSearch, SeatSearchResult
 from lead.pool.snapshot import EpisodeInput
@@ -86,10 +92,14 @@ class EpisodeDriver:
             else:
                 episode.placed(request, run, refused)
         for case in episode_input.closed:
+            if case.open.blocked:
+                continue
             why = case.closed.why(case.windows, case.whole.terms.duration)
             results[case.name] = CaseResult(case, heard={case.closed.name: why})
         outcome = episode.outcome()
         for name, refusals in outcome.refused.items():
+            if cases[name].open.blocked:
+                continue
             before = results.get(name, CaseResult(cases[name]))
             # Nodes that are down were not asked, and may be all that is missing.
             heard = {**membership.silent(before.case.able), **before.heard}
@@ -101,7 +111,12 @@ class EpisodeDriver:
         remembered = PolicyMemory(document, episode_input.remembered.revision)
         returned = {UUID(task): refusal.sentence for task, refusal in outcome.returned.items()}
         ruling = EpisodeRuling(
-            pool.name, pool.policy_set, remembered, list(results.values()), returned
+            pool.name,
+            pool.policy_set,
+            remembered,
+            list(results.values()),
+            returned,
+            PAUSE_OF_HOLDERS if policy.holds_others else PAUSE_MAX,
         )
         return ruling, outcome.unreached > 0
 

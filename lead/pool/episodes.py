@@ -38,7 +38,7 @@ from lead.policy.settings import configured
 from lead.pool.assignment import PAUSE_FIRST, PAUSE_MAX, RulingWriter, StaleEpisode
 from lead.pool.episode_driver import EpisodeDriver, SeatTask
 from lead.pool.membership import KnownNodes, Membership, WantedOf
-from lead.pool.snapshot import EpisodeInputReader
+from lead.pool.snapshot import EpisodeInputReader, minds_blocked
 from lead.store import episodes, planning
 from node.clock import Clock
 from node.model import times
@@ -278,6 +278,7 @@ class EpisodeLoop:
         more = False
         for name in dict.fromkeys(whole.pool for whole in due):
             tasks = [whole for whole in due if whole.pool == name]
+            tasks += await self._blocked(membership.pools[name], tasks, now)
             more |= len(tasks) == CASES_MAX
             ids = [whole.id for whole in tasks]
 
@@ -287,6 +288,15 @@ class EpisodeLoop:
             work = self._episode(membership, name, tasks)
             more |= await self._try(f"pool {name}", ids, work, later)
         return more
+
+    async def _blocked(self, pool: StoredPool, due: Sequence[PoolTask], now: int) -> list[PoolTask]:
+        """Return further tasks of a pool, for which those that are due may have to wait."""
+        if not minds_blocked(pool):
+            return []
+        async with self._database.connection() as connection:
+            blocked = await episodes.blocked(connection, pool.name, now, CASES_MAX)
+        known = {whole.id for whole in due}
+        return [whole for whole in blocked if whole.id not in known]
 
     async def _try(
         self,

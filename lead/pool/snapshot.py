@@ -13,6 +13,7 @@ from lead.planning.agenda import Limits
 from lead.planning.needs import NeedsByTest, NeedsOf
 from lead.planning.pool_view import SeatCase, windows_of
 from lead.planning.reserved import applicant, reserved_for_others
+from lead.policy.settings import configured
 from lead.policy.view import PostedRun, View
 from lead.pool.membership import Membership
 from lead.pool.snapshot_queries import (
@@ -61,6 +62,11 @@ class EpisodeInput:
     """Number of due terms that are left for a later episode."""
 
 
+def minds_blocked(pool: StoredPool) -> bool:
+    """Return whether terms that found no time take part in all episodes of a pool."""
+    return configured(pool.policy_set, pool.overrides).minds_blocked
+
+
 @dataclass(frozen=True)
 class _Cases:
     """The terms that are due, those that are over, and the tasks that cannot be read."""
@@ -105,7 +111,9 @@ class EpisodeInputReader:
         members = membership.members(predicates.parse(pool.match))
         scope = Scope(now, horizon, [node.identity for node in members], membership.names)
         async with self._database.connection() as connection:
-            terms = await read_terms(connection, pool.name, tasks, imagined, now)
+            terms = await read_terms(
+                connection, pool.name, tasks, imagined, now, with_blocked=minds_blocked(pool)
+            )
             sorted_terms = self._cases(membership, pool, tasks, terms, now)
             remembered = await episodes.policy_state(connection, pool.name)
             cases = [case for case in sorted_terms.due if case.begins is not None]

@@ -95,6 +95,8 @@ async def read_terms(
     tasks: Sequence[PoolTask],
     imagined: Sequence[OpenTerm],
     now: int,
+    *,
+    with_blocked: bool,
 ) -> StoredTerms:
     """Read the terms of these tasks that are due; ``imagined`` terms are treated as if stored.
 
@@ -103,7 +105,9 @@ async def read_terms(
     ids = [task.id for task in tasks]
     # A term that cannot be tried in this episode must not displace one that could be.
     limit = TERMS_MAX if imagined else TRIED_MAX
-    terms, left = await episodes.terms_due(connection, ids, now, limit, TERMS_MAX)
+    terms, left = await episodes.terms_due(
+        connection, ids, now, limit, TERMS_MAX, with_blocked=with_blocked
+    )
     if imagined:
         hour = imagined[0].term.starts_at // BUCKET
         terms = [*(it for it in terms if it.term.starts_at // BUCKET == hour), *imagined]

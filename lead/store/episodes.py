@@ -48,6 +48,12 @@ async def due(connection: Connection, now: int, limit: int) -> list[PoolTask]:
     return [_pool_task(dict(row)) for row in rows]
 
 
+async def blocked(connection: Connection, pool: str, now: int, limit: int) -> list[PoolTask]:
+    """Return the pool tasks with terms that found no time and are not to be tried again yet."""
+    rows = await connection.fetch(_SQL["blocked"], pool, now, limit)
+    return [_pool_task(dict(row)) for row in rows]
+
+
 async def next_due(connection: Connection) -> int | None:
     """Return when the next term is due to be opened or tried, if there is one."""
     due_at: int | None = await connection.fetchval(_SQL["next_due"])
@@ -79,18 +85,30 @@ async def go_on(connection: Connection, task: UUID, was: int, on: NextTerm) -> b
 
 
 async def terms_due(
-    connection: Connection, tasks: Sequence[UUID], now: int, enough: int, most: int
+    connection: Connection,
+    tasks: Sequence[UUID],
+    now: int,
+    enough: int,
+    most: int,
+    *,
+    with_blocked: bool = False,
 ) -> tuple[list[OpenTerm], int]:
     """Return the due terms to be tried first, by start, and how many others are due.
 
     If some terms are urgent and begin within the hour, return these. Otherwise return whole hours,
     because pools are shared by the hour: the nearest hour, and the next ones as long as there are
-    no more than ``enough`` terms. Never return more than ``most`` terms.
+    no more than ``enough`` terms. Never return more than ``most`` terms; ``with_blocked``, also up
+    to ``most`` terms that found no time before and are not due yet.
     """
     near = now + _NEAR
-    rows = await connection.fetch(_SQL["terms_due"], list(tasks), now, near, enough, most)
-    found = [OpenTerm(row[0], Term(row[1], row[2]), *row[3:8]) for row in rows]
-    return found, rows[0][8] - len(rows) if rows else 0
+    rows = await connection.fetch(
+        _SQL["terms_due"], list(tasks), now, near, enough, most, with_blocked
+    )
+    found = [
+        OpenTerm(row[0], Term(row[1], row[2]), row[3], row[4], row[5], row[6], row[7], row[9])
+        for row in rows
+    ]
+    return found, rows[0][8] - sum(not term.blocked for term in found) if rows else 0
 
 
 async def taken(connection: Connection, terms: Sequence[Key]) -> dict[Key, dict[int, str]]:

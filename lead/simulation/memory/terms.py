@@ -85,6 +85,21 @@ def due(tables: Tables, now: int, limit: int, near: int) -> Answer:
 
 
 @TWINS.of(*_POOL_TASK)
+def blocked(tables: Tables, pool: str, now: int, limit: int) -> Answer:
+    """Return pool tasks of a pool with terms that found no time and are not due again yet."""
+    there = [
+        (task, request)
+        for task, request in active(tables)
+        if tables.pools.rows[request.pool_id].name == pool
+        and any(
+            row.try_at is not None and row.try_at > now and row.tries > 0
+            for row in tables.terms.of_task.of(task.id)
+        )
+    ]
+    return [_whole(tables, *pair) for pair in _oldest(there, limit)]
+
+
+@TWINS.of(*_POOL_TASK)
 def terms_to_open(tables: Tables, now: int, limit: int) -> Answer:
     """Return pool tasks whose next term is due."""
     due_tasks = [
@@ -150,7 +165,7 @@ def go_on(
 
 @TWINS.of(
     *("pool_task", "starts_at", "ends_at", "over_at", "seats", "tries", "reason", "try_at"),
-    "waiting",
+    *("waiting", "blocked"),
 )
 def terms_due(
     tables: Tables,
@@ -159,6 +174,7 @@ def terms_due(
     near: int,
     enough: int,
     most: int,
+    with_blocked: bool,
 ) -> Answer:
     """Return terms with empty seats to try: urgent ones, else those of the nearest hours."""
 
@@ -182,6 +198,17 @@ def terms_due(
             break
         chosen += of_hour
     count = len(candidates)
+    last = max((hour(row) for row in chosen[:most]), default=None)
+    blocked = [
+        row
+        for task in (dict.fromkeys(tasks) if with_blocked and last is not None else ())
+        for row in tables.terms.of_task.of(task)
+        if row.try_at is not None and row.try_at > now and row.tries > 0
+        if last is not None and row.starts_at // HOUR <= last
+    ]
+    blocked.sort(key=_by_start)
+    found = [*((row, False) for row in chosen[:most]), *((row, True) for row in blocked[:most])]
+    found.sort(key=lambda each: _by_start(each[0]))
     return [
         (
             r.pool_task,
@@ -193,6 +220,11 @@ def terms_due(
             r.reason,
             r.try_at,
             count,
+            is_blocked,
         )
-        for r in sorted(chosen[:most], key=lambda row: (row.starts_at, row.pool_task))
+        for r, is_blocked in found
     ]
+
+
+def _by_start(row: TermRow) -> tuple[int, UUID]:
+    return row.starts_at, row.pool_task

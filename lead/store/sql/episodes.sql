@@ -32,6 +32,21 @@ INNER JOIN pool ON pool_task.pool_id = pool.id
 WHERE placed.place <= $2
 ORDER BY placed.try_at, task.created_at, task.id;
 
+-- blocked --
+-- Pool tasks of a pool with terms that found no time before and are not due again yet.
+SELECT
+    task.id, task.test, task.spec, task.tools, task.scheduling_class::text, task.duration, task.priority, task.schedule,
+    coalesce(task.campaign, 'default') AS campaign, task.reference, task.created_at, task.revision, pool.name AS pool,
+    pool_task.request, pool_task.next_slot, pool_task.due_at, pool_task.rounds_left
+FROM pool_task
+INNER JOIN task ON pool_task.task_id = task.id
+INNER JOIN pool ON pool_task.pool_id = pool.id
+WHERE
+    pool.name = $1 AND task.state = 'active'
+    AND EXISTS (SELECT FROM term WHERE term.pool_task = task.id AND term.try_at > $2 AND term.tries > 0)
+ORDER BY task.created_at, task.id
+LIMIT $3;
+
 -- terms_to_open --
 -- Pool tasks whose next term is due.
 SELECT
@@ -78,7 +93,9 @@ RETURNING task_id;
 
 -- terms_due --
 -- The terms that an episode decides on: an urgent, near term gets an episode of its own. Otherwise whole hours: the nearest
--- one, and the next ones while there are not too many terms. Also the number of all due terms.
+-- one, and the next ones while there are not too many terms. Also the number of all due terms. With $6, also the blocked
+-- terms of these hours and earlier ones: they found no time before and are not due again yet, but others may have to wait
+-- for them.
 WITH waiting AS (
     SELECT
         term.*,
@@ -97,11 +114,26 @@ placed AS (
         *, min(hour) OVER () AS first, count(*) OVER () AS waiting, count(*) OVER (ORDER BY hour) AS through,
         row_number() OVER (ORDER BY hour, starts_at, pool_task) AS place
     FROM waiting
+),
+
+chosen AS (
+    SELECT pool_task, starts_at, ends_at, over_at, seats, tries, reason, try_at, waiting, hour
+    FROM placed
+    WHERE (hour = first OR first >= 0 AND through <= $4) AND place <= $5
 )
 
-SELECT pool_task, starts_at, ends_at, over_at, seats, tries, reason, try_at, waiting
-FROM placed
-WHERE (hour = first OR first >= 0 AND through <= $4) AND place <= $5
+SELECT pool_task, starts_at, ends_at, over_at, seats, tries, reason, try_at, waiting, false AS blocked FROM chosen
+UNION ALL
+SELECT * FROM (
+    SELECT
+        term.pool_task, term.starts_at, term.ends_at, term.over_at, term.seats, term.tries, term.reason, term.try_at,
+        last.waiting, true
+    FROM (SELECT max(hour) AS hour, max(waiting) AS waiting FROM chosen) AS last
+    INNER JOIN term ON floor(extract(EPOCH FROM term.starts_at) / 3600) <= last.hour
+    WHERE term.pool_task = ANY($1::uuid []) AND term.try_at > $2 AND term.tries > 0 AND $6
+    ORDER BY term.starts_at, term.pool_task
+    LIMIT $5
+) AS blocked
 ORDER BY starts_at, pool_task;
 
 -- taken --

@@ -1,0 +1,112 @@
+"""A term that found no time keeps what it is guaranteed in every later episode of its pool."""
+
+from __future__ import annotations
+
+from typing import Any
+from uuid import UUID
+
+from node.model import times
+from node.model.wire.campaigns import CampaignDocument
+from node.model.wire.tasks import TaskDocument
+from tests.support.clocks import START
+from tests.support.pool_worlds import Pooled, episodes_of, pooled
+from tests.support.worlds import ON_ONE_LOOP, World
+
+pytestmark = ON_ONE_LOOP
+
+AT = times.format_instant(START + times.HOUR)
+ONCE = {"start": AT, "repeat": None, "slip": "PT0S"}
+TOGETHER = {"together": True}
+
+
+async def _queues(pool: Pooled, **queues: dict[str, Any]) -> None:
+    for name, queue in queues.items():
+        document = CampaignDocument.model_validate({"name": name, "queue": queue})
+        await pool.lead.node.campaigns.create(document)
+
+
+async def _occupied(pool: Pooled, node: str) -> UUID:
+    """Book a node for the whole time, by a task that names it."""
+    document = TaskDocument.model_validate(
+        {
+            "test": {
+                "type": "idle",
+                "spec": {"duration": "PT1H", "class": "exclusive", "participants": [node]},
+            },
+            "schedule": {"start": AT, "slip": "PT0S"},
+            "priority": 9,
+        }
+    )
+    task, _ = await pool.lead.node.admission.create(document, None)
+    await pool.lead.plan()
+    await pool.world.settle()
+    return task
+
+
+async def _seated(pool: Pooled, *tasks: UUID) -> list[bool]:
+    return [bool(await pool.seats(task)) for task in tasks]
+
+
+async def _sleeps(pool: Pooled, task: UUID) -> None:
+    """Let a term sleep in a pause that has grown, as after many tries."""
+    again = pool.world.clock.now() + 5 * times.MINUTE
+    await pool.lead.execute(
+        "UPDATE term SET tries = 9, try_at = $2 WHERE pool_task = $1", task, again
+    )
+
+
+async def _later(pool: Pooled, duration: int) -> None:
+    """Let time pass, and give the seats that are due."""
+    pool.world.clock.advance(duration)
+    await pool.seat()
+
+
+async def test_a_task_is_passed_no_more_often_than_allowed(world: World) -> None:
+    """Later tasks pass a wide one as often as its campaign permits, whenever they come."""
+    pool = await pooled(world, [{}, {}, {}, {}, {}], policy={"set": "fbsng-dynamic"})
+    await _queues(pool, ops={"passes": 2})
+    busy = await _occupied(pool, "n5")
+    slips = {**ONCE, "slip": "PT30M"}
+    wide = await pool.create(5, request=TOGETHER, schedule=slips, campaign="ops")
+    narrow = []
+    for _ in range(3):
+        await _sleeps(pool, wide)
+        await _later(pool, 7 * times.SECOND)
+        narrow.append(await pool.create(1, schedule=ONCE, campaign="ops"))
+    assert await _seated(pool, wide, *narrow) == [False, True, True, False]
+    for _ in range(20):
+        await _sleeps(pool, wide)
+        await _later(pool, 2 * times.MINUTE)
+    assert await _seated(pool, wide, narrow[2]) == [False, False]
+    why = (await pool.told(narrow[2]))[-1][1]
+    assert "was passed 2 times already, of at most 2" in why
+    await pool.lead.node.termination.cancel_task(busy)
+    await pool.world.settle()
+    for _ in range(4):
+        await _later(pool, 2 * times.MINUTE)
+    assert await _seated(pool, wide) == [True]
+
+
+async def test_a_light_queue_waits_while_a_heavy_one_is_stuck(world: World) -> None:
+    """The gap holds in later episodes, in which the heavy task itself is not due."""
+    pool = await pooled(world, [{}, {}, {}], policy={"set": "fbsng-dynamic"})
+    await _queues(pool, bulk={"floor": 5, "gap": 1}, light={"floor": 0, "ceiling": 1})
+    busy = await _occupied(pool, "n3")
+    heavy = await pool.create(3, request=TOGETHER, schedule=ONCE, campaign="bulk")
+    light = []
+    for _ in range(3):
+        await _sleeps(pool, heavy)
+        await _later(pool, 7 * times.SECOND)
+        light.append(await pool.create(1, schedule=ONCE, campaign="light"))
+    assert await _seated(pool, heavy, *light) == [False] * 4
+    pool.episodes = episodes_of(pool.lead)
+    for _ in range(10):
+        await _sleeps(pool, heavy)
+        await _later(pool, times.MINUTE)
+    assert await _seated(pool, heavy, *light) == [False] * 4
+    assert "bulk is stuck" in (await pool.told(light[0]))[-1][1]
+    await pool.lead.node.termination.cancel_task(busy)
+    await pool.world.settle()
+    for _ in range(6):
+        await _later(pool, times.MINUTE)
+    assert await _seated(pool, heavy) == [True]
