@@ -96,7 +96,8 @@ CREATE TABLE node (
     attributes jsonb NOT NULL DEFAULT '{}',
     set_attributes jsonb NOT NULL DEFAULT '{}',
     lanes smallint NOT NULL DEFAULT 8 CHECK (lanes BETWEEN 1 AND 1000),
-    marked_at timestamptz
+    marked_at timestamptz,
+    pardoned_at timestamptz
 );
 COMMENT ON TABLE node IS 'This node and the nodes it knows, each pinned by its public key.';
 COMMENT ON COLUMN node.identity IS 'ed25519:<public key>, as written in every signature.';
@@ -111,6 +112,7 @@ COMMENT ON COLUMN node.attributes IS 'Its attributes by name: text, numbers, tru
 COMMENT ON COLUMN node.set_attributes IS '(For this node only) the attributes that were set with "parley node set".';
 COMMENT ON COLUMN node.lanes IS 'This many concurrent normal runs are charged like one exclusive run.';
 COMMENT ON COLUMN node.marked_at IS '(For other nodes) the latest mark of its database that it has told (see generation.marked_at).';
+COMMENT ON COLUMN node.pardoned_at IS 'Runs that failed there before this do not count against it.';
 CREATE UNIQUE INDEX node_self ON node (is_self) WHERE is_self;
 
 CREATE FUNCTION url_host(url text) RETURNS text LANGUAGE sql IMMUTABLE

@@ -93,6 +93,12 @@ async def compare(request: web.Request) -> web.StreamResponse:
     return responses.one(await node.comparer.compare(known.identity))
 
 
+async def pardon(request: web.Request) -> web.StreamResponse:
+    """POST: forget what policies hold against a node: failed runs, and pauses after refusals."""
+    node = request.app[NODE]
+    return responses.one(_document(node, await node.pools.pardon(request.match_info["name"])))
+
+
 async def clock(request: web.Request) -> web.StreamResponse:
     """GET: this node's clock, and its synchronisation as the kernel reports it."""
     state = synchronisation()
@@ -212,6 +218,14 @@ ROUTES = (
         "Compare with a node, and repair what differs",
         Access.WRITE,
         answer=NodeComparison,
+    ),
+    Route(
+        "POST",
+        "/v1/nodes/{name}/pardon",
+        pardon,
+        "Forget the failed runs and the refusals that policies hold against a node",
+        Access.WRITE,
+        answer=NodeDocument,
     ),
     Route("GET", "/v1/clock", clock, "This node's clock", answer=ClockState),
     Route("GET", "/v1/tests", tests, "List tests", answer=TestDescription, listed=True),

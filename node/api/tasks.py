@@ -198,6 +198,14 @@ async def resume(request: web.Request) -> web.StreamResponse:
     return responses.one(await fetch(node, task))
 
 
+async def release(request: web.Request) -> web.StreamResponse:
+    """POST: try now what the task waits for, and end a hold by policies; idempotent."""
+    node = request.app[NODE]
+    task = requests.identifier(request)
+    await node.editing.release(task)
+    return responses.one(await fetch(node, task))
+
+
 async def edit(request: web.Request) -> web.StreamResponse:
     """PATCH: the changed task; with ``dry_run``, the task as it would be, without changing it."""
     node = request.app[NODE]
@@ -355,6 +363,14 @@ ROUTES = (
     ),
     Route(
         "POST", "/v1/tasks/{id}/resume", resume, "Resume a paused task", Access.WRITE, answer=Task
+    ),
+    Route(
+        "POST",
+        "/v1/tasks/{id}/release",
+        release,
+        "Try now what a task waits for, and end a hold by the policies of its pool",
+        Access.WRITE,
+        answer=Task,
     ),
     Route(
         "DELETE", "/v1/tasks/{id}", cancel, "Cancel a task and its runs", Access.WRITE, answer=Task

@@ -67,7 +67,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     ),
     "task": (
         "node.cli.tasks:task_group",
-        "Create, list, show, pause, resume, edit and cancel tasks.",
+        "Create, list, show, pause, resume, release, edit and cancel tasks.",
     ),
     "plan": ("node.cli.plans:plan_group", "Preview tasks and meshes; nothing is booked or stored."),
     "run": ("node.cli.runs:run_group", "List, follow and cancel runs, and read their results."),
@@ -105,7 +105,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     ),
     "node": (
         "node.cli.nodes:node_group",
-        "List, show, add, remove and compare the nodes that this node knows; set own attributes.",
+        "List, show, add, remove, pardon and compare the nodes known here; set own attributes.",
     ),
     "test": ("node.cli.nodes:test_group", "List and show what can be measured."),
     "tool": ("node.cli.nodes:tool_group", "List the programs that measure."),

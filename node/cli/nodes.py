@@ -111,7 +111,7 @@ TOOL = RecordLayout(
 
 @click.group("node")
 def node_group() -> None:
-    """List, show, add, remove and compare the nodes that this node knows; set own attributes."""
+    """List, show, add, remove, pardon and compare the nodes known here; set own attributes."""
 
 
 @node_group.command("list")
@@ -250,6 +250,18 @@ def _addition(url: str, identity: str | None) -> NodeAddition:
         return NodeAddition(identity=url)
     whole = url if "://" in url else f"http://{url}"
     return NodeAddition(url=whole.rstrip("/"), identity=identity)
+
+
+@node_group.command("pardon")
+@click.argument("name")
+@asks_node
+async def pardon(session: Session, name: str) -> None:
+    """Give a node runs again that policies keep from it.
+
+    Runs that failed there count no longer, and pauses after its refusals end.
+    """
+    node = await session.client.pardon_node(name)
+    session.output.one(node, NODE, node_view)
 
 
 @node_group.command("remove")

@@ -91,7 +91,7 @@ TASK = RecordLayout(
 
 @click.group("task")
 def task_group() -> None:
-    """Create, list, show, pause, resume, edit and cancel tasks."""
+    """Create, list, show, pause, resume, release, edit and cancel tasks."""
 
 
 @task_group.command("create")
@@ -178,6 +178,14 @@ async def pause(session: Session, tasks: tuple[str, ...]) -> None:
 async def resume(session: Session, tasks: tuple[str, ...]) -> None:
     """Plan paused tasks again from now on; runs they missed meanwhile are not made up."""
     await change_all(session, TASK, find_task, tasks, session.client.resume_task)
+
+
+@task_group.command("release")
+@click.argument("tasks", nargs=-1, required=True, metavar="TASK...")
+@asks_node
+async def release(session: Session, tasks: tuple[str, ...]) -> None:
+    """Try now what tasks wait for; a hold after many tries without time ends."""
+    await change_all(session, TASK, find_task, tasks, session.client.release_task)
 
 
 @task_group.command("edit")

@@ -175,6 +175,10 @@ class UserClient(MeshesApi, ArchivesApi):
         """Plan a paused task again; idempotent."""
         return read(Task, await self._ask("POST", f"/tasks/{task}/resume"))
 
+    async def release_task(self, task: UUID) -> Task:
+        """Try now what a task waits for, and end a hold by policies; idempotent."""
+        return read(Task, await self._ask("POST", f"/tasks/{task}/release"))
+
     async def edit_task(
         self, task: UUID, patch: Mapping[str, Any], *, dry_run: bool = False
     ) -> Task:
@@ -322,6 +326,10 @@ class UserClient(MeshesApi, ArchivesApi):
     async def remove_node(self, name: str) -> NodeRemoval:
         """Remove a node, and end all open tasks with it; return what ended."""
         return read(NodeRemoval, await self._ask("DELETE", f"/nodes/{quote(name, safe='')}"))
+
+    async def pardon_node(self, name: str) -> Node:
+        """Forget the failed runs and the refusals that policies hold against a node."""
+        return read(Node, await self._ask("POST", f"/nodes/{quote(name, safe='')}/pardon"))
 
     async def compare_node(self, name: str) -> NodeComparison:
         """Have the node compare with another one, and repair what differs."""

@@ -45,6 +45,7 @@ class PlanningOutcome(StrEnum):
     # Changes by the owner of the task.
     PAUSED = "paused"
     RESUMED = "resumed"
+    RELEASED = "released"
     EDITED = "edited"
 
 

@@ -26,9 +26,10 @@ from node.model.wire.pools import PolicyChoice, PoolDocument, PoolPatch
 from node.model.wire.validation import faults_of
 from node.peers.directory import Directory
 from node.sharing.campaigns import weights_fault
-from node.store import campaigns, pools
+from node.store import campaigns, nodes, pools
 from node.store.campaigns import StoredCampaign
 from node.store.database import Connection, Database
+from node.store.nodes import KnownNode
 from node.store.pools import StoredPool
 
 _NAMED = 5
@@ -80,14 +81,14 @@ class Pools:
     def membership(self, match: Mapping[str, Any]) -> PoolMembership:
         """Return which nodes meet the predicate of a pool now, and why the others do not."""
         predicate = predicates.parse(match)
-        nodes, others = [], {}
+        members, others = [], {}
         for name, attributes in self._facts().items():
             failures = predicate.faults(attributes)
             if failures:
                 others[name] = "; ".join(f"{f.reason}, not {f.condition}" for f in failures)
             else:
-                nodes.append(name)
-        return PoolMembership(tuple(nodes), others)
+                members.append(name)
+        return PoolMembership(tuple(members), others)
 
     async def warnings(self) -> Warnings:
         """Return warnings about settings that are allowed but hardly intended."""
@@ -121,6 +122,20 @@ class Pools:
         members = self.membership(match).nodes
         silences = ((node.name, node.silence) for node in self._directory.all)
         return [f"{name} {silence}" for name, silence in silences if silence and name in members]
+
+    async def pardon(self, name: str) -> KnownNode:
+        """Forget the failed runs and the refusals that policies hold against a node.
+
+        :raises NotFound: no node of that name is known here.
+        """
+        known = self._directory.find(name)
+        if known is None:
+            msg = f"no node named {name} is known here"
+            raise NotFound(msg)
+        async with self._database.transaction() as connection:
+            await nodes.pardon(connection, known.name, self._clock.now())
+            await nodes.notify(connection, known.name, "pardoned")
+        return known
 
     async def create(self, document: PoolDocument) -> bool:
         """Create a pool; return False if an equal one exists.

@@ -154,6 +154,11 @@ async def not_reached(connection: Connection, identity: str, now: int, error: st
     await connection.execute(_SQL["not_reached"], identity, now, error)
 
 
+async def pardon(connection: Connection, name: str, now: int) -> None:
+    """Forget the failed runs and the refusals that policies hold against a node."""
+    await connection.execute(_SQL["pardon"], name, now)
+
+
 async def keep_figures(connection: Connection, identity: str, figures: Shortfall) -> None:
     """Store a node's figures of the work it could still take."""
     await connection.execute(_SQL["keep_figures"], identity, figures.busy_until, figures.missing)

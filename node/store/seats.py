@@ -39,6 +39,11 @@ async def keep(
     return kept is not None
 
 
+async def release(connection: Connection, task: UUID, now: int) -> None:
+    """End what policies remember against the terms of a pool task, and try them all now."""
+    await connection.execute(_SQL["release"], task, now)
+
+
 async def stop_seating(connection: Connection, pool: str) -> None:
     """Let no task join this pool, and give none of its seats, until the transaction ends."""
     await connection.execute(_SQL["stop_seating"], pool)

@@ -115,6 +115,31 @@ class TaskEditor:
         await self._tell(connection, ids, now)
         await bookings.notify_all(connection, [("task", task, TaskState.PAUSED) for task in ids])
 
+    async def release(self, task: UUID) -> None:
+        """Try now what the task waits for: its waiting runs, or its empty seats.
+
+        A hold or a pause that policies have put on a pool task, because it found no time again and
+        again, ends.
+
+        :raises NotFound: there is no such task here.
+        :raises NotAllowed: another node leads it.
+        :raises Conflict: it has ended.
+        """
+        await self._database.settle(lambda connection: self._release(connection, task))
+
+    async def _release(self, connection: Connection, task: UUID) -> None:
+        self._changeable(task, await tasks.lock(connection, task))
+        now = self._clock.now()
+        await seats.release(connection, task, now)
+        await bookings.wake_waiting(connection, task, now)
+        for parts in await self._parts(connection, task):
+            for part in parts:
+                await bookings.wake_waiting(connection, part.id, now)
+        released = TaskChange(PlanningOutcome.RELEASED, f"released on {self._name}", [])
+        await changes.keep_changes(connection, {task: released}, now)
+        await bookings.notify(connection, "seats", task, "wanted")
+        await bookings.notify(connection, "task", task, "plan")
+
     async def resume(self, task: UUID) -> None:
         """Plan again from now on; slots that passed during the pause are not run later.
 

@@ -21,8 +21,8 @@ WITHOUT = {
     },
     # Simulated nodes are not removed, and none is silent for days.
     "node.store/tasks": {"tasks", "lock_open_of", "lock_open_with"},
-    # Databases in memory have no marks: none goes back.
-    "node.store/nodes": {"keep_mark", "heard", "silent_leads"},
+    # Databases in memory have no marks: none goes back. Nobody releases tasks or pardons nodes.
+    "node.store/nodes": {"keep_mark", "heard", "silent_leads", "pardon"},
     # The simulation has no archives, so the triggers of real tables would do nothing.
     "node.store/archives": set(Queries("node.store", "archives"))
     - {"purge_archives", "purge_destinations"},
@@ -40,7 +40,7 @@ WITHOUT = {
         "notify",
     },
     "node.store/pools": {"asking", "change_pool", "remove_pool", "notify"},
-    "node.store/seats": {"before_in_turn", "seats", "waiting_in_seats"},
+    "node.store/seats": {"before_in_turn", "seats", "waiting_in_seats", "release"},
     "node.store/meshes": {
         "has_mesh",
         "meshes",

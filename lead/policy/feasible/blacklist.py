@@ -15,7 +15,8 @@ FAILURES_MAX = 1
 BLACKLISTED = RefusalRule(
     Axis.FEASIBLE,
     "blacklisted",
-    "{node} failed {failures} runs of {campaign}, of at most {most}; an operator can clear that",
+    "{node} failed {failures} runs of {campaign}, of at most {most}; to forget that: parley node "
+    "pardon {node}",
 )
 
 Failures = Mapping[tuple[str, str], int]

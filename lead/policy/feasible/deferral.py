@@ -18,7 +18,7 @@ DEFERRED = RefusalRule(
 ON_HOLD = RefusalRule(
     Axis.FEASIBLE,
     "batch hold",
-    "{task} was deferred {count} times and is on hold until an operator releases it",
+    "{task} is on hold (deferrals: {count}); to try it now: parley task release",
 )
 
 

@@ -363,12 +363,14 @@ ORDER BY task.created_at, task.id;
 SELECT id, test, spec FROM task WHERE id = ANY($1::uuid []) ORDER BY id;
 
 -- failed --
--- By node and campaign, the number of failed runs of seats since then.
+-- By node and campaign, the number of failed runs of seats since then, or since the node was pardoned.
 SELECT seat.node, coalesce(task.campaign, 'default') AS campaign, count(*) AS runs
 FROM run
 INNER JOIN seat ON run.task_id = seat.task_id
 INNER JOIN task ON run.task_id = task.id
-WHERE run.state = 'failed' AND run.finished_at >= $1 AND seat.node = ANY($2::text [])
+LEFT JOIN node ON seat.node = node.identity
+WHERE
+    run.state = 'failed' AND run.finished_at >= greatest($1, node.pardoned_at) AND seat.node = ANY($2::text [])
 GROUP BY seat.node, coalesce(task.campaign, 'default')
 ORDER BY seat.node, campaign;
 

@@ -67,6 +67,25 @@ UPDATE node SET seen_at = $2, unreachable_since = NULL, last_error = NULL WHERE 
 -- not_reached --
 UPDATE node SET unreachable_since = coalesce(unreachable_since, $2), last_error = $3 WHERE identity = $1;
 
+-- pardon --
+-- Forgets what policies hold against a node: its failed runs, and the pauses after its refusals.
+WITH forgiven AS (
+    UPDATE policy_state
+    SET
+        state = jsonb_set(
+            policy_state.state, '{backoffs}',
+            (
+                SELECT coalesce(jsonb_agg(entry.value), '[]')
+                FROM jsonb_array_elements(policy_state.state -> 'backoffs') AS entry
+                WHERE entry.value -> 0 ->> 1 <> $1
+            )
+        ),
+        revision = policy_state.revision + 1, changed_at = $2
+    WHERE jsonb_array_length(policy_state.state -> 'backoffs') > 0
+)
+
+UPDATE node SET pardoned_at = $2 WHERE name = $1;
+
 -- keep_figures --
 -- The figures of a node that fetches its work: how much more it could take.
 UPDATE node SET busy_until = $2, shortfall = $3 WHERE identity = $1;

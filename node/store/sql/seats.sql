@@ -14,6 +14,29 @@ ON CONFLICT (task_id) DO UPDATE SET
     reason = NULL
 RETURNING task_id;
 
+-- release --
+-- Ends what the policies remember against the terms of a pool task: its deferrals. All its terms are tried now. The new
+-- revision makes an episode that is under way begin again.
+WITH forgiven AS (
+    UPDATE policy_state
+    SET
+        state = jsonb_set(
+            policy_state.state, '{deferrals}',
+            (
+                SELECT coalesce(jsonb_agg(entry.value), '[]')
+                FROM jsonb_array_elements(policy_state.state -> 'deferrals') AS entry
+                WHERE NOT starts_with(entry.value ->> 0, $1::uuid::text)
+            )
+        ),
+        revision = policy_state.revision + 1, changed_at = $2
+    FROM pool_task
+    WHERE
+        pool_task.task_id = $1 AND policy_state.pool_id = pool_task.pool_id
+        AND jsonb_array_length(policy_state.state -> 'deferrals') > 0
+)
+
+UPDATE term SET try_at = $2, tries = 0 WHERE pool_task = $1 AND try_at > $2;
+
 -- stop_seating --
 -- Until the transaction ends, no task is added to this pool and none of its seats is assigned.
 SELECT id FROM pool WHERE name = $1 FOR UPDATE;

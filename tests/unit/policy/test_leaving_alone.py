@@ -120,9 +120,7 @@ def test_deferrals_and_holds_are_explained() -> None:
     assert put_off("t", Deferral(0, 3, 50), 50) is None
     on_hold = put_off("t", Deferral(0, 24, 50, held=True), 99)
     assert on_hold is not None
-    assert (
-        on_hold.sentence == "t was deferred 24 times and is on hold until an operator releases it"
-    )
+    assert on_hold.sentence == "t is on hold (deferrals: 24); to try it now: parley task release"
 
 
 BUFFER = Buffer(5, 10)
