@@ -379,8 +379,12 @@ def failed(tables: Tables, since: int, nodes: Sequence[str]) -> Answer:
     for seat in tables.seats.rows.values():
         if seat.node in nodes:
             campaign = tables.tasks.rows[seat.task_id].campaign or "default"
+            row = tables.nodes.rows.get(seat.node)
+            counted_from = max(since, (row.pardoned_at if row else None) or since)
             counts[seat.node, campaign] += sum(
-                run.state == "failed" and run.finished_at is not None and run.finished_at >= since
+                run.state == "failed"
+                and run.finished_at is not None
+                and run.finished_at >= counted_from
                 for run in tables.runs.by_task.of(seat.task_id)
             )
     return [(*key, count) for key, count in sorted(counts.items()) if count]

@@ -41,7 +41,7 @@ def _is_decided(tables: Tables, run: RunRow) -> bool:
     return decided or tables.committed(run.exchange_id)
 
 
-@TWINS.of("is_contested")
+@TWINS.of("exists")
 def is_contested(tables: Tables, campaign: str, nodes: Sequence[str], until: int) -> Answer:
     """Return whether another campaign has a run that waits for time on one of these nodes."""
     return [
