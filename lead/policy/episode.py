@@ -180,6 +180,7 @@ class Episode:
             usual=self._selecting.usual(candidate, chosen),
             patience=candidate.affinity_wait,
             displacing=displacing if isinstance(displacing, Displacing) else None,
+            left_out=self._left_out(candidate),
         )
         self._open[ask.number] = ask, no_displacement
         return ask
@@ -204,6 +205,18 @@ class Episode:
         if candidate.spread:
             return _spread(candidate, list(self._with_room_first(candidate, ranked)), most)
         return list(islice(self._with_room_first(candidate, ranked), most)), []
+
+    def _left_out(self, candidate: Candidate) -> dict[str, PolicyRefusal]:
+        """Return the nodes that must not be asked, and why."""
+        present = self._board.usable(candidate.nodes)
+        usable = {node.name for node in self._judge.usable(candidate, present)}
+        left_out = dict(self._filling.keeps_from(candidate, list(usable)))
+        for node in present:
+            if node.name not in usable:
+                refusal = self._judge.why_not(candidate, node)
+                if refusal is not None:
+                    left_out[node.name] = refusal
+        return left_out
 
     def _with_room_first(
         self, candidate: Candidate, ranked: Sequence[NodeView]

@@ -42,7 +42,8 @@ class Ask:
     ``nodes`` are the nodes to ask, the best first: any ``wanted`` of them are to take part,
     ``least`` suffice; named participants all take part. ``avoid`` is time on some of them that is
     reserved for others. One of the ``usual`` nodes is worth waiting for, ``patience`` µs beyond the
-    ideal start. Without ``displacing``, nothing may be displaced.
+    ideal start. Without ``displacing``, nothing may be displaced. ``left_out`` are the nodes
+    that must not be asked, and why.
     """
 
     number: int
@@ -55,6 +56,7 @@ class Ask:
     usual: frozenset[str] = frozenset()
     patience: int = 0
     displacing: Displacing | None = None
+    left_out: Mapping[str, PolicyRefusal] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -135,6 +135,9 @@ class EpisodeDriver:
             why = describe_failure(error, "giving seats failed")
             return CaseResult(case, heard={case.whole.terms.test: why}), None, ()
         crowded = _crowded_out(case, found)
+        if len(found.seats) < len(case.empty):
+            left_out = {name: it.sentence for name, it in request.left_out.items()}
+            found = replace(found, heard={**found.heard, **left_out})
         if len(found.seats) < request.least:
             return CaseResult(case, heard=found.heard, verdicts=crowded), None, found.refused
         search.keep()

@@ -267,14 +267,19 @@ class NodeSearch:
             if name not in taken and name not in reasons:
                 attribute = crowded.get(name)
                 spread = None if attribute is None else f"others with its {attribute} are taken"
-                reasons[name] = spread or self._unused_reason(slots, name)
+                empty = len(slots.case.empty) - len(taken)
+                reasons[name] = spread or self._unused_reason(slots, name, empty)
         for name in islice(slots.full, _LISTED_FULL_MAX):
             reasons[name] = self._full_reason(slots, name)
         return {name: reasons[name] for name in (*slots.fixed, *order) if name in reasons}
 
-    def _unused_reason(self, slots: SeatSlots, name: str) -> str:
-        """Return why a node that answered does not take a seat."""
+    def _unused_reason(self, slots: SeatSlots, name: str, empty: int) -> str:
+        """Return why a node that answered does not take a seat, of which some may be ``empty``."""
         if slots.covered[name]:
+            if empty and slots.case.request.together:
+                return "has time, but not at the same time as enough others"
+            if empty:
+                return "has time, but not beside the runs of the other seats"
             all_slots = slots.covered[name] == len(slots.slots)
             return "was not needed" if all_slots else "has time for some of the slots only"
         participants = (name, *slots.fixed)

@@ -172,7 +172,9 @@ async def test_together_is_one_task_of_all(world: World) -> None:
     await world.settle()
     late = await pool.create(3, request={"together": True}, schedule={"max_runs": 1})
     assert await pool.seats(late) == {}
-    assert [outcome for outcome, _ in await pool.told(late)] == ["not seated"]
+    [(outcome, sentence)] = await pool.told(late)
+    assert outcome == "not seated"
+    assert "n2: has time, but not at the same time as enough others" in sentence
 
 
 async def test_too_few_nodes_are_said_on_the_task(world: World) -> None:

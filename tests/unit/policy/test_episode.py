@@ -373,6 +373,22 @@ def test_a_blacklisted_node_serves_other_campaigns() -> None:
     )
 
 
+def test_an_ask_names_the_nodes_that_are_left_out() -> None:
+    """Where seats stay empty, the reasons of nodes that must not be asked are told too."""
+    nodes = nodes_of(3)
+    view = view_of(
+        nodes,
+        [CampaignView("a")],
+        [due("t", "a", nodes, k=3, k_min=1)],
+        state=RememberedState(failures={("n1", "a"): 1}),
+    )
+    driver = Driver(view)
+    driver.drive(SETS["gridserver-blacklist"])
+    [ask] = driver.asks
+    assert set(ask.nodes) == {"n0", "n2"}
+    assert {name: it.rule.name for name, it in ask.left_out.items()} == {"n1": "blacklisted"}
+
+
 def test_nodes_tied_to_campaigns() -> None:
     """A node tied to campaigns serves these and their descendants; other nodes serve all."""
     nodes = nodes_of(3)
