@@ -69,7 +69,7 @@ class Claim:
     suspended: str | None = None
     """The name of its campaign, if that is suspended."""
     limited: bool = False
-    """Whether its campaign, or one above that, has limits."""
+    """True if its campaign, or one above that, has limits."""
     taken_over: bool = False
     """True if another worker's lease on it ran out, so that what that one held is still held."""
 
@@ -188,7 +188,7 @@ class OpenTerm:
     reason: str | None = None
     try_at: int | None = None
     blocked: bool = False
-    """Whether it takes part only so that others wait for it: it is not to be tried again yet."""
+    """True if it takes part only so that others wait for it: it is not to be tried again yet."""
 
     @property
     def key(self) -> Key:

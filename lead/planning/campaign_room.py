@@ -44,7 +44,7 @@ class CountedRun:
 
 @dataclass(frozen=True, slots=True)
 class RunDemand:
-    """What each run of a task takes, on all its nodes together; ``duration`` in microseconds."""
+    """The demand of each run of a task, on all its nodes; ``duration`` is in microseconds."""
 
     campaign: str
     duration: int
@@ -76,7 +76,7 @@ class FullTime:
 
 @dataclass(frozen=True)
 class CampaignRoom:
-    """What the limits of a campaign, and of those above it, leave for the runs of a task.
+    """The room that the limits of a campaign, and of those above it, leave for runs of a task.
 
     ``full`` is the time in which another run would exceed a limit. ``runs_max`` is the number of
     runs that limits on booked time still permit, None without such a limit; ``exhausted`` refuses

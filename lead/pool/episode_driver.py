@@ -14,7 +14,7 @@ from lead.planning.policy_state import encode_state
 from lead.planning.pool_view import SeatCase, state_to_keep
 from lead.planning.proposal_cache import ProposalCache
 from lead.policy.episode import SPREAD, Episode
-from lead.policy.placement_requests import Ask
+from lead.policy.placement_requests import Ask, EpisodeOutcome
 from lead.policy.settings import configured
 from lead.policy.verdict import PolicyRefusal
 from lead.policy.view import PostedRun
@@ -97,13 +97,7 @@ class EpisodeDriver:
             why = case.closed.why(case.windows, case.whole.terms.duration)
             results[case.name] = CaseResult(case, heard={case.closed.name: why})
         outcome = episode.outcome()
-        for name, refusals in outcome.refused.items():
-            if cases[name].open.blocked:
-                continue
-            before = results.get(name, CaseResult(cases[name]))
-            # Nodes that are down were not asked, and may be all that is missing.
-            heard = {**membership.silent(before.case.able), **before.heard}
-            results[name] = replace(before, verdicts=refusals, heard=heard)
+        _add_refusals(results, cases, outcome, membership)
         state = state_to_keep(outcome.state, self._clock.now())
         # What the view lacks is reported with the pool (query ``pools``), not in each reason.
         note = episode_input.note
@@ -201,6 +195,22 @@ class EpisodeDriver:
         if slip is not None and slip < case.recurrence.slip:
             own = own.model_copy(update={"slip": min(slip, own.slip or 0)})
         return self._seat_task(_stored(whole), case.request, names, own)
+
+
+def _add_refusals(
+    results: dict[str, CaseResult],
+    cases: Mapping[str, SeatCase],
+    outcome: EpisodeOutcome,
+    membership: Membership,
+) -> None:
+    """Add the refusals to the results; blocked cases were not tried, and have none."""
+    for name, refusals in outcome.refused.items():
+        if cases[name].open.blocked:
+            continue
+        before = results.get(name, CaseResult(cases[name]))
+        # Nodes that are down were not asked, and may be all that is missing.
+        heard = {**membership.silent(before.case.able), **before.heard}
+        results[name] = replace(before, verdicts=refusals, heard=heard)
 
 
 class _GivenSeats:

@@ -1,4 +1,4 @@
-"""What counts toward the limits of campaigns."""
+"""The bookings that count toward the limits of campaigns."""
 
 from __future__ import annotations
 

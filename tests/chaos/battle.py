@@ -66,12 +66,17 @@ async def fight(plan: Plan, report: Report) -> Outcome:
         report("every node knows every other one")
         injector = FaultInjector(sites, plan, random.Random(f"{plan.seed} faults"))
         outcome = Outcome(plan, Ledger(), injector.counts)
-        await _under_fire(sites, injector, outcome, report)
-        report("all faults are healed; waiting until the nodes settle")
-        outcome.healed_at = datetime.now(UTC)
-        outcome.settled_s, unsettled = await settle(sites)
-        report("checking the tables")
-        verdict = await _check_tables(sites, outcome, report)
+        try:
+            await _under_fire(sites, injector, outcome, report)
+            report("all faults are healed; waiting until the nodes settle")
+            outcome.healed_at = datetime.now(UTC)
+            outcome.settled_s, unsettled = await settle(sites)
+            report("checking the tables")
+            verdict = await _check_tables(sites, outcome, report)
+        except Exception:
+            keep.append(sites.work)
+            report(f"broke off; logs and databases are in {sites.work}")
+            raise
         outcome.figures, outcome.failures = verdict.figures, verdict.failures
         outcome.violations = sorted(verdict.violations) + unsettled + injector.violations
         outcome.logged = _logged(sites)

@@ -16,6 +16,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from datetime import UTC, datetime, timedelta
 
 from node.clock import SystemClock
+from node.model.errors import DatabaseUnavailable
 from tests.chaos.checks import Violation
 from tests.chaos.hosts import CACHED_S
 from tests.chaos.links import Mood, Wire
@@ -108,7 +109,10 @@ class FaultInjector:
         for wire in self._sites.wires:
             wire.turn(Mood.WELL)
         for site in self._sites.all:
-            await site.server.start()
+            try:
+                await site.server.start()
+            except DatabaseUnavailable as error:
+                self.failed.append(f"{site.name} is not healed: {error.detail}")
 
     async def kill_node(self) -> None:
         """Kill a node's process with SIGKILL."""

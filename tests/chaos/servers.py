@@ -18,7 +18,8 @@ from node.model.errors import DatabaseUnavailable, HostError
 from node.postgres import PrivateCluster, ServerBinaries
 
 _CLOCK = SystemClock()
-_BACK_S = 120.0
+_BACK_S = 300.0
+"""Time for a database to come back, on a host where all others recover at once."""
 _DUMP_S = 120.0
 _RESTORE_S = 300.0
 _AWAY = (OSError, TimeoutError, asyncpg.PostgresError, asyncpg.InterfaceError)

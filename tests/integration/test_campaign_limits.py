@@ -155,7 +155,7 @@ async def test_a_parent_s_limit_binds_its_children_together(world: World) -> Non
 
 
 async def test_a_soft_limit_binds_while_others_wait_for_the_nodes(world: World) -> None:
-    """Nobody else wants the node: the soft limit does not apply. Somebody waits: it does."""
+    """A soft limit applies once a task of another campaign waits for the node."""
     a, _ = await world.two()
     await _campaign(a, limits={"runs": {"soft": 1, "hard": 3}})
     for _ in range(2):

@@ -374,7 +374,7 @@ def test_a_blacklisted_node_serves_other_campaigns() -> None:
 
 
 def test_an_ask_names_the_nodes_that_are_left_out() -> None:
-    """Where seats stay empty, the reasons of nodes that must not be asked are told too."""
+    """Nodes that must not be asked are named with the reasons."""
     nodes = nodes_of(3)
     view = view_of(
         nodes,
