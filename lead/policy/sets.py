@@ -26,7 +26,7 @@ class PolicyComposition:
     """The algorithm for each of the seven axes.
 
     By default: ordered by next run, no shares, the least loaded nodes, lower priorities may be
-    displaced, no limits, the earliest gap, and any node that matches and is up.
+    displaced, the limits of campaigns, the earliest gap, and any node that matches and is up.
     """
 
     order: Order = field(default_factory=order.NextRun)
@@ -58,7 +58,6 @@ _USAGE = PolicyComposition(
     order=order.ByCampaign(),
     share=share.ByUsage(),
     select=select.Affinity(),
-    throttle=throttle.LimitRules(seats=True),
 )
 _TIME = replace(_USAGE, share=share.ByCreation(), select=select.LeastLoaded())
 _SLA = replace(
@@ -88,7 +87,6 @@ _ORDERED = PolicyComposition(order=order.Weighted(), select=select.LastAvailable
 _WHOLE = replace(
     _ORDERED,
     preempt=preempt.Flagged(),
-    throttle=throttle.LimitRules(limits=True),
     fill=fill.Protected(),
     feasible=feasible.FeasibilityRules(patience=deferral.PATIENCE),
 )
@@ -112,7 +110,6 @@ _RECOMMENDED = PolicyComposition(
     share=share.ByUsage(together=CampaignGrouping.PARENT, entitled=True),
     select=select.Affinity(least_loaded=True),
     preempt=preempt.UrgentByScore(_URGENCY, others=preempt.LowerPriority()),
-    throttle=throttle.LimitRules(seats=True, quotas=True, limits=True),
     fill=fill.Protected(depth=1, passes=_PASSED_MAX),
     feasible=feasible.FeasibilityRules(alone=True),
 )
@@ -134,13 +131,13 @@ SETS: Final[dict[str, PolicyComposition]] = {
     "gridserver-sla-preempt": replace(_SLA, preempt=preempt.GroupReclaim()),
     "gridserver-blacklist": replace(_USAGE, feasible=feasible.FeasibilityRules(failures_max=1)),
     "fbsng-dynamic": _QUEUES,
-    "fbsng-quota": replace(_QUEUES, throttle=throttle.LimitRules(quotas=True)),
+    "fbsng-quota": _QUEUES,
     "fbsng-partition": replace(_QUEUES, feasible=feasible.FeasibilityRules(partition=True)),
     "fbsng-placement": replace(_QUEUES, select=select.NodeLayout()),
     "maui-fifo": _WHOLE,
     "maui-priority": replace(_WHOLE, order=order.Weighted(_PRIORITY)),
     "maui-fairshare": replace(_WHOLE, order=order.Weighted(_FAIRSHARE), share=share.ByFairshare()),
-    "maui-throttle": replace(_ORDERED, throttle=throttle.LimitRules(limits=True)),
+    "maui-throttle": _ORDERED,
     "maui-backfill": replace(_ORDERED, order=order.BackfillOrder(), fill=fill.Protected()),
     "maui-nodes": replace(_ORDERED, select=select.ByFunction()),
     "maui-availability": replace(

@@ -269,10 +269,7 @@ RULES: Final[Mapping[str, Mapping[str, _Rule]]] = {
         "taken-back": _Rule(preempt.GroupReclaim),
     },
     "throttle": {
-        "limits": _Rule(
-            throttle.LimitRules,
-            {"seats": _flag, "quotas": _flag, "limits": _flag, "windows": _windows},
-        ),
+        "limits": _Rule(throttle.LimitRules, {"windows": _windows}),
     },
     "fill": {
         "earliest-gap": _Rule(fill.EarliestGap),

@@ -94,8 +94,8 @@ SETS: Final[dict[str, PolicySetTraits]] = {
         "runs that cost about the same: turns by number of starts, without an account of time"
     ),
     "fbsng-quota": _plain(
-        "like fbsng-dynamic, and no campaign takes more of a counted resource (such as Mb/s) than "
-        "its quota"
+        "like fbsng-dynamic; a name for pools whose campaigns have quotas of counted resources "
+        "(such as Mb/s)"
     ),
     "fbsng-partition": _plain(
         "like fbsng-dynamic with nodes that belong to somebody: the attribute `campaigns` "
@@ -115,7 +115,8 @@ SETS: Final[dict[str, PolicySetTraits]] = {
         "the criteria, no guarantee"
     ),
     "maui-throttle": _plain(
-        "soft and hard limits per campaign, tight when busy and generous when not, and nothing else"
+        "what waits longest goes first, within the limits per campaign, tight when busy and "
+        "generous when not"
     ),
     "maui-backfill": _plain(
         "long runs beside short ones: the blocked run keeps its slot, and what fits goes before it"

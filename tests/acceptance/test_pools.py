@@ -12,6 +12,7 @@ import pytest_asyncio
 
 from tests.acceptance.commands import parley
 from tests.acceptance.outsider import Json, Outsider
+from tests.support.patience import PATIENCE_S
 
 pytestmark = [
     pytest.mark.asyncio(loop_scope="session"),
@@ -108,21 +109,27 @@ async def test_nodes_are_chosen_measure_leave_and_are_replaced(
     assert task["id"] not in {each["parent"] for each in page["items"]}
 
 
-async def test_policies_say_no_and_are_changed_while_it_runs(
-    nodes: list[Outsider], pool: str
-) -> None:
-    """A refused seat names the rule, and a change of the pool's policies takes effect."""
+async def _explained(lead: Outsider, task: Json, *words: str) -> None:
+    """Return when the explanation of the last decision about a task has all these words."""
+    why = ""
+    async with asyncio.timeout(PATIENCE_S), lead.changes() as changed:
+        while not all(each in why for each in words):
+            await changed()
+            why = (await parley(lead, "explain", task["id"], "-o", "table")).out
+
+
+async def test_limits_say_no_in_every_set(nodes: list[Outsider], pool: str) -> None:
+    """A refused seat names the limit and the pool's set; a higher limit takes effect at once."""
     lead = nodes[0]
     await done(lead, "campaign", "add", "modest", "--limit", "seats=0,0")
-    await done(lead, "pool", "set-policy", pool, "maui-throttle")
     options = ("--pool", pool, "-k", "1", "--no-wait", "--campaign", "modest", "--start", "+1h")
     task = await done(lead, "task", "create", *IDLE, *options)
     path = f"/v1/tasks/{task['id']}"
-    await lead.until(path, lambda found: (found["seats"] or {}).get("reason"))
-    why = (await parley(lead, "explain", task["id"], "-o", "table")).out
-    assert f"by       maui-throttle, pool {pool}" in why
-    assert "(throttle/" in why
-    await done(lead, "pool", "set-policy", pool, "pscheduler")
+    for policy in ("maui-throttle", "pscheduler"):
+        await done(lead, "pool", "set-policy", pool, policy)
+        await _explained(lead, task, f"by       {policy}, pool {pool}", "(throttle/")
+    assert await lead.runs(task) == []
+    await done(lead, "campaign", "edit", "modest", "--limit", "seats=1,1")
     await lead.until(path, lambda found: found["seats"]["taken"] == 1)
     (run,) = await lead.runs(task)
     assert run["state"] == "scheduled"

@@ -23,19 +23,15 @@ NEXT_RUN = {"policy_set": "pscheduler"}
 
 
 async def test_a_pools_overrides_change_its_episode() -> None:
-    """A campaign at its maximum gets no seats unless the pool disables that limit."""
-    campaigns = [CampaignView("ops", seats_max=0)]
-    cases = [case_of("a", "ops", NAMES, 2)]
-    hosts = [Host(name) for name in NAMES]
-    strict = await hold(hosts, campaigns, cases, {"policy_set": "gridserver-usage"})
-    [result] = strict.results
-    assert (given(strict), [refusal.axis for refusal in result.verdicts]) == (
-        {"ops": set()},
-        ["throttle"],
-    )
-    overrides = {"throttle": {"seats": False}}
-    pool = {"policy_set": "gridserver-usage", "overrides": overrides}
-    assert given(await hold(hosts, campaigns, cases, pool)) == {"ops": {"n1", "n2"}}
+    """A pool whose set displaces runs does not if it overrides that rule."""
+    campaigns = [CampaignView("hot", preemptor=True), CampaignView("bulk", preemptee=True)]
+    runs = [booked("r1", "bulk", ["n1"], priority=2)]
+    cases = [case_of("a", "hot", ["n1"], priority=3)]
+    pool = {"policy_set": "maui-preempt"}
+    usual = given(await hold([Host("n1")], campaigns, cases, pool, runs))
+    never = {**pool, "overrides": {"preempt": {"rule": "never"}}}
+    changed = given(await hold([Host("n1")], campaigns, cases, never, runs))
+    assert (usual, changed) == ({"hot": {"n1"}}, {"hot": set()})
 
 
 def _parts(ruling: EpisodeRuling) -> list[SeatTaskPlan]:

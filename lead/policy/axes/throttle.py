@@ -35,16 +35,13 @@ Check = Callable[[Candidate, AllocationRound], PolicyRefusal | None]
 
 @dataclass(frozen=True, slots=True)
 class LimitRules:
-    """The kinds of limits that apply.
+    """The limits of campaigns, which apply in all sets.
 
-    ``seats``: the maximum number of seats that a campaign may hold at once. ``quotas``: what it may
-    use of each counted resource, and what the pool has. ``limits``: what is active, what is
-    considered at all, and what is delivered within the fairshare windows.
+    The maximum number of seats that a campaign may hold at once; quotas, what it may use of each
+    counted resource, and what the pool has; limits on what is active, what is considered at all,
+    and what is delivered within the fairshare windows (``windows``).
     """
 
-    seats: bool = False
-    quotas: bool = False
-    limits: bool = False
     windows: decayed_windows.DecayWindows = field(default_factory=decayed_windows.DecayWindows)
 
     def begin(self, board: Board) -> LimitThrottling:
@@ -61,12 +58,12 @@ class LimitThrottling:
         self._checks: list[Check] = []
         self._seats: _SeatsMax | None = None
         self._limits: _Limits | None = None
-        if rules.seats and any(it.seats_max is not None for it in campaigns):
+        if any(it.seats_max is not None for it in campaigns):
             self._seats = _SeatsMax(board)
             self._checks.append(self._seats.admit)
-        if rules.quotas and any(it.quotas for it in campaigns):
+        if any(it.quotas for it in campaigns):
             self._checks.append(_Quotas(board).admit)
-        if rules.limits and any(it.limits for it in campaigns):
+        if any(it.limits for it in campaigns):
             self._limits = _Limits(board, rules.windows)
             self._checks.append(self._limits.admit)
 

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lead.policy.axes import fill, order, share, throttle
+from lead.policy.axes import fill, order, share
 from lead.policy.episode import Episode
 from lead.policy.placement_requests import AllocationRound, Ask, EpisodeOutcome
 from lead.policy.sets import SETS, PolicyComposition
@@ -318,7 +318,7 @@ def test_soft_limits_apply_in_the_first_round_only() -> None:
     campaigns = [CampaignView("a", limits={"runs": LimitView(1, 3)}), CampaignView("b")]
     view = view_of(nodes, campaigns, _crowd(campaigns, nodes, 4))
     driver = Driver(view)
-    outcome = driver.drive(replace(PolicyComposition(), throttle=throttle.LimitRules(limits=True)))
+    outcome = driver.drive(PolicyComposition())
     assert _seats(outcome) == {"a": 3, "b": 4}
     assert [
         ask.candidate.campaign for ask in driver.asks if ask.round is AllocationRound.SECOND

@@ -9,7 +9,6 @@ from functools import partial
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lead.policy.axes.throttle import LimitRules
 from lead.policy.episode import Episode
 from lead.policy.sets import PolicyComposition
 from lead.policy.view import CampaignView, PostedRun
@@ -17,7 +16,7 @@ from node.model import times
 from node.model.classes import SchedulingClass
 from tests.support.policy_pools import NOW, Driver, due, nodes_of, view_of
 
-POLICY = PolicyComposition(throttle=LimitRules(seats=True))
+POLICY = PolicyComposition()
 LANES = 4
 TAKES = {SchedulingClass.EXCLUSIVE: LANES, SchedulingClass.NORMAL: 1}
 

@@ -55,7 +55,7 @@ def test_overrides_change_what_they_name() -> None:
             "preempt": {"urgency": {"percent": 12.5, "delay": "PT1M"}, "others": "never"},
             "fill": {"depth": 3, "passes": None},
             "feasible": {"patience": {"pause": "PT5M", "deferrals": 2}, "failures_max": 4},
-            "throttle": {"quotas": False, "windows": {"interval": "PT1H", "decay": 0.5}},
+            "throttle": {"windows": {"interval": "PT1H", "decay": 0.5}},
         },
     )
     usual = SETS["campaign-default"]
