@@ -31,7 +31,7 @@ from node.model import times
 from node.model.errors import NotFound, ParleyError, ToolUnavailable, in_words_of
 from node.model.outcomes import UNANSWERED, PlanningOutcome
 from node.model.recurrence import nominal_starts
-from node.model.task_terms import introduction_with
+from node.model.task_terms import TaskTerms, introduction_with
 from node.model.taskstate import TaskState
 from node.model.wire.participants import Introduction, IntroductionAnswer
 from node.store.database import Connection, Database
@@ -254,6 +254,10 @@ class Planner:
         Returns the task as it is then, and why it cannot be planned, if so. The task is None if it
         was refused, or if another worker has it.
         """
+        if refusals := _refusals(claimed.terms):
+            # The answer was stored, but this process or another one ended before the task did.
+            await self._refuse_task(claimed.task, refusals)
+            return None, None
         open_places = [
             place for place, p in enumerate(claimed.terms.participants) if p.accepted is None
         ]
@@ -267,16 +271,16 @@ class Planner:
         for place, answered in zip(open_places, answers, strict=True):
             listed[place] = listed[place].model_copy(update=answered)
         claimed = replace(claimed, terms=replace(terms, participants=tuple(listed)))
-        refusals = [f"{p.name}: {p.reason}" for p in listed if p.accepted is False]
+        refusals = _refusals(claimed.terms)
         try:
             claimed = self._with_tool(claimed)
         except ToolUnavailable as error:
-            refusals.append(error.detail)
+            refusals = "; ".join(filter(None, (refusals, error.detail)))
         async with self._database.transaction() as connection:
             if not await planning.set_participants(connection, claimed, claimed.terms.participants):
                 return None, None
         if refusals:
-            await self._refuse_task(claimed.task, "; ".join(refusals))
+            await self._refuse_task(claimed.task, refusals)
             return None, None
         silent = [str(p.reason) for p in listed if p.accepted is None]
         return claimed, silent[0] if silent else None
@@ -301,6 +305,11 @@ class Planner:
         nothing = AgendaUpdate(claimed.planned_to, None, None, 0)
         async with self._database.connection() as connection:
             await planning.finish_claims(connection, [(claimed, nothing)])
+
+
+def _refusals(terms: TaskTerms) -> str:
+    """Return why participants refuse the task, empty if none does."""
+    return "; ".join(f"{p.name}: {p.reason}" for p in terms.participants if p.accepted is False)
 
 
 def _standing(

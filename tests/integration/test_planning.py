@@ -12,7 +12,7 @@ from lead.store import planning
 from lead.store.planning import LeaseRequest
 from node.model import times
 from node.model.classes import SchedulingClass
-from node.model.errors import Conflict, ParleyError
+from node.model.errors import Conflict, DatabaseUnavailable, ParleyError
 from node.model.ids import TaskId, run_id
 from node.model.wire.participants import Introduction
 from node.model.wire.tasks import Schedule
@@ -179,6 +179,28 @@ async def test_one_participant_refuses_the_task(world: World) -> None:
     assert row["reason"] == "b: sleep: sleep is not installed; apt install coreutils"
     assert await a.states() == {}
     assert (await _agenda(a, task))["plan_at"] is None
+
+
+async def test_a_refusal_is_not_forgotten_by_a_lead_that_dies(world: World) -> None:
+    """A task whose refusal was stored when its lead died is refused by the next lead."""
+    a, b = await world.two()
+    task = introduction([a, b], accepted=None, schedule=_repeating())
+    for site in (a, b):
+        await site.keep(task, a)
+    await b.execute("UPDATE task SET state = 'cancelled', reason = 'cancelled on a'")
+    refuse = a.planner._refuse_task
+
+    async def die(task: UUID, reason: str) -> None:
+        a.planner._refuse_task = refuse
+        raise DatabaseUnavailable(reason)
+
+    a.planner._refuse_task = die
+    await a.plan()
+    assert await a.rows("SELECT state::text FROM task") == [("active",)]
+    await world.pass_time(times.MINUTE)
+    [row] = await a.rows("SELECT state::text, reason FROM task")
+    reason = "b: the task is cancelled here: cancelled on a"
+    assert (row["state"], row["reason"]) == ("refused", reason)
 
 
 async def test_clocks_that_differ_do_not_plan_together(world: World) -> None:
