@@ -43,6 +43,8 @@ from node.model.wire.comparisons import NodeComparison
 from node.model.wire.nodes import NodeCard
 from node.model.wire.participants import (
     CommitRequest,
+    Differences,
+    DigestRequest,
     IntervalsMessage,
     Introduction,
     IntroductionAnswer,
@@ -471,6 +473,11 @@ class NodeService:
         except ParleyError as error:
             log.debug("not greeted", node=identity, error=error.detail)
         return None
+
+    async def compare_digests(self, lead: str, request: DigestRequest) -> Differences:
+        """Return how the tasks of a lead differ here, and send it again the parts that it lacks."""
+        await self.collector.send_again(lead, request.lacking)
+        return await self.time_line.compare(lead, request)
 
     async def compare_for(self, identity: str) -> NodeComparison:
         """Compare with a node that asks for it, which shows that it is there and knows this one."""

@@ -3,7 +3,8 @@
 The protocol leaves no differences; lost and restored databases and bugs do. A task that a
 participant does not know, or knows in another revision or with other terms, is told again. A run
 that only the lead has, or that both have at different times or for different terms, is taken back
-everywhere and placed again. A run that only the participant has is ended there.
+everywhere and placed again. A run that only the participant has is ended there. A part that did not
+come, or that a restored database forgot, is sent again by the participant that measured it.
 """
 
 from __future__ import annotations
@@ -26,17 +27,21 @@ from node.model.taskstate import UNKNOWN
 from node.model.wire.comparisons import Difference, TaskComparison, compared
 from node.model.wire.participants import (
     DIGESTS_MAX,
+    LACKING_MAX,
     Differences,
     Digest,
     DigestRequest,
     RunEnd,
 )
 from node.store import tasks
-from node.store.database import Database
+from node.store.database import Connection, Database
 
 RECONCILIATION_MIN_AGE = 2 * times.MINUTE
 """Runs that start sooner are skipped, and those of tasks with commits younger than this: messages
 about them may be under way. The tasks themselves are compared."""
+
+LACKING_AGE_MAX = 7 * times.DAY
+"""Runs that began earlier are not asked for their missing parts any more."""
 
 _PLACED_AGAIN = "taken back on all nodes, to be placed again"
 _OTHER_TERMS = "it was booked for other terms than those of its lead"
@@ -132,7 +137,8 @@ class Reconciler:
             ours = await planning.digests(
                 connection, other.identity, since, until, now - RECONCILIATION_MIN_AGE, page
             )
-            if not ours:
+            lacking = await self._lacking(connection, other, page, now)
+            if not ours and not lacking:
                 return [], []
             stored = await tasks.fetch_all(connection, [task.id for task in ours])
         terms = {task.id: terms_fingerprint(task.terms) for task in stored}
@@ -146,11 +152,24 @@ class Reconciler:
             )
             for task in ours
         )
-        answered = await other.compare(DigestRequest(now=since, until=until, tasks=digests))
+        answered = await other.compare(
+            DigestRequest(now=since, until=until, tasks=digests, lacking=tuple(lacking))
+        )
         found = []
         for task in ours:
             found += await self._repair(other, task, answered)
         return ours, found
+
+    @staticmethod
+    async def _lacking(
+        connection: Connection, other: Comparable, page: TaskPage, now: int
+    ) -> list[UUID]:
+        """Return the runs whose parts are to be sent again, with the first page only."""
+        if page.after.int:
+            return []
+        until = now - RECONCILIATION_MIN_AGE
+        since = now - LACKING_AGE_MAX
+        return await planning.lacking(connection, other.identity, since, until, LACKING_MAX)
 
     async def _repair(
         self, other: Comparable, ours: LedTask, answered: Differences

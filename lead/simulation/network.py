@@ -359,7 +359,7 @@ class SimulatedPeer(Peer):
     async def compare(self, request: DigestRequest) -> Differences:
         """Compare runs as over HTTP."""
         sender = self._sender.identity
-        return await self._over("compare", lambda s: s.time_line.compare(sender, request))
+        return await self._over("compare", lambda s: s.compare_digests(sender, request))
 
     async def compare_with_sender(self) -> NodeComparison:
         """Have the other node compare as over HTTP."""

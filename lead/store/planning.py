@@ -411,6 +411,14 @@ async def digests(
     ]
 
 
+async def lacking(
+    connection: Connection, participant: str, since: int, until: int, limit: int
+) -> list[UUID]:
+    """Return runs led here that ended between two instants without a part of this participant."""
+    rows = await connection.fetch(_SQL["lacking"], participant, since, until, limit)
+    return [row[0] for row in rows]
+
+
 async def is_wanted(connection: Connection, run: UUID) -> bool:
     """Return whether this run is booked here, or being negotiated."""
     return bool(await connection.fetchval(_SQL["is_wanted"], run))

@@ -178,7 +178,7 @@ async def intervals(request: web.Request) -> web.StreamResponse:
 async def compare(request: web.Request) -> web.StreamResponse:
     """POST: this node's view of the sender's tasks and their runs, where it differs."""
     digest = requests.document(request, DigestRequest)
-    return responses.one(await request.app[NODE].time_line.compare(request[SENDER], digest))
+    return responses.one(await request.app[NODE].compare_digests(request[SENDER], digest))
 
 
 async def comparisons(request: web.Request) -> web.StreamResponse:

@@ -25,6 +25,7 @@ from node.plugins import series
 from node.plugins.contracts import Metric, Part, QualityReporting, Result, Test
 from node.store import bookings, outbox, runs
 from node.store.database import Connection
+from node.store.outbox import OutgoingMessage
 from node.store.runs import KeptPart, LockedRun, RunConclusion
 
 log = structlog.get_logger()
@@ -84,6 +85,17 @@ class PartCollector:
         end = RunEnd(run=run.id, state=RunState.CANCELLED, reason=reason).model_dump(mode="json")
         others = {each.node for each in run.participants} - {self._identity}
         await outbox.post(connection, sorted(others), outbox.MessageKind.RUN_END, end, now)
+
+    async def send_again(self, lead: str, asked: Sequence[UUID]) -> None:
+        """Send this node's parts of these runs to their lead, which says that it has none."""
+        if not asked:
+            return
+        async with self._database.transaction() as connection:
+            found = await runs.parts_to_send(connection, lead, asked)
+            letters = [_letter(lead, run, part) for run, part in found.items()]
+            await outbox.post_all(connection, letters, self._clock.now())
+        if found:
+            log.info("parts sent again", lead=lead, parts=len(found))
 
     async def receive(self, sender: str, message: PartMessage) -> None:
         """Store a participant's part; unknown runs are ignored, other senders refused."""
@@ -235,21 +247,25 @@ class PartCollector:
         await self._notify(connection, run, state)
 
     async def _send(self, connection: Connection, run: LockedRun, part: KeptPart) -> None:
-        message = PartMessage(
-            run=run.id,
-            result=part.result,
-            reason=part.reason,
-            started_at=part.started_at,
-            finished_at=part.finished_at,
-            command=part.command,
-            output=part.output,
-            circumstances=_circumstances(part),
-        )
-        body = message.model_dump(mode="json")
-        await outbox.post(connection, [run.lead], outbox.MessageKind.PART, body, self._clock.now())
+        letter = _letter(run.lead, run.id, part)
+        await outbox.post_all(connection, [letter], self._clock.now())
 
     async def _notify(self, connection: Connection, run: LockedRun, state: RunState) -> None:
         await bookings.notify(connection, "run", run.id, run.task, state)
+
+
+def _letter(lead: str, run: UUID, part: KeptPart) -> OutgoingMessage:
+    message = PartMessage(
+        run=run,
+        result=part.result,
+        reason=part.reason,
+        started_at=part.started_at,
+        finished_at=part.finished_at,
+        command=part.command,
+        output=part.output,
+        circumstances=_circumstances(part),
+    )
+    return OutgoingMessage(lead, outbox.MessageKind.PART, message.model_dump(mode="json"))
 
 
 def _verdict(

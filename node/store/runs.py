@@ -199,20 +199,24 @@ async def keep_part(connection: Connection, run: UUID, part: KeptPart) -> bool:
 
 async def parts(connection: Connection, run: UUID) -> list[KeptPart]:
     """Return the parts that have arrived, in participant order."""
-    return [
-        KeptPart(
-            row[0],
-            row[1],
-            row[2],
-            row[3],
-            row[4],
-            row[5],
-            None if row[6] is None else tuple(row[6]),
-            row[7],
-            row[8],
-        )
-        for row in await connection.fetch(_SQL["parts"], run)
-    ]
+    return [_part(dict(row)) for row in await connection.fetch(_SQL["parts"], run)]
+
+
+async def parts_to_send(
+    connection: Connection, lead: str, asked: Sequence[UUID]
+) -> dict[UUID, KeptPart]:
+    """Return this node's parts of those of these runs that ``lead`` leads, by run.
+
+    Parts whose message to the lead is on its way are left out.
+    """
+    rows = await connection.fetch(_SQL["parts_to_send"], lead, list(asked))
+    found = [dict(row) for row in rows]
+    return {row.pop("run_id"): _part(row) for row in found}
+
+
+def _part(row: dict[str, Any]) -> KeptPart:
+    command = row.pop("command")
+    return KeptPart(**row, command=None if command is None else tuple(command))
 
 
 async def add_reason(connection: Connection, run: UUID, words: str) -> None:

@@ -10,7 +10,9 @@ import pytest
 from node.model import times
 from node.model.ids import TaskId, run_id
 from node.model.wire.tasks import Schedule, TaskPatch
+from node.store import runs
 from node.store.database import PostgresDatabase
+from node.store.runs import KeptPart
 from tests.conftest import NewDatabase
 from tests.support.backups import back_up, restore
 from tests.support.clocks import START
@@ -211,6 +213,38 @@ async def test_a_task_that_its_restored_lead_forgot_ends_at_the_participant(worl
     assert await _confirm(b) == 1
     assert await _state(b, task.task) == ("cancelled", "its lead does not know it")
     assert set((await b.states()).values()) == {"cancelled"}
+
+
+async def test_a_result_that_its_restored_lead_forgot_is_sent_again(world: World) -> None:
+    """A run that was measured after the backup of its lead has its result there again."""
+    a, b = await world.two()
+    task = introduction([b], schedule=SCHEDULE)
+    for site in (a, b):
+        await site.keep(task, a)
+    await a.plan()
+    backup = await back_up(a)
+    await world.settle()
+    world.clock.move_to(SLOTS[0])
+    run = run_id(TaskId(task.task), SLOTS[0], 1)
+    async with b.database.transaction() as connection:
+        assert await runs.begin(connection, run, SLOTS[0])
+    measured = {"slept_ms": 1.0}
+    part = KeptPart(0, "b", measured, None, SLOTS[0], SLOTS[0] + DURATION, ("sleep", "1"))
+    await b.node.collector.keep_own(run, part)
+    await world.settle()
+    assert await a.state(run) == "finished"
+    await restore(world, a, backup)
+    await a.execute("UPDATE run SET state = 'merging' WHERE id = $1", run)  # as its launcher does
+    world.clock.advance(10 * times.MINUTE)
+    await a.tend()
+    assert (await a.state(run), await a.reason(run)) == ("failed", "b: sent no part in time")
+    await _compare(a, b)
+    await world.settle()
+    assert await a.state(run) == "finished"
+    assert await a.rows("SELECT result FROM part WHERE run_id = $1", run) == [(measured,)]
+    assert await _compare(a, b) == 0
+    await world.settle()
+    assert await b.rows("SELECT count(*) FROM outbox") == [(0,)]
 
 
 @pytest.mark.parametrize("paused", [False, True])

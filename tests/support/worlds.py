@@ -180,7 +180,8 @@ class Wire:
 
     async def compare(self, request: DigestRequest) -> Differences:
         """Call as over HTTP."""
-        return await self._call("compare", lambda: self._time_line.compare(self._lead, request))
+        node = self._receiver.node
+        return await self._call("compare", lambda: node.compare_digests(self._lead, request))
 
     async def compare_with_sender(self) -> NodeComparison:
         """Call as over HTTP."""

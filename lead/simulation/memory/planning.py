@@ -399,6 +399,25 @@ def digests(
     ]
 
 
+@TWINS.of("id")
+def lacking(tables: Tables, participant: str, since: int, until: int, limit: int) -> Answer:
+    """Return runs led here that ended without the part of one participant, the newest first."""
+    found = []
+    for run in tables.runs.rows.values():
+        if run.state not in {"failed", "missed"} or not tables.led_here(run.task_id):
+            continue
+        kept = {part.participant for part in tables.parts.by_run.of(run.id)}
+        listed = unpack(tables.tasks.rows[run.task_id].participants)
+        if since <= run.starts_at < until and run.ends_at < until:
+            found += [
+                run
+                for number, each in enumerate(listed)
+                if each.get("node") == participant and number not in kept
+            ]
+    found.sort(key=lambda run: (-run.starts_at, run.id))
+    return [(run.id,) for run in found[:limit]]
+
+
 def _answers_of(task: TaskRow, participant: str) -> list[bool | None]:
     return [
         each.get("accepted")

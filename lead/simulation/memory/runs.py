@@ -183,7 +183,7 @@ def keep_part(
     return [(run,)]
 
 
-@TWINS.of(
+_PART = (
     "participant",
     "name",
     "result",
@@ -194,23 +194,44 @@ def keep_part(
     "output",
     "circumstances",
 )
+
+
+@TWINS.of(*_PART)
 def parts(tables: Tables, run: UUID) -> Answer:
     """Return all stored parts of a run in participant order."""
     rows = sorted(tables.parts.by_run.of(run), key=lambda part: part.participant)
-    return [
-        (
-            row.participant,
-            row.name,
-            unpack(row.result),
-            row.reason,
-            row.started_at,
-            row.finished_at,
-            row.command,
-            row.output,
-            unpack(row.circumstances),
-        )
-        for row in rows
-    ]
+    return [_part(row) for row in rows]
+
+
+@TWINS.of("run_id", *_PART)
+def parts_to_send(tables: Tables, lead: str, asked: Sequence[UUID]) -> Answer:
+    """Return this node's parts of runs that another node leads, but for those on their way."""
+    under_way = {
+        unpack(row.message).get("run")
+        for row in tables.letters.rows.values()
+        if row.node == lead and row.kind == "part"
+    }
+    found = []
+    for run in sorted(set(asked) & tables.runs.rows.keys()):
+        place, task = tables.runs.rows[run].participant, tables.runs.rows[run].task_id
+        if tables.tasks.rows[task].lead == lead and str(run) not in under_way:
+            own = (part for part in tables.parts.by_run.of(run) if part.participant == place)
+            found += [(run, *_part(part)) for part in own]
+    return found
+
+
+def _part(row: PartRow) -> tuple[Any, ...]:
+    return (
+        row.participant,
+        row.name,
+        unpack(row.result),
+        row.reason,
+        row.started_at,
+        row.finished_at,
+        row.command,
+        row.output,
+        unpack(row.circumstances),
+    )
 
 
 @TWINS.of("id", "task_id", "process_id")

@@ -336,6 +336,22 @@ GROUP BY task.id
 ORDER BY task.id
 LIMIT $6;
 
+-- lacking --
+-- Runs led here that ended without the part of one participant, the newest first. It may have that part: this database may
+-- be one that was restored to before it came.
+SELECT run.id
+FROM run
+INNER JOIN task ON run.task_id = task.id
+INNER JOIN node ON task.lead = node.identity AND node.is_self
+CROSS JOIN LATERAL jsonb_array_elements(task.participants) WITH ORDINALITY AS listed (participant, number)
+WHERE
+    run.state IN ('failed', 'missed')
+    AND run.starts_at >= $2 AND run.starts_at < $3 AND run.ends_at < $3
+    AND listed.participant ->> 'node' = $1
+    AND NOT EXISTS (SELECT FROM part WHERE part.run_id = run.id AND part.participant = listed.number - 1)
+ORDER BY run.starts_at DESC, run.id
+LIMIT $4;
+
 -- is_wanted --
 -- Whether a run is booked here, or a worker is about to book it.
 SELECT

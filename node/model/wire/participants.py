@@ -35,6 +35,9 @@ CONFIRMED_MAX = 1000
 DIGESTS_MAX = 1000
 """Maximum number of tasks in one comparison."""
 
+LACKING_MAX = 100
+"""Maximum number of runs in one comparison whose parts are asked for again."""
+
 DIFFERENCES_MAX = 100_000
 """Maximum number of runs in the answer to a comparison; the next comparison has the rest."""
 
@@ -466,11 +469,16 @@ class Digest(Document):
 
 
 class DigestRequest(Document):
-    """A request to compare these tasks; the answer lists those that differ."""
+    """A request to compare these tasks; the answer lists those that differ.
+
+    ``lacking`` has runs that ended without a part of the node that is asked: if it has one, it
+    sends it again.
+    """
 
     now: Micros
     until: Micros
     tasks: Annotated[tuple[Digest, ...], Field(max_length=DIGESTS_MAX)]
+    lacking: Annotated[tuple[UUID, ...], Field(max_length=LACKING_MAX)] = ()
 
 
 class Differences(Document):

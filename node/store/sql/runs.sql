@@ -73,6 +73,22 @@ RETURNING run_id;
 SELECT participant, name, result, reason, started_at, finished_at, command, output, circumstances
 FROM part WHERE run_id = $1 ORDER BY participant;
 
+-- parts_to_send --
+-- This node's parts of runs that another node leads, except those whose message is on its way.
+SELECT
+    part.run_id, part.participant, part.name, part.result, part.reason, part.started_at, part.finished_at, part.command,
+    part.output, part.circumstances
+FROM part
+INNER JOIN run ON part.run_id = run.id AND part.participant = run.participant
+INNER JOIN task ON run.task_id = task.id
+WHERE
+    run.id = ANY($2::uuid []) AND task.lead = $1
+    AND NOT EXISTS (
+        SELECT FROM outbox
+        WHERE outbox.node = $1 AND outbox.kind = 'part' AND outbox.message ->> 'run' = run.id::text
+    )
+ORDER BY run.id;
+
 -- move --
 -- Changes the state of these runs, but only from states that may precede it.
 UPDATE run
