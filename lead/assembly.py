@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
+from fractions import Fraction
 from functools import partial
 
 from lead.exchange.campaign_limits import CampaignLimits
+from lead.exchange.displacement import CampaignDisplacement
 from lead.exchange.negotiation import NegotiationSettings
 from lead.exchange.reconciliation import Reconciler, ReconciliationDependencies
 from lead.exchange.workers import POLL_S
@@ -18,6 +20,7 @@ from lead.participants import ImpactSource, ParticipantClient, ProposalSource
 from lead.planning.agenda import Limits
 from lead.planning.campaign_room import CampaignRoom
 from lead.planning.needs import NeedsByTest
+from lead.policy.preempt.score import Urgency
 from lead.policy.settings import configured
 from lead.pool.episodes import EpisodeLimits, SeatDependencies
 from lead.preview.pool_tasks import PoolTaskPreviewer, SeatPreviewDependencies
@@ -89,6 +92,11 @@ def weights_of(settings: Settings) -> SeatWeights:
     )
 
 
+def urgency_of(settings: Settings) -> Urgency:
+    """Return how far urgent tasks that name their participants may displace others."""
+    return Urgency(Fraction(settings.urgent_percent), settings.urgent_delay)
+
+
 def campaign_limits_of(node: NodeService) -> CampaignLimits:
     """Return what keeps tasks within the limits of their campaigns."""
     return CampaignLimits(
@@ -106,6 +114,9 @@ def dependencies_of(
         refuse_task=node.termination.refuse_task,
         lose_run=node.termination.lose_run,
         limits=campaign_limits_of(node),
+        displacement=CampaignDisplacement(
+            lambda: [known.identity for known in node.directory.all], urgency_of(node.settings)
+        ),
         reconciliation=reconciliation_dependencies(node),
         seats=seat_dependencies(node, participant_of),
     )

@@ -70,6 +70,8 @@ class Claim:
     """The name of its campaign, if that is suspended."""
     limited: bool = False
     """True if its campaign, or one above that, has limits."""
+    privileged: bool = False
+    """True if its campaign is urgent, or a preemptor."""
     taken_over: bool = False
     """True if another worker's lease on it ran out, so that what that one held is still held."""
 

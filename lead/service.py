@@ -15,6 +15,7 @@ from uuid import UUID
 from lead.exchange.campaign_limits import CampaignLimits
 from lead.exchange.decision import AttemptRecorder
 from lead.exchange.delivery import DecisionDelivery
+from lead.exchange.displacement import CampaignDisplacement
 from lead.exchange.negotiation import NegotiationSettings, Negotiator
 from lead.exchange.planner import ChooseTool, Planner, PlannerDependencies
 from lead.exchange.reachability import ReachabilityTracker
@@ -40,6 +41,7 @@ class LeadDependencies:
     refuse_task: Callable[[UUID, str], Awaitable[None]]
     lose_run: Callable[[UUID, str], Awaitable[None]]
     limits: CampaignLimits
+    displacement: CampaignDisplacement
     reconciliation: ReconciliationDependencies
     seats: SeatDependencies
 
@@ -104,13 +106,13 @@ class Lead:
         self, settings: LeadSettings, dependencies: LeadDependencies, rng: random.Random
     ) -> Planner:
         database, clock, delivery = self._database, self._clock, self.delivery
-        limits = dependencies.limits
+        limits, displacement = dependencies.limits, dependencies.displacement
         return Planner(
             database,
             clock,
             settings.limits,
             PlannerDependencies(
-                negotiator=Negotiator(database, clock, settings.terms, limits),
+                negotiator=Negotiator(database, clock, settings.terms, limits, displacement),
                 reach=self.reachability,
                 delivery=delivery,
                 recorder=AttemptRecorder(database, clock, delivery, rng, settings.weights, limits),

@@ -101,6 +101,18 @@ class Settings(BaseSettings):
         None, ge=0, le=100_000, description="Charge of a normal run; by default one lane."
     )
     weight_background: int = Field(0, ge=0, le=100_000, description="Charge of a background run.")
+    urgent_percent: int = Field(
+        100,
+        ge=0,
+        le=100,
+        description="Part of all known nodes on which urgent tasks that name their participants "
+        "may displace others at once, in percent; 0 lets them displace by priority only.",
+    )
+    urgent_delay: Duration = Field(
+        10 * times.SECOND,
+        ge=0,
+        description="How long an urgent task waits for free time before it may displace others.",
+    )
     peer_tasks: int = Field(
         1000, ge=1, le=1_000_000, description="Maximum open tasks here of one other node."
     )

@@ -16,14 +16,17 @@ from typing import TypeVar
 from uuid import UUID
 
 from lead.exchange.campaign_limits import CampaignLimits
+from lead.exchange.displacement import CampaignDisplacement
 from lead.model import Claim
 from lead.participants import ParticipantClient, ProposalSource
 from lead.planning.agenda import Slot
 from lead.planning.campaign_room import CampaignRoom
+from lead.planning.displacement import DisplacementTerms
 from lead.planning.hold_agreement import agree
 from lead.planning.placement import ChosenStart, Offer, choose
 from lead.planning.reasons import sentence, trace, unplaced_reasons
 from lead.planning.reserved import applicant, reserved_for_others
+from lead.policy.verdict import PolicyRefusal
 from lead.store import planning
 from lead.store.planning import ExchangeOpening
 from node.batching import Batcher
@@ -46,6 +49,8 @@ from node.store import reservations
 from node.store.database import Database
 
 T = TypeVar("T")
+ORDINARY = DisplacementTerms(0)
+"""The terms of an exchange for which nobody is asked."""
 
 
 @dataclass(frozen=True)
@@ -73,6 +78,8 @@ class Exchange:
     beyond: bool = False
     outcome: PlanningOutcome = PlanningOutcome.NO_TIME
     room: CampaignRoom | None = None
+    displacing: DisplacementTerms = ORDINARY
+    """The priority of the runs, and which runs may give way to them."""
 
     @property
     def placed(self) -> list[ChosenStart]:
@@ -175,12 +182,14 @@ class Negotiator:
         clock: Clock,
         terms: NegotiationSettings,
         limits: CampaignLimits,
+        displacement: CampaignDisplacement,
     ) -> None:
         """Keep no state between two exchanges."""
         self._database = database
         self._clock = clock
         self._terms = terms
         self._limits = limits
+        self._displacement = displacement
         self._openings: Batcher[ExchangeOpening, bool] = Batcher(self._open_all)
 
     @property
@@ -200,15 +209,34 @@ class Negotiator:
         If a slot that ends ``within`` this instant lies beyond the horizon of a participant,
         nothing is chosen: the exchange is ``beyond``, and should be repeated with fewer slots.
         """
-        exchange = Exchange(slots)
+        terms = DisplacementTerms(claimed.terms.priority, _yielding(claimed))
+        exchange = Exchange(slots, displacing=terms)
+        await self._choose(claimed, participants, exchange, within)
+        if exchange.beyond or exchange.refusals:
+            return exchange
+        if exchange.reasons and claimed.privileged:
+            exchange = await self._displace(claimed, participants, exchange, within)
+        if exchange.choices:
+            await self._hold(claimed, participants, exchange)
+        return exchange
+
+    async def _choose(
+        self,
+        claimed: Claim,
+        participants: Sequence[ParticipantClient],
+        exchange: Exchange,
+        within: int | None,
+    ) -> None:
+        """Ask all participants for time, and choose starts, or find the reasons against them."""
+        slots = exchange.slots
         await self._propose(claimed, participants, exchange)
         if exchange.reasons:
-            return exchange
+            return
         exchange.beyond = within is not None and is_beyond_booking_horizon(
             slots, exchange.proposals, within
         )
         if exchange.beyond:
-            return exchange
+            return
         rng = slip_random_generator(claimed.task, claimed.lease_epoch, claimed.terms.schedule)
         exchange.choices = choose(
             slots, exchange.offers, claimed.terms.duration, rng, claimed.starts or ()
@@ -219,9 +247,31 @@ class Negotiator:
         if exchange.room is not None:
             exchange.choices, beyond = exchange.room.first(exchange.choices)
             exchange.reasons |= beyond
-        if exchange.choices:
-            await self._hold(claimed, participants, exchange)
-        return exchange
+
+    async def _displace(
+        self,
+        claimed: Claim,
+        participants: Sequence[ParticipantClient],
+        exchange: Exchange,
+        within: int | None,
+    ) -> Exchange:
+        """Ask again for what the campaign of the task may displace; return the better exchange."""
+        without = [slot for slot in exchange.slots if slot.nominal in exchange.reasons]
+        async with self._database.connection() as connection:
+            found = await self._displacement.for_slots(
+                connection, claimed, without, self._clock.now()
+            )
+        if isinstance(found, PolicyRefusal):
+            exchange.reasons = {
+                nominal: f"{reason}; {found.sentence}"
+                for nominal, reason in exchange.reasons.items()
+            }
+        if found is None or isinstance(found, PolicyRefusal):
+            return exchange
+        displacing = Exchange(exchange.slots, displacing=found)
+        await self._choose(claimed, participants, displacing, within)
+        better = len(displacing.choices) > len(exchange.choices)
+        return displacing if better else exchange
 
     async def _open_all(self, openings: Sequence[ExchangeOpening]) -> list[bool]:
         now = self._clock.now()
@@ -239,8 +289,8 @@ class Negotiator:
             lease_epoch=claimed.lease_epoch,
             scheduling_class=claimed.terms.scheduling_class,
             duration=claimed.terms.duration,
-            priority=claimed.terms.priority,
-            yielding=_yielding(claimed),
+            priority=exchange.displacing.priority,
+            yielding=exchange.displacing.yielding,
             windows=tuple((slot.start, slot.end) for slot in exchange.slots),
             test=claimed.terms.test,
             campaign=claimed.terms.campaign,
@@ -305,8 +355,8 @@ class Negotiator:
             generation=self._database.generation,
             lease_epoch=claimed.lease_epoch,
             tool=claimed.terms.tool or "",
-            priority=claimed.terms.priority,
-            yielding=_yielding(claimed),
+            priority=exchange.displacing.priority,
+            yielding=exchange.displacing.yielding,
             revision=claimed.terms.revision,
             life=self._terms.hold_life,
             runs=tuple(requests.values()),

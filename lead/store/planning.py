@@ -192,6 +192,7 @@ async def held_again(
         lease_epoch=rows[0]["lease_epoch"],
         tool=rows[0]["tool"],
         priority=rows[0]["priority"],
+        yielding=(),
         revision=rows[0]["revision"],
         life=rows[0]["life"],
         runs=tuple(

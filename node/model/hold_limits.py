@@ -19,7 +19,7 @@ from node.model.recurrence import Recurrence, nominal_starts, slip_of
 from node.model.scheduling import recurrence_of
 from node.model.times import format_duration, format_instant
 from node.model.wire.participants import HoldRequest, RunRequest
-from node.model.wire.tasks import Schedule
+from node.model.wire.tasks import PRIORITY_MAX, Schedule
 
 LIFE_MAX = 2 * times.MINUTE
 """Maximum life of a hold without a decision (microseconds)."""
@@ -29,6 +29,8 @@ LIFE_MAX = 2 * times.MINUTE
 class IntroducedTask:
     """The terms of a task that limit its holds; times in microseconds.
 
+    A hold that names the runs that may give way may have a higher priority than the task, up to
+    ``priority_max``: what the owner of the host allows its lead.
     ``schedule`` is the stored document. ``counted`` runs took place and count towards its
     ``max_runs``; None if their number is not limited.
     """
@@ -38,6 +40,7 @@ class IntroducedTask:
     schedule: dict[str, Any]
     created_at: int
     counted: int | None = None
+    priority_max: int = -PRIORITY_MAX - 1
 
 
 def foreign_exchange(exchange: UUID, task: UUID, lease_epoch: int) -> FieldFault | None:
@@ -59,11 +62,19 @@ def contradiction(request: HoldRequest, introduced: IntroducedTask) -> FieldFaul
             f"{format_duration(request.life)} is longer than a hold may last without a decision; "
             f"use at most {format_duration(LIFE_MAX)}",
         )
-    if request.priority > introduced.priority:
+    highest = introduced.priority
+    if request.yielding is not None:
+        highest = max(highest, introduced.priority_max)
+    if request.priority > highest:
         return FieldFault(
             "/priority",
             f"{request.priority} is more than the priority {introduced.priority} with which the "
-            "task was introduced",
+            "task was introduced"
+            + (
+                f", and than {introduced.priority_max}, the most that the owner of this host allows"
+                if request.yielding is not None
+                else ""
+            ),
         )
     return next(_wrong_runs(request, introduced), None)
 

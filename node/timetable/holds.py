@@ -110,7 +110,8 @@ class HoldBooker:
         answered. A longer run is in order if it takes that long with the tool held.
         """
         task = tasks[hold.request.task]
-        introduced = task.introduced
+        most = PRIORITY_MAX if task.led_here else self._settings.peer_priority_max
+        introduced = replace(task.introduced, priority_max=most)
         if max(run.ends_at - run.starts_at for run in hold.request.runs) <= introduced.duration:
             return introduced
         longest = max(introduced.duration, self._duration_with(task, hold.request.tool))

@@ -15,6 +15,7 @@ from lead.planning.agenda import Limits, PlanningProgress, agenda
 from node.model import times
 from node.model.hold_limits import LIFE_MAX, IntroducedTask, contradiction, foreign_exchange
 from node.model.ids import TaskId, again, exchange_id, run_id
+from node.model.recurrence import nominal_starts
 from node.model.scheduling import first_slot, recurrence_of
 from node.model.wire.participants import BATCH_MAX, HoldRequest, RunRequest
 from node.model.wire.tasks import Schedule
@@ -67,6 +68,16 @@ def _hold(*runs: RunRequest, **fields: Any) -> HoldRequest:
         runs=runs,
     )
     return request.model_copy(update=fields)
+
+
+def test_a_hold_that_names_what_gives_way_may_have_a_higher_priority() -> None:
+    """The owner's limit for other leads holds instead of the priority of the task."""
+    introduced = _introduced(priority_max=9)
+    first = nominal_starts(recurrence_of(HOURLY, NOW), NOW, times.LATEST, 1)[0]
+    for priority, named, refused in ((9, True, False), (10, True, True), (6, False, True)):
+        hold = _hold(_run(first), priority=priority, yielding=() if named else None)
+        fault = contradiction(hold, introduced)
+        assert (fault is not None and fault.pointer == "/priority") is refused
 
 
 @given(

@@ -20,6 +20,7 @@ from lead.simulation.memory.rulings import committed_runs
 from lead.simulation.memory.statements import Answer, Twins
 from lead.simulation.memory.tables import Tables
 from lead.simulation.memory.tasks import nodes_of
+from node.store.campaigns import URGENT
 
 TWINS = Twins("lead.store", "planning")
 
@@ -55,6 +56,7 @@ _TO_COME = frozenset({"booked", "set-aside", "running", "merging"})
     "starts",
     "suspended",
     "limited",
+    "privileged",
     "taken_over",
 )
 def claim(
@@ -129,6 +131,7 @@ def _claim_row(tables: Tables, row: PlanningRow, task: TaskRow) -> tuple[Any, ..
         None if task.starts is None else list(task.starts),
         campaign.name if campaign.level == 0 else None,
         _is_limited(tables, campaign),
+        campaign.level == URGENT or campaign.preemptor,
     )
 
 

@@ -43,6 +43,9 @@ RETURNING
         WHERE campaign.id = planning.campaign_id AND campaign.level = 0
     ) AS suspended,
     EXISTS (SELECT FROM limited WHERE limited.id = planning.campaign_id) AS limited,
+    EXISTS (
+        SELECT FROM campaign WHERE campaign.id = planning.campaign_id AND (campaign.level = 10 OR campaign.preemptor)
+    ) AS privileged,
     due.taken_over;
 
 -- next_due --
