@@ -217,7 +217,6 @@ RULES: Final[Mapping[str, Mapping[str, _Rule]]] = {
             {
                 "others": lambda value: order.Weighted(_weights(value), longest=True),
                 "half_life": _duration,
-                "ahead": _duration,
             },
         ),
         "backfilled": _Rule(

@@ -92,9 +92,11 @@ def has_gap(spans: Sequence[Span], window: Span, duration: int) -> bool:
     return False
 
 
-def free_from(timetable: Timetable, now: int) -> dict[str, int]:
-    """Return when each node is free for the first time from ``now`` on."""
-    return {name: next(_gaps(spans, now))[0] for name, spans in timetable.items()}
+def first_gap(spans: Sequence[Span], since: int, duration: int) -> int:
+    """Return the first instant from ``since`` on from which a node is free for ``duration`` µs."""
+    return next(
+        begin for begin, end in _gaps(spans, since) if end is None or end - begin >= duration
+    )
 
 
 def _gaps(spans: Sequence[Span], since: int) -> Iterator[tuple[int, int | None]]:

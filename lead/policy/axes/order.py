@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -10,14 +11,14 @@ from itertools import count
 
 from lead.policy.contracts import EpisodeOrder, Order
 from lead.policy.episode_figures import Board
+from lead.policy.feasible.start_by import ForecastRun, Supply, forecast
 from lead.policy.fill import backfill, reservations
 from lead.policy.gaps import GapAttempt
 from lead.policy.order import deadline_first, passes, queues, weighted
 from lead.policy.share import decayed_windows, recent_work, start_counts
-from lead.policy.timetable import PlacementRequest, free_for, free_from
+from lead.policy.timetable import PlacementRequest, free_for
 from lead.policy.verdict import PolicyRefusal
 from lead.policy.view import Candidate, Exact, QueueState, RememberedState
-from node.model import times
 from node.model.classes import SchedulingClass
 from node.model.spans import normalise
 
@@ -143,10 +144,12 @@ class ByRecentWorkOrder:
     def begin(self, board: Board, serving: Sequence[str]) -> FixedOrder:
         """Start an episode."""
         del serving
-        if self.deadlines:
-            supply = _supply(board, self.half_life)
-            return _by_name(board, deadline_first.order(board.candidates, supply))
         recent, shares = _recent(board, self.half_life)
+        seats = max(1, len(board.usable(board.view.pool.nodes)))
+        if self.deadlines:
+            late_tasks = deadline_first.moved(_forecast(board, self.half_life))
+            turns = recent_work.RecentWorkSelector(recent, shares, seats, self.half_life)
+            return _by_name(board, deadline_first.order(board.candidates, late_tasks, turns))
         # Hour by hour: a task chosen in vain for a full hour would count against its campaign in
         # the next one, and most against the campaigns that had least.
         hours: dict[int, dict[str, list[recent_work.WorkItem]]] = {}
@@ -154,7 +157,6 @@ class ByRecentWorkOrder:
             work = recent_work.WorkItem(it.task, it.campaign, it.duration, it.k)
             hours.setdefault(board.bucket(it), {}).setdefault(it.campaign, []).append(work)
         # The duration of runs is known, so a choice counts as that and not as an hour.
-        seats = max(1, len(board.usable(board.view.pool.nodes)))
         wanted = sum(it.k for it in board.candidates)
         chosen: list[str] = []
         for hour in sorted(hours):
@@ -170,14 +172,14 @@ def _recent(board: Board, half_life: int) -> tuple[dict[str, float], dict[str, f
     return recent_work.recent_of(view.ledger, board.planned_to, half_life), shares
 
 
-def _supply(board: Board, half_life: int) -> deadline_first.Supply:
-    """Return when the pool's nodes become free, and how its campaigns stand."""
-    nodes = board.usable(board.view.pool.nodes)
-    busy_spans = board.booked[SchedulingClass.EXCLUSIVE]
-    busy = {node.name: busy_spans.get(node.name, ()) for node in nodes}
-    free_at = list(free_from(busy, board.view.now).values())
+def _forecast(board: Board, half_life: int) -> list[ForecastRun]:
+    """Return when the runs of all candidates would start if campaigns took turns."""
     recent, shares = _recent(board, half_life)
-    return deadline_first.Supply(free_at, shares, recent, half_life)
+    # A seat that was always busy is worth the integral of 2**(-t/h) over the past: h/ln 2.
+    work_done = {name: seats * half_life / math.log(2) for name, seats in recent.items()}
+    nodes = [node.name for node in board.usable(board.view.pool.nodes)]
+    busy = board.booked[SchedulingClass.EXCLUSIVE]
+    return forecast(board.candidates, Supply(nodes, busy, shares, work_done), board.view.now)
 
 
 def _by_name(board: Board, tasks: Iterable[str]) -> FixedOrder:
@@ -189,31 +191,26 @@ def _by_name(board: Board, tasks: Iterable[str]) -> FixedOrder:
 class LateFirst:
     """The order of ``others``, where late tasks take the first places of their campaign.
 
-    A forecast in which campaigns take turns by recent work tells which tasks would start too late.
-    It considers what is due within ``ahead`` µs: later tasks have other chances. Late tasks do not
-    pass those of other campaigns: under overload, the late ones are those whose campaign already
-    had most.
+    A forecast in which campaigns take turns by recent work tells which tasks would start too late,
+    now or tonight. Late tasks do not pass those of other campaigns: under overload, the late ones
+    are those whose campaign already had most.
     """
 
     others: Order = field(default_factory=Weighted)
     half_life: int = recent_work.HALF_LIFE
-    ahead: int = times.HOUR
 
     def begin(self, board: Board, serving: Sequence[str]) -> FixedOrder:
         """Start an episode."""
-        until = board.view.now + self.ahead
-        soon = [it for it in board.candidates if it.next_run_at < until]
-        late_tasks = deadline_first.moved(soon, _supply(board, self.half_life))
+        late_tasks = deadline_first.moved(_forecast(board, self.half_life))
         in_order = list(iter(self.others.begin(board, serving).take, None))
         if not late_tasks:
             return FixedOrder(in_order)
-        by_task = {it.task: it for it in soon}
+        by_task = {it.task: it for it in in_order}
         queues: dict[str, deque[Candidate]] = {}
         for task in late_tasks:
             queues.setdefault(by_task[task].campaign, deque()).append(by_task[task])
-        late_set = set(late_tasks)
         for it in in_order:
-            if it.campaign in queues and it.task not in late_set:
+            if it.campaign in queues and it.task not in late_tasks:
                 queues[it.campaign].append(it)
         return FixedOrder(
             queues[it.campaign].popleft() if it.campaign in queues else it for it in in_order

@@ -8,15 +8,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 
-from lead.policy.feasible.start_by import forecast
-from lead.policy.feasible.start_by import late as late_of
-from lead.policy.share.recent_work import HALF_LIFE, RecentWorkSelector, WorkItem, choose
+from lead.policy.feasible.start_by import ForecastRun
+from lead.policy.share.recent_work import RecentWorkSelector, WorkItem, choose
 from lead.policy.view import Candidate
-
-_PER_HALF_LIFE = 1 / math.log(2)
-"""The worth of a decayed seat in half-lives of a seat: the integral of ``2**-t`` over the past."""
 
 
 def run_list(
@@ -43,38 +38,22 @@ def by_deadline(work: Iterable[WorkItem]) -> list[WorkItem]:
     return sorted(work, key=lambda it: (it.deadline is None, it.deadline or 0, it.duration))
 
 
-@dataclass(frozen=True, slots=True)
-class Supply:
-    """The instants at which seats become free, and the shares and recent work of campaigns.
+def moved(runs: Iterable[ForecastRun]) -> dict[str, int]:
+    """Return the tasks with late runs in a forecast, the most pressing first.
 
-    ``recent`` is in decayed seats in use, with this half-life.
+    Each has the latest start (µs) of its first late run.
     """
-
-    free_at: Sequence[int]
-    shares: Mapping[str, float]
-    recent: Mapping[str, float]
-    half_life: int = HALF_LIFE
-
-
-def moved(candidates: Sequence[Candidate], supply: Supply) -> list[str]:
-    """Return the tasks that would start too late in turn, the most pressing first."""
-    return [it.task for it in by_deadline(_late(_arrived(candidates), supply))]
+    deadlines: dict[str, int] = {}
+    for run in runs:
+        if run.is_late:
+            deadlines[run.task] = min(run.start_by, deadlines.get(run.task, run.start_by))
+    return dict(sorted(deadlines.items(), key=lambda item: item[1]))
 
 
-def order(candidates: Sequence[Candidate], supply: Supply) -> list[str]:
-    """Return all tasks in order, those that would be late first."""
-    work = _arrived(candidates)
-    late = {it.task for it in _late(work, supply)}
-    turns = RecentWorkSelector(supply.recent, supply.shares, max(1, len(supply.free_at)))
-    return [it.task for it in run_list(work, late, turns, math.inf)]
-
-
-def _arrived(candidates: Sequence[Candidate]) -> list[WorkItem]:
+def order(
+    candidates: Sequence[Candidate], late: Mapping[str, int], turns: RecentWorkSelector
+) -> list[str]:
+    """Return all tasks in order, those that would be late first; ``late`` has their deadlines."""
     arrived = sorted(candidates, key=lambda it: (it.next_run_at, it.added_at))
-    return [WorkItem(it.task, it.campaign, it.duration, it.k, it.start_by) for it in arrived]
-
-
-def _late(work: Sequence[WorkItem], supply: Supply) -> list[WorkItem]:
-    per_seat = supply.half_life * _PER_HALF_LIFE
-    work_done = {name: it * per_seat for name, it in supply.recent.items()}
-    return late_of(work, forecast(work, supply.free_at, supply.shares, work_done))
+    work = [WorkItem(it.task, it.campaign, it.duration, it.k, late.get(it.task)) for it in arrived]
+    return [it.task for it in run_list(work, late, turns, math.inf)]

@@ -19,8 +19,8 @@ from lead.policy.timetable import (
     PlacementRequest,
     booked,
     earliest,
+    first_gap,
     free_for,
-    free_from,
     timetable_for,
 )
 from lead.policy.view import Candidate, PoolView, PostedRun, ReservationView, View
@@ -79,10 +79,10 @@ def test_how_long_nodes_stay_free(table: dict[str, list[tuple[int, int]]], at: i
         later = [start for start, _ in table[name] if start > at]
         if is_free(table, name, at, at + 1):
             assert result[name] == (min(later) - at if later else None)
-            assert free_from(table, at)[name] == at
+            assert first_gap(table[name], at, 1) == at
         else:
             assert name not in result
-            assert free_from(table, at)[name] == next(
+            assert first_gap(table[name], at, 1) == next(
                 t for t in range(at, END) if is_free(table, name, t, t + 1)
             )
 

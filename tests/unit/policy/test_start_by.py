@@ -2,80 +2,165 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lead.policy.feasible.start_by import forecast, late
-from lead.policy.order.deadline_first import Supply, moved, order, run_list
+from lead.policy.feasible.start_by import ForecastRun, Supply, forecast
+from lead.policy.order.deadline_first import moved, order, run_list
+from lead.policy.sets import SETS
 from lead.policy.share.recent_work import RecentWorkSelector, WorkItem
-from lead.policy.view import Candidate
+from lead.policy.view import CampaignView, Candidate
+from node.model import times
+from node.model.classes import SchedulingClass
+from tests.support.policy_pools import NOW, Driver, due, nodes_of, view_of
 
 SHARES = {"a": 1.0, "b": 2.0, "c": 0.0}
-works = st.lists(
-    st.tuples(st.sampled_from("abc"), st.integers(1, 50), st.integers(1, 3), st.integers(0, 200)),
-    max_size=15,
-).map(lambda some: [WorkItem(f"t{at}", *one) for at, one in enumerate(some)])
-free = st.lists(st.integers(0, 60), min_size=1, max_size=4)
+NODES = ("n1", "n2", "n3")
 
 
-@given(works, free)
-def test_a_forecast_is_a_timetable(work: list[WorkItem], free_at: list[int]) -> None:
-    """At no instant are more seats in use than have become free, and starts are in order."""
-    starts = forecast(work, free_at, SHARES, {})
-    known = {it.task: it for it in work}
-    assert starts.keys() == {it.task for it in work if it.seats <= len(free_at)}
-    for at in {*starts.values()}:
-        used = sum(
-            known[task].seats
-            for task, start in starts.items()
-            if start <= at < start + known[task].duration
-        )
-        assert used <= sum(1 for it in free_at if it <= at)
+def _disjoint(some: list[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Return sorted spans that do not touch, of starts and lengths."""
+    found: list[tuple[int, int]] = []
+    for start, length in sorted(some):
+        if not found or start > found[-1][1]:
+            found.append((start, start + length))
+    return found
 
 
-@given(works, free)
-def test_tasks_of_one_campaign_start_in_the_order_of_arrival(
-    work: list[WorkItem], free_at: list[int]
+spans = st.lists(
+    st.tuples(st.integers(0, 200), st.integers(1, 40)), max_size=4, unique_by=lambda it: it[0]
+).map(_disjoint)
+busy = st.fixed_dictionaries(dict.fromkeys(NODES, spans))
+candidates = st.lists(
+    st.tuples(
+        st.sampled_from("abc"),
+        st.integers(0, 200),
+        st.integers(1, 50),
+        st.integers(1, 3),
+        st.integers(0, 60),
+    ),
+    max_size=12,
+).map(
+    lambda some: [
+        _candidate(f"t{at}", campaign, nominal, duration, slip, k)
+        for at, (campaign, nominal, duration, k, slip) in enumerate(some)
+    ]
+)
+
+
+def _candidate(
+    task: str, campaign: str, nominal: int, duration: int, slip: int = 0, k: int = 1
+) -> Candidate:
+    return Candidate(task, campaign, nominal, duration, NODES, slip=slip, k=k)
+
+
+@given(candidates, busy, st.integers(0, 100))
+def test_a_forecast_is_a_timetable(
+    some: list[Candidate], taken: dict[str, list[tuple[int, int]]], now: int
 ) -> None:
-    """Within a campaign no task is passed."""
-    starts = forecast(work, free_at, SHARES, {})
-    for name in SHARES:
-        mine = [it.task for it in work if it.campaign == name and it.task in starts]
-        assert [task for task in starts if task in mine] == mine
+    """No run starts before its time, and at no instant are more nodes in use than are free."""
+    runs = forecast(some, Supply(NODES, taken, SHARES, {}), now)
+    known = {it.task: it for it in some}
+    assert sorted(run.task for run in runs) == sorted(known)
+    for run in runs:
+        assert run.starts_at >= max(now, run.nominal)
+        assert (run.nominal, run.start_by) == (
+            known[run.task].spans[0][0],
+            known[run.task].start_by,
+        )
+    for at in {run.starts_at for run in runs}:
+        under_way = [
+            known[run.task].k
+            for run in runs
+            if run.starts_at <= at < run.starts_at + known[run.task].duration
+        ]
+        free = sum(not any(start <= at < end for start, end in taken[name]) for name in NODES)
+        assert sum(under_way) <= free
+
+
+@given(candidates, busy)
+def test_no_node_is_idle_while_a_run_waits_for_one(
+    some: list[Candidate], taken: dict[str, list[tuple[int, int]]]
+) -> None:
+    """The first run of a campaign starts at once when its nodes are free and nobody else starts."""
+    alone = [replace(it, campaign="a") for it in some[:1]]
+    for run in forecast(alone, Supply(NODES, taken, SHARES, {}), 0):
+        it = alone[0]
+        free_at = [
+            at
+            for at in range(run.nominal, run.starts_at + 1)
+            if sum(
+                not any(start < at + it.duration and at < end for start, end in taken[name])
+                for name in NODES
+            )
+            >= it.k
+        ]
+        assert free_at == [run.starts_at]
 
 
 def test_seats_follow_the_shares() -> None:
     """With shares of one and two, the second gets twice as many of the first starts."""
-    work = [WorkItem(f"{name}{at}", name, 10) for name in "ab" for at in range(9)]
-    started = list(forecast(work, [0], SHARES, {}))[:9]
-    assert sum(task.startswith("b") for task in started) == 6
+    some = [_candidate(f"{name}{at}", name, 0, 10, k=3) for name in "ab" for at in range(9)]
+    started = forecast(some, Supply(NODES, {}, SHARES, {}), 0)[:9]
+    assert sum(run.campaign == "b" for run in started) == 6
 
 
-def candidate(task: str, campaign: str, duration: int, slip: int) -> Candidate:
-    """Return a due task."""
-    return Candidate(task, campaign, 0, duration, ("n1",), slip=slip)
+def test_runs_that_share_a_node_are_left_out() -> None:
+    """Runs of the normal and the background class are never late in a forecast."""
+    some = [
+        replace(_candidate(each.value, "a", 0, 10), scheduling_class=each)
+        for each in SchedulingClass
+    ]
+    [run] = forecast(some, Supply(NODES, {}, SHARES, {}), 0)
+    assert run.task == SchedulingClass.EXCLUSIVE
 
 
-def test_late_tasks_go_first() -> None:
-    """A task that would be late in its turn is moved ahead, the nearest deadline first."""
-    due = [candidate(f"a{at}", "a", 10, 1000) for at in range(3)]
-    due += [candidate("b0", "b", 10, 9), candidate("a3", "a", 10, 25), candidate("a4", "a", 10, 5)]
-    supply = Supply([0], {"a": 1, "b": 1}, {})
-    assert moved(due, supply) == ["a4", "b0", "a3"]
-    assert order(due, supply) == ["a4", "b0", "a3", "a0", "a1", "a2"]
+def test_each_run_of_a_candidate_is_forecast() -> None:
+    """A candidate is as late as its first late run."""
+    often = replace(_candidate("often", "a", 0, 10, slip=5), runs=((0, 10), (100, 110), (200, 210)))
+    taken = {name: [(100, 150), (190, 250)] for name in NODES}
+    runs = forecast([often], Supply(NODES, taken, SHARES, {}), 0)
+    assert runs == [
+        ForecastRun("often", "a", 0, 5, 0),
+        ForecastRun("often", "a", 100, 105, 150),
+        ForecastRun("often", "a", 200, 205, 250),
+    ]
+    assert moved(runs) == {"often": 105}
 
 
-@given(works, free)
-def test_the_order_names_every_task_once(work: list[WorkItem], free_at: list[int]) -> None:
-    """No task is lost or doubled, and the late ones come first."""
-    due = [Candidate(it.task, it.campaign, 0, it.duration, (), k=int(it.seats)) for it in work]
-    supply = Supply(free_at, SHARES, {})
-    ordered, ahead = order(due, supply), moved(due, supply)
-    assert sorted(ordered) == sorted(it.task for it in work)
-    assert ordered[: len(ahead)] == ahead
-    starting_at_once = [WorkItem(it.task, it.campaign, it.duration, it.k, 0) for it in due]
-    result = late(starting_at_once, forecast(starting_at_once, free_at, SHARES, {}))
-    assert set(ahead) == {it.task for it in result}
+@given(candidates, busy)
+def test_the_order_names_every_task_once(
+    some: list[Candidate], taken: dict[str, list[tuple[int, int]]]
+) -> None:
+    """No task is lost or doubled, and the late ones come first, by their deadlines."""
+    late = moved(forecast(some, Supply(NODES, taken, SHARES, {}), 0))
+    ordered = order(some, late, RecentWorkSelector({}, SHARES, len(NODES)))
+    assert sorted(ordered) == sorted(it.task for it in some)
+    first = ordered[: len(late)]
+    assert sorted(first) == sorted(late)
+    assert [late[task] for task in first] == sorted(late.values())
+
+
+@pytest.mark.parametrize("policy_set", ["boinc-edf", "boinc-rrsim", "campaign-default"])
+@pytest.mark.parametrize("minutes", [0, 5, 8 * 60], ids=["now", "soon", "tonight"])
+def test_short_slips_go_first_whenever_the_runs_are(policy_set: str, minutes: int) -> None:
+    """Runs that only fit if they go first do so, now and tonight."""
+    nodes, start = nodes_of(3), NOW + minutes * times.MINUTE
+    figures = {"next_run_at": start, "k": 1}
+    some = [
+        due(f"easy{at}", "ops", nodes, added_at=at, slip=50 * times.MINUTE, **figures)
+        for at in range(3)
+    ]
+    some += [
+        due(f"tight{at}", "ops", nodes, added_at=3 + at, slip=times.MINUTE, **figures)
+        for at in range(3)
+    ]
+    driver = Driver(view_of(nodes, [CampaignView("ops")], some))
+    driver.drive(SETS[policy_set])
+    assert {ask.candidate.task for ask in driver.asks[:3]} == {"tight0", "tight1", "tight2"}
 
 
 def test_the_run_list_continues_after_the_late_tasks() -> None:
@@ -91,9 +176,5 @@ def test_the_run_list_continues_after_the_late_tasks() -> None:
     shares, recent = {"a": 1.0, "b": 1.0}, {"a": 0.5, "b": 0.5}
     listed = run_list(work, late_ones, RecentWorkSelector(recent, shares, 4), 4)
     assert [it.task for it in listed] == ["soon", "short", "long", "b1"]
-    assert [
-        it.task for it in run_list(work, late_ones, RecentWorkSelector(recent, shares, 2), 2)
-    ] == [
-        "soon",
-        "short",
-    ]
+    listed = run_list(work, late_ones, RecentWorkSelector(recent, shares, 2), 2)
+    assert [it.task for it in listed] == ["soon", "short"]
