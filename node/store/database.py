@@ -236,12 +236,20 @@ class PostgresDatabase(Database):
             )
             raise DatabaseUnavailable(msg) from error
         try:
-            async with self.transaction() as connection:
-                await _set_up(connection)
+            try:
+                await self._set_up()
+            except asyncpg.UndefinedObjectError:
+                # Another database of this server was set up at the same time: the role that it
+                # made may be unknown to a transaction that began before, but not to the next one.
+                await self._set_up()
             await self.look(await asyncio.to_thread(self._mark.read) if self._mark else None)
         except BaseException:
             await self.close()
             raise
+
+    async def _set_up(self) -> None:
+        async with self.transaction() as connection:
+            await _set_up(connection)
 
     async def look(self, seen: int | None = None, *, step: int = 0) -> bool:
         """Return whether the data went back, and copy the mark, raised by a step, to the file.

@@ -104,7 +104,10 @@ def holds_never_released(node: SimulatedNode, lead: Lead) -> None:
 
 
 def parts_sent_apart(node: SimulatedNode, _lead: Lead) -> None:
-    """Let the node store its part in one transaction and the message about it in another."""
+    """Let the node store its part in one transaction and the message about it in another.
+
+    Nor does it send the part again when its lead says that it has none.
+    """
     collector: Any = node.collector
     sent: list[tuple[Any, ...]] = []
     keep: Callable[..., Any] = collector.keep_own
@@ -119,7 +122,11 @@ def parts_sent_apart(node: SimulatedNode, _lead: Lead) -> None:
                 run, part = sent.pop()
                 await type(collector)._send(collector, connection, run, part)
 
+    async def send_nothing(_lead: str, _asked: Any) -> None:
+        pass
+
     collector._send, collector.keep_own = post_later, keep_and_send
+    collector.send_again = send_nothing
 
 
 @pytest.mark.parametrize(

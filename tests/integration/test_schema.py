@@ -25,6 +25,7 @@ from node.store.database import (
 )
 from tests.conftest import NewDatabase
 from tests.support.clocks import START
+from tests.support.patience import PATIENCE_S
 
 VIEWS = (
     "run_known",
@@ -201,6 +202,42 @@ async def test_the_reader_reads_every_view_and_no_table(rolled_back: PostgresCon
             async with rolled_back.transaction():
                 await rolled_back.fetch(f"SELECT * FROM {row[0]}")
     await rolled_back.execute("RESET ROLE")
+
+
+async def test_two_databases_of_a_server_may_be_set_up_at_once(
+    new_database: NewDatabase, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The second one waits until the role of the first is there, and then may use it."""
+    role = f"reader_{uuid4().hex}"
+    text = schema_text().replace("parley_reader", role)
+    monkeypatch.setattr("node.store.database.schema_text", lambda: text)
+    first, second = await new_database(empty=True), await new_database(empty=True)
+    database = PostgresDatabase(second)
+    connection: PostgresConnection = await asyncpg.connect(first)
+    try:
+        creating = connection.transaction()
+        await creating.start()
+        await connection.execute(text)
+        opening = asyncio.create_task(database.open())
+        watching: PostgresConnection = await asyncpg.connect(first)
+        waiting = "SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'transactionid'"
+        async with asyncio.timeout(PATIENCE_S):
+            while not opening.done() and not await watching.fetchval(waiting):
+                pass
+        await watching.close()
+        await creating.commit()
+        await opening
+        async with database.connection() as ours:
+            granted = await ours.fetchval(
+                "SELECT has_table_privilege($1, 'run_now', 'SELECT')", role
+            )
+            assert granted
+            await ours.execute(f"DROP OWNED BY {role}")
+    finally:
+        await database.close()
+        await connection.execute(f"DROP OWNED BY {role}")
+        await connection.execute(f"DROP ROLE {role}")
+        await connection.close()
 
 
 async def test_every_table_and_view_says_what_it_is(rolled_back: PostgresConnection) -> None:
