@@ -119,7 +119,7 @@ class EpisodeDriver:
     ) -> tuple[CaseResult, PostedRun | None, Sequence[str]]:
         """Find nodes for one case.
 
-        Returns the result, the run as it counts for the policies, and the nodes that had no time.
+        Returns the result, the run as it counts for the policies, and the nodes that refused.
         """
         try:
             fixed = self._fixed(case, membership)

@@ -63,7 +63,7 @@ class SeatSearchResult:
     heard: Mapping[str, str] = field(default_factory=dict)
     """By node, why those that were asked, or are known to be full, do not take a seat."""
     refused: Sequence[str] = ()
-    """The nodes that had no time at all, or did not answer."""
+    """The nodes that refused the question, or did not answer it."""
     slips: Mapping[str, int] = field(default_factory=dict)
     """By node that takes a seat, how far its runs may slip (µs)."""
     starts: Mapping[str, Sequence[int]] = field(default_factory=dict)
@@ -241,7 +241,8 @@ class NodeSearch:
             yielding |= dict.fromkeys(group, displaced)
         seats = assign_seat_numbers(taken, slots.case.empty, slots.case.before)
         first = min(chain.from_iterable(starts.values()), default=slots.case.slots[0])
-        refused = [name for name in order if name in slots.failures or slots.covered.get(name) == 0]
+        # A node that is busy in these hours has not refused: it may be free in the next ones.
+        refused = [name for name in order if name in self._failures]
         named = None if slots.may_yield is None else yielding
         crowded = self._crowded(slots, taken)
         reasons = self._reasons(slots, order, taken, crowded)

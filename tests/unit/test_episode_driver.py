@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from uuid import UUID
+from uuid import UUID, uuid4
 
 import pytest
 
 from lead.model import PoolTask
+from lead.planning.policy_state import decode_state
 from lead.planning.pool_view import SeatCase
 from lead.policy.view import URGENT, CampaignView
 from lead.pool.assignment import EpisodeRuling, SeatTaskPlan, search_account_of
 from node.model import times
 from node.model.classes import SchedulingClass
+from node.model.errors import NotAllowed
 from node.model.timeline import Booking
+from node.model.wire.participants import Proposal, ProposalRequest
 from node.model.wire.seats import SeatRequest
 from tests.support.clocks import START
 from tests.support.episodes import Host, booked, case_of, given, hold
@@ -55,6 +58,28 @@ async def test_only_runs_that_the_policy_names_are_displaced() -> None:
     assert (part.yielding, part.task.terms.priority) == ([UUID(runs[0].run)], 3)
     [result] = ruling.results
     assert result.heard["n2"].startswith("no PT10M free")
+
+
+class _Refusing(Host):
+    """A node that refuses every question."""
+
+    async def propose(self, request: ProposalRequest) -> Proposal:
+        """Refuse the question."""
+        raise NotAllowed(f"no {request.test} here")
+
+
+async def test_only_refusals_are_followed_by_pauses() -> None:
+    """A node is not asked for a while after it refused, but is if it was merely busy."""
+    occupied = Booking(
+        *(uuid4(), uuid4(), "idle", SchedulingClass.EXCLUSIVE, 0),
+        *(START, START + times.HOUR, False),
+    )
+    hosts = [Host("busy", bookings=[occupied]), _Refusing("refusing")]
+    case = case_of("a", "ops", [host.name for host in hosts])
+    ruling = await hold(hosts, [CampaignView("ops")], [case], {"policy_set": "boinc-backoff"})
+    assert given(ruling) == {"ops": set()}
+    paused = decode_state(ruling.remembered.state).backoffs
+    assert paused.keys() == {("ops", "refusing", "exclusive")}
 
 
 async def test_the_sentence_does_not_show_internal_names() -> None:
