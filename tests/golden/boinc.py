@@ -14,33 +14,28 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from lead.policy.feasible.backoff import FIRST, JITTER, MOST, Key, after_answer, pause
-from lead.policy.feasible.busy_time import busy_for
-from lead.policy.feasible.round_robin_simulation import (
-    SimulatedSeats,
-    late,
-    simulate,
-    turns_taken,
-)
-from lead.policy.feasible.work_fetch import (
-    Buffer,
-    adjusted,
-    amount_to_ask,
-    seats_to_ask,
-    whom_to_ask,
-)
+from lead.policy.feasible.work_fetch import Buffer, amount_to_ask
 from lead.policy.order.deadline_first import by_deadline, run_list
 from lead.policy.share.recent_work import (
     RecentWorkSelector,
     WorkItem,
     by_standing,
     choose,
-    decayed,
     standings,
 )
 from lead.policy.view import Backoff
 from node.model import times
 from node.model.spare_capacity import SpareCapacity, outlook
 from tests.golden.figures import figure, first_given, micros, seconds
+from tests.golden.originals.busy_time import busy_for
+from tests.golden.originals.decay import decayed
+from tests.golden.originals.lead_choice import adjusted, seats_to_ask, whom_to_ask
+from tests.golden.originals.round_robin_simulation import (
+    SimulatedSeats,
+    late,
+    simulate,
+    turns_taken,
+)
 from tests.golden.shapes import shaped
 
 Given = dict[str, Any]

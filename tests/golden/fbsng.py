@@ -20,6 +20,7 @@ from lead.policy.throttle import quota
 from lead.policy.view import Exact, QueueView
 from node.model import times
 from tests.golden.figures import first_given
+from tests.golden.originals.named_placement import as_named
 from tests.golden.shapes import shaped
 
 Given = dict[str, Any]
@@ -299,7 +300,7 @@ def _placement(given: Given) -> tuple[Given, Sequence[str]]:
         "spread": placement.spread(free, count),
     }
     if "nodes" in given:
-        answer["nodes"] = placement.as_named(free, given["nodes"])
+        answer["nodes"] = as_named(free, given["nodes"])
     return answer, list(answer)
 
 

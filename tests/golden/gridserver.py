@@ -12,11 +12,13 @@ from typing import Any
 
 from lead.policy.feasible import blacklist
 from lead.policy.preempt import groups, score
-from lead.policy.seats import CampaignStake, FreeSeats, NamedSeats
+from lead.policy.seats import CampaignStake, FreeSeats
 from lead.policy.select import affinity
 from lead.policy.share import aggregation, creation, levels, promised, urgent, usage
 from lead.policy.view import URGENT, Charge, Exact
 from node.model import times
+from tests.golden.originals.failure_record import cleared, failed
+from tests.golden.originals.named_seats import NamedSeats
 from tests.golden.shapes import shaped
 
 Given = dict[str, Any]
@@ -468,9 +470,9 @@ def _blacklist(given: Given) -> Given:
     """Return which engines a session may still use."""
     failures: dict[tuple[str, str], int] = {}
     for engine, session in given["failures"]:
-        failures = blacklist.failed(failures, engine, session)
+        failures = failed(failures, engine, session)
     for engine, session in given.get("cleared", ()):
-        failures = blacklist.cleared(failures, engine, session)
+        failures = cleared(failures, engine, session)
     most = given.get("failures_before_blacklist", blacklist.FAILURES_MAX)
     refused = [blacklist.admit(failures, engine, name, most) for engine, name in given["ask"]]
     return {"allowed": [not refusal for refusal in refused]}

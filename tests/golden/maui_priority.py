@@ -6,10 +6,11 @@ from collections.abc import Callable
 from fractions import Fraction
 from typing import Any
 
-from lead.policy.order.weighted import Weights, expansion, in_order, priority, urgency, weighed
+from lead.policy.order.weighted import Weights, expansion, in_order, urgency
 from lead.policy.share.decayed_windows import decayed_sum, deltas, usage
 from lead.policy.view import FairshareKind, FairshareView
 from tests.golden.figures import figure, first_given
+from tests.golden.originals.weighted_sum import priority, weighed
 
 Given = dict[str, Any]
 

@@ -22,16 +22,6 @@ BLACKLISTED = RefusalRule(
 Failures = Mapping[tuple[str, str], int]
 
 
-def failed(failures: Failures, node: str, campaign: str) -> dict[tuple[str, str], int]:
-    """Return the record after one more failed run."""
-    return {**failures, (node, campaign): failures.get((node, campaign), 0) + 1}
-
-
-def cleared(failures: Failures, node: str, campaign: str) -> dict[tuple[str, str], int]:
-    """Return the record without this node's failures for this campaign."""
-    return {key: count for key, count in failures.items() if key != (node, campaign)}
-
-
 def admit(
     failures: Failures, node: str, campaign: str, most: int = FAILURES_MAX
 ) -> PolicyRefusal | None:

@@ -12,7 +12,6 @@ lead prefers.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -49,19 +48,3 @@ def amount_to_ask(
     if not stands_highest or outlook.saturated >= enough:
         return 0
     return outlook.shortfall
-
-
-def adjusted(standing: float, queued: float, buffer: Buffer, seats: int) -> float:
-    """Return a standing less the queued work (seat-µs), as a part of what fills the buffer."""
-    return standing - queued / (buffer.high * seats)
-
-
-def whom_to_ask(standings: Mapping[str, float], may_be_asked: Collection[str]) -> str | None:
-    """Return the lead with the highest standing that may be asked, by name on a tie."""
-    ranked = sorted(may_be_asked, key=lambda name: (-standings[name], name))
-    return ranked[0] if ranked else None
-
-
-def seats_to_ask(idle_now: float, seats: int, share: float, queued_seats: float) -> float:
-    """Return the number of seats to ask for: the idle ones, or what the lead's part lacks."""
-    return max(idle_now, seats * share - queued_seats, 0)

@@ -52,38 +52,6 @@ WAITING_ONLY: Final = Weights({"service": {"waiting": 1.0}})
 """The default: by waiting time alone."""
 
 
-def component(values: Mapping[str, float], weights: Weights, name: str) -> float:
-    """Return the sum of one component's terms, before the component is capped and weighted."""
-    caps = weights.term_caps.get(name, {})
-    total = 0.0
-    for term, weight in weights.terms.get(name, {}).items():
-        if weight:
-            total += weight * _capped(values.get(term, 0.0), caps.get(term))
-    return total
-
-
-def weighed(values: Values, weights: Weights) -> float:
-    """Return the weighted sum, not bounded yet."""
-    total = 0.0
-    for name in weights.terms:
-        weight = weights.components.get(name, 1.0)
-        if weight:
-            total_of_terms = component(values.get(name, {}), weights, name)
-            total += weight * _capped(total_of_terms, weights.component_caps.get(name))
-    return total
-
-
-def priority(values: Values, weights: Weights, given: int = 0) -> float:
-    """Return the bounded priority; one ``given`` by an administrator exceeds all computed ones."""
-    if given > 0:
-        return PRIORITY_MAX + given
-    return min(max(weighed(values, weights), 0.0), PRIORITY_MAX)
-
-
-def _capped(value: float, cap: float | None) -> float:
-    return min(value, cap) if cap else value
-
-
 def expansion(waited: float, duration: float, duration_min: float = 0) -> float:
     """Return the expansion factor ``1 + waited / max(duration_min, duration)``, all in one unit.
 
@@ -134,7 +102,7 @@ def order(
     def place(candidate: Candidate) -> tuple[int, int]:
         return -candidate.duration if standing.longest else 0, candidate.added_at
 
-    # This repeats weighed() without its dictionaries, because pools have thousands of candidates.
+    # Compiled once for all, because pools have thousands of candidates.
     for candidate in sorted(candidates, key=place):
         waited = waited_minutes(candidate, standing)
         total = 0.0
@@ -149,7 +117,7 @@ def order(
 
 
 def _compiled(weights: Weights) -> list[_Sum]:
-    """Return the formula of :func:`weighed` without the terms that weigh nothing."""
+    """Return the formula without the terms that weigh nothing."""
     return [
         (
             weights.components.get(name, 1.0),

@@ -7,7 +7,7 @@ on each, or None if they do not fit.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 
 
 def round_robin(free: Mapping[str, int], count: int) -> dict[str, int] | None:
@@ -39,14 +39,4 @@ def pack(free: Mapping[str, int], count: int) -> dict[str, int] | None:
     for name in sorted(free, key=lambda each: -free[each]):
         placed[name] = min(free[name], count)
         count -= placed[name]
-    return placed
-
-
-def as_named(free: Mapping[str, int], names: Iterable[str]) -> dict[str, int] | None:
-    """Place one on each node named; a node named twice gets two."""
-    placed = dict.fromkeys(free, 0)
-    for name in names:
-        if placed.get(name, 0) >= free.get(name, 0):
-            return None
-        placed[name] += 1
     return placed

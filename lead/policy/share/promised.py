@@ -61,22 +61,6 @@ def admit(
     return NO_GROUP.refuse(campaign=campaign, groups=", ".join(promises))
 
 
-def faults(promises: Mapping[str, Promise]) -> list[tuple[str, str]]:
-    """Return the groups whose promises conflict with the others, each with the remedy."""
-    kinds = {type(promise) for promise in promises.values()}
-    problems = [
-        (name, "promise all groups whole seats, or all of them parts of the seats between 0 and 1")
-        for name in promises
-        if len(kinds) > 1
-    ]
-    for name, promise in promises.items():
-        if isinstance(promise, Fraction) and not 0 < promise < 1:
-            problems.append((name, "a part of the seats lies between 0 and 1, both excluded"))
-        elif promise < 0:
-            problems.append((name, "promise at least 0 seats"))
-    return problems
-
-
 def targets(seats: int, promises: Mapping[str, Promise], unit: int = 1) -> dict[str, int]:
     """Return the promised seats of each group."""
     return {

@@ -40,15 +40,6 @@ class WorkItem:
     deadline: int | None = None
 
 
-def decayed(recent: float, rate: float, elapsed: int, half_life: int = HALF_LIFE) -> float:
-    """Return the recent work after ``elapsed`` µs at a constant rate; it tends to the rate.
-
-    ``r * 2**(-e/h) + (1 - 2**(-e/h)) * rate``, in the unit of the rate, such as seats in use.
-    """
-    factor: float = 2.0 ** (-elapsed / half_life)
-    return recent * factor + (1.0 - factor) * rate
-
-
 def recent_of(ledger: Iterable[Charge], now: int, half_life: int = HALF_LIFE) -> dict[str, float]:
     """Return the recent work of each campaign, read from the ledger: decayed seats in use.
 

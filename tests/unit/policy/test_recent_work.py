@@ -8,18 +8,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lead.policy.feasible.round_robin_simulation import SimulatedSeats, turns_taken
 from lead.policy.share.recent_work import (
     RecentWorkSelector,
     WorkItem,
     by_standing,
     choose,
-    decayed,
     recent_of,
     standings,
 )
 from lead.policy.view import Charge
 from node.model import times
+from tests.golden.originals.decay import decayed
+from tests.golden.originals.round_robin_simulation import SimulatedSeats, turns_taken
 
 NAMES = ("a", "b", "c", "d")
 amounts = st.floats(0, 1000).map(lambda it: round(it, 3))

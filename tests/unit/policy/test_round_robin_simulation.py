@@ -5,17 +5,17 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lead.policy.feasible.busy_time import busy_for
-from lead.policy.feasible.round_robin_simulation import (
+from lead.policy.order.deadline_first import by_deadline
+from lead.policy.share.recent_work import WorkItem
+from node.model import times
+from node.model.spare_capacity import SpareCapacity, outlook
+from tests.golden.originals.busy_time import busy_for
+from tests.golden.originals.round_robin_simulation import (
     SLICE,
     SimulatedSeats,
     late,
     simulate,
 )
-from lead.policy.order.deadline_first import by_deadline
-from lead.policy.share.recent_work import WorkItem
-from node.model import times
-from node.model.spare_capacity import SpareCapacity, outlook
 
 durations = st.integers(1, 30 * times.HOUR)
 tasks = st.lists(

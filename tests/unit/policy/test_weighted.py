@@ -18,13 +18,12 @@ from lead.policy.order.weighted import (
     expansion,
     in_order,
     order,
-    priority,
     urgency,
     waited_minutes,
-    weighed,
 )
 from lead.policy.view import CampaignView, Candidate, RememberedState
 from node.model import times
+from tests.golden.originals.weighted_sum import priority, weighed
 
 NOW = 1000 * times.MINUTE
 DUE = Candidate("t", "ops", NOW, 10 * times.MINUTE, ("n1",), slip=20 * times.MINUTE, k=3)

@@ -13,9 +13,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from lead.policy.share.recent_work import HALF_LIFE, RecentWorkSelector, WorkItem, choose, decayed
+from lead.policy.share.recent_work import HALF_LIFE, RecentWorkSelector, WorkItem, choose
 from node.model import times
 from node.model.spare_capacity import Stretch
+from tests.golden.originals.decay import decayed
 
 SLICE: Final = times.HOUR
 _COARSE: Final = 10
