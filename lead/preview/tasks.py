@@ -39,10 +39,10 @@ from lead.pool.tentative_bookings import TentativeBookings
 from node.clock import Clock
 from node.model.errors import ParleyError, RequestError, ToolUnavailable
 from node.model.task_terms import TaskTerms
+from node.model.wire.alternatives import Alternative
 from node.model.wire.impacts import Impact, ImpactRequest
 from node.model.wire.participants import ProposalRequest
 from node.model.wire.plans import (
-    Alternative,
     NoAlternative,
     Outcome,
     ParticipantAnswer,

@@ -22,9 +22,10 @@ from node.api.routing import (
     Route,
     waits,
 )
-from node.model.errors import FieldFault, InvalidDocument, NotFound
+from node.model.errors import FieldFault, InvalidDocument, NotFound, NoTime
 from node.model.task_terms import TaskTerms, take_terms
 from node.model.taskstate import TaskState
+from node.model.wire.plans import Outcome, PlanRequest
 from node.model.wire.runs import Explanation, Run
 from node.model.wire.seats import Seat, SeatCount, SeatRequest, SeatState
 from node.model.wire.tasks import (
@@ -44,6 +45,7 @@ STATES = frozenset(TaskState)
 _KEY_MAX = 200
 _SOON = 5_000_000
 _REASONS = 3
+_WITHOUT_TIME = {Outcome.NO_TIME, Outcome.UNREACHABLE, Outcome.CLOCK}
 
 
 def task_of(row: Record) -> Task:
@@ -125,10 +127,27 @@ def _tool_reason(node: NodeService, task: Task) -> str | None:
 async def create(request: web.Request) -> web.StreamResponse:
     """POST: 201 with the task; a repeated Idempotency-Key gives the existing task."""
     node = request.app[NODE]
+    requests.only(request, "if_time")
     document = requests.document(request, TaskDocument)
+    if requests.flag(request, "if_time"):
+        await _require_time(node, document)
     task, _ = await node.admission.create(document, idempotency_key(request))
     answer = await fetch(node, task)
     return responses.one(answer, 201, {"Location": f"/v1/tasks/{task}"})
+
+
+async def _require_time(node: NodeService, document: TaskDocument) -> None:
+    """Return if a task would find time for one of its runs now, or may do so when it is closer.
+
+    :raises NoTime: it would find none; the error has what would.
+    """
+    posted = document.model_dump(mode="json", exclude_unset=True)
+    plan = await node.preview(PlanRequest.model_validate(posted))
+    if plan.outcome in _WITHOUT_TIME:
+        nearest = [f"{number}. {it.differs}" for number, it in enumerate(plan.alternatives, 1)]
+        instead = f"; what would find time: {'; '.join(nearest)}" if nearest else ""
+        msg = f"{plan.sentence}{instead}"
+        raise NoTime(msg, plan.alternatives)
 
 
 def idempotency_key(request: web.Request) -> str | None:
@@ -307,6 +326,11 @@ DRY_RUN = Query(
     "Check the changes and ask the participants; return the task as it would be, unchanged.",
     {"type": "boolean", "default": False},
 )
+IF_TIME = Query(
+    "if_time",
+    "Create it only if one of its runs finds time now; otherwise 409 with tasks that would.",
+    {"type": "boolean", "default": False},
+)
 KEY = Query(
     "Idempotency-Key",
     "A repeated key gives what was created before; remembered for a day.",
@@ -324,6 +348,7 @@ ROUTES = (
         Task,
         status=201,
         headers=(KEY,),
+        query=(IF_TIME,),
     ),
     Route(
         "GET",

@@ -102,8 +102,13 @@ def task_group() -> None:
     help="Follow the first run to its end, or do not even wait for the first planning. "
     "Default: wait until planned.",
 )
+@click.option(
+    "--if-time",
+    is_flag=True,
+    help="Create it only if one of its runs finds time now; otherwise say what would find time.",
+)
 @asks_node
-async def create(session: Session, /, wait: bool | None, **given: Any) -> int:
+async def create(session: Session, /, wait: bool | None, if_time: bool, **given: Any) -> int:
     """Create a task that measures TEST.
 
     \b
@@ -112,7 +117,7 @@ async def create(session: Session, /, wait: bool | None, **given: Any) -> int:
       parley task create --file task.json
     """  # noqa: D301 - click's mark for lines to keep
     document = await task_document(session, given)
-    task = await session.client.create_task(document)
+    task = await session.client.create_task(document, if_time=if_time)
     if wait:
         announce(session, task)
         return await conclude(session, await follow_task(session, task))

@@ -129,12 +129,18 @@ class UserClient(MeshesApi, ArchivesApi):
 
     # Tasks
 
-    async def create_task(self, document: Mapping[str, Any], key: str | None = None) -> Task:
+    async def create_task(
+        self, document: Mapping[str, Any], key: str | None = None, *, if_time: bool = False
+    ) -> Task:
         """Post a task document; the node validates it field by field.
 
-        A repeated ``key`` (Idempotency-Key) gives the task created before.
+        A repeated ``key`` (Idempotency-Key) gives the task created before. With ``if_time``, the
+        task is created only if one of its runs finds time.
+
+        :raises NoTime: none does; the error has other tasks that would find time.
         """
-        return read(Task, await self._ask("POST", "/tasks", body=document, key=key))
+        query = {"if_time": "true" if if_time else None}
+        return read(Task, await self._ask("POST", "/tasks", query=query, body=document, key=key))
 
     async def plan(self, document: Mapping[str, Any]) -> Plan:
         """Preview a task document; nothing is booked or stored."""

@@ -39,8 +39,9 @@ and an exit code for the command line. The message says what happened, why, and 
 from __future__ import annotations
 
 import errno
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 _NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT})
 
@@ -182,6 +183,20 @@ class TooSlow(RequestError):
     code = "too-slow"
     title = "The request took too long to arrive"
     status = 408
+
+
+class NoTime(RequestError):
+    """No run of the task finds time, and it was to be created only if one does."""
+
+    code = "no-time"
+    title = "No time was found"
+    status = 409
+    exit_code = 3
+
+    def __init__(self, message: str, offers: Sequence[Any] = ()) -> None:
+        """``offers`` are other task documents that find time, as in a plan."""
+        super().__init__(message)
+        self.offers = offers
 
 
 class RefusedByParticipant(RequestError):

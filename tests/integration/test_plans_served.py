@@ -9,11 +9,14 @@ from pathlib import Path
 import pytest
 
 from node.client.users import UserClient
+from node.model import times
+from node.model.errors import NoTime
 from node.model.wire.plans import Outcome
 from node.store import nodes
 from node.trust.tokens import digest
 from tests.conftest import NewDatabase
-from tests.support.clocks import ManualClock
+from tests.support.clocks import START, ManualClock
+from tests.support.reservations import document as reservation
 from tests.support.served_nodes import know, served
 
 
@@ -52,3 +55,22 @@ async def test_a_pool_task_is_planned_without_a_lead(client: UserClient) -> None
     assert (plan.outcome, plan.placed) == (Outcome.FOUND, 2)
     assert [(seat.number, seat.node) for seat in plan.seats] == [(1, "a"), (2, "b")]
     assert [full.added_s for full in plan.occupancy] == [60, 60]
+
+
+async def test_a_task_that_needs_time_is_refused_with_what_would_find_it(
+    client: UserClient,
+) -> None:
+    """Nothing is created if no run finds time; what is offered instead can be posted."""
+    await client.add_reservation(reservation(START, duration="PT1H"))
+    document = {
+        "test": {"type": "idle", "spec": {"duration": "PT1M", "class": "exclusive"}},
+        "schedule": {"start": times.format_instant(START + 10 * times.MINUTE)},
+    }
+    with pytest.raises(NoTime, match="what would find time: 1") as refusal:
+        await client.create_task(document, if_time=True)
+    assert "reserved for demo 'SC26'" in refusal.value.detail
+    assert (await client.tasks()).items == ()
+    [offer, *_] = refusal.value.offers
+    task = await client.create_task(offer.document, if_time=True)
+    assert task.schedule.start is not None
+    assert task.schedule.start >= START + times.HOUR

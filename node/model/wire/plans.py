@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import Any
 from uuid import UUID
 
 from pydantic import Field
 
 from node.model.classes import SchedulingClass
+from node.model.wire.alternatives import Alternative
 from node.model.wire.fields import Document, Duration, Instant
 from node.model.wire.participants import BATCH_MAX
 from node.model.wire.tasks import TaskDocument
@@ -127,21 +127,6 @@ class Occupancy(Document):
         "those of the mesh that the task would belong to.",
     )
     hours: tuple[HourShare, ...] = Field(description="The share of each hour from now on.")
-
-
-class Alternative(Document):
-    """Another task document that was tried with the same proposals."""
-
-    kind: str = Field(description="later, shorter, tool, slip or less-often.")
-    differs: str = Field(description="The difference, in one sentence.")
-    distance: float = Field(
-        description="Distance from the original task, 0 to 1, plus 1 if it places only some runs."
-    )
-    asked: int
-    placed: int
-    starts_at: Instant = Field(description="Start of its first run.")
-    displacing: int = Field(description="Number of its runs that would displace others.")
-    document: dict[str, Any] = Field(description="A task document, ready for POST /v1/tasks.")
 
 
 class NoAlternative(Document):

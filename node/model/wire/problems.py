@@ -7,6 +7,7 @@ from pydantic import Field
 from node.model.errors import (
     FieldFault,
     InvalidDocument,
+    NoTime,
     ParleyError,
     PeerError,
     PeerFailed,
@@ -15,6 +16,7 @@ from node.model.errors import (
     UnknownPeer,
     UnknownToPeer,
 )
+from node.model.wire.alternatives import Alternative
 from node.model.wire.fields import Document
 
 MEDIA_TYPE = "application/problem+json"
@@ -40,6 +42,9 @@ class Problem(Document):
     retry_after: int | None = Field(
         None, ge=0, description="Number of seconds after which to ask again, if that may help."
     )
+    offers: tuple[Alternative, ...] = Field(
+        (), description="Tasks that would find time instead: at most three, the nearest first."
+    )
 
     @property
     def code(self) -> str:
@@ -58,6 +63,7 @@ def problem_of(error: ParleyError, instance: str | None = None) -> Problem:
         instance=instance,
         errors=tuple(Fault(pointer=fault.pointer, detail=fault.detail) for fault in faults),
         retry_after=error.retry_after_s if isinstance(error, TooManyRequests) else None,
+        offers=tuple(error.offers) if isinstance(error, NoTime) else (),
     )
 
 
@@ -67,6 +73,8 @@ def error_of(problem: Problem) -> ParleyError:
         return InvalidDocument([FieldFault(f.pointer, f.detail) for f in problem.errors])
     if problem.code == TooManyRequests.code:
         return TooManyRequests(problem.detail, problem.retry_after or 1)
+    if problem.code == NoTime.code:
+        return NoTime(problem.detail, problem.offers)
     for kind in _concrete(ParleyError):
         if kind.code == problem.code:
             return kind(problem.detail)
