@@ -56,7 +56,7 @@ CREATE TYPE run_state AS ENUM (
     'finished',   -- measured
     'failed',     -- started, but has no result; "reason" says why
     'missed',     -- was scheduled, but this node was down at the time, or too late to begin its part
-    'cancelled',  -- taken back by a person before its end
+    'cancelled',  -- taken back before its end, by a person or because of the run that it follows
     'displaced',  -- lost its time to a run of higher priority
     'unplaced'    -- (at the lead) its window ended before a time was found
 );
@@ -317,6 +317,7 @@ CREATE TABLE task (
     participant smallint,
     addresses jsonb NOT NULL DEFAULT '{}',
     schedule jsonb NOT NULL DEFAULT '{}',
+    follows uuid GENERATED ALWAYS AS ((schedule -> 'after' ->> 'task')::uuid) STORED,
     campaign text,
     reference jsonb,
     lease_epoch bigint NOT NULL DEFAULT 0,
@@ -339,6 +340,8 @@ COMMENT ON COLUMN task.participants IS
 COMMENT ON COLUMN task.participant IS 'This node''s index among them; null if it only leads.';
 COMMENT ON COLUMN task.addresses IS 'Host as written in the spec -> address that is measured.';
 COMMENT ON COLUMN task.schedule IS 'The schedule as posted, with defaults filled in.';
+COMMENT ON COLUMN task.follows IS
+'The task whose runs lead to runs of this one, which then has no times of its own; from the schedule.';
 COMMENT ON COLUMN task.lease_epoch IS 'Highest lease epoch seen for it; messages of older epochs are refused.';
 COMMENT ON COLUMN task.generation IS
 'The generation of the lead''s database when the task was first held here. Under another one the lead may not know its runs.';
@@ -353,6 +356,7 @@ COMMENT ON COLUMN task.yielding IS
 '(At the lead) the runs that may give way to its own, by the policies of its pool; null means any of lower priority.';
 COMMENT ON COLUMN task.starts IS
 '(At the lead) the start times found for a seat''s runs when it was assigned; used if they are still free.';
+CREATE INDEX task_follows ON task (follows) WHERE follows IS NOT NULL;
 CREATE INDEX task_parent ON task (parent) WHERE parent IS NOT NULL;
 CREATE INDEX task_open ON task (lead) WHERE state IN ('active', 'paused');
 CREATE INDEX task_created ON task (created_at DESC, id);
@@ -361,6 +365,33 @@ CREATE INDEX task_ended_of ON task (lead, ended_at, id) WHERE ended_at IS NOT NU
 CREATE INDEX task_mesh ON task ((reference ->> 'mesh'), (reference ->> 'key'), created_at DESC, id DESC)
 WHERE length(reference ->> 'mesh') <= 63 AND length(reference ->> 'key') <= 400;
 COMMENT ON INDEX task_mesh IS 'Finds the tasks of a mesh by their reference: {mesh, key}.';
+
+-- node/tasks/dependencies.py explains in advance what this refuses. The lock lets one transaction at a time change what tasks
+-- follow, so that two cannot close a cycle together. A node answers for its own tasks only.
+CREATE FUNCTION refuse_cycle() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    IF EXISTS (SELECT FROM node WHERE is_self AND identity = NEW.lead) THEN
+        PERFORM pg_advisory_xact_lock(6427018313);
+        IF EXISTS (
+            WITH RECURSIVE followed AS (
+                SELECT NEW.follows AS id
+                UNION
+                SELECT task.follows FROM task INNER JOIN followed ON task.id = followed.id WHERE task.follows IS NOT NULL
+            )
+
+            SELECT FROM followed WHERE followed.id = NEW.id
+        ) THEN
+            RAISE EXCEPTION 'task % would follow itself', NEW.id
+            USING ERRCODE = 'check_violation', CONSTRAINT = 'task_no_cycle', TABLE = 'task';
+        END IF;
+    END IF;
+    RETURN NULL;
+END
+$$;
+COMMENT ON FUNCTION refuse_cycle() IS 'Refuses tasks that follow themselves, directly or by way of others.';
+CREATE TRIGGER task_no_cycle AFTER INSERT OR UPDATE OF schedule ON task FOR EACH ROW
+WHEN (new.schedule -> 'after' ->> 'task' IS NOT NULL)
+EXECUTE FUNCTION refuse_cycle();
 
 CREATE TABLE planning (
     task_id uuid PRIMARY KEY REFERENCES task ON DELETE CASCADE,

@@ -9,6 +9,7 @@ import random
 from collections.abc import Callable
 from fractions import Fraction
 from functools import partial
+from uuid import UUID
 
 from lead.exchange.campaign_limits import CampaignLimits
 from lead.exchange.displacement import CampaignDisplacement
@@ -35,6 +36,7 @@ from node.model.wire.seats import SeatRequest
 from node.model.wire.tasks import TaskDocument
 from node.service import LeadPart, NodeService, Preview
 from node.settings import Settings
+from node.store import dependencies
 from node.store.database import Database
 from node.store.tasks import StoredTask
 from node.tasks.comparison import CompareLed
@@ -185,6 +187,7 @@ def task_preview(
             adviser_of=adviser_of,
             choose_tool=node.capabilities.agree,
             room_of=partial(_room_of, node.database, campaign_limits_of(node)),
+            ends_of=partial(_ends_of, node.database),
         ),
     )
 
@@ -194,6 +197,11 @@ async def _room_of(
 ) -> CampaignRoom | None:
     async with database.connection() as connection:
         return await limits.room(connection, terms, until, now)
+
+
+async def _ends_of(database: Database, task: UUID) -> list[int]:
+    async with database.connection() as connection:
+        return await dependencies.booked_ends(connection, task)
 
 
 def pool_task_preview(

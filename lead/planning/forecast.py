@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from uuid import UUID
 
 from lead.planning.agenda import Agenda, Limits, PlanningProgress, Slot, agenda
 from lead.planning.placement import ChosenStart
@@ -25,13 +26,15 @@ _NOTHING = Agenda((), (), None, None, full=False)
 class ForecastPlacement:
     """The slots tried, the starts chosen for them, and by nominal start why others have none.
 
-    ``failure`` is set if nothing could be asked: the outcome, and why.
+    ``failure`` is set if nothing could be asked: the outcome, and why. ``follows`` is the task
+    whose booked runs the slots follow, if the task has no times of its own.
     """
 
     asked: Agenda = _NOTHING
     choices: Sequence[ChosenStart] = ()
     reasons: Mapping[int, str] = field(default_factory=dict)
     failure: tuple[Outcome, str] | None = None
+    follows: UUID | None = None
 
     @property
     def windows(self) -> tuple[Slot, ...]:
@@ -53,6 +56,21 @@ class ForecastPlacement:
         """Describe the outcome in a sentence."""
         if self.failure is not None:
             return self.failure[1]
+        if self.follows is not None:
+            return self._after()
+        return self._of_windows()
+
+    def _after(self) -> str:
+        """Describe the outcome for a task whose slots are not known in advance."""
+        unknown = (
+            f"it follows task {self.follows}, so that its times are known only when runs of that "
+            "task end"
+        )
+        if not self.windows:
+            return f"{unknown}; none of these is booked within the horizon now"
+        return f"{unknown}; if these end as they are booked now: {self._of_windows()}"
+
+    def _of_windows(self) -> str:
         if not self.windows:
             return _later(self.asked.next_slot)
         reason = next(
@@ -79,10 +97,21 @@ def _later(next_slot: int | None) -> str:
 
 
 def fresh_agenda(
-    schedule: Schedule, created_at: int, duration: int, limits: Limits, now: int
+    schedule: Schedule,
+    created_at: int,
+    duration: int,
+    limits: Limits,
+    now: int,
+    ends: Sequence[int] = (),
 ) -> Agenda:
-    """Return the first agenda of a task with this schedule, created at ``created_at``."""
+    """Return the first agenda of a task with this schedule, created at ``created_at``.
+
+    ``ends`` are the booked ends of the runs that it follows, if it follows another task.
+    """
     recurrence = recurrence_of(schedule, created_at)
+    if recurrence.follows:
+        slots = [(end, 1) for end in ends]
+        return agenda(recurrence, duration, PlanningProgress(now, None, slots, None), limits, now)
     first = first_slot(recurrence, now)
     if first is None:
         return _NOTHING

@@ -67,13 +67,15 @@ class PreviewDependencies:
     """The functions of the node that previews use: checking, reaching others, choosing a tool.
 
     ``room_of(terms, until, now)`` returns the room that the limits of its campaign leave a task up
-    to an instant, None without limits.
+    to an instant, None without limits. ``ends_of(task)`` returns where the booked runs of a task
+    end.
     """
 
     draft: Callable[[TaskDocument], StoredTask]
     adviser_of: Callable[[str], ImpactSource]
     choose_tool: ChooseTool
     room_of: Callable[[TaskTerms, int, int], Awaitable[CampaignRoom | None]]
+    ends_of: Callable[[UUID], Awaitable[Sequence[int]]]
 
 
 @dataclass(frozen=True)
@@ -182,7 +184,9 @@ class TaskPreviewer:
         """Return the result for this horizon, and the horizon to use instead (microseconds)."""
         now = self._clock.now()
         schedule, created_at = task.terms.schedule, task.terms.created_at
-        agenda = fresh_agenda(schedule, created_at, task.terms.duration, limits, now)
+        after = schedule.after
+        ends = () if after is None else await self._counsel.ends_of(after.task)
+        agenda = fresh_agenda(schedule, created_at, task.terms.duration, limits, now, ends)
         if not agenda.slots:
             placed = _chosen(task, agenda, CollectedOffers(), beside)
             return ConsideredTask(task, limits, placed), limits.horizon
@@ -270,6 +274,9 @@ class TaskPreviewer:
         outcome = considered.placed.outcome
         if outcome in (Outcome.FOUND, Outcome.LATER):
             return [], []
+        if considered.placed.follows is not None:
+            reason = "the runs of another task decide when it runs; another within may help"
+            return [], [NoAlternative(kind=kind, reason=reason) for kind in _NAMED]
         if outcome in (Outcome.UNREACHABLE, Outcome.CLOCK):
             reason = "nothing can be agreed with a node that cannot be asked, or by two clocks"
             return [], [NoAlternative(kind=kind, reason=reason) for kind in _NAMED]
@@ -399,8 +406,10 @@ def _chosen(
     over = dict.fromkeys(
         (slot.nominal for slot in agenda.too_late), "its window is over before it could be planned"
     )
+    after = task.terms.schedule.after
+    follows = None if after is None else after.task
     if not asked.offers:
-        return ForecastPlacement(agenda, reasons=over)
+        return ForecastPlacement(agenda, reasons=over, follows=follows)
     slots, duration = agenda.slots, task.terms.duration
     rng = slip_random_generator(task.id, FIRST_EPOCH, task.terms.schedule)
     kind = task.terms.scheduling_class
@@ -411,7 +420,7 @@ def _chosen(
     if room is not None:
         choices, beyond = room.first(choices)
         reasons |= beyond
-    return ForecastPlacement(agenda, choices, over | reasons)
+    return ForecastPlacement(agenda, choices, over | reasons, follows=follows)
 
 
 def _plan(considered: ConsideredTask, outlooks: Mapping[str, Impact], shown: int, now: int) -> Plan:

@@ -20,10 +20,12 @@ from lead.model import (
 from node.model import runstate
 from node.model.digests import starts_of
 from node.model.ids import Generation
+from node.model.runstate import RunState
 from node.model.task_terms import take_terms
 from node.model.taskstate import TaskState
 from node.model.wire.participants import CommitRequest, HoldRequest, RunRequest
 from node.model.wire.tasks import PARTICIPANTS, Participant
+from node.store import dependencies
 from node.store.database import Connection, Queries
 
 _SQL = Queries("lead.store", "planning")
@@ -266,6 +268,8 @@ async def keep_unplaced(
         [slot.state for slot in slots],
         [slot.reason for slot in slots],
     )
+    unplaced = [slot.run for slot in slots if slot.state is RunState.UNPLACED]
+    await dependencies.follow(connection, unplaced, now)
 
 
 async def keep_decisions(

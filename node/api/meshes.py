@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping
+from typing import Any
 from uuid import UUID
 
 from aiohttp import web
@@ -133,18 +134,22 @@ async def tasks(request: web.Request) -> web.StreamResponse:
     after, size = _task_cursor(request), requests.limit(request)
     async with node.database.connection() as connection:
         rows = await meshes.tasks(connection, name, after, size)
-    items: Sequence[MeshTask] = [
-        MeshTask(
-            **{**row, "tools": tuple(row["tools"])}
-            | {"schedule": Schedule.model_validate(row["schedule"])}
-            | {"participants": tuple(str(each["name"]) for each in row["participants"])}
-        )
-        for row in rows
-    ]
+    items = [_task_of(row) for row in rows]
     following = None
     if len(items) == size:
         following = f"{items[-1].created_at}_{items[-1].id}_{items[-1].key}"
     return responses.many(items, following)
+
+
+def _task_of(row: Mapping[str, Any]) -> MeshTask:
+    schedule = Schedule.model_validate(row["schedule"])
+    changed = {
+        "tools": tuple(row["tools"]),
+        "schedule": schedule.times,
+        "after": schedule.after,
+        "participants": tuple(str(each["name"]) for each in row["participants"]),
+    }
+    return MeshTask(**{**row, **changed})
 
 
 def _key_cursor(request: web.Request) -> str | None:

@@ -13,6 +13,7 @@ async def plan(request: web.Request) -> web.StreamResponse:
     """POST: 200 with the plan, even if the task would be refused; nothing is booked or stored."""
     node, plan_request = request.app[NODE], requests.document(request, PlanRequest)
     await node.archives.checked_all(plan_request.archives)
+    await node.admission.check_followed_task(plan_request)
     return responses.one(await node.preview(plan_request))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import Any
 from uuid import UUID
 
@@ -81,7 +82,8 @@ def _shown(terms: TaskTerms) -> dict[str, Any]:
         "test": TestChoice(type=terms.test, spec=terms.spec),
         "tool": terms.tool,
         "tools": terms.tools,
-        "schedule": terms.schedule,
+        "schedule": terms.schedule.times,
+        "after": terms.schedule.after,
         "priority": terms.priority,
         "scheduling_class": terms.scheduling_class,
         "duration": terms.duration,
@@ -301,12 +303,16 @@ async def explain(request: web.Request) -> web.StreamResponse:
         waits = await seats.waiting(connection, task.id, _REASONS) if task.pool else []
         before = await seats.before(connection, task.id, node.clock.now()) if task.pool else None
     newest = decisions[0] if decisions else None
+    followed = None
+    if task.after is not None and task.led_here:
+        with contextlib.suppress(NotFound):
+            followed = await fetch(node, task.after.task)
     return responses.one(
         Explanation(
             task=task.id,
             run=None,
             state=task.state,
-            sentence=explain_task(task, newest, waits, before, node.clock.now()),
+            sentence=explain_task(task, newest, waits, before, node.clock.now(), followed),
             tool=task.tool,
             tool_reason=task.tool_reason,
             decisions=decisions,

@@ -16,6 +16,7 @@ import click
 
 from node.cli.jsontext import json_object, json_value
 from node.cli.options import AnyCommand, apply_options, clear_option
+from node.cli.references import find_task
 from node.cli.seats import seat_options, seat_request
 from node.cli.times import DURATION, MOMENT, Moment, looks_like_duration, parse_duration
 from node.model import times
@@ -28,7 +29,7 @@ Document = dict[str, Any]
 
 CLEARABLE = (
     "start", "repeat", "cron", "timezone", "slip", "slip-random", "until", "max-runs", "tools",
-    "priority", "campaign", "reference", "archives",
+    "priority", "campaign", "reference", "archives", "after",
 )  # fmt: skip
 """The fields that ``--clear`` resets to their defaults."""
 
@@ -45,6 +46,26 @@ def schedule_options(command: AnyCommand) -> AnyCommand:
         click.option("--slip-random", is_flag=True, help="Start at random within the slip."),
         click.option("--until", type=MOMENT, help="No run starts at or after this time."),
         click.option("--max-runs", type=click.IntRange(1), help="Stop after this many runs."),
+    )
+
+
+def dependency_options(command: AnyCommand) -> AnyCommand:
+    """Add the options of a task that follows another one."""
+    return apply_options(
+        command,
+        click.option(
+            "--after", metavar="TASK", help="Run after each run of TASK, instead of a schedule."
+        ),
+        click.option(
+            "--after-outcome",
+            type=click.Choice(["succeeded", "ended"]),
+            help="Which runs of TASK to follow: ended includes failed ones [succeeded].",
+        ),
+        click.option(
+            "--after-within",
+            type=DURATION,
+            help="How much later than the end of such a run to start [1h].",
+        ),
     )
 
 
@@ -80,7 +101,7 @@ def context_option(command: AnyCommand) -> AnyCommand:
 def patch_options(command: AnyCommand) -> AnyCommand:
     """Add the options of all fields of a task that can be edited."""
     command = seat_options(label_options(command))
-    command = schedule_options(command)
+    command = schedule_options(dependency_options(command))
     return apply_options(
         command,
         click.option("--spec", multiple=True, metavar="KEY=VALUE", help="A field of the spec."),
@@ -97,7 +118,7 @@ def patch_options(command: AnyCommand) -> AnyCommand:
 def document_options(command: AnyCommand) -> AnyCommand:
     """Add the options of a whole task document."""
     command = context_option(seat_options(label_options(command)))
-    command = schedule_options(command)
+    command = schedule_options(dependency_options(command))
     return apply_options(
         command,
         click.argument("test", required=False),
@@ -125,19 +146,33 @@ async def task_document(session: Session, given: Mapping[str, Any]) -> Document:
     spec.update(await _typed(session, choice["type"], dict(map(field_of, given["spec"]))))
     if given["participants"]:
         document["participants"] = list(given["participants"])
-    return counted(with_plan(session, document, given))
+    return counted(await with_plan(session, document, given))
 
 
-def with_plan(session: Session, document: Document, given: Mapping[str, Any]) -> Document:
-    """Add the schedule, labels, contexts, and seat request of the options to a document."""
+async def with_plan(session: Session, document: Document, given: Mapping[str, Any]) -> Document:
+    """Add schedule, dependency, labels, contexts, and seat request of the options to a document."""
     schedule = schedule_document(given, session.clock.now())
     if schedule:
         _part(document, "schedule").update(schedule)
+    if after := await _dependency(session, given):
+        _part(document, "after").update(after)
     if given["tools"]:
         document["tools"] = list(given["tools"])
     document.update(_labels(given))
     _with_whom(document, given)
     return document
+
+
+async def _dependency(session: Session, given: Mapping[str, Any]) -> Document:
+    """Return the fields of the dependency that were given."""
+    after: Document = {}
+    if given["after"] is not None:
+        after["task"] = str((await find_task(session, given["after"])).id)
+    if given["after_outcome"] is not None:
+        after["outcome"] = given["after_outcome"]
+    if given["after_within"] is not None:
+        after["within"] = times.format_duration(given["after_within"])
+    return after
 
 
 def _with_whom(document: Document, given: Mapping[str, Any]) -> None:
@@ -185,7 +220,7 @@ async def task_patch(session: Session, test: str, given: Mapping[str, Any]) -> D
     spec.update(await _typed(session, test, dict(map(field_of, given["spec"]))))
     if spec:
         _part(_part(patch, "test"), "spec").update(spec)
-    with_plan(session, patch, given)
+    await with_plan(session, patch, given)
     for name in given["clear"]:
         place = _part(patch, "schedule") if name in IN_SCHEDULE else patch
         place[name.replace("-", "_")] = None

@@ -15,6 +15,7 @@ import click
 from node.cli.documents import (
     context_option,
     counted,
+    dependency_options,
     label_options,
     schedule_options,
     with_plan,
@@ -107,6 +108,7 @@ def _task_options(*, contexts: bool = False) -> Callable[[_Command], Callable[..
         seat_options,
         *([context_option] if contexts else ()),
         label_options,
+        dependency_options,
         schedule_options,
     )
 
@@ -456,13 +458,15 @@ def continuous_options(given: Mapping[str, Any]) -> Mapping[str, Any]:
 async def _measure(session: Session, test: str, given: Mapping[str, Any]) -> int:
     given = continuous_options(given)
     body = {"test": {"type": test, "spec": spec_of(test, given)}}
-    document = counted(with_plan(session, body, given))
+    document = counted(await with_plan(session, body, given))
     task = await session.client.create_task(document)
     announce(session, task)
+    if task.after is not None:
+        return 0  # nobody knows when the first run that it follows ends
     exit_code = await conclude(session, await follow_task(session, task))
     if given["repeat"] is not None or given["cron"]:
         session.progress.note(
-            f"It continues, {schedule_text(task.schedule.model_dump(mode='json'))}:\n"
+            f"It continues, {schedule_text(task.model_dump(mode='json'))}:\n"
             f"  results:  parley run list --task {short(task.id)}\n"
             f"  cancel:   parley task cancel {short(task.id)}"
         )

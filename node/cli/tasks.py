@@ -25,8 +25,11 @@ if TYPE_CHECKING:
     from node.model.wire.tasks import Task
 
 
-def schedule_text(schedule: Record) -> str:
-    """Describe a schedule: ``every PT5M until …``."""
+def schedule_text(task: Record) -> str:
+    """Describe when a task runs: ``every PT5M until …``, ``after 1f2e3d4c``."""
+    if after := task["after"]:
+        return f"after {short(after['task'])} {after['outcome']}, within {after['within']}"
+    schedule = task["schedule"]
     words = ["once"]
     if schedule["repeat"]:
         words = [f"every {schedule['repeat']}"]
@@ -73,7 +76,7 @@ TASK = RecordLayout(
         Column("task", lambda task: short(task["id"]), whole=True),
         Column("state", lambda task: task["state"], whole=True),
         Column("test", lambda task: task["test"]["type"], whole=True),
-        Column("when", lambda task: schedule_text(task["schedule"])),
+        Column("when", schedule_text),
         Column("participants", _names),
         Column("next run", lambda task: local(task["next_run_at"]), whole=True),
         Column("runs or reason", _news),
@@ -114,6 +117,7 @@ async def create(session: Session, /, wait: bool | None, if_time: bool, **given:
     \b
       parley task create rtt --spec dest=192.0.2.7 --spec count=5
       parley task create throughput --spec source=a --spec dest=b --repeat 1h --slip 10m
+      parley task create trace --spec dest=192.0.2.7 --after @-1 --after-within 10m
       parley task create --file task.json
     """  # noqa: D301 - click's mark for lines to keep
     document = await task_document(session, given)
@@ -222,7 +226,7 @@ async def edit(session: Session, /, task: str, dry_run: bool, **given: Any) -> N
 
 def _editable(task: Task) -> dict[str, Any]:
     """Return the fields of a task that can be edited."""
-    fields = {"test", "tools", "schedule", "priority", "campaign", "reference", "pool"}
+    fields = {"test", "tools", "schedule", "after", "priority", "campaign", "reference", "pool"}
     return task.model_dump(mode="json", include=fields)
 
 
@@ -236,7 +240,7 @@ async def cancel(session: Session, tasks: tuple[str, ...]) -> None:
 
 def announce(session: Session, task: Task) -> None:
     """Note which task was created, before its run is followed."""
-    when = schedule_text(task.schedule.model_dump(mode="json"))
+    when = schedule_text(task.model_dump(mode="json"))
     session.progress.note(f"task {short(task.id)}: {task.test.type} {when}")
 
 
@@ -247,7 +251,8 @@ def task_view(task: Record) -> str:
     spec = [(f"  {name}", value) for name, value in task["test"]["spec"].items()]
     particulars = (
         ("task", task["id"]),
-        ("when", schedule_text(task["schedule"])),
+        ("when", schedule_text(task)),
+        ("after", task["after"] and task["after"]["task"]),
         ("nodes", request_text(task["pool"]) if task["pool"] else ""),
         *((name, printable(value)) for name, value in request_rows(task["pool"])),
         ("seats", _seats(task)),

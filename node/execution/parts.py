@@ -23,7 +23,7 @@ from node.model.wire.participants import IntervalsMessage, PartMessage, RunEnd
 from node.model.wire.tasks import PARTICIPANTS
 from node.plugins import series
 from node.plugins.contracts import Metric, Part, QualityReporting, Result, Test
-from node.store import bookings, outbox, runs
+from node.store import bookings, dependencies, outbox, runs
 from node.store.database import Connection
 from node.store.outbox import OutgoingMessage
 from node.store.runs import KeptPart, LockedRun, RunConclusion
@@ -80,6 +80,7 @@ class PartCollector:
         now = self._clock.now()
         if not await runs.move(connection, [run.id], RunState.MISSED, part.reason, now):
             return
+        await dependencies.follow(connection, [run.id], now)
         await self._notify(connection, run, RunState.MISSED)
         reason = f"{part.name}: {part.reason}"
         end = RunEnd(run=run.id, state=RunState.CANCELLED, reason=reason).model_dump(mode="json")
@@ -193,7 +194,8 @@ class PartCollector:
             log.exception("a plugin failed", run=str(run.id))
             reason = f"the {run.test} plugin failed: {error!r}".replace("\x00", "")
             outcome = RunConclusion(RunState.FAILED, reason[:1000], None, None)
-        await runs.conclude(connection, run.id, outcome, now)
+        if await runs.conclude(connection, run.id, outcome, now):
+            await dependencies.follow(connection, [run.id], now)
         self._keep_latest(run, outcome, now)
         await self._notify(connection, run, outcome.state)
 

@@ -105,7 +105,8 @@ def _wrong_runs(request: HoldRequest, introduced: IntroducedTask) -> Iterator[Fi
 
 
 def _wrong_time(recurrence: Recurrence, run: RunRequest) -> FieldFault | None:
-    if nominal_starts(recurrence, run.slot - 1, run.slot + 1, 1) != [run.slot]:
+    nominal = recurrence.follows or nominal_starts(recurrence, run.slot - 1, run.slot + 1, 1)
+    if not nominal:
         return FieldFault(
             "slot",
             f"{format_instant(run.slot)} is not a nominal start of the task; its schedule was "

@@ -42,6 +42,9 @@ class PlanningOutcome(StrEnum):
     GOES_ON = "goes on"
     """The pool has enough nodes again."""
 
+    SKIPPED = "skipped"
+    """A run that was to follow another one is cancelled, because of how that one ended."""
+
     # Changes by the owner of the task.
     PAUSED = "paused"
     RESUMED = "resumed"

@@ -6,6 +6,7 @@ outcome of earlier runs, so a run that slipped does not shift the ones after it.
 
 - **Once** (neither ``repeat`` nor ``cron``): one nominal start, the anchor.
 - **Interval** (``repeat``): the anchor and every whole number of intervals after it.
+- **After another task** (``follows``): the ends of that task's runs; nobody knows them in advance.
 - **Cron**: the firings of the expression in its zone (:mod:`node.model.cron`), none before the
   anchor. The anchor bounds them; it is a nominal start only if the expression fires there.
 
@@ -29,7 +30,9 @@ class Recurrence:
 
     ``anchor`` is the task's start, or, for a task without a start, an instant fixed at its
     creation. At most one of ``repeat`` (a duration) and ``cron`` is set; ``timezone`` belongs to
-    ``cron`` and is UTC if absent. ``until`` is an instant, ``slip`` a duration. :func:`validate`
+    ``cron`` and is UTC if absent. ``until`` is an instant, ``slip`` a duration. With ``follows``,
+    nominal starts are where runs of another task end, and the schedule has only a slip.
+    :func:`validate`
     checks all this; the other functions rely on it, and raise :class:`ValueError` for an
     expression or a zone that cannot be parsed.
     """
@@ -40,6 +43,7 @@ class Recurrence:
     timezone: str | None = None
     until: int | None = None
     slip: int = 0
+    follows: bool = False
 
 
 def nominal_starts(recurrence: Recurrence, after: int, before: int, limit: int) -> list[int]:
@@ -48,6 +52,8 @@ def nominal_starts(recurrence: Recurrence, after: int, before: int, limit: int) 
     Both bounds are excluded, so that the last nominal start planned is the next ``after``. The cost
     depends on ``limit``, not on the distance of the anchor or of ``before``.
     """
+    if recurrence.follows:
+        return []
     before = min(before, times.LATEST)
     if recurrence.until is not None:
         before = min(before, recurrence.until)

@@ -14,7 +14,12 @@ _SLIP_MOST = 5 * times.MINUTE
 
 
 def default_slip(schedule: Schedule) -> int:
-    """Return a tenth of the interval, PT30S to PT5M; PT5M for a single run and for cron."""
+    """Return a tenth of the interval, PT30S to PT5M; PT5M for a single run and for cron.
+
+    A task that follows another one has the time within which its runs must start.
+    """
+    if schedule.after is not None:
+        return schedule.after.within
     if schedule.slip is not None:
         return schedule.slip
     if schedule.repeat is None:
@@ -24,6 +29,8 @@ def default_slip(schedule: Schedule) -> int:
 
 def recurrence_of(schedule: Schedule, created_at: int) -> Recurrence:
     """Return the nominal starts of a task created at ``created_at``."""
+    if schedule.after is not None:
+        return Recurrence(anchor=created_at, slip=schedule.after.within, follows=True)
     return Recurrence(
         anchor=schedule.start if schedule.start is not None else created_at + IMMEDIATE_START_DELAY,
         repeat=schedule.repeat,

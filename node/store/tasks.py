@@ -97,8 +97,13 @@ async def keep(connection: Connection, task: StoredTask) -> bool:
     return kept is not None
 
 
-async def open_planning(connection: Connection, task: UUID, next_run_at: int, plan_at: int) -> bool:
-    """Put a task on the lead's agenda; False if its campaign does not exist."""
+async def open_planning(
+    connection: Connection, task: UUID, next_run_at: int | None, plan_at: int | None
+) -> bool:
+    """Put a task on the lead's agenda; False if its campaign does not exist.
+
+    A task that follows another one has nothing to plan yet.
+    """
     kept = await connection.fetchval(_SQL["open_planning"], task, next_run_at, plan_at)
     return kept is not None
 
@@ -214,10 +219,26 @@ async def wake_refused(
     return [row[0] for row in rows]
 
 
-async def finish(connection: Connection, now: int) -> list[tuple[UUID, tuple[Participant, ...]]]:
-    """End the tasks whose schedule and runs are over; return their ids and participants."""
+@dataclass(frozen=True)
+class TaskOver:
+    """A task that has ended because nothing is left to come."""
+
+    task: UUID
+    participants: tuple[Participant, ...]
+    state: TaskState
+    reason: str | None
+
+
+async def finish(connection: Connection, now: int) -> list[TaskOver]:
+    """End the tasks whose schedule and runs are over, and return them.
+
+    A task that follows another one ends as that one did.
+    """
     rows = await connection.fetch(_SQL["finish_tasks"], now)
-    return [(row[0], PARTICIPANTS.validate_python(row[1])) for row in rows]
+    return [
+        TaskOver(row[0], PARTICIPANTS.validate_python(row[1]), TaskState(row[2]), row[3])
+        for row in rows
+    ]
 
 
 async def purge(connection: Connection, before: int, at_most: int) -> int:

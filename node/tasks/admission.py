@@ -44,6 +44,7 @@ from node.store import bookings, outbox, tasks
 from node.store.database import Connection
 from node.store.nodes import KnownNode
 from node.store.tasks import StoredTask
+from node.tasks.dependencies import check_followed
 from node.tasks.drafting import TaskDrafter
 from node.tasks.pool_tasks import PoolTaskChecker, PoolTaskRequest
 
@@ -120,6 +121,7 @@ class Admission:
         if (earlier := await self._created_with(request)) is not None:
             return earlier, False
         await self._campaigns.look_up(document.campaign)
+        await self.check_followed_task(document)
         archived = await self._archives.checked_all(document.archives)
         document = document.model_copy(update={"archives": archived})
         if document.seats is not None:
@@ -151,6 +153,15 @@ class Admission:
             return task.id, True
         return await self._created_with(request) or task.id, False
 
+    async def check_followed_task(self, document: TaskDocument, task: UUID | None = None) -> None:
+        """Check that a task, None for a new one, can follow the one that its document names.
+
+        :raises InvalidDocument: it cannot.
+        """
+        if document.after is not None:
+            async with self._database.connection() as connection:
+                await check_followed(connection, document.after, self._identity, task)
+
     async def _created_with(self, request: _RequestKey) -> UUID | None:
         """Return the task that was created with this Idempotency-Key, if there is one."""
         if request.key is None:
@@ -175,6 +186,8 @@ class Admission:
         :raises ToolUnavailable: no tool is available at all participants.
         """
         await self._campaigns.look_up(document.campaign)
+        if document.after != known.terms.schedule.after:
+            await self.check_followed_task(document, known.id)
         task = self._drafter.draft(document, known).task
         before = {p.node: p for p in known.terms.participants}
         participants = tuple(
@@ -298,8 +311,11 @@ class Admission:
             await tasks.keep(connection, task)
             if archived:
                 await self._archives.keep_of_task(connection, task.id, archived)
-            plan_at = max(now, slot - self._horizon + task.terms.duration)
-            if not await tasks.open_planning(connection, task.id, slot, plan_at):
+            first: tuple[int | None, int | None]
+            first = slot, max(now, slot - self._horizon + task.terms.duration)
+            if task.terms.recurrence.follows:
+                first = None, None
+            if not await tasks.open_planning(connection, task.id, *first):
                 msg = (
                     f"the campaign {task.terms.campaign} was removed a moment ago; name another one"
                 )

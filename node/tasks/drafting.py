@@ -35,6 +35,10 @@ from node.store.nodes import KnownNode
 from node.store.tasks import StoredTask
 from node.tasks.pool_tasks import PoolTaskChecker, PoolTaskRequest
 
+_INSTEAD = {
+    "slip": "; after.within says how late its runs may start",
+    "max_runs": "; the number of runs is that of the task that it follows",
+}
 _LENGTH_MAX = INTRODUCTION_BYTES_MAX * 3 // 4
 """Maximum length of an introduction before the participants have answered. The rest is for their
 answers: which tools each of them has, and why it lacks others."""
@@ -110,6 +114,9 @@ class TaskDrafter:
 
         :raises InvalidDocument: a field is wrong.
         """
+        if document.after is not None:
+            reason = "is not for tasks that ask for nodes of a pool; name the participants"
+            raise InvalidDocument([FieldFault("/after", reason)])
         request = sought.request
         names = sought.able[: request.k if request.together else 1]
         draft = self._draft(self._seating.filled(document, request, names), known)
@@ -149,13 +156,15 @@ class TaskDrafter:
         participants = self._participants(document, self._nodes(document, named))
         tool = self._tool(document, spec)
         duration = tool.duration(spec)
-        schedule = document.schedule.at(now)
+        if faults := dependency_faults(document):
+            raise InvalidDocument(faults)
+        schedule = document.schedule.at(now, document.after)
         schedule = schedule.model_copy(update={"slip": default_slip(schedule)})
         recurrence = recurrence_of(schedule, created_at)
         if faults := validate(recurrence, duration):
             raise InvalidDocument(faults)
         slot = first_slot(recurrence, now)
-        if known is None or schedule != known.terms.schedule:
+        if not recurrence.follows and (known is None or schedule != known.terms.schedule):
             _check_to_come(recurrence, slot, now)
         terms = TaskTerms(
             test=test.name,
@@ -277,6 +286,21 @@ class TaskDrafter:
     def _unable(self, name: str, document: TaskDocument, spec: Any) -> str | None:
         tool = self._capabilities.tools[name]
         return tool.can(spec) if document.test.type in tool.tests else None
+
+
+def dependency_faults(document: TaskDocument) -> list[FieldFault]:
+    """Return what contradicts a document's dependency, if it has one. Pure."""
+    if document.after is None:
+        return []
+    return [
+        FieldFault(
+            f"/schedule/{name}",
+            "is not for a task that follows another one: that one's runs decide when it runs; "
+            f"remove {name}, or after" + _INSTEAD.get(name, ""),
+        )
+        for name, value in document.schedule
+        if value not in (None, False)
+    ]
 
 
 def _check_to_come(recurrence: Recurrence, slot: int | None, now: int) -> None:

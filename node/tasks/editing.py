@@ -33,13 +33,14 @@ from node.model.wire.tasks import TaskDocument, TaskPatch
 from node.model.wire.validation import faults_of
 from node.results.archives import Archives
 from node.results.archives import ArchivesEdit as Archived
-from node.store import bookings, campaigns, changes, outbox, seats, tasks
+from node.store import bookings, campaigns, changes, dependencies, outbox, seats, tasks
 from node.store.changes import TaskChange
 from node.store.database import Connection
 from node.store.outbox import MessageKind, OutgoingMessage
 from node.store.tasks import StoredTask
 from node.tasks.acceptance import store_task
 from node.tasks.admission import Admission
+from node.tasks.dependencies import check_followed
 from node.tasks.pool_editing import PoolTaskEdit, PoolTaskEditor
 
 CHANGE_ACKNOWLEDGEMENT_TIMEOUT = 2 * times.SECOND
@@ -182,6 +183,7 @@ class TaskEditor:
         await changes.plan_on(connection, standings, now + CHANGE_ACKNOWLEDGEMENT_TIMEOUT)
         told = {task: self._resumed(passed.get(task, [])) for task in ids}
         await changes.keep_changes(connection, told, now)
+        await dependencies.follow_again(connection, _within(founds), now)
         await self._tell(connection, ids, now)
         await bookings.notify_all(connection, [("task", task, TaskState.ACTIVE) for task in ids])
 
@@ -304,6 +306,9 @@ class TaskEditor:
     ) -> None:
         found = self._changeable(new.id, await tasks.lock(connection, new.id))
         _check_revision(found, revision)
+        after = new.terms.schedule.after
+        if after != found.terms.schedule.after:
+            await check_followed(connection, after, self._identity, found.id)
         if archived is not None:
             await self._archives.keep_of_task(connection, found.id, archived.choices)
         await self._edit_all(connection, [(found, new)], archived)
@@ -341,6 +346,8 @@ class TaskEditor:
                 PlanningOutcome.EDITED, f"{sentence} freed", freed[found.id], trace
             )
         await changes.keep_changes(connection, told, now)
+        open_ones = [new for found, new in edits if found.state is TaskState.ACTIVE]
+        await dependencies.follow_again(connection, _within(open_ones), now)
         await self._tell(connection, list(told), now)
         await bookings.notify_all(connection, [("task", task, "edited") for task in told])
 
@@ -476,10 +483,12 @@ def document_of(task: StoredTask, request: SeatRequest | None = None) -> dict[st
     without = schedule.model_copy(update={"slip": None})
     if schedule.slip == default_slip(without):
         schedule = without
+    after = schedule.after
     return {
         "test": {"type": task.terms.test, "spec": task.terms.spec},
         "tools": list(task.terms.tools),
-        "schedule": schedule.model_dump(mode="json"),
+        "schedule": schedule.times.model_dump(mode="json"),
+        "after": None if after is None else after.model_dump(mode="json"),
         "priority": task.terms.priority,
         "contexts": {p.name: p.context for p in task.terms.participants if p.context},
         "campaign": task.terms.campaign,
@@ -540,6 +549,15 @@ def _placement_terms(terms: TaskTerms) -> PlacementTerms:
         recurrence=terms.recurrence,
         slip_random=terms.schedule.slip_random,
     )
+
+
+def _within(founds: Sequence[StoredTask]) -> dict[UUID, int]:
+    """Return by task that follows another one how much later than its slot a run may start."""
+    return {
+        found.id: after.within
+        for found in founds
+        if (after := found.terms.schedule.after) is not None
+    }
 
 
 def _runs(count: int) -> str:

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from node.model import times
+from node.model.dependencies import outcome_text
 from node.model.outcomes import UNANSWERED
-from node.model.taskstate import TaskState
+from node.model.taskstate import OPEN, TaskState
 from node.model.wire.runs import Decision
 from node.model.wire.seats import SeatCount
-from node.model.wire.tasks import Task
+from node.model.wire.tasks import Dependency, Task
 from node.store.seats import SeatWait
 
 _NAMED = 5
@@ -22,11 +23,13 @@ def explain_task(
     waits: Sequence[SeatWait],
     terms_before: tuple[str, int] | None,
     now: int,
+    followed: Task | None = None,
 ) -> str:
     """Return the sentence about a task.
 
     ``newest`` is its newest planning decision. Of a pool task, ``waits`` is what runs of its seats
     wait for, and ``terms_before`` are the pool and the number of terms that are due before it.
+    ``followed`` is the task that it follows, if there is one and it is known here.
     """
     sentence = newest.sentence if newest else _unplanned_reason(task, now)
     is_incomplete = newest is not None and not newest.placed
@@ -39,6 +42,8 @@ def explain_task(
         sentence += f"; in pool {pool} {count:,} terms are due before it, or beside it"
     elif not task.reason and is_incomplete and newest is not None and task.plan_at is not None:
         sentence += f"; {_retry(task, task.plan_at, newest.outcome)}"
+    if task.after is not None and task.state in OPEN:
+        sentence += f"; {describe_dependency(task.after, followed)}"
     sentence = "; ".join([sentence, *map(describe_wait, waits)])
     counts = ", ".join(f"{count} {state}" for state, count in sorted(task.runs.items()))
     return f"{sentence} ({counts})" if counts else sentence
@@ -66,6 +71,23 @@ def describe_wait(wait: SeatWait) -> str:
     return f"{whose}: {runs_wait} from {since} on, because {wait.reason}"
 
 
+def describe_dependency(after: Dependency, followed: Task | None) -> str:
+    """Describe which runs a task follows, how soon, and when the next of them takes place."""
+    which = outcome_text(after)
+    if followed is None:
+        return f"it follows {which} of task {after.task}, which is not known here"
+    within = times.format_duration(after.within)
+    sentence = (
+        f"it follows {which} of task {after.task} ({followed.test.type}, {followed.state}), each "
+        f"with a run that starts within {within} of its end"
+    )
+    if followed.state not in OPEN:
+        return sentence
+    if followed.next_run_at is None:
+        return f"{sentence}; none of them has a time yet"
+    return f"{sentence}; the next of them starts at {times.to_the_second(followed.next_run_at)}"
+
+
 def _retry(task: Task, plan_at: int, outcome: str) -> str:
     """Return when a task is planned again, or that this would be too late."""
     end = task.schedule.until
@@ -79,6 +101,8 @@ def _unplanned_reason(task: Task, now: int) -> str:
     """Return why nothing of a task has been planned here yet."""
     if not task.led_here:
         return f"it is planned by its lead, {task.lead}, which has the trace"
+    if task.plan_at is None and task.after is not None:
+        return "no run that it follows has ended yet"
     if task.plan_at is None:
         return "nothing is left to plan"
     if task.plan_at > now:

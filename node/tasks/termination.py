@@ -21,7 +21,7 @@ from node.model.runstate import OVER, RunState
 from node.model.taskstate import TaskState
 from node.model.wire.participants import RunEnd, TaskEnd
 from node.model.wire.tasks import Participant
-from node.store import bookings, outbox, runs, seats, tasks
+from node.store import bookings, dependencies, outbox, runs, seats, tasks
 from node.store.database import Connection
 from node.store.outbox import OutgoingMessage
 from node.store.runs import LockedRun, NextAttempt
@@ -137,6 +137,7 @@ class TaskTerminator:
             if state is RunState.DISPLACED:
                 # A participant may have begun to measure: miss the slot rather than run it twice.
                 await runs.add_reason(connection, run.id, TOO_LATE)
+            await dependencies.follow(connection, [run.id], now)
             # A cancelled run does not count toward max_runs, so another slot may take its place.
             await tasks.wake_planning(connection, run.task, now, run.slot)
             await bookings.notify(connection, "task", run.task, "plan")
@@ -330,10 +331,11 @@ class TaskTerminator:
         async with self._database.transaction() as connection:
             for whole, state in await seats.finish(connection, now):
                 await bookings.notify(connection, "task", whole, state)
-            for task, participants in await tasks.finish(connection, now):
-                await bookings.notify(connection, "task", task, TaskState.FINISHED)
-                others = _identities(participants) - {self._identity}
-                end = TaskEnd(task=task, state=TaskState.FINISHED, reason="its schedule is over")
+            for over in await tasks.finish(connection, now):
+                await bookings.notify(connection, "task", over.task, over.state)
+                others = _identities(over.participants) - {self._identity}
+                reason = over.reason or "its schedule is over"
+                end = TaskEnd(task=over.task, state=over.state, reason=reason[:1000])
                 body = end.model_dump(mode="json")
                 await outbox.post(
                     connection, sorted(others), outbox.MessageKind.TASK_END, body, now

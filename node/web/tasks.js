@@ -52,7 +52,7 @@ function taskRow(task, now) {
   const cells = [
     ["badge", stateBadge(task.state)],
     ["what", name(task), ...whyNot(task).map((why) => element("p", { class: "reason" }, why))],
-    ["schedule", scheduleWords(task.schedule, now)],
+    ["schedule", scheduleWords(task.schedule, now, task.after)],
     ["when", ...nextRun(task, now)],
     ["runs", seatCount(task.seats), runCounts(task.runs)],
     ["more", element("a", { href: `#task=${task.id}`, "aria-label": `Runs of ${task.test.type}, task ${task.id}` }, "its runs")],

@@ -86,8 +86,9 @@ export function parseDuration(text) {
   return (weeks * 7 + days) * DAY + hours * HOUR + minutes * MINUTE + seconds * SECOND;
 }
 
-/** Describes a task's schedule: "every 5 min until …", "cron 0 3 * * * (Europe/Berlin)", "once". */
-export function scheduleWords(schedule, now) {
+/** Describes when a task runs: "every 5 min until …", "cron 0 3 * * * (Europe/Berlin)", "once", "after task 1f2e3d4c". */
+export function scheduleWords(schedule, now, after = null) {
+  if (after) return `after task ${after.task.slice(0, 8)}, within ${spell(parseDuration(after.within) ?? 0)}`;
   const start = schedule.start ? Date.parse(schedule.start) : null;
   const words = [];
   if (schedule.cron) words.push(`cron ${schedule.cron} (${schedule.timezone ?? "UTC"})`);

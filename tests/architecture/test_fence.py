@@ -58,6 +58,8 @@ OPEN_TO_LEAD = (
     "node.outbox",
     # All changes of a task use the same lock.
     "node.store.tasks",
+    # What follows a run is created in the transaction that ends it, also if it found no time.
+    "node.store.dependencies",
     # Policies need the settings of pools, and of the campaigns that share them.
     "node.store.campaigns",
     "node.store.pools",

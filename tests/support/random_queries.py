@@ -75,7 +75,7 @@ WORDS = {
 }
 DOCUMENTS: dict[str, list[Any]] = {
     "answers": [{}, {"data": {"port": 1}}, {"data": {"port": 2, "ports": 3}}],
-    "schedule": [{}, {"max_runs": 2}],
+    "schedule": [{}, {"max_runs": 2}, *({"after": {"task": str(task)}} for task in TASKS[:2])],
     "participants": [[{"node": "a"}], [{"node": "b"}, {"node": "a"}], [{"node": "c"}]],
     "messages": [
         {"task": str(task), "exchange": str(exchange)}
@@ -106,7 +106,7 @@ OFTEN = {
     *("bookings.restore_set_aside", "planning.claim", "planning.open_negotiations"),
     *("ledger.charge", "runs.move", "runs.conclude", "campaigns.keep_campaign"),
     *("pools.keep_pool", "seats.keep_pool_task", "episodes.open_terms", "episodes.take"),
-    *("episodes.adopt", "episodes.tried"),
+    *("episodes.adopt", "episodes.tried", "dependencies.followers", "dependencies.follow"),
 }
 SELDOM = {
     *(

@@ -26,7 +26,7 @@ from node.store.database import (
 
 Statement = tuple[str, tuple[Any, ...]]
 BROKEN = (BrokenCheck, BrokenKey, BrokenOverlap, BrokenReference)
-INTERNAL = {"number", "nodes", "limited", "ports"}
+INTERNAL = {"number", "nodes", "limited", "follows", "ports"}
 """Fields of the twins' rows in addition to the columns."""
 
 
@@ -222,7 +222,7 @@ async def stored(real: PostgresConnection) -> dict[str, list[str]]:
 
 
 def _as_in_memory(row: dict[str, Any]) -> dict[str, Any]:
-    for generated in ("during", "depth", "target_kind"):
+    for generated in ("during", "depth", "target_kind", "follows"):
         row.pop(generated, None)
     if row.get("lane") is not None:
         row["lane"] = "exclusive" if row["lane"].lower is None else "normal"

@@ -263,7 +263,10 @@ class ChargeHourRow(TableRow):
 
 @dataclass(slots=True, eq=False)
 class TaskRow(TableRow):
-    """A task led or known here; ``nodes`` are the identities of its participants."""
+    """A task led or known here; ``nodes`` are the identities of its participants.
+
+    ``limited`` and ``follows`` are taken from the schedule.
+    """
 
     id: UUID
     lead: str
@@ -283,6 +286,7 @@ class TaskRow(TableRow):
     created_at: int
     nodes: tuple[str, ...]
     limited: bool
+    follows: UUID | None = None
     state: str = "active"
     reason: str | None = None
     lease_epoch: int = 0

@@ -17,6 +17,7 @@ from lead.simulation.memory.rows import (
 from lead.simulation.memory.rulings import wake
 from lead.simulation.memory.statements import Answer, Twins
 from lead.simulation.memory.tables import Tables
+from node.store.database import BrokenCheck
 
 TWINS = Twins("node.store", "tasks")
 
@@ -28,7 +29,16 @@ def nodes_of(participants: Sequence[dict[str, Any]]) -> tuple[str, ...]:
 
 _UP_TO_DATE = (
     *("spec", "tool", "tools", "scheduling_class", "duration", "priority", "participants", "nodes"),
-    *("addresses", "schedule", "limited", "campaign", "reference", "revision", "pool_task"),
+    *(
+        "addresses",
+        "schedule",
+        "limited",
+        "follows",
+        "campaign",
+        "reference",
+        "revision",
+        "pool_task",
+    ),
 )
 
 
@@ -74,17 +84,32 @@ def upsert_task(
         created_at,
         nodes_of(participants),
         isinstance(schedule.get("max_runs"), int),
+        UUID(after["task"]) if (after := schedule.get("after")) is not None else None,
         revision=revision,
         pool_task=pool_task,
     )
     existing = tables.tasks.rows.get(task)
     if existing is None:
+        _refuse_cycle(tables, row)
         tables.tasks.insert(row)
     elif existing.lead == lead and existing.revision <= revision:
+        _refuse_cycle(tables, row)
         tables.tasks.change(existing, **{column: getattr(row, column) for column in _UP_TO_DATE})
     else:
         return ()
     return [(task,)]
+
+
+def _refuse_cycle(tables: Tables, row: TaskRow) -> None:
+    """Refuse a task of this node that would follow itself, directly or by way of others."""
+    node, seen, followed = tables.nodes.rows.get(row.lead), set(), row.follows
+    while node is not None and node.is_self and followed is not None and followed not in seen:
+        if followed == row.id:
+            msg = f"task {row.id} would follow itself"
+            raise BrokenCheck(msg)
+        seen.add(followed)
+        then = tables.tasks.rows.get(followed)
+        followed = None if then is None else then.follows
 
 
 @TWINS.of("id")
@@ -101,7 +126,9 @@ def count_open_of(tables: Tables, lead: str) -> Answer:
 
 
 @TWINS.of("task_id")
-def open_planning(tables: Tables, task: UUID, next_run_at: int, plan_at: int) -> Answer:
+def open_planning(
+    tables: Tables, task: UUID, next_run_at: int | None, plan_at: int | None
+) -> Answer:
     """Put a task on the lead's agenda, if its campaign exists."""
     row = tables.tasks.rows.get(task)
     campaign = None if row is None else tables.campaigns.of(row.campaign)
@@ -239,21 +266,40 @@ def wake_refused(tables: Tables, tasks: Sequence[UUID], node: str, now: int) -> 
     return woken
 
 
-@TWINS.of("id", "participants", "participant")
+@TWINS.of("id", "participants", "state", "reason")
 def finish_tasks(tables: Tables, now: int) -> Answer:
-    """Finish tasks that have nothing left to plan and no open run."""
+    """Finish tasks that have nothing left to plan and no open run.
+
+    A task that follows another one ends after that one.
+    """
     plannings, runs = tables.plannings, tables.runs
     candidates = {**plannings.rested, **runs.done_with}
     plannings.rested.clear()
     runs.done_with.clear()
-    finished = [
-        tables.tasks.rows[task]
-        for task in candidates
-        if task in plannings.idle and task not in runs.open and task not in tables.pool_tasks.rows
-    ]
-    for row in finished:
-        tables.tasks.change(row, state="finished", ended_at=now)
-    return [(row.id, unpack(row.participants), row.participant) for row in finished]
+    ends = []
+    for task in candidates:
+        if task not in plannings.idle or task in runs.open or task in tables.pool_tasks.rows:
+            continue
+        row = tables.tasks.rows[task]
+        followed = None if row.follows is None else tables.tasks.rows.get(row.follows)
+        if followed is not None and followed.state in {"active", "paused"}:
+            plannings.rested[task] = None
+        else:
+            ends.append((row, *_end_of(row, followed)))
+    for row, state, reason in ends:
+        tables.tasks.change(row, state=state, reason=reason, ended_at=now)
+    return [(row.id, unpack(row.participants), state, reason) for row, state, reason in ends]
+
+
+def _end_of(row: TaskRow, followed: TaskRow | None) -> tuple[str, str | None]:
+    """Return how a task ends that has nothing left to come, and why."""
+    if row.follows is None:
+        return "finished", row.reason
+    state = "gone" if followed is None else followed.state
+    reason = f"task {row.follows}, which it follows, is {state}"
+    if followed is not None and followed.reason is not None:
+        reason += f": {followed.reason}"
+    return "finished" if state == "finished" else "cancelled", reason
 
 
 @TWINS.of("count")

@@ -81,6 +81,8 @@ class TaskTable(Table[UUID, TaskRow]):
         """By lead: its open tasks."""
         self.parts: GroupedRows[UUID, TaskRow] = GroupedRows()
         """By pool task: the tasks of its seats."""
+        self.followers: GroupedRows[UUID, TaskRow] = GroupedRows()
+        """By task: those that follow it."""
 
     def key(self, row: TaskRow) -> UUID:
         """Return the id."""
@@ -94,6 +96,8 @@ class TaskTable(Table[UUID, TaskRow]):
     def _enter(self, row: TaskRow) -> None:
         if row.parent is not None:
             self.parts.add(row.parent, row)
+        if row.follows is not None:
+            self.followers.add(row.follows, row)
         if row.state in _OPEN:
             self.open_of.add(row.lead, row)
             for node in row.nodes:
@@ -103,6 +107,8 @@ class TaskTable(Table[UUID, TaskRow]):
     def _leave(self, row: TaskRow) -> None:
         if row.parent is not None:
             self.parts.remove(row.parent, row)
+        if row.follows is not None:
+            self.followers.remove(row.follows, row)
         if row.state in _OPEN:
             self.open_of.remove(row.lead, row)
             for node in row.nodes:

@@ -10,7 +10,7 @@ from pydantic import Field
 
 from node.model.classes import SchedulingClass
 from node.model.wire.fields import Document, Duration, Instant
-from node.model.wire.tasks import Schedule
+from node.model.wire.tasks import Dependency, ScheduleTimes
 
 CAUSES_MAX = 20
 """Maximum number of causes listed, most frequent first."""
@@ -77,7 +77,8 @@ class MeshTask(Document):
     test: str
     spec: dict[str, Any]
     tools: tuple[str, ...]
-    schedule: Schedule
+    schedule: ScheduleTimes
+    after: Dependency | None = Field(None, description="The task whose runs it follows.")
     priority: int
     campaign: str | None
     reference: Any

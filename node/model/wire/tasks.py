@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from enum import StrEnum
 from typing import Annotated, Any, Self
 from uuid import UUID
 
@@ -26,6 +27,7 @@ from node.model.wire.seats import PARTICIPANTS_MAX, SeatCount, SeatRequest
 
 PRIORITY_MAX = 2**31 - 1
 ARCHIVES_MAX = 16
+_WITHIN_MAX = 30 * times.DAY
 
 
 class TestChoice(Document):
@@ -72,23 +74,63 @@ class ScheduleDocument(Document):
         description="Start at random within the slip instead of as early as possible.",
     )
 
-    def at(self, now: int) -> Schedule:
-        """Return the schedule of a task that is created at ``now``, with relative times fixed."""
+    def at(self, now: int, after: Dependency | None = None) -> Schedule:
+        """Return the schedule of a task that is created at ``now``, with relative times fixed.
+
+        ``after`` is the task whose runs it follows, if any.
+        """
         moments = {"start": self.start, "until": self.until}
         fixed = {
             name: times.moment_after(moment, now) if isinstance(moment, str) else moment
             for name, moment in moments.items()
         }
-        return Schedule.model_validate(self.model_dump() | fixed)
+        return Schedule.model_validate(self.model_dump() | fixed | {"after": after})
 
 
-class Schedule(ScheduleDocument):
-    """The times of a task as stored: start and until are instants."""
+class RunOutcome(StrEnum):
+    """The outcome that a run must have so that another task's run follows it."""
+
+    SUCCEEDED = "succeeded"
+    ENDED = "ended"
+
+
+class Dependency(Document):
+    """The task that a task follows: a run of it leads to a run of the task that has this."""
+
+    task: UUID = Field(description="The task that is followed; this node must lead it.")
+    outcome: RunOutcome = Field(
+        RunOutcome.SUCCEEDED,
+        description="succeeded: after each of its runs that has a result. ended: also after those "
+        "that failed. A run that never took place is not followed.",
+    )
+    within: Annotated[Duration, Field(gt=0, le=_WITHIN_MAX)] = Field(
+        times.HOUR,
+        description="How much later than the booked end of that run the following run may start.",
+    )
+
+
+class ScheduleTimes(ScheduleDocument):
+    """The times of a task as shown: start and until are instants."""
 
     start: Instant | None = Field(
         None, description="Nominal start of the first run, and the anchor of the interval."
     )
     until: Instant | None = Field(None, description="No run has its nominal start then or later.")
+
+
+class Schedule(ScheduleTimes):
+    """The schedule of a task as stored: its own times, or the runs of another task."""
+
+    after: Dependency | None = Field(
+        None, description="The task whose runs it follows, instead of times of its own."
+    )
+
+    @property
+    def times(self) -> ScheduleTimes:
+        """The times alone, as the API shows them beside ``after``; none with it."""
+        if self.after is not None:
+            return ScheduleTimes()
+        return ScheduleTimes.model_validate(self.model_dump(exclude={"after"}))
 
 
 def _kind(value: object) -> str:
@@ -114,6 +156,11 @@ class TaskDocument(Document):
         description="Tools in order of preference; empty for the best common one.",
     )
     schedule: ScheduleDocument = ScheduleDocument()
+    after: Dependency | None = Field(
+        None,
+        description="Another task whose runs this one follows, instead of a schedule: each run of "
+        "that task leads to one run of this task.",
+    )
     priority: int = Field(0, ge=-PRIORITY_MAX - 1, le=PRIORITY_MAX, strict=True)
     participants: Participants = Field(
         (),
@@ -167,6 +214,9 @@ class TaskPatch(Patch):
     test: dict[str, Any] | None = Field(None, description="Fields of the test, that is its spec.")
     tools: tuple[Name, ...] | None = Field(None, max_length=16)
     schedule: dict[str, Any] | None = Field(None, description="Fields of the schedule to change.")
+    after: dict[str, Any] | None = Field(
+        None, description="Fields of the dependency to change; null ends it."
+    )
     priority: int | None = Field(None, ge=-PRIORITY_MAX - 1, le=PRIORITY_MAX, strict=True)
     campaign: Name | None = None
     reference: Any = None
@@ -218,7 +268,10 @@ class Task(Document):
         None, description="Why this tool was chosen; only for a single task, at its lead."
     )
     tools: tuple[str, ...]
-    schedule: Schedule
+    schedule: ScheduleTimes
+    after: Dependency | None = Field(
+        None, description="The task whose runs it follows, if it has no times of its own."
+    )
     priority: int
     scheduling_class: SchedulingClass
     duration: Duration

@@ -185,20 +185,37 @@ WHERE
 RETURNING task.id;
 
 -- finish_tasks --
--- Tasks that have nothing left to plan, and whose runs are all over.
+-- Tasks that have nothing left to plan, and whose runs are all over. A task that follows another one ends after that one.
 UPDATE task
-SET state = 'finished', ended_at = $1
+SET
+    (state, reason) = (
+        SELECT
+            CASE
+                WHEN task.follows IS NULL OR followed.state = 'finished' THEN 'finished' ELSE 'cancelled'
+            END::task_state,
+            CASE WHEN task.follows IS NULL THEN task.reason ELSE concat_ws(
+                ': ',
+                format('task %s, which it follows, is %s', task.follows, coalesce(followed.state::text, 'gone')),
+                followed.reason
+            ) END
+        FROM (SELECT task.follows) AS dependency
+        LEFT JOIN task AS followed ON dependency.follows = followed.id
+    ),
+    ended_at = $1
 FROM planning
 WHERE
     planning.task_id = task.id
     AND planning.plan_at IS NULL
     AND task.state = 'active'
     AND NOT EXISTS (
+        SELECT FROM task AS followed WHERE followed.id = task.follows AND followed.state IN ('active', 'paused')
+    )
+    AND NOT EXISTS (
         SELECT FROM run
         WHERE run.task_id = task.id AND run.state IN ('waiting', 'booked', 'set-aside', 'running', 'merging')
     )
     AND NOT EXISTS (SELECT FROM pool_task WHERE pool_task.task_id = task.id)
-RETURNING task.id, task.participants, task.participant;
+RETURNING task.id, task.participants, task.state::text, task.reason;
 
 -- purge_tasks --
 -- Tasks that ended long ago, with all that depends on them, once no runs of theirs are left here and all messages about them

@@ -89,7 +89,7 @@ def kept(document: Mapping[str, Any], created_at: int = NOW, **changes: Any) -> 
         "test": test.name,
         "spec": spec.model_dump(mode="json", by_alias=True),
         "tools": task.tools,
-        "schedule": schedule.model_copy(update={"slip": default_slip(schedule)}),
+        "schedule": schedule.model_copy(update={"slip": default_slip(schedule)}).times,
         "priority": task.priority,
         "campaign": task.campaign or "default",
         "reference": task.reference,

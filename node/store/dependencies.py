@@ -1,0 +1,113 @@
+"""Tasks that follow others: the runs that the end of a run leads to, in the same transaction."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from uuid import UUID
+
+from node.model import runstate
+from node.model.dependencies import EndedRun, Follower, FollowingRun, following_run
+from node.model.ids import TaskId, run_id
+from node.model.outcomes import PlanningOutcome
+from node.model.runstate import RunState
+from node.model.wire.tasks import Dependency
+from node.store import bookings, changes, runs, tasks
+from node.store.changes import TaskChange
+from node.store.database import Connection, Queries
+from node.store.runs import NextAttempt
+
+_SQL = Queries("node.store", "dependencies")
+
+
+@dataclass(frozen=True)
+class FollowedTask:
+    """A task that another one is to follow, or one that this one follows in turn."""
+
+    id: UUID
+    test: str
+    lead: str
+    state: str
+    parent: UUID | None
+    pooled: bool
+
+
+async def follow(connection: Connection, ended: Sequence[UUID], now: int) -> None:
+    """Create what follows these runs, which are led here and have just ended for good.
+
+    The runs of a task that ends with them need not be given: what follows it ends as well.
+    """
+    if not ended:
+        return
+    rows = await connection.fetch(_SQL["followers"], list(ended), sorted(runstate.OVER))
+    following: dict[UUID, FollowingRun] = {}
+    for row in rows:
+        run = EndedRun(
+            row["run"], row["followed"], RunState(row["state"]), row["reason"], row["slot"]
+        )
+        after = Dependency.model_validate(row["after"])
+        follower = Follower(
+            row["task"], after, row["paused"], row["attempt"] or 0, bool(row["skipped"])
+        )
+        if (made := following_run(run, follower)) is not None:
+            following[made.id] = made
+    if following:
+        await _keep(connection, list(following.values()), now)
+
+
+async def _keep(connection: Connection, every: Sequence[FollowingRun], now: int) -> None:
+    rows = await connection.fetch(
+        _SQL["follow"],
+        now,
+        [run.id for run in every],
+        [run.task for run in every],
+        [run.slot for run in every],
+        [run.attempt for run in every],
+        [run.state for run in every],
+        [run.reason for run in every],
+    )
+    kept = {row[0] for row in rows}
+    for run in every:
+        if run.id not in kept:
+            continue
+        await bookings.notify(connection, "run", run.id, run.task, run.state)
+        if run.state is RunState.WAITING:
+            await tasks.wake_planning(connection, run.task, now, run.slot)
+            await bookings.notify(connection, "task", run.task, "plan")
+        else:
+            skipped = TaskChange(PlanningOutcome.SKIPPED, run.reason, [run.slot])
+            await changes.keep_changes(connection, {run.task: skipped}, now)
+
+
+async def follow_again(connection: Connection, within: Mapping[UUID, int], now: int) -> None:
+    """Plan the runs again that a change of their tasks gave up, if they can still start.
+
+    ``within`` has by task how much later than its slot a run may start, for tasks that follow
+    others.
+    """
+    if not within:
+        return
+    since = [now - slip for slip in within.values()]
+    rows = await connection.fetch(_SQL["given_up"], list(within), since)
+    again = [
+        NextAttempt(
+            row["id"],
+            run_id(TaskId(row["task"]), row["slot"], row["attempt"] + 1),
+            row["attempt"] + 1,
+            "the task was changed; is being placed again",
+        )
+        for row in rows
+    ]
+    for task, slot in await runs.wait_again(connection, again, now):
+        await tasks.wake_planning(connection, task, now, slot)
+        await bookings.notify(connection, "task", task, "plan")
+
+
+async def chain(connection: Connection, task: UUID) -> list[FollowedTask]:
+    """Return a task, the one that it follows, and so on; empty if the task is unknown here."""
+    return [FollowedTask(**dict(row)) for row in await connection.fetch(_SQL["chain"], task)]
+
+
+async def booked_ends(connection: Connection, task: UUID) -> list[int]:
+    """Return where the booked runs of a task end, those in progress included."""
+    return [row[0] for row in await connection.fetch(_SQL["booked_ends"], task)]

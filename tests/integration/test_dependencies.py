@@ -1,0 +1,346 @@
+"""Tasks that follow others: each run of the one leads to a run of the other, whatever happens."""
+
+from __future__ import annotations
+
+from typing import Any
+from uuid import UUID, uuid4
+
+import pytest
+
+from node.model import times
+from node.model.errors import InvalidDocument
+from node.model.runstate import RunState
+from node.model.wire.tasks import TaskDocument, TaskPatch
+from node.store import runs
+from node.store.runs import KeptPart
+from tests.support.backups import back_up, restore
+from tests.support.clocks import START
+from tests.support.worlds import ON_ONE_LOOP, Site, World
+
+pytestmark = ON_ONE_LOOP
+
+MINUTE = times.MINUTE
+TWICE = {"repeat": "PT10M", "max_runs": 2}
+
+
+def _document(*names: str, **fields: Any) -> TaskDocument:
+    spec = {"duration": "PT1M", "class": "exclusive", "participants": list(names)}
+    return TaskDocument.model_validate({"test": {"type": "idle", "spec": spec}, **fields})
+
+
+async def _create(lead: Site, *names: str, **fields: Any) -> UUID:
+    task, _ = await lead.node.admission.create(_document(*names, **fields), None)
+    return task
+
+
+async def _pair(
+    world: World, *, schedule: dict[str, Any] | None = None, **after: Any
+) -> tuple[Site, Site, UUID, UUID]:
+    """Create a task of a and b, and one of both that follows it; return the sites and tasks."""
+    a, b = await world.two()
+    first = await _create(a, "a", "b", schedule=TWICE if schedule is None else schedule)
+    then = await _create(a, "a", "b", after={"task": str(first), **after})
+    await a.plan()
+    await world.settle()
+    return a, b, first, then
+
+
+async def _runs(site: Site, task: UUID) -> list[Any]:
+    return await site.rows(
+        "SELECT id, slot, attempt, state::text, reason, starts_at, ends_at FROM run"
+        " WHERE task_id = $1 ORDER BY slot, attempt",
+        task,
+    )
+
+
+async def _states(site: Site, task: UUID) -> list[str]:
+    return [row["state"] for row in await _runs(site, task)]
+
+
+async def _task(site: Site, task: UUID) -> tuple[str, str | None]:
+    [row] = await site.rows("SELECT state::text, reason FROM task WHERE id = $1", task)
+    return row[0], row[1]
+
+
+async def _measure(world: World, task: UUID, reason: str | None = None) -> Any:
+    """Let the first booked run of a task take place on all nodes; return its row at the lead."""
+    lead = world.sites[0]
+    run = next(row for row in await _runs(lead, task) if row["state"] == "booked")
+    if world.clock.now() < run["starts_at"]:
+        world.clock.move_to(run["starts_at"])
+    for site in world.sites:
+        async with site.database.transaction() as connection:
+            assert await runs.begin(connection, run["id"], site.clock.now())
+    world.clock.move_to(run["ends_at"] - times.SECOND)
+    for place, site in enumerate(world.sites):
+        result = {"slept_ms": 1.0} if reason is None else None
+        part = KeptPart(place, site.name, result, reason, run["starts_at"], site.clock.now())
+        await site.node.collector.keep_own(run["id"], part)
+    await world.settle()
+    return run
+
+
+async def test_a_run_leads_to_a_run_of_the_task_that_follows(world: World) -> None:
+    """After each run of the first task the second one runs once, as soon as there is time."""
+    a, b, first, then = await _pair(world)
+    assert await _states(a, then) == []
+    for number in (1, 2):
+        followed = await _measure(world, first)
+        await a.plan()
+        await world.settle()
+        following = (await _runs(a, then))[-1]
+        assert (following["state"], following["slot"]) == ("booked", followed["ends_at"])
+        assert followed["ends_at"] <= following["starts_at"] <= followed["ends_at"] + 30 * MINUTE
+        assert (await _runs(b, then))[-1]["state"] == "booked"
+        await _measure(world, then)
+        assert await _states(a, then) == ["finished"] * number
+
+
+async def test_a_task_that_follows_ends_with_the_other(world: World) -> None:
+    """The following task finishes after the followed one, once all runs have been followed."""
+    a, b, first, then = await _pair(world, schedule={})
+    await _measure(world, first)
+    await a.node.termination.finish_tasks()
+    assert (await _task(a, first))[0] == "finished"
+    await a.node.termination.finish_tasks()
+    assert (await _task(a, then))[0] == "active"
+    await a.plan()
+    await _measure(world, then)
+    await a.node.termination.finish_tasks()
+    await world.settle()
+    assert await _task(a, then) == ("finished", f"task {first}, which it follows, is finished")
+    assert (await _task(b, then))[0] == "finished"
+
+
+async def test_a_task_that_follows_a_cancelled_one_is_cancelled(world: World) -> None:
+    """If the followed task is cancelled, the other is cancelled everywhere, and says why."""
+    a, b, first, then = await _pair(world)
+    await a.node.termination.cancel_task(first)
+    await a.node.termination.finish_tasks()
+    await world.settle()
+    reason = f"task {first}, which it follows, is cancelled: cancelled on a"
+    assert await _task(a, then) == ("cancelled", reason)
+    assert await _task(b, then) == ("cancelled", reason)
+
+
+async def test_what_is_due_after_a_cancelled_task_still_runs(world: World) -> None:
+    """A run whose turn had come before the followed task was cancelled takes place."""
+    a, _, first, then = await _pair(world)
+    await _measure(world, first)
+    await a.node.termination.cancel_task(first)
+    await a.plan()
+    await a.node.termination.finish_tasks()
+    await _measure(world, then)
+    assert await _states(a, then) == ["finished"]
+
+
+async def test_a_failed_run_is_not_followed(world: World) -> None:
+    """After a run that failed the following run is cancelled from the start, with the reason."""
+    a, _, first, then = await _pair(world)
+    run = await _measure(world, first, "no sleep")
+    [skipped] = await _runs(a, then)
+    assert skipped["state"] == "cancelled"
+    assert skipped["reason"].startswith(
+        f"run {run['id']} of task {first} is failed, and this task follows runs that succeed"
+    )
+    sentences = await a.rows("SELECT sentence FROM decision WHERE task_id = $1", then)
+    assert [row[0] for row in sentences] == [skipped["reason"]]
+
+
+async def test_a_failed_run_is_followed_if_wanted(world: World) -> None:
+    """With the outcome "ended" a run that failed is followed like any other."""
+    a, _, first, then = await _pair(world, outcome="ended")
+    await _measure(world, first, "no sleep")
+    await a.plan()
+    assert await _states(a, then) == ["booked"]
+
+
+async def test_a_late_part_makes_up_for_a_failure(world: World) -> None:
+    """If a run that failed succeeds by a late part, the run that was cancelled is tried again."""
+    a, b, first, then = await _pair(world)
+    [run, *_] = await _runs(a, first)
+    world.clock.move_to(run["starts_at"])
+    for site in (a, b):
+        async with site.database.transaction() as connection:
+            assert await runs.begin(connection, run["id"], site.clock.now())
+    world.cut.add(frozenset("ab"))
+    for place, site in enumerate((a, b)):
+        part = KeptPart(place, site.name, {"slept_ms": 1.0}, None, run["starts_at"], START + MINUTE)
+        await site.node.collector.keep_own(run["id"], part)
+    world.clock.move_to(run["ends_at"] + MINUTE)
+    await a.node.collector.give_up(a.clock.now())
+    assert await _states(a, then) == ["cancelled"]
+    world.cut.clear()
+    world.clock.advance(MINUTE)
+    await world.settle()
+    assert (await _runs(a, first))[0]["state"] == "finished"
+    await a.plan()
+    assert await _states(a, then) == ["cancelled", "booked"]
+
+
+async def test_a_missed_run_is_not_followed(world: World) -> None:
+    """A run that never began leads to no run, also for those that follow every outcome."""
+    a, _, first, then = await _pair(world, outcome="ended")
+    [run, *_] = await _runs(a, first)
+    part = KeptPart(0, "a", None, "the node was down", None, None)
+    await a.node.collector.keep_own(run["id"], part, RunState.MISSED)
+    [skipped] = await _runs(a, then)
+    assert (skipped["state"], "is missed" in skipped["reason"]) == ("cancelled", True)
+
+
+async def test_a_cancelled_run_is_not_followed(world: World) -> None:
+    """A single run that a person cancels is not followed; the next one is."""
+    a, _, first, then = await _pair(world)
+    [run, *_] = await _runs(a, first)
+    await a.node.termination.cancel_run(run["id"])
+    assert await _states(a, then) == ["cancelled"]
+    await world.settle()
+    await _measure(world, first)
+    await a.plan()
+    assert await _states(a, then) == ["cancelled", "booked"]
+
+
+async def test_a_run_without_a_time_is_not_followed(world: World) -> None:
+    """A run whose window ends before it found time is told of in the task that follows."""
+    a, _, first, then = await _pair(world, schedule={"start": "P2D", "slip": "PT1M"})
+    world.cut.add(frozenset("ab"))
+    world.clock.move_to(START + 3 * times.DAY)
+    await a.plan()
+    assert await _states(a, first) == ["unplaced"]
+    assert await _states(a, then) == ["cancelled"]
+
+
+async def test_a_following_run_that_finds_no_time_says_so(world: World) -> None:
+    """If its participants have no time within the given time, the following run is given up."""
+    a, _, first, then = await _pair(world, within="PT2M")
+    await _measure(world, first)
+    world.cut.add(frozenset("ab"))
+    await world.pass_time(5 * MINUTE, 20 * times.SECOND)
+    [run, *_] = await _runs(a, then)
+    assert run["state"] == "unplaced"
+    assert "b" in run["reason"]
+
+
+async def test_a_lead_that_dies_after_the_run_goes_on_with_what_follows(world: World) -> None:
+    """The following run is stored with the end of the followed one, so a new process books it."""
+    a, _, first, then = await _pair(world)
+    await _measure(world, first)
+    assert await _states(a, then) == ["waiting"]
+    await world.restart(a)
+    await a.plan()
+    assert await _states(a, then) == ["booked"]
+
+
+async def test_a_restored_lead_does_not_run_a_following_run_twice(world: World) -> None:
+    """A lead restored to before the followed run ended gives the following run the same id."""
+    a, b, first, then = await _pair(world)
+    backup = await back_up(a)
+    await _measure(world, first)
+    await a.plan()
+    await _measure(world, then)
+    [before] = await _runs(b, then)
+    await restore(world, a, backup)
+    await world.pass_time(5 * MINUTE, 30 * times.SECOND)
+    assert [row["id"] for row in await _runs(b, then)][:1] == [before["id"]]
+    assert [row["state"] for row in await _runs(b, then)] == ["finished"]
+
+
+async def test_a_paused_task_follows_nothing(world: World) -> None:
+    """Runs that end while the task is paused are not made up for, and each says so."""
+    a, _, first, then = await _pair(world)
+    await a.node.editing.pause(then)
+    await _measure(world, first)
+    [skipped] = await _runs(a, then)
+    assert skipped["state"] == "cancelled"
+    assert skipped["reason"].startswith("the task was paused when run")
+    await a.node.editing.resume(then)
+    await _measure(world, first)
+    await a.plan()
+    assert await _states(a, then) == ["cancelled", "booked"]
+
+
+@pytest.mark.parametrize("changed", ["pause", "edit"])
+async def test_a_following_run_that_was_freed_is_placed_again(world: World, changed: str) -> None:
+    """A run that a pause or an edit frees is placed again, if it can still start in time."""
+    a, _, first, then = await _pair(world)
+    await _measure(world, first)
+    if changed == "pause":
+        await a.node.editing.pause(then)
+        await a.node.editing.resume(then)
+    else:
+        patch = TaskPatch.model_validate({"after": {"within": "PT2H"}})
+        await a.node.editing.edit(then, patch)
+    await world.pass_time(10 * times.SECOND)
+    assert await _states(a, then) == ["cancelled", "booked"]
+
+
+async def test_tasks_may_follow_in_a_chain(world: World) -> None:
+    """A task may follow one that follows another: the runs come one after the other."""
+    a, _, first, then = await _pair(world)
+    last = await _create(a, "a", "b", after={"task": str(then)})
+    for task in (first, then, last):
+        await _measure(world, task)
+        await a.plan()
+        await world.settle()
+    assert await _states(a, last) == ["finished"]
+
+
+async def test_a_cycle_is_refused_with_its_path(world: World) -> None:
+    """An edit by which a task would follow itself is refused, and shows how."""
+    a, _, first, then = await _pair(world, schedule={})
+    last = await _create(a, "a", "b", after={"task": str(then)})
+    for task, path in ((then, [then, last, then]), (first, [first, last, then, first])):
+        patch = TaskPatch.model_validate({"after": {"task": str(last)}})
+        with pytest.raises(InvalidDocument) as refused:
+            await a.node.editing.edit(task, patch)
+        [fault] = refused.value.faults
+        assert fault.pointer == "/after/task"
+        assert " → ".join(map(str, path)) in fault.detail
+
+
+async def test_what_cannot_be_followed_is_refused(world: World) -> None:
+    """Unknown tasks, tasks of other leads, and tasks that are over cannot be followed."""
+    a, b = await world.two()
+    elsewhere = await _create(b, "a", "b")
+    over = await _create(a, "a", "b")
+    await a.node.termination.cancel_task(over)
+    for task, words in (
+        (uuid4(), "there is no task"),
+        (elsewhere, "is led by another node"),
+        (over, "has ended (cancelled)"),
+    ):
+        with pytest.raises(InvalidDocument, match="task") as refused:
+            await _create(a, "a", "b", after={"task": str(task)})
+        [fault] = refused.value.faults
+        assert fault.pointer == "/after/task"
+        assert words in fault.detail
+
+
+async def test_a_task_that_follows_has_no_times_of_its_own(world: World) -> None:
+    """Each field of a schedule beside "after" is refused, and says what to write instead."""
+    a, _, first, _ = await _pair(world)
+    schedule = {"repeat": "PT1H", "slip": "PT1M", "max_runs": 3}
+    with pytest.raises(InvalidDocument) as refused:
+        await _create(a, "a", "b", after={"task": str(first)}, schedule=schedule)
+    pointers = [fault.pointer for fault in refused.value.faults]
+    assert pointers == ["/schedule/repeat", "/schedule/max_runs", "/schedule/slip"]
+
+
+async def test_a_task_of_its_own_times_becomes_one_that_follows(world: World) -> None:
+    """An edit makes a task follow another one, and gives it times of its own again."""
+    a, b, first, _ = await _pair(world)
+    task = await _create(a, "a", "b", schedule={"start": "PT1H", "repeat": "PT1H", "max_runs": 3})
+    await a.plan()
+    await world.settle()
+    patch = {
+        "schedule": dict.fromkeys(("start", "repeat", "max_runs")),
+        "after": {"task": str(first)},
+    }
+    await a.node.editing.edit(task, TaskPatch.model_validate(patch))
+    await world.pass_time(4 * times.SECOND)
+    assert set(await _states(b, task)) == {"cancelled"}
+    assert (await _task(a, task))[0] == "active"
+    back = {"schedule": {"repeat": "PT1H", "max_runs": 3}, "after": None}
+    await a.node.editing.edit(task, TaskPatch.model_validate(back))
+    await world.pass_time(4 * times.SECOND)
+    assert (await _states(b, task)).count("booked") == 3
