@@ -12,6 +12,7 @@
     │   ├── NotFound              404
     │   ├── MethodNotAllowed      405
     │   ├── Conflict              409  conflicts with the current state
+    │   ├── NoTime                409  no run finds time, and one was to
     │   ├── TooSlow               408  the body did not arrive in time
     │   ├── TooLarge              413
     │   ├── TooManyRequests       429  the same request is in order later
