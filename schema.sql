@@ -798,6 +798,37 @@ COMMENT ON FUNCTION tell_reserved() IS
 'Notifies that reserved time has changed, and of freed spans: leads whose requests were refused may want them.';
 CREATE TRIGGER reserved_told AFTER INSERT OR DELETE ON reserved FOR EACH ROW EXECUTE FUNCTION tell_reserved();
 
+---------------------------------------------------------------------------------------------------
+-- Shares: whom this node serves
+---------------------------------------------------------------------------------------------------
+
+CREATE TABLE lead_share (
+    lead text PRIMARY KEY,
+    share integer NOT NULL,
+    CHECK (share >= 0)
+);
+COMMENT ON TABLE lead_share IS
+'The shares of leads in the time of this node, as its owner has set them. While it is empty, whoever asks first is served.';
+COMMENT ON COLUMN lead_share.lead IS 'Identity of the lead; ''others'' stands for all leads that are not listed, together.';
+
+CREATE FUNCTION tell_shares() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    PERFORM pg_notify('parley', 'shares');
+    RETURN NULL;
+END
+$$;
+COMMENT ON FUNCTION tell_shares() IS 'Notifies that the owner has changed the shares of leads.';
+CREATE TRIGGER shares_told AFTER INSERT OR UPDATE OR DELETE ON lead_share FOR EACH ROW EXECUTE FUNCTION tell_shares();
+
+CREATE TABLE lead_question (
+    lead text NOT NULL,
+    hour timestamptz NOT NULL,
+    asked_at timestamptz NOT NULL,
+    PRIMARY KEY (lead, hour)
+);
+COMMENT ON TABLE lead_question IS
+'Which leads want time of this node, while shares are set: when each last asked for time in an hour. Kept for an hour.';
+
 CREATE TABLE part (
     run_id uuid NOT NULL REFERENCES run ON DELETE CASCADE,
     participant smallint NOT NULL,

@@ -16,7 +16,6 @@ from lead.exchange.displacement import CampaignDisplacement
 from lead.exchange.negotiation import NegotiationSettings
 from lead.exchange.reconciliation import Reconciler, ReconciliationDependencies
 from lead.exchange.workers import POLL_S
-from lead.model import SeatWeights
 from lead.participants import ImpactSource, ParticipantClient, ProposalSource
 from lead.planning.agenda import Limits
 from lead.planning.campaign_room import CampaignRoom
@@ -68,7 +67,7 @@ def lead_of(
         LeadSettings(
             limits=limits_of(settings),
             terms=NegotiationSettings(settings.hold_life, settings.clock_limit),
-            weights=weights_of(settings),
+            weights=settings.seat_weights,
             workers=settings.workers,
             lease=settings.lease,
             owner=owner,
@@ -87,13 +86,6 @@ def limits_of(settings: Settings) -> Limits:
     return Limits(settings.horizon, settings.start_margin, settings.batch)
 
 
-def weights_of(settings: Settings) -> SeatWeights:
-    """Return the charges for runs."""
-    return SeatWeights(
-        settings.weight_exclusive, settings.weight_normal, settings.weight_background
-    )
-
-
 def urgency_of(settings: Settings) -> Urgency:
     """Return how far urgent tasks that name their participants may displace others."""
     return Urgency(Fraction(settings.urgent_percent), settings.urgent_delay)
@@ -102,7 +94,7 @@ def urgency_of(settings: Settings) -> Urgency:
 def campaign_limits_of(node: NodeService) -> CampaignLimits:
     """Return what keeps tasks within the limits of their campaigns."""
     return CampaignLimits(
-        lambda: node.directory.all, NeedsByTest(node.pool_tasks.needs), weights_of(node.settings)
+        lambda: node.directory.all, NeedsByTest(node.pool_tasks.needs), node.settings.seat_weights
     )
 
 

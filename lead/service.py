@@ -21,12 +21,12 @@ from lead.exchange.planner import ChooseTool, Planner, PlannerDependencies
 from lead.exchange.reachability import ReachabilityTracker
 from lead.exchange.reconciliation import Reconciler, ReconciliationDependencies
 from lead.exchange.workers import POLL_S, Workers, WorkerSettings
-from lead.model import SeatWeights
 from lead.participants import ParticipantClient
 from lead.planning.agenda import Limits
 from lead.pool.episodes import EpisodeLimits, EpisodeLoop, SeatDependencies, phase_of
 from node.clock import Clock
 from node.housekeeping import COMPARE_S, Housekeeper, lead_jobs
+from node.model.seat_weights import SeatWeights
 from node.outbox import Outbox
 from node.store.database import Database, Notice
 from node.store.outbox import MessageKind

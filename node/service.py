@@ -66,6 +66,7 @@ from node.results.delivery import ResultDeliverer
 from node.retention import Purger, rules_of, surplus_rules_of
 from node.settings import Settings
 from node.sharing.campaigns import Campaigns
+from node.sharing.lead_shares import LeadSharing
 from node.sharing.pools import JudgePolicy, Pools
 from node.sharing.usage import UsageReader
 from node.store import nodes
@@ -240,6 +241,7 @@ class NodeService:
     def _build_sharing(self, core: Core, dependencies: NodeDependencies) -> None:
         """Build the campaigns and the pools."""
         self.campaigns = Campaigns(core.database, core.clock, self.capabilities.resources)
+        self.lead_shares = LeadSharing(core, self.directory)
         self.usage = UsageReader(core.database, core.clock)
         self.pools = Pools(
             core.database, core.clock, self.directory, dependencies.lead.judge_policy

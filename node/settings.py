@@ -15,6 +15,7 @@ from node.model import contexts, times
 from node.model.contexts import Context
 from node.model.hold_limits import LIFE_MAX
 from node.model.loopback import is_loopback
+from node.model.seat_weights import SeatWeights
 from node.model.targets import Network
 from node.model.wire.fields import Duration, Host
 from node.model.wire.nodes import LANES, Attributes, Lanes, NodeName, Url
@@ -248,6 +249,11 @@ class Settings(BaseSettings):
     def archive_places(self) -> tuple[Path, ...]:
         """The directories that archivers may write to."""
         return tuple(Path(part) for part in self.archive_directories.split(":") if part)
+
+    @property
+    def seat_weights(self) -> SeatWeights:
+        """The part of a node that runs take, by class."""
+        return SeatWeights(self.weight_exclusive, self.weight_normal, self.weight_background)
 
     @property
     def allowed_contexts(self) -> dict[Context, str | None]:

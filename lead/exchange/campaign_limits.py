@@ -11,7 +11,6 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 from uuid import UUID
 
-from lead.model import SeatWeights
 from lead.planning.campaign_room import (
     CampaignRoom,
     CountedRun,
@@ -30,6 +29,7 @@ from lead.store import episodes, limits
 from lead.store.limits import BookedTime
 from node.model import times
 from node.model.classes import SchedulingClass
+from node.model.seat_weights import SeatWeights
 from node.model.task_terms import TaskTerms
 from node.model.wire.campaigns import DEFAULT
 from node.model.wire.participants import RunRequest

@@ -13,7 +13,7 @@ from uuid import UUID
 from lead.exchange.campaign_limits import CampaignLimits
 from lead.exchange.delivery import DecidedExchange, DecisionDelivery, OutboxMessage
 from lead.exchange.negotiation import Exchange
-from lead.model import AgendaUpdate, Claim, PlanningDecision, SeatWeights, UnplacedSlot, WaitingSlot
+from lead.model import AgendaUpdate, Claim, PlanningDecision, UnplacedSlot, WaitingSlot
 from lead.participants import ParticipantClient
 from lead.planning.agenda import (
     Agenda,
@@ -31,6 +31,7 @@ from node.model.ids import TaskId, run_id
 from node.model.outcomes import PlanningOutcome
 from node.model.recurrence import Recurrence
 from node.model.runstate import RunState
+from node.model.seat_weights import SeatWeights
 from node.store.database import Connection, Database
 
 BEYOND_HORIZON = "its window does not lie within the horizon of all participants yet"

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from uuid import UUID
 
-from lead.model import SeatWeights
+from node.model.seat_weights import SeatWeights
 from node.model.wire.participants import RunRequest
 from node.store.database import Connection, Queries
 

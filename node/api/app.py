@@ -21,6 +21,7 @@ from node.api import (
     pools,
     reservations,
     runs,
+    shares,
     tasks,
 )
 from node.api.bodies import BODIES, Bodies
@@ -41,6 +42,7 @@ ROUTES = (
     *meshes.ROUTES,
     *archives.ROUTES,
     *nodes.ROUTES,
+    *shares.ROUTES,
     *events.ROUTES,
     *operations.ROUTES,
     *participant.ROUTES,

@@ -105,7 +105,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     ),
     "node": (
         "node.cli.nodes:node_group",
-        "List, show, add, remove, pardon and compare the nodes known here; set own attributes.",
+        "List, show, add, remove, pardon and compare the nodes known here; own attributes, shares.",
     ),
     "test": ("node.cli.nodes:test_group", "List and show what can be measured."),
     "tool": ("node.cli.nodes:tool_group", "List the programs that measure."),

@@ -29,6 +29,7 @@ from node.model.loopback import is_loopback
 if TYPE_CHECKING:
     from node.model.wire.comparisons import NodeComparison
     from node.model.wire.nodes import NodeAddition, NodeRemoval
+    from node.model.wire.shares import SharesDocument
 
 _COUNTS = ("tasks", "runs", "found")
 
@@ -45,6 +46,10 @@ def _attributes(node: Record) -> str:
     """Format the attributes that its owner set, not those that the host detects (``tool:…``)."""
     attributes = sorted(node["attributes"].items())
     return " ".join(f"{name}={flat(value)}" for name, value in attributes if ":" not in name)
+
+
+def _percent(value: float | None) -> str:
+    return "" if value is None else f"{value:g} %"
 
 
 NODE = RecordLayout(
@@ -85,6 +90,20 @@ DIFFERENCE = RecordLayout(
     key="task",
 )
 
+SHARE = RecordLayout(
+    columns=(
+        Column("lead", lambda each: each["lead"], whole=True),
+        Column("share", lambda each: "" if each["share"] is None else str(each["share"])),
+        Column("part", lambda each: _percent(each["percent"])),
+        Column("had in 24 h", lambda each: each["had"]),
+        Column("of all", lambda each: _percent(each["had_percent"])),
+        Column("booked", lambda each: each["booked"]),
+    ),
+    fields=("lead", "identity", "share", "percent", "had", "had_percent", "booked"),
+    empty="No shares are set, and no lead had time here. Set them: parley node share b=3 others=1",
+    key="lead",
+)
+
 TEST = RecordLayout(
     columns=(
         Column("test", lambda test: test["name"], whole=True),
@@ -111,7 +130,7 @@ TOOL = RecordLayout(
 
 @click.group("node")
 def node_group() -> None:
-    """List, show, add, remove, pardon and compare the nodes known here; set own attributes."""
+    """List, show, add, remove, pardon and compare the nodes known here; own attributes, shares."""
 
 
 @node_group.command("list")
@@ -262,6 +281,52 @@ async def pardon(session: Session, name: str) -> None:
     """
     node = await session.client.pardon_node(name)
     session.output.one(node, NODE, node_view)
+
+
+@node_group.command("share")
+@click.argument("shares", nargs=-1, metavar="[LEAD=SHARE]…")
+@click.option("--all-alike", is_flag=True, help="Remove all shares: whoever asks first is served.")
+@asks_node
+async def share(session: Session, shares: tuple[str, ...], *, all_alike: bool) -> None:
+    r"""List, or set, the shares of leads in the time of this node.
+
+    \b
+    parley node share                  # what each lead has and had
+    parley node share b=3 others=1     # b gets 75 % if all want more than there is
+    parley node share --all-alike      # as before: whoever asks first is served
+
+    A share is a whole number. The list replaces the earlier one. 'others' are all leads together
+    that are not listed, 1 unless given. This node counts by its own name, if it leads tasks. A lead
+    with 0 gets only what no other lead wants.
+    """
+    if all_alike and shares:
+        msg = "--all-alike removes all shares, so none can be given with it"
+        raise click.UsageError(msg)
+    if all_alike or shares:
+        listed = await session.client.set_shares(_shares(shares))
+    else:
+        listed = await session.client.shares()
+    session.output.many(records_of(listed.items), SHARE)
+
+
+def _shares(given: tuple[str, ...]) -> SharesDocument:
+    from node.model.wire.shares import SharesDocument  # slow to load
+
+    by_lead: dict[str, int] = {}
+    for word in given:
+        lead, _, number = word.rpartition("=")
+        if not lead or not number.isascii() or not number.isdigit():
+            msg = f"{word!r} is no share; write LEAD=NUMBER with a whole number, such as b=3"
+            raise click.UsageError(msg)
+        if lead in by_lead:
+            msg = f"{lead} is given twice; give it once"
+            raise click.UsageError(msg)
+        by_lead[lead] = int(number)
+    others = by_lead.pop("others", 1)
+    if given and not by_lead:
+        msg = "others alone is no share; name at least one lead, such as b=3 others=1"
+        raise click.UsageError(msg)
+    return SharesDocument(shares=by_lead, others=others)
 
 
 @node_group.command("remove")

@@ -47,6 +47,7 @@ from node.model.wire.problems import Problem, error_of
 from node.model.wire.reservations import Reservation, ReservedSpan
 from node.model.wire.runs import Explanation, Run, RunInterval, ScheduleEntry
 from node.model.wire.seats import Seat
+from node.model.wire.shares import LeadShare, SharesDocument
 from node.model.wire.tasks import Task
 
 if TYPE_CHECKING:
@@ -336,6 +337,15 @@ class UserClient(MeshesApi, ArchivesApi):
     async def pardon_node(self, name: str) -> Node:
         """Forget the failed runs and the refusals that policies hold against a node."""
         return read(Node, await self._ask("POST", f"/nodes/{quote(name, safe='')}/pardon"))
+
+    async def shares(self) -> Page[LeadShare]:
+        """Return the shares of leads in the node's time, and what each had."""
+        return page(LeadShare, await self._ask("GET", "/shares"))
+
+    async def set_shares(self, document: SharesDocument) -> Page[LeadShare]:
+        """Set the shares of leads in the node's time, instead of the earlier ones."""
+        body = document.model_dump(mode="json")
+        return page(LeadShare, await self._ask("PUT", "/shares", body=body))
 
     async def compare_node(self, name: str) -> NodeComparison:
         """Have the node compare with another one, and repair what differs."""

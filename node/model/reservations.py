@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 from uuid import UUID
 
 from node.model.classes import SchedulingClass
@@ -139,7 +139,14 @@ def inadmissible_spans(
     return [each for each in reserved if each.reservation in closed]
 
 
-def spans_of(reserved: Sequence[ReservationSpan]) -> list[Span]:
+class _Spanned(Protocol):
+    @property
+    def starts_at(self) -> int: ...
+    @property
+    def ends_at(self) -> int: ...
+
+
+def spans_of(reserved: Sequence[_Spanned]) -> list[Span]:
     """Return the time of these spans as a span set."""
     if not reserved:  # the usual case in every proposal
         return []

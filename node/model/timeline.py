@@ -8,7 +8,8 @@ sorted bookings serves all windows and both passes:
   within the start margin (:attr:`Booking.fixed`); where the runs that may give way are listed
   (:attr:`TimelineQuestion.yielding`), only these.
 
-Reserved time blocks in both passes, whatever the classes, unless the reservation admits the run.
+Reserved time blocks in both passes, whatever the classes, unless the reservation admits the run; so
+does time that is kept for other leads.
 
 Normal runs overlap each other, so blocking spans are merged first: the end of a long run must not
 be lost because a short run inside it ends earlier.
@@ -25,8 +26,14 @@ from itertools import accumulate, chain
 from uuid import UUID
 
 from node.model.classes import SchedulingClass, blockers
+from node.model.lead_shares import KeptTime
 from node.model.reservations import ReservationSpan, spans_of
 from node.model.spans import Span, normalise, union
+
+ClosedTime = ReservationSpan | KeptTime
+"""Time in which a run may not take place, whatever is booked."""
+
+_NOBODY = UUID(int=0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +67,7 @@ class TimelineQuestion:
 
     ``earliest`` and ``latest`` bound every range: no run starts before the one or ends after the
     other. ``yielding`` are the runs that may give way if their priority is lower; None means any.
-    ``closed`` are the reservations that do not admit the run.
+    ``closed`` are the reservations that do not admit the run, and the time kept for other leads.
     """
 
     windows: Sequence[Span]
@@ -69,7 +76,7 @@ class TimelineQuestion:
     priority: int
     earliest: int
     latest: int
-    closed: Sequence[ReservationSpan] = ()
+    closed: Sequence[ClosedTime] = ()
     yielding: frozenset[UUID] | None = None
 
 
@@ -79,7 +86,7 @@ class TimelineAnswer:
 
     free: list[Span]
     free_displacing: list[Span]
-    obstacles: list[tuple[int, Booking | ReservationSpan]]
+    obstacles: list[tuple[int, Booking | ClosedTime]]
 
 
 class Occupation:
@@ -217,15 +224,15 @@ def _free(question: TimelineQuestion, busy: list[Span]) -> list[list[Span]]:
 
 def obstacles(
     question: TimelineQuestion, without: Sequence[int], bookings: Sequence[Booking]
-) -> list[tuple[int, Booking | ReservationSpan]]:
-    """Return for each window the longest obstacle: a reservation, or a booking that stays."""
+) -> list[tuple[int, Booking | ClosedTime]]:
+    """Return for each window the longest obstacle: closed time, or a booking that stays."""
     conflicting = blockers(question.scheduling_class)
     lasting = [
         booking
         for booking in bookings
         if booking.scheduling_class in conflicting and not _gives_way(booking, question)
     ]
-    blocking: list[Booking | ReservationSpan] = [*question.closed, *lasting]
+    blocking: list[Booking | ClosedTime] = [*question.closed, *lasting]
     ordered = sorted(blocking, key=_in_order)
     starts = [each.starts_at for each in ordered]
     reach = list(accumulate((each.ends_at for each in ordered), max))
@@ -238,11 +245,13 @@ def obstacles(
     return longest
 
 
-def _in_order(each: Booking | ReservationSpan) -> tuple[int, bool, UUID]:
+def _in_order(each: Booking | ClosedTime) -> tuple[int, bool, UUID]:
+    if isinstance(each, KeptTime):
+        return each.starts_at, False, _NOBODY
     if isinstance(each, ReservationSpan):
         return each.starts_at, False, each.reservation
     return each.starts_at, True, each.run
 
 
-def _overlap(start: int, end: int, each: Booking | ReservationSpan) -> int:
+def _overlap(start: int, end: int, each: Booking | ClosedTime) -> int:
     return min(each.ends_at, end) - max(each.starts_at, start)

@@ -34,6 +34,7 @@ from node.store import bookings, tasks
 from node.store.bookings import ExchangeRuling, Hold
 from node.store.database import Notice
 from node.timetable.holds import HoldBooker, ToolFigure
+from node.timetable.lead_shares import ShareEnforcer
 from node.timetable.proposals import Proposals
 from node.timetable.rulings import RulingApplier
 
@@ -52,8 +53,9 @@ class TimeLine:
         ``duration_with(task, tool)`` returns how long a run with that tool takes (microseconds).
         """
         self._database = core.database
-        self._proposals = Proposals(core)
-        self._holds = HoldBooker(core, needs_port, duration_with, rng)
+        self._shares = ShareEnforcer(core)
+        self._proposals = Proposals(core, self._shares)
+        self._holds = HoldBooker(core, needs_port, duration_with, rng, self._shares)
         self._rulings = RulingApplier(core)
         self._proposal_batches = Batcher(self._proposals.answer)
         self._hold_batches = Batcher(
@@ -71,7 +73,12 @@ class TimeLine:
 
     def heard(self, notice: Notice) -> None:
         """Keep what is cached of this time line up to date with a database notification."""
+        self._shares.heard(notice)
         self._proposals.heard(notice)
+
+    async def note(self, lead: str, request: ProposalRequest) -> None:
+        """Record for which hours a lead wants time, where its owner has set shares."""
+        await self._shares.note(lead, request)
 
     async def propose(self, lead: str, request: ProposalRequest) -> Proposal:
         """Return the free ranges in the windows, for both passes, and what is in the way.

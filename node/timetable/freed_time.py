@@ -63,6 +63,7 @@ class FreedTimeNotifier:
         """Return the time line's proposal, and remember the windows that other runs fill."""
         self._answering += 1
         try:
+            await self._time_line.note(lead, request)
             answered = await self._time_line.propose(lead, request)
             indices = sorted({obstacle.window for obstacle in answered.obstacles})
             refused = [request.windows[index] for index in indices]

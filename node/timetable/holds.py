@@ -17,15 +17,16 @@ from node.model import ports
 from node.model.errors import Conflict, InvalidDocument, NotFound, ParleyError
 from node.model.exchangestate import ExchangeState
 from node.model.hold_limits import IntroducedTask, contradiction
+from node.model.lead_shares import KeptTime
 from node.model.reservations import Applicant, inadmissible_spans
 from node.model.taskstate import OPEN, TaskState
 from node.model.timeline import TimelineQuestion, answer_question
 from node.model.times import to_the_second
 from node.model.wire.participants import (
+    AboveShare,
     Closure,
     HoldAnswer,
     HoldRequest,
-    Obstacle,
     Refusal,
     RunRequest,
 )
@@ -34,7 +35,8 @@ from node.settings import Settings
 from node.store import bookings, reservations
 from node.store.bookings import ExchangeStatus, HeldTask, Hold, Wanted
 from node.store.database import Connection
-from node.timetable.proposals import obstacle
+from node.timetable.lead_shares import ShareEnforcer
+from node.timetable.proposals import ToldObstacle, obstacle
 from node.timetable.superseding import supersede
 
 NewHold = tuple[Hold, HeldTask]
@@ -48,12 +50,18 @@ class HoldBooker:
     """Books holds on this node's time line."""
 
     def __init__(
-        self, core: Core, needs_port: ToolFigure, duration_with: ToolFigure, rng: random.Random
+        self,
+        core: Core,
+        needs_port: ToolFigure,
+        duration_with: ToolFigure,
+        rng: random.Random,
+        shares: ShareEnforcer,
     ) -> None:
         """``needs_port(task, tool)`` returns how many consecutive ports this node must assign.
 
         ``duration_with(task, tool)`` returns how long a run with that tool takes (microseconds).
         """
+        self._shares = shares
         self._duration_with = duration_with
         self._identity = core.identity
         self._database = core.database
@@ -126,10 +134,11 @@ class HoldBooker:
 
         1. Find consecutive ports. An exchange that gets none must not displace anything.
         2. Give up earlier attempts of the same slots, because they may occupy the time.
-        3. Set aside runs that give way: the exclusion constraint counts them until then.
-        4. Delete the waiting rows of slots led here: they have the ids that are inserted next.
-        5. Insert the runs. The constraint decides which ones have time.
-        6. Undo steps 3 and 4 for the runs that were not inserted.
+        3. Leave out runs in time that is kept for other leads: they must not displace anything.
+        4. Set aside runs that give way: the exclusion constraint counts them until then.
+        5. Delete the waiting rows of slots led here: they have the ids that are inserted next.
+        6. Insert the runs. The constraint decides which ones have time.
+        7. Undo steps 4 and 5 for the runs that were not inserted.
 
         Only then is it known who needs a single port, and what refused runs have in their way.
         """
@@ -138,6 +147,7 @@ class HoldBooker:
         lacking = {exchange for exchange, port in first_ports.items() if port is None}
         wanted = self._within_horizon([it for it in new if it[0].exchange not in lacking], now)
         wanted, superseding_reasons = await supersede(connection, wanted, now)
+        wanted, kept = await self._shares.admitted(connection, wanted, now)
         earliest = now + self._settings.start_margin
         aside = await bookings.set_aside(connection, wanted, earliest, now)
         waiting = await _take_waiting(connection, new)
@@ -146,7 +156,11 @@ class HoldBooker:
         await _restore_needlessly_set_aside(connection, aside, held, now)
         exchanges = {hold.exchange for hold, _ in new if not held.isdisjoint(hold.runs)}
         data = await self._ports.assign(connection, needed, first_ports, exchanges)
-        reasons = {**superseding_reasons, **self._ports.refusals(new, needed, lacking)}
+        reasons: dict[UUID, str | KeptTime] = {
+            **superseding_reasons,
+            **kept,
+            **self._ports.refusals(new, needed, lacking),
+        }
         return {
             hold.exchange: HoldAnswer(
                 held=tuple(run for run in hold.runs if run in held),
@@ -175,12 +189,12 @@ class HoldBooker:
         task: HeldTask,
         hold: Hold,
         held: AbstractSet[UUID],
-        reasons: Mapping[UUID, str],
+        reasons: Mapping[UUID, str | KeptTime],
         now: int,
     ) -> tuple[Refusal, ...]:
         """Return the runs that were not booked, each with the reason and the run in its way.
 
-        ``reasons`` are those known already, by run.
+        ``reasons`` are those known already, by run: sentences, or time that is kept for others.
         """
         request = hold.request
         refused = [run for run in request.runs if run.run not in held]
@@ -205,17 +219,24 @@ class HoldBooker:
         displacing = replace(displacing_nothing, priority=request.priority, yielding=yielding)
         when_displacing = dict(answer_question(displacing, runs).obstacles)
         otherwise = dict(answer_question(displacing_nothing, runs).obstacles)
-        in_the_way = {
+        in_the_way: dict[int, ToldObstacle] = {
             index: obstacle(index, blocker, hold.lead, own=self._identity)
             for index, run in enumerate(refused)
             if (blocker := (when_displacing if run.displacing else otherwise).get(index))
             is not None
+            and not isinstance(blocker, KeptTime)
+        }
+        in_the_way |= {
+            index: AboveShare.of(index, kept, run.starts_at, now)
+            for index, run in enumerate(refused)
+            if isinstance(kept := reasons.get(run.run), KeptTime)
         }
         return tuple(
             Refusal(
                 run=run.run,
-                reason=reasons.get(run.run)
-                or _refusal_reason(run, in_the_way.get(index), now, now + self._settings.horizon),
+                reason=known
+                if isinstance(known := reasons.get(run.run), str)
+                else _refusal_reason(run, in_the_way.get(index), now, now + self._settings.horizon),
                 obstacle=in_the_way.get(index),
             )
             for index, run in enumerate(refused)
@@ -386,9 +407,7 @@ def _applicant(task: HeldTask, hold: Hold) -> Applicant:
     )
 
 
-def _refusal_reason(
-    run: RunRequest, in_the_way: Obstacle | Closure | None, now: int, latest: int
-) -> str:
+def _refusal_reason(run: RunRequest, in_the_way: ToldObstacle | None, now: int, latest: int) -> str:
     """Return why a run was not booked; without a known blocker its time was free again since."""
     if run.starts_at < now:
         return "its start has passed"
@@ -396,6 +415,8 @@ def _refusal_reason(
         return f"it ends beyond this node's horizon, {to_the_second(latest)}"
     if in_the_way is None:
         return "its time was taken a moment ago"
+    if isinstance(in_the_way, AboveShare):
+        return in_the_way.why()
     if isinstance(in_the_way, Closure):
         return f"its time is {in_the_way.why()}"
     return f"its time was just taken by {in_the_way.in_words()}"

@@ -16,10 +16,12 @@ from node.core import Core
 from node.model import times
 from node.model.calendar import CACHE_LIFETIME, Calendar
 from node.model.classes import SchedulingClass, blockers
+from node.model.lead_shares import KeptTime
 from node.model.reservations import Applicant, ReservationSpan, inadmissible_spans, is_particular
 from node.model.spans import Span
 from node.model.timeline import (
     Booking,
+    ClosedTime,
     FreeRanges,
     Occupation,
     OccupiedSpan,
@@ -32,6 +34,7 @@ from node.model.timeline import (
 )
 from node.model.times import format_duration, to_the_second
 from node.model.wire.participants import (
+    AboveShare,
     Closure,
     HoldAnswer,
     HoldRequest,
@@ -42,20 +45,26 @@ from node.model.wire.participants import (
 from node.store import bookings, reservations
 from node.store.bookings import HeldTask
 from node.store.database import Connection, Notice
+from node.timetable.lead_shares import ShareEnforcer
 
 _SOON = 2 * times.SECOND
 """Time before its start when a run may be running already: the launcher prepares it early."""
 
 
+ToldObstacle = Obstacle | Closure | AboveShare
+"""An obstacle in a window, as a lead may know it."""
+
+
 class Proposals:
     """Computes proposals for this node's time line."""
 
-    def __init__(self, core: Core) -> None:
-        """Cache nothing before a notification has been heard."""
+    def __init__(self, core: Core, shares: ShareEnforcer) -> None:
+        """Cache nothing before a notification has been heard; ``shares`` are those of leads."""
         self._identity = core.identity
         self._database = core.database
         self._clock = core.clock
         self._settings = core.settings
+        self._shares = shares
         self._calendar = Calendar()
         self._hears = False
         self._reserved: list[ReservationSpan] = []
@@ -97,13 +106,14 @@ class Proposals:
             self._calendar.clear()
         async with self._database.connection() as connection:
             reserved = await self._reserved_spans(connection, now)
-            questions = self._questions(requests, reserved, now)
+            kept = await self._shares.kept_from(connection, requests, now)
+            questions = self._questions(requests, reserved, kept, now)
             free, runs = await self._free_and_blocking(connection, questions, now)
             if any(each.without for each in free):
                 # The cache may be older than a release: compare with the database before refusing.
                 self._reserved_at = None
                 reserved = await self._reserved_spans(connection, now)
-                questions = self._questions(requests, reserved, now)
+                questions = self._questions(requests, reserved, kept, now)
                 if stale := _stale_windows(questions, free, runs):
                     for window in stale:
                         self._calendar.give_back(window)
@@ -113,7 +123,7 @@ class Proposals:
             _proposal(
                 question,
                 each,
-                self._told(lead, obstacles(question, each.without, runs)),
+                self._told(lead, question, obstacles(question, each.without, runs), now),
                 now,
                 for_some,
             )
@@ -121,10 +131,19 @@ class Proposals:
         ]
 
     def _told(
-        self, lead: str, in_the_way: Iterable[tuple[int, Booking | ReservationSpan]]
-    ) -> list[Obstacle | Closure]:
+        self,
+        lead: str,
+        question: TimelineQuestion,
+        in_the_way: Iterable[tuple[int, Booking | ClosedTime]],
+        now: int,
+    ) -> list[ToldObstacle]:
         """Return what is in the way of these windows, as a lead may know it."""
-        return [obstacle(window, each, lead, own=self._identity) for window, each in in_the_way]
+        return [
+            AboveShare.of(window, each, question.windows[window][0], now)
+            if isinstance(each, KeptTime)
+            else obstacle(window, each, lead, own=self._identity)
+            for window, each in in_the_way
+        ]
 
     async def _reserved_spans(self, connection: Connection, now: int) -> list[ReservationSpan]:
         """Return the reserved time up to the horizon, and beyond it for the life of the cache."""
@@ -137,14 +156,24 @@ class Proposals:
 
     def _questions(
         self,
-        requests: Iterable[tuple[str, ProposalRequest]],
+        requests: Sequence[tuple[str, ProposalRequest]],
         reserved: Sequence[ReservationSpan],
+        kept: Sequence[Sequence[KeptTime]],
         now: int,
     ) -> list[TimelineQuestion]:
-        return [self._question(lead, request, reserved, now) for lead, request in requests]
+        """Return the questions; ``kept`` is by request, in their order."""
+        return [
+            self._question(lead, request, reserved, kept_time, now)
+            for (lead, request), kept_time in zip(requests, kept, strict=True)
+        ]
 
     def _question(
-        self, lead: str, request: ProposalRequest, reserved: Sequence[ReservationSpan], now: int
+        self,
+        lead: str,
+        request: ProposalRequest,
+        reserved: Sequence[ReservationSpan],
+        kept: Sequence[KeptTime],
+        now: int,
     ) -> TimelineQuestion:
         applicant = Applicant(
             task=request.task,
@@ -163,7 +192,7 @@ class Proposals:
             priority=request.priority,
             earliest=now + self._settings.start_margin,
             latest=now + self._settings.horizon,
-            closed=inadmissible_spans(applicant, reserved),
+            closed=[*inadmissible_spans(applicant, reserved), *kept],
             yielding=None if request.yielding is None else frozenset(request.yielding),
         )
 
@@ -261,7 +290,7 @@ def _stale_windows(
 def _proposal(
     question: TimelineQuestion,
     free: FreeRanges,
-    in_the_way: Sequence[Obstacle | Closure],
+    in_the_way: Sequence[ToldObstacle],
     now: int,
     for_some: bool,  # noqa: FBT001 - whether time is reserved for particular runs
 ) -> Proposal:
@@ -300,7 +329,7 @@ def obstacle(
     return described if lead in (own, each.lead) else described.anonymous()
 
 
-def _nothing_free(question: TimelineQuestion, in_the_way: Sequence[Obstacle | Closure]) -> str:
+def _nothing_free(question: TimelineQuestion, in_the_way: Sequence[ToldObstacle]) -> str:
     """Return why no window has time, in one sentence."""
     needed = f"no {format_duration(question.duration)} free"
     if in_the_way:

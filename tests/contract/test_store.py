@@ -51,7 +51,7 @@ from tests.support.worlds import World
 
 CLEAR = f"""
 DELETE FROM task; DELETE FROM node; DELETE FROM access_token; DELETE FROM idempotency;
-DELETE FROM reservation;
+DELETE FROM reservation; DELETE FROM lead_share; DELETE FROM lead_question;
 DELETE FROM outbox; {CLEAR_CAMPAIGNS}
 ALTER TABLE pool ALTER COLUMN id RESTART;
 ALTER TABLE outbox ALTER COLUMN id RESTART;

@@ -42,6 +42,7 @@ SMALL = {
     "background": (0, 0, 10),
     "lanes": (1, 3, 8),
     "level": (0, 5, 10),
+    "shares": (0, 1, 3),
     "seats_max": (1, 2),
     "target_seats": (1, 2),
     "campaign": (1, 2, 3),

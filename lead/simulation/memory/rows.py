@@ -86,6 +86,23 @@ class NodeRow(TableRow):
 
 
 @dataclass(slots=True, eq=False)
+class LeadShareRow(TableRow):
+    """The share of a lead in the node's time."""
+
+    lead: str
+    share: int
+
+
+@dataclass(slots=True, eq=False)
+class LeadQuestionRow(TableRow):
+    """A lead's last question for time in an hour."""
+
+    lead: str
+    hour: int
+    asked_at: int
+
+
+@dataclass(slots=True, eq=False)
 class AccessTokenRow(TableRow):
     """A user's token, stored as its digest."""
 

@@ -56,6 +56,8 @@ class RunTable(Table[UUID, RunRow]):
         self.by_exchange: GroupedRows[UUID, RunRow] = GroupedRows()
         self.set_aside_for: GroupedRows[UUID | None, RunRow] = GroupedRows()
         self.booked: OrderedRows[RunRow] = OrderedRows()
+        self.by_start: OrderedRows[RunRow] = OrderedRows()
+        """The runs with a lane, in any state."""
         self.running: dict[UUID, RunRow] = {}
         self.merging: dict[UUID, RunRow] = {}
         self._lanes = {"exclusive": LaneIndex(), "normal": LaneIndex()}
@@ -242,6 +244,8 @@ class RunTable(Table[UUID, RunRow]):
     def _enter(self, row: RunRow) -> None:
         if row.exchange_id is not None:
             self.by_exchange.add(row.exchange_id, row)
+        if row.lane is not None:
+            self.by_start.add(row.starts_at, row)
         self._enter_state(row)
 
     def _enter_state(self, row: RunRow, *, was_open: bool = False, was_live: bool = False) -> None:
@@ -273,6 +277,8 @@ class RunTable(Table[UUID, RunRow]):
     def _leave(self, row: RunRow) -> None:
         if row.exchange_id is not None and self.by_exchange.remove(row.exchange_id, row):
             self._exchanges.bare[row.exchange_id] = None
+        if row.lane is not None:
+            self.by_start.remove(row.starts_at, row)
         self._leave_state(row)
 
     def _leave_state(

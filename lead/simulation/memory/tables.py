@@ -16,6 +16,8 @@ from lead.simulation.memory.rows import (
     ChargeRow,
     DecisionRow,
     IdempotencyRow,
+    LeadQuestionRow,
+    LeadShareRow,
     NodeRow,
     OutboxRow,
     PartRow,
@@ -69,6 +71,27 @@ class NodeTable(Table[str, NodeRow]):
         del self._named[row.name]
         if row.is_self:
             self.itself = None
+
+
+class LeadShareTable(Table[str, LeadShareRow]):
+    """The shares of leads."""
+
+    def key(self, row: LeadShareRow) -> str:
+        """Return the lead."""
+        return row.lead
+
+    def _check(self, row: LeadShareRow) -> None:
+        if row.share < 0:
+            msg = "a share must not be negative"
+            raise BrokenCheck(msg)
+
+
+class LeadQuestionTable(Table[tuple[str, int], LeadQuestionRow]):
+    """The last questions of each lead, by hour."""
+
+    def key(self, row: LeadQuestionRow) -> tuple[str, int]:
+        """Return the lead and the hour."""
+        return row.lead, row.hour
 
 
 class AccessTokenTable(Table[str, AccessTokenRow]):
@@ -258,6 +281,8 @@ class Tables:
         self.journal = journal = Journal()
         self.nodes = NodeTable(journal)
         self.access_tokens = AccessTokenTable(journal)
+        self.lead_shares = LeadShareTable(journal)
+        self.lead_questions = LeadQuestionTable(journal)
         self.idempotencies = IdempotencyTable(journal)
         self.campaigns = CampaignTable(journal)
         self.charge_hours = ChargeHourTable(journal)

@@ -19,6 +19,7 @@ from lead.simulation.memory import (
     rulings,
     runs,
     seats,
+    shares,
     tasks,
     terms,
 )
@@ -38,6 +39,7 @@ _MODULES = (
     tasks,
     dependencies,
     reservations,
+    shares,
     intervals,
     archives,
     episodes,

@@ -13,6 +13,7 @@ from pydantic import Field, model_validator
 
 from node.model import times
 from node.model.classes import SchedulingClass
+from node.model.lead_shares import KeptTime
 from node.model.reservations import ReservationSpan, in_words
 from node.model.wire.circumstances import Circumstances
 from node.model.wire.fields import Document, Host
@@ -208,6 +209,32 @@ class Closure(Document):
         return in_words(self.kind, self.name, self.owner, self.reservation, self.ends_at)
 
 
+class AboveShare(Document):
+    """Time that is kept for other leads, because the one that asks is above its share here."""
+
+    window: int = Field(description="Index of the requested window.")
+    percent: float = Field(description="The lead's share among those that want this time.")
+    later: Micros = Field(description="From when on it may be offered; ask then.")
+    starts_at: Micros
+    ends_at: Micros
+
+    @classmethod
+    def of(cls, window: int, each: KeptTime, start: int, now: int) -> Self:
+        """Return what keeps a window that begins at ``start`` from the lead."""
+        return cls(
+            window=window,
+            percent=round(each.percent, 1),
+            later=each.later(start, now),
+            starts_at=each.starts_at,
+            ends_at=each.ends_at,
+        )
+
+    def why(self) -> str:
+        """Return the reason: ``this lead is above its share of 25 % here; later, from 2026-…Z``."""
+        later = times.to_the_second(self.later)
+        return f"this lead is above its share of {self.percent:g} % here; later, from {later}"
+
+
 class LimitReached(Document):
     """A limit of the task's campaign, or of one above it, that is reached in a window.
 
@@ -236,7 +263,7 @@ class Proposal(Document):
     horizon: Micros = Field(description="No run may end later than this.")
     free: tuple[Span, ...]
     free_displacing: tuple[Span, ...] | None = None
-    obstacles: tuple[Obstacle | Closure | LimitReached, ...] = ()
+    obstacles: tuple[Obstacle | Closure | AboveShare | LimitReached, ...] = ()
     reason: Sentence | None = Field(None, description="Why nothing is offered, if so.")
     particular: bool = Field(
         default=False,
@@ -284,7 +311,7 @@ class Refusal(Document):
 
     run: UUID
     reason: Sentence
-    obstacle: Obstacle | Closure | None = None
+    obstacle: Obstacle | Closure | AboveShare | None = None
 
 
 class HoldAnswer(Document):

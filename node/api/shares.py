@@ -1,0 +1,44 @@
+"""Routes of the shares of leads in this node's time."""
+
+from __future__ import annotations
+
+from aiohttp import web
+
+from node.api import requests, responses
+from node.api.routing import NODE, Access, Route
+from node.model.wire.shares import LeadShare, SharesDocument
+
+
+async def list_(request: web.Request) -> web.StreamResponse:
+    """GET: the shares of leads, and what each of them had."""
+    requests.only(request)
+    return responses.many(await request.app[NODE].lead_shares.listed())
+
+
+async def replace(request: web.Request) -> web.StreamResponse:
+    """PUT: these shares instead of the earlier ones."""
+    lead_shares = request.app[NODE].lead_shares
+    await lead_shares.set(requests.document(request, SharesDocument))
+    return responses.many(await lead_shares.listed())
+
+
+ROUTES = (
+    Route(
+        "GET",
+        "/v1/shares",
+        list_,
+        "List the shares of leads in this node's time, and what each of them had",
+        answer=LeadShare,
+        listed=True,
+    ),
+    Route(
+        "PUT",
+        "/v1/shares",
+        replace,
+        "Set the shares of leads in this node's time",
+        Access.WRITE,
+        SharesDocument,
+        LeadShare,
+        listed=True,
+    ),
+)

@@ -1,0 +1,202 @@
+"""The owner of a host sets shares for leads, and the host keeps them where time is booked."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from node.model import times
+from node.model.errors import InvalidDocument
+from node.model.lead_shares import CLAIM_LIFE
+from node.model.wire.participants import (
+    AboveShare,
+    HoldAnswer,
+    Introduction,
+    Proposal,
+    ProposalRequest,
+)
+from node.model.wire.shares import SharesDocument
+from node.model.wire.tasks import Schedule
+from tests.support.clocks import START
+from tests.support.worlds import (
+    ON_ONE_LOOP,
+    Site,
+    World,
+    commit_request,
+    exchange_of,
+    hold_request,
+    introduction,
+)
+
+pytestmark = ON_ONE_LOOP
+
+LATER = START // times.HOUR * times.HOUR + 5 * times.HOUR
+LENGTH = 3 * times.MINUTE
+PART = 5
+"""The runs of this length in a quarter of an hour."""
+
+
+async def _host(world: World, **shares: int) -> Site:
+    """Return a host h whose owner has given shares to leads, which are made first."""
+    for name in ("b", "c", "d"):
+        await world.site(name)
+    host = await world.site("h")
+    others = shares.pop("others", 1)
+    await host.node.lead_shares.set(SharesDocument(shares=shares, others=others))
+    return host
+
+
+def _lead(world: World, name: str) -> Site:
+    return next(site for site in world.sites if site.name == name)
+
+
+async def _task(lead: Site, host: Site) -> Introduction:
+    task = introduction([host], duration=LENGTH)
+    await lead.keep(task, lead)
+    await host.keep(task, lead)
+    return task
+
+
+async def _asked(lead: Site, host: Site, task: Introduction | None = None) -> Proposal:
+    """Return what the host offers a lead of an hour to come."""
+    task = task or await _task(lead, host)
+    request = ProposalRequest(
+        task=task.task,
+        lease_epoch=1,
+        scheduling_class=task.scheduling_class,
+        duration=LENGTH,
+        priority=0,
+        windows=((LATER, LATER + times.HOUR),),
+    )
+    return await host.node.freed_time.propose(lead.identity, request)
+
+
+async def _booked(lead: Site, host: Site, first: int, count: int) -> HoldAnswer:
+    """Book runs one after the other, the first of which has this number in the hour."""
+    task = await _task(lead, host)
+    request = hold_request(task, [LATER + n * LENGTH for n in range(first, first + count)])
+    exchange = exchange_of(request)
+    answered = await host.node.time_line.hold(exchange, lead.identity, request)
+    await host.node.time_line.commit(exchange, commit_request(request))
+    return answered
+
+
+async def test_a_lead_above_its_share_is_told_when_to_come_again(world: World) -> None:
+    """Time is kept for a lead that asked for it, and the other one is told when it is free."""
+    host = await _host(world, b=3)
+    b, c = _lead(world, "b"), _lead(world, "c")
+    assert len((await _booked(c, host, 0, PART)).held) == PART
+    assert (await _asked(c, host)).free  # b has not asked for that time
+    assert (await _asked(b, host)).free
+    refused = await _asked(c, host)
+    assert not refused.free
+    [obstacle] = refused.obstacles
+    assert isinstance(obstacle, AboveShare)
+    later = times.to_the_second(START + CLAIM_LIFE)
+    why = f"this lead is above its share of 25 % here; later, from {later}"
+    assert refused.reason == f"no PT3M free: {why}"
+    world.clock.advance(CLAIM_LIFE)
+    assert (await _asked(c, host)).free  # b asked an hour ago, and not again
+
+
+async def test_shares_bind_where_runs_are_booked(world: World) -> None:
+    """Of a hold that goes beyond the share, the first runs are booked and the others refused."""
+    host = await _host(world, b=3)
+    b, c = _lead(world, "b"), _lead(world, "c")
+    await _asked(b, host)
+    answered = await _booked(c, host, 0, 9)
+    assert len(answered.held) == PART
+    assert {refusal.reason.split(" here;")[0] for refusal in answered.refused} == {
+        "this lead is above its share of 25 %"
+    }
+    assert all(isinstance(refusal.obstacle, AboveShare) for refusal in answered.refused)
+    assert len((await _booked(b, host, 5, 15)).held) == 15
+
+
+async def test_leads_that_book_at_once_count_each_other(world: World) -> None:
+    """Two leads that share one share get no more than it, also if they book at one instant."""
+    host = await _host(world, b=3)
+    b, c, d = (_lead(world, name) for name in "bcd")
+    await _asked(b, host)
+    tasks = [await _task(lead, host) for lead in (c, d) for _ in range(6)]
+    requests = [hold_request(task, [LATER + n * LENGTH]) for n, task in enumerate(tasks)]
+    leads = [c] * 6 + [d] * 6
+    answers = await asyncio.gather(
+        *(
+            host.node.time_line.hold(exchange_of(request), lead.identity, request)
+            for lead, request in zip(leads, requests, strict=True)
+        )
+    )
+    assert sum(len(answered.held) for answered in answers) == PART
+
+
+async def test_the_lead_says_why_its_runs_wait(world: World) -> None:
+    """A lead explains a run that waits by its share at the host that refused it."""
+    host = await _host(world, b=3)
+    b, c = _lead(world, "b"), _lead(world, "c")
+    await _asked(b, host)
+    await _booked(c, host, 0, PART)
+    schedule = Schedule(start=LATER + 6 * LENGTH, slip=10 * times.MINUTE)
+    task = introduction([host], duration=LENGTH, schedule=schedule)
+    await c.keep(task, c)
+    await host.keep(task, c)
+    await c.plan()
+    [reason] = [row[0] for row in await c.rows("SELECT reason FROM run WHERE state = 'waiting'")]
+    assert reason.startswith("h: no PT3M free: this lead is above its share of 25 % here; later")
+
+
+async def test_without_shares_nothing_is_restricted(world: World) -> None:
+    """Whoever asks first is served while no shares are set, and after they were removed."""
+    host = await _host(world)
+    b, c = _lead(world, "b"), _lead(world, "c")
+    await _asked(b, host)
+    assert len((await _booked(c, host, 0, 9)).held) == 9
+    await host.node.lead_shares.set(SharesDocument(shares={"b": 3}))
+    await _asked(b, host)
+    assert not (await _asked(c, host)).free
+    await host.node.lead_shares.set(SharesDocument(shares={}))
+    assert (await _asked(c, host)).free
+
+
+async def test_the_owner_sees_what_each_lead_had(world: World) -> None:
+    """The list has each lead with a share, what it had, and all others together."""
+    host = await _host(world, b=3, c=0, others=1)
+    await _booked(_lead(world, "b"), host, 0, 4)
+    await _booked(_lead(world, "d"), host, 4, 2)
+    world.clock.advance(5 * times.HOUR + 30 * times.MINUTE)
+    await _booked(_lead(world, "c"), host, 15, 1)
+    await host.execute("UPDATE run SET state = 'finished' WHERE starts_at < $1", world.clock.now())
+    listed = await host.node.lead_shares.listed()
+    shown = [(it.lead, it.share, it.percent, it.had, it.had_percent, it.booked) for it in listed]
+    assert shown == [
+        ("b", 3, 75, 4 * LENGTH, 66.7, 0),
+        ("others", 1, 25, 2 * LENGTH, 33.3, 0),
+        ("c", 0, 0, 0, 0, LENGTH),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("shares", "others", "reason"),
+    [
+        ({"zz": 1}, 1, "no node zz is known here; see parley node list"),
+        ({"b": 0, "c": 0}, 0, "are all zero, so nobody would be served first"),
+    ],
+)
+async def test_wrong_shares_are_refused(
+    world: World, shares: dict[str, int], others: int, reason: str
+) -> None:
+    """Unknown leads and shares of nothing are refused, with a remedy."""
+    host = await _host(world)
+    with pytest.raises(InvalidDocument) as caught:
+        await host.node.lead_shares.set(SharesDocument(shares=shares, others=others))
+    assert reason in str(caught.value.faults)
+
+
+async def test_a_lead_given_twice_is_refused(world: World) -> None:
+    """A lead by its name and by its key is one lead."""
+    host = await _host(world)
+    twice = {"b": 1, _lead(world, "b").identity: 2}
+    with pytest.raises(InvalidDocument) as caught:
+        await host.node.lead_shares.set(SharesDocument(shares=twice))
+    assert "b is given twice" in str(caught.value.faults)
