@@ -45,6 +45,8 @@ _PERIODS: Final = (1, 2, 3, 4, 6, 8, 12, 24)
 _RUNS_PER_PART: Final = 4
 """Minimum number of runs in a lead's part of a period, so that rounding to whole runs is fair."""
 _GAIN: Final = 4.0
+_LITTLE: Final = float(times.HOUR)
+"""Recent use (µs of seat-time) so small that it says little about who had too much."""
 _CORRECTION_MAX: Final = 2.0
 """Recent use changes a lead's part to half or double of its share at most."""
 
@@ -232,11 +234,11 @@ def corrected_shares(shares: Mapping[str, float], recent: Mapping[str, float]) -
     """Return the shares, in parts of 1, corrected by what each has used lately.
 
     One that used its share keeps it; one that used more gets less, down to half, and the other way
-    round.
+    round. ``recent`` is in µs of seat-time.
     """
-    total = sum(recent.values())
+    total = sum(recent.values()) + _LITTLE
     weights = {
-        account: share * _correction(recent[account] / total / share if total and share else 1.0)
+        account: share * _correction((recent[account] / share + _LITTLE) / total if share else 1.0)
         for account, share in shares.items()
     }
     whole = sum(weights.values()) or 1.0

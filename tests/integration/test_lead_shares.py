@@ -101,7 +101,7 @@ async def test_a_lead_above_its_share_is_told_when_to_come_again(world: World) -
 
 
 async def test_shares_bind_where_runs_are_booked(world: World) -> None:
-    """Of a hold that goes beyond the share, the first runs are booked and the others refused."""
+    """A hold that goes beyond the share gets its first runs, and the others are refused."""
     host = await _host(world, b=3)
     b, c = _lead(world, "b"), _lead(world, "c")
     await _asked(b, host)
@@ -147,7 +147,7 @@ async def test_the_lead_says_why_its_runs_wait(world: World) -> None:
 
 
 async def test_without_shares_nothing_is_restricted(world: World) -> None:
-    """Whoever asks first is served while no shares are set, and after they were removed."""
+    """The first to ask is served while no shares are set, and after they were removed."""
     host = await _host(world)
     b, c = _lead(world, "b"), _lead(world, "c")
     await _asked(b, host)

@@ -116,12 +116,14 @@ def test_long_runs_are_counted_over_several_hours() -> None:
 
 def test_recent_use_corrects_the_parts() -> None:
     """A lead that used its share keeps it; one that used more gets less, down to half."""
-    even = {"b": 0.5, "c": 0.5}
-    assert corrected_shares(even, {"b": 2.0, "c": 2.0}) == even
-    assert corrected_shares(even, {"b": 0.0, "c": 0.0}) == even
-    assert corrected_shares(even, {"b": 0.0, "c": 9.0}) == {"b": 0.8, "c": 0.2}
-    slightly = corrected_shares(even, {"b": 1.9, "c": 2.1})
-    assert 0.5 < slightly["b"] < 0.7
+    even, hour = {"b": 0.5, "c": 0.5}, times.HOUR
+    assert corrected_shares(even, {"b": 9 * hour, "c": 9 * hour}) == even
+    assert corrected_shares(even, {"b": 0, "c": 0}) == even
+    assert corrected_shares(even, {"b": 0, "c": 9 * hour}) == {"b": 0.8, "c": 0.2}
+    slightly = corrected_shares(even, {"b": 9 * hour, "c": 10 * hour})
+    assert 0.5 < slightly["b"] < 0.6
+    # A few seconds of use say nothing.
+    assert corrected_shares(even, {"b": 0, "c": times.SECOND})["c"] > 0.499
     assert sum(slightly.values()) == pytest.approx(1)
 
 
