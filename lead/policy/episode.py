@@ -241,8 +241,17 @@ class Episode:
                     spans.setdefault(name, []).append((slot.start, slot.end))
         return spans
 
-    def placed(self, ask: Ask, run: PostedRun, refused: Collection[str] = ()) -> None:
-        """Record that the run was posted on all its nodes; ``refused`` nodes offered no time."""
+    def placed(
+        self,
+        ask: Ask,
+        run: PostedRun,
+        refused: Collection[str] = (),
+        busy: Collection[str] = (),
+    ) -> None:
+        """Record that the run was posted on all its nodes.
+
+        Of the others, some ``refused`` the question, and some have no time (``busy``).
+        """
         del self._open[ask.number]
         candidate = ask.candidate
         self._board.answer(candidate, len(run.nodes))
@@ -253,7 +262,7 @@ class Episode:
             self._throttle.placed(candidate, each)
         self._ordering.started(candidate)
         self._filling.started(candidate)
-        self._judge.answered(ask, run.nodes, refused, placed=True)
+        self._judge.answered(ask, run.nodes, refused, busy, placed=True)
         self._refused.pop(candidate.task, None)
         for name in run.nodes:
             self._measured[candidate.campaign, name, candidate.target] = run.start
@@ -262,13 +271,17 @@ class Episode:
             self._passes[task] = self._passes.get(task, 0) + 1
 
     def refused(
-        self, ask: Ask, refused: Collection[str] = (), because: PolicyRefusal | None = None
+        self,
+        ask: Ask,
+        refused: Collection[str] = (),
+        busy: Collection[str] = (),
+        because: PolicyRefusal | None = None,
     ) -> None:
-        """Record that nothing was placed; ``refused`` nodes offered no time at all."""
+        """Record that nothing was placed: some nodes ``refused``, and some have no time."""
         _, no_displacement = self._open.pop(ask.number)
         candidate = ask.candidate
         self._board.answer(candidate, 0)
-        self._judge.answered(ask, (), refused, placed=False)
+        self._judge.answered(ask, (), refused, busy, placed=False)
         together = candidate.named or candidate.together
         rule = NO_COMMON_TIME if together and ask.least > 1 else NO_TIME
         decisive = because or rule.refuse(

@@ -295,7 +295,7 @@ class RememberedState:
     """The memory of the policies.
 
     ``queues`` by campaign; ``passes`` by task, how often later ones were started ahead of it;
-    ``failures`` by (node, campaign), how many runs failed; ``backoffs`` by (campaign, node, class);
+    ``failures`` by (node, campaign), how many runs failed; ``backoffs`` by what was refused;
     ``deferrals`` by task; ``measured`` by (campaign, node, target), when it was last measured
     there; ``newcomers`` by campaign, the usage it began with; ``eligible_since`` by task, since
     when its waiting counts; ``starts`` numbers the starts; ``slots`` by task, the reservations that
@@ -305,7 +305,7 @@ class RememberedState:
     queues: Mapping[str, QueueState] = field(default_factory=dict)
     passes: Mapping[str, int] = field(default_factory=dict)
     failures: Mapping[tuple[str, str], int] = field(default_factory=dict)
-    backoffs: Mapping[tuple[str, str, str], Backoff] = field(default_factory=dict)
+    backoffs: Mapping[tuple[str, ...], Backoff] = field(default_factory=dict)
     deferrals: Mapping[str, Deferral] = field(default_factory=dict)
     measured: Mapping[tuple[str, str, str], int] = field(default_factory=dict)
     newcomers: Mapping[str, Charge] = field(default_factory=dict)

@@ -84,13 +84,14 @@ class EpisodeDriver:
         given = _GivenSeats()
         while (request := episode.next()) is not None:
             case = given.applied_to(cases[request.candidate.task])
-            result, run, refused = await self._serve(search, request, case, membership)
+            result, run, found = await self._serve(search, request, case, membership)
             results[case.name] = result
             given.add(result)
             if run is None:
-                episode.refused(request, refused, next(iter(result.verdicts), None))
+                decisive = next(iter(result.verdicts), None)
+                episode.refused(request, found.refused, found.busy, decisive)
             else:
-                episode.placed(request, run, refused)
+                episode.placed(request, run, found.refused, found.busy)
         for case in episode_input.closed:
             if case.open.blocked:
                 continue
@@ -116,10 +117,10 @@ class EpisodeDriver:
 
     async def _serve(
         self, search: NodeSearch, request: Ask, case: SeatCase, membership: Membership
-    ) -> tuple[CaseResult, PostedRun | None, Sequence[str]]:
+    ) -> tuple[CaseResult, PostedRun | None, SeatSearchResult]:
         """Find nodes for one case.
 
-        Returns the result, the run as it counts for the policies, and the nodes that refused.
+        Returns the result, the run as it counts for the policies, and what was found.
         """
         try:
             fixed = self._fixed(case, membership)
@@ -127,13 +128,13 @@ class EpisodeDriver:
             parts = self._parts(case, found, membership)
         except Exception as error:  # noqa: BLE001 - it must stop this case only
             why = describe_failure(error, "giving seats failed")
-            return CaseResult(case, heard={case.whole.terms.test: why}), None, ()
+            return CaseResult(case, heard={case.whole.terms.test: why}), None, _NOTHING
         crowded = _crowded_out(case, found)
         if len(found.seats) < len(case.empty):
             left_out = {name: it.sentence for name, it in request.left_out.items()}
             found = replace(found, heard={**found.heard, **left_out})
         if len(found.seats) < request.least:
-            return CaseResult(case, heard=found.heard, verdicts=crowded), None, found.refused
+            return CaseResult(case, heard=found.heard, verdicts=crowded), None, found
         search.keep()
         run = PostedRun(
             run=case.name,
@@ -147,7 +148,7 @@ class EpisodeDriver:
             needs=request.candidate.needs,
         )
         result = CaseResult(case, found.seats, parts, found.heard, crowded)
-        return result, run, found.refused
+        return result, run, found
 
     def _fixed(self, case: SeatCase, membership: Membership) -> list[str]:
         """Return the nodes that take part in every run, whatever nodes have the seats."""
@@ -211,6 +212,9 @@ def _add_refusals(
         # Nodes that are down were not asked, and may be all that is missing.
         heard = {**membership.silent(before.case.able), **before.heard}
         results[name] = replace(before, verdicts=refusals, heard=heard)
+
+
+_NOTHING = SeatSearchResult({}, 0)
 
 
 class _GivenSeats:

@@ -101,7 +101,7 @@ class LeadUse:
         """Return the use before an hour, of which each day's counts half of the next one's."""
         decayed = self._recent.get((account, hour))
         if decayed is None:
-            hours = self._hours.get(account, {})
+            hours: Mapping[int, float] = self._hours.get(account, {})
             decayed = self._recent[account, hour] = sum(
                 amount * 2.0 ** ((each - hour) / HALF_LIFE_HOURS)
                 for each, amount in hours.items()

@@ -273,7 +273,7 @@ def _intervals(given: Given) -> Given:
     first, most = micros(given["min"]), micros(given["max"])
     replies = given["consecutive_empty_replies"]
     key = (_ALONE, "", "")
-    long_ago = {key: Backoff(replies, 0)}
+    long_ago: dict[Key, Backoff] = {key: Backoff(replies, 0)}
     cleared = after_answer(long_ago, [key], [key], 1, random.Random(0))
     return {
         "intervals": [seconds(pause(at + 1, first, most)) for at in range(replies)],

@@ -109,9 +109,13 @@ async def test_looking_around_asks_no_more_for_more_tasks(
     """Storing what thousands of tasks lack needs few statements, and only for changes."""
     pool = await pooled(world, [{}])
     task = await pool.create(1, seat=False)
+    names = await pool.lead.rows(
+        "SELECT attname FROM pg_attribute WHERE attrelid = 'task'::regclass AND attnum > 0 "
+        "AND NOT attisdropped AND attgenerated = '' AND attname <> 'id'"
+    )
+    columns = ", ".join(row[0] for row in names)
     await pool.lead.execute(
-        "INSERT INTO task SELECT ("
-        "jsonb_populate_record(task, jsonb_build_object('id', gen_random_uuid()))).* "
+        f"INSERT INTO task (id, {columns}) SELECT gen_random_uuid(), {columns} "
         "FROM task CROSS JOIN generate_series(2, 2000)"
     )
     await pool.lead.execute(

@@ -68,8 +68,8 @@ class _Refusing(Host):
         raise NotAllowed(f"no {request.test} here")
 
 
-async def test_only_refusals_are_followed_by_pauses() -> None:
-    """A node is not asked for a while after it refused, but is if it was merely busy."""
+async def test_a_busy_node_is_left_alone_in_its_hour_only() -> None:
+    """A node is not asked for a while after it refused, and not about that hour if it was busy."""
     occupied = Booking(
         *(uuid4(), uuid4(), "idle", SchedulingClass.EXCLUSIVE, 0),
         *(START, START + times.HOUR, False),
@@ -79,7 +79,11 @@ async def test_only_refusals_are_followed_by_pauses() -> None:
     ruling = await hold(hosts, [CampaignView("ops")], [case], {"policy_set": "boinc-backoff"})
     assert given(ruling) == {"ops": set()}
     paused = decode_state(ruling.remembered.state).backoffs
-    assert paused.keys() == {("ops", "refusing", "exclusive")}
+    hour = str(START // times.HOUR * times.HOUR)
+    assert paused.keys() == {
+        ("ops", "refusing", "exclusive"),
+        ("ops", "busy", "exclusive", hour),
+    }
 
 
 async def test_the_sentence_does_not_show_internal_names() -> None:

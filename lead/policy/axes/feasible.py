@@ -85,7 +85,7 @@ class FeasibilityJudge:
         self._shunned: set[tuple[str, str]] = set()
         if rules.alone:
             alone = ((key, it) for key, it in self._backoffs.items() if now < it.until)
-            self._shunned.update((campaign, node) for (campaign, node, _), _ in alone)
+            self._shunned.update((key[0], key[1]) for key, _ in alone)
         if rules.failures_max is not None:
             self._shunned.update((campaign, node) for node, campaign in state.failures)
         nodes = board.view.nodes.values()
@@ -159,16 +159,24 @@ class FeasibilityJudge:
     def _shuns(self, candidate: Candidate, name: str) -> PolicyRefusal | None:
         view, campaign = self._board.view, candidate.campaign
         if self._rules.alone:
-            current = self._backoffs.get((campaign, name, candidate.scheduling_class.value))
-            if (
-                refusal := backoff.refuse_during_backoff(current, name, campaign, view.now)
-            ) is not None:
+            keys = self._keys(candidate, name)
+            refusal = backoff.refuse_during_backoff(self._backoffs, keys, view.now)
+            if refusal is not None:
                 return refusal
         failures_max = self._rules.failures_max
         return (
             None
             if failures_max is None
             else blacklist.admit(view.state.failures, name, campaign, failures_max)
+        )
+
+    def _keys(self, candidate: Candidate, name: str) -> tuple[backoff.Key, backoff.Key]:
+        """Return the keys of what a node refuses at all, and in the candidate's hour."""
+        campaign, class_ = candidate.campaign, candidate.scheduling_class.value
+        hour = self._board.bucket(candidate)
+        return (
+            backoff.key_of(campaign, name, class_),
+            backoff.key_of(campaign, name, class_, hour),
         )
 
     def _too_little(self, candidate: Candidate, node: NodeView) -> PolicyRefusal | None:
@@ -214,24 +222,28 @@ class FeasibilityJudge:
         return usage
 
     def answered(
-        self, ask: Ask, gave: Collection[str], refused: Collection[str], *, placed: bool
+        self,
+        ask: Ask,
+        gave: Collection[str],
+        refused: Collection[str],
+        busy: Collection[str],
+        *,
+        placed: bool,
     ) -> None:
-        """Record which nodes offered time, which refused, and whether a run was placed."""
+        """Record which nodes offered time, refused, or had none, and whether a run was placed."""
         candidate, now = ask.candidate, self._board.view.now
         if self._rules.alone:
-            of_class = candidate.scheduling_class.value
-            offered = [(candidate.campaign, name, of_class) for name in gave]
+            offered = [key for name in gave for key in self._keys(candidate, name)]
+            asked = [self._keys(candidate, name)[0] for name in refused]
             # A node that is full by the lead's own booking has not refused: its time is shared, and
             # a campaign that got nothing this hour must be able to get something in the next.
-            has_room = self._board.has_room
-            asked_keys = [
-                (candidate.campaign, name, of_class)
-                for name in refused
-                if has_room(candidate, name)
+            asked += [
+                self._keys(candidate, name)[1]
+                for name in busy
+                if self._board.has_room(candidate, name)
             ]
-            asked_keys += offered
             self._backoffs = backoff.after_answer(
-                self._backoffs, asked_keys, offered, now, self._rng
+                self._backoffs, [*asked, *offered], offered, now, self._rng
             )
         if placed:
             self._deferrals.pop(candidate.task, None)

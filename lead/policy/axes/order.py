@@ -189,11 +189,11 @@ def _by_name(board: Board, tasks: Iterable[str]) -> FixedOrder:
 
 @dataclass(frozen=True, slots=True)
 class LateFirst:
-    """The order of ``others``, where late tasks take the first places of their campaign.
+    """The order of ``others``, where late tasks take earlier places of their campaign.
 
     A forecast in which campaigns take turns by recent work tells which tasks would start too late,
-    now or tonight. Late tasks do not pass those of other campaigns: under overload, the late ones
-    are those whose campaign already had most.
+    now or tonight. They pass tasks that have more time, but none of other campaigns: under
+    overload, the late ones are those whose campaign already had most.
     """
 
     others: Order = field(default_factory=Weighted)
@@ -205,16 +205,13 @@ class LateFirst:
         in_order = list(iter(self.others.begin(board, serving).take, None))
         if not late_tasks:
             return FixedOrder(in_order)
-        by_task = {it.task: it for it in in_order}
-        queues: dict[str, deque[Candidate]] = {}
-        for task in late_tasks:
-            queues.setdefault(by_task[task].campaign, deque()).append(by_task[task])
+        queues: dict[str, list[Candidate]] = {}
         for it in in_order:
-            if it.campaign in queues and it.task not in late_tasks:
-                queues[it.campaign].append(it)
-        return FixedOrder(
-            queues[it.campaign].popleft() if it.campaign in queues else it for it in in_order
-        )
+            queues.setdefault(it.campaign, []).append(it)
+        ahead = {
+            name: deadline_first.moved_ahead(queue, late_tasks) for name, queue in queues.items()
+        }
+        return FixedOrder(next(ahead[it.campaign]) for it in in_order)
 
 
 class MovingPriorities:

@@ -7,7 +7,8 @@ ones included.
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections import deque
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 from lead.policy.feasible.start_by import ForecastRun
 from lead.policy.share.recent_work import RecentWorkSelector, WorkItem, choose
@@ -50,10 +51,40 @@ def moved(runs: Iterable[ForecastRun]) -> dict[str, int]:
     return dict(sorted(deadlines.items(), key=lambda item: item[1]))
 
 
+def moved_ahead(in_order: Iterable[Candidate], late: Mapping[str, int]) -> Iterator[Candidate]:
+    """Yield candidates in order, late ones before those that have more time than they.
+
+    ``late`` has the deadlines of late tasks, as :func:`moved` returns them. A task passes none with
+    the same deadline or an earlier one, which would then be late instead: such tasks go along.
+    """
+    left = {it.task: it for it in in_order}
+    waiting = deque((task, deadline) for task, deadline in late.items() if task in left)
+    for it in list(left.values()):
+        while waiting and waiting[0][1] < late.get(it.task, it.start_by):
+            task, deadline = waiting.popleft()
+            for each in _along(list(left.values()), task, deadline, late):
+                yield left.pop(each)
+        if it.task in left:
+            yield left.pop(it.task)
+
+
+def _along(
+    left: Sequence[Candidate], task: str, deadline: int, late: Mapping[str, int]
+) -> list[str]:
+    """Return the tasks before a late one that have no more time than it, and the late one."""
+    names = [it.task for it in left]
+    if task not in names:
+        return []
+    before = left[: names.index(task)]
+    return [it.task for it in before if late.get(it.task, it.start_by) <= deadline] + [task]
+
+
 def order(
     candidates: Sequence[Candidate], late: Mapping[str, int], turns: RecentWorkSelector
 ) -> list[str]:
-    """Return all tasks in order, those that would be late first; ``late`` has their deadlines."""
+    """Return all tasks in turn, but late ones before those that have more time than they."""
     arrived = sorted(candidates, key=lambda it: (it.next_run_at, it.added_at))
-    work = [WorkItem(it.task, it.campaign, it.duration, it.k, late.get(it.task)) for it in arrived]
-    return [it.task for it in run_list(work, late, turns, math.inf)]
+    work = [WorkItem(it.task, it.campaign, it.duration, it.k) for it in arrived]
+    by_task = {it.task: it for it in candidates}
+    in_turn = [by_task[it.task] for it in run_list(work, (), turns, math.inf)]
+    return [it.task for it in moved_ahead(in_turn, late)]

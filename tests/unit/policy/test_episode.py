@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from lead.policy.axes import fill, order, share
 from lead.policy.episode import Episode
+from lead.policy.feasible.backoff import Key
 from lead.policy.placement_requests import AllocationRound, Ask, EpisodeOutcome
 from lead.policy.sets import SETS, PolicyComposition
 from lead.policy.verdict import Axis
@@ -65,7 +66,7 @@ def pools(draw: st.DrawFn) -> View:
     ]
     candidates = [_candidate(number, nodes, rng) for number in range(draw(st.integers(0, 20)))]
     runs = [_run(number, nodes, rng) for number in range(rng.randrange(4))]
-    alone = {("c0", "n0", "exclusive"): Backoff(1, NOW + times.HOUR)}
+    alone: dict[Key, Backoff] = {("c0", "n0", "exclusive"): Backoff(1, NOW + times.HOUR)}
     state = RememberedState(
         backoffs=alone, failures={("n0", "c1"): 1}, deferrals={"t0": Deferral(held=True)}
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import combinations
 
 import pytest
 from hypothesis import given
@@ -135,13 +136,20 @@ def test_each_run_of_a_candidate_is_forecast() -> None:
 def test_the_order_names_every_task_once(
     some: list[Candidate], taken: dict[str, list[tuple[int, int]]]
 ) -> None:
-    """No task is lost or doubled, and the late ones come first, by their deadlines."""
+    """No task is lost or doubled, and late ones pass those that have more time, and no others."""
     late = moved(forecast(some, Supply(NODES, taken, SHARES, {}), 0))
+    turns = RecentWorkSelector({}, SHARES, len(NODES))
+    in_turn = order(some, {}, turns)
     ordered = order(some, late, RecentWorkSelector({}, SHARES, len(NODES)))
-    assert sorted(ordered) == sorted(it.task for it in some)
-    first = ordered[: len(late)]
-    assert sorted(first) == sorted(late)
-    assert [late[task] for task in first] == sorted(late.values())
+    assert sorted(ordered) == sorted(in_turn) == sorted(it.task for it in some)
+    deadlines = {it.task: late.get(it.task, it.start_by) for it in some}
+    for one, other in combinations(in_turn, 2):
+        if ordered.index(one) > ordered.index(other):
+            assert deadlines[other] <= max(late.values())
+            assert deadlines[one] > deadlines[other]
+    for task, deadline in late.items():
+        later = [it for it in in_turn if it not in late and deadlines[it] > deadline]
+        assert all(ordered.index(task) < ordered.index(it) for it in later)
 
 
 @pytest.mark.parametrize("policy_set", ["boinc-edf", "boinc-rrsim", "campaign-default"])
