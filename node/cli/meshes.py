@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from node.mesh.comparison import Cancellation, Creation, Edit
     from node.model.wire.meshes import MeshTask
 
-_EDITED = ("test", "schedule", "tools", "priority", "campaign", "reference")
+_EDITED = ("test", "schedule", "after", "tools", "priority", "campaign", "reference")
 
 
 def _tasks(counts: Record) -> str:
@@ -112,14 +112,31 @@ async def _apply(session: Session, analysis: MeshAnalysis, work: MeshWorker) -> 
             if not await _is_as_edited(session, edit):
                 raise
 
-    async def create(creation: Creation) -> None:
-        key, pair, predecessor = creation
-        document = analysis.terms[pair.measure].document(key, pair.source, pair.dest)
-        await client.create_task(document, idempotency_key(document, predecessor))
-
     await work.each("ended", compared.end, lambda ending: ending.task.key, end)
     await work.each("edited", compared.edit, lambda edit: edit.task.key, edit)
-    await work.each("created", compared.create, lambda creation: creation.key, create)
+    await _create(session, analysis, work)
+
+
+async def _create(session: Session, analysis: MeshAnalysis, work: MeshWorker) -> None:
+    """Create tasks, those that follow others after these."""
+    present = dict(analysis.comparison.present)
+
+    async def create(creation: Creation) -> None:
+        key, pair, predecessor = creation
+        terms = analysis.terms[pair.measure]
+        followed = terms.followed(pair.source, pair.dest)
+        if followed is not None and followed not in present:
+            msg = f"{followed}, which it follows, could not be created"
+            raise Conflict(msg)
+        document = terms.document(key, pair.source, pair.dest, present.get(followed or ""))
+        task = await session.client.create_task(document, idempotency_key(document, predecessor))
+        present[key] = task.id
+
+    by_depth: dict[int, list[Creation]] = {}
+    for creation in analysis.comparison.create:
+        by_depth.setdefault(analysis.terms[creation.pair.measure].depth, []).append(creation)
+    for _, creations in sorted(by_depth.items()):
+        await work.each("created", creations, lambda creation: creation.key, create)
 
 
 async def _is_as_edited(session: Session, edit: Edit) -> bool:

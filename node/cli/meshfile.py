@@ -247,7 +247,10 @@ async def _ask(
     async def ask(key: str) -> TaskForecast | None:
         nonlocal done
         pair = analysis.expansion.pairs[key]
-        posted = analysis.terms[pair.measure].document(key, pair.source, pair.dest)
+        terms = analysis.terms[pair.measure]
+        followed = terms.followed(pair.source, pair.dest)
+        present = analysis.comparison.present.get(followed or "")
+        posted = terms.document(key, pair.source, pair.dest, present)
         async with slots:
             try:
                 wanted = partial(session.client.plan, {**posted, "runs": _STARTS})
@@ -260,6 +263,10 @@ async def _ask(
                 done += 1
                 text = f"asking the nodes what would happen: {done} of {len(keys)}"
                 session.progress.status(text, "asking")
+        if followed is not None and present is None:
+            # Its times are not known, so one run of it was tried instead.
+            words = f"follows {followed}, which does not exist yet; a run now: {plan.sentence}"
+            plan = plan.model_copy(update={"sentence": words})
         return TaskForecast(key, pair.measure, plan)
 
     answers = await asyncio.gather(*(ask(key) for key in keys))
@@ -302,6 +309,19 @@ def schedules_of(document: MeshDocument) -> dict[int, tuple[str, ScheduleDocumen
     }
 
 
+def _followed_intervals(
+    analysis: MeshAnalysis, intervals: Mapping[int, int | None]
+) -> dict[int, int | None]:
+    """Return the interval of each entry that follows another one: that one's."""
+    found = dict(intervals)
+    pairs = analysis.expansion.pairs
+    for pair in sorted(pairs.values(), key=lambda it: analysis.terms[it.measure].depth):
+        followed = analysis.terms[pair.measure].followed(pair.source, pair.dest)
+        if followed is not None:
+            found[pair.measure] = found.get(pairs[followed].measure)
+    return found
+
+
 def _load(
     document: MeshDocument,
     analysis: MeshAnalysis,
@@ -312,6 +332,7 @@ def _load(
     """Return findings about overload and too short slips, and the load of each node."""
     schedules = schedules_of(document)
     intervals = {number: interval_of(schedule, now) for number, (_, schedule) in schedules.items()}
+    intervals |= _followed_intervals(analysis, intervals)
     tasks = count_tasks(analysis.expansion.pairs.values(), demands)
     bookings = other_bookings(answers)
     nodes = loads(tasks, demands, intervals, analysis.fleet.nodes, bookings)

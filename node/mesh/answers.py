@@ -80,6 +80,8 @@ def fault_in_mesh_file(document: MeshDocument, measure: int, fault: FieldFault) 
     at = f"/measure/{measure}"
     if steps[1:2] == ["schedule"] and entry.schedule is not None:
         at = "/".join([f"/schedules/{entry.schedule}", *steps[2:]])
+    elif steps[1:2] == ["after"]:
+        at = "/".join([at, *steps[1:]])
     elif steps[1:3] == ["test", "spec"] or steps[1:2] == ["tools"]:
         rest = steps[2:] if steps[1] == "test" else steps[1:]
         at = "/".join([f"/tests/{entry.test}", *rest])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 from uuid import UUID
 
@@ -16,6 +16,7 @@ from node.model.wire.meshes import MeshTask
 _GONE = "the mesh does not have it any more"
 _OTHER = "it measures something else"
 _DOUBLE = "there is another one for the same pair"
+_ANEW = "the task that it follows is created anew"
 
 
 class Creation(NamedTuple):
@@ -52,6 +53,8 @@ class Comparison:
     unchanged: int
     paused: int
     """Number of unchanged or edited tasks that are paused, and stay paused."""
+    present: Mapping[str, UUID] = field(default_factory=dict)
+    """The tasks that stay, by key."""
 
     @property
     def nothing(self) -> bool:
@@ -71,18 +74,28 @@ def compare(
     """
     edit: list[Edit] = []
     end: list[Cancellation] = []
-    present: set[str] = set()
+    present: dict[str, UUID] = {}
     over: dict[str, UUID] = {}
     unchanged = paused = 0
-    for task in sorted(existing, key=lambda task: task.state not in OPEN):
+    depths = {key: terms[pair.measure].depth for key, pair in pairs.items()}
+    # Tasks that others follow come first, so that it is known which of them stay.
+    order = sorted(existing, key=lambda it: (depths.get(it.key, 0), it.state not in OPEN))
+    for task in order:
         pair = pairs.get(task.key)
         wanted = None if pair is None else terms[pair.measure]
-        why = _why_not(task, wanted, taken=task.key in present)
-        same = pair is not None and wanted is not None and not why and _same(task, pair, wanted)
+        why = _why_not(task, pair, wanted, present)
+        after = None if pair is None or wanted is None else _dependency(pair, wanted, present)
+        same = (
+            pair is not None
+            and wanted is not None
+            and not why
+            and _same(task, pair, wanted)
+            and _kept_dependency(task) == after
+        )
         if task.state not in OPEN:
             # A finished task counts as done if the file still describes it.
             if task.state == TaskState.FINISHED and same:
-                present.add(task.key)
+                present[task.key] = task.id
                 unchanged += 1
             else:
                 over[task.key] = task.id
@@ -90,24 +103,43 @@ def compare(
             end.append(Cancellation(task, why))
             over[task.key] = task.id
         else:
-            present.add(task.key)
+            present[task.key] = task.id
             paused += task.state == TaskState.PAUSED
             unchanged += same
             if not same:
-                edit.append(_edit(task, pair, wanted))
+                edit.append(_edit(task, pair, wanted, after))
     create = tuple(
         Creation(key, pair, over.get(key)) for key, pair in pairs.items() if key not in present
     )
-    return Comparison(create, tuple(edit), tuple(end), unchanged, paused)
+    return Comparison(create, tuple(edit), tuple(end), unchanged, paused, present)
 
 
-def _why_not(task: MeshTask, wanted: MeshEntryTerms | None, *, taken: bool) -> str:
+def _why_not(
+    task: MeshTask,
+    pair: MeasurementPair | None,
+    wanted: MeshEntryTerms | None,
+    present: Mapping[str, UUID],
+) -> str:
     """Return why a task cannot be the wanted one of its pair; an empty text if it can."""
-    if wanted is None:
+    if pair is None or wanted is None:
         return _GONE
-    if taken:
+    if task.key in present:
         return _DOUBLE
-    return "" if task.test == wanted.test else _OTHER
+    if task.test != wanted.test:
+        return _OTHER
+    followed = wanted.followed(pair.source, pair.dest)
+    return "" if followed is None or followed in present else _ANEW
+
+
+def _dependency(
+    pair: MeasurementPair, wanted: MeshEntryTerms, present: Mapping[str, UUID]
+) -> dict[str, Any] | None:
+    """Return the dependency that the task of a pair is to have."""
+    return wanted.dependency(present.get(wanted.followed(pair.source, pair.dest) or ""))
+
+
+def _kept_dependency(task: MeshTask) -> dict[str, Any] | None:
+    return None if task.after is None else task.after.model_dump(mode="json")
 
 
 def _same(task: MeshTask, pair: MeasurementPair, wanted: MeshEntryTerms) -> bool:
@@ -128,7 +160,9 @@ def _other_fields(task: MeshTask, pair: MeasurementPair, wanted: MeshEntryTerms)
     return [name for name, value in spec.items() if task.spec.get(name) != value]
 
 
-def _edit(task: MeshTask, pair: MeasurementPair, wanted: MeshEntryTerms) -> Edit:
+def _edit(
+    task: MeshTask, pair: MeasurementPair, wanted: MeshEntryTerms, dependency: dict[str, Any] | None
+) -> Edit:
     patch: dict[str, Any] = {}
     before: dict[str, Any] = {}
     after: dict[str, Any] = {}
@@ -148,10 +182,11 @@ def _edit(task: MeshTask, pair: MeasurementPair, wanted: MeshEntryTerms) -> Edit
         after["schedule"] = {
             name: wanted.moments.get(name, wanted.kept.get(name)) for name in fields
         }
-    plain = {
+    plain: dict[str, tuple[Any, Any]] = {
         "tools": (list(task.tools), list(wanted.tools)),
         "priority": (task.priority, wanted.priority),
         "campaign": (task.campaign, wanted.kept_campaign),
+        "after": (_kept_dependency(task), dependency),
     }
     for name, (old, new) in plain.items():
         if old != new:

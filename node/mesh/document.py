@@ -15,7 +15,7 @@ from node.model import times
 from node.model.errors import FieldFault, InvalidDocument
 from node.model.wire.fields import FROM_OUTSIDE, KIND, Document, Host, Name
 from node.model.wire.pools import Match
-from node.model.wire.tasks import PRIORITY_MAX, ScheduleDocument
+from node.model.wire.tasks import PRIORITY_MAX, DependencyTerms, ScheduleDocument
 from node.model.wire.validation import faults_of
 
 Priority = Annotated[int, Field(ge=-PRIORITY_MAX - 1, le=PRIORITY_MAX, strict=True)]
@@ -78,6 +78,24 @@ class TestEntry(Document):
     priority: Priority = 0
 
 
+class MeshDependency(DependencyTerms):
+    """The tasks of the mesh that the tasks of an entry follow."""
+
+    key: Annotated[str, Field(min_length=1, max_length=400)] = Field(
+        description="The name of another entry, or its test if it has none: each task follows that "
+        "entry's task of the same pair. Or the whole key of one task, label/source/dest."
+    )
+
+    @property
+    def label(self) -> str:
+        """Return the first part of the key."""
+        return self.key.partition("/")[0]
+
+    def of_pair(self, source: str, dest: str) -> str:
+        """Return the key of the task that the task of a pair follows."""
+        return self.key if "/" in self.key else f"{self.key}/{source}/{dest}"
+
+
 class Measure(Document):
     """An entry: which pairs run which test, and when."""
 
@@ -85,6 +103,7 @@ class Measure(Document):
     test: Name
     name: Name | None = Field(None, description="Distinguishes its tasks from others of this test.")
     schedule: Name | None = Field(None, description="None: once, now.")
+    after: MeshDependency | None = Field(None, description="Instead of a schedule.")
     members: Words = ()
     centre: Words = ()
     pairs: tuple[tuple[Host, Host], ...] = ()
@@ -186,6 +205,20 @@ def _without(raw: dict[str, Any], parts: Collection[tuple[str, ...]]) -> tuple[i
     entries = tuple(n for n in range(len(measures)) if ("measure", str(n)) not in parts)
     raw["measure"] = [measures[number] for number in entries]
     return entries
+
+
+def depths_of(document: MeshDocument) -> dict[str, int]:
+    """Return by label how many entries lie before its own in the longest chain of dependencies.
+
+    A chain that leads back to an entry is cut after as many steps as there are entries.
+    """
+    depths = {measure.label: 0 for measure in document.measure}
+    for _ in document.measure:
+        for measure in document.measure:
+            if measure.after is not None and measure.after.label in depths:
+                after = depths[measure.after.label] + 1
+                depths[measure.label] = max(depths[measure.label], after)
+    return depths
 
 
 def _plain(value: Any) -> Any:

@@ -11,9 +11,11 @@ from node.mesh.document import (
     HostGroup,
     MatchingGroup,
     Measure,
+    MeshDependency,
     MeshDocument,
     PoolGroup,
     TestEntry,
+    depths_of,
 )
 from node.mesh.expansion import (
     Expansion,
@@ -52,6 +54,7 @@ def lint(document: MeshDocument, fleet: MeshInventory, now: int) -> tuple[Expans
         *_schedules(document, now),
         *_measures(document, fleet, groups),
         *expansion.findings,
+        *_dependencies(document, expansion),
     ]
     return expansion, findings
 
@@ -213,6 +216,36 @@ def _names(document: MeshDocument, measure: Measure, at: str) -> Iterator[Findin
         name = measure.schedule
         remedy = f"{similar_names(name, document.schedules)} Or add a section [schedules.{name}]"
         yield _invalid(f"{at}/schedule", f"there is no [schedules.{name}]", remedy)
+
+
+def _dependencies(document: MeshDocument, expansion: Expansion) -> Iterator[Finding]:
+    """Find entries that follow nothing, or themselves, or have a schedule besides."""
+    labels = {measure.label for measure in document.measure}
+    depths = depths_of(document)
+    for number, measure in enumerate(document.measure):
+        if measure.after is None:
+            continue
+        at = f"/measure/{number}/after/key"
+        if measure.schedule is not None:
+            detail = "is not for an entry that follows another one"
+            yield _invalid(f"/measure/{number}/schedule", detail, "remove it, or after")
+        if measure.after.label not in labels:
+            detail = f"there is no entry {measure.after.label}"
+            yield _invalid(at, detail, similar_names(measure.after.label, labels))
+        elif depths[measure.label] >= len(document.measure):
+            yield _invalid(at, f"{measure.label} would follow itself", "follow another entry")
+        else:
+            yield from _followed(number, measure.after, expansion)
+
+
+def _followed(number: int, after: MeshDependency, expansion: Expansion) -> Iterator[Finding]:
+    """Find pairs of an entry whose followed task the mesh does not have."""
+    own = [pair for pair in expansion.pairs.values() if pair.measure == number]
+    keys = [after.of_pair(pair.source, pair.dest) for pair in own]
+    if lacking := [key for key in keys if key not in expansion.pairs]:
+        detail = f"{len(lacking)} of {len(keys)} pairs would follow a task that is not in the mesh"
+        remedy = f"measure {lacking[0]} too, or follow one task of the mesh by its whole key"
+        yield _invalid(f"/measure/{number}/after/key", detail, remedy)
 
 
 def _unknown_words(

@@ -13,11 +13,11 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
-from node.mesh.document import MeshDocument
+from node.mesh.document import MeshDependency, MeshDocument, depths_of
 from node.model import times
 from node.model.scheduling import default_slip
 from node.model.wire.campaigns import DEFAULT
-from node.model.wire.tasks import ScheduleDocument
+from node.model.wire.tasks import ScheduleDocument, ScheduleTimes
 
 _MOMENTS = ("start", "until")
 _ENDS = ("source", "dest")
@@ -44,6 +44,10 @@ class MeshEntryTerms:
     """These moments, as written."""
     priority: int
     campaign: str | None
+    after: MeshDependency | None = None
+    """The tasks that its tasks follow, instead of a schedule."""
+    depth: int = 0
+    """The number of entries that its tasks follow, one after the other: these are created first."""
 
     @property
     def kept_campaign(self) -> str:
@@ -61,14 +65,29 @@ class MeshEntryTerms:
         reference = {"mesh": self.mesh, "key": key}
         return {**reference, "moments": dict(self.moments)} if self.moments else reference
 
-    def document(self, key: str, source: str, dest: str) -> dict[str, Any]:
-        """Return the task document to post."""
+    def followed(self, source: str, dest: str) -> str | None:
+        """Return the key of the task that the task of a pair follows, None if it follows none."""
+        return None if self.after is None else self.after.of_pair(source, dest)
+
+    def dependency(self, followed: UUID | None) -> dict[str, Any] | None:
+        """Return the dependency on this task as a node stores it; None without one."""
+        if self.after is None or followed is None:
+            return None
+        terms = self.after.model_dump(mode="json", exclude={"key"})
+        return {**terms, "task": str(followed)}
+
+    def document(
+        self, key: str, source: str, dest: str, followed: UUID | None = None
+    ) -> dict[str, Any]:
+        """Return the task document to post; ``followed`` is the task that it follows, if any."""
         document: dict[str, Any] = {
             "test": {"type": self.test, "spec": {**self.spec, **self.named(source, dest)}},
             "reference": self.reference(key),
         }
         if not self.ends:
             document[_BOTH] = [source, dest]
+        if (after := self.dependency(followed)) is not None:
+            document["after"] = after
         if self.schedule:
             document["schedule"] = dict(self.schedule)
         if self.tools:
@@ -94,7 +113,11 @@ def terms_of(
         name: written for name in _MOMENTS if isinstance(written := getattr(schedule, name), str)
     }
     whole = schedule.at(0)
-    stored = whole.model_copy(update={"slip": default_slip(whole)}).model_dump(mode="json")
+    stored = whole.model_copy(update={"slip": default_slip(whole)}).model_dump(
+        mode="json", exclude={"after"}
+    )
+    if measure.after is not None:
+        stored = ScheduleTimes().model_dump(mode="json")
     ends = end_fields(fields)
     return MeshEntryTerms(
         mesh=document.name,
@@ -110,6 +133,8 @@ def terms_of(
         moments=moments,
         priority=test.priority if measure.priority is None else measure.priority,
         campaign=document.campaign,
+        after=measure.after,
+        depth=depths_of(document)[measure.label],
     )
 
 

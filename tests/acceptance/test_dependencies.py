@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
+
 import pytest
 
 from tests.acceptance.commands import parley
-from tests.acceptance.outsider import Outsider
+from tests.acceptance.outsider import Json, Outsider
 
 pytestmark = [
     pytest.mark.asyncio(loop_scope="session"),
@@ -15,6 +18,38 @@ pytestmark = [
 
 
 BRIEF = {"duration": "PT1S", "class": "background"}
+MESH = """
+name = "chain"
+
+[tests.first]
+type = "idle"
+spec = { duration = "PT1S", class = "background" }
+
+[schedules.often]
+start = "PT3S"
+repeat = "PT5S"
+max_runs = 20
+
+[[measure]]
+shape = "pairs"
+pairs = [["a", "b"]]
+test = "first"
+schedule = "often"
+
+[[measure]]
+name = "then"
+shape = "pairs"
+pairs = [["a", "b"]]
+test = "first"
+after = { key = "first", within = "PT1M" }
+"""
+
+
+async def _command(node: Outsider, *arguments: str) -> Json:
+    """Run a command that must succeed, and return the document it prints."""
+    result = await parley(node, *arguments, "-o", "json")
+    assert result.code == 0, result
+    return json.loads(result.out)
 
 
 async def test_after_each_run_another_task_runs(nodes: list[Outsider]) -> None:
@@ -59,3 +94,30 @@ async def test_cycles_are_refused_over_http(a: Outsider) -> None:
     gone = await a.until(f"/v1/tasks/{then['id']}", lambda task: task["state"] != "active")
     assert gone["state"] == "cancelled"
     assert first["id"] in gone["reason"]
+
+
+async def test_entries_of_a_mesh_follow_others(nodes: list[Outsider], tmp_path: Path) -> None:
+    """Each task of an entry runs after that of its pair, and is created anew with it."""
+    lead = nodes[0]
+    file = tmp_path / "chain.toml"
+    file.write_text(MESH)
+    plan = await _command(lead, "plan", "mesh", str(file))
+    sentences = {answer["key"]: answer["sentence"] for answer in plan["plans"]}
+    assert sentences["then/a/b"].startswith("follows first/a/b, which does not exist yet; a run")
+    done = await _command(lead, "mesh", "apply", str(file))
+    assert (done["created"], done["failed"]) == (2, [])
+    plan = await _command(lead, "plan", "mesh", str(file))
+    assert plan["sentence"] == "the existing tasks match the file: 2 tasks"
+    tasks = {task["key"]: task for task in (await lead.get("/v1/meshes/chain/tasks"))["items"]}
+    assert tasks["then/a/b"]["after"]["task"] == tasks["first/a/b"]["id"]
+    path = f"/v1/tasks/{tasks['then/a/b']['id']}/runs"
+    await lead.until(f"{path}?state=finished", lambda page: page["items"])
+
+    await lead.cancel(tasks["first/a/b"])
+    await lead.until(
+        f"/v1/tasks/{tasks['then/a/b']['id']}", lambda task: task["state"] == "cancelled"
+    )
+    done = await _command(lead, "mesh", "apply", str(file))
+    assert (done["created"], done["failed"]) == (2, [])
+    removed = await _command(lead, "mesh", "remove", "chain")
+    assert removed["failed"] == []

@@ -94,10 +94,9 @@ class RunOutcome(StrEnum):
     ENDED = "ended"
 
 
-class Dependency(Document):
-    """The task that a task follows: a run of it leads to a run of the task that has this."""
+class DependencyTerms(Document):
+    """The runs of another task that a task follows, and how soon."""
 
-    task: UUID = Field(description="The task that is followed; this node must lead it.")
     outcome: RunOutcome = Field(
         RunOutcome.SUCCEEDED,
         description="succeeded: after each of its runs that has a result. ended: also after those "
@@ -107,6 +106,12 @@ class Dependency(Document):
         times.HOUR,
         description="How much later than the booked end of that run the following run may start.",
     )
+
+
+class Dependency(DependencyTerms):
+    """The task that a task follows: a run of it leads to a run of the task that has this."""
+
+    task: UUID = Field(description="The task that is followed; this node must lead it.")
 
 
 class ScheduleTimes(ScheduleDocument):

@@ -79,7 +79,7 @@ def kept(document: Mapping[str, Any], created_at: int = NOW, **changes: Any) -> 
     test = tests()[task.test.type]
     spec = test.spec_model.model_validate(task.test.spec, context=FROM_OUTSIDE)
     spec = test.with_participants(spec, task.named)
-    schedule = task.schedule.at(created_at)
+    schedule = task.schedule.at(created_at, task.after)
     tool = next(tool for tool in tools().values() if test.name in tool.tests)
     fields: dict[str, Any] = {
         "id": uuid5(_SPACE, f"{task.reference['key']} {created_at}"),
@@ -90,6 +90,7 @@ def kept(document: Mapping[str, Any], created_at: int = NOW, **changes: Any) -> 
         "spec": spec.model_dump(mode="json", by_alias=True),
         "tools": task.tools,
         "schedule": schedule.model_copy(update={"slip": default_slip(schedule)}).times,
+        "after": task.after,
         "priority": task.priority,
         "campaign": task.campaign or "default",
         "reference": task.reference,
