@@ -248,7 +248,8 @@ def _following(
     if not unplaced:
         return following
     if attempt.silence is None:
-        again = try_again_at(unplaced, claimed.terms.duration, claimed.failures, now, rng)
+        later = attempt.exchange.later
+        again = try_again_at(unplaced, claimed.terms.duration, claimed.failures, now, rng, later)
         return replace(following, plan_at=_sooner(again, regular))
     identity, silence = attempt.silence
     until = _sooner(earliest_deadline(unplaced, claimed.terms.duration), regular)

@@ -201,17 +201,24 @@ def plan_next_at(
 
 
 def try_again_at(
-    waiting: Sequence[Slot], duration: int, failures: int, now: int, rng: random.Random
+    waiting: Sequence[Slot],
+    duration: int,
+    failures: int,
+    now: int,
+    rng: random.Random,
+    later: Mapping[int, int] | None = None,
 ) -> int | None:
     """Return when to retry slots that found no time: after growing, jittered pauses.
 
     The pause doubles from a quarter of a second with each failure in a row, up to five minutes, and
     is drawn between half of it and all of it. It never exceeds the earliest deadline of the slots.
+    ``later`` has, by nominal start, the instants from which on a node may have time.
     """
     if not waiting:
         return None
     drawn = now + jittered_pause(PAUSE_FIRST, PAUSE_MAX, failures, rng)
-    return max(now, min(drawn, earliest_deadline(waiting, duration)))
+    ask_at = min(max(drawn, (later or {}).get(slot.nominal, drawn)) for slot in waiting)
+    return max(now, min(ask_at, earliest_deadline(waiting, duration)))
 
 
 def earliest_deadline(waiting: Sequence[Slot], duration: int) -> int:

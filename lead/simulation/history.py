@@ -58,6 +58,8 @@ class History:
     repaired: int = 0
     measured: Counter[str] = field(default_factory=Counter)
     """By campaign: the seat time of delivered runs that were due at or after ``counts_from``."""
+    measured_by_lead: Counter[str] = field(default_factory=Counter)
+    """The same by the name of the lead."""
     counts_from: int = 0
     displaced: dict[UUID, tuple[UUID, int]] = field(default_factory=dict)
     waits: Counter[int] = field(default_factory=Counter)
@@ -103,7 +105,7 @@ class History:
         """Forget the runs that a crashed node was measuring."""
         self._now[node].clear()
 
-    def over(self, run: RunRow, campaign: str, seats: int) -> None:
+    def over(self, run: RunRow, lead: str, campaign: str, seats: int) -> None:
         """Record the outcome of a run that has ended on its lead; it takes ``seats`` seats."""
         slots = self.slots[run.task_id]
         known = slots.get(run.slot)
@@ -117,7 +119,9 @@ class History:
             if not isinstance(known, int):
                 self.waits[(run.starts_at - run.slot) // times.SECOND] += 1
                 if run.slot >= self.counts_from:
-                    self.measured[campaign] += (run.ends_at - run.starts_at) * seats
+                    seat_time = (run.ends_at - run.starts_at) * seats
+                    self.measured[campaign] += seat_time
+                    self.measured_by_lead[lead] += seat_time
             slots[run.slot] = run.attempt
         elif known is None or (not isinstance(known, int) and known[0] <= run.attempt):
             slots[run.slot] = (run.attempt, run.state, run.reason or "")

@@ -86,7 +86,8 @@ def harvest(world: SimulatedWorld, host: Host, before: int = times.LATEST) -> No
     for run in tables.runs.ended_before(before):
         if run.slot < world.end and tables.led_here(run.task_id):
             task = tables.tasks.rows[run.task_id]
-            world.history.over(run, task.campaign or DEFAULT, len(task.nodes))
+            campaign = task.campaign or DEFAULT
+            world.history.over(run, host.name, campaign, len(task.nodes))
     if before < times.LATEST:
         # The tasks of seats may be deleted next, so check them and keep their participants now.
         parts = [task for task in tables.tasks.rows.values() if task.parent is not None]

@@ -26,7 +26,7 @@ from lead.simulation.series import (
     pairs,
     waiting,
 )
-from lead.simulation.shares import promised_and_delivered
+from lead.simulation.shares import promised_and_delivered, shares_of_leads
 from node.model.wire.fields import Document
 
 _FULLEST = 5
@@ -91,7 +91,9 @@ def report_of(world: SimulatedWorld) -> Report:
             else:
                 reasons[outcome[1], normalised_reason(outcome[2])] += 1
     sent = world.network.sent
-    shared = promised_and_delivered(world.scenario, history.measured)
+    shared = shares_of_leads(world.scenario, history.measured_by_lead) or (
+        promised_and_delivered(world.scenario, history.measured)
+    )
     nodes = by_node(history, [host.name for host in world.hosts], world.scenario.duration)
     return Report(
         title=world.scenario.title,

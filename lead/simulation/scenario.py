@@ -24,6 +24,7 @@ from node.model.wire.fields import FROM_OUTSIDE, Document, Duration
 from node.model.wire.participants import BATCH_MAX
 from node.model.wire.pools import PoolDocument
 from node.model.wire.seats import SeatRequest
+from node.model.wire.shares import Share as LeadShare
 from node.model.wire.tasks import PRIORITY_MAX
 from node.model.wire.validation import faults_of
 
@@ -48,6 +49,7 @@ class PairingRule(StrEnum):
     RANDOM = "random"
     ELSEWHERE = "elsewhere"
     ALONE = "alone"
+    IN_TURN = "in-turn"
 
 
 class ScenarioNodes(Document):
@@ -78,7 +80,9 @@ class ScenarioNodes(Document):
 
 
 class ScenarioTasks(Document):
-    """Tasks of one kind between nodes chosen by a rule; ``random`` and ``alone`` use ``count``.
+    """Tasks of one kind between nodes chosen by a rule.
+
+    ``random`` and ``alone`` use ``count``, and so does ``in-turn``: nodes take turns, each alone.
 
     With ``participants`` the group consists of ``count`` pool tasks of the pool's lead instead.
     """
@@ -86,6 +90,7 @@ class ScenarioTasks(Document):
     name: Annotated[str, Field(pattern=r"^[a-z][a-z0-9-]{0,30}$")] = "tasks"
     between: PairingRule = PairingRule.MESH
     participants: SeatRequest | None = None
+    lead: str | None = Field(None, description="The node that leads them; else a participant.")
     campaign: str | None = None
     count: int = Field(
         10, ge=1, le=100_000, description="Number of tasks, for random, alone and pools."
@@ -171,9 +176,12 @@ class Faults(Document):
 
 
 class PromiseExpectation(Document):
-    """The expectation that campaigns get the share of a pool that its policies promise."""
+    """The expectation that campaigns get the share of a pool that its policies promise.
 
-    pool: str
+    Without a pool: that leads get the shares that the owners of all nodes give them.
+    """
+
+    pool: str | None = None
     after: Duration = Field(
         times.DAY, description="Runs due later count; by then the policies have a usage history."
     )
@@ -192,6 +200,9 @@ class Scenario(Document):
     nodes: ScenarioNodes = ScenarioNodes()
     attributes: dict[str, Annotated[tuple[Value, ...], Field(min_length=1)]] = Field(
         default_factory=dict, description="By name: the values that the nodes take in turn."
+    )
+    lead_shares: dict[str, LeadShare] = Field(
+        default_factory=dict, description="By lead, its share in the time of every node."
     )
     campaigns: tuple[CampaignDocument, ...] = ()
     pools: tuple[PoolDocument, ...] = Field(
@@ -229,11 +240,18 @@ class Scenario(Document):
         for pool in self.pools:
             if pool.lead not in {None, *names}:
                 raise ValueError(f"pool {pool.name} has no valid lead ({pool.lead}); use n1, n2 …")
+        for group in self.tasks:
+            if group.lead not in {None, *names}:
+                raise ValueError(f"{group.name} have no valid lead ({group.lead}); use n1, n2 …")
         return self
 
     @model_validator(mode="after")
     def _can_promise(self) -> Self:
         if self.shares is None:
+            return self
+        if self.shares.pool is None:
+            if not self.lead_shares:
+                raise ValueError("shares without a pool are those of leads; add lead_shares")
             return self
         if self.shares.pool not in {pool.name for pool in self.pools}:
             raise ValueError(f"there is no pool {self.shares.pool}; add it to pools")

@@ -1,4 +1,4 @@
-"""The check that campaigns got the share of a pool that its policies promise them. Pure.
+"""The check that campaigns got their promised share of a pool, or leads theirs of nodes. Pure.
 
 The figures come from a simulation of whole leads and nodes: demand that arrives little by little,
 proposals, slips, seats that are retried. :mod:`lead.simulation.fleet.promises` defines what a set
@@ -27,7 +27,7 @@ def promised_and_delivered(scenario: Scenario, measured: Mapping[str, int]) -> F
     delivered time, up to what each campaign wanted.
     """
     expectation = scenario.shares
-    if expectation is None:
+    if expectation is None or expectation.pool is None:
         return None
     policy = scenario.pool(expectation.pool).policy.set
     demand = _demand(scenario, expectation)
@@ -44,6 +44,34 @@ def promised_and_delivered(scenario: Scenario, measured: Mapping[str, int]) -> F
     promise = (
         f"Each campaign gets of pool {expectation.pool} what it was promised, within "
         f"{expectation.within:.0%} of it, whatever else the leads and nodes have to do."
+    )
+    return FleetTrial(name="shares", promise=promise, checks=tuple(checks))
+
+
+def shares_of_leads(scenario: Scenario, measured: Mapping[str, int]) -> FleetTrial | None:
+    """Compare what leads were given and had; None if the scenario does not check that.
+
+    ``measured`` is the seat time (µs) of the delivered runs by lead. Each lead is expected to want
+    its share at least.
+    """
+    expectation = scenario.shares
+    if expectation is None or expectation.pool is not None:
+        return None
+    given = scenario.lead_shares
+    total, had = sum(given.values()), sum(measured.get(lead, 0) for lead in given)
+    checks = [
+        _check(
+            "leads",
+            lead,
+            Fraction(given[lead], max(1, total)),
+            Fraction(measured.get(lead, 0), max(1, had)),
+            expectation,
+        )
+        for lead in sorted(given)
+    ]
+    promise = (
+        "Each lead gets of the nodes what their owners gave it, within "
+        f"{expectation.within:.0%} of it, whichever of them asks first."
     )
     return FleetTrial(name="shares", promise=promise, checks=tuple(checks))
 

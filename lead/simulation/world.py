@@ -30,6 +30,7 @@ from node.model import times
 from node.model.classes import SchedulingClass
 from node.model.errors import PeerError, RequestError
 from node.model.wire.pools import PoolDocument
+from node.model.wire.shares import SharesDocument
 from node.model.wire.tasks import Schedule, ScheduleDocument, TaskDocument, TestChoice
 
 _RETRY = times.MINUTE
@@ -126,9 +127,16 @@ class World:
             await host.know(hosts_by_identity)
         self.injector.drift_apart(random.Random(f"{self.scenario.seed} drift"))
         await asyncio.gather(*(host.boot() for host in self.hosts))
+        if self.scenario.lead_shares:
+            for host in self.hosts:
+                await host.try_as_user(self._set_shares)
         for pool in self.scenario.pools:
             await self._create_pool(pool)
         await self._until(_STARTED)
+
+    async def _set_shares(self, service: SimulatedService) -> None:
+        """Give leads shares of a node's time, as its owner does."""
+        await service.lead_shares.set(SharesDocument(shares=self.scenario.lead_shares, others=0))
 
     async def _create_pool(self, pool: PoolDocument) -> None:
         """Create a pool at its lead, with all campaigns."""
@@ -231,6 +239,8 @@ def task_arrivals(scenario: Scenario) -> list[TaskArrival]:
     for place, group in enumerate(scenario.tasks):
         if group.participants is None:
             teams = _teams(group, scenario.nodes.count, rng)
+            if group.lead is not None:
+                teams = [(_index(group.lead), members) for _, members in teams]
         else:
             [pool] = [it for it in scenario.pools if it.name == group.participants.pool]
             teams = [(_lead_of(pool), [])] * group.count
@@ -253,7 +263,12 @@ def _runs_of(schedule: ScheduleDocument, duration: int) -> int:
 
 def _lead_of(pool: PoolDocument) -> int:
     """Return the index of the host that plans a pool."""
-    return 0 if pool.lead is None else int(pool.lead.removeprefix("n")) - 1
+    return 0 if pool.lead is None else _index(pool.lead)
+
+
+def _index(name: str) -> int:
+    """Return the index of a host by its name."""
+    return int(name.removeprefix("n")) - 1
 
 
 def _teams(group: ScenarioTasks, count: int, rng: random.Random) -> list[tuple[int, list[int]]]:
@@ -274,8 +289,10 @@ def _teams(group: ScenarioTasks, count: int, rng: random.Random) -> list[tuple[i
         case PairingRule.ELSEWHERE:
             drawn = [rng.sample(indexes, min(3, count)) for _ in range(group.count)]
             return [(members[0], members[1:]) for members in drawn]
-        case PairingRule.ALONE:
-            return [(index, [index]) for index in (rng.choice(indexes) for _ in range(group.count))]
+        case PairingRule.ALONE | PairingRule.IN_TURN:
+            by_chance = group.between is PairingRule.ALONE
+            alone = (rng.choice(indexes) if by_chance else it % count for it in range(group.count))
+            return [(index, [index]) for index in alone]
 
 
 def _document(

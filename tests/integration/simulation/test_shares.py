@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from lead.simulation.scenario import Scenario, checked, named
-from lead.simulation.shares import promised_and_delivered
+from lead.simulation.scenario import PromiseExpectation, Scenario, checked, named
+from lead.simulation.shares import promised_and_delivered, shares_of_leads
 from lead.simulation.world import simulate
 from node.model import times
 from node.model.errors import InvalidDocument
@@ -124,6 +124,36 @@ def test_two_leads_of_the_same_nodes_keep_what_they_promise() -> None:
     assert report.delivered > 180
     # A node that is busy in an hour is asked about other hours, hence more questions than seats.
     assert report.messages["proposals"] < 5 * report.delivered
+
+
+@pytest.mark.timeout(120)
+def test_leads_have_the_shares_that_owners_give_them() -> None:
+    """Three leads that want more than there is have their shares of four nodes within hours."""
+    # A run is 5 % of the share of n3 in these hours, hence the tolerance; `parley simulate leads`
+    # looks at four days of twenty nodes.
+    whole = named("leads")
+    few = whole.model_copy(
+        update={
+            "days": 0.2,
+            "nodes": whole.nodes.model_copy(update={"count": 4, "horizon": 2 * times.HOUR}),
+            "tasks": tuple(it.model_copy(update={"count": it.count // 5}) for it in whole.tasks),
+            "shares": PromiseExpectation(after=0, within=0.08),
+        }
+    )
+    report = simulate(few)
+    assert report.shares is not None
+    assert [check.who for check in report.shares.checks] == ["n1", "n2", "n3"]
+    assert report.violations == ()
+    assert report.delivered > 0.95 * 4 * 6 * 4.8
+
+
+def test_shares_of_leads_are_compared_with_what_they_had() -> None:
+    """A lead with too little is reported, and a scenario without shares of leads is refused."""
+    trial = shares_of_leads(named("leads"), {"n1": 300, "n2": 200, "n3": 90})
+    assert trial is not None
+    assert [sentence.split(":")[0] for sentence in trial.broken] == ["shares, leads, n3"]
+    with pytest.raises(InvalidDocument):
+        scenario(shares={})
 
 
 def test_worlds_without_promises_have_none() -> None:

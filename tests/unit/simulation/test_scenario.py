@@ -18,7 +18,7 @@ from node.model.times import DAY, HOUR
 def test_the_built_in_scenarios_are_valid() -> None:
     """Each built-in scenario is valid and has a title and tasks."""
     scenarios = built_in()
-    assert {"contention", "faults", "mesh", "pools", "shares", "small"} <= set(scenarios)
+    assert {"contention", "faults", "leads", "mesh", "pools", "shares", "small"} <= set(scenarios)
     assert all(scenario.title and scenario.tasks for scenario in scenarios.values())
 
 
@@ -35,7 +35,7 @@ def test_a_file_may_be_toml_or_json(tmp_path: Path) -> None:
 def test_the_error_for_an_unknown_name_lists_the_known_ones() -> None:
     """The error for an unknown name lists the built-in scenarios."""
     with pytest.raises(
-        NotFound, match="contention, faults, mesh, pools, shares, small, fleet, or a"
+        NotFound, match="contention, faults, leads, mesh, pools, shares, small, fleet, or a"
     ):
         named("mehs")
 

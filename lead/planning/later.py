@@ -1,0 +1,40 @@
+"""Instants before which it is vain to ask a node again, as nodes tell them. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+
+from lead.planning.agenda import Slot
+from node.model.errors import ParleyError
+from node.model.wire.participants import AboveShare, HoldAnswer, Proposal, RunRequest
+
+
+def told_later(
+    slots: Sequence[Slot], unplaced: Collection[int], proposals: Mapping[str, Proposal]
+) -> dict[int, int]:
+    """Return by nominal start of these unplaced slots when it may be asked for again.
+
+    The latest of what the participants told counts, since a run needs all of them.
+    """
+    later: dict[int, int] = {}
+    for proposal in proposals.values():
+        for obstacle in proposal.obstacles:
+            if isinstance(obstacle, AboveShare):
+                nominal = slots[obstacle.window].nominal
+                if nominal in unplaced:
+                    later[nominal] = max(later.get(nominal, 0), obstacle.later)
+    return later
+
+
+def refused_until(
+    requests: Mapping[int, RunRequest], answers: Sequence[HoldAnswer | ParleyError]
+) -> dict[int, int]:
+    """Return the same by nominal start of runs that participants refused to hold."""
+    nominals = {request.run: nominal for nominal, request in requests.items()}
+    later: dict[int, int] = {}
+    for answer in answers:
+        for refusal in answer.refused if isinstance(answer, HoldAnswer) else ():
+            if isinstance(refusal.obstacle, AboveShare):
+                nominal = nominals[refusal.run]
+                later[nominal] = max(later.get(nominal, 0), refusal.obstacle.later)
+    return later
