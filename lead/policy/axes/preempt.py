@@ -13,7 +13,7 @@ from lead.policy.contracts import Preempt
 from lead.policy.episode_figures import Board
 from lead.policy.placement_requests import Displacing
 from lead.policy.preempt import flagged, groups, score
-from lead.policy.share import promised
+from lead.policy.promised_seats import PromisedSeats
 from lead.policy.verdict import PolicyRefusal
 from lead.policy.view import BUCKET, URGENT, Candidate, PostedRun
 from node.model import times
@@ -126,29 +126,22 @@ class GroupReclaim:
         promises = {
             name: it.target for name, it in board.view.campaigns.items() if it.target is not None
         }
+        seats = PromisedSeats(board, promises)
 
         def displacing(
             candidate: Candidate, nodes: Sequence[str]
         ) -> Displacing | PolicyRefusal | None:
-            group, hour = board.groups.get(candidate.campaign), board.bucket(candidate)
-            if group is None:
+            group = board.groups.get(candidate.campaign)
+            if group not in promises:
                 return None
-            targets = promised.targets(board.capacity(hour), promises, BUCKET)
-            allocated = dict.fromkeys(promises, 0)
-            for name, amount in board.allocated.get(hour, {}).items():
-                if (owner := board.groups.get(name)) is not None:
-                    allocated[owner] += amount
-            if allocated[group] >= targets[group]:
+            held, targets, own = seats.peaks(candidate.spans[0]), seats.targets, board.lanes
+            if held[group] >= targets[group]:
                 return None
-            wanted = min(
-                board.seats_taken(candidate, candidate.k), targets[group] - allocated[group]
-            )
-            reclaimed = groups.take_back(
-                wanted, allocated, targets, unit=max(1, candidate.duration)
-            )
+            wanted = min(seats.lanes_of(candidate), targets[group] - held[group])
+            reclaimed = groups.take_back(wanted, held, targets)
             if not reclaimed:
                 return groups.NOTHING_LENT.refuse(
-                    group=group, held=allocated[group] / BUCKET, target=targets[group] / BUCKET
+                    group=group, held=held[group] / own, target=targets[group] / own
                 )
             runs = {
                 run.run: run
@@ -157,7 +150,7 @@ class GroupReclaim:
             }
             first = groups.shortest_running(((0, name) for name in runs), len(runs))
             # The limit is in seats of the candidate: a node may have many runs to displace.
-            of_one = max(1, board.seats_taken(candidate, 1))
+            of_one = max(1, seats.lanes_of(candidate) // candidate.k)
             most = min(candidate.k, -(-sum(reclaimed.values()) // of_one))
             return _these([runs[name] for name in first], candidate.priority, most)
 

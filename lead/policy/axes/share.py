@@ -11,6 +11,7 @@ from lead.policy.ahead_sharing import NEAR_TIME, AheadSharing, Parts
 from lead.policy.campaign_grouping import CampaignGrouping, CampaignLines
 from lead.policy.episode_figures import Board
 from lead.policy.placement_requests import AllocationRound
+from lead.policy.promised_seats import PromisedSeats
 from lead.policy.seats import CampaignStake, FreeSeats
 from lead.policy.share import (
     creation,
@@ -391,7 +392,10 @@ class ByPromise:
         divided = Divided(board, list(serving), allot)
         members = {name: group for name, group in groups.items() if group in promises}
         return PromiseSharing(
-            AheadSharing(divided, board, self.near, parts, members), groups, promises
+            AheadSharing(divided, board, self.near, parts, members),
+            groups,
+            promises,
+            PromisedSeats(board, promises),
         )
 
 
@@ -403,17 +407,29 @@ class PromiseSharing:
         divided: AheadSharing,
         groups: Mapping[str, str],
         promises: Mapping[str, promised.Promise],
+        seats: PromisedSeats,
     ) -> None:
         """Wrap the division; ``groups`` maps each campaign in a group to that group."""
         self.serving = divided.serving
         self._divided = divided
         self._groups = groups
         self._promises = promises
+        self._seats = seats
 
     def admit(self, candidate: Candidate, turn: AllocationRound) -> PolicyRefusal | None:
-        """Return a refusal if its campaign belongs to no group or has no seats left."""
+        """Return a refusal if its campaign belongs to no group or has no seats left.
+
+        Seats that are promised count at each instant. Only what is lent is divided by the hour,
+        and all of it if more is promised than there is.
+        """
         group = self._groups.get(candidate.campaign)
         refusal = promised.admit(candidate.campaign, group, self._promises)
+        if refusal is not None:
+            return refusal
+        if self._seats.is_enough:
+            if self._seats.is_within(candidate):
+                return None
+            refusal = self._seats.kept_from(candidate)
         return refusal or self._divided.admit(candidate, turn)
 
     def returned(self, candidates: Sequence[Candidate]) -> Mapping[str, PolicyRefusal]:

@@ -1,0 +1,183 @@
+"""The seats that groups with promises hold at each instant, as opposed to seat-hours.
+
+A promise is a number of seats. Whatever the length of its runs, a group that is promised two may
+have two at each instant at which it has runs; others borrow what then remains. Seats are counted in
+lanes, of which ``board.lanes`` are a seat.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+
+from lead.policy.episode_figures import Board
+from lead.policy.share import promised
+from lead.policy.verdict import Axis, PolicyRefusal, RefusalRule
+from lead.policy.view import BUCKET, Candidate
+from node.model.spans import Span
+from node.model.times import to_the_second
+
+KEPT = RefusalRule(
+    Axis.SHARE,
+    "kept",
+    "{group} is promised {target} seats and holds {held} of them at {at}, when its own runs want "
+    "more; {other} holds {others} of its {theirs}",
+)
+
+_Use = tuple[Span, str, int]
+"""A span in which a group uses this many lanes."""
+
+
+@dataclass(frozen=True, slots=True)
+class SeatsAt:
+    """The lanes that each group holds, and those that its waiting runs want, from an instant on."""
+
+    instant: int
+    held: Mapping[str, int]
+    wanted: Mapping[str, int]
+
+
+class PromisedSeats:
+    """The promises of an episode, and who holds which seats at each instant."""
+
+    def __init__(self, board: Board, promises: Mapping[str, promised.Promise]) -> None:
+        """``promises`` has the promised seats of each group, or their part of all."""
+        self._board = board
+        self._seats = len(board.usable(board.view.pool.nodes))
+        targets = promised.targets(self._seats, promises)
+        self.targets = {name: int(it) * board.lanes for name, it in targets.items()}
+        self._waiting: dict[int, list[tuple[_Use, str]]] | None = None
+        self._placed: set[str] = set()
+        self._placed_count = 0
+
+    @property
+    def is_enough(self) -> bool:
+        """Return whether there are as many seats as are promised."""
+        return sum(self.targets.values()) <= self._seats * self._board.lanes
+
+    def lanes_of(self, candidate: Candidate) -> int:
+        """Return the lanes that one run of a candidate takes on all its nodes."""
+        return self._board.weighed(candidate.scheduling_class, self._board.lanes * candidate.k)
+
+    def is_within(self, candidate: Candidate) -> bool:
+        """Return whether its group keeps within its promise at each instant of its runs."""
+        group = self._board.groups[candidate.campaign]
+        own = self.lanes_of(candidate)
+        return all(
+            at.held.get(group, 0) + own <= self.targets[group]
+            for span in candidate.spans
+            for at in self.at_each_instant(span)
+        )
+
+    def kept_from(self, candidate: Candidate) -> PolicyRefusal | None:
+        """Return a refusal if it would take a seat that is promised to a group which wants it."""
+        group, lanes = self._board.groups[candidate.campaign], self._board.lanes
+        own = self.lanes_of(candidate)
+        for span in candidate.spans:
+            for at in self.at_each_instant(span, candidate):
+                held = at.held.get(group, 0)
+                left = self._seats * lanes - sum(at.held.values()) - own
+                if held + own <= self.targets[group]:
+                    continue
+                missing = {
+                    name: min(wanted, self.targets[name] - at.held.get(name, 0))
+                    for name, wanted in at.wanted.items()
+                    if name != group and at.held.get(name, 0) < self.targets[name]
+                }
+                if missing and left < sum(missing.values()):
+                    other = max(missing, key=lambda name: missing[name])
+                    return KEPT.refuse(
+                        group=other,
+                        target=self.targets[other] / lanes,
+                        held=at.held.get(other, 0) / lanes,
+                        at=to_the_second(at.instant),
+                        other=group,
+                        others=held / lanes,
+                        theirs=self.targets[group] / lanes,
+                    )
+        return None
+
+    def at_each_instant(self, span: Span, but: Candidate | None = None) -> Iterator[SeatsAt]:
+        """Yield who holds and wants what in a span, whenever that changes; ``but`` wants nothing.
+
+        What only waits is left out without ``but``.
+        """
+        held, wanted = list(self._held(span)), [] if but is None else list(self._wanted(span, but))
+        edges = {span[0]}
+        for (start, end), _, _ in (*held, *wanted):
+            edges |= {it for it in (start, end) if span[0] < it < span[1]}
+        for instant in sorted(edges):
+            yield SeatsAt(instant, _sums(held, instant), _sums(wanted, instant))
+
+    def peaks(self, span: Span) -> dict[str, int]:
+        """Return the most lanes that each group with a promise holds at some instant of a span."""
+        peaks = dict.fromkeys(self.targets, 0)
+        for at in self.at_each_instant(span):
+            for name in peaks:
+                peaks[name] = max(peaks[name], at.held.get(name, 0))
+        return peaks
+
+    def _held(self, span: Span) -> Iterator[_Use]:
+        board = self._board
+        for run in board.overlapping(span):
+            lanes = board.weighed(run.scheduling_class, board.lanes * len(run.nodes))
+            yield (run.start, run.end), board.groups.get(run.campaign, ""), lanes
+        for candidate in board.asked.values():
+            group, lanes = board.groups.get(candidate.campaign, ""), self.lanes_of(candidate)
+            for start, end in candidate.spans:
+                if start < span[1] and span[0] < end:
+                    yield (start, end), group, lanes
+
+    def _wanted(self, span: Span, but: Candidate) -> Iterator[_Use]:
+        board = self._board
+        if self._waiting is None:
+            self._waiting = self._by_hour()
+        for run in board.placed[self._placed_count :]:
+            self._placed.add(run.task)
+        self._placed_count = len(board.placed)
+        first = span[0] // BUCKET * BUCKET
+        for hour in range(first, span[1], BUCKET):
+            for use, task in self._waiting.get(hour, ()):
+                start, end = use[0]
+                if (
+                    (hour == first or start >= hour)
+                    and start < span[1]
+                    and span[0] < end
+                    and task != but.task
+                    and task not in self._placed
+                    and task not in board.asked
+                ):
+                    yield use
+
+    def _by_hour(self) -> dict[int, list[tuple[_Use, str]]]:
+        """Return what candidates of groups want and may use, in each hour that it touches."""
+        waiting: dict[int, list[tuple[_Use, str]]] = {}
+        for it in self._board.candidates:
+            group = self._board.groups.get(it.campaign)
+            if group is None:
+                continue
+            for start, end in it.spans:
+                if self._open_to(it, (start, end)) < it.least:
+                    continue
+                use = (start, end), group, self.lanes_of(it)
+                for hour in range(start // BUCKET * BUCKET, end, BUCKET):
+                    waiting.setdefault(hour, []).append((use, it.task))
+        return waiting
+
+    def _open_to(self, candidate: Candidate, span: Span) -> int:
+        """Return the number of its nodes that are not reserved for others in a span."""
+        closed = {
+            name
+            for each in self._board.view.reservations
+            if each.start < span[1] and span[0] < each.end and not each.admits(candidate)
+            for name in each.nodes
+        }
+        return sum(name not in closed for name in candidate.nodes)
+
+
+def _sums(uses: Iterable[_Use], instant: int) -> dict[str, int]:
+    sums: dict[str, int] = {}
+    for (start, end), group, lanes in uses:
+        if start <= instant < end:
+            sums[group] = sums.get(group, 0) + lanes
+    return sums

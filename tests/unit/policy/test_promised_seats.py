@@ -1,0 +1,92 @@
+"""Promised seats at each instant, whatever the length of the runs."""
+
+from __future__ import annotations
+
+import pytest
+
+from lead.policy.sets import SETS
+from lead.policy.view import CampaignView, Candidate, Charge, PostedRun
+from node.model import times
+from tests.support.policy_pools import NOW, Driver, due, nodes_of, view_of
+
+NODES = nodes_of(3)
+CAMPAIGNS = [CampaignView("ops", target=2), CampaignView("lab", target=1)]
+MINUTES = [1, 5, 50, 180]
+
+
+def _wanting(campaign: str, count: int, minutes: int, at: int = NOW) -> list[Candidate]:
+    """Return tasks that want one node each at the same instant."""
+    figures = {"duration": minutes * times.MINUTE, "next_run_at": at, "slip": 0}
+    return [due(f"{campaign}-{number}", campaign, NODES, **figures) for number in range(count)]
+
+
+def _given(driver: Driver) -> dict[str, int]:
+    """Return how many runs each campaign got."""
+    given = {campaign.name: 0 for campaign in CAMPAIGNS}
+    for run in driver.runs:
+        given[run.campaign] += 1
+    return given
+
+
+@pytest.mark.parametrize("minutes", MINUTES)
+@pytest.mark.parametrize("policy", ["gridserver-sla", "gridserver-sla-preempt"])
+def test_a_group_has_its_seats_whatever_the_length_of_runs(policy: str, minutes: int) -> None:
+    """Each group gets what it is promised, though the other one wants all nodes."""
+    wanted = [*_wanting("lab", 3, minutes), *_wanting("ops", 3, minutes)]
+    driver = Driver(view_of(NODES, CAMPAIGNS, wanted))
+    outcome = driver.drive(SETS[policy])
+    assert _given(driver) == {"ops": 2, "lab": 1}
+    refused = {refusals[0].rule.name for refusals in outcome.refused.values()}
+    assert refused <= {"kept", "no-seats", "no-time"}
+
+
+@pytest.mark.parametrize("minutes", [1, 5, 50])
+def test_what_nobody_wants_is_lent(minutes: int) -> None:
+    """A group alone gets all nodes, and the refusal of more names no other group."""
+    driver = Driver(view_of(NODES, CAMPAIGNS, _wanting("lab", 4, minutes)))
+    driver.drive(SETS["gridserver-sla"])
+    assert _given(driver) == {"ops": 0, "lab": 3}
+
+
+def test_seats_are_kept_where_they_are_wanted_only() -> None:
+    """A group borrows at one instant what the other one wants at another."""
+    later = NOW + 30 * times.MINUTE
+    wanted = [*_wanting("lab", 3, 5), *_wanting("ops", 2, 5, later)]
+    driver = Driver(view_of(NODES, CAMPAIGNS, wanted))
+    driver.drive(SETS["gridserver-sla"])
+    assert _given(driver) == {"ops": 2, "lab": 3}
+
+
+def test_the_refusal_names_who_is_promised_what() -> None:
+    """A refusal says for whom a seat is kept, and what both groups hold."""
+    wanted = [*_wanting("lab", 2, 5), *_wanting("ops", 2, 5)]
+    used = [Charge("ops", NOW - times.HOUR, NOW, times.HOUR)]  # so that lab is served first
+    view = view_of(NODES, CAMPAIGNS, wanted, ledger=used)
+    driver = Driver(view, has_time=lambda ask: ask.candidate.campaign == "lab")
+    outcome = driver.drive(SETS["gridserver-sla"])
+    [refusal, *_] = outcome.refused["lab-1"]
+    at = times.to_the_second(NOW)
+    assert refusal.sentence == (
+        f"ops is promised 2 seats and holds 0 of them at {at}, when its own runs want more; "
+        "lab holds 1 of its 1"
+    )
+
+
+@pytest.mark.parametrize("minutes", MINUTES)
+def test_what_was_lent_is_taken_back_whatever_the_length_of_runs(minutes: int) -> None:
+    """A group that returns displaces what another one borrowed, up to its promise."""
+    start = NOW + times.HOUR
+    end = start + minutes * times.MINUTE
+    lent = [
+        PostedRun(f"r{number}", f"lab-{number}", "lab", (f"n{number}",), start, end)
+        for number in range(3)
+    ]
+    wanted = _wanting("ops", 3, minutes, start)
+    driver = Driver(view_of(NODES, CAMPAIGNS, wanted, runs=lent), has_time=lambda _: False)
+    driver.drive(SETS["gridserver-sla-preempt"])
+    displacing = [ask.displacing for ask in driver.asks if ask.displacing is not None]
+    assert displacing
+    assert all(set(each.runs) <= {run.run for run in lent} for each in displacing)
+    driver = Driver(view_of(NODES, CAMPAIGNS, wanted, runs=lent), has_time=lambda _: False)
+    driver.drive(SETS["gridserver-sla"])
+    assert not [ask for ask in driver.asks if ask.displacing is not None]
