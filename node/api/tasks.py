@@ -191,14 +191,16 @@ async def show(request: web.Request) -> web.StreamResponse:
     async def planned() -> tuple[Task, bool]:
         current = await fetch(node, task)
         later = current.plan_at is not None and current.plan_at > node.clock.now() + _SOON
+        # A task that waits for runs of another one has nothing to plan before one of them ends.
         # After a decision runs are "held" for a moment until they are committed here, too, and a
         # task whose seats were just granted is planned next: both are not settled yet.
         seated = current.seats is not None and current.seats.taken > 0
         settled = (
             current.planned and not current.runs.get("held") and not (seated and not current.runs)
         )
+        waits = current.after is not None and current.plan_at is None
         open_here = current.state == TaskState.ACTIVE and current.led_here
-        return current, settled or later or not open_here
+        return current, settled or later or waits or not open_here
 
     return responses.one(await until(node, planned, requests.seconds(request)))
 

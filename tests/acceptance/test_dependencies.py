@@ -62,7 +62,10 @@ async def test_after_each_run_another_task_runs(nodes: list[Outsider]) -> None:
     plan = await lead.ask("POST", "/v1/plans", document)
     unknown = f"it follows task {first['id']}, so that its times are known only when"
     assert plan.body["sentence"].startswith(unknown)
-    then = await lead.create("idle", c, spec=BRIEF, after=after)
+    spec, follow = ("--spec-json", json.dumps(BRIEF)), ("--after", first["id"])
+    who = ("--participant", c.name, "--after-within", "1m")
+    then = await _command(lead, "task", "create", "idle", *spec, *who, *follow)
+    assert (then["planned"], then["runs"]) == (False, {})
     assert then["after"] == {"task": first["id"], "outcome": "succeeded", "within": "PT1M"}
     why = (await parley(lead, "explain", then["id"], "-o", "table")).out
     assert f"it follows runs that succeed of task {first['id']} (idle, active)" in why

@@ -355,6 +355,7 @@ async def test_words_for_times_and_schedules(browser: str) -> None:
                 w.parseDuration('PT1M30.5S'), w.scheduleWords({}, 0),
                 w.scheduleWords({repeat: 'PT5M', max_runs: 9, slip: 'PT30S', slip_random: true}, 0),
                 w.scheduleWords({cron: '0 3 * * *'}, 0),
+                w.scheduleWords({}, 0, {task: '7c1e5f00-0000', outcome: 'ended', within: 'PT1H'}),
             ])"""
         )
         assert words == [
@@ -371,6 +372,7 @@ async def test_words_for_times_and_schedules(browser: str) -> None:
             *(90_500, "once, as soon as possible"),
             "every 5 min, at most 9 runs, at random within 30 s",
             "cron 0 3 * * * (UTC)",
+            "after task 7c1e5f00, within 1 h",
         ]
 
 
