@@ -103,6 +103,11 @@ async def follow_again(connection: Connection, within: Mapping[UUID, int], now: 
         await bookings.notify(connection, "task", task, "plan")
 
 
+async def lock(connection: Connection) -> None:
+    """Let no other transaction change what tasks follow until this one ends."""
+    await connection.execute(_SQL["lock_dependencies"])
+
+
 async def chain(connection: Connection, task: UUID) -> list[FollowedTask]:
     """Return a task, the one that it follows, and so on; empty if the task is unknown here."""
     return [FollowedTask(**dict(row)) for row in await connection.fetch(_SQL["chain"], task)]

@@ -308,6 +308,7 @@ class TaskEditor:
         _check_revision(found, revision)
         after = new.terms.schedule.after
         if after != found.terms.schedule.after:
+            await dependencies.lock(connection)
             await check_followed(connection, after, self._identity, found.id)
         if archived is not None:
             await self._archives.keep_of_task(connection, found.id, archived.choices)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 from uuid import UUID, uuid4
 
@@ -42,6 +43,7 @@ async def _pair(
     then = await _create(a, "a", "b", after={"task": str(first), **after})
     await a.plan()
     await world.settle()
+    await a.node.termination.finish_tasks()
     return a, b, first, then
 
 
@@ -296,6 +298,48 @@ async def test_a_cycle_is_refused_with_its_path(world: World) -> None:
         [fault] = refused.value.faults
         assert fault.pointer == "/after/task"
         assert " → ".join(map(str, path)) in fault.detail
+
+
+async def test_two_edits_at_once_make_no_cycle(world: World) -> None:
+    """Two edits that only together make a cycle cannot both be made: one is refused."""
+    a, _, first, one = await _pair(world)
+    other = await _create(a, "a", "b", after={"task": str(first)})
+    answers = await asyncio.gather(
+        *(
+            a.node.editing.edit(task, TaskPatch.model_validate({"after": {"task": str(followed)}}))
+            for task, followed in ((one, other), (other, one))
+        ),
+        return_exceptions=True,
+    )
+    [refused] = [answer for answer in answers if answer is not None]
+    assert isinstance(refused, InvalidDocument)
+    assert "would follow itself" in refused.faults[0].detail
+
+
+async def test_a_run_displaced_too_late_is_not_followed(world: World) -> None:
+    """A run that lost its time after it began is not placed again, so it leads to no run."""
+    a, _, first, then = await _pair(world, outcome="ended")
+    [run, *_] = await _runs(a, first)
+    world.clock.move_to(run["starts_at"])
+    async with a.database.transaction() as connection:
+        assert await runs.begin(connection, run["id"], world.clock.now())
+    await a.node.termination.lose_run(run["id"], "the node was taken away")
+    [skipped] = await _runs(a, then)
+    assert skipped["state"] == "cancelled"
+    assert "taken away" in skipped["reason"]
+
+
+async def test_a_displaced_run_is_followed_when_it_is_placed_again(world: World) -> None:
+    """A run that lost its time before it began leads to a run after its next attempt."""
+    a, _, first, then = await _pair(world, schedule={"start": "PT1H"})
+    [run] = await _runs(a, first)
+    await a.node.termination.lose_run(run["id"], "the node was taken away")
+    assert await _states(a, then) == []
+    await a.plan()
+    await world.settle()
+    again = await _measure(world, first)
+    assert again["attempt"] == 2
+    assert await _states(a, then) == ["waiting"]
 
 
 async def test_what_cannot_be_followed_is_refused(world: World) -> None:

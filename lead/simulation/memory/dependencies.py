@@ -129,6 +129,12 @@ def chain(tables: Tables, task: UUID) -> Answer:
     ]
 
 
+@TWINS.of("pg_advisory_xact_lock")
+def lock_dependencies(_tables: Tables) -> Answer:
+    """Lock what tasks follow: transactions in memory are alone anyway."""
+    return [(None,)]
+
+
 @TWINS.of("ends_at")
 def booked_ends(tables: Tables, task: UUID) -> Answer:
     """Return where the booked runs of a task end."""

@@ -381,8 +381,8 @@ def wait_again(
 ) -> Answer:
     """Let the slots of runs that lost their time wait again, each as a new attempt."""
     waiting = []
-    for run, then, attempt, reason in zip(runs, following, tries, reasons, strict=True):
-        row = tables.runs.rows.get(run)
+    rows = [tables.runs.rows.get(run) for run in runs]  # as they were before
+    for row, then, attempt, reason in zip(rows, following, tries, reasons, strict=True):
         if row is None or tables.tasks.rows[row.task_id].state != "active":
             continue
         if tables.runs.offer(attempt_row := _next_attempt(row, then, attempt, reason, now)):

@@ -74,5 +74,9 @@ INNER JOIN task ON chain.id = task.id
 WHERE NOT chain.again
 ORDER BY chain.place;
 
+-- lock_dependencies --
+-- One transaction at a time changes what tasks follow; refuse_cycle takes the same lock.
+SELECT pg_advisory_xact_lock(6427018313);
+
 -- booked_ends --
 SELECT ends_at FROM run WHERE task_id = $1 AND state IN ('booked', 'running', 'merging') ORDER BY ends_at;
