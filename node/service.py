@@ -240,7 +240,12 @@ class NodeService:
 
     def _build_sharing(self, core: Core, dependencies: NodeDependencies) -> None:
         """Build the campaigns and the pools."""
-        self.campaigns = Campaigns(core.database, core.clock, self.capabilities.resources)
+        self.campaigns = Campaigns(
+            core.database,
+            core.clock,
+            self.capabilities.resources,
+            lambda connection: self.pools.sizes(connection),  # noqa: PLW0108 - made below
+        )
         self.lead_shares = LeadSharing(core, self.directory)
         self.usage = UsageReader(core.database, core.clock)
         self.pools = Pools(

@@ -1,7 +1,7 @@
-"""Warnings about promised seats that the pools cannot provide. Pure.
+"""Promised seats that the pools cannot provide. Pure.
 
-Such promises are not refused: pools grow and shrink with their nodes, and campaigns may be promised
-more before the nodes exist. The warnings appear wherever a campaign or a pool is shown.
+Such a promise is refused when it is made. Later pools may shrink with their nodes, and others may
+begin to keep promises: then warnings appear wherever a campaign or a pool is shown.
 """
 
 from __future__ import annotations
@@ -50,6 +50,14 @@ def campaign_warnings(
         warning = "its target has no effect: no pool here has policies that keep promises"
         return (f"{warning}; parley pool set-policy POOL gridserver-sla",)
     return tuple(warning for pool in keeping for warning in _of_both(own, promised, pool))
+
+
+def excess(
+    own: CampaignPromise, promised: Sequence[CampaignPromise], pools: Sequence[PoolSize]
+) -> str | None:
+    """Return why a promise cannot be kept, with the remedy; None if it can, or if none is kept."""
+    keeping = [pool for pool in pools if pool.keeps_promises]
+    return next((why for pool in keeping for why in _of_both(own, promised, pool)), None)
 
 
 def pool_warnings(pool: PoolSize, promised: Sequence[CampaignPromise]) -> tuple[str, ...]:

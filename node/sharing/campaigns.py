@@ -7,18 +7,20 @@ which field is wrong and what to do.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from decimal import Decimal
 from difflib import get_close_matches
+from fractions import Fraction
 from typing import Any
 from uuid import UUID
 
 from pydantic import ValidationError
 
 from node.clock import Clock
-from node.model import limits, policysets
+from node.model import limits, policysets, promises
 from node.model.changes import merged
 from node.model.errors import Conflict, FieldFault, InvalidDocument, NotFound
+from node.model.promises import CampaignPromise, PoolSize
 from node.model.wire.campaigns import (
     DEFAULT,
     DEPTH_MAX,
@@ -33,6 +35,8 @@ from node.store import campaigns, pools
 from node.store.campaigns import CampaignSettings, CampaignUses, StoredCampaign
 from node.store.database import Connection, Database
 
+PoolSizes = Callable[[Connection], Awaitable[Sequence[PoolSize]]]
+
 _SHOWN = 8
 _URGENT = campaigns.URGENT
 
@@ -40,11 +44,19 @@ _URGENT = campaigns.URGENT
 class Campaigns:
     """The campaigns of this node."""
 
-    def __init__(self, database: Database, clock: Clock, resources: Collection[str]) -> None:
+    def __init__(
+        self,
+        database: Database,
+        clock: Clock,
+        resources: Collection[str],
+        pool_sizes: PoolSizes,
+    ) -> None:
         """Know only the default campaign until :meth:`refresh`.
 
-        ``resources`` are the counted resources that runs of some test may need.
+        ``resources`` are the counted resources that runs of some test may need,
+        ``pool_sizes(connection)`` returns the sizes of all pools.
         """
+        self._pool_sizes = pool_sizes
         self._resources = resources
         self._database = database
         self._clock = clock
@@ -125,7 +137,7 @@ class Campaigns:
             new = settings_of(_edited(known.settings, patch))
             if new == known.settings:
                 return
-            await self._check(connection, new, there, known.settings.quotas)
+            await self._check(connection, new, there, known.settings)
             now = self._clock.now()
             if not await campaigns.change(connection, new, now, known.revision):
                 raise Conflict(_changed(name, known.revision, None))
@@ -140,17 +152,26 @@ class Campaigns:
         connection: Connection,
         new: CampaignSettings,
         there: Sequence[StoredCampaign],
-        quotas: Collection[str] = (),
+        known: CampaignSettings | None = None,
     ) -> None:
         """Check a campaign against the other campaigns, the pools, and the tests.
 
-        Quotas of resources in ``quotas``, which it has already, may stay.
+        The quotas and the promise of ``known``, which it has already, may stay.
 
         :raises InvalidDocument: something does not fit.
         """
         others = [each.settings for each in there if each.settings.name != new.name]
         sets = {pool.name: pool.policy_set for pool in await pools.listed(connection)}
+        quotas = () if known is None else known.quotas
+        promise = promise_of(new)
+        if promise is not None and (known is None or promise_of(known) != promise):
+            promised = [promise, *filter(None, map(promise_of, others))]
+            sizes = await self._pool_sizes(connection)
+            excess = _excess_fault(promise, promises.excess(promise, promised, sizes))
+        else:
+            excess = None
         possible = (
+            excess,
             _parent_fault(new, others),
             _weight_fault(new.weight, sets),
             _target_fault(new, others),
@@ -309,6 +330,19 @@ def _target_fault(new: CampaignSettings, others: Sequence[CampaignSettings]) -> 
         f"{theirs}; give {theirs} here, or {ours} there"
     )
     return FieldFault(f"/target/{ours}", reason)
+
+
+def promise_of(settings: CampaignSettings) -> CampaignPromise | None:
+    """Return the promise of a campaign; None if it has none or is suspended."""
+    share = None if settings.target_share is None else Fraction(settings.target_share)
+    if settings.level == SUSPENDED or (settings.target_seats is None and share is None):
+        return None
+    return CampaignPromise(settings.name, settings.target_seats, share)
+
+
+def _excess_fault(promise: CampaignPromise, why: str | None) -> FieldFault | None:
+    kind = "share" if promise.seats is None else "seats"
+    return None if why is None else FieldFault(f"/target/{kind}", why)
 
 
 def _quota_fault(resource: str, resources: Collection[str]) -> FieldFault | None:

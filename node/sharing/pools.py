@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from fractions import Fraction
 from typing import Any
 from uuid import UUID
 
@@ -19,15 +18,13 @@ from node.model import predicates, promises, times
 from node.model.changes import merged
 from node.model.errors import Conflict, FieldFault, InvalidDocument, NotFound
 from node.model.predicates import Attributes
-from node.model.promises import CampaignPromise, PoolSize
-from node.model.wire.campaigns import SUSPENDED
+from node.model.promises import PoolSize
 from node.model.wire.fields import FROM_OUTSIDE
 from node.model.wire.pools import PolicyChoice, PoolDocument, PoolPatch
 from node.model.wire.validation import faults_of
 from node.peers.directory import Directory
-from node.sharing.campaigns import weights_fault
+from node.sharing.campaigns import promise_of, weights_fault
 from node.store import campaigns, nodes, pools
-from node.store.campaigns import StoredCampaign
 from node.store.database import Connection, Database
 from node.store.nodes import KnownNode
 from node.store.pools import StoredPool
@@ -95,16 +92,8 @@ class Pools:
         async with self._database.connection() as connection:
             there = await pools.listed(connection)
             listed = await campaigns.listed(connection)
-        sized = [
-            PoolSize(
-                pool.name,
-                len(self.membership(pool.match).nodes),
-                promises.keeps_promises(pool.policy_set, pool.overrides),
-                promises.short_term(pool.choice, pool.term),
-            )
-            for pool in there
-        ]
-        promised = [each for each in map(_promised, listed) if each is not None]
+        sized = self._sized(there)
+        promised = [it for it in (promise_of(each.settings) for each in listed) if it is not None]
         return Warnings(
             {own.campaign: promises.campaign_warnings(own, promised, sized) for own in promised},
             {
@@ -116,6 +105,21 @@ class Pools:
                 for pool, size in zip(there, sized, strict=True)
             },
         )
+
+    async def sizes(self, connection: Connection) -> list[PoolSize]:
+        """Return the sizes of all pools, by name."""
+        return self._sized(await pools.listed(connection))
+
+    def _sized(self, listed: Sequence[StoredPool]) -> list[PoolSize]:
+        return [
+            PoolSize(
+                pool.name,
+                len(self.membership(pool.match).nodes),
+                promises.keeps_promises(pool.policy_set, pool.overrides),
+                promises.short_term(pool.choice, pool.term),
+            )
+            for pool in listed
+        ]
 
     def _silent(self, match: Mapping[str, Any]) -> list[str]:
         """List the nodes of a pool that do not answer."""
@@ -255,15 +259,6 @@ def document_of(pool: StoredPool) -> dict[str, Any]:
         "patience": times.format_duration(pool.patience),
         "description": pool.description,
     }
-
-
-def _promised(campaign: StoredCampaign) -> CampaignPromise | None:
-    """Return the promise of a campaign; None if it has none or is suspended."""
-    own = campaign.settings
-    share = None if own.target_share is None else Fraction(own.target_share)
-    if own.level == SUSPENDED or (own.target_seats is None and share is None):
-        return None
-    return CampaignPromise(own.name, own.target_seats, share)
 
 
 def _settings(pool: StoredPool) -> dict[str, Any]:

@@ -49,12 +49,25 @@ async def test_errors_have_a_remedy(ask: Command) -> None:
     assert (await ask("campaign", "edit", "default")).code == 2
 
 
-async def test_a_promise_beyond_the_pool_is_told(ask: Command) -> None:
-    """A promise beyond the pool is a warning wherever campaign or pool are shown, not an error."""
+async def test_a_promise_beyond_the_pool_is_refused(ask: Command) -> None:
+    """A pool that keeps promises refuses more than it has; fewer seats can be promised."""
     await ask("pool", "add", "all", "--match", "{}", "--set", "gridserver-sla")
-    created = await ask("campaign", "add", "ops", "--target", "20", "-o", "table")
+    refused = await ask("campaign", "add", "ops", "--target", "20")
+    text = "✗ /target/seats: ops is promised 20 seats, and pool all has 1\n  lower its target"
+    assert (refused.code, text in refused.err) == (2, True)
+    assert (await ask("campaign", "show", "ops")).code == 6
+    assert (await ask("campaign", "add", "ops", "--target", "1")).code == 0
+    refused = await ask("campaign", "edit", "ops", "--target", "2")
+    assert (refused.code, "ops is promised 2 seats" in refused.err) == (2, True)
+    assert (await ask("campaign", "edit", "ops", "--description", "kept")).code == 0
+
+
+async def test_an_older_promise_beyond_the_pool_is_told(ask: Command) -> None:
+    """Wherever campaign or pool are shown, they warn of a promise that the pool cannot keep."""
+    created = await ask("campaign", "add", "ops", "--target", "20")
+    await ask("pool", "add", "all", "--match", "{}", "--set", "gridserver-sla")
     warning = "ops is promised 20 seats, and pool all has 1; lower its target, or widen the pool"
-    assert (created.code, warning in " ".join(created.out.split())) == (0, True)
+    assert created.code == 0
     assert json.loads((await ask("campaign", "show", "ops")).out)["warnings"] == [warning]
     assert json.loads((await ask("pool", "show", "all")).out)["warnings"] == [warning]
     assert "20 seats for sure" not in (await ask("campaign", "list", "-o", "table")).out

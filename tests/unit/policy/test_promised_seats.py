@@ -86,7 +86,7 @@ def test_what_was_lent_is_taken_back_whatever_the_length_of_runs(minutes: int) -
     driver.drive(SETS["gridserver-sla-preempt"])
     displacing = [ask.displacing for ask in driver.asks if ask.displacing is not None]
     assert displacing
-    assert all(set(each.runs) <= {run.run for run in lent} for each in displacing)
+    assert all(set(each.runs or ()) <= {run.run for run in lent} for each in displacing)
     driver = Driver(view_of(NODES, CAMPAIGNS, wanted, runs=lent), has_time=lambda _: False)
     driver.drive(SETS["gridserver-sla"])
     assert not [ask for ask in driver.asks if ask.displacing is not None]
