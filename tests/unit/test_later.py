@@ -8,7 +8,7 @@ from uuid import UUID
 from lead.planning.agenda import PAUSE_MAX, Slot, try_again_at
 from lead.planning.later import refused_until, told_later
 from node.model import times
-from node.model.errors import PeerUnreachable
+from node.model.errors import ParleyError, PeerUnreachable
 from node.model.wire.participants import (
     AboveShare,
     HoldAnswer,
@@ -40,7 +40,10 @@ def test_refused_holds_tell_it_too() -> None:
     run = UUID(int=1)
     request = RunRequest(run=run, slot=HOUR, attempt=1, starts_at=HOUR, ends_at=2 * HOUR)
     refusal = Refusal(run=run, reason="no", obstacle=_above(0, 8))
-    answers = [HoldAnswer(held=(), refused=(refusal,)), PeerUnreachable("away")]
+    answers: list[HoldAnswer | ParleyError] = [
+        HoldAnswer(held=(), refused=(refusal,)),
+        PeerUnreachable("away"),
+    ]
     assert refused_until({HOUR: request}, answers) == {HOUR: 8}
 
 

@@ -26,7 +26,7 @@ def record_end(history: History, task: int, slot: int, state: str, wait: int = 0
     run = run_id(TaskId(key), slot, 1)
     span = slot + wait, slot + wait + MINUTE
     row = RunRow(run, key, None, slot, 1, 0, "normal", 0, *span, state, 0, 0, reason="x")
-    history.over(row, "default", 1)
+    history.over(row, "a", "default", 1)
 
 
 def record_measuring(history: History, node: str, start: int, length: int, kind: str) -> None:
