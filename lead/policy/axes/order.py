@@ -287,11 +287,17 @@ class MovingPriorities:
             self._held[waiting.task] = refusal
 
     def started(self, candidate: Candidate) -> None:
-        """Raise all that contend, charge the campaign that started, count the tasks passed."""
+        """Raise all that contend, charge the campaign that started, count the tasks passed.
+
+        Each run is a start: a term with a hundred runs is charged a hundred times.
+        """
         name = candidate.campaign
-        contending = {each: self._queues[each].priority for each in self._contending()}
-        rules = {each: self._campaigns[each].queue for each in contending}
-        priorities: Mapping[str, Exact] = start_counts.after_start(name, contending, rules)
+        priorities: Mapping[str, Exact] = {
+            each: self._queues[each].priority for each in self._contending()
+        }
+        rules = {each: self._campaigns[each].queue for each in priorities}
+        for _ in candidate.spans:
+            priorities = start_counts.after_start(name, priorities, rules)
         for each, priority in priorities.items():
             started = self._starts if each == name else self._queues[each].started
             self._queues[each] = QueueState(priority, started)

@@ -252,6 +252,22 @@ def test_promised_seats_are_kept_and_lent() -> None:
     assert _seats(outcome) == {"b": 10}
 
 
+def test_each_run_of_a_term_is_a_start() -> None:
+    """A campaign whose term has six runs has its next turn after six starts of another one."""
+    nodes = nodes_of(20)
+    campaigns = [CampaignView("a"), CampaignView("b")]
+    runs = tuple(
+        (NOW + number * times.HOUR, NOW + number * times.HOUR + 10 * times.MINUTE)
+        for number in range(6)
+    )
+    terms = [due(f"a-{n}", "a", nodes, added_at=n, runs=runs) for n in range(2)]
+    single = [due(f"b-{n}", "b", nodes, added_at=n) for n in range(8)]
+    driver = Driver(view_of(nodes, campaigns, [*terms, *single]))
+    driver.drive(SETS["fbsng-dynamic"])
+    started = "".join(ask.candidate.campaign for ask in driver.asks)
+    assert started in {"abbbbbbabb", "babbbbbbab"}
+
+
 def test_starts_are_shared_by_price() -> None:
     """A campaign that pays seven per start beside one of three gets three of ten starts."""
     nodes = nodes_of(10)
