@@ -39,6 +39,7 @@ from node.model.errors import (
     UnknownToPeer,
 )
 from node.model.naming import clash
+from node.model.shortfall import Shortfall
 from node.model.wire.comparisons import NodeComparison
 from node.model.wire.nodes import NodeCard
 from node.model.wire.participants import (
@@ -56,6 +57,7 @@ from node.model.wire.plans import Plan, PlanRequest
 from node.outbox import POLL_S, Outbox
 from node.peers.card import OwnCard
 from node.peers.directory import Directory
+from node.peers.free_time import FreeTimeReader
 from node.peers.monitor import PeerMonitor
 from node.peers.pull import WorkPuller
 from node.peers.registration import PeerRegistrar
@@ -205,8 +207,14 @@ class NodeService:
         self.mailboxes = dependencies.mailboxes or Mailboxes(
             core.clock, core.settings.peer_timeout / times.SECOND
         )
+        self.free_time = FreeTimeReader(core)
         self.work_puller = WorkPuller(
-            core, self.directory, self.peers, dependencies.rng, lambda: self.card
+            core,
+            self.directory,
+            self.peers,
+            dependencies.rng,
+            lambda: self.card,
+            self.free_time.read,
         )
         self.foreign_targets = ForeignTargets(
             core.settings, lambda: self.directory.all, self.contexts.addresses
@@ -311,7 +319,12 @@ class NodeService:
         )
         self.editing = TaskEditor(core, self.admission, self.archives, pool_editing)
         self.confirmer = TaskConfirmer(
-            core, self.directory, self.termination, self.peer, self.leases.heard
+            core,
+            self.directory,
+            self.termination,
+            self.peer,
+            self.leases.heard,
+            self.free_time.read,
         )
         self.reservations = Reservations(
             core, self.directory, self.termination, self.capabilities, dependencies.new_id
@@ -467,19 +480,19 @@ class NodeService:
         if notice.kind in {"campaign", "wake"}:
             self._read(self.campaigns.refresh)
 
-    async def _greet(self, identity: str) -> str | None:
-        """Return why a node that answers does not serve this one; None if nothing else is wrong.
+    async def _greet(self, identity: str) -> tuple[str | None, Shortfall | None]:
+        """Return why a node that answers does not serve this one, and how much time it has left.
 
         While it does not know this node, the runs with it are taken back: none begins alone.
         """
         try:
-            await self.confirmer.greet(identity)
+            return None, await self.confirmer.greet(identity)
         except UnknownToPeer as error:
             await self.termination.lose_runs_with(identity, error.detail)
-            return error.detail
+            return error.detail, None
         except ParleyError as error:
             log.debug("not greeted", node=identity, error=error.detail)
-        return None
+        return None, None
 
     async def compare_digests(self, lead: str, request: DigestRequest) -> Differences:
         """Return how the tasks of a lead differ here, and send it again the parts that it lacks."""

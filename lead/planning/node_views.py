@@ -1,8 +1,8 @@
 """The nodes of a pool as policies see them: their own statements and the bookings there. Pure.
 
-A node that fetches its work states itself how much of its time is free, and until when it is busy.
-Of any other node, its lead knows only the runs that it leads: others may book there too, so that is
-a lower bound. The actual free time is found by asking.
+Nodes state how much of their time is free, and until when they are busy, every 15 seconds or so.
+Between two statements a lead knows of the runs that it leads itself, so the greater of both counts.
+The actual free time is found by asking.
 """
 
 from __future__ import annotations
@@ -93,14 +93,14 @@ def node_view_of(
 ) -> NodeView:
     """Return a node as policies see it, with what this lead has booked there.
 
-    Its load is the part of its time up to the horizon that it reports as booked, or else the part
-    that this lead has booked of the next hour. It is busy until the instant that it reports, or
-    until the current run ends, which is never displaced.
+    Its load is the part of its time up to the horizon that it reports as booked, or the part that
+    this lead has booked of the next hour, if that is more. It is busy until the instant that it
+    reports, or until the current run ends, which is never displaced.
     """
     facts = node.facts
     figures = {word: exact_number(it) for word, it in facts.items() if _is_number(it)}
     idle = node.shortfall
-    load = busy.load if idle is None else Fraction(context.horizon - idle, context.horizon)
+    told = Fraction(0) if idle is None else Fraction(context.horizon - idle, context.horizon)
     return NodeView(
         node.name,
         attributes={word: comparable_value(value) for word, value in facts.items()},
@@ -109,7 +109,7 @@ def node_view_of(
         resources={word: int(it) for word, it in figures.items() if word in context.counted},
         figures=figures,
         speed=figures.get("speed", 1),
-        load=min(1.0, max(0.0, float(load))),
+        load=min(1.0, max(0.0, float(busy.load), float(told))),
         used_at=used_at,
         busy_until=max(busy.running_to, node.busy_until or context.now),
     )

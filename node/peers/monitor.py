@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 from typing import Any
 
 import structlog
@@ -20,6 +21,7 @@ from node.client.peers import Peers
 from node.core import Core
 from node.model.errors import Conflict, NotAllowed, PeerError, RequestError
 from node.model.naming import clash
+from node.model.shortfall import Shortfall
 from node.model.wire.nodes import NodeCard
 from node.peers.directory import Directory
 from node.store import nodes, outbox
@@ -28,6 +30,15 @@ from node.store.database import Connection
 from node.store.nodes import KnownNode
 
 log = structlog.get_logger()
+
+
+@dataclass(frozen=True)
+class _Look:
+    """The result of a look at a node: what is wrong, its card, and how much time it has left."""
+
+    fault: str | None
+    card: NodeCard | None
+    free_time: Shortfall | None = None
 
 
 class PeerMonitor:
@@ -40,11 +51,12 @@ class PeerMonitor:
         peers: Peers,
         mailboxes: Mailboxes,
         fetch_fault: Callable[[str], str | None],
-        greet: Callable[[str], Awaitable[str | None]],
+        greet: Callable[[str], Awaitable[tuple[str | None, Shortfall | None]]],
     ) -> None:
         """``fetch_fault(identity)`` returns why no work can be fetched from a node, or None.
 
-        ``greet(identity)`` returns why a node that answers does not serve this one, or None.
+        ``greet(identity)`` returns why a node that answers does not serve this one, or None, and
+        how much time it has left, if it tells that.
         """
         self._database = core.database
         self._clock = core.clock
@@ -61,7 +73,7 @@ class PeerMonitor:
             known for known in self._directory.all if not known.is_self and not _unseen(known)
         ]
         looks = await asyncio.gather(*(self._look_and_greet(known) for known in others))
-        faults = [fault for fault, _ in looks]
+        faults = [look.fault for look in looks]
         now = self._clock.now()
         async with self._database.transaction() as connection:
             answered = [
@@ -74,11 +86,10 @@ class PeerMonitor:
                     await nodes.not_reached(connection, known.identity, now, fault)
                 if (fault is None) is (known.unreachable_since is not None):
                     await notify(connection, "node", known.name, "lost" if fault else "reached")
-                figures = self._mailboxes.of(known.identity).figures
-                if known.url is None and figures is not None:
-                    await nodes.keep_figures(connection, known.identity, figures)
-            for known, (_, card) in zip(others, looks, strict=True):
-                await self._learn(connection, known, card)
+            for known, look in zip(others, looks, strict=True):
+                if look.free_time is not None:
+                    await nodes.keep_figures(connection, known.identity, look.free_time)
+                await self._learn(connection, known, look.card)
 
     async def read_card(self, identity: str) -> None:
         """Read the card of a node now, if it can be reached; this node's own is always current."""
@@ -137,15 +148,18 @@ class PeerMonitor:
         await nodes.learn(connection, known.identity, *_description(card))
         await notify(connection, "node", known.name, "changed")
 
-    async def _look_and_greet(self, known: KnownNode) -> tuple[str | None, NodeCard | None]:
+    async def _look_and_greet(self, known: KnownNode) -> _Look:
         """Return what :meth:`_look` does, and whether a node that answers serves this one.
 
         Everybody gets the card. A node that has lost its database knows nobody.
         """
         fault, card = await self._look(known)
-        if card is not None and fault is None:
-            fault = await self._greet(known.identity)
-        return fault, card
+        if known.url is None:
+            return _Look(fault, card, self._mailboxes.of(known.identity).figures)
+        if card is None or fault is not None:
+            return _Look(fault, card)
+        fault, free_time = await self._greet(known.identity)
+        return _Look(fault, card, free_time)
 
     async def _look(self, known: KnownNode) -> tuple[str | None, NodeCard | None]:
         """Return what is wrong with a node (None if nothing is), and its card if it answered."""

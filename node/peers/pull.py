@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from uuid import UUID
 
@@ -28,10 +28,8 @@ from node.client.peers import Peer, Peers
 from node.core import Core
 from node.model import times
 from node.model.backoff import drawn
-from node.model.classes import SchedulingClass
 from node.model.errors import ParleyError, PeerAnswered, TooLarge
-from node.model.shortfall import Shortfall, shortfall
-from node.model.timeline import Occupation
+from node.model.shortfall import Shortfall
 from node.model.wire.nodes import NodeCard
 from node.model.wire.problems import problem_of
 from node.model.wire.work import (
@@ -42,14 +40,12 @@ from node.model.wire.work import (
     WorkRequest,
 )
 from node.peers.directory import Directory
-from node.store import bookings
 from node.store.database import Notice
 
 WAIT = 15 * times.SECOND
 """Maximum duration of a poll, and so the time until a dead connection is noticed."""
 
 PAUSE_FIRST = 2 * times.SECOND
-_FIGURES_FOR = 10 * times.SECOND
 _MOMENT_S = 0.25
 """Time to wait for all questions of a poll; slower ones are answered with a later poll."""
 _ANSWER_BYTES_MAX = 6_000_000
@@ -107,8 +103,10 @@ class WorkPuller:
         peers: Peers,
         rng: random.Random,
         card: Callable[[], NodeCard],
+        free_time: Callable[[], Awaitable[Shortfall]],
     ) -> None:
-        """``card()`` returns this node's card as it is now."""
+        """``card()`` returns this node's card as it is now, ``free_time()`` how full it is."""
+        self._free_time = free_time
         self._database = core.database
         self._clock = core.clock
         self._directory = directory
@@ -116,13 +114,10 @@ class WorkPuller:
         self._rng = rng
         self._card = card
         self._own_url = core.settings.local_url
-        self._horizon = core.settings.horizon
         self._pause_max = core.settings.pull_pause_max
         self._changed = asyncio.Event()
         self._polling: dict[tuple[str, str], asyncio.Task[None]] = {}
         self._faults: dict[str, str] = {}
-        self._looked_at: int | None = None
-        self._shortfall = Shortfall(0, 0)
 
     def heard(self, notice: Notice) -> None:
         """Look at the known nodes again when they have changed."""
@@ -224,7 +219,7 @@ class WorkPuller:
     async def _request(
         self, answers: tuple[AnsweredQuestion, ...], working: tuple[UUID, ...], wait: int
     ) -> WorkRequest:
-        figures = await self.figures()
+        figures = await self._free_time()
         return WorkRequest(
             card=self._card(),
             now=self._clock.now(),
@@ -234,19 +229,6 @@ class WorkPuller:
             answers=answers,
             working=working,
         )
-
-    async def figures(self) -> Shortfall:
-        """Return how much of the horizon is not free for exclusive runs; cached for ten seconds."""
-        elapsed = self._clock.monotonic()
-        if self._looked_at is None or elapsed - self._looked_at >= _FIGURES_FOR:
-            now = self._clock.now()
-            until = now + self._horizon
-            async with self._database.connection() as connection:
-                occupied = await bookings.occupied(connection, [(now, until)], now)
-            busy = Occupation(occupied).blocking(SchedulingClass.EXCLUSIVE, None)
-            self._shortfall = shortfall(busy, now, until)
-            self._looked_at = elapsed
-        return self._shortfall
 
     def _begin(self, assigned: AssignedQuestion, between: PullSession) -> None:
         """Work on a question, unless it is a repeat."""

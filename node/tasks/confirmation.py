@@ -8,7 +8,7 @@ any run after its database was restored; it ends the tasks that their lead no lo
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Protocol
 from uuid import UUID
 
@@ -17,6 +17,7 @@ import structlog
 from node.core import Core
 from node.model import times
 from node.model.errors import ParleyError
+from node.model.shortfall import Shortfall
 from node.model.taskstate import TaskState, why_over
 from node.model.wire.comparisons import Difference, TaskComparison, compared
 from node.model.wire.participants import (
@@ -53,8 +54,13 @@ class TaskConfirmer:
         termination: TaskTerminator,
         peer: Callable[[str], Confirming],
         heard: Callable[[str], None],
+        free_time: Callable[[], Awaitable[Shortfall]],
     ) -> None:
-        """``peer(identity)`` returns the client of a known node, ``heard(identity)`` notes one."""
+        """``peer(identity)`` returns the client of a known node, ``heard(identity)`` notes one.
+
+        ``free_time()`` returns how much time this node has left, which its answers tell.
+        """
+        self._free_time = free_time
         self._database = core.database
         self._clock = core.clock
         self._identity = core.identity
@@ -92,12 +98,17 @@ class TaskConfirmer:
             log.warning("ended tasks that their lead does not have", lead=lead, tasks=len(found))
         return compared(len(found), 0, found)
 
-    async def greet(self, other: str) -> None:
+    async def greet(self, other: str) -> Shortfall | None:
         """Ask a node about no task: whether it serves this one, and knows it in a later state.
 
-        :raises ParleyError: it does not.
+        Returns how much time it has left, if it tells that.
+
+        :raises ParleyError: it does not serve this node.
         """
-        await self._confirm(other, ())
+        answered = await self._confirm(other, ())
+        if answered.shortfall is None or answered.busy_until is None:
+            return None
+        return Shortfall(answered.shortfall, answered.busy_until)
 
     async def _confirm(self, lead: str, page: Sequence[UUID]) -> ConfirmationAnswer:
         told = self._database.marked_at
@@ -143,4 +154,7 @@ class TaskConfirmer:
             if why is not None:
                 over[task] = why
         later = before if before is not None and before > (request.marked_at or 0) else None
-        return ConfirmationAnswer(over=over, marked_at=later)
+        left = await self._free_time()
+        return ConfirmationAnswer(
+            over=over, marked_at=later, shortfall=left.missing, busy_until=left.busy_until
+        )

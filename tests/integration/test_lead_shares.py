@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from pathlib import Path
 
 import pytest
 
@@ -18,7 +19,10 @@ from node.model.wire.participants import (
 )
 from node.model.wire.shares import SharesDocument
 from node.model.wire.tasks import Schedule
-from tests.support.clocks import START
+from tests.conftest import NewDatabase
+from tests.support.clocks import START, ManualClock
+from tests.support.served_nodes import asker, served
+from tests.support.served_pairs import paired
 from tests.support.worlds import (
     ON_ONE_LOOP,
     Site,
@@ -200,3 +204,26 @@ async def test_a_lead_given_twice_is_refused(world: World) -> None:
     with pytest.raises(InvalidDocument) as caught:
         await host.node.lead_shares.set(SharesDocument(shares=twice))
     assert "b is given twice" in str(caught.value.faults)
+
+
+async def test_a_lead_learns_how_full_other_nodes_are(
+    new_database: NewDatabase, clock: ManualClock, tmp_path: Path
+) -> None:
+    """Every node tells others with each look how much time it has left, and from when on."""
+    async with (
+        asker("a", await new_database(), clock, tmp_path / "a") as a,
+        served("b", await new_database(), clock, tmp_path / "b") as b,
+    ):
+        pair = await paired(a, b, clock)
+        start = times.format_instant(START + times.HOUR)
+        spec = {"duration": "PT10M", "class": "exclusive", "participants": ["b"]}
+        document = {"test": {"type": "idle", "spec": spec}, "schedule": {"start": start}}
+        await pair.a.ask("POST", "/v1/tasks", document)
+        await pair.plan()
+        clock.advance(times.HOUR + times.MINUTE)
+        await pair.a.node.peer_monitor.run_once()
+        _, page = await pair.a.ask("GET", "/v1/nodes")
+        told = page["items"][1]
+        assert told["name"] == "b"
+        assert times.parse_instant(told["busy_until"]) == START + times.HOUR + 10 * times.MINUTE
+        assert times.parse_duration(told["shortfall"]) == times.DAY - 9 * times.MINUTE

@@ -292,10 +292,10 @@ async def test_the_figures_are_those_of_the_run_table(pair: Pair) -> None:
         exchange_of(task), pair.lead.card.identity, hold_request(task, [begins])
     )
     pair.clock.move_to(begins + times.MINUTE)
-    figures = await pair.far.work_puller.figures()
+    figures = await pair.far.free_time.read()
     assert figures.busy_until == begins + DURATION
     assert figures.missing == times.DAY - (DURATION - times.MINUTE)
-    assert await pair.far.work_puller.figures() is figures
+    assert await pair.far.free_time.read() is figures
 
 
 async def test_a_lead_that_never_waits_is_not_asked_without_end(

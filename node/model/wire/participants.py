@@ -434,6 +434,12 @@ class ConfirmationAnswer(Document):
     marked_at: Micros | None = Field(
         None, description="A later mark of the asking node's database, if it has told one."
     )
+    shortfall: Micros | None = Field(
+        None, description="The time up to this node's horizon that is free for exclusive runs."
+    )
+    busy_until: Micros | None = Field(
+        None, description="No exclusive run can begin here before, unless it displaces others."
+    )
 
 
 class BookedRun(Document):

@@ -1,0 +1,37 @@
+"""The time that this node has left, as it tells leads, so that they need not ask in vain."""
+
+from __future__ import annotations
+
+from node.core import Core
+from node.model import times
+from node.model.classes import SchedulingClass
+from node.model.shortfall import Shortfall, shortfall
+from node.model.timeline import Occupation
+from node.store import bookings
+
+_LIFE = 10 * times.SECOND
+
+
+class FreeTimeReader:
+    """Computes from the run table how much of the horizon is free, and until when it is not."""
+
+    def __init__(self, core: Core) -> None:
+        """Read nothing yet."""
+        self._database = core.database
+        self._clock = core.clock
+        self._horizon = core.settings.horizon
+        self._read_at: int | None = None
+        self._shortfall = Shortfall(0, 0)
+
+    async def read(self) -> Shortfall:
+        """Return how much of the horizon is free for exclusive runs; cached for ten seconds."""
+        elapsed = self._clock.monotonic()
+        if self._read_at is None or elapsed - self._read_at >= _LIFE:
+            now = self._clock.now()
+            until = now + self._horizon
+            async with self._database.connection() as connection:
+                occupied = await bookings.occupied(connection, [(now, until)], now)
+            busy = Occupation(occupied).blocking(SchedulingClass.EXCLUSIVE, None)
+            self._shortfall = shortfall(busy, now, until)
+            self._read_at = elapsed
+        return self._shortfall
