@@ -213,7 +213,7 @@ IN_SCHEDULE = frozenset(CLEARABLE[:8])
 async def task_patch(session: Session, test: str, given: Mapping[str, Any]) -> Document:
     """Return the merge patch of the options of ``task edit``; null resets a field to its default.
 
-    ``--repeat`` replaces ``--cron`` fields, and the other way round.
+    ``--repeat`` replaces ``--cron`` fields, and the other way round; ``--after`` replaces both.
     """
     patch = from_file(given["file"]) if given["file"] else {}
     spec = json_object(given["spec_json"], "--spec-json")
@@ -225,6 +225,10 @@ async def task_patch(session: Session, test: str, given: Mapping[str, Any]) -> D
         place = _part(patch, "schedule") if name in IN_SCHEDULE else patch
         place[name.replace("-", "_")] = None
     clear_other_rhythm(patch, given)
+    if given["after"] is not None:
+        # The task has no times of its own any more.
+        fields = (name.replace("-", "_") for name in CLEARABLE if name in IN_SCHEDULE)
+        patch["schedule"] = {**dict.fromkeys(fields), **patch.get("schedule", {})}
     return patch
 
 

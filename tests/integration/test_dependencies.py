@@ -11,11 +11,12 @@ import pytest
 from node.model import times
 from node.model.errors import InvalidDocument
 from node.model.runstate import RunState
-from node.model.wire.tasks import TaskDocument, TaskPatch
+from node.model.wire.tasks import Dependency, TaskDocument, TaskPatch
 from node.store import runs
 from node.store.runs import KeptPart
 from tests.support.backups import back_up, restore
 from tests.support.clocks import START
+from tests.support.pool_worlds import idle, pooled
 from tests.support.worlds import ON_ONE_LOOP, Site, World
 
 pytestmark = ON_ONE_LOOP
@@ -358,6 +359,25 @@ async def test_what_cannot_be_followed_is_refused(world: World) -> None:
         [fault] = refused.value.faults
         assert fault.pointer == "/after/task"
         assert words in fault.detail
+
+
+async def test_pool_tasks_neither_follow_nor_are_followed(world: World) -> None:
+    """A pool task, its seats' tasks, and a pool task with "after" are refused with a reason."""
+    pool = await pooled(world, [{}, {}])
+    lead = pool.lead
+    whole = await pool.create(1)
+    seat = (await lead.rows("SELECT id FROM task WHERE parent = $1", whole))[0][0]
+    first = await _create(lead, "n1")
+    for document, pointer in (
+        (_document("n1", after={"task": str(whole)}), "/after/task"),
+        (_document("n1", after={"task": str(seat)}), "/after/task"),
+        (idle(1).model_copy(update={"after": Dependency(task=first)}), "/after"),
+    ):
+        with pytest.raises(InvalidDocument) as refused:
+            await lead.node.admission.create(document, None)
+        [fault] = refused.value.faults
+        assert fault.pointer == pointer
+        assert "pool" in fault.detail
 
 
 async def test_a_task_that_follows_has_no_times_of_its_own(world: World) -> None:

@@ -17,6 +17,7 @@ from uuid import UUID
 import pytest
 from aiohttp import web
 
+from node.model.changes import merged
 from node.model.errors import Conflict, NotAuthenticated, NotFound, ParleyError
 from node.model.wire.problems import MEDIA_TYPE, problem_of
 from tests.conftest import NewDatabase
@@ -254,7 +255,7 @@ async def _edit(request: web.Request) -> web.Response:
     task = _by_id(node.tasks, request)
     if patch.get("revision", 1) != task.get("revision", 1):
         raise Conflict("the task has been changed since")
-    schedule = task["schedule"] | patch.get("schedule", {})
+    schedule = merged(task["schedule"], patch.get("schedule", {}))
     return web.json_response({**task, "schedule": schedule, "revision": 5})
 
 

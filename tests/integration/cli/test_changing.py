@@ -39,6 +39,22 @@ async def test_one_is_resumed(parley: Any, tasks: Any) -> None:
     assert "paused since" not in (await parley("task", "show", "aaaa", "-o", "table")).out
 
 
+async def test_a_task_is_made_to_follow_another_one(parley: Any, tasks: Any) -> None:
+    """With --after a task follows another one, and has no times of its own any more."""
+    ended = await parley(
+        "task", "edit", "aaaa", "--after", "bbbb", "--after-outcome", "ended",
+        "--after-within", "10m",
+    )  # fmt: skip
+    assert ended.code == 0
+    [(patch, _)] = tasks.patched
+    assert patch["after"] == {"task": TWO, "outcome": "ended", "within": "PT10M"}
+    assert patch["schedule"] == dict.fromkeys(
+        ("start", "repeat", "cron", "timezone", "slip", "slip_random", "until", "max_runs")
+    )
+    await parley("task", "edit", "aaaa", "--clear", "after", "--repeat", "1h")
+    assert tasks.patched[-1][0]["after"] is None
+
+
 async def test_options_become_a_merge_patch(parley: Any, tasks: Any) -> None:
     """A patch has only the given fields, null for cleared ones, and the revision that was read."""
     ended = await parley(
