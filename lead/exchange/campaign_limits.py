@@ -17,14 +17,15 @@ from lead.planning.campaign_room import (
     RunDemand,
     bounded_line,
     descendants_of,
+    limits_delivered,
     limits_time,
     room_for,
 )
 from lead.planning.needs import NeedsByTest
 from lead.planning.node_views import NodeDescription
-from lead.planning.pool_view import campaign_of
+from lead.planning.pool_view import LEDGER_LOOKBACK, campaign_of, charges_of
 from lead.policy.throttle.active_limits import LimitLevel
-from lead.policy.view import CampaignView
+from lead.policy.view import CampaignView, Charge
 from lead.store import episodes, limits
 from lead.store.limits import BookedTime
 from node.model import times
@@ -72,7 +73,8 @@ class CampaignLimits:
             return None
         counted = await self._counted(connection, line, views, until, now)
         level = await _level(connection, terms, line, until)
-        return room_for(self._demand(terms), views, counted, level, now)
+        ledger = await self._ledger(connection, line, now)
+        return room_for(self._demand(terms), views, counted, level, now, ledger)
 
     async def beyond(
         self,
@@ -92,12 +94,13 @@ class CampaignLimits:
         await limits.lock_campaigns(connection, holders)
         until = max(run.ends_at for _, runs in chosen for run in runs)
         counted = await self._counted(connection, list(holders.values()), views, until, now)
+        ledger = await self._ledger(connection, list(holders.values()), now)
         refused: dict[UUID, str] = {}
         for (terms, runs), line in zip(chosen, lines, strict=True):
             if line:
                 level = await _level(connection, terms, line, until)
                 demand = self._demand(terms)
-                room = room_for(demand, views, counted, level, now)
+                room = room_for(demand, views, counted, level, now, ledger)
                 over = _over(room, runs)
                 refused |= over
                 counted += [demand.run_at(run.starts_at) for run in runs if run.run not in over]
@@ -124,6 +127,16 @@ class CampaignLimits:
             needs = {task: self._needs.of(*test) for task, test in tests.items()}
         nodes = {node.identity: node for node in self._nodes()}
         return [self._count(run, needs.get(run.task_id, {}), nodes) for run in booked]
+
+    async def _ledger(
+        self, connection: Connection, line: Sequence[CampaignView], now: int
+    ) -> list[Charge]:
+        """Return what was delivered within the last days, if a limit depends on it."""
+        if not any(map(limits_delivered, line)):
+            return []
+        identities = [node.identity for node in self._nodes()]
+        used = await episodes.used_by_hour(connection, now - LEDGER_LOOKBACK, now, identities)
+        return charges_of(used)
 
     def _count(
         self,

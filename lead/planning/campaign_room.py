@@ -7,21 +7,25 @@ So the choice, the reasons, and the trace need nothing special for limits.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from fractions import Fraction
 from itertools import chain
 
 from lead.planning.agenda import Slot
 from lead.planning.placement import ChosenStart, Offer
-from lead.policy.axes.throttle import SEATS_MAX
-from lead.policy.throttle import active_limits, quota
+from lead.policy.axes.throttle import DELIVERED, DELIVERED_PERCENT, SEATS_MAX
+from lead.policy.share import decayed_windows
+from lead.policy.throttle import active_limits, delivered_cap, quota
 from lead.policy.throttle.active_limits import LimitLevel
 from lead.policy.verdict import PolicyRefusal
-from lead.policy.view import CampaignView
+from lead.policy.view import CampaignView, Charge
 from node.model import times
 from node.model.spans import at_least, normalise, subtract
 from node.model.times import format_duration, to_the_second
 from node.model.wire.participants import LimitReached, Proposal
+
+_DELIVERED = (DELIVERED_PERCENT, DELIVERED)
 
 SEAT = 1000
 """A seat, in the unit of :attr:`CountedRun.seats`."""
@@ -182,7 +186,13 @@ def descendants_of(holders: Collection[str], campaigns: Mapping[str, CampaignVie
 
 def limits_time(campaign: CampaignView) -> bool:
     """Return whether a campaign has a limit on all its booked time, however far ahead."""
-    return not campaign.limits.keys().isdisjoint((active_limits.SEAT_TIME, active_limits.TIME))
+    kinds = (active_limits.SEAT_TIME, active_limits.TIME, *_DELIVERED)
+    return not campaign.limits.keys().isdisjoint(kinds)
+
+
+def limits_delivered(campaign: CampaignView) -> bool:
+    """Return whether a campaign has a limit on what it was delivered within the last days."""
+    return not campaign.limits.keys().isdisjoint(_DELIVERED)
 
 
 def room_for(
@@ -191,8 +201,12 @@ def room_for(
     runs: Sequence[CountedRun],
     level: LimitLevel,
     now: int,
+    ledger: Iterable[Charge] = (),
 ) -> CampaignRoom:
-    """Return the room for runs of a task beside ``runs``, which are booked and not over."""
+    """Return the room for runs of a task beside ``runs``, which are booked and not over.
+
+    The ``ledger`` has what all campaigns were delivered within the last days.
+    """
     line = lineage_of(demand.campaign, campaigns)
     above = {run.campaign: {it.name for it in lineage_of(run.campaign, campaigns)} for run in runs}
     full: list[FullTime] = []
@@ -200,7 +214,11 @@ def room_for(
         counted = [run for run in runs if holder.name in above[run.campaign]]
         for bound in _bounds(holder, demand, level):
             full += _full_times(bound, counted)
-    runs_max, exhausted = _runs_left(demand, line, above, runs, level, now)
+    left = [
+        *_time_left(demand, line, above, runs, level, now),
+        *_deliveries_left(demand, line, above, runs, level, _Delivered.of(ledger, campaigns, now)),
+    ]
+    runs_max, exhausted = min(left, key=lambda each: each[0], default=(None, None))
     return CampaignRoom(demand.campaign, full, runs_max, exhausted)
 
 
@@ -255,9 +273,7 @@ def _limit_bound(holder: str, kind: str, most: int, own: int, level: LimitLevel)
         most,
         own,
         lambda run: _at_once(run)[kind],
-        lambda wanted: active_limits.OVER.refuse(
-            holder=holder, wanted=wanted, kind=kind, limit=most, level=level.value
-        ),
+        lambda wanted: active_limits.over(holder, kind, wanted, most, level),
     )
 
 
@@ -283,16 +299,19 @@ def _full_times(bound: _Bound, runs: Sequence[CountedRun]) -> list[FullTime]:
     return full
 
 
-def _runs_left(
+_RunsLeft = tuple[int, PolicyRefusal]
+"""How many more runs a limit permits, and the refusal of the next one."""
+
+
+def _time_left(
     demand: RunDemand,
     line: Sequence[CampaignView],
     above: Mapping[str, set[str]],
     runs: Sequence[CountedRun],
     level: LimitLevel,
     now: int,
-) -> tuple[int | None, PolicyRefusal | None]:
-    """Return how many more runs the limits on booked time permit, and the refusal of the next."""
-    least: tuple[int, PolicyRefusal] | None = None
+) -> Iterator[_RunsLeft]:
+    """Yield how many more runs the limits on booked time permit."""
     for holder in line:
         for kind, by_node in ((active_limits.SEAT_TIME, True), (active_limits.TIME, False)):
             most = _ceiling(holder, kind, level)
@@ -305,13 +324,58 @@ def _runs_left(
             )
             own = demand.duration * (demand.nodes if by_node else 1)
             left = max(0, most - used) // own
-            refusal = active_limits.OVER.refuse(
-                holder=holder.name,
-                wanted=used + (left + 1) * own,
-                kind=kind,
-                limit=most,
-                level=level.value,
+            wanted = used + (left + 1) * own
+            yield left, active_limits.over(holder.name, kind, wanted, most, level)
+
+
+@dataclass(frozen=True)
+class _Delivered:
+    """What campaigns, with those below them, were delivered in the fairshare windows (seat-µs)."""
+
+    used: Mapping[str, Fraction]
+    total: Fraction
+
+    @classmethod
+    def of(
+        cls, ledger: Iterable[Charge], campaigns: Mapping[str, CampaignView], now: int
+    ) -> _Delivered:
+        windows = decayed_windows.DecayWindows()
+        by_campaign, by_all = decayed_windows.in_windows(ledger, now, windows)
+        used: dict[str, Fraction] = {}
+        for name, amounts in by_campaign.items():
+            worth = decayed_windows.decayed_sum(amounts, windows.decay)
+            for each in lineage_of(name, campaigns):
+                used[each.name] = used.get(each.name, Fraction(0)) + worth
+        return cls(used, decayed_windows.decayed_sum(by_all, windows.decay))
+
+
+def _deliveries_left(
+    demand: RunDemand,
+    line: Sequence[CampaignView],
+    above: Mapping[str, set[str]],
+    runs: Sequence[CountedRun],
+    level: LimitLevel,
+    delivered: _Delivered,
+) -> Iterator[_RunsLeft]:
+    """Yield how many more runs the caps on what is delivered permit; what is booked counts."""
+    own = Fraction(demand.seats * demand.duration, SEAT)
+    for holder in line:
+        booked = sum(
+            Fraction(run.seats * (run.end - run.start), SEAT)
+            for run in runs
+            if holder.name in above[run.campaign]
+        )
+        used = delivered.used.get(holder.name, Fraction(0)) + booked
+        percent, amount = (_ceiling(holder, kind, level) for kind in _DELIVERED)
+        if percent is not None and own and delivered.total:
+            left = max(0, int((delivered.total * Fraction(percent, 100) - used) // own))
+            part = (used + (left + 1) * own) / delivered.total
+            cap = Fraction(percent, 100)
+            yield left, delivered_cap.PART.refuse(campaign=holder.name, part=part, cap=cap)
+        if amount is not None and own:
+            left = max(0, int((amount - used) // own))
+            wanted = used + (left + 1) * own
+            yield (
+                left,
+                delivered_cap.AMOUNT.refuse(campaign=holder.name, amount=wanted, cap=amount),
             )
-            if least is None or left < least[0]:
-                least = left, refusal
-    return least or (None, None)

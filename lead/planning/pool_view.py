@@ -39,6 +39,9 @@ from node.model.terms import due_at
 from node.model.wire.seats import WORTH, SeatRequest
 from node.model.wire.tasks import Schedule
 
+LEDGER_LOOKBACK = 8 * times.DAY
+"""Length of the ledger that is read; no policy weighs more of it by default."""
+
 _THOUSANDTHS = 1000
 _FORGOTTEN_AFTER = 7 * times.DAY
 

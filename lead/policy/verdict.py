@@ -18,6 +18,8 @@ from enum import StrEnum
 from fractions import Fraction
 from typing import Any
 
+from node.model.times import format_duration
+
 
 class Axis(StrEnum):
     """The seven questions of an episode."""
@@ -63,7 +65,7 @@ class PolicyRefusal:
     @property
     def sentence(self) -> str:
         """Return the reason as a sentence."""
-        return self.rule.sentence.format(**{key: _written(it) for key, it in self.figures})
+        return self.rule.sentence.format(**{key: _Written(it) for key, it in self.figures})
 
     def to_trace(self) -> dict[str, Any]:
         """Return the refusal as plain values, for a stored trace."""
@@ -76,8 +78,24 @@ def _plain(figure: Figure) -> int | float | str | None:
     return float(figure) if isinstance(figure, Fraction) else figure
 
 
-def _written(figure: Figure) -> str:
-    """Format with up to three decimal places, without trailing zeros."""
-    if isinstance(figure, Fraction | float):
-        return f"{float(figure):.3f}".rstrip("0").rstrip(".")
-    return str(figure)
+@dataclass(frozen=True, slots=True)
+class _Written:
+    """A figure in a sentence: ``{length:duration}`` of µs, ``{part:percent}``, ``{kind:words}``."""
+
+    figure: Figure
+
+    def __format__(self, form: str) -> str:
+        """Format a number with up to three decimal places, without trailing zeros."""
+        figure = self.figure
+        if form == "words":
+            return str(figure).replace("_", " ")
+        if isinstance(figure, int | float | Fraction):
+            if form == "duration":
+                return format_duration(round(figure))
+            if form == "percent":
+                return f"{_short(figure * 100)} %"
+        return _short(figure) if isinstance(figure, Fraction | float) else str(figure)
+
+
+def _short(figure: float | Fraction) -> str:
+    return f"{float(figure):.3f}".rstrip("0").rstrip(".")

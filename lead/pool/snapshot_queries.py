@@ -8,7 +8,7 @@ from uuid import UUID
 
 from lead.model import BookedRun, Key, OpenTerm, PoolTask
 from lead.planning.needs import NeedsByTest
-from lead.planning.pool_view import SeatCase, runs_to_come
+from lead.planning.pool_view import LEDGER_LOOKBACK, SeatCase, runs_to_come
 from lead.policy.ahead_sharing import NEAR_TIME
 from lead.policy.view import BUCKET, Needs, PostedRun
 from lead.store import episodes
@@ -24,8 +24,6 @@ TRIED_MAX = 50
 """Maximum number of terms for which an episode asks nodes; only then are its results written."""
 TERMS_MAX = 10_000
 """Maximum number of terms in an episode; an hour with more is not shared as a whole."""
-LEDGER_LOOKBACK = 8 * times.DAY
-"""Length of the ledger that is read; no policy weighs more of it by default."""
 RUNS_MAX = 20_000
 """Maximum number of booked runs that the policies see in one episode.
 

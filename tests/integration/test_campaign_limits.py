@@ -141,6 +141,31 @@ async def test_a_maximum_of_seats_binds_exclusive_runs(world: World) -> None:
     assert await _starts(a) == [0, MINUTES]
 
 
+async def test_a_cap_on_deliveries_binds_what_is_booked_and_what_was_delivered(
+    world: World,
+) -> None:
+    """What was delivered within the last days, and what is booked, leave the rest of a cap."""
+    a = await world.site("a")
+    cap = {"hard": 1500}  # seconds: two runs of ten minutes, and half of a third one
+    await _campaign(a, limits={"delivered_seat_seconds": cap})
+    task = document("a")
+    task["test"]["spec"]["class"] = "exclusive"
+    for number in range(2):
+        start = AT + 2 * number * MINUTES * times.MINUTE
+        task["schedule"]["start"] = times.format_instant(start)
+        await _create(a, task)
+        await a.plan()
+        await world.settle()
+    assert await _starts(a) == [0, 2 * MINUTES]
+    await a.execute("UPDATE run SET state = 'finished', finished_at = ends_at")
+    world.clock.move_to(AT + times.HOUR)
+    task["schedule"]["start"] = times.format_instant(AT + 2 * times.HOUR)
+    await _create(a, task)
+    await a.plan()
+    [reason] = await _waiting(a)
+    assert reason.startswith("campaign ops: ops would have been delivered PT30M of seat time; ")
+
+
 async def test_a_parent_s_limit_binds_its_children_together(world: World) -> None:
     """The runs of all descendants count toward a limit."""
     a, _ = await world.two()

@@ -45,6 +45,20 @@ class LimitLevel(StrEnum):
     HARD = "hard"
 
 
+OVER_TIME = RefusalRule(
+    Axis.THROTTLE,
+    "active limit",
+    "{holder} would have {wanted:duration} of {kind:words} booked, of at most {limit:duration} "
+    "({level})",
+)
+
+
+def over(holder: str, kind: str, wanted: int, limit: int, level: LimitLevel) -> PolicyRefusal:
+    """Return the refusal of what would exceed a limit: a number, or booked time (µs)."""
+    rule = OVER_TIME if kind in {TIME, SEAT_TIME} else OVER
+    return rule.refuse(holder=holder, wanted=wanted, kind=kind, limit=limit, level=level.value)
+
+
 @dataclass(frozen=True, slots=True)
 class Holder:
     """A holder that a run counts for: its limits and its current usage, both by kind."""
@@ -74,9 +88,7 @@ def within_limits(
             most = limit_at(replacements.get(kind, limit), level)
             wanted = holder.in_use.get(kind, 0) + request.get(kind, 0)
             if most is not None and wanted > most:
-                return OVER.refuse(
-                    holder=holder.name, wanted=wanted, kind=kind, limit=most, level=level.value
-                )
+                return over(holder.name, kind, wanted, most, level)
     return None
 
 

@@ -9,12 +9,13 @@ from lead.policy.verdict import Axis, PolicyRefusal, RefusalRule
 PART = RefusalRule(
     Axis.THROTTLE,
     "delivered part",
-    "{campaign} would have {part} of what was delivered; the cap is {cap}",
+    "{campaign} would have {part:percent} of what was delivered; the cap is {cap:percent}",
 )
 AMOUNT = RefusalRule(
     Axis.THROTTLE,
     "delivered amount",
-    "{campaign} would have been delivered {amount}; the cap is {cap}",
+    "{campaign} would have been delivered {amount:duration} of seat time; the cap is "
+    "{cap:duration}",
 )
 
 

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import count
 
-from lead.planning.pool_view import state_to_keep
+from lead.planning.pool_view import LEDGER_LOOKBACK, state_to_keep
 from lead.policy.ahead_sharing import NEAR_TIME
 from lead.policy.episode import Episode
 from lead.policy.joint_placement import place
@@ -32,7 +32,7 @@ from lead.policy.view import (
     View,
 )
 from lead.pool.assignment import PAUSE_FIRST, PAUSE_MAX
-from lead.pool.snapshot_queries import LEDGER_LOOKBACK, TRIED_MAX
+from lead.pool.snapshot_queries import TRIED_MAX
 from lead.simulation.clock import START
 from lead.simulation.fleet.ledger import WEIGHT, Ledger
 from node.model import times

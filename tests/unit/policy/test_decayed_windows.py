@@ -98,7 +98,7 @@ def test_a_cap_counts_the_run_itself() -> None:
     assert within_part("ops", Fraction(350), Fraction(50), total, part) is None
     refusal = within_part("ops", Fraction(350), Fraction(51), total, part)
     assert refusal is not None
-    assert refusal.sentence == "ops would have 0.401 of what was delivered; the cap is 0.4"
+    assert refusal.sentence == "ops would have 40.1 % of what was delivered; the cap is 40 %"
     assert within_part("ops", Fraction(0), Fraction(51), Fraction(0), part) is None
     assert within_amount("ops", Fraction(350), Fraction(50), Fraction(400)) is None
     assert within_amount("ops", Fraction(350), Fraction(51), Fraction(400)) is not None
