@@ -300,7 +300,7 @@ def _full_times(bound: _Bound, runs: Sequence[CountedRun]) -> list[FullTime]:
 
 
 _RunsLeft = tuple[int, PolicyRefusal]
-"""How many more runs a limit permits, and the refusal of the next one."""
+"""The number of runs that a limit still permits, and the refusal of the next one."""
 
 
 def _time_left(
@@ -330,7 +330,7 @@ def _time_left(
 
 @dataclass(frozen=True)
 class _Delivered:
-    """What campaigns, with those below them, were delivered in the fairshare windows (seat-µs)."""
+    """Deliveries to campaigns, with those below them, in the fairshare windows (seat-µs)."""
 
     used: Mapping[str, Fraction]
     total: Fraction

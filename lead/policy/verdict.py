@@ -80,7 +80,7 @@ def _plain(figure: Figure) -> int | float | str | None:
 
 @dataclass(frozen=True, slots=True)
 class _Written:
-    """A figure in a sentence: ``{length:duration}`` of µs, ``{part:percent}``, ``{kind:words}``."""
+    """Figure in a sentence: ``{length:duration}`` of µs, ``{part:percent}``, ``{kind:words}``."""
 
     figure: Figure
 

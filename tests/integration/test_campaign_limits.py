@@ -144,7 +144,7 @@ async def test_a_maximum_of_seats_binds_exclusive_runs(world: World) -> None:
 async def test_a_cap_on_deliveries_binds_what_is_booked_and_what_was_delivered(
     world: World,
 ) -> None:
-    """What was delivered within the last days, and what is booked, leave the rest of a cap."""
+    """A cap counts deliveries of the last days and bookings; only the rest may be booked."""
     a = await world.site("a")
     cap = {"hard": 1500}  # seconds: two runs of ten minutes, and half of a third one
     await _campaign(a, limits={"delivered_seat_seconds": cap})
