@@ -827,7 +827,7 @@ CREATE TABLE lead_question (
     PRIMARY KEY (lead, hour)
 );
 COMMENT ON TABLE lead_question IS
-'Which leads want time of this node, while shares are set: when each last asked for time in an hour. Kept for an hour.';
+'Which leads want time of this node, while shares are set: when each last asked for time in an hour. Kept for some hours.';
 
 CREATE TABLE part (
     run_id uuid NOT NULL REFERENCES run ON DELETE CASCADE,

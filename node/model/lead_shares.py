@@ -6,16 +6,17 @@ by hour; all leads without a share of their own count as one, ``others``.
 Of each hour, a lead may book its **part**: its share among those of the leads that want time in
 that hour, corrected by recent use (half-life a day), and rounded to whole runs. More than its part
 is refused while it would be taken from a lead below its part that asked for time in that hour, or
-in the one before it, within the last hour. So
+in the two before it, within the last two hours. So
 
-* what nobody below its part asked for is free for all, and the last minutes before an hour's time
-  begins are free in any case: no time stays unused while a lead wants it (work-conserving);
+* what nobody below its part asked for is free for all, and time that begins within minutes is free
+  in any case: no time stays unused while a lead wants it (work-conserving). Of leads that want time
+  for equal runs in one hour, one at least may book;
 * a lead below its part is never refused because of shares, and one that has nothing of a period may
   always begin one run unless it had more than its share lately: no lead starves;
 * a lead has at most half a run more than its part while another one lacks time.
 
-Where a run is long compared with a lead's part of one hour, several hours count together (a
-period). Instants and durations in µs; hours are numbered from the epoch.
+Where a run is long compared with a lead's part of one hour, several hours count together for that
+lead (a period). Instants and durations in µs; hours are numbered from the epoch.
 """
 
 from __future__ import annotations
@@ -34,8 +35,14 @@ HALF_LIFE_HOURS: Final = 24
 HISTORY_HOURS: Final = 72
 """Earlier use counts less than an eighth, and is left out."""
 
-CLAIM_LIFE: Final = times.HOUR
+CLAIM_LIFE: Final = 2 * times.HOUR
 """A lead that asked for time wants it for so long, unless it asks again."""
+
+_CLAIMED_HOURS: Final = 3
+"""A lead that asked for time in an hour wants some in the following ones, which it asks for later.
+
+Otherwise one that asks seldom would find each new hour full.
+"""
 
 RELEASE: Final = 10 * times.MINUTE
 """Time that begins so soon is kept for nobody; leads ask again every five minutes at least."""
@@ -80,7 +87,7 @@ class LeadUse:
     def __init__(self, shares: LeadShares, used: Iterable[tuple[str, int, float]] = ()) -> None:
         """``used`` has leads, hours, and the seat-time of their runs that begin then."""
         self._shares = shares
-        self._recent: dict[tuple[str, int], float] = {}
+        self._recent: defaultdict[str, dict[int, float]] = defaultdict(dict)
         self._hours: defaultdict[str, defaultdict[int, float]] = defaultdict(
             lambda: defaultdict(float)
         )
@@ -89,8 +96,10 @@ class LeadUse:
 
     def add(self, lead: str, hour: int, amount: float) -> None:
         """Count another run of a lead."""
-        self._hours[self._shares.account(lead)][hour] += amount
-        self._recent.clear()
+        account = self._shares.account(lead)
+        self._hours[account][hour] += amount
+        known = self._recent[account]
+        self._recent[account] = {each: known[each] for each in known if each <= hour}
 
     def between(self, account: str, first: int, end: int) -> float:
         """Return the seat-time of the runs that begin in the hours ``[first, end)``."""
@@ -99,10 +108,10 @@ class LeadUse:
 
     def recent(self, account: str, hour: int) -> float:
         """Return the use before an hour, of which each day's counts half of the next one's."""
-        decayed = self._recent.get((account, hour))
+        decayed = self._recent[account].get(hour)
         if decayed is None:
             hours: Mapping[int, float] = self._hours.get(account, {})
-            decayed = self._recent[account, hour] = sum(
+            decayed = self._recent[account][hour] = sum(
                 amount * 2.0 ** ((each - hour) / HALF_LIFE_HOURS)
                 for each, amount in hours.items()
                 if each < hour
@@ -160,7 +169,7 @@ class ShareJudge:
         for lead, hours in claims.items():
             of_account = self._claimed[shares.account(lead)]
             for hour, asked_at in hours.items():
-                for claimed in (hour, hour + 1):
+                for claimed in range(hour, hour + _CLAIMED_HOURS):
                     of_account[claimed] = max(of_account[claimed], asked_at)
 
     def kept(self, lead: str, amount: float, first: int, end: int) -> list[KeptTime]:
@@ -176,25 +185,29 @@ class ShareJudge:
         return self._judge(self._shares.account(lead), amount, starts_at // times.HOUR)
 
     def parts(self, account: str, amount: float, hour: int) -> dict[str, LeadPart]:
-        """Return the parts of an account and of those that claim time in an hour."""
+        """Return the parts of an account and of those that claim time in an hour.
+
+        Each has a period of its own, whoever asks: so one of those that want time may book.
+        """
         shares = {each: float(self._shares.of(each)) for each in self._claimants(hour)}
         shares[account] = float(self._shares.of(account))
         total = sum(shares.values()) or 1.0
         shares = {each: share / total for each, share in shares.items()}
+        return {each: self._part(each, shares, amount, hour) for each in shares}
+
+    def _part(
+        self, account: str, shares: Mapping[str, float], amount: float, hour: int
+    ) -> LeadPart:
         hours = period(shares[account], amount)
         first = hour - hour % hours
         recent = {each: self._use.recent(each, first) for each in shares}
-        corrected = corrected_shares(shares, recent)
-        parts = {}
-        for each, share in shares.items():
-            booked = self._use.between(each, first, first + hours)
-            behind = recent[each] <= share * sum(recent.values())
-            parts[each] = LeadPart(
-                corrected[each] * hours * times.HOUR,
-                booked,
-                starved=share > 0 and booked == 0 and behind,
-            )
-        return parts
+        booked = self._use.between(account, first, first + hours)
+        behind = recent[account] <= shares[account] * sum(recent.values())
+        return LeadPart(
+            corrected_shares(shares, recent)[account] * hours * times.HOUR,
+            booked,
+            starved=shares[account] > 0 and booked == 0 and behind,
+        )
 
     def _claimants(self, hour: int) -> list[str]:
         since = self._now - CLAIM_LIFE

@@ -101,7 +101,7 @@ async def test_a_lead_above_its_share_is_told_when_to_come_again(world: World) -
     why = f"this lead is above its share of 25 % here; later, from {later}"
     assert refused.reason == f"no PT3M free: {why}"
     world.clock.advance(CLAIM_LIFE)
-    assert (await _asked(c, host)).free  # b asked an hour ago, and not again
+    assert (await _asked(c, host)).free  # b asked some time ago, and not again
 
 
 async def test_shares_bind_where_runs_are_booked(world: World) -> None:
