@@ -129,7 +129,7 @@ def test_recent_use_corrects_the_parts() -> None:
 
 @pytest.mark.parametrize("seed", range(50))
 def test_of_all_that_want_time_one_may_book(seed: int) -> None:
-    """Whatever was used and asked for, no hour is kept from all leads that want it."""
+    """No hour is kept from all leads that want it, whatever was used and asked for."""
     rng = random.Random(seed)
     leads = ["a", "b", "c", "d"][: rng.randint(2, 4)]
     shares = LeadShares({lead: rng.choice((0, 1, 2, 10)) for lead in leads[1:]}, rng.choice((0, 3)))
