@@ -55,6 +55,7 @@ class RandomHistory:
         """Take the sites of the world."""
         self._world = world
         self._tasks = 0
+        self._led: dict[str, list[UUID]] = {}
         for site in world.sites:
             site.node.time_line._holds._ports._needs_port = lambda *_: True
         self._lost: tuple[str, str] | None = None
@@ -91,22 +92,26 @@ class RandomHistory:
     async def _task(self, site: Site, act: RandomAction) -> None:
         others = [other for other in self._world.sites if other is not site]
         places = [[site], [site, others[0]], [*others, site], others][act.first % 4]
+        schedule: dict[str, Any] = {
+            "repeat": "PT20M" if act.first % 3 else None,
+            "slip": "PT6M" if act.second % 2 else None,
+            "max_runs": 3 if act.first % 3 and act.second % 5 == 0 else None,
+        }
+        if (led := self._led.setdefault(site.name, [])) and act.first % 3 == act.second % 3:
+            outcome = ("succeeded", "ended")[act.first % 2]
+            followed = str(led[act.second % len(led)])
+            schedule = {"after": {"task": followed, "outcome": outcome, "within": "PT1H"}}
         made = introduction(
             places,
             accepted=None,
             scheduling_class=CLASSES[act.second % 3],
             duration=(1 + act.first) * times.MINUTE,
             priority=act.second // 3,
-            schedule=Schedule.model_validate(
-                {
-                    "repeat": "PT20M" if act.first % 3 else None,
-                    "slip": "PT6M" if act.second % 2 else None,
-                    "max_runs": 3 if act.first % 3 and act.second % 5 == 0 else None,
-                }
-            ),
+            schedule=Schedule.model_validate(schedule),
         )
         self._tasks += 1
-        named = {"task": UUID(int=self._tasks), "created_at": made.created_at + self._tasks}
+        led.append(UUID(int=self._tasks))
+        named = {"task": led[-1], "created_at": made.created_at + self._tasks}
         await site.keep(made.model_copy(update=named), site)
 
     async def _plan(self, site: Site, _: RandomAction) -> None:
