@@ -11,13 +11,15 @@ import pytest
 from node.model import times
 from node.model.errors import InvalidDocument
 from node.model.runstate import RunState
+from node.model.wire.plans import Outcome
 from node.model.wire.tasks import Dependency, TaskDocument, TaskPatch
 from node.store import runs
 from node.store.runs import KeptPart
 from tests.support.backups import back_up, restore
 from tests.support.clocks import START
 from tests.support.pool_worlds import idle, pooled
-from tests.support.worlds import ON_ONE_LOOP, Site, World
+from tests.support.previews import plan
+from tests.support.worlds import ON_ONE_LOOP, Site, World, book_everywhere, introduction
 
 pytestmark = ON_ONE_LOOP
 
@@ -275,6 +277,38 @@ async def test_a_following_run_that_was_freed_is_placed_again(world: World, chan
         await a.node.editing.edit(then, patch)
     await world.pass_time(10 * times.SECOND)
     assert await _states(a, then) == ["cancelled", "booked"]
+
+
+async def test_a_plan_follows_what_is_booked(world: World) -> None:
+    """A plan places runs after the booked ends, says that these are not known, and is right."""
+    a, b = await world.two()
+    first = await _create(a, "a", "b", schedule=TWICE)
+    document = _document("a", "b", after={"task": str(first), "within": "PT20M"})
+    posted = document.model_dump(mode="json", exclude_unset=True)
+    nothing = await plan(world, a, posted)
+    assert (nothing.outcome, nothing.asked) == (Outcome.LATER, 0)
+    assert "none of these is booked within the horizon now" in nothing.sentence
+    await a.plan()
+    await world.settle()
+    ends = [row["ends_at"] for row in await _runs(a, first)]
+    planned = await plan(world, a, posted)
+    assert [start.slot for start in planned.starts] == ends
+    assert planned.sentence.startswith(f"it follows task {first}, so that its times are known only")
+    assert "if these end as they are booked now: 2 of 2 runs would be booked" in planned.sentence
+    then, _ = await a.node.admission.create(document, None)
+    await _measure(world, first)
+    await a.plan()
+    late = (await _runs(a, then))[0]["starts_at"] - planned.starts[0].starts_at
+    assert 0 <= late <= times.SECOND  # a run is not booked less than a margin ahead
+    await book_everywhere(
+        introduction([a, b], duration=2 * times.HOUR), a, [a, b], [world.clock.now() + 11 * MINUTE]
+    )
+    full = await plan(world, a, posted)
+    assert full.outcome is Outcome.NO_TIME
+    assert not full.alternatives
+    assert {each.reason for each in full.no_alternatives} == {
+        "the runs of another task decide when it runs; another within may help"
+    }
 
 
 async def test_tasks_may_follow_in_a_chain(world: World) -> None:
