@@ -405,7 +405,8 @@ CREATE TABLE planning (
     lease_owner text,
     lease_until timestamptz,
     lease_epoch bigint NOT NULL DEFAULT 0,
-    added_at timestamptz NOT NULL
+    added_at timestamptz NOT NULL,
+    follower boolean NOT NULL DEFAULT false
 ) WITH (fillfactor = 70);
 COMMENT ON TABLE planning IS 'The lead''s agenda: one row for each task that it leads and still plans.';
 COMMENT ON COLUMN planning.next_run_at IS 'Nominal start of the first slot without a run.';
@@ -417,10 +418,24 @@ COMMENT ON COLUMN planning.added_at IS 'Creation of the task: of tasks due at th
 COMMENT ON COLUMN planning.failures IS 'Consecutive attempts that placed nothing; determines the pause.';
 COMMENT ON COLUMN planning.waits_for IS 'Identity of the participant that does not answer, or has too many questions.';
 COMMENT ON COLUMN planning.waits_until IS 'The task is planned then even if that participant is still silent.';
+COMMENT ON COLUMN planning.follower IS 'Whether its task follows another one, so that it ends after that one.';
+CREATE INDEX planning_follower ON planning (task_id) WHERE follower;
 CREATE INDEX planning_campaign ON planning (campaign_id);
 CREATE INDEX planning_next ON planning (next_run_at, added_at, plan_at, lease_until) WHERE plan_at IS NOT NULL;
 CREATE INDEX planning_due ON planning (greatest(plan_at, lease_until)) WHERE plan_at IS NOT NULL;
 CREATE INDEX planning_waits ON planning (waits_for) WHERE waits_for IS NOT NULL;
+
+CREATE FUNCTION keep_following() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    UPDATE planning SET follower = NEW.follows IS NOT NULL
+    WHERE task_id = NEW.id AND follower <> (NEW.follows IS NOT NULL);
+    RETURN NULL;
+END
+$$;
+COMMENT ON FUNCTION keep_following() IS 'Keeps planning.follower up to date when a task is edited.';
+CREATE TRIGGER task_following AFTER UPDATE OF schedule ON task FOR EACH ROW
+WHEN (old.schedule IS DISTINCT FROM new.schedule)
+EXECUTE FUNCTION keep_following();
 
 CREATE TABLE lead_process (
     owner text PRIMARY KEY,

@@ -27,6 +27,7 @@ from node.model.errors import ParleyError, reason_of
 
 SETTLE_S = 1
 END_S = 2
+FOLLOWERS_S = 10
 PEERS_S = 15
 WATCHDOG_S = 10
 CLOCK_S = 1
@@ -62,10 +63,11 @@ class PeriodicJob:
     jitter_s: float = 0
 
 
-def node_jobs(
+def node_jobs(  # noqa: PLR0913 - one for each job, all by name
     *,
     settle_holds: Action,
     end_overdue: Action,
+    end_followers: Action,
     watch_peers: Action,
     refresh_card: Action,
     extend_reservations: Action,
@@ -77,6 +79,8 @@ def node_jobs(
         PeriodicJob("settle holds", SETTLE_S, settle_holds),
         # Ends runs whose parts never came, and tasks whose runs are all over.
         PeriodicJob("end what is over", END_S, end_overdue),
+        # Ends tasks that follow tasks that are over, once their own runs are.
+        PeriodicJob("end following tasks", FOLLOWERS_S, end_followers),
         # Asks the other nodes whether they are there, and for their cards.
         PeriodicJob("watch peers", PEERS_S, watch_peers),
         # Writes this node's own card anew when the host has changed.

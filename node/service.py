@@ -448,6 +448,7 @@ class NodeService:
         return others + node_jobs(
             settle_holds=self.holds.run_once,
             end_overdue=self._overdue,
+            end_followers=self.termination.finish_followers,
             watch_peers=self.peer_monitor.run_once,
             refresh_card=self.own_card.look_again,
             extend_reservations=self.reservations.extend_spans,

@@ -230,15 +230,17 @@ class TaskOver:
 
 
 async def finish(connection: Connection, now: int) -> list[TaskOver]:
-    """End the tasks whose schedule and runs are over, and return them.
+    """End the tasks whose schedule and runs are over, and return them."""
+    return [_over(row) for row in await connection.fetch(_SQL["finish_tasks"], now)]
 
-    A task that follows another one ends as that one did.
-    """
-    rows = await connection.fetch(_SQL["finish_tasks"], now)
-    return [
-        TaskOver(row[0], PARTICIPANTS.validate_python(row[1]), TaskState(row[2]), row[3])
-        for row in rows
-    ]
+
+async def finish_followers(connection: Connection, now: int) -> list[TaskOver]:
+    """End the tasks that follow one that is over, once their own runs are; return them."""
+    return [_over(row) for row in await connection.fetch(_SQL["finish_followers"], now)]
+
+
+def _over(row: Record) -> TaskOver:
+    return TaskOver(row[0], PARTICIPANTS.validate_python(row[1]), TaskState(row[2]), row[3])
 
 
 async def purge(connection: Connection, before: int, at_most: int) -> int:

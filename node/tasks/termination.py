@@ -25,7 +25,7 @@ from node.store import bookings, dependencies, outbox, runs, seats, tasks
 from node.store.database import Connection
 from node.store.outbox import OutgoingMessage
 from node.store.runs import LockedRun, NextAttempt
-from node.store.tasks import StoredTask
+from node.store.tasks import StoredTask, TaskOver
 
 _ON_ITS_WAY = 30 * times.SECOND
 """Time after the end of a worker's lease in which a message of that worker may still arrive."""
@@ -331,15 +331,22 @@ class TaskTerminator:
         async with self._database.transaction() as connection:
             for whole, state in await seats.finish(connection, now):
                 await bookings.notify(connection, "task", whole, state)
-            for over in await tasks.finish(connection, now):
-                await bookings.notify(connection, "task", over.task, over.state)
-                others = _identities(over.participants) - {self._identity}
-                reason = over.reason or "its schedule is over"
-                end = TaskEnd(task=over.task, state=over.state, reason=reason[:1000])
-                body = end.model_dump(mode="json")
-                await outbox.post(
-                    connection, sorted(others), outbox.MessageKind.TASK_END, body, now
-                )
+            await self._tell_over(connection, await tasks.finish(connection, now), now)
+
+    async def finish_followers(self) -> None:
+        """End the tasks led here that follow tasks that are over, on all participants."""
+        now = self._clock.now()
+        async with self._database.transaction() as connection:
+            await self._tell_over(connection, await tasks.finish_followers(connection, now), now)
+
+    async def _tell_over(self, connection: Connection, every: Sequence[TaskOver], now: int) -> None:
+        for over in every:
+            await bookings.notify(connection, "task", over.task, over.state)
+            others = _identities(over.participants) - {self._identity}
+            reason = over.reason or "its schedule is over"
+            end = TaskEnd(task=over.task, state=over.state, reason=reason[:1000])
+            body = end.model_dump(mode="json")
+            await outbox.post(connection, sorted(others), outbox.MessageKind.TASK_END, body, now)
 
     async def _end_task(
         self,

@@ -46,8 +46,14 @@ async def _pair(
     then = await _create(a, "a", "b", after={"task": str(first), **after})
     await a.plan()
     await world.settle()
-    await a.node.termination.finish_tasks()
+    await _finish(a)
     return a, b, first, then
+
+
+async def _finish(site: Site) -> None:
+    """End what is over, as housekeeping does."""
+    await site.node.termination.finish_tasks()
+    await site.node.termination.finish_followers()
 
 
 async def _runs(site: Site, task: UUID) -> list[Any]:
@@ -105,13 +111,13 @@ async def test_a_task_that_follows_ends_with_the_other(world: World) -> None:
     """The following task finishes after the followed one, once all runs have been followed."""
     a, b, first, then = await _pair(world, schedule={})
     await _measure(world, first)
-    await a.node.termination.finish_tasks()
+    await _finish(a)
     assert (await _task(a, first))[0] == "finished"
-    await a.node.termination.finish_tasks()
+    await _finish(a)
     assert (await _task(a, then))[0] == "active"
     await a.plan()
     await _measure(world, then)
-    await a.node.termination.finish_tasks()
+    await _finish(a)
     await world.settle()
     assert await _task(a, then) == ("finished", f"task {first}, which it follows, is finished")
     assert (await _task(b, then))[0] == "finished"
@@ -121,7 +127,7 @@ async def test_a_task_that_follows_a_cancelled_one_is_cancelled(world: World) ->
     """If the followed task is cancelled, the other is cancelled everywhere, and says why."""
     a, b, first, then = await _pair(world)
     await a.node.termination.cancel_task(first)
-    await a.node.termination.finish_tasks()
+    await _finish(a)
     await world.settle()
     reason = f"task {first}, which it follows, is cancelled: cancelled on a"
     assert await _task(a, then) == ("cancelled", reason)
@@ -134,7 +140,7 @@ async def test_what_is_due_after_a_cancelled_task_still_runs(world: World) -> No
     await _measure(world, first)
     await a.node.termination.cancel_task(first)
     await a.plan()
-    await a.node.termination.finish_tasks()
+    await _finish(a)
     await _measure(world, then)
     assert await _states(a, then) == ["finished"]
 

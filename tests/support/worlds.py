@@ -254,6 +254,7 @@ class Site:
         """Do what housekeeping does every second or two."""
         await self.node.holds.run_once()
         await self.node._overdue()
+        await self.node.termination.finish_followers()
 
     async def rows(self, query: str, *values: Any) -> list[Any]:
         """Return the rows of a query."""

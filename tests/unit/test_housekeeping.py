@@ -237,6 +237,7 @@ def test_the_tables_name_each_job_once() -> None:
     names = (
         "settle_holds",
         "end_overdue",
+        "end_followers",
         "watch_peers",
         "refresh_card",
         "extend_reservations",

@@ -334,6 +334,7 @@ class PlanningRow(TableRow):
     lease_owner: str | None = None
     lease_until: int | None = None
     lease_epoch: int = 0
+    follower: bool = False
 
 
 @dataclass(slots=True, eq=False)

@@ -95,6 +95,9 @@ def upsert_task(
     elif existing.lead == lead and existing.revision <= revision:
         _refuse_cycle(tables, row)
         tables.tasks.change(existing, **{column: getattr(row, column) for column in _UP_TO_DATE})
+        planning = tables.plannings.rows.get(task)
+        if planning is not None and planning.follower != (row.follows is not None):
+            tables.plannings.change(planning, follower=row.follows is not None)
     else:
         return ()
     return [(task,)]
@@ -134,7 +137,9 @@ def open_planning(
     campaign = None if row is None else tables.campaigns.of(row.campaign)
     if row is None or campaign is None:
         return ()
-    tables.plannings.insert(PlanningRow(task, campaign.id, next_run_at, plan_at, row.created_at))
+    planning = PlanningRow(task, campaign.id, next_run_at, plan_at, row.created_at)
+    planning.follower = row.follows is not None
+    tables.plannings.insert(planning)
     return [(task,)]
 
 
@@ -268,33 +273,40 @@ def wake_refused(tables: Tables, tasks: Sequence[UUID], node: str, now: int) -> 
 
 @TWINS.of("id", "participants", "state", "reason")
 def finish_tasks(tables: Tables, now: int) -> Answer:
-    """Finish tasks that have nothing left to plan and no open run.
-
-    A task that follows another one ends after that one.
-    """
+    """Finish tasks that have nothing left to plan and no open run."""
     plannings, runs = tables.plannings, tables.runs
     candidates = {**plannings.rested, **runs.done_with}
     plannings.rested.clear()
     runs.done_with.clear()
+    finished = [
+        tables.tasks.rows[task]
+        for task in candidates
+        if task in plannings.idle and not plannings.idle[task].follower
+        if task not in runs.open and task not in tables.pool_tasks.rows
+    ]
+    for row in finished:
+        tables.tasks.change(row, state="finished", ended_at=now)
+    return [(row.id, unpack(row.participants), row.state, row.reason) for row in finished]
+
+
+@TWINS.of("id", "participants", "state", "reason")
+def finish_followers(tables: Tables, now: int) -> Answer:
+    """End tasks that follow one that is over, and have nothing left themselves."""
     ends = []
-    for task in candidates:
-        if task not in plannings.idle or task in runs.open or task in tables.pool_tasks.rows:
-            continue
+    for task, planning in tables.plannings.idle.items():
         row = tables.tasks.rows[task]
+        if not planning.follower or task in tables.runs.open:
+            continue
         followed = None if row.follows is None else tables.tasks.rows.get(row.follows)
-        if followed is not None and followed.state in {"active", "paused"}:
-            plannings.rested[task] = None
-        else:
+        if followed is None or followed.state not in {"active", "paused"}:
             ends.append((row, *_end_of(row, followed)))
     for row, state, reason in ends:
         tables.tasks.change(row, state=state, reason=reason, ended_at=now)
     return [(row.id, unpack(row.participants), state, reason) for row, state, reason in ends]
 
 
-def _end_of(row: TaskRow, followed: TaskRow | None) -> tuple[str, str | None]:
-    """Return how a task ends that has nothing left to come, and why."""
-    if row.follows is None:
-        return "finished", row.reason
+def _end_of(row: TaskRow, followed: TaskRow | None) -> tuple[str, str]:
+    """Return how a task ends that follows another one, and why."""
     state = "gone" if followed is None else followed.state
     reason = f"task {row.follows}, which it follows, is {state}"
     if followed is not None and followed.reason is not None:

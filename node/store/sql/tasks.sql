@@ -24,8 +24,8 @@ RETURNING id;
 
 -- open_planning --
 -- Inserts nothing if the campaign does not exist (any more).
-INSERT INTO planning (task_id, campaign_id, next_run_at, plan_at, added_at)
-SELECT task.id, campaign.id, $2::timestamptz, $3::timestamptz, task.created_at
+INSERT INTO planning (task_id, campaign_id, next_run_at, plan_at, added_at, follower)
+SELECT task.id, campaign.id, $2::timestamptz, $3::timestamptz, task.created_at, task.follows IS NOT NULL
 FROM task
 INNER JOIN campaign ON campaign.name = coalesce(task.campaign, 'default')
 WHERE task.id = $1
@@ -185,19 +185,34 @@ WHERE
 RETURNING task.id;
 
 -- finish_tasks --
--- Tasks that have nothing left to plan, and whose runs are all over. A task that follows another one ends after that one.
+-- Tasks that have nothing left to plan, and whose runs are all over.
+UPDATE task
+SET state = 'finished', ended_at = $1
+FROM planning
+WHERE
+    planning.task_id = task.id
+    AND planning.plan_at IS NULL AND NOT planning.follower
+    AND task.state = 'active'
+    AND NOT EXISTS (
+        SELECT FROM run
+        WHERE run.task_id = task.id AND run.state IN ('waiting', 'booked', 'set-aside', 'running', 'merging')
+    )
+    AND NOT EXISTS (SELECT FROM pool_task WHERE pool_task.task_id = task.id)
+RETURNING task.id, task.participants, task.state::text, task.reason;
+
+-- finish_followers --
+-- Tasks that follow another one end after that one, and as it did. They have nothing to plan most of the time, and there may
+-- be many of them, so they are looked at apart.
 UPDATE task
 SET
     (state, reason) = (
         SELECT
-            CASE
-                WHEN task.follows IS NULL OR followed.state = 'finished' THEN 'finished' ELSE 'cancelled'
-            END::task_state,
-            CASE WHEN task.follows IS NULL THEN task.reason ELSE concat_ws(
+            CASE WHEN followed.state = 'finished' THEN 'finished' ELSE 'cancelled' END::task_state,
+            concat_ws(
                 ': ',
                 format('task %s, which it follows, is %s', task.follows, coalesce(followed.state::text, 'gone')),
                 followed.reason
-            ) END
+            )
         FROM (SELECT task.follows) AS dependency
         LEFT JOIN task AS followed ON dependency.follows = followed.id
     ),
@@ -205,7 +220,7 @@ SET
 FROM planning
 WHERE
     planning.task_id = task.id
-    AND planning.plan_at IS NULL
+    AND planning.plan_at IS NULL AND planning.follower
     AND task.state = 'active'
     AND NOT EXISTS (
         SELECT FROM task AS followed WHERE followed.id = task.follows AND followed.state IN ('active', 'paused')
@@ -214,7 +229,6 @@ WHERE
         SELECT FROM run
         WHERE run.task_id = task.id AND run.state IN ('waiting', 'booked', 'set-aside', 'running', 'merging')
     )
-    AND NOT EXISTS (SELECT FROM pool_task WHERE pool_task.task_id = task.id)
 RETURNING task.id, task.participants, task.state::text, task.reason;
 
 -- purge_tasks --
