@@ -125,7 +125,11 @@ class ShareEnforcer:
 
         Others that book at the same time wait for the end of the transaction.
         """
-        if self._unrestricted() or not (given := await shares.lock(connection)):
+        if self._unrestricted():
+            return wanted, {}
+        # A statement that waited for the owner's change of all rows finds none of the new ones.
+        given = await shares.lock(connection) or await shares.lock(connection)
+        if not given:
             return wanted, {}
         use = await self._use(connection, given, now)
         claims = await shares.questions(connection, now - CLAIM_LIFE)

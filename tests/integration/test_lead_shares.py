@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
+from random import Random
 
 import pytest
 
@@ -19,6 +20,8 @@ from node.model.wire.participants import (
 )
 from node.model.wire.shares import SharesDocument
 from node.model.wire.tasks import Schedule
+from node.store.bookings import HeldTask
+from node.timetable.booking import TimeLine
 from tests.conftest import NewDatabase
 from tests.support.clocks import START, ManualClock
 from tests.support.served_nodes import asker, served
@@ -118,18 +121,26 @@ async def test_shares_bind_where_runs_are_booked(world: World) -> None:
     assert len((await _booked(b, host, 5, 15)).held) == 15
 
 
+def _zero(_task: HeldTask, _tool: str) -> int:
+    return 0
+
+
 async def test_leads_that_book_at_once_count_each_other(world: World) -> None:
-    """Two leads that share one share get no more than it, also if they book at one instant."""
+    """Two leads that share one share get no more than it, also if they book at one instant.
+
+    So it is for one process of the host, and for two, as where its lead has a process of its own.
+    """
     host = await _host(world, b=3)
     b, c, d = (_lead(world, name) for name in "bcd")
     await _asked(b, host)
     tasks = [await _task(lead, host) for lead in (c, d) for _ in range(6)]
     requests = [hold_request(task, [LATER + n * LENGTH]) for n, task in enumerate(tasks)]
     leads = [c] * 6 + [d] * 6
+    first, second = host.node.time_line, TimeLine(host.node.core, _zero, _zero, Random(1))
     answers = await asyncio.gather(
         *(
-            host.node.time_line.hold(exchange_of(request), lead.identity, request)
-            for lead, request in zip(leads, requests, strict=True)
+            time_line.hold(exchange_of(request), lead.identity, request)
+            for time_line, lead, request in zip([first, second] * 6, leads, requests, strict=True)
         )
     )
     assert sum(len(answered.held) for answered in answers) == PART
