@@ -288,17 +288,17 @@ async def pardon(session: Session, name: str) -> None:
 @click.option("--all-alike", is_flag=True, help="Remove all shares: whoever asks first is served.")
 @asks_node
 async def share(session: Session, shares: tuple[str, ...], *, all_alike: bool) -> None:
-    r"""List, or set, the shares of leads in the time of this node.
+    """List, or set, the shares of leads in the time of this node.
 
     \b
-    parley node share                  # what each lead has and had
-    parley node share b=3 others=1     # b gets 75 % if all want more than there is
-    parley node share --all-alike      # as before: whoever asks first is served
+      parley node share                 # what each lead has, had, and has booked
+      parley node share b=3 others=1    # b gets 75 % if all want more than there is
+      parley node share --all-alike     # as before: whoever asks first is served
 
-    A share is a whole number. The list replaces the earlier one. 'others' are all leads together
+    A share is a whole number; the list replaces the earlier one. 'others' are all leads together
     that are not listed, 1 unless given. This node counts by its own name, if it leads tasks. A lead
     with 0 gets only what no other lead wants.
-    """
+    """  # noqa: D301 - click's mark for lines to keep
     if all_alike and shares:
         msg = "--all-alike removes all shares, so none can be given with it"
         raise click.UsageError(msg)
