@@ -126,10 +126,7 @@ def _zero(_task: HeldTask, _tool: str) -> int:
 
 
 async def test_leads_that_book_at_once_count_each_other(world: World) -> None:
-    """Two leads that share one share get no more than it, also if they book at one instant.
-
-    So it is for one process of the host, and for two, as where its lead has a process of its own.
-    """
+    """Two leads that share one share get no more, also from two processes at one instant."""
     host = await _host(world, b=3)
     b, c, d = (_lead(world, name) for name in "bcd")
     await _asked(b, host)
