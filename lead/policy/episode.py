@@ -30,12 +30,12 @@ from node.model.spans import Span
 NO_TIME = RefusalRule(
     Axis.FILL,
     "no-time",
-    "{task} found time on too few of the {asked} nodes asked; at least {wanted} are needed",
+    "{task} found time on too few of the {asked:node} asked; at least {wanted} are needed",
 )
 NO_COMMON_TIME = RefusalRule(
     Axis.FILL,
     "no-common-time",
-    "{task} found no common time on {wanted} of the {asked} nodes asked",
+    "{task} found no common time on {wanted} of the {asked:node} asked",
 )
 NOT_TRIED = RefusalRule(
     Axis.FILL, "blocked", "{task} found no time before and is not tried again yet"

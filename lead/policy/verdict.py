@@ -80,7 +80,10 @@ def _plain(figure: Figure) -> int | float | str | None:
 
 @dataclass(frozen=True, slots=True)
 class _Written:
-    """Figure in a sentence: ``{length:duration}`` of µs, ``{part:percent}``, ``{kind:words}``."""
+    """Figure in a sentence: ``{length:duration}`` of µs, ``{part:percent}``, ``{kind:words}``.
+
+    Any other form is a noun to count: ``{failures:run}`` is "1 run" or "2 runs".
+    """
 
     figure: Figure
 
@@ -94,6 +97,8 @@ class _Written:
                 return format_duration(round(figure))
             if form == "percent":
                 return f"{_short(figure * 100)} %"
+            if form:
+                return f"{_short(figure)} {form if figure == 1 else f'{form}s'}"
         return _short(figure) if isinstance(figure, Fraction | float) else str(figure)
 
 

@@ -32,14 +32,14 @@ JITTER: Final = (0.5, 1.5)
 IN_BACKOFF = RefusalRule(
     Axis.FEASIBLE,
     "backoff",
-    "{node} refused {campaign} {failures} times in a row and is not asked for a while",
+    "{node} refused {campaign} {failures:time} in a row and is not asked for a while",
 )
 
 
 NO_TIME_THEN = RefusalRule(
     Axis.FEASIBLE,
     "backoff",
-    "{node} had no time for {campaign} in the hour from {hour} on, {failures} times in a row, and "
+    "{node} had no time for {campaign} in the hour from {hour} on, {failures:time} in a row, and "
     "is not asked about that hour for a while",
 )
 

@@ -15,7 +15,7 @@ FAILURES_MAX = 1
 BLACKLISTED = RefusalRule(
     Axis.FEASIBLE,
     "blacklisted",
-    "{node} failed {failures} runs of {campaign}, of at most {most}; to forget that: parley node "
+    "{node} failed {failures:run} of {campaign}, of at most {most}; to forget that: parley node "
     "pardon {node}",
 )
 

@@ -386,7 +386,7 @@ def test_a_blacklisted_node_serves_other_campaigns() -> None:
     outcome = Driver(view).drive(SETS["gridserver-blacklist"])
     assert [run.task for run in outcome.placed] == ["u"]
     assert outcome.refused["t"][0].sentence == (
-        "n0 failed 1 runs of a, of at most 1; to forget that: parley node pardon n0"
+        "n0 failed 1 run of a, of at most 1; to forget that: parley node pardon n0"
     )
 
 
