@@ -34,6 +34,8 @@ POLL_S = 5.0
 """Period of reading the table in case a notification was lost."""
 SHUTDOWN_DELIVERY_S = 2.0
 _PAUSE_FIRST = 1 * times.SECOND
+_PAUSE_IF_REACHABLE = 30 * times.SECOND
+"""Maximum pause (µs) before a message is sent again to a node that answers others."""
 
 Deliver = Callable[[Message], Awaitable[None]]
 
@@ -158,8 +160,11 @@ class Outbox:
     async def _failed(self, messages: Sequence[Message], error: ParleyError) -> None:
         """Store that the first message failed; those behind it wait as long, and were not sent."""
         pause = min(MESSAGE_PAUSE_MAX, _PAUSE_FIRST * 2 ** min(messages[0].attempts, 12))
+        shorter = min(pause, _PAUSE_IF_REACHABLE)
         if isinstance(error, TooManyRequests):
-            pause = max(pause, min(MESSAGE_PAUSE_MAX, error.retry_after_s * times.SECOND))
-        ids = [message.id for message in messages]
+            asked = min(MESSAGE_PAUSE_MAX, error.retry_after_s * times.SECOND)
+            pause, shorter = max(pause, asked), max(shorter, asked)
+        ids, now = [message.id for message in messages], self._clock.now()
         async with self._database.connection() as connection:
-            await outbox.failed(connection, ids, self._clock.now() + pause, error.detail[:500])
+            detail = error.detail[:500]
+            await outbox.failed(connection, ids, now + pause, detail, now + shorter)

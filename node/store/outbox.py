@@ -108,9 +108,14 @@ async def delivered(connection: Connection, ids: Sequence[int]) -> None:
     await connection.execute(_SQL["delivered"], list(ids))
 
 
-async def failed(connection: Connection, messages: Sequence[int], next_at: int, error: str) -> None:
-    """Record a failed delivery of messages to one node, to be retried at ``next_at``."""
-    await connection.execute(_SQL["failed"], list(messages), next_at, error)
+async def failed(
+    connection: Connection, messages: Sequence[int], next_at: int, error: str, sooner: int
+) -> None:
+    """Record a failed delivery of messages to one node, to be retried at ``next_at``.
+
+    They are retried ``sooner`` if the node is not known to be unreachable.
+    """
+    await connection.execute(_SQL["failed"], list(messages), next_at, error, sooner)
 
 
 async def purge(connection: Connection, before: int, at_most: int) -> int:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from node.model import times
 from node.model.wire.tasks import Schedule
 from tests.support.clocks import START
@@ -45,3 +47,22 @@ async def test_messages_behind_one_that_failed_wait_no_longer_than_it(world: Wor
     assert await a.letters() == []
     states = await b.rows("SELECT DISTINCT state::text FROM task")
     assert [row[0] for row in states] == ["cancelled"]
+
+
+@pytest.mark.parametrize(("is_away", "longest"), [(False, 30), (True, 300)])
+async def test_a_node_that_answers_others_is_tried_again_within_half_a_minute(
+    world: World, *, is_away: bool, longest: int
+) -> None:
+    """Pauses grow to five minutes only for a node that does not answer anything."""
+    a, b = await world.two()
+    task = introduction([a, b], schedule=Schedule(start=HOUR))
+    for site in (a, b):
+        await site.keep(task, a)
+    world.cut = {frozenset("ab")}
+    await a.node.termination.cancel_task(task.task)
+    since = a.clock.now() if is_away else None
+    await a.execute("UPDATE node SET unreachable_since = $1 WHERE NOT is_self", since)
+    await a.execute("UPDATE outbox SET attempts = 12")
+    await world.settle()
+    [row] = await a.rows("SELECT next_at FROM outbox")
+    assert row[0] - a.clock.now() == longest * times.SECOND

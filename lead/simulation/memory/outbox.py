@@ -90,12 +90,16 @@ def delivered(tables: Tables, ids: Sequence[int]) -> Answer:
 
 
 @TWINS.of()
-def failed(tables: Tables, letters: Sequence[int], next_at: int, error: str) -> Answer:
-    """Record a failed delivery."""
+def failed(tables: Tables, letters: Sequence[int], next_at: int, error: str, sooner: int) -> Answer:
+    """Record a failed delivery, to be retried sooner if the node is not known to be unreachable."""
+    away = {row.identity for row in tables.nodes.rows.values() if row.unreachable_since is not None}
     for letter in letters:
         row = tables.letters.rows.get(letter)
         if row is not None:
-            tables.letters.change(row, attempts=row.attempts + 1, next_at=next_at, last_error=error)
+            again_at = next_at if row.node in away else min(next_at, sooner)
+            tables.letters.change(
+                row, attempts=row.attempts + 1, next_at=again_at, last_error=error
+            )
     return ()
 
 

@@ -42,7 +42,17 @@ DELETE FROM outbox WHERE id = ANY($1::bigint []) AND next_at = $2 RETURNING id;
 DELETE FROM outbox WHERE id = ANY($1::bigint []);
 
 -- failed --
-UPDATE outbox SET attempts = attempts + 1, next_at = $2, last_error = $3 WHERE id = ANY($1::bigint []);
+-- A receiver that answers others is asked again sooner: nothing hastens its messages when it is back, since it was not away.
+UPDATE outbox
+SET
+    attempts = attempts + 1,
+    next_at = CASE
+        WHEN EXISTS (SELECT FROM node WHERE node.identity = outbox.node AND node.unreachable_since IS NOT NULL)
+            THEN $2::timestamptz
+        ELSE least($2::timestamptz, $4::timestamptz)
+    END,
+    last_error = $3
+WHERE id = ANY($1::bigint []);
 
 -- purge_messages --
 -- Messages that nobody has acknowledged for so long: their receivers compare what they have when they are back.
