@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import signal
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
@@ -350,7 +351,8 @@ async def test_a_run_whose_beginning_was_not_confirmed_does_not_stay_running(
         return _unanswered(transaction())
 
     monkeypatch.setattr(b.database, "transaction", unanswered)
-    await _launch(b)
+    with contextlib.suppress(DatabaseUnavailable):  # if the same look comes to end the run
+        await _launch(b)
     monkeypatch.undo()
     assert await b.state(run) == "running"
     await _launch(b)
