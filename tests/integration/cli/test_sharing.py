@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import json
 
+from node.model import times
+from node.model.times import format_instant
+from tests.support.booking import HOUR
 from tests.support.served_nodes import Asker, Command
 
 
@@ -155,3 +158,17 @@ async def test_invalid_pools(ask: Command) -> None:
     assert (await ask("pool", "add", "x")).code == 2
     assert "gridserver-usage" in (await ask("pool", "sets", "-o", "ids")).out.split()
     assert "campaign-default (recommended)" in (await ask("pool", "sets", "-o", "table")).out
+
+
+async def test_a_task_is_created_only_if_it_finds_time(ask: Command) -> None:
+    """A refusal for want of time says what would find it, and nothing is created."""
+    start = format_instant(HOUR)
+    await ask("reservation", "add", "SC26", "--kind", "demo", "--start", start, "--for", "1h")
+    task = ("task", "create", "idle", "--spec-json", '{"duration": "PT1M", "class": "exclusive"}')
+    refused = await ask(*task, "--start", start, "--no-wait", "--if-time")
+    assert refused.code == 3
+    assert "reserved for demo 'SC26'" in refused.err
+    assert "what would find time: 1." in " ".join(refused.err.split())
+    assert json.loads((await ask("task", "list")).out) == []
+    later = format_instant(HOUR + 2 * times.HOUR)
+    assert (await ask(*task, "--start", later, "--no-wait", "--if-time")).code == 0
