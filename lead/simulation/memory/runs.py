@@ -432,7 +432,8 @@ def purge_runs(tables: Tables, before: int, finished: bool, at_most: int) -> Ans
 @TWINS.of("count")
 def purge_decisions(tables: Tables, before: int, at_most: int) -> Answer:
     """Delete old planning attempts."""
-    old = sorted(tables.decisions.over_before(before), key=lambda row: row.id)
+    over = {row.id: row for row in tables.decisions.over_before(before)}  # some come twice
+    old = sorted(over.values(), key=lambda row: row.id)
     for row in old[:at_most]:
         tables.decisions.delete(row)
     for row in old[at_most:]:

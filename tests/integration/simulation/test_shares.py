@@ -129,7 +129,7 @@ def test_two_leads_of_the_same_nodes_keep_what_they_promise() -> None:
 @pytest.mark.timeout(120)
 def test_leads_have_the_shares_that_owners_give_them() -> None:
     """Three leads that want more than there is have their shares of four nodes within hours."""
-    # A run is 5 % of the share of n3 in these hours, hence the tolerance; `parley simulate leads`
+    # A run is 5 % of the share of n3 in these hours, hence the tolerance of two runs; the scenario
     # looks at four days of twenty nodes.
     whole = named("leads")
     few = whole.model_copy(
@@ -137,7 +137,7 @@ def test_leads_have_the_shares_that_owners_give_them() -> None:
             "days": 0.2,
             "nodes": whole.nodes.model_copy(update={"count": 4, "horizon": 2 * times.HOUR}),
             "tasks": tuple(it.model_copy(update={"count": it.count // 5}) for it in whole.tasks),
-            "shares": PromiseExpectation(after=0, within=0.08),
+            "shares": PromiseExpectation(after=0, within=0.12),
         }
     )
     report = simulate(few)
