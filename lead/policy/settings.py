@@ -263,7 +263,7 @@ RULES: Final[Mapping[str, Mapping[str, _Rule]]] = {
         "flagged": _Rule(preempt.Flagged),
         "urgent": _Rule(
             preempt.UrgentByScore,
-            {"urgency": _urgency, "threshold": _duration, "others": _others},
+            {"urgency": _urgency, "others": _others},
         ),
         "taken-back": _Rule(preempt.GroupReclaim),
     },

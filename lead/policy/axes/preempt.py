@@ -16,7 +16,6 @@ from lead.policy.preempt import flagged, groups, score
 from lead.policy.promised_seats import PromisedSeats
 from lead.policy.verdict import PolicyRefusal
 from lead.policy.view import BUCKET, URGENT, Candidate, PostedRun
-from node.model import times
 from node.model.classes import blockers
 
 
@@ -86,7 +85,6 @@ class UrgentByScore:
     """Urgent runs displace by score, within a budget; another rule applies to all others."""
 
     urgency: score.Urgency = field(default_factory=lambda: score.Urgency(Fraction(10)))
-    threshold: int = 30 * times.MINUTE
     others: Preempt = field(default_factory=Never)
 
     def begin(self, board: Board) -> FunctionPreemption:
@@ -111,7 +109,7 @@ class UrgentByScore:
                 for run in by_name.values()
             ]
             most = self.urgency.allowance(waited, seats, urgent)
-            victims = score.victims(occupants, self.threshold, len(occupants))
+            victims = score.victims(occupants, score.THRESHOLD, len(occupants))
             return _these([by_name[it.run] for it in victims], candidate.priority, most)
 
         return FunctionPreemption(displacing)

@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from fractions import Fraction
 from math import floor
+from typing import Final
 
 from lead.policy.verdict import Axis, PolicyRefusal, RefusalRule
 from lead.policy.view import URGENT
@@ -37,6 +38,10 @@ NO_SEAT = RefusalRule(
     "{enough} % allows one (parley pool edit … --override "
     "'preempt.urgency={{\"percent\": {enough}}}')",
 )
+
+
+THRESHOLD: Final = 30 * times.MINUTE
+"""The running time (µs) that counts as one level, as in the original; here no victim has begun."""
 
 
 @dataclass(frozen=True, slots=True)
