@@ -163,7 +163,7 @@ def programs(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 async def _booked(world: World, lead: Site, **fields: Any) -> UUID:
     """Book a run for the next hour, and let that come; return the run."""
-    schedule = Schedule(start=HOUR, slip=0).model_dump(mode="json")
+    schedule = Schedule(start=HOUR, slip=0).times.model_dump(mode="json")
     task = await _create(lead, schedule=schedule, **fields)
     await lead.plan()
     await world.settle()
@@ -219,7 +219,7 @@ async def _fast_on(world: World, *participants: Site) -> UUID:
     a, _, c = world.sites
     test = {"test": {"type": "latency", "spec": FAST}}
     schedule = Schedule(start=HOUR, slip=0)
-    document = {**test, "schedule": schedule.model_dump(mode="json")}
+    document = {**test, "schedule": schedule.times.model_dump(mode="json")}
     task, _ = await c.node.admission.create(TaskDocument.model_validate(document), None)
     found = await c.rows("SELECT duration FROM task WHERE id = $1", task)
     duration = found[0][0]
