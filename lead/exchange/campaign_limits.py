@@ -67,7 +67,7 @@ class CampaignLimits:
         self, connection: Connection, terms: TaskTerms, until: int, now: int
     ) -> CampaignRoom | None:
         """Return the room for runs of a task up to ``until``; None if no limit binds them."""
-        views = await _views(connection)
+        views = await campaign_views(connection)
         line = bounded_line(campaign_name(terms), views)
         if not line:
             return None
@@ -86,7 +86,7 @@ class CampaignLimits:
 
         Other decisions about these campaigns wait until the end of the transaction.
         """
-        views = await _views(connection)
+        views = await campaign_views(connection)
         lines = [bounded_line(campaign_name(terms), views) for terms, _ in chosen]
         holders = {each.name: each for line in lines for each in line}
         if not holders:
@@ -179,7 +179,8 @@ def campaign_name(terms: TaskTerms) -> str:
     return terms.campaign or DEFAULT
 
 
-async def _views(connection: Connection) -> dict[str, CampaignView]:
+async def campaign_views(connection: Connection) -> dict[str, CampaignView]:
+    """Return all campaigns as policies see them, by name."""
     listed = await campaigns.listed(connection)
     return {
         each.settings.name: campaign_of(vars(each.settings), each.created_at) for each in listed

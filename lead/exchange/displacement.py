@@ -5,15 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 
-from lead.exchange.campaign_limits import campaign_name
+from lead.exchange.campaign_limits import campaign_name, campaign_views
 from lead.model import Claim
 from lead.planning.agenda import Slot
 from lead.planning.displacement import DisplacementTerms, DisplacementWish, displaceable
-from lead.planning.pool_view import campaign_of
 from lead.policy.preempt.score import Urgency
 from lead.policy.verdict import PolicyRefusal
 from lead.store import episodes
-from node.store import campaigns
 from node.store.database import Connection
 
 _RUNS_MAX = 20_000
@@ -33,7 +31,7 @@ class CampaignDisplacement:
         identities = sorted(self.nodes())
         since, until = min(slot.start for slot in slots), max(slot.end for slot in slots)
         booked = await episodes.booked(connection, since, until, identities, _RUNS_MAX)
-        listed = await campaigns.listed(connection)
+        views = await campaign_views(connection)
         terms = claimed.terms
         wish = DisplacementWish(
             campaign_name(terms),
@@ -42,5 +40,4 @@ class CampaignDisplacement:
             [participant.node for participant in terms.participants],
             now - terms.created_at,
         )
-        views = {it.settings.name: campaign_of(vars(it.settings), it.created_at) for it in listed}
         return displaceable(wish, views, booked, self.urgency, len(identities))

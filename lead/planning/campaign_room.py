@@ -209,15 +209,17 @@ def room_for(
     """
     line = lineage_of(demand.campaign, campaigns)
     above = {run.campaign: {it.name for it in lineage_of(run.campaign, campaigns)} for run in runs}
+    delivered = _Delivered.of(ledger, campaigns, now)
     full: list[FullTime] = []
+    on_time: list[_RunsLeft] = []
+    on_deliveries: list[_RunsLeft] = []
     for holder in line:
         counted = [run for run in runs if holder.name in above[run.campaign]]
         for bound in _bounds(holder, demand, level):
             full += _full_times(bound, counted)
-    left = [
-        *_time_left(demand, line, above, runs, level, now),
-        *_deliveries_left(demand, line, above, runs, level, _Delivered.of(ledger, campaigns, now)),
-    ]
+        on_time += _time_left(holder, demand, counted, level, now)
+        on_deliveries += _deliveries_left(holder, demand, counted, level, delivered)
+    left = on_time + on_deliveries
     runs_max, exhausted = min(left, key=lambda each: each[0], default=(None, None))
     return CampaignRoom(demand.campaign, full, runs_max, exhausted)
 
@@ -304,28 +306,26 @@ _RunsLeft = tuple[int, PolicyRefusal]
 
 
 def _time_left(
+    holder: CampaignView,
     demand: RunDemand,
-    line: Sequence[CampaignView],
-    above: Mapping[str, set[str]],
     runs: Sequence[CountedRun],
     level: LimitLevel,
     now: int,
 ) -> Iterator[_RunsLeft]:
-    """Yield how many more runs the limits on booked time permit."""
-    for holder in line:
-        for kind, by_node in ((active_limits.SEAT_TIME, True), (active_limits.TIME, False)):
-            most = _ceiling(holder, kind, level)
-            if most is None:
-                continue
-            used = sum(
-                (run.end - max(run.start, now)) * (run.nodes if by_node else 1)
-                for run in runs
-                if holder.name in above[run.campaign] and run.end > now
-            )
-            own = demand.duration * (demand.nodes if by_node else 1)
-            left = max(0, most - used) // own
-            wanted = used + (left + 1) * own
-            yield left, active_limits.over(holder.name, kind, wanted, most, level)
+    """Yield how many more runs a holder's limits on booked time permit beside its ``runs``."""
+    for kind, by_node in ((active_limits.SEAT_TIME, True), (active_limits.TIME, False)):
+        most = _ceiling(holder, kind, level)
+        if most is None:
+            continue
+        used = sum(
+            (run.end - max(run.start, now)) * (run.nodes if by_node else 1)
+            for run in runs
+            if run.end > now
+        )
+        own = demand.duration * (demand.nodes if by_node else 1)
+        left = max(0, most - used) // own
+        wanted = used + (left + 1) * own
+        yield left, active_limits.over(holder.name, kind, wanted, most, level)
 
 
 @dataclass(frozen=True)
@@ -350,32 +350,26 @@ class _Delivered:
 
 
 def _deliveries_left(
+    holder: CampaignView,
     demand: RunDemand,
-    line: Sequence[CampaignView],
-    above: Mapping[str, set[str]],
     runs: Sequence[CountedRun],
     level: LimitLevel,
     delivered: _Delivered,
 ) -> Iterator[_RunsLeft]:
-    """Yield how many more runs the caps on what is delivered permit; what is booked counts."""
+    """Yield how many more runs a holder's caps on deliveries permit; its booked ``runs`` count."""
+    percent, amount = (_ceiling(holder, kind, level) for kind in _DELIVERED)
     own = Fraction(demand.seats * demand.duration, SEAT)
-    for holder in line:
-        booked = sum(
-            Fraction(run.seats * (run.end - run.start), SEAT)
-            for run in runs
-            if holder.name in above[run.campaign]
-        )
-        used = delivered.used.get(holder.name, Fraction(0)) + booked
-        percent, amount = (_ceiling(holder, kind, level) for kind in _DELIVERED)
-        if percent is not None and own and delivered.total:
-            left = max(0, int((delivered.total * Fraction(percent, 100) - used) // own))
-            part = (used + (left + 1) * own) / delivered.total
-            cap = Fraction(percent, 100)
-            yield left, delivered_cap.PART.refuse(campaign=holder.name, part=part, cap=cap)
-        if amount is not None and own:
-            left = max(0, int((amount - used) // own))
-            wanted = used + (left + 1) * own
-            yield (
-                left,
-                delivered_cap.AMOUNT.refuse(campaign=holder.name, amount=wanted, cap=amount),
-            )
+    if not own or (percent is None and amount is None):
+        return
+    booked = sum(Fraction(run.seats * (run.end - run.start), SEAT) for run in runs)
+    used = delivered.used.get(holder.name, Fraction(0)) + booked
+    if percent is not None and delivered.total:
+        cap = Fraction(percent, 100)
+        left = max(0, int((delivered.total * cap - used) // own))
+        part = (used + (left + 1) * own) / delivered.total
+        yield left, delivered_cap.PART.refuse(campaign=holder.name, part=part, cap=cap)
+    if amount is not None:
+        left = max(0, int((amount - used) // own))
+        wanted = used + (left + 1) * own
+        refusal = delivered_cap.AMOUNT.refuse(campaign=holder.name, amount=wanted, cap=amount)
+        yield left, refusal
