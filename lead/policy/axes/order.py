@@ -147,7 +147,7 @@ class ByRecentWorkOrder:
         recent, shares = _recent(board, self.half_life)
         seats = max(1, len(board.usable(board.view.pool.nodes)))
         if self.deadlines:
-            late_tasks = deadline_first.moved(_forecast(board, self.half_life))
+            late_tasks = deadline_first.moved(_forecast(board, recent, shares, self.half_life))
             turns = recent_work.RecentWorkSelector(recent, shares, seats, self.half_life)
             return _by_name(board, deadline_first.order(board.candidates, late_tasks, turns))
         # Hour by hour: a task chosen in vain for a full hour would count against its campaign in
@@ -172,9 +172,10 @@ def _recent(board: Board, half_life: int) -> tuple[dict[str, float], dict[str, f
     return recent_work.recent_of(view.ledger, board.planned_to, half_life), shares
 
 
-def _forecast(board: Board, half_life: int) -> list[ForecastRun]:
+def _forecast(
+    board: Board, recent: Mapping[str, float], shares: Mapping[str, float], half_life: int
+) -> list[ForecastRun]:
     """Return when the runs of all candidates would start if campaigns took turns."""
-    recent, shares = _recent(board, half_life)
     # A seat that was always busy is worth the integral of 2**(-t/h) over the past: h/ln 2.
     work_done = {name: seats * half_life / math.log(2) for name, seats in recent.items()}
     nodes = [node.name for node in board.usable(board.view.pool.nodes)]
@@ -201,7 +202,8 @@ class LateFirst:
 
     def begin(self, board: Board, serving: Sequence[str]) -> FixedOrder:
         """Start an episode."""
-        late_tasks = deadline_first.moved(_forecast(board, self.half_life))
+        recent, shares = _recent(board, self.half_life)
+        late_tasks = deadline_first.moved(_forecast(board, recent, shares, self.half_life))
         in_order = list(iter(self.others.begin(board, serving).take, None))
         if not late_tasks:
             return FixedOrder(in_order)

@@ -105,14 +105,11 @@ def refuse_during_backoff(
         if backoff is None or now >= backoff.until:
             continue
         campaign, node = key[:2]
-        figures: dict[str, int | str] = {
-            "node": node,
-            "campaign": campaign,
-            "failures": backoff.failures,
-        }
-        hour = _hour_of(key)
+        until, failures, hour = backoff.until, backoff.failures, _hour_of(key)
         if hour is None:
-            return IN_BACKOFF.refuse(until=backoff.until, **figures)
+            return IN_BACKOFF.refuse(until=until, node=node, campaign=campaign, failures=failures)
         begin = times.to_the_second(hour)
-        return NO_TIME_THEN.refuse(until=backoff.until, hour=begin, **figures)
+        return NO_TIME_THEN.refuse(
+            until=until, node=node, campaign=campaign, hour=begin, failures=failures
+        )
     return None
