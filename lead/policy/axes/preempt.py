@@ -146,11 +146,10 @@ class GroupReclaim:
                 for run in _in_the_way(board, candidate, nodes)
                 if board.groups.get(run.campaign) in reclaimed
             }
-            first = groups.shortest_running(((0, name) for name in runs), len(runs))
             # The limit is in seats of the candidate: a node may have many runs to displace.
             of_one = max(1, seats.lanes_of(candidate) // candidate.k)
             most = min(candidate.k, -(-sum(reclaimed.values()) // of_one))
-            return _these([runs[name] for name in first], candidate.priority, most)
+            return _these([runs[name] for name in sorted(runs)], candidate.priority, most)
 
         return FunctionPreemption(displacing)
 

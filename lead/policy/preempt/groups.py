@@ -1,13 +1,12 @@
 """Promised seats are taken back from the groups that borrowed them. Pure.
 
 When a group is below its target and has work, groups above theirs give seats back, always the one
-that is furthest above; inside a group, the run that has run for the shortest time is displaced
-first.
+that is furthest above. No run in progress is displaced, so inside a group all are alike.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 
 from lead.policy.verdict import Axis, RefusalRule
 
@@ -33,8 +32,3 @@ def take_back(
         reclaimed[largest] = reclaimed.get(largest, 0) + amount
         short -= amount
     return reclaimed
-
-
-def shortest_running(running: Iterable[tuple[int, str]], most: int) -> list[str]:
-    """Return at most ``most`` runs, given as (running time, run), the youngest first."""
-    return [run for _, run in sorted(running)][:most]
