@@ -21,14 +21,12 @@ from lead.policy.throttle.active_limits import LimitLevel
 from lead.policy.verdict import PolicyRefusal
 from lead.policy.view import CampaignView, Charge
 from node.model import times
+from node.model.seat_weights import SEAT
 from node.model.spans import at_least, normalise, subtract
 from node.model.times import format_duration, to_the_second
 from node.model.wire.participants import LimitReached, Proposal
 
 _DELIVERED = (DELIVERED_PERCENT, DELIVERED)
-
-SEAT = 1000
-"""A seat, in the unit of :attr:`CountedRun.seats`."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -35,6 +35,7 @@ from node.model.classes import SchedulingClass
 from node.model.recurrence import Recurrence, nominal_starts, slip_of
 from node.model.reservations import Applicant, ReservationSpan, admits
 from node.model.scheduling import recurrence_of
+from node.model.seat_weights import SEAT
 from node.model.terms import due_at
 from node.model.wire.seats import WORTH, SeatRequest
 from node.model.wire.tasks import Schedule
@@ -42,7 +43,6 @@ from node.model.wire.tasks import Schedule
 LEDGER_LOOKBACK = 8 * times.DAY
 """Length of the ledger that is read; no policy weighs more of it by default."""
 
-_THOUSANDTHS = 1000
 _FORGOTTEN_AFTER = 7 * times.DAY
 
 
@@ -200,8 +200,7 @@ def _queue_of(queue: Mapping[str, Any]) -> QueueView:
 def charges_of(used: Iterable[tuple[str, int, int]]) -> list[Charge]:
     """Return the ledger by hour, from campaign, hour, and thousandths of a seat times µs."""
     return [
-        Charge(campaign, hour, hour + BUCKET, amount // _THOUSANDTHS)
-        for campaign, hour, amount in used
+        Charge(campaign, hour, hour + BUCKET, amount // SEAT) for campaign, hour, amount in used
     ]
 
 

@@ -6,6 +6,9 @@ from dataclasses import dataclass
 
 from node.model.classes import SchedulingClass
 
+SEAT = 1000
+"""A seat, in the unit of weights and charges."""
+
 
 @dataclass(frozen=True)
 class SeatWeights:
@@ -14,7 +17,7 @@ class SeatWeights:
     None for ``normal`` charges a lane: the exclusive charge divided by the lanes of the node.
     """
 
-    exclusive: int = 1000
+    exclusive: int = SEAT
     normal: int | None = None
     background: int = 0
 

@@ -20,6 +20,7 @@ from node.model.lead_shares import (
     LeadUse,
     ShareJudge,
 )
+from node.model.seat_weights import SEAT
 from node.model.spans import Span
 from node.model.wire.participants import ProposalRequest, RunRequest
 from node.store import shares
@@ -30,10 +31,6 @@ _NOTED_AGAIN = times.MINUTE
 """A lead that asks for the same hour again within this time is not written down again."""
 _HISTORY_LIFE = 5 * times.MINUTE
 """Time after which the use of past days is read again."""
-
-
-_SEAT = 1000
-"""Weights are in thousandths of a seat."""
 
 
 @dataclass(frozen=True)
@@ -104,9 +101,7 @@ class ShareEnforcer:
         """Return for each lead's request the time that is kept for other leads."""
         if self._unrestricted() or not (given := await self._read(connection)):
             return [[] for _ in requests]
-        use = await self._use(connection, given, now)
-        claims = await shares.questions(connection, now - CLAIM_LIFE)
-        judge = ShareJudge(given, use, claims, now)
+        judge, _ = await self._judge(connection, given, now)
         return [
             judge.kept(
                 lead,
@@ -131,9 +126,7 @@ class ShareEnforcer:
         given = await shares.lock(connection) or await shares.lock(connection)
         if not given:
             return wanted, {}
-        use = await self._use(connection, given, now)
-        claims = await shares.questions(connection, now - CLAIM_LIFE)
-        judge = ShareJudge(given, use, claims, now)
+        judge, use = await self._judge(connection, given, now)
         kept: dict[UUID, KeptTime] = {}
         for hold, task, runs in wanted:
             if not self._takes(task.scheduling_class):
@@ -159,6 +152,14 @@ class ShareEnforcer:
             self._shares = read
         return read
 
+    async def _judge(
+        self, connection: Connection, given: LeadShares, now: int
+    ) -> tuple[ShareJudge, LeadUse]:
+        """Return what decides, and the use that it decides by, to which more may be added."""
+        use = await self._use(connection, given, now)
+        claims = await shares.questions(connection, now - CLAIM_LIFE)
+        return ShareJudge(given, use, claims, now), use
+
     async def _use(self, connection: Connection, given: LeadShares, now: int) -> LeadUse:
         """Return what leads used and have booked; what is long over is read now and then only."""
         day = now // times.DAY * times.DAY
@@ -180,7 +181,7 @@ class ShareEnforcer:
 
     def _amount(self, scheduling_class: SchedulingClass, duration: int) -> float:
         """Return the seat-time (µs) of runs that last so long."""
-        return duration * self._weights.on(scheduling_class, self._lanes) / _SEAT
+        return duration * self._weights.on(scheduling_class, self._lanes) / SEAT
 
 
 def _reach(windows: Sequence[Span], now: int, latest: int) -> tuple[int, int]:
