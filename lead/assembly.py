@@ -6,7 +6,7 @@ The services, the simulation and the tests all build their leads from these func
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from fractions import Fraction
 from functools import partial
 from uuid import UUID
@@ -17,11 +17,13 @@ from lead.exchange.negotiation import NegotiationSettings
 from lead.exchange.reconciliation import Reconciler, ReconciliationDependencies
 from lead.exchange.workers import POLL_S
 from lead.participants import ImpactSource, ParticipantClient, ProposalSource
-from lead.planning.agenda import Limits
+from lead.planning.agenda import Limits, Slot
 from lead.planning.campaign_room import CampaignRoom
+from lead.planning.displacement import DisplacementTerms
 from lead.planning.needs import NeedsByTest
 from lead.policy.preempt.score import Urgency
 from lead.policy.settings import configured
+from lead.policy.verdict import PolicyRefusal
 from lead.pool.episodes import EpisodeLimits, SeatDependencies
 from lead.preview.pool_tasks import PoolTaskPreviewer, SeatPreviewDependencies
 from lead.preview.tasks import PreviewDependencies, TaskPreviewer
@@ -98,6 +100,13 @@ def campaign_limits_of(node: NodeService) -> CampaignLimits:
     )
 
 
+def campaign_displacement_of(node: NodeService) -> CampaignDisplacement:
+    """Return the rules of what the campaigns of tasks let them displace."""
+    return CampaignDisplacement(
+        lambda: [known.identity for known in node.directory.all], urgency_of(node.settings)
+    )
+
+
 def dependencies_of(
     node: NodeService, participant_of: Callable[[str], ParticipantClient]
 ) -> LeadDependencies:
@@ -108,9 +117,7 @@ def dependencies_of(
         refuse_task=node.termination.refuse_task,
         lose_run=node.termination.lose_run,
         limits=campaign_limits_of(node),
-        displacement=CampaignDisplacement(
-            lambda: [known.identity for known in node.directory.all], urgency_of(node.settings)
-        ),
+        displacement=campaign_displacement_of(node),
         reconciliation=reconciliation_dependencies(node),
         seats=seat_dependencies(node, participant_of),
     )
@@ -179,6 +186,7 @@ def task_preview(
             adviser_of=adviser_of,
             choose_tool=node.capabilities.agree,
             room_of=partial(_room_of, node.database, campaign_limits_of(node)),
+            displaceable=partial(_displaceable, node.database, campaign_displacement_of(node)),
             ends_of=partial(_ends_of, node.database),
         ),
     )
@@ -189,6 +197,15 @@ async def _room_of(
 ) -> CampaignRoom | None:
     async with database.connection() as connection:
         return await limits.room(connection, terms, until, now)
+
+
+async def _displaceable(
+    database: Database, displacement: CampaignDisplacement, terms: TaskTerms, slots: Sequence[Slot]
+) -> DisplacementTerms | PolicyRefusal | None:
+    """Return what the task may displace once it has waited for as long as the urgent must."""
+    async with database.connection() as connection:
+        waited = displacement.urgency.delay
+        return await displacement.for_slots(connection, terms, slots, waited)
 
 
 async def _ends_of(database: Database, task: UUID) -> list[int]:

@@ -261,10 +261,9 @@ class Negotiator:
     ) -> Exchange:
         """Ask again for what the campaign of the task may displace; return the better exchange."""
         without = [slot for slot in exchange.slots if slot.nominal in exchange.reasons]
+        waited = self._clock.now() - claimed.terms.created_at
         async with self._database.connection() as connection:
-            found = await self._displacement.for_slots(
-                connection, claimed, without, self._clock.now()
-            )
+            found = await self._displacement.for_slots(connection, claimed.terms, without, waited)
         if isinstance(found, PolicyRefusal):
             exchange.reasons = {
                 nominal: f"{reason}; {found.sentence}"

@@ -31,10 +31,12 @@ from lead.planning.alternatives import (
     shortest_spec,
 )
 from lead.planning.campaign_room import CampaignRoom
+from lead.planning.displacement import DisplacementTerms
 from lead.planning.forecast import ForecastPlacement, fresh_agenda
 from lead.planning.placement import ChosenStart, Offer, choose
 from lead.planning.reasons import unplaced_reasons
 from lead.planning.reserved import ReservedTime
+from lead.policy.verdict import PolicyRefusal
 from lead.pool.tentative_bookings import TentativeBookings
 from node.clock import Clock
 from node.model.errors import ParleyError, RequestError, ToolUnavailable
@@ -43,6 +45,7 @@ from node.model.wire.alternatives import Alternative
 from node.model.wire.impacts import Impact, ImpactRequest
 from node.model.wire.participants import ProposalRequest
 from node.model.wire.plans import (
+    Displaced,
     NoAlternative,
     Outcome,
     ParticipantAnswer,
@@ -67,25 +70,39 @@ class PreviewDependencies:
     """The functions of the node that previews use: checking, reaching others, choosing a tool.
 
     ``room_of(terms, until, now)`` returns the room that the limits of its campaign leave a task up
-    to an instant, None without limits. ``ends_of(task)`` returns where the booked runs of a task
-    end.
+    to an instant, None without limits. ``displaceable(terms, slots)`` returns what else its
+    campaign lets it displace for these slots once it has waited long enough, why nothing, or None.
+    ``ends_of(task)`` returns where the booked runs of a task end.
     """
 
     draft: Callable[[TaskDocument], StoredTask]
     adviser_of: Callable[[str], ImpactSource]
     choose_tool: ChooseTool
     room_of: Callable[[TaskTerms, int, int], Awaitable[CampaignRoom | None]]
+    displaceable: Callable[
+        [TaskTerms, Sequence[Slot]], Awaitable[DisplacementTerms | PolicyRefusal | None]
+    ]
     ends_of: Callable[[UUID], Awaitable[Sequence[int]]]
 
 
 @dataclass(frozen=True)
 class ConsideredTask:
-    """A task with the answers of its participants, and the placement of its runs."""
+    """A task with the answers of its participants, and the placement of its runs.
+
+    ``displacing`` is what its campaign lets it displace, if it needs that.
+    """
 
     task: StoredTask
     limits: Limits
     placed: ForecastPlacement
     asked: CollectedOffers = field(default_factory=CollectedOffers)
+    displacing: DisplacementTerms | None = None
+
+    @property
+    def priority(self) -> int:
+        """Return the priority with which it asks for time."""
+        terms = self.task.terms
+        return terms.priority if self.displacing is None else self.displacing.priority
 
 
 @dataclass(frozen=True)
@@ -99,6 +116,10 @@ class ConcurrentPlanning:
     promises: TentativeBookings | None = None
     yielding: Sequence[UUID] | None = None
     closed: ReservedTime | None = None
+
+    def displacing(self, priority: int) -> DisplacementTerms:
+        """Return what a task of this priority may displace without its campaign."""
+        return DisplacementTerms(priority, None if self.yielding is None else tuple(self.yielding))
 
 
 class TaskPreviewer:
@@ -176,10 +197,32 @@ class TaskPreviewer:
         if ahead < self._limits.horizon:
             limits = replace(self._limits, horizon=ahead)
             found, _ = await self._offered(task, limits, beside)
+        if beside.promises is None and found.placed.reasons:
+            return await self._displaced(found, beside)
         return found
 
+    async def _displaced(self, found: ConsideredTask, beside: ConcurrentPlanning) -> ConsideredTask:
+        """Consider again what the campaign lets the task displace; return the better result."""
+        reasons = found.placed.reasons
+        without = [slot for slot in found.placed.asked.slots if slot.nominal in reasons]
+        if not without:
+            return found
+        may = await self._counsel.displaceable(found.task.terms, without)
+        if isinstance(may, PolicyRefusal):
+            added = {it.nominal: f"{reasons[it.nominal]}; {may.sentence}" for it in without}
+            return replace(found, placed=replace(found.placed, reasons={**reasons, **added}))
+        if may is None:
+            return found
+        displacing, _ = await self._offered(found.task, found.limits, beside, may)
+        better = len(displacing.placed.choices) > len(found.placed.choices)
+        return replace(displacing, displacing=may) if better else found
+
     async def _offered(
-        self, task: StoredTask, limits: Limits, beside: ConcurrentPlanning
+        self,
+        task: StoredTask,
+        limits: Limits,
+        beside: ConcurrentPlanning,
+        displacing: DisplacementTerms | None = None,
     ) -> tuple[ConsideredTask, int]:
         """Return the result for this horizon, and the horizon to use instead (microseconds)."""
         now = self._clock.now()
@@ -191,8 +234,10 @@ class TaskPreviewer:
             placed = _chosen(task, agenda, CollectedOffers(), beside)
             return ConsideredTask(task, limits, placed), limits.horizon
         windows = [(slot.start, slot.end) for slot in agenda.slots]
-        duration, yielding = task.terms.duration, beside.yielding
-        asked = await self._propose(task, duration, windows, yielding)
+        duration = task.terms.duration
+        asked = await self._propose(
+            task, duration, windows, displacing or beside.displacing(task.terms.priority)
+        )
         for failure in asked.failures.values():
             placed = ForecastPlacement(agenda, failure=(Outcome(failure.outcome), failure.reason))
             return ConsideredTask(task, limits, placed, asked), limits.horizon
@@ -216,15 +261,15 @@ class TaskPreviewer:
         task: StoredTask,
         duration: int,
         windows: Sequence[tuple[int, int]],
-        yielding: Sequence[UUID] | None = None,
+        displacing: DisplacementTerms,
     ) -> CollectedOffers:
         request = ProposalRequest(
             task=task.id,
             lease_epoch=FIRST_EPOCH,
             scheduling_class=task.terms.scheduling_class,
             duration=duration,
-            priority=task.terms.priority,
-            yielding=None if yielding is None else tuple(yielding),
+            priority=displacing.priority,
+            yielding=displacing.yielding,
             windows=tuple(windows),
             test=task.terms.test,
             campaign=task.terms.campaign,
@@ -257,7 +302,7 @@ class TaskPreviewer:
         request = ImpactRequest(
             since=self._clock.now(),
             scheduling_class=task.terms.scheduling_class,
-            priority=max(it.task.terms.priority for it in together),
+            priority=max(it.priority for it in together),
             runs=tuple((c.starts_at, c.starts_at + task.terms.duration) for c in choices),
             displacing=tuple(index for index, c in enumerate(choices) if c.displacing),
             mesh=_mesh_of(task.terms.reference),
@@ -316,7 +361,8 @@ class TaskPreviewer:
         now = self._clock.now()
         limits = considered.limits
         whole = (now + limits.margin, now + limits.horizon)
-        asked = await self._propose(task, shortest_run, [whole])
+        lower = DisplacementTerms(task.terms.priority)
+        asked = await self._propose(task, shortest_run, [whole], lower)
         if asked.failures:
             return [], dict.fromkeys(_NAMED, "; ".join(f.reason for f in asked.failures.values()))
         room = await self._counsel.room_of(task.terms, whole[1], now)
@@ -427,6 +473,7 @@ def _plan(considered: ConsideredTask, outlooks: Mapping[str, Impact], shown: int
     task, placed = considered.task, considered.placed
     choices = sorted(placed.choices, key=lambda choice: choice.starts_at)
     reasons = sorted(placed.reasons.items())
+    lost, count = _displaced_runs(considered, outlooks)
     return Plan(
         outcome=placed.outcome,
         sentence=placed.sentence(),
@@ -449,12 +496,8 @@ def _plan(considered: ConsideredTask, outlooks: Mapping[str, Impact], shown: int
         ),
         drawn=task.terms.schedule.slip_random,
         unplaced=tuple(UnplacedStart(slot=at, reason=why) for at, why in reasons[:shown]),
-        displaced=tuple(
-            lost
-            for name, outlook in outlooks.items()
-            for lost in forecast.displaced_runs(name, placed.choices, outlook)
-        ),
-        displaced_count=sum(outlook.displaced_count for outlook in outlooks.values()),
+        displaced=tuple(lost),
+        displaced_count=count,
         participants=tuple(participant_answer(considered, p) for p in task.terms.participants),
         occupancy=tuple(
             forecast.occupancy(name, now, outlook.hours) for name, outlook in outlooks.items()
@@ -462,6 +505,26 @@ def _plan(considered: ConsideredTask, outlooks: Mapping[str, Impact], shown: int
         alternatives=(),
         no_alternatives=(),
     )
+
+
+def _displaced_runs(
+    considered: ConsideredTask, outlooks: Mapping[str, Impact]
+) -> tuple[list[Displaced], int]:
+    """Return the runs that would be displaced, and their number.
+
+    A node names the runs of lower priority. If the campaign lets the task displace more than
+    these, its priority is raised above all that may give way, and only those do.
+    """
+    choices = considered.placed.choices
+    lost = [
+        run
+        for name, outlook in outlooks.items()
+        for run in forecast.displaced_runs(name, choices, outlook)
+    ]
+    if considered.displacing is None or considered.displacing.yielding is None:
+        return lost, sum(outlook.displaced_count for outlook in outlooks.values())
+    lost = [run for run in lost if run.run in considered.displacing.yielding]
+    return lost, len(lost)
 
 
 def participant_answer(considered: ConsideredTask, participant: Listed) -> ParticipantAnswer:

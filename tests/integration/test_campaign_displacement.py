@@ -7,8 +7,10 @@ from uuid import UUID
 
 from node.model import times
 from node.model.wire.campaigns import CampaignDocument
+from node.model.wire.plans import Outcome
 from node.model.wire.tasks import TaskDocument
 from tests.support.clocks import START
+from tests.support.previews import plan
 from tests.support.worlds import ON_ONE_LOOP, Site, World
 
 pytestmark = ON_ONE_LOOP
@@ -22,19 +24,21 @@ async def _campaign(site: Site, name: str, **settings: Any) -> None:
     await site.node.campaigns.create(created)
 
 
+def _document(campaign: str, *names: str, priority: int = 0) -> dict[str, Any]:
+    return {
+        "test": {
+            "type": "idle",
+            "spec": {"duration": "PT10M", "class": "exclusive", "participants": list(names)},
+        },
+        "schedule": {"start": times.format_instant(AT), "slip": "PT0S"},
+        "campaign": campaign,
+        "priority": priority,
+    }
+
+
 async def _create(site: Site, campaign: str, *names: str, priority: int = 0) -> UUID:
     """Create and plan a task of one exclusive run at ``AT`` that cannot slip."""
-    document = TaskDocument.model_validate(
-        {
-            "test": {
-                "type": "idle",
-                "spec": {"duration": "PT10M", "class": "exclusive", "participants": list(names)},
-            },
-            "schedule": {"start": times.format_instant(AT), "slip": "PT0S"},
-            "campaign": campaign,
-            "priority": priority,
-        }
-    )
+    document = TaskDocument.model_validate(_document(campaign, *names, priority=priority))
     task, _ = await site.node.admission.create(document, None)
     await site.plan()
     await site.world.settle()
@@ -124,3 +128,28 @@ async def test_a_preemptor_displaces_preemptees(world: World) -> None:
     assert (await _state(a, given))[0] != "booked"
     assert (await _state(a, kept))[0] == "booked"
     assert (await _state(a, second))[0] == "waiting"
+
+
+async def test_a_plan_tells_what_its_campaign_displaces(world: World) -> None:
+    """It names the run that gives way, of higher priority, and posting the task does the same."""
+    a, b = await world.two()
+    await _campaign(a, "outage", level="urgent")
+    routine = await _create(a, "default", "a", "b", priority=50)
+    told = await plan(world, a, _document("outage", "a", "b"))
+    assert (told.outcome, told.displaced_count) == (Outcome.FOUND, 2)
+    assert {(lost.name, lost.task) for lost in told.displaced} == {("a", routine), ("b", routine)}
+    assert "1 of them displacing runs" in told.sentence
+    urgent = await _create(a, "outage", "a", "b")
+    await _waited(world)
+    assert (await _state(b, urgent))[0] == "booked"
+
+
+async def test_a_plan_tells_why_its_campaign_displaces_nothing(world: World) -> None:
+    """The budget of urgent campaigns is part of the reason."""
+    a = await world.site("a", urgent_percent=50)
+    await world.site("b")
+    await _campaign(a, "outage", level="urgent")
+    await _create(a, "default", "a", "b")
+    told = await plan(world, a, _document("outage", "a", "b"))
+    assert told.outcome is Outcome.NO_TIME
+    assert "may displace runs on 1 more of 2 nodes" in told.sentence
