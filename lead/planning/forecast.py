@@ -83,7 +83,7 @@ class ForecastPlacement:
             f"{len(self.choices)} of {len(self.windows)} runs would be booked, the first at {first}"
         )
         if displacing := sum(choice.displacing for choice in self.choices):
-            summary += f", {displacing} of them displacing runs of lower priority"
+            summary += f", {displacing} of them displacing other runs"
         return summary if reason is None else f"{summary}; the others would wait: {reason}"
 
 

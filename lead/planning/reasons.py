@@ -70,7 +70,7 @@ def sentence(placed: Sequence[ChosenStart], slot_count: int, first_reason: str |
     booked = f"{len(placed)} of {slot_count} runs booked, the first at {first}"
     displacing = sum(choice.displacing for choice in placed)
     if displacing:
-        booked += f", {displacing} of them displacing runs of lower priority"
+        booked += f", {displacing} of them displacing other runs"
     return booked if first_reason is None else f"{booked}; the others wait: {first_reason}"
 
 

@@ -442,5 +442,5 @@ def _without_winner(end: RunEnd) -> RunEnd:
     """Return the end as other nodes may know it: not which run took the time of a displaced one."""
     if end.displaced_by is None:
         return end
-    reason = "displaced by a run of higher priority"
+    reason = end.reason.partition(" (")[0]
     return end.model_copy(update={"reason": reason, "displaced_by": None})

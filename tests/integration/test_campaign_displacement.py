@@ -73,7 +73,7 @@ async def test_an_urgent_run_displaces_one_of_higher_priority(world: World) -> N
     rows = await a.rows(
         "SELECT reason FROM run WHERE task_id = $1 AND state = 'displaced'", routine
     )
-    assert "priority 51 over 50)" in rows[0][0]
+    assert rows[0][0].endswith(f"puts first, whatever the priorities (idle of task {urgent})")
     await world.pass_time(DELAY)
     assert (await _state(a, urgent))[0] == "booked"
 
@@ -138,7 +138,7 @@ async def test_a_plan_tells_what_its_campaign_displaces(world: World) -> None:
     told = await plan(world, a, _document("outage", "a", "b"))
     assert (told.outcome, told.displaced_count) == (Outcome.FOUND, 2)
     assert {(lost.name, lost.task) for lost in told.displaced} == {("a", routine), ("b", routine)}
-    assert "1 of them displacing runs" in told.sentence
+    assert "1 of them displacing other runs" in told.sentence
     urgent = await _create(a, "outage", "a", "b")
     await _waited(world)
     assert (await _state(b, urgent))[0] == "booked"

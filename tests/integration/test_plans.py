@@ -117,7 +117,7 @@ async def test_what_would_be_displaced_is_what_a_hold_sets_aside(world: World) -
     preview = await plan(world, a, document)
     assert preview.outcome is Outcome.FOUND
     assert [start.displacing for start in preview.starts] == [True]
-    assert "displacing runs of lower priority" in preview.sentence
+    assert "displacing other runs" in preview.sentence
     [lost] = preview.displaced
     assert (lost.name, lost.by) == ("b", HOUR + MINUTE)
     assert (lost.run, lost.task, lost.test, lost.priority) == (None, None, None, None)

@@ -47,7 +47,7 @@ def chosen(*slots: Slot, displacing: bool = False) -> list[ChosenStart]:
                 DUE, chosen(SLOTS[0], displacing=True), {SLOTS[1].nominal: "b: busy"}
             ),
             Outcome.PARTLY,
-            "1 of them displacing runs of lower priority; the others would wait: b: busy",
+            "1 of them displacing other runs; the others would wait: b: busy",
         ),
         (ForecastPlacement(DUE, [], {SLOTS[0].nominal: "b: busy"}), Outcome.NO_TIME, "b: busy"),
         (

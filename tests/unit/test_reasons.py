@@ -117,7 +117,7 @@ def test_an_attempt_is_summarized_in_a_sentence() -> None:
     assert sentence([late, quiet], 2, None) == f"2 of 2 {first}"
     assert sentence([quiet], 2, "a: no") == f"1 of 2 {first}; the others wait: a: no"
     assert sentence([quiet, pushing], 2, None) == (
-        f"2 of 2 {first}, 1 of them displacing runs of lower priority"
+        f"2 of 2 {first}, 1 of them displacing other runs"
     )
     assert sentence([], 2, "a: no PT10S free") == "a: no PT10S free"
     assert sentence([], 0, None) == "there was nothing to place"

@@ -38,6 +38,7 @@ def _set_aside_for(tables: Tables, runs: Iterable[UUID]) -> list[RunRow]:
 
 
 _DISPLACED_BY = "displaced by a run of higher priority"
+_PUT_FIRST = "displaced by a run that its lead puts first, whatever the priorities"
 _DISPLACED = ("id", "task_id", "reason", "displaced_by", "lead")
 
 
@@ -67,6 +68,8 @@ def displace(tables: Tables, exchanges: Sequence[UUID], now: int) -> Answer:
                 f"{_DISPLACED_BY} ({winning.test} of task {winner.task_id}, "
                 f"priority {winner.priority} over {run.priority})"
             )
+            if winner.priority > winning.priority:
+                why = f"{_PUT_FIRST} ({winning.test} of task {winner.task_id})"
             tables.runs.change(run, state="displaced", changed_at=now, reason=why)
             lead = tables.tasks.rows[run.task_id].lead
             itself = tables.nodes.itself

@@ -271,15 +271,21 @@ RETURNING run.id, run.task_id, run.reason, NULL::uuid AS displaced_by, (SELECT t
 
 -- displace --
 -- The exchange is committed: what was set aside for its runs is displaced for good. Another lead than that of the winner
--- is not told which run it was.
+-- is not told which run it was. A run may be booked with a higher priority than its task's: the rules of campaigns or of a pool
+-- then say which runs of the same lead it displaces.
 UPDATE run
 SET
     state = 'displaced',
     changed_at = $2,
-    reason = format(
-        'displaced by a run of higher priority (%s of task %s, priority %s over %s)',
-        winner_task.test, winner.task_id, winner.priority, run.priority
-    )
+    reason = CASE
+        WHEN winner.priority > winner_task.priority THEN format(
+            'displaced by a run that its lead puts first, whatever the priorities (%s of task %s)', winner_task.test, winner.task_id
+        )
+        ELSE format(
+            'displaced by a run of higher priority (%s of task %s, priority %s over %s)',
+            winner_task.test, winner.task_id, winner.priority, run.priority
+        )
+    END
 FROM run AS winner
 INNER JOIN task AS winner_task ON winner.task_id = winner_task.id
 CROSS JOIN task
