@@ -24,6 +24,9 @@ KEPT = RefusalRule(
     "more; {other} holds {others} of its {theirs}",
 )
 
+NOBODY = ""
+"""The group of all campaigns without a promise; what they hold is borrowed."""
+
 _Use = tuple[Span, str, int]
 """A span in which a group uses this many lanes."""
 
@@ -110,8 +113,8 @@ class PromisedSeats:
             yield SeatsAt(instant, _sums(held, instant), _sums(wanted, instant))
 
     def peaks(self, span: Span) -> dict[str, int]:
-        """Return the most lanes that each group with a promise holds at some instant of a span."""
-        peaks = dict.fromkeys(self.targets, 0)
+        """Return the most lanes that each group holds at some instant of a span."""
+        peaks = dict.fromkeys((*self.targets, NOBODY), 0)
         for at in self.at_each_instant(span):
             for name in peaks:
                 peaks[name] = max(peaks[name], at.held.get(name, 0))
@@ -121,9 +124,9 @@ class PromisedSeats:
         board = self._board
         for run in board.overlapping(span):
             lanes = board.weighed(run.scheduling_class, board.lanes * len(run.nodes))
-            yield (run.start, run.end), board.groups.get(run.campaign, ""), lanes
+            yield (run.start, run.end), board.groups.get(run.campaign, NOBODY), lanes
         for candidate in board.asked.values():
-            group, lanes = board.groups.get(candidate.campaign, ""), self.lanes_of(candidate)
+            group, lanes = board.groups.get(candidate.campaign, NOBODY), self.lanes_of(candidate)
             for start, end in candidate.spans:
                 if start < span[1] and span[0] < end:
                     yield (start, end), group, lanes

@@ -8,6 +8,7 @@ from uuid import UUID
 
 from node.model import times
 from node.model.wire.campaigns import CampaignDocument
+from node.model.wire.tasks import TaskDocument
 from tests.support.pool_worlds import Pooled, pooled
 from tests.support.worlds import ON_ONE_LOOP, World
 
@@ -27,6 +28,18 @@ async def _pool(
         document = CampaignDocument.model_validate({"name": name, **settings})
         await pool.lead.node.campaigns.create(document)
     return pool
+
+
+async def _named(pool: Pooled, node: str, **options: Any) -> UUID:
+    """Create and plan a task of a run as long as those of the pool, on one node."""
+    spec = {"duration": MOST_OF_IT["length"], "class": "exclusive", "participants": [node]}
+    document = TaskDocument.model_validate(
+        {"test": {"type": "idle", "spec": spec}, "schedule": ONCE, **options}
+    )
+    task, _ = await pool.lead.node.admission.create(document, None)
+    await pool.lead.plan()
+    await pool.lead.world.settle()
+    return task
 
 
 async def _booked(pool: Pooled, task: UUID) -> int:
@@ -105,6 +118,23 @@ async def test_what_was_lent_to_many_runs_is_taken_back(world: World) -> None:
         "6 runs would have to give way to it; that is allowed for 1 of its seats at most, and 1"
     )
     assert refusal in sentence
+
+
+async def test_promised_seats_are_taken_back_from_named_tasks(world: World) -> None:
+    """A task that names its nodes gives them back, whatever its priority, unless it is urgent."""
+    promise: Mapping[str, Any] = {"target": {"seats": 1, "share": None}}
+    outage: Mapping[str, Any] = {"level": "urgent"}
+    pool = await _pool(
+        world, 2, {"set": "gridserver-sla-preempt"}, lab=promise, plain={}, outage=outage
+    )
+    plain = await _named(pool, "n1", campaign="plain", priority=50)
+    urgent = await _named(pool, "n2", campaign="outage")
+    lab = await pool.create(1, campaign="lab", **MOST_OF_IT)
+    assert await pool.seats(lab) == {1: {1: "n1"}}
+    assert await _booked(pool, lab) == 1
+    states = "SELECT DISTINCT state::text FROM run WHERE task_id = $1 ORDER BY 1"
+    assert "displaced" in [row[0] for row in await pool.lead.rows(states, plain)]
+    assert [row[0] for row in await pool.lead.rows(states, urgent)] == ["booked"]
 
 
 async def test_a_budget_of_less_than_a_seat_says_so(world: World) -> None:

@@ -13,7 +13,7 @@ from lead.policy.contracts import Preempt
 from lead.policy.episode_figures import Board
 from lead.policy.placement_requests import Displacing
 from lead.policy.preempt import flagged, groups, score
-from lead.policy.promised_seats import PromisedSeats
+from lead.policy.promised_seats import NOBODY, PromisedSeats
 from lead.policy.verdict import PolicyRefusal
 from lead.policy.view import BUCKET, URGENT, Candidate, PostedRun
 from node.model.classes import blockers
@@ -117,7 +117,11 @@ class UrgentByScore:
 
 @dataclass(frozen=True, slots=True)
 class GroupReclaim:
-    """Groups below their target take back what groups above theirs have borrowed."""
+    """Groups below their target take back what others have borrowed.
+
+    These are groups above their own target, and campaigns without one that hold seats of the pool
+    by tasks that name their nodes, unless they are urgent.
+    """
 
     def begin(self, board: Board) -> FunctionPreemption:
         """Start an episode."""
@@ -132,7 +136,8 @@ class GroupReclaim:
             group = board.groups.get(candidate.campaign)
             if group not in promises:
                 return None
-            held, targets, own = seats.peaks(candidate.spans[0]), seats.targets, board.lanes
+            held, own = seats.peaks(candidate.spans[0]), board.lanes
+            targets = {**seats.targets, NOBODY: 0}
             if held[group] >= targets[group]:
                 return None
             wanted = min(seats.lanes_of(candidate), targets[group] - held[group])
@@ -144,7 +149,8 @@ class GroupReclaim:
             runs = {
                 run.run: run
                 for run in _in_the_way(board, candidate, nodes)
-                if board.groups.get(run.campaign) in reclaimed
+                if board.groups.get(run.campaign, NOBODY) in reclaimed
+                and board.view.campaigns[run.campaign].level < URGENT
             }
             # The limit is in seats of the candidate: a node may have many runs to displace.
             of_one = max(1, seats.lanes_of(candidate) // candidate.k)

@@ -1,7 +1,8 @@
 """Promised seats are taken back from the groups that borrowed them. Pure.
 
 When a group is below its target and has work, groups above theirs give seats back, always the one
-that is furthest above. No run in progress is displaced, so inside a group all are alike.
+that is furthest above. What campaigns without a target hold is above it. No run in progress is
+displaced, so inside a group all are alike.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from lead.policy.verdict import Axis, RefusalRule
 NOTHING_LENT = RefusalRule(
     Axis.PREEMPT,
     "nothing-lent",
-    "{group} holds {held} of its {target} seats, and no other group is above its own",
+    "{group} holds {held} of its {target} seats, and nobody else holds more than is promised",
 )
 
 
