@@ -165,11 +165,13 @@ class TaskTerminator:
     async def cancel_task(self, task: UUID) -> None:
         """End a task and its future runs, and stop running ones; repeating is harmless.
 
+        Tasks that follow it end with it, unless a run of theirs is still to take place.
         On a participant this withdraws the host's acceptance: the lead is told, and ends the task.
 
         :raises NotFound: there is no such task here.
         """
         await self._database.settle(lambda connection: self._cancel_task(connection, task))
+        await self.finish_followers()
 
     async def _cancel_task(self, connection: Connection, task: UUID) -> None:
         found = await tasks.fetch(connection, task)
@@ -334,10 +336,11 @@ class TaskTerminator:
             await self._tell_over(connection, await tasks.finish(connection, now), now)
 
     async def finish_followers(self) -> None:
-        """End the tasks led here that follow tasks that are over, on all participants."""
+        """End the tasks led here that follow tasks that are over, and those that follow these."""
         now = self._clock.now()
         async with self._database.transaction() as connection:
-            await self._tell_over(connection, await tasks.finish_followers(connection, now), now)
+            while ended := await tasks.finish_followers(connection, now):
+                await self._tell_over(connection, ended, now)
 
     async def _tell_over(self, connection: Connection, every: Sequence[TaskOver], now: int) -> None:
         for over in every:

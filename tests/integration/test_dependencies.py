@@ -124,14 +124,18 @@ async def test_a_task_that_follows_ends_with_the_other(world: World) -> None:
 
 
 async def test_a_task_that_follows_a_cancelled_one_is_cancelled(world: World) -> None:
-    """If the followed task is cancelled, the other is cancelled everywhere, and says why."""
+    """All that follows a cancelled task is cancelled at once, everywhere, and says why."""
     a, b, first, then = await _pair(world)
+    last = await _create(a, "a", "b", after={"task": str(then)})
+    await a.plan()
+    await world.settle()
     await a.node.termination.cancel_task(first)
-    await _finish(a)
     await world.settle()
     reason = f"task {first}, which it follows, is cancelled: cancelled on a"
     assert await _task(a, then) == ("cancelled", reason)
     assert await _task(b, then) == ("cancelled", reason)
+    reason = f"task {then}, which it follows, is cancelled: {reason}"
+    assert await _task(a, last) == await _task(b, last) == ("cancelled", reason)
 
 
 async def test_what_is_due_after_a_cancelled_task_still_runs(world: World) -> None:
