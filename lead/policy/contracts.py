@@ -170,15 +170,9 @@ class EpisodeFeasible(Protocol):
         """Return a refusal if the node must not be asked, else None."""
 
     def answered(
-        self,
-        ask: Ask,
-        gave: Collection[str],
-        refused: Collection[str],
-        busy: Collection[str],
-        *,
-        placed: bool,
+        self, ask: Ask, gave: Collection[str], refused: Collection[str], *, placed: bool
     ) -> None:
-        """Record which nodes offered time, refused, or had none, and whether a run was placed."""
+        """Record which nodes offered time or refused, and whether a run was placed."""
 
     def remember(self, state: RememberedState) -> RememberedState:
         """Return the state with this axis's additions."""

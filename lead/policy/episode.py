@@ -246,12 +246,8 @@ class Episode:
         ask: Ask,
         run: PostedRun,
         refused: Collection[str] = (),
-        busy: Collection[str] = (),
     ) -> None:
-        """Record that the run was posted on all its nodes.
-
-        Of the others, some ``refused`` the question, and some have no time (``busy``).
-        """
+        """Record that the run was posted on all its nodes; some others ``refused`` the question."""
         del self._open[ask.number]
         candidate = ask.candidate
         self._board.answer(candidate, len(run.nodes))
@@ -262,7 +258,7 @@ class Episode:
             self._throttle.placed(candidate, each)
         self._ordering.started(candidate)
         self._filling.started(candidate)
-        self._judge.answered(ask, run.nodes, refused, busy, placed=True)
+        self._judge.answered(ask, run.nodes, refused, placed=True)
         self._refused.pop(candidate.task, None)
         for name in run.nodes:
             self._measured[candidate.campaign, name, candidate.target] = run.start
@@ -274,14 +270,13 @@ class Episode:
         self,
         ask: Ask,
         refused: Collection[str] = (),
-        busy: Collection[str] = (),
         because: PolicyRefusal | None = None,
     ) -> None:
-        """Record that nothing was placed: some nodes ``refused``, and some have no time."""
+        """Record that nothing was placed; some nodes ``refused`` the question."""
         _, no_displacement = self._open.pop(ask.number)
         candidate = ask.candidate
         self._board.answer(candidate, 0)
-        self._judge.answered(ask, (), refused, busy, placed=False)
+        self._judge.answered(ask, (), refused, placed=False)
         together = candidate.named or candidate.together
         rule = NO_COMMON_TIME if together and ask.least > 1 else NO_TIME
         decisive = because or rule.refuse(

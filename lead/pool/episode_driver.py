@@ -89,9 +89,9 @@ class EpisodeDriver:
             given.add(result)
             if run is None:
                 decisive = next(iter(result.verdicts), None)
-                episode.refused(request, found.refused, found.busy, decisive)
+                episode.refused(request, found.refused, decisive)
             else:
-                episode.placed(request, run, found.refused, found.busy)
+                episode.placed(request, run, found.refused)
         for case in episode_input.closed:
             if case.open.blocked:
                 continue

@@ -64,8 +64,6 @@ class SeatSearchResult:
     """By node, why those that were asked, or are known to be full, do not take a seat."""
     refused: Sequence[str] = ()
     """The nodes that refused the question, or did not answer it."""
-    busy: Sequence[str] = ()
-    """The nodes that have no time in the windows that were asked about."""
     slips: Mapping[str, int] = field(default_factory=dict)
     """By node that takes a seat, how far its runs may slip (µs)."""
     starts: Mapping[str, Sequence[int]] = field(default_factory=dict)
@@ -244,11 +242,10 @@ class NodeSearch:
         seats = assign_seat_numbers(taken, slots.case.empty, slots.case.before)
         first = min(chain.from_iterable(starts.values()), default=slots.case.slots[0])
         refused = [name for name in order if name in self._failures]
-        busy = [name for name in order if slots.covered.get(name) == 0]
         named = None if slots.may_yield is None else yielding
         crowded = self._crowded(slots, taken)
         reasons = self._reasons(slots, order, taken, crowded)
-        return SeatSearchResult(seats, first, named, reasons, refused, busy, slips, starts, crowded)
+        return SeatSearchResult(seats, first, named, reasons, refused, slips, starts, crowded)
 
     def _crowded(self, slots: SeatSlots, taken: Sequence[str]) -> dict[str, str]:
         """Return the nodes that have time but are left out by the spread, with the attribute."""

@@ -61,6 +61,7 @@ class Driver:
     asks: list[Ask] = field(default_factory=list)
     runs: list[PostedRun] = field(default_factory=list)
     has_time: Callable[[Ask], bool] = lambda _: True
+    refusing: frozenset[str] = frozenset()
 
     def drive(self, policy: PolicyComposition, rng: random.Random | None = None) -> EpisodeOutcome:
         """Drive the whole episode."""
@@ -70,7 +71,7 @@ class Driver:
             self.asks.append(ask)
             starts = place(ask, self._free(ask)) if self.has_time(ask) else {}
             if not starts:
-                episode.refused(ask, ask.nodes)
+                episode.refused(ask, [name for name in ask.nodes if name in self.refusing])
                 continue
             run = self._run(ask, starts)
             self.runs.append(run)
@@ -81,7 +82,8 @@ class Driver:
     def _free(self, ask: Ask) -> dict[str, list[Span]]:
         busy = timetable_for(ask.candidate, booked(self.runs), self.view.reservations)
         always = [(self.view.now, self.view.now + self.view.horizon)]
-        return {name: subtract(always, list(busy[name])) for name in ask.nodes}
+        there = (name for name in ask.nodes if name not in self.refusing)
+        return {name: subtract(always, list(busy[name])) for name in there}
 
     def _run(self, ask: Ask, starts: Mapping[str, int]) -> PostedRun:
         candidate, start = ask.candidate, min(starts.values())

@@ -68,8 +68,8 @@ class _Refusing(Host):
         raise NotAllowed(f"no {request.test} here")
 
 
-async def test_a_busy_node_is_left_alone_in_its_hour_only() -> None:
-    """A node is not asked for a while after it refused, and not about that hour if it was busy."""
+async def test_only_a_node_that_refuses_is_left_alone() -> None:
+    """A node is not asked for a while after it refused; one that was busy may be asked at once."""
     occupied = Booking(
         *(uuid4(), uuid4(), "idle", SchedulingClass.EXCLUSIVE, 0),
         *(START, START + times.HOUR, False),
@@ -79,11 +79,7 @@ async def test_a_busy_node_is_left_alone_in_its_hour_only() -> None:
     ruling = await hold(hosts, [CampaignView("ops")], [case], {"policy_set": "boinc-backoff"})
     assert given(ruling) == {"ops": set()}
     paused = decode_state(ruling.remembered.state).backoffs
-    hour = str(START // times.HOUR * times.HOUR)
-    assert paused.keys() == {
-        ("ops", "refusing", "exclusive"),
-        ("ops", "busy", "exclusive", hour),
-    }
+    assert paused.keys() == {("ops", "refusing", "exclusive")}
 
 
 async def test_the_sentence_does_not_show_internal_names() -> None:

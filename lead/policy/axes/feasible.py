@@ -159,8 +159,8 @@ class FeasibilityJudge:
     def _shuns(self, candidate: Candidate, name: str) -> PolicyRefusal | None:
         view, campaign = self._board.view, candidate.campaign
         if self._rules.alone:
-            keys = self._keys(candidate, name)
-            refusal = backoff.refuse_during_backoff(self._backoffs, keys, view.now)
+            key = self._key(candidate, name)
+            refusal = backoff.refuse_during_backoff(self._backoffs, key, view.now)
             if refusal is not None:
                 return refusal
         failures_max = self._rules.failures_max
@@ -170,14 +170,9 @@ class FeasibilityJudge:
             else blacklist.admit(view.state.failures, name, campaign, failures_max)
         )
 
-    def _keys(self, candidate: Candidate, name: str) -> tuple[backoff.Key, backoff.Key]:
-        """Return the keys of what a node refuses at all, and in the candidate's hour."""
-        campaign, class_ = candidate.campaign, candidate.scheduling_class.value
-        hour = self._board.bucket(candidate)
-        return (
-            backoff.key_of(campaign, name, class_),
-            backoff.key_of(campaign, name, class_, hour),
-        )
+    @staticmethod
+    def _key(candidate: Candidate, name: str) -> backoff.Key:
+        return candidate.campaign, name, candidate.scheduling_class.value
 
     def _too_little(self, candidate: Candidate, node: NodeView) -> PolicyRefusal | None:
         """Return a refusal if the node has too little of a resource left.
@@ -222,26 +217,16 @@ class FeasibilityJudge:
         return usage
 
     def answered(
-        self,
-        ask: Ask,
-        gave: Collection[str],
-        refused: Collection[str],
-        busy: Collection[str],
-        *,
-        placed: bool,
+        self, ask: Ask, gave: Collection[str], refused: Collection[str], *, placed: bool
     ) -> None:
-        """Record which nodes offered time, refused, or had none, and whether a run was placed."""
+        """Record which nodes offered time or refused, and whether a run was placed.
+
+        A node that has no time has not refused: it may have some a minute before or after.
+        """
         candidate, now = ask.candidate, self._board.view.now
         if self._rules.alone:
-            offered = [key for name in gave for key in self._keys(candidate, name)]
-            asked = [self._keys(candidate, name)[0] for name in refused]
-            # A node that is full by the lead's own booking has not refused: its time is shared, and
-            # a campaign that got nothing this hour must be able to get something in the next.
-            asked += [
-                self._keys(candidate, name)[1]
-                for name in busy
-                if self._board.has_room(candidate, name)
-            ]
+            offered = [self._key(candidate, name) for name in gave]
+            asked = [self._key(candidate, name) for name in refused]
             self._backoffs = backoff.after_answer(
                 self._backoffs, [*asked, *offered], offered, now, self._rng
             )

@@ -1,7 +1,7 @@
 """Backoff after refusals: growing pauses per campaign, node, class, and kind of refusal. Pure.
 
-A node that refuses a question, or does not answer it, is not asked at all for a while. One that has
-no time is not asked about that hour again for a while: it may be free in the next one.
+A node that refuses a question, or does not answer it, is not asked for a while. One that has no
+time has not refused: it may have some at another minute, and asking again is cheap.
 
 The first refusal causes a pause of ten minutes, each further one doubles it, up to a day. Each
 pause is drawn anew between half and one and a half of that (jitter), so that many do not retry in
@@ -21,10 +21,7 @@ from lead.policy.view import Backoff
 from node.model import times
 
 Key = tuple[str, ...]
-"""Campaign, node, and class, and the beginning of the hour if the answer was about that hour only.
-
-An answer holds for no other combination.
-"""
+"""Campaign, node, and class; an answer holds for no other combination."""
 FIRST: Final = 10 * times.MINUTE
 MOST: Final = times.DAY
 JITTER: Final = (0.5, 1.5)
@@ -34,19 +31,6 @@ IN_BACKOFF = RefusalRule(
     "backoff",
     "{node} refused {campaign} {failures:time} in a row and is not asked for a while",
 )
-
-
-NO_TIME_THEN = RefusalRule(
-    Axis.FEASIBLE,
-    "backoff",
-    "{node} had no time for {campaign} in the hour from {hour} on, {failures:time} in a row, and "
-    "is not asked about that hour for a while",
-)
-
-
-def key_of(campaign: str, node: str, class_: str, hour: int | None = None) -> Key:
-    """Return the key of a refusal; without an ``hour`` (µs), of one that holds for all hours."""
-    return (campaign, node, class_) if hour is None else (campaign, node, class_, str(hour))
 
 
 def pause(failures: int, first: int = FIRST, most: int = MOST) -> int:
@@ -67,18 +51,12 @@ def after_refusal(
 def bounded(backoffs: Mapping[Key, Backoff], now: int) -> dict[Key, Backoff]:
     """Return the backoffs, none of them longer from ``now`` than it can have been drawn.
 
-    A clock that was ahead may have drawn it, and was set back since. Hours that are over are
-    forgotten.
+    A clock that was ahead may have drawn it, and was set back since.
     """
     return {
         key: replace(it, until=min(it.until, now + round(pause(it.failures) * JITTER[1])))
         for key, it in backoffs.items()
-        if (hour := _hour_of(key)) is None or now < hour + times.HOUR
     }
-
-
-def _hour_of(key: Key) -> int | None:
-    return int(key[3]) if len(key) > 3 else None  # noqa: PLR2004 - see Key
 
 
 def after_answer(
@@ -97,19 +75,13 @@ def after_answer(
 
 
 def refuse_during_backoff(
-    backoffs: Mapping[Key, Backoff], keys: Collection[Key], now: int
+    backoffs: Mapping[Key, Backoff], key: Key, now: int
 ) -> PolicyRefusal | None:
-    """Return a refusal while one of the pauses under these keys lasts."""
-    for key in keys:
-        backoff = backoffs.get(key)
-        if backoff is None or now >= backoff.until:
-            continue
-        campaign, node = key[:2]
-        until, failures, hour = backoff.until, backoff.failures, _hour_of(key)
-        if hour is None:
-            return IN_BACKOFF.refuse(until=until, node=node, campaign=campaign, failures=failures)
-        begin = times.to_the_second(hour)
-        return NO_TIME_THEN.refuse(
-            until=until, node=node, campaign=campaign, hour=begin, failures=failures
-        )
-    return None
+    """Return a refusal while the pause under this key lasts."""
+    backoff = backoffs.get(key)
+    if backoff is None or now >= backoff.until:
+        return None
+    campaign, node = key[:2]
+    return IN_BACKOFF.refuse(
+        until=backoff.until, node=node, campaign=campaign, failures=backoff.failures
+    )

@@ -236,7 +236,7 @@ class Fleet:
         while (ask := episode.next()) is not None:
             booking = self._answer(ask)
             if booking is None:
-                episode.refused(ask, ask.nodes)
+                episode.refused(ask)
             else:
                 bookings.append(replace(booking, slots=frozenset(episode.slots)))
                 episode.placed(ask, booking.run)

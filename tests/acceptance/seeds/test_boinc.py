@@ -31,13 +31,13 @@ async def test_short_slips_go_first(scene: Scene, policy: str) -> None:
         assert start <= 1
 
 
-async def test_a_busy_node_is_asked_about_another_hour(scene: Scene, nodes: list[Outsider]) -> None:
-    """Nodes that are busy at ten are left alone about ten, and are asked about eleven."""
+async def test_a_busy_node_is_asked_about_another_time(scene: Scene, nodes: list[Outsider]) -> None:
+    """Nodes that have no time at ten past are asked about a quarter to, in the same hour."""
     await scene.policies("boinc-backoff")
     campaign = await scene.campaign("patient")
-    busy = await scene.named(*nodes, minutes=60, priority=9)
+    busy = await scene.named(*nodes, minutes=40, priority=9)
     assert await scene.booked(busy, 1) == [0]
     full = await scene.pooled(3, campaign=campaign, at=10)
     await scene.unseated(full, "busy")
-    later = await scene.pooled(3, campaign=campaign, at=70)
-    assert await scene.booked(later, 3) == [70, 70, 70]
+    later = await scene.pooled(3, campaign=campaign, at=45)
+    assert await scene.booked(later, 3) == [45, 45, 45]

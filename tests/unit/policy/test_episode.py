@@ -357,10 +357,12 @@ def test_named_participants_need_no_share() -> None:
 
 
 def test_a_node_that_refuses_is_not_asked_again() -> None:
-    """A node without time for a campaign is not asked again for a while, while others are."""
+    """A node that refuses a campaign is not asked by it for a while; one without time is."""
     nodes = nodes_of(2)
     view = view_of(nodes, [CampaignView("a"), CampaignView("b")], [due("t", "a", nodes, spare=1)])
     outcome = Driver(view, has_time=lambda _: False).drive(SETS["boinc-backoff"])
+    assert outcome.state.backoffs == {}
+    outcome = Driver(view, refusing=frozenset(nodes)).drive(SETS["boinc-backoff"])
     assert outcome.state.backoffs.keys() == {("a", name, "exclusive") for name in nodes}
     after = replace(
         view, state=outcome.state, candidates=[due("t", "a", nodes), due("u", "b", nodes)]

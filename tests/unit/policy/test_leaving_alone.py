@@ -17,7 +17,6 @@ from lead.policy.feasible.backoff import (
     after_answer,
     after_refusal,
     bounded,
-    key_of,
     pause,
     refuse_during_backoff,
 )
@@ -85,26 +84,13 @@ def test_an_answer_clears_only_its_own_pauses() -> None:
 
 def test_a_backoff_states_its_end() -> None:
     """The refusal holds for the pause and states how often the node refused."""
-    key = key_of("ops", "n1", "exclusive")
-    assert refuse_during_backoff({}, [key], 0) is None
-    assert refuse_during_backoff({key: Backoff(2, 50)}, [key], 50) is None
-    refusal = refuse_during_backoff({key: Backoff(2, 50)}, [key], 49)
+    assert refuse_during_backoff({}, KEY, 0) is None
+    assert refuse_during_backoff({KEY: Backoff(2, 50)}, KEY, 50) is None
+    refusal = refuse_during_backoff({KEY: Backoff(2, 50)}, KEY, 49)
     assert refusal is not None
     assert refusal.until == 50
     assert refusal.sentence == "n1 refused ops 2 times in a row and is not asked for a while"
     assert FIRST < MOST
-
-
-def test_a_node_without_time_is_left_alone_in_that_hour_only() -> None:
-    """A pause for an hour does not hold for the next one, and is forgotten when it is over."""
-    ten, eleven = (key_of("ops", "n1", "exclusive", hour * times.HOUR) for hour in (10, 11))
-    pauses = {ten: Backoff(1, 11 * times.HOUR)}
-    assert refuse_during_backoff(pauses, [eleven], 0) is None
-    refusal = refuse_during_backoff(pauses, [ten], 0)
-    assert refusal is not None
-    assert "n1 had no time for ops in the hour from 1970-01-01T10:00:00Z on" in refusal.sentence
-    assert bounded(pauses, 11 * times.HOUR - 1).keys() == {ten}
-    assert bounded(pauses, 11 * times.HOUR) == {}
 
 
 def test_a_task_is_deferred_and_then_held() -> None:
