@@ -209,6 +209,15 @@ class HeldSeat:
 
 
 @dataclass(frozen=True)
+class TurnedDown:
+    """How often a node has refused seats of a pool task, when last, and why."""
+
+    times: int
+    last_at: int
+    reason: str
+
+
+@dataclass(frozen=True)
 class LostSeat:
     """A seat that a node (by name) has lost, and the reason."""
 

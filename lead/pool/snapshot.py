@@ -8,7 +8,7 @@ from uuid import UUID
 
 import structlog
 
-from lead.model import FinishedTerm, OpenTerm, PolicyMemory, PoolTask
+from lead.model import FinishedTerm, OpenTerm, PolicyMemory, PoolTask, TurnedDown
 from lead.planning.agenda import Limits
 from lead.planning.needs import NeedsByTest, NeedsOf
 from lead.planning.pool_view import SeatCase, windows_of
@@ -27,7 +27,8 @@ from lead.pool.snapshot_queries import (
 from lead.pool.snapshot_view import ViewSources, view_of
 from lead.store import episodes
 from node.clock import Clock
-from node.model import predicates
+from node.model import predicates, times
+from node.model.backoff import pause
 from node.model.errors import ParleyError
 from node.model.terms import open_slots
 from node.model.wire.seats import SeatRequest
@@ -35,6 +36,9 @@ from node.store.database import Database
 from node.store.pools import StoredPool
 
 log = structlog.get_logger()
+
+_REFUSED_FIRST = 10 * times.MINUTE
+"""Pause after a node has refused a seat for the first time."""
 
 
 @dataclass(frozen=True)
@@ -162,7 +166,8 @@ class EpisodeInputReader:
             try:
                 case = self._case(membership, pool, task, term, stored, now)
                 if case.slots and case.empty:
-                    cases.due.append(_with_able_nodes(membership, case))
+                    refusing = _left_alone(stored.turned_down[task.id], membership, now)
+                    cases.due.append(_with_able_nodes(membership, case, refusing))
                 else:
                     cases.over.append(
                         FinishedTerm(term, task.terms.revision, len(case.empty), case.held)
@@ -223,12 +228,35 @@ class EpisodeInputReader:
         )
 
 
-def _with_able_nodes(membership: Membership, case: SeatCase) -> SeatCase:
-    """Add the nodes that could have a seat; none if the test of the task is not known here."""
+def _left_alone(
+    turned_down: Mapping[str, TurnedDown], membership: Membership, now: int
+) -> dict[str, str]:
+    """Return by name the nodes that refused the task and are not asked again yet, with the reason.
+
+    The pause is ten minutes after the first refusal, and doubles up to a day.
+    """
+    reasons = {}
+    for identity, refusals in turned_down.items():
+        until = refusals.last_at + pause(refusals.times, _REFUSED_FIRST, times.DAY)
+        if now < until and identity in membership.by_identity:
+            again = times.to_the_second(until)
+            reasons[membership.by_identity[identity].name] = (
+                f"refused it, and is asked again from {again} on: {refusals.reason}"
+            )
+    return reasons
+
+
+def _with_able_nodes(
+    membership: Membership, case: SeatCase, refusing: Mapping[str, str]
+) -> SeatCase:
+    """Add the nodes that could have a seat; none if the test of the task is not known here.
+
+    ``refusing`` are those that have refused the task and are left alone, with the reason.
+    """
     try:
         able, unable = membership.judged(case.whole.criteria)
     except ParleyError as error:
         return replace(case, unable={case.whole.terms.test: error.detail})
     sitting = frozenset(case.sitting.values())
-    free = tuple(name for name in able if name not in sitting)
-    return replace(case, able=free, unable=unable)
+    free = tuple(name for name in able if name not in sitting and name not in refusing)
+    return replace(case, able=free, unable={**unable, **refusing})

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from uuid import UUID
 
-from lead.model import BookedRun, Key, OpenTerm, PoolTask
+from lead.model import BookedRun, Key, OpenTerm, PoolTask, TurnedDown
 from lead.planning.needs import NeedsByTest
 from lead.planning.pool_view import LEDGER_LOOKBACK, SeatCase, runs_to_come
 from lead.policy.ahead_sharing import NEAR_TIME
@@ -33,6 +33,7 @@ UNBOOKED_RUNS_MAX = 1000
 
 The pool reports when there are more."""
 _FAILURES_COUNT = times.DAY
+_REFUSALS_COUNT = times.DAY
 
 
 @dataclass(frozen=True)
@@ -54,7 +55,8 @@ class StoredTerms:
 
     By term and seat number: the nodes that have its seats (``taken``), and up to when these have
     measured. By task: the nodes that had its seats last (``before``), and the start of the last
-    term in which each node had one (``used_at``). ``left`` is the number of terms left for later.
+    term in which each node had one (``used_at``); also which nodes have refused them
+    (``turned_down``). ``left`` is the number of terms left for later.
     """
 
     terms: Sequence[OpenTerm]
@@ -62,6 +64,7 @@ class StoredTerms:
     measured_to: Mapping[Key, Mapping[int, int]]
     before: Mapping[UUID, Mapping[int, str]]
     used_at: Mapping[UUID, Mapping[str, int]]
+    turned_down: Mapping[UUID, Mapping[str, TurnedDown]]
     reserved: Sequence[ReservationSpan]
     left: int
 
@@ -119,6 +122,7 @@ async def read_terms(
         await episodes.measured_to(connection, keys),
         await episodes.last_holders(connection, ids),
         await episodes.used_at(connection, ids),
+        await episodes.turned_down(connection, ids, now - _REFUSALS_COUNT),
         reserved[pool],
         left,
     )

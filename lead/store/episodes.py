@@ -20,6 +20,7 @@ from lead.model import (
     PoolTask,
     PoolTaskCriteria,
     SeatGrant,
+    TurnedDown,
     UnplannedSeatTask,
 )
 from node.model import times
@@ -144,6 +145,17 @@ async def used_at(connection: Connection, tasks: Sequence[UUID]) -> dict[UUID, d
     found: dict[UUID, dict[str, int]] = {task: {} for task in tasks}
     for task, node, at in await connection.fetch(_SQL["used_at"], list(tasks)):
         found[task][node] = at
+    return found
+
+
+async def turned_down(
+    connection: Connection, tasks: Sequence[UUID], since: int
+) -> dict[UUID, dict[str, TurnedDown]]:
+    """Return by task which nodes have refused seats of it since an instant, and kept to that."""
+    found: dict[UUID, dict[str, TurnedDown]] = {task: {} for task in tasks}
+    rows = await connection.fetch(_SQL["turned_down"], list(tasks), since)
+    for task, node, *refusals in rows:
+        found[task][node] = TurnedDown(*refusals)
     return found
 
 

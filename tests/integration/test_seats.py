@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
+from uuid import UUID
 
 import pytest
 import pytest_asyncio
 
 from lead.store import episodes
+from node.model import times
 from node.model.errors import Conflict, InvalidDocument
 from node.model.wire.pools import PoolDocument
 from node.model.wire.tasks import TaskDocument
@@ -107,6 +109,75 @@ async def test_a_node_that_refuses_costs_no_round(world: World) -> None:
     assert "n1: no PT1M free: busy with an exclusive run of priority 0 of campaign" in sentence
     task = await pool.create(2, schedule={"until": "2026-12-01T06:00:00Z"})
     assert await pool.seats(task) == {0: {1: "n2", 2: "n3"}}
+
+
+_FIRST_TERM: dict[str, Any] = {"schedule": {"until": "2026-12-01T06:00:00Z"}}
+
+
+async def _lost(pool: Pooled, task: UUID) -> int:
+    """Return how many seats of a task were lost."""
+    sql = "SELECT count(*) FROM seat WHERE pool_task = $1 AND lost_at IS NOT NULL"
+    return int((await pool.lead.rows(sql, task))[0][0])
+
+
+async def _settled(pool: Pooled) -> None:
+    """Give seats and plan their tasks again and again, as long as lost seats are to be given."""
+    for _ in range(4):
+        await pool.changed()
+
+
+async def test_a_node_that_refuses_the_task_is_left_alone(world: World) -> None:
+    """Another node takes the seat; the one that refused is asked again after ten minutes."""
+    pool = await pooled(world, ALIKE[:2])
+    pool.nodes[0].node.acceptance._priority_max = -1
+    task = await pool.create(2, request={"min_k": 1}, **_FIRST_TERM)
+    await _settled(pool)
+    assert await pool.seats(task) == {0: {2: "n2"}}
+    assert await _lost(pool, task) == 1
+    sentences = [sentence for _, sentence in await pool.told(task)]
+    refusal = "n1: refused it, and is asked again from 2026-12-01T00:10:00Z on: n1: priority 0"
+    assert refusal in sentences[-1]
+    pool.nodes[0].node.acceptance._priority_max = 0
+    world.clock.advance(20 * times.MINUTE)
+    await _settled(pool)
+    assert await pool.seats(task) == {0: {1: "n1", 2: "n2"}}
+
+
+async def test_the_pause_after_a_refusal_doubles(world: World) -> None:
+    """A node that refuses again is left alone for twenty minutes."""
+    pool = await pooled(world, ALIKE[:1])
+    pool.nodes[0].node.acceptance._priority_max = -1
+    task = await pool.create(1, **_FIRST_TERM)
+    await _settled(pool)
+    world.clock.advance(20 * times.MINUTE)
+    await _settled(pool)
+    assert await _lost(pool, task) == 2
+    assert "is asked again from 2026-12-01T00:40" in (await pool.told(task))[-1][1]
+
+
+async def test_a_changed_task_is_asked_about_at_once(world: World) -> None:
+    """A node that refused another test of the task is asked without a pause."""
+    pool = await pooled(world, ALIKE[:1])
+    pool.nodes[0].node.acceptance._priority_max = -1
+    task = await pool.create(1, **_FIRST_TERM)
+    await _settled(pool)
+    pool.nodes[0].node.acceptance._priority_max = 0
+    spec = {"duration": "PT2M", "class": "exclusive"}
+    await pool.edit(task, test={"type": "idle", "spec": spec})
+    await _settled(pool)
+    assert await pool.seats(task) == {0: {1: "n1"}}
+
+
+async def test_of_nodes_that_measure_together_only_the_refusing_one_is_left_alone(
+    world: World,
+) -> None:
+    """The other one stays, and a third one takes the place."""
+    pool = await pooled(world, ALIKE)
+    pool.nodes[0].node.acceptance._priority_max = -1
+    task = await pool.create(2, request={"together": True}, **_FIRST_TERM)
+    await _settled(pool)
+    assert sorted((await pool.seats(task))[0].values()) == ["n2", "n3"]
+    assert await _lost(pool, task) == 2
 
 
 async def test_much_to_do_for_a_pool_holds_no_other_one_up(world: World) -> None:

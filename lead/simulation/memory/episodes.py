@@ -66,6 +66,33 @@ def used_at(tables: Tables, tasks: Sequence[UUID]) -> Answer:
     return [(*key, at) for key, at in last.items()]
 
 
+@TWINS.of("pool_task", "node", "times", "last_at", "reason")
+def turned_down(tables: Tables, tasks: Sequence[UUID], since: int) -> Answer:
+    """Return how often each node has refused seats of these tasks as they are now."""
+    refusals: dict[tuple[UUID, str], list[SeatRow]] = {}
+    for task in dict.fromkeys(tasks):
+        for seat in tables.seats.of_task.of(task):
+            if seat.lost_at is not None and seat.lost_at > since and _is_refusal(tables, seat):
+                refusals.setdefault((task, seat.node), []).append(seat)
+    answer = []
+    for key, lost in refusals.items():
+        last = min(lost, key=lambda it: (-(it.lost_at or 0), it.term, it.place))
+        answer.append((*key, len(lost), last.lost_at, last.reason))
+    return answer
+
+
+def _is_refusal(tables: Tables, seat: SeatRow) -> bool:
+    """Return whether the node of a lost seat has refused what the pool task still is."""
+    task, whole = tables.tasks.rows[seat.task_id], tables.tasks.rows[seat.pool_task]
+    if task.state != "refused" or (task.test, task.tools) != (whole.test, whole.tools):
+        return False
+    stated = {k: v for k, v in unpack(whole.spec).items() if not isinstance(v, list | None)}
+    spec = unpack(task.spec)
+    unchanged = all(k in spec and spec[k] == value for k, value in stated.items())
+    refusing = {p["node"] for p in unpack(task.participants) if p.get("accepted") is False}
+    return unchanged and (not refusing or seat.node in refusing)
+
+
 @TWINS.of("pool_task", "term", "place", "slot")
 def measured_to(tables: Tables, pool_tasks: Sequence[UUID], terms: Sequence[int]) -> Answer:
     """Return for each lost seat the last slot that was measured."""

@@ -156,6 +156,29 @@ FROM seat
 WHERE pool_task = ANY($1::uuid [])
 GROUP BY pool_task, node;
 
+-- turned_down --
+-- How often each node refused seats of these pool tasks as they are now since a time, when last, and why. The spec of a seat has
+-- the nodes where that of the pool task has an empty list or nothing. Of seats that are taken together, only the nodes that
+-- refused count, if it is known which did.
+SELECT
+    seat.pool_task, seat.node, count(*)::integer AS times, max(seat.lost_at) AS last_at,
+    (array_agg(seat.reason ORDER BY seat.lost_at DESC, seat.term, seat.place))[1] AS reason
+FROM seat
+INNER JOIN task ON seat.task_id = task.id AND task.state = 'refused'
+INNER JOIN task AS whole ON seat.pool_task = whole.id
+WHERE
+    seat.pool_task = ANY($1::uuid []) AND seat.lost_at > $2
+    AND task.test = whole.test AND task.tools = whole.tools
+    AND NOT EXISTS (
+        SELECT FROM jsonb_each(whole.spec) AS stated
+        WHERE jsonb_typeof(stated.value) NOT IN ('null', 'array') AND task.spec -> stated.key IS DISTINCT FROM stated.value
+    )
+    AND (
+        task.participants @> jsonb_build_array(jsonb_build_object('node', seat.node, 'accepted', false))
+        OR NOT task.participants @> '[{"accepted": false}]'
+    )
+GROUP BY seat.pool_task, seat.node;
+
 -- measured_to --
 -- For lost seats: the last slot that was or is being measured; the next holder continues after it.
 SELECT seat.pool_task, seat.term, seat.place, max(run.slot) AS slot
