@@ -239,10 +239,9 @@ def _left_alone(
     for identity, refusals in turned_down.items():
         until = refusals.last_at + pause(refusals.times, _REFUSED_FIRST, times.DAY)
         if now < until and identity in membership.by_identity:
-            again = times.to_the_second(until)
-            reasons[membership.by_identity[identity].name] = (
-                f"refused it, and is asked again from {again} on: {refusals.reason}"
-            )
+            name, again = membership.by_identity[identity].name, times.to_the_second(until)
+            why = refusals.reason.removeprefix(f"{name}: ")
+            reasons[name] = f"refused it, and is asked again from {again} on: {why}"
     return reasons
 
 

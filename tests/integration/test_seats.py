@@ -135,7 +135,7 @@ async def test_a_node_that_refuses_the_task_is_left_alone(world: World) -> None:
     assert await pool.seats(task) == {0: {2: "n2"}}
     assert await _lost(pool, task) == 1
     sentences = [sentence for _, sentence in await pool.told(task)]
-    refusal = "n1: refused it, and is asked again from 2026-12-01T00:10:00Z on: n1: priority 0"
+    refusal = "n1: refused it, and is asked again from 2026-12-01T00:10:00Z on: its priority is 0"
     assert refusal in sentences[-1]
     pool.nodes[0].node.acceptance._priority_max = 0
     world.clock.advance(20 * times.MINUTE)
