@@ -198,8 +198,8 @@ def reservations(
         and str(row.id).startswith(prefix or "")
         and (
             before_created is None
-            or before_id is None
-            or (row.created_at, row.id) < (before_created, before_id)
+            or row.created_at < before_created
+            or (before_id is not None and (row.created_at, row.id) < (before_created, before_id))
         )
     ]
     found.sort(key=lambda row: (row.created_at, row.id), reverse=True)
