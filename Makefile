@@ -30,7 +30,7 @@ COMPILE := env -u PIP_FIND_LINKS -u PIP_INDEX_URL -u PIP_EXTRA_INDEX_URL PIP_CON
 	--no-emit-index-url --no-emit-trusted-host --no-emit-find-links
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check lint bench soak points chaos accuracy lock clean
+.PHONY: help demo test check lint bench soak fleets points chaos accuracy lock clean
 
 help: ## print this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -55,6 +55,9 @@ lint: $(DEVELOPMENT) ## lint, format, types, layers, spelling
 soak: $(DEVELOPMENT) ## simulate many worlds with faults, seed by seed; SEEDS=10000 FIRST=1 SCENARIO=pools
 	$(BIN)/python -m tests.soak --seeds $(or $(SEEDS),10000) --first $(or $(FIRST),1) \
 		$(if $(SCENARIO),--scenario $(SCENARIO))
+
+fleets: $(DEVELOPMENT) ## shares, guarantees, deadlines of simulated fleets, ten seeds each; ARGS="leads --seeds 1"
+	$(BIN)/python -m tests.fleets $(ARGS)
 
 points: $(DEVELOPMENT) ## kill a process at each await point of what books, in simulated worlds; ARGS="--visits 3 --down 3 40"
 	$(BIN)/python -m tests.points $(ARGS)

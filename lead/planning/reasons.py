@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from lead.planning.agenda import Slot
-from lead.planning.placement import ChosenStart, Offer
+from lead.planning.placement import ChosenStart, Offer, common_ranges
 from node.model.times import format_duration, to_the_second
 from node.model.wire.participants import Proposal
 
@@ -43,7 +43,8 @@ def unplaced_reason(
         if not fitting:
             return f"{offer.name}: {_why_not(index, duration, proposals[offer.name])}"
     names = " and ".join(offer.name for offer in offers)
-    if len(offers) == 1:
+    common = common_ranges([offer.free_displacing for offer in offers])
+    if any(min(end, slot.end) - max(start, slot.start) >= duration for start, end in common):
         return f"{names}: another run of this task occupies this window"
     return f"{names} have no {format_duration(duration)} free at the same time in this window"
 

@@ -43,8 +43,14 @@ NOT_TRIED = RefusalRule(
 SPREAD = RefusalRule(
     Axis.SELECT,
     "spread",
-    "the spread (at most {most} for each {attribute}) leaves {possible} nodes, but {wanted} are "
-    "needed",
+    "the spread (at most {spread}) leaves {possible} of {usable} nodes that may be asked, but "
+    "{wanted} are needed",
+)
+SPREAD_IN_ORDER = RefusalRule(
+    Axis.SELECT,
+    "spread",
+    "only {possible} of {usable} nodes that may be asked, the best first, keep the spread (at most "
+    "{spread}), but {wanted} are needed",
 )
 
 
@@ -203,7 +209,10 @@ class Episode:
         ranked = self._selecting.rank(candidate, usable)
         most = candidate.k + candidate.spare
         if candidate.spread:
-            return _spread(candidate, list(self._with_room_first(candidate, ranked)), most)
+            in_order = list(self._with_room_first(candidate, ranked))
+            chosen, refusals = _spread(candidate, in_order, most)
+            left_out = self._left_out(candidate).values() if refusals else ()
+            return chosen, [*refusals, *left_out]
         return list(islice(self._with_room_first(candidate, ranked), most)), []
 
     def _left_out(self, candidate: Candidate) -> dict[str, PolicyRefusal]:
@@ -338,7 +347,14 @@ def _spread(
             counts[key] = counts.get(key, 0) + 1
     if len(chosen) >= candidate.least:
         return chosen, []
-    return chosen, [
-        SPREAD.refuse(possible=len(chosen), most=limit, attribute=attribute, wanted=candidate.least)
-        for attribute, limit in limits
-    ]
+    return chosen, [spread_refusal(candidate.spread, len(chosen), len(ranked), candidate.least)]
+
+
+def spread_refusal(
+    limits: Mapping[str, int], possible: int, usable: int, wanted: int
+) -> PolicyRefusal:
+    """Return the refusal for ``possible`` of ``usable`` nodes that keep the limits by attribute."""
+    # With several attributes, another choice of nodes might keep them.
+    rule = SPREAD if len(limits) == 1 else SPREAD_IN_ORDER
+    spread = " and ".join(f"{limit} for each {attribute}" for attribute, limit in limits.items())
+    return rule.refuse(possible=possible, usable=usable, spread=spread, wanted=wanted)

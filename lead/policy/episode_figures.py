@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from fractions import Fraction
 from functools import cached_property
-from itertools import chain
+from itertools import accumulate, chain
 
 from lead.policy.seats import CampaignStake
 from lead.policy.timetable import booked, has_gap
@@ -319,6 +319,31 @@ class Board:
     def _urgent_campaigns(self) -> frozenset[str]:
         campaigns = self.view.campaigns.values()
         return frozenset(campaign.name for campaign in campaigns if campaign.level >= URGENT)
+
+
+class PeakUse:
+    """The most that runs use of each resource at one instant of a span.
+
+    Runs that follow each other use a resource one after the other, and not together.
+    """
+
+    def __init__(self, span: Span) -> None:
+        """Begin without runs."""
+        self._span = span
+        self._changes: dict[str, list[tuple[int, int]]] = {}
+
+    def add(self, resource: str, run: Span, amount: int) -> None:
+        """Count a run that overlaps the span."""
+        begins = max(run[0], self._span[0])
+        self._changes.setdefault(resource, []).extend(((begins, amount), (run[1], -amount)))
+
+    def peaks(self) -> dict[str, int]:
+        """Return the peak of each resource."""
+        # At equal instants, ends (negative) sort before beginnings.
+        return {
+            resource: max(accumulate(change for _, change in sorted(changes)))
+            for resource, changes in self._changes.items()
+        }
 
 
 def _by_hour(start: int, end: int, amount: int) -> Iterable[tuple[int, int]]:

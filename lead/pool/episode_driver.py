@@ -13,7 +13,7 @@ from lead.participants import ProposalSource
 from lead.planning.policy_state import encode_state
 from lead.planning.pool_view import SeatCase, state_to_keep
 from lead.planning.proposal_cache import ProposalCache
-from lead.policy.episode import SPREAD, Episode
+from lead.policy.episode import Episode, spread_refusal
 from lead.policy.placement_requests import Ask, EpisodeOutcome
 from lead.policy.settings import configured
 from lead.policy.verdict import PolicyRefusal
@@ -243,15 +243,11 @@ def _crowded_out(case: SeatCase, found: SeatSearchResult) -> tuple[PolicyRefusal
     if len(found.seats) == len(case.empty) or found.heard.keys() - found.crowded.keys():
         return ()
     possible = len(case.sitting) + len(found.seats)
-    return tuple(
-        SPREAD.refuse(
-            possible=possible,
-            most=case.request.spread[attribute],
-            attribute=attribute,
-            wanted=case.open.seats,
-        )
-        for attribute in dict.fromkeys(found.crowded.values())
-    )
+    limits = {each: case.request.spread[each] for each in dict.fromkeys(found.crowded.values())}
+    if not limits:
+        return ()
+    usable = possible + len(found.crowded)
+    return (spread_refusal(limits, possible, usable, case.open.seats),)
 
 
 def _stored(whole: PoolTask) -> StoredTask:

@@ -166,6 +166,48 @@ async def test_a_cap_on_deliveries_binds_what_is_booked_and_what_was_delivered(
     assert reason.startswith("campaign ops: ops would have been delivered PT30M of seat time; ")
 
 
+async def test_a_quota_of_seat_time_binds_a_repeating_named_task(world: World) -> None:
+    """Of a task of many runs only those within the quota are booked; what ended leaves room."""
+    a, _ = await world.two()
+    await _campaign(a, limits={"seat_seconds": {"hard": 2 * 2 * MINUTES * 60}})
+    task = document("a", "b")
+    task["schedule"] |= {"repeat": "PT30M", "max_runs": 4}
+    await _create(a, task)
+    await a.plan()
+    await world.settle()
+    assert await _starts(a) == [0, 30]
+    for reason in await _waiting(a):
+        assert reason == (
+            "campaign ops: ops would have PT1H of seat time booked, of at most PT40M (hard)"
+        )
+    await a.execute("UPDATE run SET state = 'finished', finished_at = ends_at WHERE slot = $1", AT)
+    world.clock.move_to(AT + 20 * times.MINUTE)
+    await a.plan()
+    assert await _starts(a) == [30, 60]
+
+
+async def test_a_quota_of_a_resource_binds_named_runs(world: World) -> None:
+    """Runs wait that would exceed what their campaign may use at once, though their nodes are idle.
+
+    One that may slip begins when the others have ended.
+    """
+    a, _, _ = await world.three()
+    await world.site("d")
+    await world._make_known()
+    await _campaign(a, quotas={"mbps": 1000})
+    for source, dest, slip in (("a", "b", "PT0S"), ("c", "d", "PT0S"), ("d", "c", "PT30M")):
+        task = document(slip=slip)
+        spec = {"source": source, "dest": dest, "rate_bps": 400_000_000, "duration": "PT1M"}
+        task["test"] = {"type": "throughput", "spec": spec}
+        await _create(a, task)
+        await a.plan()
+        await world.settle()
+    [reason] = await _waiting(a)
+    assert "ops uses 800 mbps and wants 800 more, of at most 1000, until " in reason
+    rows = await a.rows("SELECT starts_at, ends_at FROM run WHERE state = 'booked' ORDER BY 1")
+    assert rows[1][0] >= rows[0][1]
+
+
 async def test_a_parent_s_limit_binds_its_children_together(world: World) -> None:
     """The runs of all descendants count toward a limit."""
     a, _ = await world.two()

@@ -10,7 +10,7 @@ from node.model.wire.campaigns import CampaignDocument
 from node.model.wire.tasks import TaskDocument
 from tests.support.clocks import START
 from tests.support.pool_worlds import Pooled, episodes_of, pooled
-from tests.support.worlds import ON_ONE_LOOP, World
+from tests.support.worlds import ON_ONE_LOOP, Site, World
 
 pytestmark = ON_ONE_LOOP
 
@@ -25,9 +25,9 @@ async def _queues(pool: Pooled, **queues: dict[str, Any]) -> None:
         await pool.lead.node.campaigns.create(document)
 
 
-async def _occupied(pool: Pooled, node: str) -> UUID:
-    """Book a node for the whole time, by a task that names it."""
-    document = TaskDocument.model_validate(
+def _names(node: str) -> TaskDocument:
+    """Return a task that names a node and takes all its time from ``AT`` on."""
+    return TaskDocument.model_validate(
         {
             "test": {
                 "type": "idle",
@@ -37,7 +37,11 @@ async def _occupied(pool: Pooled, node: str) -> UUID:
             "priority": 9,
         }
     )
-    task, _ = await pool.lead.node.admission.create(document, None)
+
+
+async def _occupied(pool: Pooled, node: str) -> UUID:
+    """Book a node for the whole time, by a task that names it."""
+    task, _ = await pool.lead.node.admission.create(_names(node), None)
     await pool.lead.plan()
     await pool.world.settle()
     return task
@@ -110,3 +114,38 @@ async def test_a_light_queue_waits_while_a_heavy_one_is_stuck(world: World) -> N
     for _ in range(6):
         await _later(pool, times.MINUTE)
     assert await _seated(pool, heavy) == [True]
+
+
+async def _by_itself(pool: Pooled, site: Site, name: str) -> UUID:
+    """Let a node book its own whole time, of which the pool's lead does not know."""
+    task, _ = await site.node.admission.create(_names(name), None)
+    await site.plan()
+    await pool.world.settle()
+    return task
+
+
+async def test_a_slot_is_kept_over_episodes(world: World) -> None:
+    """Nothing takes the slot of a blocked task, whenever it comes; what ends before it may run."""
+    pool = await pooled(world, [{}, {}], policy={"set": "maui-reservations"})
+    elsewhere = pool.nodes[1]
+    busy = await _by_itself(pool, elsewhere, "n2")
+    slips = {**ONCE, "slip": "PT30M"}
+    wide = await pool.create(2, request=TOGETHER, schedule=slips, length="PT10M")
+    before = {**ONCE, "start": times.format_instant(START + times.HOUR - 5 * times.MINUTE)}
+    narrow, short = [], []
+    for _ in range(3):
+        pool.episodes = episodes_of(pool.lead)
+        await _sleeps(pool, wide)
+        await _later(pool, 2 * times.MINUTE)
+        narrow.append(await pool.create(1, schedule=ONCE, length="PT10M"))
+    short.append(await pool.create(1, schedule=before, length="PT5M"))
+    assert await _seated(pool, wide, *narrow, *short) == [False] * 4 + [True]
+    for task in narrow:
+        why = (await pool.told(task))[-1][1]
+        assert f"n1 is reserved for {wide}" in why
+        assert f"from {AT} on, but the run would end at 2026-12-01T01:10:00Z" in why
+    await elsewhere.node.termination.cancel_task(busy)
+    await pool.world.settle()
+    for _ in range(6):
+        await _later(pool, 2 * times.MINUTE)
+    assert await _seated(pool, wide, *narrow) == [True, False, False, False]

@@ -4,16 +4,33 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
+from hypothesis import strategies as st
+
 from lead.policy.episode import Episode
+from lead.policy.feasible.backoff import Key
 from lead.policy.joint_placement import place
 from lead.policy.placement_requests import Ask, EpisodeOutcome
 from lead.policy.sets import PolicyComposition
 from lead.policy.timetable import booked, timetable_for
-from lead.policy.view import CampaignView, Candidate, NodeView, PoolView, PostedRun, View
+from lead.policy.view import (
+    URGENT,
+    Backoff,
+    CampaignView,
+    Candidate,
+    Deferral,
+    LimitView,
+    NodeView,
+    PoolView,
+    PostedRun,
+    QueueView,
+    RememberedState,
+    View,
+)
 from node.model import times
+from node.model.classes import SchedulingClass
 from node.model.spans import Span, subtract
 
 NOW = 500_000 * times.HOUR
@@ -51,6 +68,77 @@ def due(task: str, campaign: str, nodes: Mapping[str, NodeView], **figures: Any)
     usual = {"next_run_at": NOW, "duration": 10 * times.MINUTE, "slip": 50 * times.MINUTE}
     usual["waits_since"] = NOW
     return Candidate(task, campaign, nodes=tuple(nodes), **{**usual, **figures})
+
+
+@st.composite
+def pools(draw: st.DrawFn) -> View:
+    """Draw small pools with every feature: scarcity, limits, levels, promises, refusals."""
+    return pool_of(random.Random(draw(st.integers(0, 2**32))), draw(st.integers(0, 20)))
+
+
+def pool_of(rng: random.Random, count: int) -> View:
+    """Return a small pool with ``count`` candidates."""
+    nodes = {
+        name: replace(node, up=rng.random() < 0.9, resources={"mbps": 1000}, load=rng.random())
+        for name, node in nodes_of(rng.randrange(1, 7)).items()
+    }
+    campaigns = [CampaignView("top", target=2, created_at=NOW - 5)]
+    campaigns += [
+        CampaignView(
+            f"c{number}",
+            parent=rng.choice([None, "top"]),
+            weight=rng.randrange(1, 4),
+            level=rng.choice([0, 1, 5, 9, URGENT]),
+            created_at=NOW - rng.randrange(2 * times.HOUR),
+            seats_max=rng.choice([None, 1, 3]),
+            preemptor=rng.random() < 0.5,
+            preemptee=rng.random() < 0.5,
+            limits=rng.choice([{}, {"runs": LimitView(1, 2), "due_runs": LimitView(None, 3)}]),
+            quotas=rng.choice([{}, {"mbps": 1500}]),
+            queue=QueueView(gap=rng.choice([1, 100]), price=rng.randrange(1, 5), passes=2),
+        )
+        for number in range(4)
+    ]
+    candidates = [_candidate(number, nodes, rng) for number in range(count)]
+    runs = [_run(number, nodes, rng) for number in range(rng.randrange(4))]
+    alone: dict[Key, Backoff] = {("c0", "n0", "exclusive"): Backoff(1, NOW + times.HOUR)}
+    state = RememberedState(
+        backoffs=alone, failures={("n0", "c1"): 1}, deferrals={"t0": Deferral(held=True)}
+    )
+    return view_of(nodes, campaigns, candidates, runs=runs, state=state)
+
+
+def _candidate(number: int, nodes: dict[str, NodeView], rng: random.Random) -> Candidate:
+    k = rng.randrange(1, 4)
+    return due(
+        f"t{number}",
+        f"c{rng.randrange(5)}",
+        nodes,
+        next_run_at=NOW + rng.randrange(2) * times.HOUR,
+        duration=rng.choice([10, 40]) * times.MINUTE,
+        slip=rng.choice([0, 20]) * times.MINUTE,
+        added_at=number,
+        scheduling_class=rng.choice(list(SchedulingClass)),
+        priority=rng.randrange(3),
+        k=k,
+        k_min=rng.randrange(1, k + 1),
+        spare=rng.randrange(2),
+        together=rng.random() < 0.3,
+        named=rng.random() < 0.1,
+        spread=rng.choice([{}, {"site": 1}]),
+        prefer={("site", "s1"): 7},
+        needs=rng.choice([{}, {"mbps": 600}]),
+        affinity_wait=rng.choice([0, times.HOUR]),
+        waits_since=NOW - rng.randrange(times.HOUR),
+    )
+
+
+def _run(number: int, nodes: dict[str, NodeView], rng: random.Random) -> PostedRun:
+    start = NOW + rng.randrange(times.HOUR)
+    name = rng.choice(list(nodes))
+    campaign = f"c{rng.randrange(4)}"
+    end = start + 30 * times.MINUTE
+    return PostedRun(f"p{number}", f"o{number}", campaign, (name,), start, end)
 
 
 @dataclass

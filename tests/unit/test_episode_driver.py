@@ -117,8 +117,8 @@ async def test_a_seat_left_empty_by_the_spread_is_explained(held: dict[int, str]
     [result] = ruling.results
     sentence = search_account_of(ruling, result).sentence()
     assert sentence.startswith("3 of 4 seats, ")
-    spread = "the spread (at most 1 for each site) leaves 3 nodes, but 4 are needed"
-    assert f"1 is empty: {spread}; d: others with its site are taken" in sentence
+    spread = "the spread (at most 1 for each site) leaves 3 of 4 nodes that may be asked"
+    assert f"1 is empty: {spread}, but 4 are needed; d: others with its site are taken" in sentence
     assert "found time on too few" not in sentence
 
 

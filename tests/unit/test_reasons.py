@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from uuid import UUID
 
+from hypothesis import given
+from hypothesis import strategies as st
+
 from lead.planning.agenda import Slot
-from lead.planning.placement import ChosenStart, Offer
-from lead.planning.reasons import sentence, trace, unplaced_reason
+from lead.planning.placement import ChosenStart, Offer, choose
+from lead.planning.reasons import sentence, trace, unplaced_reason, unplaced_reasons
 from node.model.classes import SchedulingClass
+from node.model.spans import Span, normalise
 from node.model.times import MINUTE, SECOND, parse_instant
 from node.model.wire.participants import Obstacle, Proposal
 
@@ -163,3 +168,38 @@ def test_an_attempt_without_answers_has_a_trace() -> None:
     traced = trace(SLOTS, [], {}, [], {"a": "a cannot be reached"})
     assert traced["offers"] == []
     assert traced["refusals"] == {"a": "a cannot be reached"}
+
+
+_RANGES = st.lists(st.tuples(st.integers(0, 59), st.integers(1, 20)), max_size=4).map(
+    lambda drawn: normalise([(START + s * SECOND, START + (s + n) * SECOND) for s, n in drawn])
+)
+
+
+@given(sets=st.lists(_RANGES, min_size=1, max_size=3), shift=st.sampled_from([20 * SECOND, MINUTE]))
+def test_a_reason_for_no_time_is_true(sets: list[list[Span]], shift: int) -> None:
+    """Whoever is said to have no time has none; whoever is said to share none shares none."""
+    slots = [Slot(START, 1, START, START + MINUTE), Slot(START + shift, 1, START + shift,
+             START + shift + MINUTE)]  # fmt: skip
+    offers = [Offer(name, it, it) for name, it in zip("abc", sets, strict=False)]
+    answers = {offer.name: proposal(list(offer.free)) for offer in offers}
+    choices = choose(slots, offers, DURATION, None)
+    reasons = unplaced_reasons(slots, choices, DURATION, offers, answers)
+    assert reasons.keys() == {slot.nominal for slot in slots} - {c.slot.nominal for c in choices}
+
+    def fits(spans: Sequence[Span], slot: Slot, at: int) -> bool:
+        inside = slot.start <= at and at + DURATION <= slot.end
+        return inside and any(start <= at and at + DURATION <= end for start, end in spans)
+
+    for slot in slots:
+        reason = reasons.get(slot.nominal)
+        if reason is None:
+            continue
+        starts = range(slot.start, slot.end, SECOND)
+        for offer in offers:
+            if reason.startswith(f"{offer.name}: no "):
+                assert not any(fits(offer.free, slot, at) for at in starts)
+        together = any(all(fits(it.free, slot, at) for it in offers) for at in starts)
+        if "at the same time" in reason:
+            assert not together
+        if "another run of this task" in reason:
+            assert together

@@ -6,7 +6,7 @@ import random
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 
-from lead.policy.episode_figures import Board
+from lead.policy.episode_figures import Board, PeakUse
 from lead.policy.feasible import availability, backoff, blacklist, deferral
 from lead.policy.placement_requests import Ask
 from lead.policy.select import attributes
@@ -198,13 +198,13 @@ class FeasibilityJudge:
         return None
 
     def _taken_beside(self, candidate: Candidate, span: Span) -> dict[str, dict[str, int]]:
-        """Return, by node, what concurrent runs take of each resource in a span.
+        """Return, by node, the most that concurrent runs take of each resource at an instant.
 
         Runs that cannot overlap the candidate end before it begins, or begin when it is over.
         """
         nodes = self._board.view.nodes
         excluded = blockers(candidate.scheduling_class)
-        usage: dict[str, dict[str, int]] = {}
+        usage: dict[str, PeakUse] = {}
         for run in self._board.overlapping(span):
             if run.scheduling_class in excluded:
                 continue
@@ -212,9 +212,10 @@ class FeasibilityJudge:
                 for name in run.nodes:
                     if name in nodes:
                         used = nodes[name].resources.get(resource, 0) if amount is None else amount
-                        used_on_node = usage.setdefault(name, {})
-                        used_on_node[resource] = used_on_node.get(resource, 0) + used
-        return usage
+                        usage.setdefault(name, PeakUse(span)).add(
+                            resource, (run.start, run.end), used
+                        )
+        return {name: use.peaks() for name, use in usage.items()}
 
     def answered(
         self, ask: Ask, gave: Collection[str], refused: Collection[str], *, placed: bool

@@ -61,7 +61,8 @@ class Slots:
             return {}
         # Every start overlaps a slot that begins before the first of them would end and ends after
         # the last of them.
-        always = candidate.start_by, candidate.next_run_at + candidate.duration
+        first = max(candidate.next_run_at, self._board.view.now)
+        always = candidate.start_by, first + candidate.duration
         refusals = {name: reservations.may_fill(candidate, [name], always, slots) for name in nodes}
         return {name: refusal for name, refusal in refusals.items() if refusal is not None}
 

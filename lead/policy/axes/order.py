@@ -172,6 +172,11 @@ def _recent(board: Board, half_life: int) -> tuple[dict[str, float], dict[str, f
     return recent_work.recent_of(view.ledger, board.planned_to, half_life), shares
 
 
+def expected_runs(board: Board, half_life: int = recent_work.HALF_LIFE) -> list[ForecastRun]:
+    """Return the forecast of an episode: when all its runs would start, and which too late."""
+    return _forecast(board, *_recent(board, half_life), half_life)
+
+
 def _forecast(
     board: Board, recent: Mapping[str, float], shares: Mapping[str, float], half_life: int
 ) -> list[ForecastRun]:
@@ -202,8 +207,7 @@ class LateFirst:
 
     def begin(self, board: Board, serving: Sequence[str]) -> FixedOrder:
         """Start an episode."""
-        recent, shares = _recent(board, self.half_life)
-        late_tasks = deadline_first.moved(_forecast(board, recent, shares, self.half_life))
+        late_tasks = deadline_first.moved(expected_runs(board, self.half_life))
         in_order = list(iter(self.others.begin(board, serving).take, None))
         if not late_tasks:
             return FixedOrder(in_order)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from itertools import accumulate
 
-from lead.policy.episode_figures import Board
+from lead.policy.episode_figures import Board, PeakUse
 from lead.policy.placement_requests import AllocationRound
 from lead.policy.share import decayed_windows
 from lead.policy.throttle import active_limits, delivered_cap, due_limits, quota
@@ -188,14 +188,13 @@ class _Quotas:
         return None
 
     def _in_use(self, candidate: Candidate, span: Span) -> tuple[dict[str, int], dict[str, int]]:
-        """Return what its campaign uses in a span, and what all concurrent runs use.
+        """Return the most that its campaign uses at an instant of a span, and all concurrent runs.
 
         Runs that cannot overlap the candidate do not reduce what it has: on their nodes it comes
         after them.
         """
         excluded = blockers(candidate.scheduling_class)
-        by_campaign: dict[str, int] = {}
-        by_all: dict[str, int] = {}
+        by_campaign, by_all = PeakUse(span), PeakUse(span)
         nodes = self._board.view.nodes
         for run in self._board.overlapping(span):
             for resource, amount in run.needs.items():
@@ -205,10 +204,10 @@ class _Quotas:
                     for node in members
                 )
                 if run.scheduling_class not in excluded:
-                    by_all[resource] = by_all.get(resource, 0) + used
+                    by_all.add(resource, (run.start, run.end), used)
                 if run.campaign == candidate.campaign:
-                    by_campaign[resource] = by_campaign.get(resource, 0) + used
-        return by_campaign, by_all
+                    by_campaign.add(resource, (run.start, run.end), used)
+        return by_campaign.peaks(), by_all.peaks()
 
     def _wanted(self, candidate: Candidate, resource: str) -> int:
         """Return the amount wanted; "all of it" counts as if the richest nodes were chosen."""

@@ -13,6 +13,7 @@ from lead.policy.timetable import Booked, PlacementRequest, earliest, timetable_
 from lead.policy.verdict import Axis, PolicyRefusal, RefusalRule
 from lead.policy.view import Candidate, KeptSlot, ReservationView, View
 from node.model.spans import Span
+from node.model.times import to_the_second
 
 PROTECTED = RefusalRule(
     Axis.FILL,
@@ -79,7 +80,7 @@ def may_fill(
                         until=slot.end,
                         node=name,
                         holder=slot.name.removeprefix(PREFIX),
-                        start=slot.start,
-                        end=span[1],
+                        start=to_the_second(slot.start),
+                        end=to_the_second(span[1]),
                     )
     return None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from lead.simulation.fleet import latecomers, trials, waits
+from lead.simulation.fleet import deadlines, guarantees, latecomers, trials, waits
 from lead.simulation.fleet.document import FleetScenario
 from lead.simulation.fleet.report import FleetCheck, FleetReport, FleetTrial
 from lead.simulation.fleet.trials import StepDone
@@ -56,6 +56,27 @@ TRIALS: dict[str, tuple[_Trial, str]] = {
     "urgent": (
         waits.urgent,
         "Urgent runs never displace more than their part of the fleet at any instant.",
+    ),
+    "seats": (
+        guarantees.promised_seats,
+        (
+            "A group that is promised two seats holds two at each instant, whatever the length of "
+            "its runs and those of a group that wants all of the fleet."
+        ),
+    ),
+    "gaps": (
+        guarantees.gaps,
+        (
+            "A run on all nodes is passed twice and no third time, in however many episodes it "
+            "waits; while it is stuck, a queue of lower priority starts nothing."
+        ),
+    ),
+    "deadlines": (
+        deadlines.deadlines,
+        (
+            "Of runs that miss their latest start, the forecast had said so; with regard to "
+            "deadlines, fewer do than without."
+        ),
     ),
 }
 """By name: the trial and its promise, in which ``within`` is :func:`trials.tolerance`."""

@@ -164,5 +164,7 @@ LATECOMERS: Final = (*NEWCOMERS, "gridserver-urgent", "gridserver-sla-preempt")
 """Sets that reserve a share of the hours ahead for campaigns that ask later."""
 FILLING: Final = ("campaign-default", "maui-fifo", "maui-backfill", "maui-reservations")
 """Sets that protect slots and let shorter runs fill the time before them."""
+GAPS: Final = tuple(name for name in SHARES if name.startswith("fbsng-"))
+"""Sets in which a task may be passed a limited number of times, and a stuck queue holds others."""
 URGENT_SETS: Final = ("campaign-default", "gridserver-urgent")
 """Sets with urgent runs that may displace others within a budget."""

@@ -119,20 +119,30 @@ class DeliveredTime:
         return sum(self.by_hour.values(), Counter())
 
 
-def fleet_of(
+def fleet_of(  # noqa: PLR0913 - the parts of a fleet
     scenario: FleetScenario,
     name: str,
     streams: Sequence[DemandStream],
     campaigns: Sequence[CampaignView],
     step: int = times.HOUR,
     refusals: float = 0,
+    *,
+    with_blocked: bool = False,
 ) -> Fleet:
     """Return a fleet with the policies of a named set."""
     rng = random.Random(f"{scenario.seed} {name}")
     nodes = nodes_of(scenario)
     policy, horizon = SETS[name], scenario.horizon
     return Fleet(
-        nodes, campaigns, streams, policy, horizon=horizon, rng=rng, step=step, refusals=refusals
+        nodes,
+        campaigns,
+        streams,
+        policy,
+        horizon=horizon,
+        rng=rng,
+        step=step,
+        refusals=refusals,
+        with_blocked=with_blocked,
     )
 
 

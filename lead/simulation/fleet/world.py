@@ -31,7 +31,7 @@ from lead.policy.view import (
     RememberedState,
     View,
 )
-from lead.pool.assignment import PAUSE_FIRST, PAUSE_MAX
+from lead.pool.assignment import PAUSE_FIRST, PAUSE_MAX, PAUSE_OF_HOLDERS
 from lead.pool.snapshot_queries import TRIED_MAX
 from lead.simulation.clock import START
 from lead.simulation.fleet.ledger import WEIGHT, Ledger
@@ -109,8 +109,13 @@ class Fleet:
         step: int,
         refusals: float = 0,
         rng: random.Random,
+        with_blocked: bool = False,
     ) -> None:
-        """Create a fleet; ``rng`` serves the episodes. Campaigns are visible once created."""
+        """Create a fleet; ``rng`` serves the episodes. Campaigns are visible once created.
+
+        With ``with_blocked``, runs that found no time take part in the episodes between their
+        tries, as those of a lead do where policies mind them.
+        """
         self._nodes = {node.name: node for node in nodes}
         self._names = tuple(self._nodes)
         self._campaigns = list(campaigns)
@@ -119,6 +124,8 @@ class Fleet:
         self._rng = rng
         self._step = step
         self._refusals = refusals
+        self._with_blocked = with_blocked and policy.minds_blocked
+        self._pause_max = PAUSE_OF_HOLDERS if with_blocked and policy.holds_others else PAUSE_MAX
         self._busy: dict[str, list[Span]] = {name: [] for name in self._names}
         self.ledger = Ledger()
         self.now = START
@@ -197,10 +204,15 @@ class Fleet:
             ]
             if not candidates:
                 return
+            tried = {it.task for it in candidates}
+            if self._with_blocked:
+                blocked = (it for name, it in self._waiting.items() if name not in tried)
+                candidates += [replace(it, blocked=True) for it in blocked]
             held = self._episode(candidates)
-            for name, refusals in held.outcome.refused.items():
+            for name in held.outcome.refused.keys() & tried:
+                refusals = held.outcome.refused[name]
                 tries = self._tries.get(name, (0, 0))[0] + 1
-                pause = min(PAUSE_MAX, PAUSE_FIRST << min(tries - 1, 20))
+                pause = min(self._pause_max, PAUSE_FIRST << min(tries - 1, 20))
                 self._tries[name] = tries, max(self.now + max(pause, 1), refusals[0].until or 0)
             held.returned = [it for it in self._runs.values() if it.task in held.outcome.returned]
             for run in held.returned:

@@ -9,6 +9,7 @@ from uuid import UUID
 import pytest
 
 from lead.simulation.memory import MemoryDatabase
+from lead.simulation.memory.rows import NegotiationRow
 from lead.store import planning
 from node.model.classes import SchedulingClass
 from node.model.errors import DatabaseUnavailable
@@ -16,7 +17,7 @@ from node.model.task_terms import TaskTerms
 from node.model.taskstate import TaskState
 from node.model.wire.nodes import NodeCard
 from node.model.wire.tasks import Participant, Schedule
-from node.store import bookings, nodes, outbox, tasks
+from node.store import bookings, nodes, outbox, runs, tasks
 from node.store.database import BrokenKey, Connection, Notice
 from node.store.outbox import MessageKind
 from node.store.tasks import StoredTask
@@ -267,3 +268,22 @@ def card(identity: str, name: str) -> NodeCard:
     """Return the card of a node of that name."""
     key = f"ed25519:{identity:A<43}"
     return NodeCard(identity=key, name=name, url="http://n", address="n", version="0")
+
+
+async def test_what_was_rolled_back_is_purged_once(database: MemoryDatabase) -> None:
+    """A negotiation is deleted once, although a change of it was rolled back in the meantime."""
+    async with database.transaction() as connection:
+        await keep_task(connection)
+    tables = database.tables
+    row = NegotiationRow(UUID(int=2), TASK, 1, [], START, START, "aborted", decided_at=START)
+    tables.negotiations.insert(row)
+    tables.journal.commit()
+
+    async def change(connection: Connection) -> None:
+        del connection
+        tables.negotiations.change(row, state="committed")
+
+    with pytest.raises(Crash):
+        await crash_after(database, change)
+    async with database.transaction() as connection:
+        assert await runs.purge_negotiations(connection, START + 1, 10) == 1
