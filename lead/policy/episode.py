@@ -199,9 +199,9 @@ class Episode:
         if reserved:
             usable = [node for node in usable if node.name not in reserved]
         if len(usable) < candidate.least:
-            refusals = (self._judge.why_not(candidate, node) for node in present)
+            unsuitable = (self._judge.why_not(candidate, node) for node in present)
             return [], [
-                *(refusal for refusal in refusals if refusal is not None),
+                *(refusal for refusal in unsuitable if refusal is not None),
                 *reserved.values(),
             ]
         if candidate.named:

@@ -195,7 +195,7 @@ def _spread(moment: Moment, candidate: Candidate, it: Figures, _: PolicyRefusal)
                 most = max(most, size)
     all_usable = it["usable"] == len(names)
     possible = it["possible"] == most if all_usable else it["possible"] <= min(most, it["usable"])
-    return possible and it["possible"] < it["wanted"] == candidate.least
+    return bool(possible and it["possible"] < it["wanted"] == candidate.least)
 
 
 def _too_late(moment: Moment, candidate: Candidate, it: Figures, _: PolicyRefusal) -> bool:
@@ -259,7 +259,7 @@ def _tied(moment: Moment, candidate: Candidate, it: Figures, _: PolicyRefusal) -
 
 def _blacklisted(moment: Moment, candidate: Candidate, it: Figures, _: PolicyRefusal) -> bool:
     failed = moment.view.state.failures[it["node"], candidate.campaign]
-    return it["failures"] == failed >= it["most"]
+    return bool(it["failures"] == failed >= it["most"])
 
 
 def _in_backoff(moment: Moment, candidate: Candidate, it: Figures, no: PolicyRefusal) -> bool:
@@ -463,7 +463,7 @@ def _active_time(moment: Moment, candidate: Candidate, it: Figures, _: PolicyRef
         total += (run.end - max(run.start, now)) * times_over
     own = sum(end - start for start, end in candidate.spans)
     own *= candidate.k if kind == "seat_time" or candidate.apart else 1
-    return it["limit"] == _limit(moment, it) < it["wanted"] == total + own
+    return bool(it["limit"] == _limit(moment, it) < it["wanted"] == total + own)
 
 
 def _due(moment: Moment, candidate: Candidate, it: Figures, _: PolicyRefusal) -> bool:

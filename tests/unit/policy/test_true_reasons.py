@@ -113,7 +113,7 @@ def crowded_pool(seed: int, count: int) -> View:
     }
     if rng.random() < 0.1:
         campaigns = {name: replace(it, target=None) for name, it in campaigns.items()}
-    candidates = [_varied(it, nodes.keys(), rng) for it in view.candidates]
+    candidates = [_varied(it, rng) for it in view.candidates]
     runs = [_booked(run, rng) for run in view.runs]
     runs += [replace(it, run=f"{it.run}b", start=it.end, end=it.end + times.HOUR) for it in runs]
     return replace(
@@ -138,19 +138,18 @@ def crowded_pool(seed: int, count: int) -> View:
     )
 
 
-def _varied(it: Candidate, names: object, rng: random.Random) -> Candidate:
+def _varied(it: Candidate, rng: random.Random) -> Candidate:
     ahead = rng.choice([it.next_run_at] * 4 + [NOW - times.HOUR, NOW + 4 * times.HOUR])
     spread = rng.choice([it.spread, it.spread, {"site": 1, "rack": 1}])
-    changes = {"next_run_at": ahead, "spread": spread, "blocked": rng.random() < 0.1}
+    varied = replace(it, next_run_at=ahead, spread=spread, blocked=rng.random() < 0.1)
     if rng.random() < 0.05 and not it.named:
-        return replace(it, **changes, nodes=())
+        return replace(varied, nodes=())
     if rng.random() < 0.2 and ahead >= NOW:
-        spans = [(ahead + hour * times.HOUR, ahead + hour * times.HOUR + it.duration)
-                 for hour in range(2)]  # fmt: skip
-        return replace(it, **changes, runs=tuple(spans))
+        starts = (ahead, ahead + times.HOUR)
+        return replace(varied, runs=tuple((start, start + it.duration) for start in starts))
     if rng.random() < 0.1:
         return replace(it, next_run_at=NOW - 5 * times.MINUTE, slip=20 * times.MINUTE)
-    return replace(it, **changes, campaign=rng.choice([it.campaign] * 9 + ["nobody"]))
+    return replace(varied, campaign=rng.choice([it.campaign] * 9 + ["nobody"]))
 
 
 def _booked(run: PostedRun, rng: random.Random) -> PostedRun:
