@@ -167,7 +167,7 @@ async def test_a_cap_on_deliveries_binds_what_is_booked_and_what_was_delivered(
 
 
 async def test_a_quota_of_seat_time_binds_a_repeating_named_task(world: World) -> None:
-    """Of a task of many runs only those within the quota are booked; what ended leaves room."""
+    """Only the runs within the quota are booked, and what ended leaves room for the next ones."""
     a, _ = await world.two()
     await _campaign(a, limits={"seat_seconds": {"hard": 2 * 2 * MINUTES * 60}})
     task = document("a", "b")
@@ -187,10 +187,7 @@ async def test_a_quota_of_seat_time_binds_a_repeating_named_task(world: World) -
 
 
 async def test_a_quota_of_a_resource_binds_named_runs(world: World) -> None:
-    """Runs wait that would exceed what their campaign may use at once, though their nodes are idle.
-
-    One that may slip begins when the others have ended.
-    """
+    """Runs beyond what their campaign may use at once wait, or slip, though their nodes are idle."""
     a, _, _ = await world.three()
     await world.site("d")
     await world._make_known()

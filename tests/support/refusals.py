@@ -1,4 +1,4 @@
-"""What refusals of the policies state as facts, computed anew from the state they were made in.
+"""The facts that refusals of the policies state, computed anew from the state they were made in.
 
 Nothing of the policies' own figures is used here: time lines are swept instant by instant, and
 choices of nodes are tried out.

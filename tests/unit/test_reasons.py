@@ -177,7 +177,7 @@ _RANGES = st.lists(st.tuples(st.integers(0, 59), st.integers(1, 20)), max_size=4
 
 @given(sets=st.lists(_RANGES, min_size=1, max_size=3), shift=st.sampled_from([20 * SECOND, MINUTE]))
 def test_a_reason_for_no_time_is_true(sets: list[list[Span]], shift: int) -> None:
-    """Whoever is said to have no time has none; whoever is said to share none shares none."""
+    """Nodes that are said to have no time, or none together, have none."""
     slots = [Slot(START, 1, START, START + MINUTE), Slot(START + shift, 1, START + shift,
              START + shift + MINUTE)]  # fmt: skip
     offers = [Offer(name, it, it) for name, it in zip("abc", sets, strict=False)]

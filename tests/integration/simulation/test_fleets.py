@@ -1,4 +1,4 @@
-"""What ``make fleets`` plays with ten seeds, with one seed and a small fleet."""
+"""The trials that ``make fleets`` plays with ten seeds, with one seed and a small fleet."""
 
 from __future__ import annotations
 

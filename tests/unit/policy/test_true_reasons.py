@@ -1,4 +1,4 @@
-"""What a refusal states as a fact is true in the state in which it was made."""
+"""The facts that a refusal states are true in the state in which it was made."""
 
 from __future__ import annotations
 
@@ -73,6 +73,16 @@ EXAMPLES: dict[str, list[tuple[int, int]]] = {
 """By set: seeds and numbers of candidates of pools that together reach every rule."""
 
 
+_BACKOFFS = {
+    ("c0", "n0", "exclusive"): Backoff(1, NOW + 9 * times.MINUTE),
+    ("c1", "n0", "exclusive", str(NOW)): Backoff(2, NOW + 9 * times.MINUTE),
+}
+_DEFERRALS = {
+    "t0": Deferral(held=True, count=3),
+    "t1": Deferral(count=2, until=NOW + 30 * times.MINUTE),
+}
+
+
 def crowded_pool(seed: int, count: int) -> View:
     """Return a pool with reasons for every refusal: limits, quotas, reservations, what is past."""
     rng = random.Random(seed)
@@ -124,17 +134,7 @@ def crowded_pool(seed: int, count: int) -> View:
         runs=runs,
         ledger=[*_ledger(runs, lanes), Charge("c1", NOW - times.DAY, NOW, 20 * times.HOUR)],
         reservations=_reservations(list(nodes), rng),
-        state=replace(
-            view.state,
-            backoffs={
-                ("c0", "n0", "exclusive"): Backoff(1, NOW + 9 * times.MINUTE),
-                ("c1", "n0", "exclusive", str(NOW)): Backoff(2, NOW + 9 * times.MINUTE),
-            },
-            deferrals={
-                "t0": Deferral(held=True, count=3),
-                "t1": Deferral(count=2, until=NOW + 30 * times.MINUTE),
-            },
-        ),
+        state=replace(view.state, backoffs=_BACKOFFS, deferrals=_DEFERRALS),
     )
 
 
@@ -307,6 +307,6 @@ def _rules() -> set[RefusalRule]:
 
 
 def test_every_rule_is_checked_or_has_a_reason_why_not() -> None:
-    """Whoever adds a rule says how its facts are checked."""
+    """Each rule has a check of its facts, or a reason why no episode reaches it."""
     assert CHECKS.keys() | UNREACHED.keys() == _rules()
     assert not CHECKS.keys() & UNREACHED.keys()
