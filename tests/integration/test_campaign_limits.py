@@ -187,7 +187,7 @@ async def test_a_quota_of_seat_time_binds_a_repeating_named_task(world: World) -
 
 
 async def test_a_quota_of_a_resource_binds_named_runs(world: World) -> None:
-    """Runs beyond what their campaign may use at once wait, or slip, though their nodes are idle."""
+    """Runs beyond what their campaign may use at once wait or slip, though their nodes are idle."""
     a, _, _ = await world.three()
     await world.site("d")
     await world._make_known()
