@@ -269,14 +269,6 @@ def _in_backoff(moment: Moment, candidate: Candidate, it: Figures, no: PolicyRef
     return no.until is not None and no.until > moment.view.now and 1 <= it["failures"] <= most
 
 
-def _no_time_then(moment: Moment, candidate: Candidate, it: Figures, no: PolicyRefusal) -> bool:
-    hour = max(candidate.next_run_at, moment.view.now) // times.HOUR * times.HOUR
-    key = it["campaign"], it["node"], candidate.scheduling_class.value, str(hour)
-    before = moment.view.state.backoffs.get(key)
-    known = before is not None and it["failures"] == before.failures
-    return known and it["hour"] == times.to_the_second(hour) and no.until == before.until  # type: ignore[union-attr]
-
-
 def _deferrals(moment: Moment, candidate: Candidate) -> int:
     before = moment.view.state.deferrals.get(candidate.task)
     tried = moment.ask is not None and moment.ask.candidate.task == candidate.task
@@ -558,17 +550,14 @@ def _nothing_lent(moment: Moment, candidate: Candidate, it: Figures, _: PolicyRe
     span, group = candidate.spans[0], str(it["group"])
     campaigns = moment.view.campaigns
 
-    def held(name: str) -> int | Fraction:
+    def held(name: str | None) -> int | Fraction:
         runs = [run for run in moment.runs if moment.group(run.campaign) == name]
         return peak(runs, span, lambda run: len(run.nodes) * moment.weight(run.scheduling_class))
 
     others = [name for name, it in campaigns.items() if it.target is not None and name != group]
     own = _same(it["held"], held(group)) and _same(it["target"], moment.promised_to(group))
-    return (
-        own
-        and it["held"] < it["target"]
-        and all(held(name) <= moment.promised_to(name) for name in others)
-    )
+    nobody_more = not held(None) and all(held(name) <= moment.promised_to(name) for name in others)
+    return bool(own and it["held"] < it["target"] and nobody_more)
 
 
 CHECKS: dict[RefusalRule, Check] = {
@@ -582,7 +571,6 @@ CHECKS: dict[RefusalRule, Check] = {
     feasible.TIED: _tied,
     blacklist.BLACKLISTED: _blacklisted,
     backoff.IN_BACKOFF: _in_backoff,
-    backoff.NO_TIME_THEN: _no_time_then,
     deferral.DEFERRED: _deferred,
     deferral.ON_HOLD: _on_hold,
     share.FULL: _hour_is_full,

@@ -138,9 +138,9 @@ class GroupReclaim:
                 return None
             held, own = seats.peaks(candidate.spans[0]), board.lanes
             targets = {**seats.targets, NOBODY: 0}
-            if held[group] >= targets[group]:
-                return None
             wanted = min(seats.lanes_of(candidate), targets[group] - held[group])
+            if wanted <= 0:  # a background run takes no seat
+                return None
             reclaimed = groups.take_back(wanted, held, targets)
             if not reclaimed:
                 return groups.NOTHING_LENT.refuse(

@@ -48,7 +48,7 @@ COMPOSITIONS: dict[str, PolicyComposition] = {
 }
 
 EXAMPLES: dict[str, list[tuple[int, int]]] = {
-    "boinc-backoff": [(210, 25), (0, 5)],
+    "boinc-backoff": [(0, 5)],
     "boinc-edf": [(1, 12)],
     "boinc-fetch": [(2, 19)],
     "boinc-rrsim": [(3, 26), (38, 21)],
@@ -75,7 +75,6 @@ EXAMPLES: dict[str, list[tuple[int, int]]] = {
 
 _BACKOFFS = {
     ("c0", "n0", "exclusive"): Backoff(1, NOW + 9 * times.MINUTE),
-    ("c1", "n0", "exclusive", str(NOW)): Backoff(2, NOW + 9 * times.MINUTE),
 }
 _DEFERRALS = {
     "t0": Deferral(held=True, count=3),
