@@ -73,7 +73,7 @@ EXAMPLES: dict[str, list[tuple[int, int]]] = {
 """By set: seeds and numbers of candidates of pools that together reach every rule."""
 
 
-_BACKOFFS = {
+_BACKOFFS: dict[tuple[str, ...], Backoff] = {
     ("c0", "n0", "exclusive"): Backoff(1, NOW + 9 * times.MINUTE),
 }
 _DEFERRALS = {
