@@ -406,7 +406,8 @@ CREATE TABLE planning (
     lease_until timestamptz,
     lease_epoch bigint NOT NULL DEFAULT 0,
     added_at timestamptz NOT NULL,
-    follower boolean NOT NULL DEFAULT false
+    follower boolean NOT NULL DEFAULT false,
+    wants_room boolean NOT NULL DEFAULT false
 ) WITH (fillfactor = 70);
 COMMENT ON TABLE planning IS 'The lead''s agenda: one row for each task that it leads and still plans.';
 COMMENT ON COLUMN planning.next_run_at IS 'Nominal start of the first slot without a run.';
@@ -419,11 +420,13 @@ COMMENT ON COLUMN planning.failures IS 'Consecutive attempts that placed nothing
 COMMENT ON COLUMN planning.waits_for IS 'Identity of the participant that does not answer, or has too many questions.';
 COMMENT ON COLUMN planning.waits_until IS 'The task is planned then even if that participant is still silent.';
 COMMENT ON COLUMN planning.follower IS 'Whether its task follows another one, so that it ends after that one.';
+COMMENT ON COLUMN planning.wants_room IS 'Whether limits of its campaign left less time for the slots that wait.';
 CREATE INDEX planning_follower ON planning (task_id) WHERE follower;
 CREATE INDEX planning_campaign ON planning (campaign_id);
 CREATE INDEX planning_next ON planning (next_run_at, added_at, plan_at, lease_until) WHERE plan_at IS NOT NULL;
 CREATE INDEX planning_due ON planning (greatest(plan_at, lease_until)) WHERE plan_at IS NOT NULL;
 CREATE INDEX planning_waits ON planning (waits_for) WHERE waits_for IS NOT NULL;
+CREATE INDEX planning_room ON planning (campaign_id, next_run_at) WHERE wants_room;
 
 CREATE FUNCTION keep_following() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
@@ -477,6 +480,8 @@ CREATE TABLE term (
     tries integer NOT NULL DEFAULT 0,
     try_at timestamptz,
     reason text,
+    wants_room boolean NOT NULL DEFAULT false,
+    misses timestamptz [] NOT NULL DEFAULT '{}',
     PRIMARY KEY (pool_task, starts_at),
     CHECK (starts_at < ends_at)
 );
@@ -487,7 +492,11 @@ COMMENT ON COLUMN term.over_at IS 'None of its runs can start then or later.';
 COMMENT ON COLUMN term.tries IS 'Consecutive searches that found no node for its empty seats; determines the pause.';
 COMMENT ON COLUMN term.try_at IS 'When the next search for nodes is; null if no seat is empty, or the term is over.';
 COMMENT ON COLUMN term.reason IS 'Why some seats are empty.';
+COMMENT ON COLUMN term.wants_room IS 'Whether a limit of its campaign is among the reasons.';
+COMMENT ON COLUMN term.misses IS
+'The latest starts that its runs are expected to miss, in order: the forecast of the last search for nodes.';
 CREATE INDEX term_due ON term (try_at) WHERE try_at IS NOT NULL;
+CREATE INDEX term_missing ON term (pool_task) WHERE misses <> '{}';
 
 CREATE TABLE seat (
     task_id uuid NOT NULL REFERENCES task ON DELETE CASCADE,
@@ -517,10 +526,13 @@ CREATE TABLE policy_state (
     pool_id integer PRIMARY KEY REFERENCES pool ON DELETE CASCADE,
     state jsonb NOT NULL,
     revision bigint NOT NULL,
-    changed_at timestamptz NOT NULL
+    changed_at timestamptz NOT NULL,
+    missing text [] NOT NULL DEFAULT '{}'
 );
 COMMENT ON TABLE policy_state IS
 'The state that a pool''s policies keep from one episode to the next; updated in the transaction of their decisions.';
+COMMENT ON COLUMN policy_state.missing IS
+'The campaigns with runs that are expected to miss their latest start, as was last told to those who follow the events.';
 
 ---------------------------------------------------------------------------------------------------
 -- Bookings and runs
@@ -645,6 +657,35 @@ EXECUTE FUNCTION tell_freed();
 CREATE TRIGGER run_dropped AFTER DELETE ON run FOR EACH ROW
 WHEN (old.lane IS NOT NULL AND old.state IN ('booked', 'running'))
 EXECUTE FUNCTION tell_freed();
+
+CREATE FUNCTION tell_room() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    PERFORM pg_notify('parley', format('room %s', holder.name)) FROM (
+        WITH RECURSIVE line AS (
+            SELECT campaign.* FROM planning
+            INNER JOIN campaign ON planning.campaign_id = campaign.id
+            WHERE planning.task_id = NEW.task_id
+            UNION
+            SELECT campaign.* FROM line INNER JOIN campaign ON line.parent_id = campaign.id
+        )
+
+        SELECT line.name FROM line
+        WHERE line.limits <> '{}' OR line.quotas <> '{}' OR line.seats_max IS NOT NULL
+        ORDER BY line.parent_depth NULLS FIRST
+        LIMIT 1
+    ) AS holder;
+    RETURN NULL;
+END
+$$;
+COMMENT ON FUNCTION tell_room() IS
+'Notifies of the highest limited campaign that has room again, because a run led here ended before its booked end.';
+CREATE TRIGGER run_left_room AFTER UPDATE ON run FOR EACH ROW
+WHEN (
+    old.state IN ('booked', 'set-aside', 'running', 'merging')
+    AND new.state NOT IN ('booked', 'set-aside', 'running', 'merging')
+    AND new.changed_at < old.ends_at
+)
+EXECUTE FUNCTION tell_room();
 
 CREATE FUNCTION tell_changed() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN

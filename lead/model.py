@@ -91,7 +91,8 @@ class AgendaUpdate:
     """The agenda of a task after a planning attempt.
 
     ``waits_for`` is the participant that does not answer. At ``waits_until`` the task is planned
-    even if that participant is still silent.
+    even if that participant is still silent. ``wants_room``: limits of its campaign left less time
+    for the slots that wait.
     """
 
     planned_to: int | None
@@ -100,6 +101,7 @@ class AgendaUpdate:
     failures: int
     waits_for: str | None = None
     waits_until: int | None = None
+    wants_room: bool = False
 
 
 Key = tuple[UUID, int]
@@ -143,6 +145,21 @@ class NextTerm:
     next_slot: int | None
     due_at: int | None
     rounds_left: int | None
+
+
+@dataclass(frozen=True)
+class NextTry:
+    """When the empty seats of a term are tried again, after ``tries`` in vain; None is never.
+
+    ``reason`` says why they are empty, ``wants_room`` whether a limit of the campaign is among the
+    reasons. ``misses`` are the latest starts that runs of the term are expected to miss, in order.
+    """
+
+    tries: int
+    at: int | None
+    reason: str | None
+    wants_room: bool = False
+    misses: Sequence[int] = ()
 
 
 @dataclass(frozen=True)

@@ -16,6 +16,7 @@ from lead.exchange.campaign_limits import CampaignLimits
 from lead.exchange.decision import AttemptRecorder
 from lead.exchange.delivery import DecisionDelivery
 from lead.exchange.displacement import CampaignDisplacement
+from lead.exchange.freed_room import FreedRoom
 from lead.exchange.negotiation import NegotiationSettings, Negotiator
 from lead.exchange.planner import ChooseTool, Planner, PlannerDependencies
 from lead.exchange.reachability import ReachabilityTracker
@@ -95,6 +96,7 @@ class Lead:
             settings.limits, settings.terms.clock_limit, poll_s, phase_of(settings.owner, horizon)
         )
         self.episodes = EpisodeLoop(database, clock, bounds, dependencies.seats, rng)
+        self.freed_room = FreedRoom(database, clock)
         kinds = (MessageKind.COMMIT, MessageKind.RELEASE)
         self.outbox = Outbox(database, clock, kinds, self.delivery.deliver, poll_s=poll_s)
         self.reconciler = Reconciler(database, clock, dependencies.reconciliation, horizon)
@@ -128,6 +130,7 @@ class Lead:
         """Pass a notification of the database to all parts."""
         self.workers.heard(notice)
         self.episodes.heard(notice)
+        self.freed_room.heard(notice)
         self.outbox.heard(notice)
 
     async def start(self) -> None:
@@ -135,6 +138,7 @@ class Lead:
         self._loops = [
             asyncio.create_task(self.workers.run(), name="workers"),
             asyncio.create_task(self.episodes.run(), name="episodes"),
+            asyncio.create_task(self.freed_room.run(), name="freed room"),
             asyncio.create_task(self.outbox.run(), name="lead outbox"),
         ]
         compare = self.reconciler.compare_all

@@ -173,6 +173,7 @@ class AttemptRecorder:
             connection, [(it.claimed.terms, it.exchange.runs) for it in limited], now
         )
         for attempt in limited:
+            attempt.exchange.limited |= any(it.run in beyond for it in attempt.exchange.runs)
             attempt.exchange.take_back(beyond, PlanningOutcome.NO_TIME)
 
     async def _charge(
@@ -244,6 +245,7 @@ def _following(
         next_run_at=min(nominals, default=None),
         plan_at=regular,
         failures=claimed.failures + 1 if unplaced else 0,
+        wants_room=bool(unplaced) and attempt.exchange.limited,
     )
     if not unplaced:
         return following

@@ -81,6 +81,8 @@ class Exchange:
     beyond: bool = False
     outcome: PlanningOutcome = PlanningOutcome.NO_TIME
     room: CampaignRoom | None = None
+    limited: bool = False
+    """Whether limits of the campaign left less time than there is."""
     displacing: DisplacementTerms = ORDINARY
     """The priority of the runs, and which runs may give way to them."""
 
@@ -332,7 +334,7 @@ class Negotiator:
             room = await self._limits.room(connection, claimed.terms, until, now)
         if room is None:
             return
-        exchange.room = room
+        exchange.room, exchange.limited = room, room.binds
         if room.full:
             offer, exchange.proposals[room.name] = room.offer(
                 exchange.slots, claimed.terms.duration, now

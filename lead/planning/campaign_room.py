@@ -95,6 +95,11 @@ class CampaignRoom:
         """Return the name under which it appears among the participants."""
         return f"campaign {self.campaign}"
 
+    @property
+    def binds(self) -> bool:
+        """Return whether a limit leaves less time than there would be without it."""
+        return bool(self.full) or self.exhausted is not None
+
     def why_not(self, start: int, end: int) -> str | None:
         """Return why a run must not take this time, None if it is within all limits."""
         within = (each for each in self.full if each.start < end and start < each.end)

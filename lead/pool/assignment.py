@@ -12,11 +12,11 @@ from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID
 
-from lead.model import FinishedTerm, PlanningDecision, PolicyMemory, SeatGrant
+from lead.model import FinishedTerm, NextTry, PlanningDecision, PolicyMemory, SeatGrant
 from lead.planning.pool_view import SeatCase
 from lead.planning.seat_selection import SeatSearchAccount
 from lead.planning.unreachable import align_retries, jittered_pause
-from lead.policy.verdict import PolicyRefusal
+from lead.policy.verdict import Axis, PolicyRefusal
 from lead.store import episodes, planning
 from node.clock import Clock
 from node.model import times
@@ -55,13 +55,17 @@ class SeatTaskPlan:
 
 @dataclass(frozen=True)
 class CaseResult:
-    """The result of one case: nodes by seat, their tasks, and the reasons against other nodes."""
+    """The result of one case: nodes by seat, their tasks, and the reasons against other nodes.
+
+    ``misses`` are the latest starts that its runs are expected to miss, in order.
+    """
 
     case: SeatCase
     taken: Mapping[int, str] = field(default_factory=dict)
     parts: Sequence[SeatTaskPlan] = ()
     heard: Mapping[str, str] = field(default_factory=dict)
     verdicts: Sequence[PolicyRefusal] = ()
+    misses: Sequence[int] = ()
 
 
 @dataclass
@@ -113,6 +117,7 @@ class RulingWriter:
             # One at a time: a task may have several terms here.
             await planning.keep_decisions(connection, [(whole.id, _decision(account))], now)
             decided.append(whole.id)
+        await episodes.tell_misses(connection, now)
         await episodes.notify(connection, new_tasks, "active")
         await episodes.notify(connection, list(dict.fromkeys(decided)), "planned")
 
@@ -153,9 +158,16 @@ class RulingWriter:
         again = min(max(align_retries(now, pause, self._phase), no_sooner), opened.over_at)
         if full:
             held = result.case.held + len(account.taken)
-            await episodes.tried(connection, opened, tries, None, None, held)
+            await episodes.tried(connection, opened, NextTry(tries, None, None), held)
         else:
-            await episodes.tried(connection, opened, tries, again, account.why_not())
+            following = NextTry(
+                tries,
+                again,
+                account.why_not(),
+                wants_room=any(it.axis is Axis.THROTTLE for it in result.verdicts),
+                misses=result.misses,
+            )
+            await episodes.tried(connection, opened, following)
 
     async def give_up(self, terms: Sequence[FinishedTerm]) -> None:
         """Close these terms: no seats of them are given any more. Changed tasks are left out."""
@@ -168,10 +180,10 @@ class RulingWriter:
                 if await episodes.revision_of(connection, opened.task) != over.revision:
                     continue
                 if not empty:
-                    await episodes.tried(connection, opened, 0, None, None, over.held)
+                    await episodes.tried(connection, opened, NextTry(0, None, None), over.held)
                     continue
                 why = opened.reason or "its time was over before nodes could be chosen"
-                if not await episodes.tried(connection, opened, opened.tries, None, why):
+                if not await episodes.tried(connection, opened, NextTry(opened.tries, None, why)):
                     continue
                 sentence = f"{empty} of {opened.seats} seats stayed empty: {why}"
                 slot, last = opened.term.starts_at, opened.term.ends_at - 1

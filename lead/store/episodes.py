@@ -15,6 +15,7 @@ from lead.model import (
     Key,
     LostSeat,
     NextTerm,
+    NextTry,
     OpenTerm,
     PolicyMemory,
     PoolTask,
@@ -195,14 +196,9 @@ async def take(connection: Connection, key: Key, given: Sequence[SeatGrant], now
 
 
 async def tried(
-    connection: Connection,
-    opened: OpenTerm,
-    tries: int,
-    try_at: int | None,
-    reason: str | None,
-    held: int = 0,
+    connection: Connection, opened: OpenTerm, following: NextTry, held: int = 0
 ) -> bool:
-    """Write when the empty seats of a term are tried again; None if no seat is to be tried.
+    """Write when the empty seats of a term are tried again, and why they are empty.
 
     Return False, and write nothing, if the term was changed since it was read, or if fewer seats
     are held than ``held``. The term is then still due.
@@ -210,13 +206,15 @@ async def tried(
     written = await connection.fetchval(
         _SQL["tried"],
         *opened.key,
-        tries,
-        try_at,
-        reason,
+        following.tries,
+        following.at,
+        following.reason,
         opened.tries,
         opened.try_at,
         opened.seats,
         held,
+        following.wants_room,
+        list(following.misses),
     )
     return written is not None
 
@@ -282,6 +280,17 @@ async def keep_policy_state(
     return revision
 
 
+async def tell_misses(connection: Connection, now: int) -> None:
+    """Notify of campaigns of which runs are expected to miss their latest start, or no longer."""
+    payloads = []
+    for pool, before, after in await connection.fetch(_SQL["tell_misses"], now):
+        changed = [(each, "none") for each in before if each not in after]
+        changed += [(each, "expected") for each in after if each not in before]
+        payloads += [f"misses {pool} {campaign} {state}" for campaign, state in changed]
+    if payloads:
+        await connection.execute(_SQL["notify"], payloads)
+
+
 async def used_by_hour(
     connection: Connection, since: int, until: int, nodes: Sequence[str]
 ) -> list[tuple[str, int, int]]:
@@ -322,3 +331,8 @@ async def failed(
 async def notify(connection: Connection, tasks: Sequence[UUID], word: str) -> None:
     """Notify the watchers of these tasks."""
     await connection.execute(_SQL["notify"], [f"task {task} {word}" for task in tasks])
+
+
+async def notify_seats(connection: Connection, tasks: Sequence[UUID]) -> None:
+    """Notify the processes that give seats that these pool tasks want some now."""
+    await connection.execute(_SQL["notify"], [f"seats {task} wanted" for task in tasks])

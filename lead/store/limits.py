@@ -42,3 +42,20 @@ async def is_contested(
 async def lock_campaigns(connection: Connection, campaigns: Collection[str]) -> None:
     """Lock campaigns, so that decisions of each are made one after the other."""
     await connection.execute(_SQL["lock_campaigns"], sorted(campaigns))
+
+
+async def wake_tasks(
+    connection: Connection, campaigns: Collection[str], now: int, limit: int
+) -> list[UUID]:
+    """Make tasks that wait for room in these campaigns, or below them, due now; return them.
+
+    They are at most ``limit``, those whose runs come soonest.
+    """
+    rows = await connection.fetch(_SQL["wake_tasks"], sorted(campaigns), now, limit)
+    return [row[0] for row in rows]
+
+
+async def wake_terms(connection: Connection, campaigns: Collection[str], now: int) -> list[UUID]:
+    """Make the terms that wait for room there due now; return their pool tasks."""
+    rows = await connection.fetch(_SQL["wake_terms"], sorted(campaigns), now)
+    return [row[0] for row in rows]

@@ -309,6 +309,7 @@ async def finish_claims(
         [following.failures for _, following in finished],
         [following.waits_for for _, following in finished],
         [following.waits_until for _, following in finished],
+        [following.wants_room for _, following in finished],
     )
     return {row[0] for row in rows}
 

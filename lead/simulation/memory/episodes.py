@@ -171,6 +171,8 @@ def tried(
     was_try_at: int,
     was_seats: int,
     held: int,
+    wants_room: bool,
+    misses: Sequence[int],
 ) -> Answer:
     """Store the next try of a term's empty seats, unless the term has changed meanwhile."""
     row = tables.terms.rows.get((task, term))
@@ -178,7 +180,14 @@ def tried(
         return ()
     if sum(seat.lost_at is None for seat in _of_terms(tables, [task], [term])) < held:
         return ()
-    tables.terms.change(row, tries=tries, try_at=try_at, reason=reason)
+    tables.terms.change(
+        row,
+        tries=tries,
+        try_at=try_at,
+        reason=reason,
+        wants_room=wants_room,
+        misses=tuple(misses),
+    )
     return [(task,)]
 
 
@@ -320,6 +329,24 @@ def keep_policy_state(
     else:
         return ()
     return [(revision + 1,)]
+
+
+@TWINS.of("name", "before", "after")
+def tell_misses(tables: Tables, now: int) -> Answer:
+    """Note the campaigns with expected misses, and return what has changed."""
+    missing: dict[int, set[str]] = {}
+    for row in tables.terms.missing.values():
+        task = tables.tasks.rows[row.pool_task]
+        if row.misses[-1] > now and row.try_at is not None and task.state == "active":
+            pool = tables.pool_tasks.rows[row.pool_task].pool_id
+            missing.setdefault(pool, set()).add(task.campaign or "default")
+    changed = []
+    for pool, state in sorted(tables.policy_states.rows.items()):
+        before, after = state.missing, tuple(sorted(missing.get(pool, ())))
+        if before != after:
+            tables.policy_states.change(state, missing=after)
+            changed.append((tables.pools.rows[pool].name, list(before), list(after)))
+    return changed
 
 
 @TWINS.of("name", "hour", "amount")

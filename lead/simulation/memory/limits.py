@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from uuid import UUID
 
-from lead.simulation.memory.rows import RunRow, unpack
+from lead.simulation.memory.rows import CampaignRow, RunRow, unpack
 from lead.simulation.memory.statements import Answer, Twins
 from lead.simulation.memory.tables import Tables
+from node.model import times
 
 TWINS = Twins("lead.store", "limits")
 
@@ -66,3 +68,47 @@ def _waits(tables: Tables, run: RunRow, campaign: str, nodes: Sequence[str], unt
 def lock_campaigns(tables: Tables, campaigns: Sequence[str]) -> Answer:
     """Return the campaigns; transactions in memory come one after the other."""
     return sorted((row.id,) for row in tables.campaigns.rows.values() if row.name in campaigns)
+
+
+@TWINS.of("task_id")
+def wake_tasks(tables: Tables, campaigns: Sequence[str], now: int, limit: int) -> Answer:
+    """Schedule named tasks that wait for room in these campaigns, or below them, for now."""
+    below = _below(tables, campaigns)
+    waiting = [
+        row
+        for row in tables.plannings.rows.values()
+        if row.campaign_id in below
+        and (row.wants_room or row.lease_until is not None)
+        and row.plan_at is not None
+        and row.plan_at > now
+    ]
+    waiting.sort(key=lambda row: (row.next_run_at or times.LATEST, row.added_at, row.task_id))
+    for row in waiting[:limit]:
+        tables.plannings.change(row, plan_at=now)
+    return [(row.task_id,) for row in waiting[:limit]]
+
+
+@TWINS.of("pool_task")
+def wake_terms(tables: Tables, campaigns: Sequence[str], now: int) -> Answer:
+    """Schedule the terms that wait for room there for now."""
+    below, woken = _below(tables, campaigns), dict[UUID, None]()
+    for row in list(tables.terms.tried.values()):
+        planning = tables.plannings.rows.get(row.pool_task)
+        waits = row.wants_room and row.try_at is not None and row.try_at > now
+        if waits and planning is not None and planning.campaign_id in below:
+            tables.terms.change(row, try_at=now)
+            woken[row.pool_task] = None
+    return [(task,) for task in woken]
+
+
+def _below(tables: Tables, campaigns: Sequence[str]) -> set[int]:
+    """Return the ids of these campaigns and of their descendants."""
+    below: set[int] = set()
+    for row in tables.campaigns.rows.values():
+        above: CampaignRow | None = row
+        while above is not None and row.id not in below:
+            if above.name in campaigns:
+                below.add(row.id)
+            parent = above.parent_id
+            above = None if parent is None else tables.campaigns.rows[parent]
+    return below

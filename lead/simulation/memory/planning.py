@@ -8,7 +8,6 @@ from uuid import UUID
 
 from lead.simulation.memory.bookings import greatest, least
 from lead.simulation.memory.rows import (
-    EMPTY,
     CampaignRow,
     PlanningRow,
     RunRow,
@@ -138,7 +137,7 @@ def _claim_row(tables: Tables, row: PlanningRow, task: TaskRow) -> tuple[Any, ..
 def _is_limited(tables: Tables, campaign: CampaignRow | None) -> bool:
     """Return whether a campaign, or one above it, has limits."""
     while campaign is not None:
-        if campaign.limits != EMPTY or campaign.quotas != EMPTY or campaign.seats_max is not None:
+        if campaign.is_limited:
             return True
         above = campaign.parent_id
         campaign = None if above is None else tables.campaigns.rows[above]
@@ -216,6 +215,7 @@ def finish_claims(
     failures: Sequence[int],
     waits_for: Sequence[str | None],
     waits_until: Sequence[int | None],
+    wants_room: Sequence[bool],
 ) -> Answer:
     """Return tasks with their next planning; changes since the claim are kept."""
     claims = zip(
@@ -228,6 +228,7 @@ def finish_claims(
         failures,
         waits_for,
         waits_until,
+        wants_room,
         strict=True,
     )
     return [(task,) for task, *following in claims if _finish(tables, task, *following)]
@@ -244,6 +245,7 @@ def _finish(
     failures: int,
     waits_for: str | None,
     waits_until: int | None,
+    wants_room: bool,
 ) -> bool:
     row = _leased(tables, task, epoch)
     if row is None or (plan_at is not None and tables.tasks.rows[task].state != "active"):
@@ -258,6 +260,7 @@ def _finish(
         failures=failures,
         waits_for=waits_for,
         waits_until=waits_until,
+        wants_room=wants_room,
         lease_owner=None,
         lease_until=None,
     )

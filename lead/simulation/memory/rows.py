@@ -178,6 +178,11 @@ class CampaignRow(TableRow):
     revision: int = 1
 
     @property
+    def is_limited(self) -> bool:
+        """Return whether it has limits of its own."""
+        return self.limits != EMPTY or self.quotas != EMPTY or self.seats_max is not None
+
+    @property
     def depth(self) -> int:
         """Return the depth: one more than the parent's."""
         return (self.parent_depth or 0) + 1
@@ -226,6 +231,8 @@ class TermRow(TableRow):
     tries: int = 0
     try_at: int | None = None
     reason: str | None = None
+    wants_room: bool = False
+    misses: tuple[int, ...] = ()
 
 
 @dataclass(slots=True, eq=False)
@@ -250,6 +257,7 @@ class PolicyStateRow(TableRow):
     state: Packed
     revision: int
     changed_at: int
+    missing: tuple[str, ...] = ()
 
 
 @dataclass(slots=True, eq=False)
@@ -335,6 +343,7 @@ class PlanningRow(TableRow):
     lease_until: int | None = None
     lease_epoch: int = 0
     follower: bool = False
+    wants_room: bool = False
 
 
 @dataclass(slots=True, eq=False)

@@ -37,13 +37,16 @@ class RunTable(Table[UUID, RunRow]):
         tasks: TaskTable,
         exchanges: ExchangeTable,
         give_back: Callable[[RunRow, int, int], None],
+        tell_room: Callable[[RunRow], None],
     ) -> None:
         """Create an empty table; ``exchanges`` counts the live runs of each exchange.
 
-        ``give_back(run, start, end)`` is called for each run that no longer takes its time.
+        ``give_back(run, start, end)`` is called for each run that no longer takes its time,
+        ``tell_room(run)`` for those of them that ended early.
         """
         super().__init__(journal)
         self._give_back = give_back
+        self._tell_room = tell_room
         self._tasks = tasks
         self._exchanges = exchanges
         self._slots: dict[tuple[UUID, int, int], RunRow] = {}
@@ -173,6 +176,8 @@ class RunTable(Table[UUID, RunRow]):
         self._change(row, state, changes)
         if ends:
             self._give_back(row, starts_at, ends_at)
+            if row.changed_at < ends_at:
+                self._tell_room(row)
 
     def _change(self, row: RunRow, state: str, changes: dict[str, Any]) -> None:
         if not _PLACED.isdisjoint(changes):

@@ -63,6 +63,8 @@ class TermTable(Table[Key, TermRow]):
         self.of_task: GroupedRows[UUID, TermRow] = GroupedRows()
         self.tried: dict[Key, TermRow] = {}
         """The terms with an instant of the next try."""
+        self.missing: dict[Key, TermRow] = {}
+        """The terms with runs that are expected to miss their latest start."""
 
     def key(self, row: TermRow) -> Key:
         """Return the pool task and the first slot."""
@@ -80,10 +82,13 @@ class TermTable(Table[Key, TermRow]):
         self.of_task.add(row.pool_task, row)
         if row.try_at is not None:
             self.tried[self.key(row)] = row
+        if row.misses:
+            self.missing[self.key(row)] = row
 
     def _leave(self, row: TermRow) -> None:
         self.of_task.remove(row.pool_task, row)
         self.tried.pop(self.key(row), None)
+        self.missing.pop(self.key(row), None)
 
 
 class SeatTable(Table[tuple[UUID, int], SeatRow]):

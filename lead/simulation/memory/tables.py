@@ -13,6 +13,7 @@ from lead.simulation.memory.journal import Journal, Table
 from lead.simulation.memory.ledgertable import CampaignTable, ChargeHourTable, ChargeTable
 from lead.simulation.memory.rows import (
     AccessTokenRow,
+    CampaignRow,
     ChargeRow,
     DecisionRow,
     IdempotencyRow,
@@ -292,7 +293,7 @@ class Tables:
         self.plannings.belong_to(self.tasks.rows)
         self.negotiations = NegotiationTable(journal, self.tasks)
         self.exchanges = ExchangeTable(journal, self.tasks)
-        self.runs = RunTable(journal, self.tasks, self.exchanges, self._give_back)
+        self.runs = RunTable(journal, self.tasks, self.exchanges, self._give_back, self._tell_room)
         self.parts = PartTable(journal, self.runs)
         self.decisions = DecisionTable(journal, self.tasks)
         self.pools = PoolTable(journal)
@@ -370,6 +371,17 @@ class Tables:
                 values = (campaign, run.id, participant, node, used_to, ends_at, -weight)
                 number = next(self.charges.ids)
                 self.charges.insert(ChargeRow(number, *values, "unused", run.changed_at))
+
+    def _tell_room(self, run: RunRow) -> None:
+        """Notify of the highest limited campaign that has room again."""
+        planning = self.plannings.rows.get(run.task_id)
+        above = None if planning is None else planning.campaign_id
+        holder: CampaignRow | None = None
+        while above is not None:
+            row = self.campaigns.rows[above]
+            holder, above = row if row.is_limited else holder, row.parent_id
+        if holder is not None:
+            self._journal.tell(f"room {holder.name}")
 
     def delete_run(self, run: RunRow) -> None:
         """Delete a run and its parts."""

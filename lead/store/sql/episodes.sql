@@ -224,7 +224,7 @@ WHERE task.id = given.task_id;
 -- tried --
 -- When the next search for the empty seats of a term is, and why they are empty. Not if the term has changed since it was
 -- read, or fewer seats are held than there should be: then the search is repeated with the new state.
-UPDATE term SET tries = $3, try_at = $4, reason = $5
+UPDATE term SET tries = $3, try_at = $4, reason = $5, wants_room = $10, misses = $11
 WHERE
     pool_task = $1 AND starts_at = $2
     AND tries = $6 AND try_at = $7 AND seats = $8
@@ -340,6 +340,35 @@ ON CONFLICT (pool_id) DO UPDATE
 SET state = excluded.state, revision = excluded.revision, changed_at = excluded.changed_at
 WHERE policy_state.revision = $3
 RETURNING revision;
+
+-- tell_misses --
+-- Notes of which campaigns runs are expected to miss their latest start, as seen now, and returns what has changed since it
+-- was last told.
+WITH missing AS (
+    SELECT pool_task.pool_id, array_agg(DISTINCT coalesce(task.campaign, 'default')) AS campaigns
+    FROM term
+    INNER JOIN pool_task ON term.pool_task = pool_task.task_id
+    INNER JOIN task ON term.pool_task = task.id
+    WHERE
+        term.misses <> '{}' AND term.misses[cardinality(term.misses)] > $1
+        AND term.try_at IS NOT NULL AND task.state = 'active'
+    GROUP BY pool_task.pool_id
+),
+
+changed AS (
+    SELECT policy_state.pool_id, policy_state.missing AS before, coalesce(missing.campaigns, '{}') AS after
+    FROM policy_state
+    LEFT JOIN missing ON policy_state.pool_id = missing.pool_id
+    WHERE policy_state.missing <> coalesce(missing.campaigns, '{}')
+    ORDER BY policy_state.pool_id
+    FOR UPDATE OF policy_state
+)
+
+UPDATE policy_state
+SET missing = changed.after
+FROM changed, pool
+WHERE policy_state.pool_id = changed.pool_id AND pool.id = changed.pool_id
+RETURNING pool.name, changed.before, changed.after;
 
 -- used_by_hour --
 -- What each campaign was charged for on these nodes, hour by hour; thousandths of a seat times microseconds.

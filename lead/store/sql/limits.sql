@@ -35,3 +35,45 @@ SELECT EXISTS (
 -- lock_campaigns --
 -- Decisions of one campaign are made one after the other, so that each counts what the others have booked.
 SELECT id FROM campaign WHERE name = ANY($1::text []) ORDER BY id FOR NO KEY UPDATE;
+
+-- wake_tasks --
+-- A campaign has room again: of the tasks on named nodes that it or its descendants keep waiting, those whose runs come
+-- soonest are planned now. A task that is being planned may be about to wait.
+WITH RECURSIVE below AS (
+    SELECT id FROM campaign WHERE name = ANY($1::text [])
+    UNION
+    SELECT campaign.id FROM campaign INNER JOIN below ON campaign.parent_id = below.id
+),
+
+soonest AS (
+    SELECT planning.task_id
+    FROM planning
+    INNER JOIN below ON planning.campaign_id = below.id
+    WHERE (planning.wants_room OR planning.lease_until IS NOT NULL) AND planning.plan_at > $2
+    ORDER BY planning.next_run_at, planning.added_at, planning.task_id
+    LIMIT $3
+    FOR UPDATE OF planning SKIP LOCKED
+)
+
+UPDATE planning SET plan_at = $2
+FROM soonest
+WHERE planning.task_id = soonest.task_id
+RETURNING planning.task_id;
+
+-- wake_terms --
+-- The same for terms of pool tasks. All of them: policies choose among them.
+WITH RECURSIVE below AS (
+    SELECT id FROM campaign WHERE name = ANY($1::text [])
+    UNION
+    SELECT campaign.id FROM campaign INNER JOIN below ON campaign.parent_id = below.id
+),
+
+woken AS (
+    UPDATE term SET try_at = $2
+    FROM planning
+    INNER JOIN below ON planning.campaign_id = below.id
+    WHERE term.pool_task = planning.task_id AND term.wants_room AND term.try_at > $2
+    RETURNING term.pool_task
+)
+
+SELECT DISTINCT pool_task FROM woken;

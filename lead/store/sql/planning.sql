@@ -236,15 +236,16 @@ SET
         WHEN planning.plan_at < planning.lease_until THEN least(planning.plan_at, done.plan_at)
         ELSE done.plan_at
     END,
-    failures = done.failures, waits_for = done.waits_for, waits_until = done.waits_until,
+    failures = done.failures, waits_for = done.waits_for, waits_until = done.waits_until, wants_room = done.wants_room,
     lease_owner = NULL, lease_until = NULL
 FROM (
     SELECT done.*, task.state
     FROM unnest(
         $1::uuid [], $2::bigint [], $3::timestamptz [], $4::timestamptz [], $5::timestamptz [], $6::timestamptz [],
-        $7::integer [], $8::text [], $9::timestamptz []
+        $7::integer [], $8::text [], $9::timestamptz [], $10::boolean []
     ) AS done (
-        task_id, lease_epoch, was_planned_to, planned_to, next_run_at, plan_at, failures, waits_for, waits_until
+        task_id, lease_epoch, was_planned_to, planned_to, next_run_at, plan_at, failures, waits_for, waits_until,
+        wants_room
     )
     INNER JOIN task ON done.task_id = task.id
     ORDER BY task.id

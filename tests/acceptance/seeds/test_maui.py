@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
-from tests.acceptance.outsider import Outsider
+from tests.acceptance.outsider import Json, Outsider
 from tests.acceptance.seeds.scene import Scene
+from tests.support.patience import PATIENCE_S
 
 pytestmark = [
     pytest.mark.asyncio(loop_scope="session"),
@@ -21,6 +24,28 @@ async def test_a_hard_limit_binds_named_tasks(scene: Scene, b: Outsider, c: Outs
     second = await scene.named(c, campaign=campaign)
     await scene.waits(second, f"{campaign} would have 2 runs at once, of at most 1 (hard)")
     assert await scene.booked(await scene.named(c, slip=20, campaign=campaign), 1) == [10]
+
+
+async def test_room_in_a_campaign_is_used_at_once(scene: Scene, b: Outsider, c: Outsider) -> None:
+    """What waits for room in its campaign is planned when another run of it is cancelled."""
+    campaign = await scene.campaign("limited", limits={"runs": {"hard": 1}})
+    first = await scene.named(b, campaign=campaign)
+    assert await scene.booked(first, 1) == [0]
+    waiting = [
+        await scene.named(c, campaign=campaign),
+        await scene.pooled(campaign=campaign),
+    ]
+    await scene.waits(waiting[0], "of at most 1 (hard)")
+    await scene.unseated(waiting[1], "of at most 1 (hard)")
+    await scene.lead.cancel(first)
+    async with asyncio.timeout(PATIENCE_S), scene.lead.changes() as changed:
+        while not any([await _is_booked(scene, task) for task in waiting]):
+            await changed()
+
+
+async def _is_booked(scene: Scene, task: Json) -> bool:
+    runs = await scene.lead.get(f"/v1/tasks/{task['id']}/runs?state=scheduled")
+    return bool(runs["items"])
 
 
 async def test_a_soft_limit_binds_while_others_wait(scene: Scene, b: Outsider, c: Outsider) -> None:

@@ -1,0 +1,68 @@
+"""Plans at once what waits for room in a campaign, when a run of it ended early.
+
+The database notifies of every run led here that ends before its booked end, if its campaign or one
+above it has limits (``tell_room`` in ``schema.sql``). What waits for that room is planned then. If
+the notification is lost, it is planned after its usual pause.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+import structlog
+
+from lead.store import episodes, limits
+from node.clock import Clock
+from node.model.errors import ParleyError
+from node.store.database import Database, Notice
+
+DEBOUNCE_S = 0.1
+"""Delay in which notifications are collected: a cancelled task ends many runs at once."""
+TASKS_MAX = 200
+"""Maximum number of tasks that are planned at once: each may ask its participants in vain.
+
+The others are planned after their usual pauses."""
+
+log = structlog.get_logger()
+
+
+class FreedRoom:
+    """Wakes what waits for room in campaigns."""
+
+    def __init__(self, database: Database, clock: Clock) -> None:
+        """Wait for notifications."""
+        self._database = database
+        self._clock = clock
+        self._campaigns: set[str] = set()
+        self._woken = asyncio.Event()
+
+    def heard(self, notice: Notice) -> None:
+        """Note a campaign that has room again."""
+        if notice.kind == "room":
+            self._campaigns.add(notice.id)
+            self._woken.set()
+
+    async def run(self) -> None:
+        """Wake what waits until cancelled."""
+        while True:
+            await self._woken.wait()
+            await self._clock.sleep(DEBOUNCE_S)
+            self._woken.clear()
+            try:
+                await self.run_once()
+            except ParleyError as error:
+                log.warning("freed room not used at once", error=error.detail)
+            except Exception:
+                log.exception("freed room not used at once")
+
+    async def run_once(self) -> None:
+        """Make due what waits for room in the campaigns that were noted."""
+        campaigns, self._campaigns = self._campaigns, set()
+        if not campaigns:
+            return
+        now = self._clock.now()
+        async with self._database.transaction() as connection:
+            tasks = await limits.wake_tasks(connection, campaigns, now, TASKS_MAX)
+            await episodes.notify(connection, tasks, "plan")
+            if terms := await limits.wake_terms(connection, campaigns, now):
+                await episodes.notify_seats(connection, terms)
