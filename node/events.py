@@ -112,17 +112,23 @@ class EventHub:
         return True
 
 
+_MEMBERS = {
+    "run": ("task", "state"),
+    "interval": ("task", "number"),
+    "task": ("state",),
+    "exchange": ("task", "state"),
+    "node": ("state",),
+    "campaign": ("state",),
+    "pool": ("state",),
+    "misses": ("campaign", "state"),
+    "reservation": ("state",),
+    "archive": ("state",),
+}
+"""By kind of event, the names of the words that follow the id in its notification."""
+
+
 def _body(notice: Notice) -> dict[str, str] | None:
-    match notice.kind, notice.words:
-        case "run", (task, state):
-            return {"id": notice.id, "task": task, "state": state}
-        case "interval", (task, number):
-            return {"id": notice.id, "task": task, "number": number}
-        case "task", (state,):
-            return {"id": notice.id, "state": state}
-        case "exchange", (task, state):
-            return {"id": notice.id, "task": task, "state": state}
-        case (("node" | "campaign" | "pool" | "reservation" | "archive"), (state,)):
-            return {"id": notice.id, "state": state}
-        case _:
-            return None
+    names = _MEMBERS.get(notice.kind, ())
+    if not names or len(names) != len(notice.words):
+        return None
+    return {"id": notice.id, **dict(zip(names, notice.words, strict=True))}

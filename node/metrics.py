@@ -13,7 +13,7 @@ from node.model import times
 from node.model.readiness import Readiness
 from node.readiness import readiness_of
 from node.service import NodeService
-from node.store import archives, outbox, runs
+from node.store import archives, outbox, pools, runs
 from node.store.database import Record
 
 
@@ -24,6 +24,7 @@ async def registry_of(node: NodeService) -> CollectorRegistry:
         counted = await runs.counts(connection)
         backlog = await outbox.backlog(connection)
         archived = await archives.backlog(connection)
+        missed = await pools.expected_misses(connection, node.clock.now())
     by_state = Gauge(
         "parley_runs",
         "Runs in the table, by state and class",
@@ -32,6 +33,14 @@ async def registry_of(node: NodeService) -> CollectorRegistry:
     )
     for state, scheduling_class, count in counted:
         by_state.labels(state, scheduling_class).set(count)
+    misses = Gauge(
+        "parley_pool_expected_misses",
+        "Due runs that will miss their latest start as things are, by pool and campaign",
+        ["pool", "campaign"],
+        registry=registry,
+    )
+    for each in missed:
+        misses.labels(each.pool, each.campaign).set(each.runs)
     Gauge("parley_outbox_messages", "Messages not yet acknowledged", registry=registry).set(backlog)
     Gauge("parley_event_streams", "Open event streams", registry=registry).set(node.hub.listeners)
     reachable = Gauge(

@@ -28,7 +28,7 @@ from lead.planning.placement import Offer
 from lead.planning.pool_view import SeatCase, windows_of
 from lead.policy.view import PostedRun
 from node.model.classes import SchedulingClass, blockers
-from node.model.spans import Span
+from node.model.spans import Span, normalise, subtract
 from node.model.timeline import (
     Booking,
     Occupation,
@@ -110,6 +110,28 @@ class ProposalCache:
                 update = {"free_displacing": displacing, "obstacles": (), "reason": why}
                 return proposal.model_copy(update=update)
         return None
+
+    def busy(self) -> dict[str, list[Span]]:
+        """Return by node when it has no time for exclusive runs, as far as its answers tell.
+
+        Of several answers the one about the shortest runs counts, which omits the fewest gaps.
+        Where time is reserved, answers tell about one task only.
+        """
+        busy: dict[str, list[Span]] = {}
+        for name, answers in self._cached.items():
+            about_all = [
+                each
+                for each in answers
+                if each.request.scheduling_class is SchedulingClass.EXCLUSIVE
+                and not each.proposal.particular
+            ]
+            if about_all:
+                answer = min(about_all, key=lambda each: each.request.duration)
+                end = answer.proposal.horizon
+                windows = [(start, min(until, end)) for start, until in answer.request.windows]
+                asked = normalise([span for span in windows if span[0] < span[1]])
+                busy[name] = subtract(asked, list(answer.proposal.free))
+        return busy
 
     def at_most(self, name: str, request: ProposalRequest) -> Offer:
         """Return what this lead's own runs leave of a node's near time: an upper bound."""

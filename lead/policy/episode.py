@@ -16,11 +16,15 @@ until they are refused.
 from __future__ import annotations
 
 import random
+from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import islice
 
+from lead.policy.axes.feasible import LACKS_NODES
+from lead.policy.axes.order import in_turns
 from lead.policy.episode_figures import Board
+from lead.policy.order.expected_misses import expected_misses
 from lead.policy.placement_requests import AllocationRound, Ask, Displacing, EpisodeOutcome
 from lead.policy.sets import PolicyComposition
 from lead.policy.verdict import Axis, PolicyRefusal, RefusalRule
@@ -80,6 +84,8 @@ class Episode:
         self._without: list[Candidate] = []
         self._passes = dict(view.state.passes)
         self._measured = dict(view.state.measured)
+        self._policy = policy
+        self._given: Counter[str] = Counter()
         self._workers = view.workers
         self._reached = 0
         self._open: dict[int, tuple[Ask, PolicyRefusal | None]] = {}
@@ -260,6 +266,7 @@ class Episode:
         del self._open[ask.number]
         candidate = ask.candidate
         self._board.answer(candidate, len(run.nodes))
+        self._given[candidate.task] += len(run.nodes)
         # Later runs of a term count at their ideal times: their real starts are not known yet.
         for start, end in ((run.start, run.end), *candidate.runs[1:]):
             each = replace(run, start=start, end=end)
@@ -320,6 +327,41 @@ class Episode:
             state=self._state(),
             returned=self._sharing.returned(self._without),
         )
+
+    def expected_misses(
+        self,
+        without_time: Mapping[str, Collection[str]],
+        busy: Mapping[str, Sequence[Span]] | None = None,
+    ) -> Mapping[str, Sequence[int]]:
+        """Return by task the latest starts that its runs are expected to miss, in order.
+
+        Empty if the policies mind no deadlines. ``without_time`` has by task the nodes that had no
+        time when they were asked, or did not answer, ``busy`` by node when it has no time for
+        exclusive runs.
+        """
+        half_life, board = self._policy.forecast_half_life, self._board
+        if half_life is None:
+            return {}
+        left = [
+            replace(it, k=wanted, nodes=[node.name for node in board.usable(it.nodes)])
+            for it in self._view.candidates
+            if (wanted := it.k - self._given[it.task]) > 0 and self._may_run(it)
+        ]
+        return expected_misses(
+            left, without_time, lambda some: in_turns(board, some, half_life, busy)
+        )
+
+    def misses_without_nodes(self, candidate: Candidate) -> Sequence[int]:
+        """Return the latest starts that a candidate misses to which no node is open."""
+        if self._policy.forecast_half_life is None:
+            return ()
+        none = replace(candidate, nodes=())
+        return expected_misses([none], {}, lambda _: ()).get(candidate.task, ())
+
+    def _may_run(self, candidate: Candidate) -> bool:
+        """Return whether nothing but lack of nodes or of time keeps a candidate from running."""
+        refusal = self._judge.check(candidate)
+        return refusal is None or refusal.rule in LACKS_NODES
 
     def _state(self) -> RememberedState:
         state = replace(self._view.state, passes=self._passes, measured=self._measured)

@@ -45,6 +45,17 @@ class PolicyComposition:
         return isinstance(self.order, order.ByStarts)
 
     @property
+    def forecast_half_life(self) -> int | None:
+        """Return the half-life of recent work in forecasts; None if the set minds no deadlines."""
+        match self.order:
+            case order.LateFirst(half_life=half_life):
+                return half_life
+            case order.ByRecentWorkOrder(deadlines=True, half_life=half_life):
+                return half_life
+            case _:
+                return None
+
+    @property
     def minds_blocked(self) -> bool:
         """Return whether a blocked candidate affects others in later episodes too."""
         return self.holds_others or self.fill.awaits_outcomes

@@ -11,7 +11,7 @@ from lead.failures import describe_failure
 from lead.model import PolicyMemory, PoolTask
 from lead.participants import ProposalSource
 from lead.planning.policy_state import encode_state
-from lead.planning.pool_view import SeatCase, state_to_keep
+from lead.planning.pool_view import SeatCase, candidate_of, state_to_keep
 from lead.planning.proposal_cache import ProposalCache
 from lead.policy.episode import Episode, spread_refusal
 from lead.policy.placement_requests import Ask, EpisodeOutcome
@@ -82,11 +82,13 @@ class EpisodeDriver:
         episode = Episode(episode_input.view, policy, self._rng)
         results: dict[str, CaseResult] = {}
         given = _GivenSeats()
+        without_time: dict[str, list[str]] = {}
         while (request := episode.next()) is not None:
             case = given.applied_to(cases[request.candidate.task])
             result, run, found = await self._serve(search, request, case, membership)
             results[case.name] = result
             given.add(result)
+            without_time[case.name] = [*found.refused, *found.without_time]
             if run is None:
                 decisive = next(iter(result.verdicts), None)
                 episode.refused(request, found.refused, decisive)
@@ -96,9 +98,13 @@ class EpisodeDriver:
             if case.open.blocked:
                 continue
             why = case.closed.why(case.windows, case.whole.terms.duration)
-            results[case.name] = CaseResult(case, heard={case.closed.name: why})
+            misses = episode.misses_without_nodes(candidate_of(case, episode_input.view.horizon))
+            results[case.name] = CaseResult(case, heard={case.closed.name: why}, misses=misses)
         outcome = episode.outcome()
         _add_refusals(results, cases, outcome, membership)
+        for name, misses in episode.expected_misses(without_time, cache.busy()).items():
+            if name in results:
+                results[name] = replace(results[name], misses=misses)
         state = state_to_keep(outcome.state, self._clock.now())
         # What the view lacks is reported with the pool (query ``pools``), not in each reason.
         note = episode_input.note

@@ -164,6 +164,8 @@ class EpisodeLoop:
         if await self._hold() or more:
             return 0.0
         async with self._database.connection() as connection:
+            # Also without an episode misses end: the task does, or the start is over.
+            await episodes.tell_misses(connection, self._clock.now())
             due = await episodes.next_due(connection)
         instants = [at for at in (due, self._look_at) if at is not None]
         if not instants:

@@ -64,6 +64,8 @@ class SeatSearchResult:
     """By node, why those that were asked, or are known to be full, do not take a seat."""
     refused: Sequence[str] = ()
     """The nodes that refused the question, or did not answer it."""
+    without_time: Sequence[str] = ()
+    """The nodes that have no time in any of the windows, by their answer or as is known."""
     slips: Mapping[str, int] = field(default_factory=dict)
     """By node that takes a seat, how far its runs may slip (µs)."""
     starts: Mapping[str, Sequence[int]] = field(default_factory=dict)
@@ -245,7 +247,8 @@ class NodeSearch:
         named = None if slots.may_yield is None else yielding
         crowded = self._crowded(slots, taken)
         reasons = self._reasons(slots, order, taken, crowded)
-        return SeatSearchResult(seats, first, named, reasons, refused, slips, starts, crowded)
+        full = [name for name in order if name in slots.full or slots.covered.get(name) == 0]
+        return SeatSearchResult(seats, first, named, reasons, refused, full, slips, starts, crowded)
 
     def _crowded(self, slots: SeatSlots, taken: Sequence[str]) -> dict[str, str]:
         """Return the nodes that have time but are left out by the spread, with the attribute."""

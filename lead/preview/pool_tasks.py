@@ -87,6 +87,8 @@ class PoolTaskPreview:
     terms: Sequence[tuple[OpenTerm, SeatSearchAccount | str]]
     groups: Sequence[SeatGroup]
     nodes: Mapping[str, str]
+    misses: Sequence[int]
+    """The latest starts that its runs would miss as things are, in order."""
     begins: str
     """The time at which nodes are chosen for the first term, if that is not now."""
 
@@ -148,6 +150,7 @@ class PoolTaskPreviewer:
             [(term, account(term)) for term in terms],
             [] if first is None else await self._groups(first[0]),
             {name: node.identity for name, node in membership.by_name.items()},
+            sorted(at for result, _ in results.values() for at in result.misses),
             to_the_second(due),
         )
 
@@ -301,6 +304,9 @@ def _sentence(foreseen: PoolTaskPreview, asked: int, starts: Sequence[PlannedSta
         wanted = sum(term.seats for term, _ in later)
         many = "term" if len(later) == 1 else "terms"
         said.append(f"of {len(later)} {many} more {taken} of {wanted} seats")
+    if misses := foreseen.misses:
+        runs, first_miss = len(misses), to_the_second(misses[0])
+        said.append(f"{runs} of its runs would miss the latest start, the first at {first_miss}")
     return "; ".join(said)
 
 

@@ -7,7 +7,7 @@ from aiohttp import web
 from node.api import requests, responses
 from node.api.routing import CURSOR, LIMIT, NODE, Access, Route
 from node.model import policysets
-from node.model.wire.pools import Outside, PolicySet, Pool, PoolDocument, PoolPatch
+from node.model.wire.pools import ExpectedMisses, Outside, PolicySet, Pool, PoolDocument, PoolPatch
 from node.service import NodeService
 from node.sharing.pools import Warnings, document_of
 from node.store.pools import StoredPool
@@ -25,6 +25,10 @@ def _document(node: NodeService, pool: StoredPool, warnings: Warnings) -> Pool:
         nodes=members.nodes,
         others=others,
         warnings=warnings.pools.get(pool.name, ()),
+        expected_misses=tuple(
+            ExpectedMisses(campaign=it.campaign, runs=it.runs, first_at=it.first_at)
+            for it in warnings.misses.get(pool.name, ())
+        ),
     )
 
 

@@ -27,7 +27,7 @@ from node.sharing.campaigns import promise_of, weights_fault
 from node.store import campaigns, nodes, pools
 from node.store.database import Connection, Database
 from node.store.nodes import KnownNode
-from node.store.pools import StoredPool
+from node.store.pools import PoolMisses, StoredPool
 
 _NAMED = 5
 
@@ -45,10 +45,11 @@ class PoolMembership:
 
 @dataclass(frozen=True)
 class Warnings:
-    """The warnings about campaigns and pools, by their names."""
+    """The warnings about campaigns and pools, by their names; by pool also the expected misses."""
 
     campaigns: Mapping[str, tuple[str, ...]]
     pools: Mapping[str, tuple[str, ...]]
+    misses: Mapping[str, Sequence[PoolMisses]]
 
 
 class Pools:
@@ -88,10 +89,13 @@ class Pools:
         return PoolMembership(tuple(members), others)
 
     async def warnings(self) -> Warnings:
-        """Return warnings about settings that are allowed but hardly intended."""
+        """Return warnings about settings that are allowed but hardly intended, and about misses."""
         async with self._database.connection() as connection:
             there = await pools.listed(connection)
             listed = await campaigns.listed(connection)
+            misses: dict[str, list[PoolMisses]] = {pool.name: [] for pool in there}
+            for missed in await pools.expected_misses(connection, self._clock.now()):
+                misses.setdefault(missed.pool, []).append(missed)
         sized = self._sized(there)
         promised = [it for it in (promise_of(each.settings) for each in listed) if it is not None]
         return Warnings(
@@ -101,9 +105,11 @@ class Pools:
                     *promises.pool_warnings(size, promised),
                     *([pool.unseen] if pool.unseen else ()),
                     *self._silent(pool.match),
+                    *map(_misses_in_words, misses[pool.name]),
                 )
                 for pool, size in zip(there, sized, strict=True)
             },
+            misses,
         )
 
     async def sizes(self, connection: Connection) -> list[PoolSize]:
@@ -232,6 +238,13 @@ class Pools:
         if any(predicate.met_by(attributes) for attributes in known.values()):
             return None
         return predicates.explain_no_match(predicate, known, "/match")
+
+
+def _misses_in_words(missed: PoolMisses) -> str:
+    runs = "1 run" if missed.runs == 1 else f"{missed.runs} runs"
+    first = times.to_the_second(missed.first_at)
+    at = f"at {first}" if missed.runs == 1 else f"the first at {first}"
+    return f"{runs} of {missed.campaign} will miss the latest start, {at}, as things are"
 
 
 def stored_pool(document: PoolDocument) -> StoredPool:

@@ -31,6 +31,24 @@ class StoredPool:
     """A sentence on what its policies could not see when they decided last."""
 
 
+@dataclass(frozen=True)
+class PoolMisses:
+    """Runs of a campaign that are expected to start too late, or not at all, on a pool's nodes.
+
+    ``first_at`` is the first of the latest starts that they miss.
+    """
+
+    pool: str
+    campaign: str
+    runs: int
+    first_at: int
+
+
+async def expected_misses(connection: Connection, now: int) -> list[PoolMisses]:
+    """Return the misses that the last forecasts expect, by pool and campaign."""
+    return [PoolMisses(*row) for row in await connection.fetch(_SQL["expected_misses"], now)]
+
+
 async def listed(connection: Connection) -> list[StoredPool]:
     """Return all pools, by name."""
     return [StoredPool(*row) for row in await connection.fetch(_SQL["pools"])]

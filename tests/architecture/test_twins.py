@@ -39,7 +39,7 @@ WITHOUT = {
         "hours",
         "notify",
     },
-    "node.store/pools": {"asking", "change_pool", "remove_pool", "notify"},
+    "node.store/pools": {"asking", "change_pool", "remove_pool", "notify", "expected_misses"},
     "node.store/seats": {"before_in_turn", "seats", "waiting_in_seats", "release"},
     "node.store/meshes": {
         "has_mesh",

@@ -26,6 +26,8 @@ TOO_FEW = RefusalRule(
 NOBODY = RefusalRule(
     Axis.FEASIBLE, "nobody", "no other node of the pool can take part; {wanted} more are needed"
 )
+LACKS_NODES = (TOO_FEW, NOBODY)
+"""The refusals that say that nodes are missing."""
 MISSED = RefusalRule(
     Axis.FEASIBLE, "too-late", "its run had to start by {start_by}, {late} s before this episode"
 )

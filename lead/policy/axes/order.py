@@ -16,11 +16,11 @@ from lead.policy.fill import backfill, reservations
 from lead.policy.gaps import GapAttempt
 from lead.policy.order import deadline_first, passes, queues, weighted
 from lead.policy.share import decayed_windows, recent_work, start_counts
-from lead.policy.timetable import PlacementRequest, free_for
+from lead.policy.timetable import PlacementRequest, Timetable, free_for
 from lead.policy.verdict import PolicyRefusal
 from lead.policy.view import Candidate, Exact, QueueState, RememberedState
 from node.model.classes import SchedulingClass
-from node.model.spans import normalise
+from node.model.spans import Span, normalise
 
 _BY_NEXT_RUN: Callable[[Candidate], tuple[int, int]] = lambda it: (it.next_run_at, it.added_at)  # noqa: E731
 
@@ -147,7 +147,7 @@ class ByRecentWorkOrder:
         recent, shares = _recent(board, self.half_life)
         seats = max(1, len(board.usable(board.view.pool.nodes)))
         if self.deadlines:
-            late_tasks = deadline_first.moved(_forecast(board, recent, shares, self.half_life))
+            late_tasks = deadline_first.moved(in_turns(board, board.candidates, self.half_life))
             turns = recent_work.RecentWorkSelector(recent, shares, seats, self.half_life)
             return _by_name(board, deadline_first.order(board.candidates, late_tasks, turns))
         # Hour by hour: a task chosen in vain for a full hour would count against its campaign in
@@ -172,20 +172,26 @@ def _recent(board: Board, half_life: int) -> tuple[dict[str, float], dict[str, f
     return recent_work.recent_of(view.ledger, board.planned_to, half_life), shares
 
 
-def expected_runs(board: Board, half_life: int = recent_work.HALF_LIFE) -> list[ForecastRun]:
-    """Return the forecast of an episode: when all its runs would start, and which too late."""
-    return _forecast(board, *_recent(board, half_life), half_life)
-
-
-def _forecast(
-    board: Board, recent: Mapping[str, float], shares: Mapping[str, float], half_life: int
+def in_turns(
+    board: Board,
+    candidates: Sequence[Candidate],
+    half_life: int,
+    busy_besides: Mapping[str, Sequence[Span]] | None = None,
 ) -> list[ForecastRun]:
-    """Return when the runs of all candidates would start if campaigns took turns."""
+    """Return when the runs of these candidates would start if campaigns took turns.
+
+    ``busy_besides`` has by node the time in which it is busy beside what the lead has booked.
+    """
+    recent, shares = _recent(board, half_life)
     # A seat that was always busy is worth the integral of 2**(-t/h) over the past: h/ln 2.
     work_done = {name: seats * half_life / math.log(2) for name, seats in recent.items()}
     nodes = [node.name for node in board.usable(board.view.pool.nodes)]
-    busy = board.booked[SchedulingClass.EXCLUSIVE]
-    return forecast(board.candidates, Supply(nodes, busy, shares, work_done), board.view.now)
+    busy: Timetable = board.booked[SchedulingClass.EXCLUSIVE]
+    if busy_besides:
+        busy = {
+            name: normalise([*busy.get(name, ()), *busy_besides.get(name, ())]) for name in nodes
+        }
+    return forecast(candidates, Supply(nodes, busy, shares, work_done), board.view.now)
 
 
 def _by_name(board: Board, tasks: Iterable[str]) -> FixedOrder:
@@ -207,7 +213,7 @@ class LateFirst:
 
     def begin(self, board: Board, serving: Sequence[str]) -> FixedOrder:
         """Start an episode."""
-        late_tasks = deadline_first.moved(expected_runs(board, self.half_life))
+        late_tasks = deadline_first.moved(in_turns(board, board.candidates, self.half_life))
         in_order = list(iter(self.others.begin(board, serving).take, None))
         if not late_tasks:
             return FixedOrder(in_order)

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from functools import partial
 
-from lead.policy.axes.order import ByRecentWorkOrder, LateFirst, expected_runs
+from lead.policy.axes.order import ByRecentWorkOrder, LateFirst, in_turns
 from lead.policy.episode_figures import Board
 from lead.policy.sets import SETS, PolicyComposition
 from lead.simulation.clock import START
@@ -83,7 +83,8 @@ def _missed(
     late: set[str] = set()
 
     def watch(held: HeldEpisode) -> None:
-        late.update(it.task for it in expected_runs(Board(held.view)) if it.is_late)
+        expected = in_turns(Board(held.view), held.view.candidates, recent_work.HALF_LIFE)
+        late.update(it.task for it in expected if it.is_late)
 
     for _ in fleet.play(_HOURS * times.HOUR, watch):
         step_done()

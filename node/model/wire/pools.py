@@ -98,6 +98,14 @@ class Outside(Document):
     reason: str
 
 
+class ExpectedMisses(Document):
+    """Runs of a campaign that are expected to start too late, or not at all."""
+
+    campaign: str
+    runs: int
+    first_at: Instant = Field(description="The first of the latest starts that they miss.")
+
+
 class Pool(PoolDocument):
     """A pool as the API shows it."""
 
@@ -111,5 +119,12 @@ class Pool(PoolDocument):
         (),
         description="Settings that are allowed but probably unintended: no node belongs to it, "
         "a node does not answer, it serves promises and there are none, more of its seats "
-        "are promised than exist, or its policies do not see all its runs.",
+        "are promised than exist, or its policies do not see all its runs. Also the expected "
+        "misses, in a sentence each.",
+    )
+    expected_misses: tuple[ExpectedMisses, ...] = Field(
+        (),
+        description="The forecast of the last search for nodes: by campaign, the due runs that "
+        "have no nodes yet and will miss their latest start as things are. Only policy sets that "
+        "mind deadlines make one.",
     )

@@ -7,6 +7,19 @@ FROM pool
 LEFT JOIN policy_state ON pool.id = policy_state.pool_id
 ORDER BY pool.name;
 
+-- expected_misses --
+-- By pool and campaign, how many runs are expected to miss their latest start, and the first of these starts.
+SELECT
+    pool.name AS pool, coalesce(task.campaign, 'default') AS campaign, count(*) AS runs, min(missed.start_by) AS first_at
+FROM term
+INNER JOIN pool_task ON term.pool_task = pool_task.task_id
+INNER JOIN pool ON pool_task.pool_id = pool.id
+INNER JOIN task ON term.pool_task = task.id
+CROSS JOIN LATERAL unnest(term.misses) AS missed (start_by)
+WHERE term.misses <> '{}' AND missed.start_by > $1 AND term.try_at IS NOT NULL AND task.state = 'active'
+GROUP BY pool.name, coalesce(task.campaign, 'default')
+ORDER BY pool.name, campaign;
+
 -- keep_pool --
 INSERT INTO pool (name, match, policy_set, overrides, choice, term, patience, description, created_at, changed_at)
 VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $9)

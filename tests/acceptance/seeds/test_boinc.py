@@ -7,6 +7,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from tests.acceptance.commands import parley
 from tests.acceptance.outsider import Outsider
 from tests.acceptance.seeds.scene import Scene
 
@@ -29,6 +30,25 @@ async def test_short_slips_go_first(scene: Scene, policy: str) -> None:
     for task in tasks[6:]:
         [start] = await soon.booked(task, 1)
         assert start <= 1
+
+
+async def test_a_pool_says_which_runs_will_miss_their_start(
+    scene: Scene, nodes: list[Outsider]
+) -> None:
+    """Hours before, a pool says of which campaign how many runs will be late, and takes it back."""
+    campaign = await scene.campaign("tonight")
+    busy = await scene.named(*nodes, minutes=60, priority=9)
+    assert await scene.booked(busy, 1) == [0]
+    late = [await scene.pooled(campaign=campaign, slip=5) for _ in range(2)]
+    path = f"/v1/pools/{scene.pool}"
+    first = (scene.hour + timedelta(minutes=5)).strftime("%Y-%m-%dT%H:%M:%SZ")
+    expected = [{"campaign": campaign, "runs": 2, "first_at": first}]
+    await scene.lead.until(path, lambda found: found["expected_misses"] == expected)
+    shown = await parley(scene.lead, "pool", "show", scene.pool)
+    assert f"2 runs of {campaign} will miss the latest start, the first at {first}" in shown.out
+    await scene.lead.cancel(busy)
+    assert await scene.given(2, late) == [2]
+    await scene.lead.until(path, lambda found: found["expected_misses"] == [])
 
 
 async def test_a_busy_node_is_asked_about_another_time(scene: Scene, nodes: list[Outsider]) -> None:
