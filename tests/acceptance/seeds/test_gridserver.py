@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import AsyncIterator
+
 import pytest
 
 from tests.acceptance.commands import parley
@@ -67,17 +70,31 @@ async def test_what_cannot_be_promised_is_refused(scene: Scene) -> None:
     assert answer.pointers == ["/target/seats"]
 
 
+@contextlib.asynccontextmanager
+async def _pool_of(node: Outsider, name: str, policy: str) -> AsyncIterator[str]:
+    """Give a node a pool of itself alone, and take both away again with the tasks that use it."""
+    attributes = f"/v1/nodes/{node.name}"
+    await node.ask("PATCH", attributes, {"attributes": {"tied": name}})
+    document = {"name": name, "match": {"tied": name}, "policy": {"set": policy}}
+    assert (await node.ask("POST", "/v1/pools", document)).status == 201
+    try:
+        yield name
+    finally:
+        for task in (await node.get("/v1/tasks", state="active", limit=500))["items"]:
+            if task["pool"] and task["pool"]["pool"] == name:
+                await node.cancel(task)
+        assert (await node.ask("DELETE", f"/v1/pools/{name}")).status == 204
+        await node.ask("PATCH", attributes, {"attributes": {"tied": None}})
+
+
 async def test_a_node_is_pardoned(scene: Scene, c: Outsider) -> None:
     """A node whose run failed gets no more runs of that campaign, until it is pardoned."""
-    name = f"{scene.pool}-c"
-    document = {
-        "name": name,
-        "match": {"tied": scene.pool},
-        "policy": {"set": "gridserver-blacklist"},
-    }
-    await c.ask("PATCH", "/v1/nodes/c", {"attributes": {"tied": scene.pool}})
-    assert (await c.ask("POST", "/v1/pools", document)).status == 201
-    seats = {"participants": {"pool": name, "k": 1}}
+    async with _pool_of(c, f"{scene.pool}-c", "gridserver-blacklist") as pool:
+        await _fail_and_pardon(scene, c, pool)
+
+
+async def _fail_and_pardon(scene: Scene, c: Outsider, pool: str) -> None:
+    seats = {"participants": {"pool": pool, "k": 1}}
     spec = {"dest": "silent.test", "count": 10, "interval": "PT0.01S", "timeout": "PT0.5S"}
     broken = await c.create("rtt", spec=spec, tools=["ping"], schedule={"max_runs": 1}, **seats)
     path = f"/v1/tasks/{broken['id']}/runs?state=failed"
