@@ -674,11 +674,26 @@ BEGIN
         ORDER BY line.parent_depth NULLS FIRST
         LIMIT 1
     ) AS holder;
+    PERFORM pg_notify('parley', format(
+        'unbooked %s %s',
+        (extract(EPOCH FROM freed.starts_at) * 1000000)::bigint, (extract(EPOCH FROM OLD.ends_at) * 1000000)::bigint
+    ))
+    FROM (SELECT greatest(OLD.starts_at, NEW.changed_at) AS starts_at) AS freed
+    WHERE
+        OLD.ends_at - freed.starts_at >= interval '10 s' -- less is freed by almost every run that ends
+        AND EXISTS (SELECT FROM planning WHERE planning.task_id = NEW.task_id)
+        AND EXISTS (
+            SELECT FROM term
+            WHERE
+                term.try_at > NEW.changed_at AND term.tries > 0
+                AND term.starts_at < OLD.ends_at AND term.over_at > freed.starts_at
+        );
     RETURN NULL;
 END
 $$;
 COMMENT ON FUNCTION tell_room() IS
-'Notifies of the highest limited campaign that has room again, because a run led here ended before its booked end.';
+'A run led here ended before its booked end: notifies of the highest limited campaign that has room again, and of the span
+that was freed if seats are empty then. The lead asks no node whose time its own runs take, so no node will tell it.';
 CREATE TRIGGER run_left_room AFTER UPDATE ON run FOR EACH ROW
 WHEN (
     old.state IN ('booked', 'set-aside', 'running', 'merging')

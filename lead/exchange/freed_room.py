@@ -1,8 +1,9 @@
-"""Plans at once what waits for room in a campaign, when a run of it ended early.
+"""Plans at once what waits for room in a campaign, or for time, when a run led here ended early.
 
-The database notifies of every run led here that ends before its booked end, if its campaign or one
-above it has limits (``tell_room`` in ``schema.sql``). What waits for that room is planned then. If
-the notification is lost, it is planned after its usual pause.
+The database notifies of such runs (``tell_room`` in ``schema.sql``): of the campaign, if it or one
+above it has limits, and of the time, if seats are empty then. Nodes report time that they refused;
+but those whose time is known to be taken by the lead's own runs were not asked for seats. If a
+notification is lost, what waits is planned after its usual pause.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import structlog
 from lead.store import episodes, limits
 from node.clock import Clock
 from node.model.errors import ParleyError
+from node.model.spans import Span, normalise
 from node.store.database import Database, Notice
 
 DEBOUNCE_S = 0.1
@@ -27,19 +29,23 @@ log = structlog.get_logger()
 
 
 class FreedRoom:
-    """Wakes what waits for room in campaigns."""
+    """Wakes what waits for room in campaigns, and seats that wait for time."""
 
     def __init__(self, database: Database, clock: Clock) -> None:
         """Wait for notifications."""
         self._database = database
         self._clock = clock
         self._campaigns: set[str] = set()
+        self._spans: list[Span] = []
         self._woken = asyncio.Event()
 
     def heard(self, notice: Notice) -> None:
-        """Note a campaign that has room again."""
+        """Note a campaign that has room again, or time that is no longer taken."""
         if notice.kind == "room":
             self._campaigns.add(notice.id)
+            self._woken.set()
+        if notice.kind == "unbooked":
+            self._spans.append((int(notice.id), int(notice.words[0])))
             self._woken.set()
 
     async def run(self) -> None:
@@ -56,13 +62,15 @@ class FreedRoom:
                 log.exception("freed room not used at once")
 
     async def run_once(self) -> None:
-        """Make due what waits for room in the campaigns that were noted."""
+        """Make due what waits for the campaigns and the time that were noted."""
         campaigns, self._campaigns = self._campaigns, set()
-        if not campaigns:
+        spans, self._spans = normalise(self._spans), []
+        if not campaigns and not spans:
             return
         now = self._clock.now()
         async with self._database.transaction() as connection:
             tasks = await limits.wake_tasks(connection, campaigns, now, TASKS_MAX)
             await episodes.notify(connection, tasks, "plan")
-            if terms := await limits.wake_terms(connection, campaigns, now):
-                await episodes.notify_seats(connection, terms)
+            wanted = await limits.wake_terms(connection, campaigns, now)
+            wanted += await episodes.try_during(connection, spans, now)
+            await episodes.notify_seats(connection, wanted)

@@ -25,6 +25,7 @@ from lead.model import (
     UnplannedSeatTask,
 )
 from node.model import times
+from node.model.spans import Span
 from node.model.task_terms import take_terms
 from node.model.terms import Term
 from node.store.database import Connection, Queries
@@ -244,6 +245,13 @@ async def asking(connection: Connection) -> list[PoolTaskCriteria]:
 async def try_all(connection: Connection, now: int) -> None:
     """Make every term with empty seats due now."""
     await connection.execute(_SQL["try_all"], now)
+
+
+async def try_during(connection: Connection, spans: Sequence[Span], now: int) -> list[UUID]:
+    """Make the terms that found no time in these spans due now; return their pool tasks."""
+    starts, ends = [start for start, _ in spans], [end for _, end in spans]
+    rows = await connection.fetch(_SQL["try_during"], starts, ends, now)
+    return [row[0] for row in rows]
 
 
 async def put_off(connection: Connection, tasks: Sequence[UUID], now: int, try_at: int) -> None:

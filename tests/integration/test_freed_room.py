@@ -189,3 +189,20 @@ async def test_a_pool_task_has_the_room_of_a_run_that_ended_early(world: World) 
         await pool.lead.lead.freed_room.run_once()
     await pool.seat()
     assert list(await pool.seats(second)) == [2]
+
+
+async def test_seats_have_the_time_that_a_run_of_their_own_lead_gave_back(world: World) -> None:
+    """A node that the lead's own runs fill is not asked; a cancelled one of these is no secret."""
+    pool = await pooled(world, [{}, {}])
+    at = times.format_instant(START + 2 * times.HOUR)
+    once = {"start": at, "repeat": None, "slip": "PT0S"}
+    first = await pool.create(1, schedule=once)
+    wide = await pool.create(2, schedule=once, request={"together": True})
+    assert await pool.seats(wide) == {}
+    async with _listening(pool.lead) as campaigns:
+        await pool.lead.node.termination.cancel_task(first)
+        await world.settle()
+        assert await campaigns() == []
+        await pool.lead.lead.freed_room.run_once()
+    await pool.seat()
+    assert await pool.seats(wide) == {2: {1: "n1", 2: "n2"}}

@@ -268,6 +268,21 @@ def try_all(tables: Tables, now: int) -> Answer:
     return ()
 
 
+@TWINS.of("pool_task")
+def try_during(tables: Tables, starts: Sequence[int], ends: Sequence[int], now: int) -> Answer:
+    """Schedule the terms that found no time in these spans for now."""
+    woken: dict[UUID, None] = {}
+    for row in list(tables.terms.tried.values()):
+        waits = row.try_at is not None and row.try_at > now and row.tries > 0
+        if waits and any(
+            row.starts_at < end and row.over_at > start
+            for start, end in zip(starts, ends, strict=True)
+        ):
+            tables.terms.change(row, try_at=now)
+            woken[row.pool_task] = None
+    return [(task,) for task in woken]
+
+
 @TWINS.of()
 def put_off(tables: Tables, tasks: Sequence[UUID], now: int, try_at: int) -> Answer:
     """Postpone the terms that were due by now."""

@@ -37,11 +37,13 @@ from lead.simulation.memory.seattable import (
     TermTable,
 )
 from lead.simulation.memory.tasktable import PlanningTable, TaskTable
+from node.model import times
 from node.model.classes import SchedulingClass
 from node.model.reservations import Applicant, access_of, admits
 from node.store.database import BrokenCheck, BrokenKey, BrokenReference
 
 _MEASURED = frozenset({"finished", "failed", "cancelled"})
+_FREED_MIN = 10 * times.SECOND
 """States of runs that took time until they ended; the others took none."""
 
 
@@ -381,7 +383,21 @@ class Tables:
             row = self.campaigns.rows[above]
             holder, above = row if row.is_limited else holder, row.parent_id
         if holder is not None:
-            self._journal.tell(f"room {holder.name}")
+            self.journal.tell(f"room {holder.name}")
+        if planning is not None:
+            self._tell_unbooked(run)
+
+    def _tell_unbooked(self, run: RunRow) -> None:
+        """Notify of the span that a run led here has freed, if seats are empty then."""
+        start = max(run.starts_at, run.changed_at)
+        if run.ends_at - start >= _FREED_MIN and any(
+            (term.try_at or 0) > run.changed_at
+            and term.tries > 0
+            and term.starts_at < run.ends_at
+            and term.over_at > start
+            for term in self.terms.tried.values()
+        ):
+            self.journal.tell(f"unbooked {start} {run.ends_at}")
 
     def delete_run(self, run: RunRow) -> None:
         """Delete a run and its parts."""

@@ -301,6 +301,19 @@ ORDER BY task.id;
 -- Attributes of nodes, pools or campaigns have changed: search now for all that wait.
 UPDATE term SET try_at = $1 WHERE try_at > $1;
 
+-- try_during --
+-- Runs led here no longer take these spans: search now for the seats that found no time in them.
+WITH woken AS (
+    UPDATE term SET try_at = $3
+    FROM unnest($1::timestamptz [], $2::timestamptz []) AS freed (starts_at, ends_at)
+    WHERE
+        term.try_at > $3 AND term.tries > 0
+        AND term.starts_at < freed.ends_at AND term.over_at > freed.starts_at
+    RETURNING term.pool_task
+)
+
+SELECT DISTINCT pool_task FROM woken;
+
 -- put_off --
 -- Postpones searches that are due.
 UPDATE term SET try_at = $3 WHERE pool_task = ANY($1::uuid []) AND try_at <= $2;
