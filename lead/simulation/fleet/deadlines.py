@@ -10,6 +10,7 @@ from functools import partial
 from lead.policy.axes.order import ByRecentWorkOrder, LateFirst, in_turns
 from lead.policy.episode_figures import Board
 from lead.policy.sets import SETS, PolicyComposition
+from lead.policy.share import recent_work
 from lead.simulation.clock import START
 from lead.simulation.fleet.document import FleetScenario
 from lead.simulation.fleet.report import FleetCheck
