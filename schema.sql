@@ -72,7 +72,8 @@ CREATE TYPE campaign_state AS ENUM (
 
 CREATE TYPE charge_cause AS ENUM (
     'booked',     -- a run was committed
-    'unused',     -- it ended early, was cancelled, displaced or missed: the rest of its time is refunded
+    'unused',     -- it ended early, was cancelled, displaced or missed: the rest is refunded
+    'measured',   -- its result says what it has moved: the difference from what was expected
     'moved'       -- its task was moved to another campaign: refunded to the old one, charged to the new one
 );
 
@@ -244,44 +245,55 @@ CREATE TABLE charge (
     node text NOT NULL,
     starts_at timestamptz NOT NULL,
     ends_at timestamptz NOT NULL,
-    weight integer NOT NULL CHECK (weight <> 0),
+    weight integer NOT NULL,
+    bytes bigint NOT NULL DEFAULT 0,
     cause charge_cause NOT NULL,
     made_at timestamptz NOT NULL,
     PRIMARY KEY (starts_at, run_id, id),
-    CHECK (starts_at < ends_at)
+    CHECK (starts_at < ends_at),
+    CHECK (weight <> 0 OR bytes <> 0)
 );
 COMMENT ON TABLE charge IS
-'The ledger (at the lead): the seats charged to campaigns. It is append-only: a refund is a negative charge.';
+'The ledger (at the lead): the seats and bytes charged to campaigns. It is append-only: a refund is a negative charge.';
 COMMENT ON COLUMN charge.node IS 'Identity of the node.';
 COMMENT ON COLUMN charge.weight IS 'Thousandths of a seat: 1000 for an exclusive run, one lane for a normal one; runs that cost nothing have no row.';
+COMMENT ON COLUMN charge.bytes IS
+'Payload that the node sends and receives: as expected, until the result of the run says more. Charges and refunds of bytes have
+the start and end of the run.';
 
 CREATE TABLE charge_hour (
     hour timestamptz NOT NULL,
     campaign_id integer NOT NULL,
     node text NOT NULL,
     amount bigint NOT NULL,
+    bytes bigint NOT NULL,
     PRIMARY KEY (hour, campaign_id, node)
 ) WITH (fillfactor = 50);
 COMMENT ON TABLE charge_hour IS 'The ledger summed by hour; a trigger on charge keeps it up to date.';
 COMMENT ON COLUMN charge_hour.amount IS 'Thousandths of a seat times microseconds; 1000 million are a seat-second.';
+COMMENT ON COLUMN charge_hour.bytes IS 'The bytes of the runs that start in this hour.';
 
 CREATE FUNCTION sum_up_charges() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
-    INSERT INTO charge_hour (hour, campaign_id, node, amount)
+    INSERT INTO charge_hour (hour, campaign_id, node, amount, bytes)
     SELECT
         begun.hour, made.campaign_id, made.node,
         sum(
             made.weight * extract(
                 EPOCH FROM least(made.ends_at, begun.hour + interval '1 hour') - greatest(made.starts_at, begun.hour)
             ) * 1000000
-        )
+        ),
+        sum(CASE WHEN begun.hour <= made.starts_at THEN made.bytes ELSE 0 END)
     FROM made
     CROSS JOIN LATERAL generate_series(
-        date_bin('1 hour', made.starts_at, 'epoch'), made.ends_at - interval '1 microsecond', interval '1 hour'
+        date_bin('1 hour', made.starts_at, 'epoch'),
+        CASE WHEN made.weight = 0 THEN made.starts_at ELSE made.ends_at - interval '1 microsecond' END,
+        interval '1 hour'
     ) AS begun (hour)
     GROUP BY begun.hour, made.campaign_id, made.node
     ORDER BY begun.hour, made.campaign_id, made.node -- all transactions lock in the same order
-    ON CONFLICT (hour, campaign_id, node) DO UPDATE SET amount = charge_hour.amount + excluded.amount;
+    ON CONFLICT (hour, campaign_id, node) DO UPDATE
+    SET amount = charge_hour.amount + excluded.amount, bytes = charge_hour.bytes + excluded.bytes;
     RETURN NULL;
 END
 $$;
@@ -911,6 +923,7 @@ CREATE TABLE part (
     command text [],
     output text,
     circumstances jsonb,
+    moved_bytes bigint,
     PRIMARY KEY (run_id, participant),
     CHECK ((result IS NULL) <> (reason IS NULL))
 );
@@ -919,6 +932,8 @@ COMMENT ON TABLE part IS
 COMMENT ON COLUMN part.output IS 'Output of the program; of long output the beginning and the end.';
 COMMENT ON COLUMN part.circumstances IS
 'What the host did meanwhile: tool version, clock, processors, interface, own traffic, other runs; null if not reported.';
+COMMENT ON COLUMN part.moved_bytes IS
+'(At the lead) the payload that it sent and received, both together, as measured; null if its test does not measure this.';
 
 CREATE TABLE run_interval (
     run_id uuid NOT NULL REFERENCES run ON DELETE CASCADE,
@@ -944,16 +959,18 @@ CREATE INDEX run_interval_open ON run_interval (ends_at) WHERE parts IS NOT NULL
 
 CREATE FUNCTION give_back_unused() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
-    INSERT INTO charge (campaign_id, run_id, participant, node, starts_at, ends_at, weight, cause, made_at)
+    INSERT INTO charge (campaign_id, run_id, participant, node, starts_at, ends_at, weight, bytes, cause, made_at)
     SELECT
-        charged.campaign_id, charged.run_id, charged.participant, charged.node, unused.starts_at, OLD.ends_at,
-        -charged.weight, 'unused', NEW.changed_at
+        charged.campaign_id, charged.run_id, charged.participant, charged.node, correction.starts_at, OLD.ends_at,
+        correction.weight, correction.bytes, correction.cause, NEW.changed_at
     FROM (
-        SELECT charge.campaign_id, charge.run_id, charge.participant, charge.node, sum(charge.weight) AS weight
+        SELECT
+            charge.campaign_id, charge.run_id, charge.participant, charge.node, sum(charge.weight) AS weight,
+            sum(charge.bytes) AS bytes
         FROM charge
         WHERE charge.starts_at = OLD.starts_at AND charge.run_id = OLD.id AND charge.ends_at = OLD.ends_at
         GROUP BY charge.campaign_id, charge.run_id, charge.participant, charge.node
-        HAVING sum(charge.weight) > 0
+        HAVING sum(charge.weight) > 0 OR sum(charge.bytes) > 0
     ) AS charged
     LEFT JOIN part ON charged.run_id = part.run_id AND charged.participant = part.participant
     CROSS JOIN LATERAL (
@@ -964,16 +981,40 @@ BEGIN
                 ELSE OLD.starts_at
             END AS starts_at
     ) AS unused
-    WHERE unused.starts_at < OLD.ends_at;
+    CROSS JOIN LATERAL (
+        SELECT
+            CASE
+                WHEN NEW.state NOT IN ('finished', 'failed', 'cancelled') THEN 0
+                WHEN part.moved_bytes IS NOT NULL THEN part.moved_bytes
+                WHEN NEW.state = 'finished' THEN charged.bytes
+                ELSE div(
+                    charged.bytes * extract(EPOCH FROM least(unused.starts_at, OLD.ends_at) - OLD.starts_at),
+                    extract(EPOCH FROM OLD.ends_at - OLD.starts_at)
+                )
+            END AS bytes
+    ) AS moved
+    CROSS JOIN LATERAL (
+        VALUES
+        (unused.starts_at, CASE WHEN OLD.state = 'failed' THEN 0 ELSE -charged.weight END, 0, 'unused'::charge_cause),
+        (
+            OLD.starts_at, 0, moved.bytes - charged.bytes,
+            CASE WHEN part.moved_bytes IS NULL THEN 'unused' ELSE 'measured' END::charge_cause
+        )
+    ) AS correction (starts_at, weight, bytes, cause)
+    WHERE correction.starts_at < OLD.ends_at AND (correction.weight <> 0 OR correction.bytes <> 0);
     RETURN NULL;
 END
 $$;
 COMMENT ON FUNCTION give_back_unused() IS
-'Refunds the campaign for the rest of a run''s time if the run ends before its booked end, or never takes place.';
+'Refunds the campaign for the rest of a run''s time if the run ends before its booked end, or never takes place. What it moved
+becomes what was measured; where nothing was, a run that succeeded moved what was expected, another one the part of its time.';
 CREATE TRIGGER run_unused AFTER UPDATE ON run FOR EACH ROW
 WHEN (
-    old.state IN ('booked', 'set-aside', 'running', 'merging')
-    AND new.state NOT IN ('booked', 'set-aside', 'running', 'merging')
+    (
+        old.state IN ('booked', 'set-aside', 'running', 'merging')
+        AND new.state NOT IN ('booked', 'set-aside', 'running', 'merging')
+    )
+    OR (old.state = 'failed' AND new.state = 'finished') -- the last part came late
 )
 EXECUTE FUNCTION give_back_unused();
 
@@ -1398,18 +1439,34 @@ SELECT
     campaign.level,
     used.nodes,
     (used.amount / 1000000000)::double precision AS seat_seconds,
-    coalesce(used.amount / nullif(sum(used.amount) OVER (PARTITION BY used.hour), 0), 0)::double precision AS share
+    coalesce(used.amount / nullif(sum(used.amount) OVER (PARTITION BY used.hour), 0), 0)::double precision AS share,
+    used.bytes::bigint AS bytes
 FROM (
-    SELECT hour, campaign_id, count(DISTINCT node) AS nodes, sum(amount) AS amount
+    SELECT hour, campaign_id, count(DISTINCT node) AS nodes, sum(amount) AS amount, sum(bytes) AS bytes
     FROM charge_hour
-    WHERE amount <> 0
+    WHERE amount <> 0 OR bytes <> 0
     GROUP BY hour, campaign_id
 ) AS used
 INNER JOIN campaign ON used.campaign_id = campaign.id
 LEFT JOIN campaign AS parent ON campaign.parent_id = parent.id;
 COMMENT ON VIEW campaign_usage IS
 'Usage of the nodes (at the lead): for each hour with runs, past or booked, and each campaign the charged seats and the share of
-all charges. One exclusive run on one node for a whole hour is 3600 seat-seconds.';
+all charges. One exclusive run on one node for a whole hour is 3600 seat-seconds. Bytes count in the hour in which their run starts.';
+
+CREATE VIEW campaign_node_day AS
+SELECT
+    date_trunc('day', charge_hour.hour, 'UTC') AS day,
+    campaign.name AS campaign,
+    coalesce(node.name, charge_hour.node) AS node,
+    (sum(charge_hour.amount) / 1000000000)::double precision AS seat_seconds,
+    sum(charge_hour.bytes)::bigint AS bytes
+FROM charge_hour
+INNER JOIN campaign ON charge_hour.campaign_id = campaign.id
+LEFT JOIN node ON charge_hour.node = node.identity
+WHERE charge_hour.amount <> 0 OR charge_hour.bytes <> 0
+GROUP BY date_trunc('day', charge_hour.hour, 'UTC'), campaign.name, coalesce(node.name, charge_hour.node);
+COMMENT ON VIEW campaign_node_day IS
+'What each campaign was charged on each node (at the lead), by day in UTC, past or booked: seat-seconds, and payload in bytes.';
 
 CREATE VIEW decision_trace AS
 SELECT
@@ -1501,7 +1558,7 @@ BEGIN
     END IF;
     IF EXISTS (SELECT FROM pg_roles WHERE rolname = 'parley_reader') THEN
         GRANT SELECT ON run_known, run_now, run_upcoming, run_missed, run_history, interval_history, node_occupancy,
-        campaign_usage, reserved_time, decision_trace, mesh_task, mesh_delivery TO parley_reader;
+        campaign_usage, campaign_node_day, reserved_time, decision_trace, mesh_task, mesh_delivery TO parley_reader;
     END IF;
 END
 $$;

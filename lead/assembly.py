@@ -96,7 +96,7 @@ def urgency_of(settings: Settings) -> Urgency:
 def campaign_limits_of(node: NodeService) -> CampaignLimits:
     """Return what keeps tasks within the limits of their campaigns."""
     return CampaignLimits(
-        lambda: node.directory.all, NeedsByTest(node.pool_tasks.needs), node.settings.seat_weights
+        lambda: node.directory.all, needs_by_test(node), node.settings.seat_weights
     )
 
 
@@ -105,6 +105,11 @@ def campaign_displacement_of(node: NodeService) -> CampaignDisplacement:
     return CampaignDisplacement(
         lambda: [known.identity for known in node.directory.all], urgency_of(node.settings)
     )
+
+
+def needs_by_test(node: NodeService) -> NeedsByTest:
+    """Return what runs of the tests that are installed here need, and what they move."""
+    return NeedsByTest(node.pool_tasks.needs, node.pool_tasks.expected_bytes)
 
 
 def dependencies_of(
@@ -154,7 +159,7 @@ def seat_dependencies(
     return SeatDependencies(
         known=node.directory.known,
         wanted_of=node.pool_tasks.wanted,
-        needs_of=node.pool_tasks.needs,
+        needs=needs_by_test(node),
         resources=node.capabilities.resources,
         participant_of=participant_of,
         seat_task=node.drafter.seat_task,

@@ -13,7 +13,9 @@ from uuid import UUID
 
 from lead.planning.campaign_room import (
     CampaignRoom,
+    Counted,
     CountedRun,
+    RunAdmission,
     RunDemand,
     bounded_line,
     descendants_of,
@@ -22,11 +24,11 @@ from lead.planning.campaign_room import (
     room_for,
 )
 from lead.planning.needs import NeedsByTest
-from lead.planning.node_views import NodeDescription
+from lead.planning.node_views import NodeDescription, slowest_mbps
 from lead.planning.pool_view import LEDGER_LOOKBACK, campaign_of, charges_of
 from lead.policy.throttle.active_limits import LimitLevel
 from lead.policy.view import CampaignView, Charge
-from lead.store import episodes, limits
+from lead.store import episodes, ledger, limits
 from lead.store.limits import BookedTime
 from node.model import times
 from node.model.classes import SchedulingClass
@@ -58,10 +60,19 @@ class CampaignLimits:
         needs: NeedsByTest,
         weights: SeatWeights,
     ) -> None:
-        """``nodes()`` returns all known nodes, ``needs`` has what the runs of each test need."""
+        """``nodes()`` returns all known nodes, ``needs`` what runs of each test need and move."""
         self._nodes = nodes
         self._needs = needs
         self._weights = weights
+
+    def expected_bytes(self, terms: TaskTerms) -> int | None:
+        """Return the bytes that a run of a task moves on each participant, None if unknown."""
+
+        def mbps() -> int | None:
+            identities = {participant.node for participant in terms.participants}
+            return slowest_mbps(it for it in self._nodes() if it.identity in identities)
+
+        return self._needs.expected_bytes(terms.test, terms.spec, mbps)
 
     async def room(
         self, connection: Connection, terms: TaskTerms, until: int, now: int
@@ -71,10 +82,12 @@ class CampaignLimits:
         line = bounded_line(campaign_name(terms), views)
         if not line:
             return None
-        counted = await self._counted(connection, line, views, until, now)
+        runs = await self._counted(connection, line, views, until, now)
         level = await _level(connection, terms, line, until)
-        ledger = await self._ledger(connection, line, now)
-        return room_for(self._demand(terms), views, counted, level, now, ledger)
+        delivered = await self._ledger(connection, line, now)
+        moved = await _moved(connection, line, views, until, now)
+        booked = Counted(runs, delivered, moved)
+        return room_for(self._demand(terms), views, booked, level, now)
 
     async def beyond(
         self,
@@ -94,16 +107,22 @@ class CampaignLimits:
         await limits.lock_campaigns(connection, holders)
         until = max(run.ends_at for _, runs in chosen for run in runs)
         counted = await self._counted(connection, list(holders.values()), views, until, now)
-        ledger = await self._ledger(connection, list(holders.values()), now)
+        delivered = await self._ledger(connection, list(holders.values()), now)
+        moved = await _moved(connection, list(holders.values()), views, until, now)
         refused: dict[UUID, str] = {}
         for (terms, runs), line in zip(chosen, lines, strict=True):
             if line:
                 level = await _level(connection, terms, line, until)
                 demand = self._demand(terms)
-                room = room_for(demand, views, counted, level, now, ledger)
+                room = room_for(demand, views, Counted(counted, delivered, moved), level, now)
                 over = _over(room, runs)
                 refused |= over
-                counted += [demand.run_at(run.starts_at) for run in runs if run.run not in over]
+                starts = [run.starts_at for run in runs if run.run not in over]
+                counted += map(demand.run_at, starts)
+                hours = moved.setdefault(demand.campaign, {})
+                for start in starts:
+                    hour = start - start % times.HOUR
+                    hours[hour] = hours.get(hour, 0) + (demand.moves or 0)
         return refused
 
     async def _counted(
@@ -162,7 +181,13 @@ class CampaignLimits:
             len(identities),
             self._seats(terms.scheduling_class, identities, nodes),
             _taken(self._needs.of(terms.test, terms.spec), identities, nodes),
+            self._moves(terms),
         )
+
+    def _moves(self, terms: TaskTerms) -> int | None:
+        """Return the bytes that a run moves on all its nodes together, None if unknown."""
+        moved = self.expected_bytes(terms)
+        return None if moved is None else moved * len(terms.participants)
 
     def _seats(
         self,
@@ -201,16 +226,28 @@ async def _level(
 def _over(room: CampaignRoom, runs: Sequence[RunRequest]) -> dict[UUID, str]:
     """Return the refusals of the runs for which there is no room."""
     refused: dict[UUID, str] = {}
-    admitted = 0
+    admission = RunAdmission(room)
     for run in runs:
-        why = room.why_not(run.starts_at, run.ends_at)
-        if why is None and room.exhausted is not None and admitted == room.runs_max:
-            why = room.exhausted.sentence
-        if why is None:
-            admitted += 1
-        else:
+        why = room.why_not(run.starts_at, run.ends_at) or admission.refuse(run.starts_at)
+        if why is not None:
             refused[run.run] = f"{room.name}: {why}"
     return refused
+
+
+async def _moved(
+    connection: Connection,
+    line: Sequence[CampaignView],
+    views: Mapping[str, CampaignView],
+    until: int,
+    now: int,
+) -> dict[str, dict[int, int]]:
+    """Return the bytes of campaigns by hour, in every period with a time up to ``until``."""
+    quotas = {each.name: each.byte_quota for each in line if each.byte_quota}
+    if not quotas:
+        return {}
+    period = max(quota.period for quota in quotas.values())
+    names = descendants_of(quotas, views)
+    return await ledger.moved_by_hour(connection, names, now - period, until + period)
 
 
 def _taken(

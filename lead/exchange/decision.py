@@ -179,13 +179,17 @@ class AttemptRecorder:
     async def _charge(
         self, connection: Connection, attempts: Sequence[PlanningAttempt], now: int
     ) -> None:
+        moved = {
+            it.claimed.task: self._limits.expected_bytes(it.claimed.terms) or 0 for it in attempts
+        }
         runs = {
             attempt.claimed.task: attempt.exchange.runs
             for attempt in attempts
-            if self._weights.charges(attempt.claimed.terms.scheduling_class)
+            if moved[attempt.claimed.task]
+            or self._weights.charges(attempt.claimed.terms.scheduling_class)
         }
         if runs:
-            await ledger.charge(connection, runs, self._weights, now)
+            await ledger.charge(connection, runs, self._weights, moved, now)
 
     async def _keep(
         self, connection: Connection, attempts: Sequence[PlanningAttempt], now: int

@@ -7,6 +7,7 @@ So the choice, the reasons, and the trace need nothing special for limits.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
@@ -18,6 +19,7 @@ from lead.policy.axes.throttle import DELIVERED, DELIVERED_PERCENT, SEATS_MAX
 from lead.policy.share import decayed_windows
 from lead.policy.throttle import active_limits, delivered_cap, quota
 from lead.policy.throttle.active_limits import LimitLevel
+from lead.policy.throttle.byte_quota import MovedBytes
 from lead.policy.verdict import PolicyRefusal
 from lead.policy.view import CampaignView, Charge
 from node.model import times
@@ -34,6 +36,7 @@ class CountedRun:
     """A booked run as limits count it.
 
     ``seats`` (thousandths) and ``needs`` (by counted resource) are those of all its nodes together.
+    What it moves is in the ledger.
     """
 
     campaign: str
@@ -46,13 +49,17 @@ class CountedRun:
 
 @dataclass(frozen=True, slots=True)
 class RunDemand:
-    """The demand of each run of a task, on all its nodes; ``duration`` is in microseconds."""
+    """The demand of each run of a task, on all its nodes.
+
+    ``duration`` is in microseconds; ``moves`` is in bytes, None if it is unknown.
+    """
 
     campaign: str
     duration: int
     nodes: int
     seats: int
     needs: Mapping[str, int] = field(default_factory=dict)
+    moves: int | None = 0
 
     def run_at(self, start: int) -> CountedRun:
         """Return a run of the task as limits count it."""
@@ -71,9 +78,7 @@ class FullTime:
     @property
     def sentence(self) -> str:
         """Return the refusal, and when there is room again if that will be so."""
-        if self.end == times.LATEST:
-            return self.refusal.sentence
-        return f"{self.refusal.sentence}, until {to_the_second(self.end)}"
+        return _until(self.refusal, self.end)
 
 
 @dataclass(frozen=True)
@@ -82,13 +87,16 @@ class CampaignRoom:
 
     ``full`` is the time in which another run would exceed a limit. ``runs_max`` is the number of
     runs that limits on booked time still permit, None without such a limit; ``exhausted`` refuses
-    the next one.
+    the next one. ``moved`` has what counts toward quotas of bytes, of which each run takes
+    ``moves``.
     """
 
     campaign: str
     full: Sequence[FullTime] = ()
     runs_max: int | None = None
     exhausted: PolicyRefusal | None = None
+    moved: Sequence[MovedBytes] = ()
+    moves: int | None = 0
 
     @property
     def name(self) -> str:
@@ -107,11 +115,15 @@ class CampaignRoom:
 
     def first(self, choices: Sequence[ChosenStart]) -> tuple[list[ChosenStart], dict[int, str]]:
         """Return the choices that may be booked, and by nominal start why others may not."""
-        if self.runs_max is None or self.exhausted is None:
-            return list(choices), {}
-        sentence = f"{self.name}: {self.exhausted.sentence}"
-        beyond = {choice.slot.nominal: sentence for choice in choices[self.runs_max :]}
-        return list(choices[: self.runs_max]), beyond
+        admission = RunAdmission(self)
+        admitted: list[ChosenStart] = []
+        beyond: dict[int, str] = {}
+        for choice in choices:
+            if (why := admission.refuse(choice.starts_at)) is None:
+                admitted.append(choice)
+            else:
+                beyond[choice.slot.nominal] = f"{self.name}: {why}"
+        return admitted, beyond
 
     def offer(self, slots: Sequence[Slot], duration: int, now: int) -> tuple[Offer, Proposal]:
         """Return the time left in these slots, and the limits reached in slots without any."""
@@ -146,6 +158,37 @@ class CampaignRoom:
         )
 
 
+class RunAdmission:
+    """Admits runs of a task one after the other, as far as limits leave room for all of them."""
+
+    def __init__(self, room: CampaignRoom) -> None:
+        """Begin with the room there is without them."""
+        self._room = room
+        self._left = room.runs_max
+        self._moved = [each.copy() for each in room.moved]
+
+    def refuse(self, start: int) -> str | None:
+        """Return why a run must not be booked at ``start`` beside those admitted, or admit it."""
+        room = self._room
+        if self._left == 0 and room.exhausted is not None:
+            return room.exhausted.sentence
+        for each in self._moved:
+            if (refusal := each.refuse(start, room.moves)) is not None:
+                return _until(refusal, refusal.until)
+        if self._left is not None:
+            self._left -= 1
+        for each in self._moved:
+            each.add(start, room.moves or 0)
+        return None
+
+
+def _until(refusal: PolicyRefusal, end: int | None) -> str:
+    """Return a refusal, and when there is room again if that will be so."""
+    if end is None or end == times.LATEST:
+        return refusal.sentence
+    return f"{refusal.sentence}, until {to_the_second(end)}"
+
+
 @dataclass(frozen=True)
 class _Bound:
     """A limit on what runs have together at each instant.
@@ -174,7 +217,7 @@ def bounded_line(campaign: str, campaigns: Mapping[str, CampaignView]) -> list[C
     return [
         each
         for each in lineage_of(campaign, campaigns)
-        if each.limits or each.quotas or each.seats_max is not None
+        if each.limits or each.quotas or each.byte_quota or each.seats_max is not None
     ]
 
 
@@ -198,21 +241,31 @@ def limits_delivered(campaign: CampaignView) -> bool:
     return not campaign.limits.keys().isdisjoint(_DELIVERED)
 
 
+@dataclass(frozen=True)
+class Counted:
+    """What counts toward limits: runs that are booked and not over, and the ledger.
+
+    ``delivered`` is what all campaigns were delivered within the last days; ``moved`` has the bytes
+    of campaigns by the hours in which runs start, past and booked.
+    """
+
+    runs: Sequence[CountedRun]
+    delivered: Iterable[Charge] = ()
+    moved: Mapping[str, Mapping[int, int]] = field(default_factory=dict)
+
+
 def room_for(
     demand: RunDemand,
     campaigns: Mapping[str, CampaignView],
-    runs: Sequence[CountedRun],
+    booked: Counted,
     level: LimitLevel,
     now: int,
-    ledger: Iterable[Charge] = (),
 ) -> CampaignRoom:
-    """Return the room for runs of a task beside ``runs``, which are booked and not over.
-
-    The ``ledger`` has what all campaigns were delivered within the last days.
-    """
+    """Return the room for runs of a task beside what is ``booked``."""
+    runs = booked.runs
     line = lineage_of(demand.campaign, campaigns)
     above = {run.campaign: {it.name for it in lineage_of(run.campaign, campaigns)} for run in runs}
-    delivered = _Delivered.of(ledger, campaigns, now)
+    delivered = _Delivered.of(booked.delivered, campaigns, now)
     full: list[FullTime] = []
     on_time: list[_RunsLeft] = []
     on_deliveries: list[_RunsLeft] = []
@@ -222,9 +275,40 @@ def room_for(
             full += _full_times(bound, counted)
         on_time += _time_left(holder, demand, counted, level, now)
         on_deliveries += _deliveries_left(holder, demand, counted, level, delivered)
+    moved = list(moved_bytes(line, campaigns, booked.moved))
+    for each in moved:
+        full += _full_of_bytes(each, demand)
     left = on_time + on_deliveries
     runs_max, exhausted = min(left, key=lambda each: each[0], default=(None, None))
-    return CampaignRoom(demand.campaign, full, runs_max, exhausted)
+    return CampaignRoom(demand.campaign, full, runs_max, exhausted, moved, demand.moves)
+
+
+def moved_bytes(
+    line: Iterable[CampaignView],
+    campaigns: Mapping[str, CampaignView],
+    moved: Mapping[str, Mapping[int, int]],
+) -> Iterator[MovedBytes]:
+    """Yield what counts toward the quotas of bytes of these campaigns, with those below each."""
+    for holder in line:
+        if holder.byte_quota is not None:
+            hours: Counter[int] = Counter()
+            for name in descendants_of({holder.name}, campaigns):
+                hours.update(moved.get(name, {}))
+            yield MovedBytes(holder.name, holder.byte_quota, hours)
+
+
+def _full_of_bytes(moved: MovedBytes, demand: RunDemand) -> list[FullTime]:
+    """Return the time that runs of a task must not touch, so that none starts in full hours."""
+    if (never := moved.never(demand.moves)) is not None:
+        return [FullTime(0, times.LATEST, never)]
+    own = demand.moves or 0
+    full = []
+    for each in moved.full(own):
+        # A run may reach into full hours; but time that is busy must not be empty.
+        start = each.start + demand.duration - 1
+        start = start if start < each.end else each.start
+        full.append(FullTime(start, each.end, moved.over(each, own)))
+    return full
 
 
 def _bounds(holder: CampaignView, demand: RunDemand, level: LimitLevel) -> Iterator[_Bound]:

@@ -57,6 +57,12 @@ class NodeLoad:
     running_to: int = 0
 
 
+def slowest_mbps(nodes: Iterable[NodeDescription]) -> int | None:
+    """Return the lowest rate that nodes state, in whole Mb/s; None if none of them states one."""
+    stated = (node.facts.get("mbps") for node in nodes)
+    return min((int(it) for it in stated if isinstance(it, int | float)), default=None)
+
+
 def node_loads(
     runs: Iterable[PostedRun], lanes: Mapping[str, int], now: int
 ) -> dict[str, NodeLoad]:

@@ -31,6 +31,7 @@ from lead.policy.view import (
     ReservationView,
 )
 from node.model import times
+from node.model.byte_quotas import BYTES, byte_quota_of
 from node.model.classes import SchedulingClass
 from node.model.recurrence import Recurrence, nominal_starts, slip_of
 from node.model.reservations import Applicant, ReservationSpan, admits
@@ -108,12 +109,14 @@ def windows_of(slots: Sequence[int], recurrence: Recurrence, duration: int) -> l
     return [Slot(at, 1, at, at + duration + slip_of(recurrence, duration, at)) for at in slots]
 
 
-def candidate_of(case: SeatCase, horizon: int, needs: Needs | None = None) -> Candidate:
+def candidate_of(
+    case: SeatCase, horizon: int, needs: Needs | None = None, moves: int | None = 0
+) -> Candidate:
     """Return a case as policies see it. All nodes are to be ranked, so all are ``spare``.
 
     It has waited since its term became due, that is, since it entered the ``horizon``. Its test
-    determines what it ``needs``. Spread is left out: it depends on which nodes have time, which
-    only asking shows.
+    determines what it ``needs``, and what each of its runs ``moves`` on each node. Spread is left
+    out: it depends on which nodes have time, which only asking shows.
     """
     task, starts_at = case.whole, case.slots[0] if case.begins is None else case.begins
     hour = starts_at // BUCKET * BUCKET
@@ -141,6 +144,7 @@ def candidate_of(case: SeatCase, horizon: int, needs: Needs | None = None) -> Ca
             for value in values
         },
         needs=needs or {},
+        moves=moves,
         target=str(task.id) if case.sticky else "",
         affinity_wait=slip if case.sticky else 0,
         waits_since=max(terms.created_at, due_at(case.open.term, horizon)),
@@ -186,7 +190,8 @@ def campaign_of(settings: Mapping[str, Any], created_at: int) -> CampaignView:
         preemptee=settings["preemptee"],
         priority=settings["priority"],
         limits={word: LimitView(it["soft"], it["hard"]) for word, it in settings["limits"].items()},
-        quotas=dict(settings["quotas"]),
+        quotas={what: most for what, most in settings["quotas"].items() if what != BYTES},
+        byte_quota=byte_quota_of(settings["quotas"]),
         queue=QueueView() if queue is None else _queue_of(queue),
     )
 

@@ -18,6 +18,7 @@ from enum import StrEnum
 from fractions import Fraction
 from typing import Any
 
+from node.model.byte_quotas import bytes_text
 from node.model.times import format_duration
 
 
@@ -82,7 +83,8 @@ def _plain(figure: Figure) -> int | float | str | None:
 class _Written:
     """Figure in a sentence: ``{length:duration}`` of µs, ``{part:percent}``, ``{kind:words}``.
 
-    Any other form is a noun to count: ``{failures:run}`` is "1 run" or "2 runs".
+    ``{moved:bytes}`` has a decimal unit. Any other form is a noun to count:
+    ``{failures:run}`` is "1 run" or "2 runs".
     """
 
     figure: Figure
@@ -95,6 +97,8 @@ class _Written:
         if isinstance(figure, int | float | Fraction):
             if form == "duration":
                 return format_duration(round(figure))
+            if form == "bytes":
+                return bytes_text(round(figure))
             if form == "percent":
                 return f"{_short(figure * 100)} %"
             if form:

@@ -19,6 +19,7 @@ from fractions import Fraction
 from typing import Final
 
 from node.model import times
+from node.model.byte_quotas import ByteQuota
 from node.model.classes import SchedulingClass
 from node.model.spans import Span
 
@@ -104,7 +105,8 @@ class CampaignView:
 
     ``level`` is 0 (suspended) to 9, or :data:`URGENT`. ``seats_max`` bounds the seats held at once,
     ``target`` is the promise of an SLA: seats if an int, a part of the pool's if a fraction.
-    ``limits`` are by the name of the limited figure, ``quotas`` by resource (for example ``mbps``).
+    ``limits`` are by the name of the limited figure, ``quotas`` by resource (for example ``mbps``);
+    ``byte_quota`` is for the campaign and those below it together.
     """
 
     name: str
@@ -120,6 +122,7 @@ class CampaignView:
     priority: int = 0
     limits: Mapping[str, LimitView] = field(default_factory=dict)
     quotas: Mapping[str, int] = field(default_factory=dict)
+    byte_quota: ByteQuota | None = None
     queue: QueueView = QueueView()
 
 
@@ -131,7 +134,8 @@ class Candidate:
     all of them take part, nothing is selected). ``k`` nodes are wanted, ``k_min`` suffice,
     ``spare`` more may be asked. ``spread`` is the maximum per value of each attribute (for example
     one per ``site``); ``prefer`` lists attributes that a node should have, with the worth of each.
-    ``needs`` are counted resources per node. ``target`` names what is measured, to find nodes that
+    ``needs`` are counted resources per node, and ``moves`` is what each of its runs moves there, in
+    bytes (None: unknown). ``target`` names what is measured, to find nodes that
     measured it before. ``waits_since`` is when this run became due.
 
     A ``blocked`` candidate found no time in an earlier episode and is not tried in this one: it
@@ -158,6 +162,7 @@ class Candidate:
     spread: Mapping[str, int] = field(default_factory=dict)
     prefer: Mapping[tuple[str, str], int] = field(default_factory=dict)
     needs: Needs = field(default_factory=dict)
+    moves: int | None = 0
     target: str = ""
     affinity_wait: int = 0
     waits_since: int = 0
@@ -318,7 +323,9 @@ class RememberedState:
 class View:
     """The whole input of an episode; ``workers`` is the maximum number of candidates to try.
 
-    ``returnable`` are tasks whose runs may be given back as a whole, the youngest first.
+    ``moved`` has the bytes of campaigns, past, booked, and about to be booked, by the hours in
+    which runs start, if any campaign has a quota of bytes. ``returnable`` are tasks whose runs may
+    be given back as a whole, the youngest first.
     """
 
     now: int
@@ -333,3 +340,4 @@ class View:
     state: RememberedState = RememberedState()
     workers: int = 50
     returnable: Sequence[str] = ()
+    moved: Mapping[str, Mapping[int, int]] = field(default_factory=dict)

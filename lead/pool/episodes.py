@@ -31,7 +31,7 @@ from lead.failures import describe_failure
 from lead.model import HeldSeat, NextTerm, OpenTerm, PlanningDecision, PoolTask, PoolTaskCriteria
 from lead.participants import ProposalSource
 from lead.planning.agenda import Limits
-from lead.planning.needs import NeedsOf
+from lead.planning.needs import NeedsByTest
 from lead.planning.unreachable import jittered_pause
 from lead.policy.order.pacing import next_pass
 from lead.policy.settings import configured
@@ -69,7 +69,7 @@ class SeatDependencies:
 
     known: KnownNodes
     wanted_of: WantedOf
-    needs_of: NeedsOf
+    needs: NeedsByTest
     resources: Collection[str]
     participant_of: Callable[[str], ProposalSource]
     seat_task: SeatTask
@@ -111,7 +111,7 @@ class EpisodeLoop:
         self._phase = bounds.phase
         self._assignment = RulingWriter(database, clock, limits.horizon, bounds.phase, rng)
         self._snapshots = EpisodeInputReader(
-            database, clock, limits, powers.needs_of, powers.resources
+            database, clock, limits, powers.needs, powers.resources
         )
         self._driver = EpisodeDriver(
             clock, bounds.clock_limit, powers.participant_of, powers.seat_task, rng

@@ -10,7 +10,7 @@ import structlog
 
 from lead.model import FinishedTerm, OpenTerm, PolicyMemory, PoolTask, TurnedDown
 from lead.planning.agenda import Limits
-from lead.planning.needs import NeedsByTest, NeedsOf
+from lead.planning.needs import NeedsByTest
 from lead.planning.pool_view import SeatCase, windows_of
 from lead.planning.reserved import applicant, reserved_for_others
 from lead.policy.settings import configured
@@ -88,14 +88,14 @@ class EpisodeInputReader:
         database: Database,
         clock: Clock,
         limits: Limits,
-        needs_of: NeedsOf,
+        needs: NeedsByTest,
         resources: Collection[str],
     ) -> None:
         """``limits`` are those of planning; ``resources`` are counted resources tests may need."""
         self._database = database
         self._clock = clock
         self._limits = limits
-        self._needs = NeedsByTest(needs_of)
+        self._needs = needs
         self._resources = frozenset(resources)
         self._pools_with_note: set[str] = set()
 

@@ -11,8 +11,9 @@ from lead.planning.needs import NeedsByTest
 from lead.planning.pool_view import LEDGER_LOOKBACK, SeatCase, runs_to_come
 from lead.policy.ahead_sharing import NEAR_TIME
 from lead.policy.view import BUCKET, Needs, PostedRun
-from lead.store import episodes
+from lead.store import episodes, ledger
 from node.model import times
+from node.model.byte_quotas import byte_quota_of
 from node.model.classes import SchedulingClass
 from node.model.reservations import ReservationSpan
 from node.model.spans import Span
@@ -73,12 +74,14 @@ class StoredTerms:
 class RelevantRuns:
     """The campaigns, and the runs that matter to the cases of an episode.
 
-    ``to_come`` are runs of seats that are given and not booked yet. ``note`` says what is missing.
+    ``to_come`` are runs of seats that are given and not booked yet, and ``moved`` has the bytes of
+    campaigns for whom a quota counts them, by hour, with those. ``note`` says what is missing.
     """
 
     campaigns: Sequence[StoredCampaign]
     booked: Sequence[PostedRun]
     to_come: Sequence[PostedRun]
+    moved: Mapping[str, Mapping[int, int]]
     note: str | None = None
 
 
@@ -160,12 +163,40 @@ async def read_runs(
         )
         for seat in seats
     ]
+    to_come = [run for runs in runs_by_seat for run in runs[:UNBOOKED_RUNS_MAX]]
     return RelevantRuns(
         stored,
         [_posted(run, scope.names, needs_by_task.get(run.task_id, {})) for run in booked],
-        [run for runs in runs_by_seat for run in runs[:UNBOOKED_RUNS_MAX]],
+        to_come,
+        await _read_moved(connection, stored, to_come, now, end, needs),
         _note_of_missing_runs(first_left_out, runs_by_seat),
     )
+
+
+async def _read_moved(
+    connection: Connection,
+    stored: Sequence[StoredCampaign],
+    to_come: Sequence[PostedRun],
+    now: int,
+    until: int,
+    needs: NeedsByTest,
+) -> dict[str, dict[int, int]]:
+    """Return the bytes of all campaigns by hour, with runs to come, if a quota counts bytes.
+
+    What fills a path is counted with its booking.
+    """
+    quotas = [quota for each in stored if (quota := byte_quota_of(each.settings.quotas))]
+    if not quotas:
+        return {}
+    period = max(quota.period for quota in quotas)
+    names = [each.settings.name for each in stored]
+    moved = await ledger.moved_by_hour(connection, names, now - period, until + period)
+    tests = await episodes.tests_of(connection, {UUID(run.task) for run in to_come})
+    for run in to_come:
+        expected = needs.expected_bytes(*tests[UUID(run.task)], lambda: None) or 0
+        hours, hour = moved.setdefault(run.campaign, {}), run.start - run.start % BUCKET
+        hours[hour] = hours.get(hour, 0) + expected * len(run.nodes)
+    return moved
 
 
 async def read_history(connection: Connection, scope: Scope) -> PoolHistory:

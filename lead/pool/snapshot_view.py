@@ -7,7 +7,13 @@ from dataclasses import dataclass, replace
 
 from lead.model import PolicyMemory
 from lead.planning.needs import NeedsByTest
-from lead.planning.node_views import NodeLoad, NodeViewContext, node_loads, node_view_of
+from lead.planning.node_views import (
+    NodeLoad,
+    NodeViewContext,
+    node_loads,
+    node_view_of,
+    slowest_mbps,
+)
 from lead.planning.policy_state import decode_state
 from lead.planning.pool_view import (
     SeatCase,
@@ -22,6 +28,7 @@ from lead.planning.reserved import applicant
 from lead.policy.view import PoolView, RememberedState, ReservationView, View
 from lead.pool.membership import MemberCandidate
 from lead.pool.snapshot_queries import TRIED_MAX, PoolHistory, RelevantRuns, Scope
+from node.model.byte_quotas import BYTES
 from node.model.reservations import ReservationSpan
 
 
@@ -48,6 +55,7 @@ def view_of(sources: ViewSources, needs: NeedsByTest, resources: Collection[str]
     lanes_of = {node.name: node.lanes for node in sources.members}
     loads = node_loads([*runs.booked, *runs.to_come], lanes_of, scope.now)
     counted = frozenset(resources).union(*(each.settings.quotas for each in runs.campaigns))
+    counted -= {BYTES}
     context = NodeViewContext(scope.now, scope.horizon, counted)
     lanes = min((node.lanes for node in sources.members), default=1)
     return View(
@@ -66,17 +74,31 @@ def view_of(sources: ViewSources, needs: NeedsByTest, resources: Collection[str]
         },
         candidates=[
             candidate_of(
-                case, scope.horizon, needs.of(case.whole.terms.test, case.whole.terms.spec)
+                case,
+                scope.horizon,
+                needs.of(case.whole.terms.test, case.whole.terms.spec),
+                _moves(case, needs, sources.members),
             )
             for case in cases
         ],
         runs=[*runs.booked, *runs.to_come],
         ledger=[*charges_of(sources.history.used), *charges_to_come(runs.to_come, lanes)],
+        moved=runs.moved,
         state=_with_failures(state, sources.history.failed, scope.names),
         workers=TRIED_MAX,
         reservations=_reservations(sources),
         returnable=list(sources.returnable),
     )
+
+
+def _moves(case: SeatCase, needs: NeedsByTest, members: Sequence[MemberCandidate]) -> int | None:
+    """Return what a run of a case moves on a node; a path that is filled, on the fastest one."""
+
+    def fastest_mbps() -> int | None:
+        rates = (slowest_mbps([node]) for node in members if node.name in set(case.able))
+        return max((rate for rate in rates if rate is not None), default=None)
+
+    return needs.expected_bytes(case.whole.terms.test, case.whole.terms.spec, fastest_mbps)
 
 
 def _reservations(sources: ViewSources) -> list[ReservationView]:

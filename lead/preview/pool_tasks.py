@@ -164,7 +164,7 @@ class PoolTaskPreviewer:
         pool = membership.pools[whole.pool]
         tasks = [*(task for task in due if task.pool == whole.pool), whole]
         reader = EpisodeInputReader(
-            self._database, self._clock, bounds.limits, powers.needs_of, powers.resources
+            self._database, self._clock, bounds.limits, powers.needs, powers.resources
         )
         found = await reader.of(membership, pool, tasks, terms)
         if whole.id in found.broken:

@@ -14,6 +14,7 @@ from node.cli.options import AnyCommand, apply_options, clear_option, require_ch
 from node.cli.output import Column, Record, RecordLayout, pairs, percent, printable
 from node.cli.session import Session, asks_node
 from node.cli.times import MOMENT, local
+from node.model.byte_quotas import BYTES, bytes_text, parse_byte_quota
 
 if TYPE_CHECKING:
     from node.cli.times import Moment
@@ -74,8 +75,8 @@ CAMPAIGN = RecordLayout(
     fields=(
         "name", "parent", "weight", "level", "state", "used.by_weight", "used.promised",
         "used.delivered", "used.booked", "used.delivered_seat_seconds",
-        "used.booked_seat_seconds", "waiting.runs", "waiting.seats", "waiting.reason",
-        "owner", "contact", "revision",
+        "used.booked_seat_seconds", "used.delivered_bytes", "used.booked_bytes", "waiting.runs",
+        "waiting.seats", "waiting.reason", "owner", "contact", "revision",
     ),
     empty="No campaigns. Add one: parley campaign add NAME",
     key="name",
@@ -87,10 +88,11 @@ HOUR = RecordLayout(
         Column("campaign", lambda hour: hour["campaign"], whole=True),
         Column("seat-seconds", lambda hour: f"{hour['seat_seconds']:.1f}", whole=True),
         Column("share", lambda hour: percent(hour["share"]), whole=True),
+        Column("moved", lambda hour: bytes_text(hour["bytes"]), whole=True),
         Column("nodes", lambda hour: str(hour["nodes"])),
     ),
-    fields=("starts_at", "campaign", "seat_seconds", "share", "nodes"),
-    empty="Nothing was charged in these hours; background runs (rtt, dns, …) are not, by default.",
+    fields=("starts_at", "campaign", "seat_seconds", "share", "bytes", "nodes"),
+    empty="Nothing was charged in these hours.",
     key="campaign",
 )
 
@@ -121,7 +123,9 @@ def _options(command: AnyCommand) -> AnyCommand:
         ),
         click.option(
             "--quota", "quotas", multiple=True, metavar="WHAT=MOST",
-            help="Maximum of a counted resource, such as mbps=1000; repeat for more.",
+            help="Maximum of a counted resource at once, such as mbps=1000; or of what it and "
+            "those below it move within a period of whole hours: bytes=50G/P1D is 50 GB per day, "
+            "on all nodes together; repeat for more.",
         ),
         click.option("--owner", help="Who owns it."),
         click.option("--contact", help="How to reach the owner."),
@@ -199,12 +203,12 @@ def _limit(text: str) -> tuple[str, dict[str, Any]]:
     return name, {"soft": bounds[0], "hard": bounds[1]}
 
 
-def _quota(text: str) -> tuple[str, int | None]:
+def _quota(text: str) -> tuple[str, int | str | None]:
     name, equals, amount = text.partition("=")
     if not equals or not amount:
         msg = f"{text!r} is not WHAT=MOST"
         raise click.BadParameter(msg, param_hint="--quota")
-    return name, _whole(amount, "--quota")
+    return name, amount if name == BYTES else _whole(amount, "--quota")
 
 
 _READ: dict[str, Callable[[str], Any]] = {
@@ -231,6 +235,7 @@ async def add(session: Session, /, name: str | None, **given: Any) -> None:
     \b
       parley campaign add ops --weight 3 --level 7 --owner 'the lab'
       parley campaign add ops-lab --parent ops --limit runs=10,50 --quota mbps=1000
+      parley campaign add ops-bulk --parent ops --quota bytes=50G/P1D
       parley campaign add outage --level urgent
     """  # noqa: D301 - click's mark for lines to keep
     document = document_of(given)
@@ -312,8 +317,9 @@ async def usage(
     """Show what a campaign, or each campaign, was charged and has booked, hour by hour.
 
     3600 seat-seconds are one exclusive run on one node for a whole hour. Runs of the class
-    background (rtt, trace, dns and the like) are not charged, unless PARLEY_WEIGHT_BACKGROUND is
-    set.
+    background (rtt, trace, dns and the like) are charged no seats, unless PARLEY_WEIGHT_BACKGROUND
+    is set. What runs send and receive counts on each node, in the hour in which they start: as
+    expected, and then as measured where the test measures it.
     """
     now = session.clock.now()
     fetch = partial(
@@ -339,15 +345,15 @@ def campaign_view(campaign: Record) -> str:
             ("priority", campaign["priority"] or None),
             ("by weight", percent(used["by_weight"])),
             ("promised now", _promised(campaign)),
-            ("had in 24 h", _used(used["delivered"], used["delivered_seat_seconds"])),
-            ("booked", _used(used["booked"], used["booked_seat_seconds"])),
+            ("had in 24 h", _used(used, "delivered")),
+            ("booked", _used(used, "booked")),
             ("waits", _waits(campaign)),
             ("tasks", tasks),
             ("target", _target_of(campaign)),
             ("fairshare", fairshare and f"{percent(fairshare['part'])}{_AIMED[fairshare['kind']]}"),
             ("most seats", campaign["seats_max"]),
             ("limits", "; ".join(map(_limited, campaign["limits"].items()))),
-            ("quotas", ", ".join(f"{what} {most}" for what, most in campaign["quotas"].items())),
+            ("quotas", ", ".join(map(_quota_text, campaign["quotas"].items()))),
             ("preemption", " ".join(w for w in ("preemptor", "preemptee") if campaign[w])),
             ("owner", campaign["owner"]),
             ("contact", campaign["contact"]),
@@ -358,8 +364,19 @@ def campaign_view(campaign: Record) -> str:
     )
 
 
-def _used(share: float | None, seat_seconds: float) -> str:
-    return f"{percent(share)}, {seat_seconds:.1f} seat-seconds" if share is not None else "nothing"
+def _used(used: Record, when: str) -> str:
+    share, moved = used[when], used[f"{when}_bytes"]
+    seats = (
+        ""
+        if share is None
+        else f"{percent(share)}, {used[f'{when}_seat_seconds']:.1f} seat-seconds"
+    )
+    return ", ".join(filter(None, (seats, bytes_text(moved) if moved else ""))) or "nothing"
+
+
+def _quota_text(item: tuple[str, Any]) -> str:
+    what, most = item
+    return parse_byte_quota(most).words if what == BYTES else f"{what} {most}"
 
 
 def _limited(item: tuple[str, Record]) -> str:

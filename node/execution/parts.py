@@ -22,13 +22,23 @@ from node.model.wire.circumstances import Circumstances
 from node.model.wire.participants import IntervalsMessage, PartMessage, RunEnd
 from node.model.wire.tasks import PARTICIPANTS
 from node.plugins import series
-from node.plugins.contracts import Metric, Part, QualityReporting, Result, Test
+from node.plugins.contracts import (
+    Metric,
+    Part,
+    QualityReporting,
+    Result,
+    Test,
+    TrafficReporting,
+)
 from node.store import bookings, dependencies, outbox, runs
 from node.store.database import Connection
 from node.store.outbox import OutgoingMessage
 from node.store.runs import KeptPart, LockedRun, RunConclusion
 
 log = structlog.get_logger()
+
+_FASTEST_BYTES_PER_S = 125_000_000_000
+"""A terabit per second, faster than any link of a host."""
 
 
 class PartCollector:
@@ -56,7 +66,8 @@ class PartCollector:
         locked = await runs.lock(connection, run)
         if locked is None:
             return
-        if not await runs.keep_part(connection, run, part):
+        moved = self._moved_bytes(locked, part) if locked.lead == self._identity else None
+        if not await runs.keep_part(connection, run, part, moved):
             if locked.state is not RunState.RUNNING:
                 return
             # Its part is stored but has not ended the run; the stored part ends it now.
@@ -120,7 +131,7 @@ class PartCollector:
             message.output,
             circumstances,
         )
-        if await runs.keep_part(connection, message.run, part):
+        if await runs.keep_part(connection, message.run, part, self._moved_bytes(locked, part)):
             await self._merge_if_complete(connection, locked)
 
     async def keep_own_intervals(self, run: UUID, batch: Sequence[Interval]) -> None:
@@ -165,6 +176,26 @@ class PartCollector:
                 locked = await runs.lock(connection, run)
                 if locked is not None:
                     await self._merge(connection, locked, await runs.parts(connection, run))
+
+    def _moved_bytes(self, run: LockedRun, part: KeptPart) -> int | None:
+        """Return what a part moved as measured; None if its test does not measure it.
+
+        A participant cannot report more than any link carries in that time.
+        """
+        try:
+            test = self._capabilities.test(run.test)
+            if part.result is None or not isinstance(test, TrafficReporting):
+                return None
+            spec = self._capabilities.spec(test, run.spec)
+            moved = test.moved(spec, part.participant, part.result)
+        except Exception:
+            # A plugin that fails on one part must not keep the part from being stored.
+            log.exception("what a part moved is unknown", run=str(run.id))
+            return None
+        if moved is None:
+            return None
+        most = _FASTEST_BYTES_PER_S * (run.ends_at - run.starts_at) // times.SECOND
+        return min(most, moved.sent_bytes + moved.received_bytes)
 
     async def _merge_if_complete(self, connection: Connection, run: LockedRun) -> None:
         if run.state in OVER and run.state is not RunState.FAILED:

@@ -219,6 +219,10 @@ def _derived(test: Test) -> Iterator[str]:
         yield f"its class is {test.scheduling_class(spec)!r}, not a SchedulingClass"
     if unnamed := sorted(set(test.needs(spec)) - set(test.resources)):
         yield f"it needs {', '.join(unnamed)}, which its resources do not name"
+    for mbps in (None, 1000):
+        moved: object = test.expected_bytes(spec, mbps)
+        if moved is not None and (not isinstance(moved, int) or moved < 0):
+            yield f"it expects to move {moved!r}; give a whole number of bytes, or None"
 
 
 def _merged(test: Test) -> Iterator[str]:

@@ -233,6 +233,15 @@ class Test(Protocol):
         """
         ...
 
+    def expected_bytes(self, spec: Any, mbps: int | None) -> int | None:
+        """Return the payload that a run moves on each participant, both directions together.
+
+        ``mbps`` is the rate that its slowest participant states (whole Mb/s), None if no one does.
+        Where the spec leaves the amount open, an assumption that is documented counts; None means
+        that it is unknown.
+        """
+        ...
+
     def merge(self, spec: Any, parts: Sequence[Part]) -> Merged:
         """Merge all parts, in participant order, into one result. Never raises."""
         ...

@@ -21,7 +21,8 @@ _NANOSECONDS_PER_MS = 1e6
 _LEAST_SHOWN = 0.00005
 
 
-_MEGABIT = 1_000_000
+MEGABIT = 1_000_000
+"""Bits."""
 
 
 def traffic(bits: int, per: int = SECOND) -> dict[str, int]:
@@ -31,7 +32,7 @@ def traffic(bits: int, per: int = SECOND) -> dict[str, int]:
     a thousand Mb/s.
     """
     needed = bits * SECOND
-    return {"mbps": -(-needed // (_MEGABIT * per))} if needed >= _MEGABIT * per else {}
+    return {"mbps": -(-needed // (MEGABIT * per))} if needed >= MEGABIT * per else {}
 
 
 class DelayFigures(Document):

@@ -18,6 +18,7 @@ from pydantic import ValidationError
 
 from node.clock import Clock
 from node.model import limits, policysets, promises
+from node.model.byte_quotas import BYTES
 from node.model.changes import merged
 from node.model.errors import Conflict, FieldFault, InvalidDocument, NotFound
 from node.model.promises import CampaignPromise, PoolSize
@@ -347,9 +348,10 @@ def _excess_fault(promise: CampaignPromise, why: str | None) -> FieldFault | Non
 
 def _quota_fault(resource: str, resources: Collection[str]) -> FieldFault | None:
     """Return what is wrong with a quota: without a test that needs it, it has no effect."""
-    if resource in resources:
+    known = {*resources, BYTES}
+    if resource in known:
         return None
-    near = get_close_matches(resource, list(resources), n=3, cutoff=0.5) or sorted(resources)
+    near = get_close_matches(resource, list(known), n=3, cutoff=0.5) or sorted(known)
     reason = f"would limit nothing: no test needs {resource}; write {' or '.join(near[:_SHOWN])}"
     return FieldFault(f"/quotas/{resource}", reason)
 

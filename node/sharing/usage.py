@@ -24,12 +24,14 @@ _SEAT_SECOND: Final = 1000 * times.SECOND
 
 @dataclass(frozen=True)
 class _Figures:
-    """The figures of all campaigns, by id; seat time in thousandths of a seat times µs."""
+    """The figures of all campaigns, by id; seat time in thousandths of a seat times µs, bytes."""
 
     tasks: Mapping[int, Mapping[str, int]]
     waiting: Mapping[int, campaigns.WaitingCounts]
     delivered: Mapping[int, int]
     booked: Mapping[int, int]
+    delivered_bytes: Mapping[int, int]
+    booked_bytes: Mapping[int, int]
 
 
 class UsageReader:
@@ -47,14 +49,18 @@ class UsageReader:
         async with self._database.connection() as connection:
             there = await campaigns.listed(connection)
             since = border - _HOURS * times.HOUR
-            ahead = Counter(await campaigns.charged_ahead(connection, now, border))
-            begun = Counter(await campaigns.used_between(connection, since, border))
-            later = Counter(await campaigns.used_between(connection, border, times.LATEST - 1))
+            ahead = await campaigns.charged_ahead(connection, now, border)
+            begun = await campaigns.used_between(connection, since, border)
+            later = await campaigns.used_between(connection, border, times.LATEST - 1)
+            delivered = [Counter(b) - Counter(a) for b, a in zip(begun, ahead, strict=True)]
+            booked = [Counter(b) + Counter(a) for b, a in zip(later, ahead, strict=True)]
             figures = _Figures(
                 await campaigns.tasks_of(connection),
                 await campaigns.waiting_of(connection, now),
-                begun - ahead,
-                later + ahead,
+                delivered[0],
+                booked[0],
+                delivered[1],
+                booked[1],
             )
         return _shown(there, figures)
 
@@ -81,6 +87,8 @@ def _shown(there: Sequence[StoredCampaign], figures: _Figures) -> list[Campaign]
     by_weight = promised_shares([replace(member, wants=True) for member in members])
     delivered = with_descendants(members, figures.delivered)
     booked = with_descendants(members, figures.booked)
+    delivered_bytes = with_descendants(members, figures.delivered_bytes)
+    booked_bytes = with_descendants(members, figures.booked_bytes)
     whole = sum(figures.delivered.values()), sum(figures.booked.values())
     return [
         Campaign(
@@ -97,6 +105,8 @@ def _shown(there: Sequence[StoredCampaign], figures: _Figures) -> list[Campaign]
                 booked=_part(booked[each.id], whole[1]),
                 delivered_seat_seconds=delivered[each.id] / _SEAT_SECOND,
                 booked_seat_seconds=booked[each.id] / _SEAT_SECOND,
+                delivered_bytes=delivered_bytes[each.id],
+                booked_bytes=booked_bytes[each.id],
             ),
         )
         for each in there

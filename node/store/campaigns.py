@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any, Final
@@ -189,16 +189,22 @@ async def waiting_of(connection: Connection, now: int) -> dict[int, WaitingCount
     return {row[0]: WaitingCounts(row[1], row[2], row[3], row[4]) for row in rows}
 
 
-async def used_between(connection: Connection, since: int, until: int) -> dict[int, int]:
-    """Return by campaign the charges of these whole hours, in thousandths of a seat times µs."""
-    rows = await connection.fetch(_SQL["used_between"], since, until)
-    return {row[0]: row[1] for row in rows}
+async def used_between(
+    connection: Connection, since: int, until: int
+) -> tuple[dict[int, int], dict[int, int]]:
+    """Return by campaign the charges of these whole hours: seats (thousandths) times µs; bytes."""
+    return _charged(await connection.fetch(_SQL["used_between"], since, until))
 
 
-async def charged_ahead(connection: Connection, now: int, until: int) -> dict[int, int]:
+async def charged_ahead(
+    connection: Connection, now: int, until: int
+) -> tuple[dict[int, int], dict[int, int]]:
     """Return by campaign the charges for the time from ``now`` to the end of this hour."""
-    rows = await connection.fetch(_SQL["charged_ahead"], now, until)
-    return {row[0]: row[1] for row in rows}
+    return _charged(await connection.fetch(_SQL["charged_ahead"], now, until))
+
+
+def _charged(rows: Sequence[Any]) -> tuple[dict[int, int], dict[int, int]]:
+    return {row[0]: row[1] for row in rows}, {row[0]: row[2] for row in rows}
 
 
 async def hours(connection: Connection, wanted: HourFilter) -> list[dict[str, Any]]:

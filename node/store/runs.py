@@ -179,8 +179,13 @@ def _locked(values: dict[str, Any]) -> LockedRun:
     )
 
 
-async def keep_part(connection: Connection, run: UUID, part: KeptPart) -> bool:
-    """Store a part; False if that participant's part is there already."""
+async def keep_part(
+    connection: Connection, run: UUID, part: KeptPart, moved_bytes: int | None = None
+) -> bool:
+    """Store a part; False if that participant's part is there already.
+
+    ``moved_bytes`` is what it moved as measured, if this node leads the run and can tell.
+    """
     kept = await connection.fetchval(
         _SQL["keep_part"],
         run,
@@ -193,6 +198,7 @@ async def keep_part(connection: Connection, run: UUID, part: KeptPart) -> bool:
         None if part.command is None else list(part.command),
         part.output,
         part.circumstances,
+        moved_bytes,
     )
     return kept is not None
 

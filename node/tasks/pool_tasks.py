@@ -106,6 +106,14 @@ class PoolTaskChecker:
         known = self._capabilities.test(test)
         return known.needs(self._capabilities.spec(known, spec))
 
+    def expected_bytes(self, test: str, spec: dict[str, Any], mbps: int | None) -> int | None:
+        """Return what a run of this test moves on each participant; None if that is unknown.
+
+        :raises InvalidDocument: there is no such test (any more), or a field of it is wrong.
+        """
+        known = self._capabilities.test(test)
+        return known.expected_bytes(self._capabilities.spec(known, spec), mbps)
+
     async def keep(
         self, connection: Connection, task: StoredTask, sought: PoolTaskRequest, slot: int, now: int
     ) -> None:

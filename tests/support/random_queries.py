@@ -40,6 +40,7 @@ SMALL = {
     **dict.fromkeys(("process_id", "ticks"), (7,)),
     **dict.fromkeys(("exclusive", "normal"), (1000, 125)),
     "background": (0, 0, 10),
+    **dict.fromkeys(("moved", "moved_bytes"), (0, 7, 60_000_000)),
     "lanes": (1, 3, 8),
     "level": (0, 5, 10),
     "shares": (0, 1, 3),

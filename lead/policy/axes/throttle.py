@@ -12,6 +12,7 @@ from lead.policy.episode_figures import Board, PeakUse
 from lead.policy.placement_requests import AllocationRound
 from lead.policy.share import decayed_windows
 from lead.policy.throttle import active_limits, delivered_cap, due_limits, quota
+from lead.policy.throttle.byte_quota import MovedBytes
 from lead.policy.verdict import Axis, PolicyRefusal, RefusalRule
 from lead.policy.view import BUCKET, Candidate, PostedRun, RememberedState
 from node.model.classes import blockers
@@ -38,8 +39,9 @@ class LimitRules:
     """The limits of campaigns, which apply in all sets.
 
     The maximum number of seats that a campaign may hold at once; quotas, what it may use of each
-    counted resource, and what the pool has; limits on what is active, what is considered at all,
-    and what is delivered within the fairshare windows (``windows``).
+    counted resource, and what the pool has; quotas of bytes within a period; limits on what is
+    active, what is considered at all, and what is delivered within the fairshare windows
+    (``windows``).
     """
 
     windows: decayed_windows.DecayWindows = field(default_factory=decayed_windows.DecayWindows)
@@ -58,11 +60,15 @@ class LimitThrottling:
         self._checks: list[Check] = []
         self._seats: _SeatsMax | None = None
         self._limits: _Limits | None = None
+        self._bytes: _ByteQuotas | None = None
         if any(it.seats_max is not None for it in campaigns):
             self._seats = _SeatsMax(board)
             self._checks.append(self._seats.admit)
         if any(it.quotas for it in campaigns):
             self._checks.append(_Quotas(board).admit)
+        if any(it.byte_quota for it in campaigns):
+            self._bytes = _ByteQuotas(board)
+            self._checks.append(self._bytes.admit)
         if any(it.limits for it in campaigns):
             self._limits = _Limits(board, rules.windows)
             self._checks.append(self._limits.admit)
@@ -82,6 +88,8 @@ class LimitThrottling:
         """Count a posted run."""
         if self._seats is not None:
             self._seats.placed(run)
+        if self._bytes is not None:
+            self._bytes.placed(candidate, run)
         if self._limits is not None:
             self._limits.placed(candidate, run)
 
@@ -219,6 +227,50 @@ class _Quotas:
             nodes = self._board.usable(candidate.nodes)
             self._most[key] = sorted((it.resources.get(resource, 0) for it in nodes), reverse=True)
         return sum(self._most[key][: candidate.k])
+
+
+class _ByteQuotas:
+    """Quotas of bytes: what all runs of a term move on its nodes, wherever these are."""
+
+    def __init__(self, board: Board) -> None:
+        self._board = board
+        view = board.view
+        self._moved: dict[str, MovedBytes] = {}
+        for name, campaign in view.campaigns.items():
+            if campaign.byte_quota is not None:
+                hours: Counter[int] = Counter()
+                for mover, amounts in view.moved.items():
+                    if name in board.line(mover):
+                        hours.update(amounts)
+                self._moved[name] = MovedBytes(name, campaign.byte_quota, hours)
+
+    def admit(self, candidate: Candidate, turn: AllocationRound) -> PolicyRefusal | None:
+        """Return a refusal if a quota does not permit all its runs, beside those being placed."""
+        del turn
+        own = None if candidate.moves is None else candidate.moves * candidate.k
+        for holder in self._holders(candidate.campaign):
+            moved = holder.copy()
+            for asked in self._board.asked.values():
+                if holder in self._holders(asked.campaign):
+                    _count(moved, asked, asked.k)
+            for start, _ in candidate.spans:
+                if (refusal := moved.refuse(start, own)) is not None:
+                    return refusal
+                moved.add(start, own or 0)
+        return None
+
+    def placed(self, candidate: Candidate, run: PostedRun) -> None:
+        """Count all runs of a candidate on the nodes of the posted one."""
+        for holder in self._holders(candidate.campaign):
+            _count(holder, candidate, len(run.nodes))
+
+    def _holders(self, campaign: str) -> list[MovedBytes]:
+        return [self._moved[name] for name in self._board.line(campaign) if name in self._moved]
+
+
+def _count(moved: MovedBytes, candidate: Candidate, nodes: int) -> None:
+    for start, _ in candidate.spans:
+        moved.add(start, (candidate.moves or 0) * nodes)
 
 
 class _Limits:

@@ -30,20 +30,35 @@ def charge(
     normal: int | None,
     background: int,
     now: int,
+    moved: Sequence[int],
 ) -> Answer:
     """Charge committed runs to the campaigns of their tasks, for each participant."""
-    seats = [_seats(tables, task, exclusive, normal, background) for task in tasks]
+    seats = [
+        _seats(tables, task, exclusive, normal, background, octets)
+        for task, octets in zip(tasks, moved, strict=True)
+    ]
     for number, run, start, end in zip(numbers, runs, starts, ends, strict=True):
-        for campaign, participant, node, weight in seats[number - 1]:
-            values = (campaign, run, participant, node, start, end, weight, "booked", now)
+        for campaign, participant, node, weight, octets in seats[number - 1]:
+            values = (campaign, run, participant, node, start, end, weight, octets, "booked", now)
             tables.charges.insert(ChargeRow(next(tables.charges.ids), *values))
     return ()
 
 
+@TWINS.of("name", "hour", "bytes")
+def moved_by_hour(tables: Tables, campaigns: Sequence[str], since: int, until: int) -> Answer:
+    """Return the bytes charged to these campaigns, by hour."""
+    sums: dict[tuple[str, int], int] = {}
+    for row in tables.charge_hours.rows.values():
+        name = tables.campaigns.rows[row.campaign_id].name
+        if row.bytes and name in campaigns and since <= row.hour < until:
+            sums[name, row.hour] = sums.get((name, row.hour), 0) + row.bytes
+    return [(*key, octets) for key, octets in sorted(sums.items())]
+
+
 def _seats(
-    tables: Tables, task: UUID, exclusive: int, normal: int | None, background: int
-) -> list[tuple[int, int, str, int]]:
-    """Return the charge for each participant of a task: campaign, place, node and weight."""
+    tables: Tables, task: UUID, exclusive: int, normal: int | None, background: int, octets: int
+) -> list[tuple[int, int, str, int, int]]:
+    """Return the charge for each participant of a task: campaign, place, node, weight, bytes."""
     row, agenda = tables.tasks.rows.get(task), tables.plannings.rows.get(task)
     if row is None or agenda is None:
         return []
@@ -51,8 +66,8 @@ def _seats(
     for place, participant in enumerate(unpack(row.participants)):
         node = str(participant["node"])
         weight = _weight(tables, row, node, exclusive, normal, background)
-        if weight > 0:
-            seats.append((agenda.campaign_id, place, node, weight))
+        if weight > 0 or octets > 0:
+            seats.append((agenda.campaign_id, place, node, weight, octets))
     return seats
 
 
@@ -177,10 +192,11 @@ def move_charges(tables: Tables, task: UUID, campaign: int, now: int) -> Answer:
         if run.state not in {"booked", "set-aside"} or run.starts_at <= now:
             continue
         times = run.starts_at, run.ends_at
-        for current, participant, node, weight in tables.charges.standing(run.id, *times):
+        for current, participant, node, weight, octets in tables.charges.standing(run.id, *times):
             if current != campaign:
-                for side, amount in ((current, -weight), (campaign, weight)):
-                    values = (side, run.id, participant, node, *times, amount, "moved", now)
+                for side, sign in ((current, -1), (campaign, 1)):
+                    amounts = sign * weight, sign * octets
+                    values = (side, run.id, participant, node, *times, *amounts, "moved", now)
                     tables.charges.insert(ChargeRow(next(tables.charges.ids), *values))
     return ()
 

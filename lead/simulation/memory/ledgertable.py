@@ -72,17 +72,20 @@ class ChargeHourTable(Table[tuple[int, int, str], ChargeHourRow]):
         return row.hour, row.campaign_id, row.node
 
     def add(self, charge: ChargeRow) -> None:
-        """Add a charge to each hour it overlaps."""
+        """Add a charge to each hour it overlaps, and its bytes to the first of them."""
         hour = charge.starts_at - charge.starts_at % times.HOUR
+        octets = charge.bytes
         while hour < charge.ends_at:
             spent = min(charge.ends_at, hour + times.HOUR) - max(charge.starts_at, hour)
             amount = charge.weight * spent
             there = self.rows.get((hour, charge.campaign_id, charge.node))
             if there is None:
-                self.insert(ChargeHourRow(hour, charge.campaign_id, charge.node, amount))
+                self.insert(ChargeHourRow(hour, charge.campaign_id, charge.node, amount, octets))
             else:
-                self.change(there, amount=there.amount + amount)
-            hour += times.HOUR
+                self.change(there, amount=there.amount + amount, bytes=there.bytes + octets)
+            if not charge.weight:
+                return
+            hour, octets = hour + times.HOUR, 0
 
 
 class ChargeTable(Table[int, ChargeRow]):
@@ -104,17 +107,29 @@ class ChargeTable(Table[int, ChargeRow]):
         super().insert(row)
         self._hours.add(row)
 
-    def standing(self, run: UUID, starts_at: int, ends_at: int) -> list[tuple[int, int, str, int]]:
-        """Return a run's net charges for its whole time: campaign, participant, node, weight."""
-        sums: dict[tuple[int, int, str], int] = defaultdict(int)
+    def standing(
+        self, run: UUID, starts_at: int, ends_at: int
+    ) -> list[tuple[int, int, str, int, int]]:
+        """Return a run's net charges for its whole time.
+
+        Each is campaign, participant, node, weight, and bytes.
+        """
+        weights: dict[tuple[int, int, str], int] = defaultdict(int)
+        octets: dict[tuple[int, int, str], int] = defaultdict(int)
         for row in self._by_run.of(run):
             if (row.starts_at, row.ends_at) == (starts_at, ends_at):
-                sums[row.campaign_id, row.participant, row.node] += row.weight
-        return [(*key, weight) for key, weight in sums.items() if weight > 0]
+                key = row.campaign_id, row.participant, row.node
+                weights[key] += row.weight
+                octets[key] += row.bytes
+        return [
+            (*key, weight, octets[key])
+            for key, weight in weights.items()
+            if weight > 0 or octets[key] > 0
+        ]
 
     def _check(self, row: ChargeRow) -> None:
-        if row.weight == 0 or row.starts_at >= row.ends_at:
-            msg = "a charge must have a weight and a duration"
+        if (row.weight == 0 and row.bytes == 0) or row.starts_at >= row.ends_at:
+            msg = "a charge must have a weight or bytes, and a duration"
             raise BrokenCheck(msg)
 
     def _enter(self, row: ChargeRow) -> None:

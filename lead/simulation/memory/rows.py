@@ -262,7 +262,7 @@ class PolicyStateRow(TableRow):
 
 @dataclass(slots=True, eq=False)
 class ChargeRow(TableRow):
-    """A charge of a campaign for a run on one node, in thousandths of a seat."""
+    """A charge of a campaign for a run on one node, in thousandths of a seat, and in bytes."""
 
     id: int
     campaign_id: int
@@ -272,6 +272,7 @@ class ChargeRow(TableRow):
     starts_at: int
     ends_at: int
     weight: int
+    bytes: int
     cause: str
     made_at: int
 
@@ -284,6 +285,7 @@ class ChargeHourRow(TableRow):
     campaign_id: int
     node: str
     amount: int
+    bytes: int
 
 
 @dataclass(slots=True, eq=False)
@@ -425,6 +427,7 @@ class PartRow(TableRow):
     command: list[str] | None
     output: str | None
     circumstances: Packed | None
+    moved_bytes: int | None = None
 
 
 @dataclass(slots=True, eq=False)

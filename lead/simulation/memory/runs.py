@@ -162,6 +162,7 @@ def keep_part(
     command: list[str] | None,
     output: str | None,
     circumstances: dict[str, Any] | None,
+    moved_bytes: int | None,
 ) -> Answer:
     """Store a part, unless it exists."""
     row = PartRow(
@@ -175,6 +176,7 @@ def keep_part(
         command,
         output,
         pack_optional(circumstances),
+        moved_bytes,
     )
     tables.parts.check_values(row)
     if (run, participant) in tables.parts.rows:

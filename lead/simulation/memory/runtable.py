@@ -36,13 +36,13 @@ class RunTable(Table[UUID, RunRow]):
         journal: Journal,
         tasks: TaskTable,
         exchanges: ExchangeTable,
-        give_back: Callable[[RunRow, int, int], None],
+        give_back: Callable[[RunRow, str, int, int], None],
         tell_room: Callable[[RunRow], None],
     ) -> None:
         """Create an empty table; ``exchanges`` counts the live runs of each exchange.
 
-        ``give_back(run, start, end)`` is called for each run that no longer takes its time,
-        ``tell_room(run)`` for those of them that ended early.
+        ``give_back(run, state before, start, end)`` is called for each run that no longer takes
+        its time, or is finished late; ``tell_room(run)`` for those that ended early.
         """
         super().__init__(journal)
         self._give_back = give_back
@@ -171,12 +171,12 @@ class RunTable(Table[UUID, RunRow]):
                 self._journal.tell(f"changed {row.starts_at} {row.ends_at}")
         if row.lane is not None and row.state in LIVE and state in _FREE:
             self._tell_freed(row)
-        ends = row.state in _CHARGED and state not in _CHARGED
-        starts_at, ends_at = row.starts_at, row.ends_at
+        was, starts_at, ends_at = row.state, row.starts_at, row.ends_at
+        ends = (was in _CHARGED and state not in _CHARGED) or (was, state) == ("failed", "finished")
         self._change(row, state, changes)
         if ends:
-            self._give_back(row, starts_at, ends_at)
-            if row.changed_at < ends_at:
+            self._give_back(row, was, starts_at, ends_at)
+            if was in _CHARGED and row.changed_at < ends_at:
                 self._tell_room(row)
 
     def _change(self, row: RunRow, state: str, changes: dict[str, Any]) -> None:

@@ -357,22 +357,34 @@ class Tables:
             task.parent or task.pool_task,
         )
 
-    def _give_back(self, run: RunRow, starts_at: int, ends_at: int) -> None:
-        """Reverse the charges for the unused time of a run that has ended or was dropped."""
-        for campaign, participant, node, weight in self.charges.standing(
+    def _give_back(self, run: RunRow, was: str, starts_at: int, ends_at: int) -> None:
+        """Correct the charges of a run that has ended or was dropped: its time, and its bytes."""
+        for campaign, participant, node, weight, octets in self.charges.standing(
             run.id, starts_at, ends_at
         ):
-            used_to = starts_at
+            used_to, part = starts_at, None
             if run.state in _MEASURED:
                 part = self.parts.rows.get((run.id, participant))
                 ended = run.changed_at if run.finished_at is None else run.finished_at
                 if part is not None and part.finished_at is not None:
                     ended = part.finished_at
                 used_to = max(starts_at, ended)
-            if used_to < ends_at:
-                values = (campaign, run.id, participant, node, used_to, ends_at, -weight)
-                number = next(self.charges.ids)
-                self.charges.insert(ChargeRow(number, *values, "unused", run.changed_at))
+            measured = None if part is None else part.moved_bytes
+            if measured is not None:
+                moved = measured
+            elif run.state == "finished":
+                moved = octets
+            else:
+                moved = octets * (min(used_to, ends_at) - starts_at) // (ends_at - starts_at)
+            cause = "unused" if measured is None else "measured"
+            for since, seats, more, why in (
+                (used_to, 0 if was == "failed" else -weight, 0, "unused"),
+                (starts_at, 0, moved - octets, cause),
+            ):
+                if since < ends_at and (seats or more):
+                    values = (campaign, run.id, participant, node, since, ends_at, seats, more)
+                    number = next(self.charges.ids)
+                    self.charges.insert(ChargeRow(number, *values, why, run.changed_at))
 
     def _tell_room(self, run: RunRow) -> None:
         """Notify of the highest limited campaign that has room again."""

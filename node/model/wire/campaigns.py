@@ -17,6 +17,7 @@ from pydantic import (
     model_validator,
 )
 
+from node.model.byte_quotas import BYTES, parse_byte_quota
 from node.model.limits import Limited
 from node.model.wire.fields import FROM_OUTSIDE, Count, Document, Instant, Name, Patch
 from node.model.wire.tasks import PRIORITY_MAX
@@ -75,6 +76,31 @@ Level = Annotated[
 """The level of a campaign: 0 to 9, or urgent."""
 
 Amount = Annotated[int, Field(ge=0, le=2**40, strict=True)]
+
+
+def _quota(value: object) -> object:
+    if isinstance(value, str):
+        return str(parse_byte_quota(value))
+    whole = isinstance(value, int) and not isinstance(value, bool)
+    if not whole or not 0 <= value <= 2**40:  # type: ignore[operator]
+        msg = "must be a whole number from 0 to 2^40; for bytes, an amount per period: 50G/P1D"
+        raise ValueError(msg)
+    return value
+
+
+QuotaAmount = Annotated[
+    int | str,
+    PlainValidator(_quota),
+    WithJsonSchema(
+        {
+            "anyOf": [
+                {"type": "integer", "minimum": 0, "maximum": 2**40},
+                {"type": "string", "examples": ["50G/P1D"]},
+            ]
+        }
+    ),
+]
+"""The quota of a counted resource, or of bytes per period."""
 Text = Annotated[str, StringConstraints(max_length=500)]
 Resource = Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9_]{0,62}$")]
 
@@ -177,11 +203,13 @@ class CampaignDocument(Document):
         "due runs that are considered (due_…), or on what is delivered (delivered_…).",
         examples=[{"runs": {"soft": 10, "hard": 50}}],
     )
-    quotas: dict[Resource, Amount] = Field(
+    quotas: dict[Resource, QuotaAmount] = Field(
         default_factory=dict,
         max_length=50,
-        description="Maximum of a counted resource that its runs may use at once.",
-        examples=[{"mbps": 1000}],
+        description="Maximum of a counted resource that its runs may use at once; for `bytes`, of "
+        "the payload that it and the campaigns below it may move on all nodes together within a "
+        "period of whole hours (PT1H to P31D).",
+        examples=[{"mbps": 1000, "bytes": "50G/P1D"}],
     )
     queue: Queue | None = None
     owner: Text | None = Field(None, description="The owner of the campaign.")
@@ -190,6 +218,16 @@ class CampaignDocument(Document):
     state: Literal["active", "closed"] = Field(
         "active", description="closed: it takes no new tasks; its existing tasks continue."
     )
+
+    @field_validator("quotas")
+    @classmethod
+    def _is_of_its_kind(cls, quotas: dict[Resource, int | str]) -> dict[Resource, int | str]:
+        for what, most in quotas.items():
+            if isinstance(most, str) != (what == BYTES):
+                form = "an amount per period: 50G/P1D" if what == BYTES else "a whole number"
+                msg = f"the quota of {what} must be {form}"
+                raise ValueError(msg)
+        return quotas
 
     @field_validator("limits")
     @classmethod
@@ -260,6 +298,12 @@ class Used(Document):
     booked: float | None = Field(description="Its part of the seat-seconds booked ahead.")
     delivered_seat_seconds: float
     booked_seat_seconds: float
+    delivered_bytes: int = Field(
+        0,
+        description="The payload of its runs of the last 24 hours, sent and received, on each "
+        "node: measured where the test tells, otherwise as expected.",
+    )
+    booked_bytes: int = Field(0, description="The payload that runs booked ahead will move.")
 
 
 class Campaign(CampaignDocument):
@@ -288,3 +332,4 @@ class UsageHour(Document):
         description="3600 are one exclusive run on one node for the whole hour."
     )
     share: float = Field(description="Its part of everything charged in this hour.")
+    bytes: int = Field(0, description="The payload of the runs that start in this hour.")

@@ -28,7 +28,7 @@ from node.plugins.fields import (
     duration_field,
 )
 from node.plugins.figures import metric
-from node.plugins.oneway import HostClock, contradicting_counts, explain_no_packets
+from node.plugins.oneway import LENGTH_BASE, HostClock, contradicting_counts, explain_no_packets
 from node.plugins.participation import joined, part_of
 from node.plugins.two_participants import PairTest, check_two
 
@@ -134,6 +134,10 @@ class ClockTest(PairTest):
     def needs(self, spec: ClockSpec) -> Mapping[str, int | None]:  # noqa: ARG002 - same for all
         """Return no counted resources."""
         return {}
+
+    def expected_bytes(self, spec: ClockSpec, mbps: int | None) -> int:  # noqa: ARG002 - contract
+        """Return its packets and their answers."""
+        return 2 * spec.count * LENGTH_BASE
 
     def merge(self, spec: ClockSpec, parts: Sequence[Part]) -> Merged:  # noqa: ARG002 - contract
         """Merge source's offset and both clocks; if no packet came back, the run failed."""

@@ -26,6 +26,9 @@ from node.plugins.fields import (
 from node.plugins.figures import delay_text, metric
 from node.plugins.single_participant import SingleParticipantTest, merged
 
+_QUESTION_BYTES = 60
+_ANSWER_BYTES = 1232
+"""The longest answer that resolvers usually accept by UDP (DNS flag day 2020)."""
 RecordType = Literal[
     "A", "AAAA", "CAA", "CNAME", "DNSKEY", "DS", "HTTPS", "MX", "NAPTR", "NS", "PTR", "SOA", "SRV",
     "SSHFP", "SVCB", "TLSA", "TXT",
@@ -155,6 +158,10 @@ class DnsTest(SingleParticipantTest):
     def hosts(self, spec: DnsSpec) -> tuple[str, ...]:
         """Return source and server, if set."""
         return tuple(host for host in (spec.source, spec.server) if host is not None)
+
+    def expected_bytes(self, spec: DnsSpec, mbps: int | None) -> int:  # noqa: ARG002 - contract
+        """Return a question, and an answer of the size that resolvers accept by UDP."""
+        return _QUESTION_BYTES + _ANSWER_BYTES
 
     def merge(self, spec: DnsSpec, parts: Sequence[Part]) -> Merged:
         """Make the one part the result; an unexpected answer fails the run."""

@@ -13,6 +13,7 @@ from urllib.parse import urlsplit
 from pydantic import AfterValidator, Field, StringConstraints, TypeAdapter, model_validator
 
 from node.model.times import MILLISECOND, MINUTE, SECOND
+from node.model.wire.circumstances import Traffic
 from node.model.wire.fields import Document, Duration, Host
 from node.plugins.contracts import Merged, Metric, Part, Result
 from node.plugins.fields import (
@@ -195,6 +196,20 @@ class HttpTest(SingleParticipantTest):
     def telling(self, spec: HttpSpec) -> str | None:
         """Return ``text``, if the result tells whether it is in the body."""
         return None if spec.text is None else "text"
+
+    def expected_bytes(self, spec: HttpSpec, mbps: int | None) -> int:  # noqa: ARG002 - contract
+        """Return the most that it reads of a body; HEAD asks for none."""
+        return spec.bytes_max if spec.method == "GET" else 0
+
+    def moved(
+        self,
+        spec: HttpSpec,  # noqa: ARG002 - contract
+        participant: int,  # noqa: ARG002 - contract
+        result: Result,
+    ) -> Traffic:
+        """Return what it read of the body."""
+        figures = HttpResult.model_validate(result)
+        return Traffic(sent_bytes=0, received_bytes=figures.body_bytes or 0)
 
     def merge(self, spec: HttpSpec, parts: Sequence[Part]) -> Merged:
         """Make the one part the result; an unexpected answer fails the run."""

@@ -91,6 +91,10 @@ class IdleTest:
         """Return no counted resources."""
         return {}
 
+    def expected_bytes(self, spec: IdleSpec, mbps: int | None) -> int:  # noqa: ARG002 - contract
+        """Return 0."""
+        return 0
+
     def merge(self, spec: IdleSpec, parts: Sequence[Part]) -> Merged:
         """Merge the parts; all participants must have idled."""
         count = len(self.participants(spec))

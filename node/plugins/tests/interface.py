@@ -131,6 +131,14 @@ class InterfaceTest:
         """Return no counted resources."""
         return {}
 
+    def expected_bytes(
+        self,
+        spec: InterfaceSpec,  # noqa: ARG002 - contract
+        mbps: int | None,  # noqa: ARG002 - contract
+    ) -> int:
+        """Return 0: it only reads counters."""
+        return 0
+
     def rhythm(self, spec: InterfaceSpec) -> Rhythm:
         """Return as many intervals as ``each`` fits into ``duration``."""
         return Rhythm(spec.each, spec.duration // spec.each)

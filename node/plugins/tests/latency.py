@@ -64,6 +64,10 @@ class LatencyTest(oneway.OneWayTest):
         """Return normal: throughput tests disturb it, other normal runs do not."""
         return SchedulingClass.NORMAL
 
+    def expected_bytes(self, spec: LatencySpec, mbps: int | None) -> int:  # noqa: ARG002 - contract
+        """Return its packets and their answers."""
+        return 2 * spec.count * spec.length
+
     def merge(self, spec: LatencySpec, parts: Sequence[Part]) -> Merged:  # noqa: ARG002 - contract
         """Merge source's delays and both ends' counts; source alone gives a partial result."""
         source, dest, reason = oneway.parts_of(parts, SourcePart)

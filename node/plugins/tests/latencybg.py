@@ -158,6 +158,14 @@ class LatencyBgTest(oneway.OneWayTest):
         """Return background-multi: the test is to show what disturbs it."""
         return SchedulingClass.BACKGROUND_MULTI
 
+    def expected_bytes(
+        self,
+        spec: LatencyBgSpec,
+        mbps: int | None,  # noqa: ARG002 - contract
+    ) -> int:
+        """Return its packets and their answers."""
+        return 2 * (spec.duration // spec.interval) * spec.length
+
     def rhythm(self, spec: LatencyBgSpec) -> Rhythm:
         """Return as many intervals as ``each`` fits into ``duration``."""
         return Rhythm(spec.each, spec.duration // spec.each)

@@ -19,6 +19,8 @@ MTU_LEAST_BYTES = 68
 """The packet size that every IPv4 link carries (RFC 791); for IPv6 it is 1280 (RFC 8200)."""
 MTU_MOST_BYTES = 65_535
 
+_MTU_USUAL_BYTES = 1500
+_TRIES_USUAL = 20
 _Bytes = Annotated[int, Field(ge=1, le=MTU_MOST_BYTES)]
 
 
@@ -87,6 +89,10 @@ class MtuTest(SingleParticipantTestWithDest):
     example: Mapping[str, Any] = MappingProxyType({"dest": "192.0.2.7"})
     spec_model: type[Document] = MtuSpec
     result_model: type[Document] = MtuResult
+
+    def expected_bytes(self, spec: MtuSpec, mbps: int | None) -> int:  # noqa: ARG002 - contract
+        """Return the packets of a search, each as large as the largest, and their answers."""
+        return 2 * _TRIES_USUAL * (spec.mtu_max_bytes or _MTU_USUAL_BYTES)
 
     def merge(self, spec: MtuSpec, parts: Sequence[Part]) -> Merged:  # noqa: ARG002 - contract
         """Make the one part the result; if dest never answered, the run failed."""

@@ -107,6 +107,10 @@ class RttTest(SingleParticipantTestWithDest):
         """Return the payload rate of its packets."""
         return traffic(spec.length * 8, spec.interval)
 
+    def expected_bytes(self, spec: RttSpec, mbps: int | None) -> int:  # noqa: ARG002 - contract
+        """Return its packets and their answers."""
+        return 2 * spec.count * spec.length
+
     def merge(self, spec: RttSpec, parts: Sequence[Part]) -> Merged:  # noqa: ARG002 - contract
         """Make the one part the result."""
         part, reason = part_of(parts, 0, RttResult)

@@ -31,6 +31,8 @@ from node.plugins.figures import (
 )
 from node.plugins.single_participant import SingleParticipantTestWithDest, merged
 
+_BANNER_BYTES = 1_000
+
 
 class TcpSpec(Document):
     """The connections to open: where, how often, and how long to wait."""
@@ -108,6 +110,10 @@ class TcpTest(SingleParticipantTestWithDest):
     def telling(self, spec: TcpSpec) -> str | None:
         """Return ``banner``, if the result has one."""
         return "banner" if spec.banner else None
+
+    def expected_bytes(self, spec: TcpSpec, mbps: int | None) -> int:  # noqa: ARG002 - contract
+        """Return a banner's first bytes: connections that are only opened carry no payload."""
+        return _BANNER_BYTES if spec.banner else 0
 
     def merge(self, spec: TcpSpec, parts: Sequence[Part]) -> Merged:
         """Make the one part the result; without any connection, the run has failed."""

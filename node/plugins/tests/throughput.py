@@ -26,7 +26,7 @@ from node.plugins.fields import (
     between,
     duration_field,
 )
-from node.plugins.figures import delay_text, metric, percent_text, rate_text, traffic
+from node.plugins.figures import MEGABIT, delay_text, metric, percent_text, rate_text, traffic
 from node.plugins.participation import joined, part_of
 from node.plugins.two_participants import PairTest, check_two
 
@@ -219,6 +219,20 @@ class ThroughputTest(PairTest):
         if spec.rate_bps is None and spec.protocol == "tcp":
             return {"mbps": None}
         return traffic(spec.streams * (spec.rate_bps or UDP_RATE_BPS))
+
+    def expected_bytes(self, spec: ThroughputSpec, mbps: int | None) -> int | None:
+        """Return its rate times its time, with that before measuring.
+
+        TCP without a rate is assumed to fill the slowest participant, and unknown if none states
+        its rate.
+        """
+        if spec.rate_bps is not None or spec.protocol == "udp":
+            rate_bps = spec.streams * (spec.rate_bps or UDP_RATE_BPS)
+        elif mbps is not None:
+            rate_bps = mbps * MEGABIT
+        else:
+            return None
+        return rate_bps * (spec.duration + spec.omitted) // (8 * SECOND)
 
     def merge(self, spec: ThroughputSpec, parts: Sequence[Part]) -> Merged:
         """Merge each end's own figures; the client alone, which asks the server, gives a result.

@@ -26,6 +26,7 @@ from node.plugins.figures import delay_text, metric
 from node.plugins.participation import joined
 from node.plugins.single_participant import SingleParticipantTestWithDest, merged
 
+_HANDSHAKE_BYTES = 8_000
 Protocol = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9./-]{0,31}$")]
 """The name of a protocol above TLS, as IANA lists them: ``h2``, ``http/1.1``, ``smtp``."""
 
@@ -132,6 +133,10 @@ class TlsTest(SingleParticipantTestWithDest):
     example: Mapping[str, Any] = MappingProxyType({"dest": "b.example"})
     spec_model: type[Document] = TlsSpec
     result_model: type[Document] = TlsResult
+
+    def expected_bytes(self, spec: TlsSpec, mbps: int | None) -> int:  # noqa: ARG002 - contract
+        """Return a handshake with a chain of certificates of usual length."""
+        return _HANDSHAKE_BYTES
 
     def merge(self, spec: TlsSpec, parts: Sequence[Part]) -> Merged:
         """Make the one part the result; a bad certificate fails the run."""

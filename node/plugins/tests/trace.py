@@ -22,6 +22,7 @@ PROBES_MAX = 10
 PROBES_DEFAULT = 3
 WAIT_DEFAULT = 2 * SECOND
 TCP_PORT_DEFAULT = 80
+_LENGTH_USUAL = 60
 
 Protocol = Literal["udp", "icmp", "tcp"]
 Address = Annotated[str, Field(max_length=100)]
@@ -141,6 +142,10 @@ class TraceTest(SingleParticipantTestWithDest):
     example: Mapping[str, Any] = MappingProxyType({"dest": "192.0.2.7"})
     spec_model: type[Document] = TraceSpec
     result_model: type[Document] = TraceResult
+
+    def expected_bytes(self, spec: TraceSpec, mbps: int | None) -> int:  # noqa: ARG002 - contract
+        """Return the packets to all hops that it may ask, and as much for their answers."""
+        return 2 * spec.hops_max * (spec.probes or PROBES_DEFAULT) * (spec.length or _LENGTH_USUAL)
 
     def merge(self, spec: TraceSpec, parts: Sequence[Part]) -> Merged:  # noqa: ARG002 - contract
         """Make the one part the result; a path that ends early is a result, too."""

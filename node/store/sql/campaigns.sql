@@ -94,25 +94,25 @@ RETURNING planning.campaign_id;
 
 -- move_charges --
 -- Moves the charges of its future runs from the old campaign to the new one.
-INSERT INTO charge (campaign_id, run_id, participant, node, starts_at, ends_at, weight, cause, made_at)
+INSERT INTO charge (campaign_id, run_id, participant, node, starts_at, ends_at, weight, bytes, cause, made_at)
 SELECT
     side.campaign_id, charged.run_id, charged.participant, charged.node, charged.starts_at, charged.ends_at,
-    side.weight, 'moved', $3
+    side.weight, side.bytes, 'moved', $3
 FROM (
     SELECT
         charge.campaign_id, charge.run_id, charge.participant, charge.node, charge.starts_at, charge.ends_at,
-        sum(charge.weight) AS weight
+        sum(charge.weight) AS weight, sum(charge.bytes) AS bytes
     FROM run
     INNER JOIN charge
         ON run.starts_at = charge.starts_at AND run.id = charge.run_id AND run.ends_at = charge.ends_at
     WHERE run.task_id = $1 AND run.state IN ('booked', 'set-aside') AND run.starts_at > $3
     GROUP BY
         charge.campaign_id, charge.run_id, charge.participant, charge.node, charge.starts_at, charge.ends_at
-    HAVING sum(charge.weight) > 0
+    HAVING sum(charge.weight) > 0 OR sum(charge.bytes) > 0
 ) AS charged
 CROSS JOIN LATERAL (
-    VALUES (charged.campaign_id, -charged.weight), ($2::integer, charged.weight)
-) AS side (campaign_id, weight)
+    VALUES (charged.campaign_id, -charged.weight, -charged.bytes), ($2::integer, charged.weight, charged.bytes)
+) AS side (campaign_id, weight, bytes)
 WHERE charged.campaign_id <> $2;
 
 -- tasks_of --
@@ -164,7 +164,7 @@ INNER JOIN reasons ON planning.campaign_id = reasons.campaign_id
 GROUP BY planning.campaign_id;
 
 -- used_between --
-SELECT campaign_id, sum(amount)::bigint AS amount
+SELECT campaign_id, sum(amount)::bigint AS amount, sum(bytes)::bigint AS bytes
 FROM charge_hour
 WHERE hour >= $1 AND hour < $2
 GROUP BY campaign_id;
@@ -178,7 +178,8 @@ SELECT
         charge.weight
         * extract(EPOCH FROM least(charge.ends_at, $2::timestamptz) - greatest(charge.starts_at, $1::timestamptz))
         * 1000000
-    )::bigint AS amount
+    )::bigint AS amount,
+    coalesce(sum(charge.bytes) FILTER (WHERE charge.starts_at > $1), 0)::bigint AS bytes
 FROM run
 INNER JOIN charge ON run.starts_at = charge.starts_at AND run.id = charge.run_id
 WHERE run.state IN ('booked', 'running', 'merging', 'set-aside') AND run.starts_at < $2 AND charge.ends_at > $1
@@ -186,7 +187,7 @@ GROUP BY charge.campaign_id;
 
 -- hours --
 -- By hour and campaign, the charges and their share of the hour's total. One page, after the given row.
-SELECT used.starts_at, used.campaign, used.nodes, used.seat_seconds, used.share
+SELECT used.starts_at, used.campaign, used.nodes, used.seat_seconds, used.share, used.bytes
 FROM campaign_usage AS used
 WHERE
     used.starts_at >= $1 AND used.starts_at < $2

@@ -64,8 +64,8 @@ ORDER BY run.id
 FOR UPDATE OF run;
 
 -- keep_part --
-INSERT INTO part (run_id, participant, name, result, reason, started_at, finished_at, command, output, circumstances)
-VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)
+INSERT INTO part (run_id, participant, name, result, reason, started_at, finished_at, command, output, circumstances, moved_bytes)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)
 ON CONFLICT (run_id, participant) DO NOTHING
 RETURNING run_id;
 

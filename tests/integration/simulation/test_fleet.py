@@ -81,7 +81,7 @@ def test_the_ledger_is_that_of_the_lead(runs: list[tuple[int, int, str]], revers
         for place, node in enumerate(run.nodes):
             span = run.start, run.end
             hours.add(
-                ChargeRow(number, ids[campaign], UUID(int=1), place, node, *span, weight, "", 0)
+                ChargeRow(number, ids[campaign], UUID(int=1), place, node, *span, weight, 0, "", 0)
             )
     sums: dict[tuple[int, str], int] = {}
     for row in hours.rows.values():

@@ -256,7 +256,7 @@ def test_archivers_keep_the_contract(name: str) -> None:
         (TestContract, "idle", IdleTest, "it is the class IdleTest"),
         (TestContract, "Idle!", IdleTest(), "characters other than"),
         (TestContract, "rest", IdleTest(), "it calls itself 'idle', its entry point 'rest'"),
-        (TestContract, "sleep", SleepTool(), "it has no example, hosts, merge"),
+        (TestContract, "sleep", SleepTool(), "it has no example, expected_bytes, hosts"),
         (ToolContract, "x", object(), "it has no can, command, duration"),
     ],
 )
