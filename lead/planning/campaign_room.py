@@ -243,7 +243,7 @@ def limits_delivered(campaign: CampaignView) -> bool:
 
 @dataclass(frozen=True)
 class Counted:
-    """What counts toward limits: runs that are booked and not over, and the ledger.
+    """Runs that are booked and not over, and the ledger: all that counts toward limits.
 
     ``delivered`` is what all campaigns were delivered within the last days; ``moved`` has the bytes
     of campaigns by the hours in which runs start, past and booked.

@@ -20,7 +20,7 @@ _Value = TypeVar("_Value")
 
 
 class NeedsByTest:
-    """What runs need and move, computed once for equal tests."""
+    """The needs of runs, and the bytes that they move, computed once for equal tests."""
 
     def __init__(self, needs_of: NeedsOf, bytes_of: BytesOf) -> None:
         """``needs_of(test, spec)`` and ``bytes_of(test, spec, mbps)`` compute it."""

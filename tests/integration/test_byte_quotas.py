@@ -81,7 +81,7 @@ async def test_a_run_before_others_counts_with_them(world: World) -> None:
 
 
 async def test_the_runs_of_one_task_count_beside_each_other(world: World) -> None:
-    """Of a recurring task as many runs are booked as the quota permits, in one decision."""
+    """A recurring task gets as many runs as the quota permits, in one decision."""
     a, _ = await world.two()
     await _campaign(a, "500M/P1D")
     await _named(a, repeat="PT1H", max_runs=4)
@@ -90,7 +90,7 @@ async def test_the_runs_of_one_task_count_beside_each_other(world: World) -> Non
 
 
 async def test_a_cancelled_run_gives_its_bytes_back(world: World) -> None:
-    """What a cancelled run would have moved is free for the next."""
+    """The bytes that a cancelled run would have moved are free for the next."""
     a, _ = await world.two()
     await _campaign(a, "200M/P1D")
     first = await _named(a)

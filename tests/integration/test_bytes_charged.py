@@ -103,7 +103,7 @@ async def test_what_was_measured_replaces_what_was_expected(world: World) -> Non
 
 
 async def test_a_run_that_is_cancelled_gives_back_the_bytes_of_the_rest(world: World) -> None:
-    """Of a run that ends early and measured nothing, the part of its time counts."""
+    """A run that ends early and measured nothing counts for the part of its time."""
     a, b = await world.two()
     _, run = await _booked(a, b, omit="PT0S")
     await _begin(a, b, run=run)

@@ -1,4 +1,4 @@
-"""What the ledger keeps of a run is never below zero, whatever becomes of it: the real trigger."""
+"""The ledger never keeps less than nothing of a run, whatever becomes of it: the real trigger."""
 
 from __future__ import annotations
 

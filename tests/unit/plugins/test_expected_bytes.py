@@ -34,7 +34,7 @@ MEGABYTE = 1_000_000
 def test_a_test_states_what_it_moves(
     test: str, fields: dict[str, Any], mbps: int | None, expected: int | None
 ) -> None:
-    """What is sent and received counts; TCP without a rate fills the slowest node, if stated."""
+    """Bytes sent and received count; TCP without a rate fills the slowest node, if stated."""
     known = registry.tests()[test]
     moved = known.expected_bytes(spec(test, **fields), mbps)
     assert moved == (None if expected is None else expected * MEGABYTE)

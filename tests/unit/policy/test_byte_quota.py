@@ -76,7 +76,7 @@ runs_drawn = st.lists(st.tuples(st.integers(0, 40), st.integers(1, 12)), max_siz
 def test_the_quota_holds_in_every_period(
     wanted: list[tuple[int, int]], most: int, period: int, own: int
 ) -> None:
-    """Whatever is admitted fits into every period, and what is refused fits into some not."""
+    """All that is admitted fits into every period, and what is refused exceeds one."""
     moved = MovedBytes("ops", ByteQuota(most, period * HOUR), {})
     booked: list[tuple[int, int]] = []
 
