@@ -182,6 +182,7 @@ def task_preview(
     draft: Callable[[TaskDocument], StoredTask],
 ) -> TaskPreviewer:
     """Build the preview of tasks with named participants."""
+    limits = campaign_limits_of(node)
     return TaskPreviewer(
         node.clock,
         limits_of(node.settings),
@@ -190,7 +191,8 @@ def task_preview(
             draft=draft,
             adviser_of=adviser_of,
             choose_tool=node.capabilities.agree,
-            room_of=partial(_room_of, node.database, campaign_limits_of(node)),
+            room_of=partial(_room_of, node.database, limits),
+            expected_bytes=limits.expected_bytes,
             displaceable=partial(_displaceable, node.database, campaign_displacement_of(node)),
             ends_of=partial(_ends_of, node.database),
         ),

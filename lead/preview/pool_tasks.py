@@ -124,7 +124,10 @@ class PoolTaskPreviewer:
             return await self._foresight.plan(request)
         foreseen = await self._foreseen(asked, asked.seats)
         outlooks = await self._foresight.outlooks([it.considered for it in foreseen.groups])
-        return plan_of(foreseen, outlooks, request.runs, self._clock.now())
+        terms = foreseen.task.terms
+        moved = self._powers.needs.expected_bytes(terms.test, terms.spec, lambda: None)
+        plan = plan_of(foreseen, outlooks, request.runs, self._clock.now())
+        return plan.model_copy(update={"expected_bytes": moved})
 
     async def _foreseen(self, document: TaskDocument, request: SeatRequest) -> PoolTaskPreview:
         task, slot = await self._counsel.draft_pool_task(document, request)

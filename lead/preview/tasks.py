@@ -70,7 +70,8 @@ class PreviewDependencies:
     """The functions of the node that previews use: checking, reaching others, choosing a tool.
 
     ``room_of(terms, until, now)`` returns the room that the limits of its campaign leave a task up
-    to an instant, None without limits. ``displaceable(terms, slots)`` returns what else its
+    to an instant, None without limits. ``expected_bytes(terms)`` returns what each run moves on
+    each participant, None if unknown. ``displaceable(terms, slots)`` returns what else its
     campaign lets it displace for these slots once it has waited long enough, why nothing, or None.
     ``ends_of(task)`` returns where the booked runs of a task end.
     """
@@ -79,6 +80,7 @@ class PreviewDependencies:
     adviser_of: Callable[[str], ImpactSource]
     choose_tool: ChooseTool
     room_of: Callable[[TaskTerms, int, int], Awaitable[CampaignRoom | None]]
+    expected_bytes: Callable[[TaskTerms], int | None]
     displaceable: Callable[
         [TaskTerms, Sequence[Slot]], Awaitable[DisplacementTerms | PolicyRefusal | None]
     ]
@@ -144,7 +146,11 @@ class TaskPreviewer:
         outlooks = await self.outlooks([considered])
         found, missing = await self._alternatives(document, considered)
         return _plan(considered, outlooks, request.runs, self._clock.now()).model_copy(
-            update={"alternatives": tuple(found), "no_alternatives": tuple(missing)}
+            update={
+                "alternatives": tuple(found),
+                "no_alternatives": tuple(missing),
+                "expected_bytes": self._counsel.expected_bytes(considered.task.terms),
+            }
         )
 
     async def _consider(self, document: TaskDocument) -> ConsideredTask:

@@ -19,6 +19,7 @@ from node.cli.references import route, short
 from node.cli.session import Session, asks_node
 from node.cli.times import duration_in_words, local
 from node.model import times
+from node.model.byte_quotas import bytes_text
 from node.model.errors import NotFound, PeerUnreachable, RefusedByParticipant
 
 _EXIT_CODES = {
@@ -103,6 +104,8 @@ def plan_view(plan: Record) -> str:
     takes = f"takes {plan['duration']} of all, {plan['scheduling_class']}"
     if plan["tool"]:
         takes += f", with {plan['tool']}"
+    if plan.get("expected_bytes"):
+        takes += f", moves {bytes_text(plan['expected_bytes'])} on each"
     sections = [
         [head, f"({takes}; nothing was booked or stored)"],
         _seats(plan),

@@ -147,6 +147,11 @@ class Plan(Document):
     scheduling_class: SchedulingClass
     duration: Duration = Field(description="How long each run occupies its participants.")
     priority: int
+    expected_bytes: int | None = Field(
+        None,
+        description="The payload that a run would move on each participant, sent and received; "
+        "null if that is unknown.",
+    )
     asked: int = Field(description="Number of runs that would be planned now, up to the horizon.")
     placed: int = Field(description="Number of those runs that would find time.")
     starts: tuple[PlannedStart, ...] = Field(description="The next starts, as many as requested.")

@@ -210,7 +210,8 @@ async def _create(request: web.Request) -> web.Response:
 
 async def _campaign(request: web.Request) -> web.Response:
     nothing = dict.fromkeys(("promised", "delivered", "booked"))
-    sums = dict.fromkeys(("delivered_seat_seconds", "booked_seat_seconds"), 0)
+    kinds = ("seat_seconds", "bytes")
+    sums = {f"{when}_{kind}": 0 for when in ("delivered", "booked") for kind in kinds}
     campaign = {
         **await request.json(),
         "revision": 1,
