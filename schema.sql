@@ -970,8 +970,10 @@ BEGIN
         FROM charge
         WHERE charge.starts_at = OLD.starts_at AND charge.run_id = OLD.id AND charge.ends_at = OLD.ends_at
         GROUP BY charge.campaign_id, charge.run_id, charge.participant, charge.node
-        HAVING sum(charge.weight) > 0 OR sum(charge.bytes) > 0
-    ) AS charged
+        HAVING
+            sum(charge.weight) FILTER (WHERE charge.cause IN ('booked', 'moved')) > 0
+            OR sum(charge.bytes) FILTER (WHERE charge.cause IN ('booked', 'moved')) > 0
+    ) AS charged -- to the campaign to which it belongs at last, also if all of it was given back
     LEFT JOIN part ON charged.run_id = part.run_id AND charged.participant = part.participant
     CROSS JOIN LATERAL (
         SELECT

@@ -36,6 +36,7 @@ VIEWS = (
     "interval_history",
     "node_occupancy",
     "reserved_time",
+    "campaign_node_day",
     "campaign_usage",
     "decision_trace",
     "mesh_task",

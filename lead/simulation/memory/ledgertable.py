@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Collection
 from itertools import count
 from uuid import UUID
 
@@ -13,6 +14,7 @@ from node.model import times
 from node.store.database import BrokenCheck, BrokenOverlap
 
 _DEPTH_MAX = 8
+_CAUSES = ("booked", "unused", "measured", "moved")
 _ALWAYS = times.EARLIEST
 
 
@@ -108,23 +110,27 @@ class ChargeTable(Table[int, ChargeRow]):
         self._hours.add(row)
 
     def standing(
-        self, run: UUID, starts_at: int, ends_at: int
+        self, run: UUID, starts_at: int, ends_at: int, causes: Collection[str] = _CAUSES
     ) -> list[tuple[int, int, str, int, int]]:
-        """Return a run's net charges for its whole time.
+        """Return a run's net charges for its whole time, where those of some causes are above 0.
 
         Each is campaign, participant, node, weight, and bytes.
         """
         weights: dict[tuple[int, int, str], int] = defaultdict(int)
         octets: dict[tuple[int, int, str], int] = defaultdict(int)
+        seats: dict[tuple[int, int, str], int] = defaultdict(int)
+        traffic: dict[tuple[int, int, str], int] = defaultdict(int)
         for row in self._by_run.of(run):
             if (row.starts_at, row.ends_at) == (starts_at, ends_at):
                 key = row.campaign_id, row.participant, row.node
                 weights[key] += row.weight
                 octets[key] += row.bytes
+                seats[key] += row.weight * (row.cause in causes)
+                traffic[key] += row.bytes * (row.cause in causes)
         return [
             (*key, weight, octets[key])
             for key, weight in weights.items()
-            if weight > 0 or octets[key] > 0
+            if seats[key] > 0 or traffic[key] > 0
         ]
 
     def _check(self, row: ChargeRow) -> None:

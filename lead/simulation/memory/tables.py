@@ -360,7 +360,7 @@ class Tables:
     def _give_back(self, run: RunRow, was: str, starts_at: int, ends_at: int) -> None:
         """Correct the charges of a run that has ended or was dropped: its time, and its bytes."""
         for campaign, participant, node, weight, octets in self.charges.standing(
-            run.id, starts_at, ends_at
+            run.id, starts_at, ends_at, ("booked", "moved")
         ):
             used_to, part = starts_at, None
             if run.state in _MEASURED:
