@@ -32,7 +32,7 @@ async def test_a_campaign_moves_no_more_than_its_quota(nodes: list[Outsider]) ->
     assert added.code == 0, added
     later = {"start": "PT1H"}
     booked = await lead.create("throughput", b, c, spec=SPEC, campaign=name, schedule=later)
-    await lead.planned(booked)
+    await lead.until_state(await lead.run(booked), "scheduled")
     used = await _used(lead, name)
     assert (used["delivered_bytes"], used["booked_bytes"]) == (0, 2 * MEGABYTE)
     waiting = await lead.create("throughput", b, c, spec=SPEC, campaign=name, schedule=later)
