@@ -64,19 +64,10 @@ class EpisodeDriver:
 
         Returns the ruling, and whether there were more cases than the episode could try.
         """
-        nodes = membership.by_name
-
-        def participant(name: str) -> ProposalSource:
-            return self._participant_of(nodes[name].identity)
-
-        facts = {name: node.facts for name, node in nodes.items()}
-        now = self._clock.now()
-        cases = episode_input.cases
+        now, cases = self._clock.now(), episode_input.cases
         near = now, now + episode_input.view.horizon
         cache = ProposalCache(episode_input.booked, cases.values(), near)
-        search = NodeSearch(
-            self._clock, self._clock_limit, participant, facts, cache, episode_input.coming
-        )
+        search = self._search(episode_input, membership, cache)
         pool = episode_input.pool
         policy = configured(pool.policy_set, pool.overrides)
         episode = Episode(episode_input.view, policy, self._rng)
@@ -120,6 +111,20 @@ class EpisodeDriver:
             PAUSE_OF_HOLDERS if policy.holds_others else PAUSE_MAX,
         )
         return ruling, outcome.unreached > 0
+
+    def _search(
+        self, episode_input: EpisodeInput, membership: Membership, cache: ProposalCache
+    ) -> NodeSearch:
+        """Return what finds nodes for the cases of an episode."""
+        nodes = membership.by_name
+
+        def participant(name: str) -> ProposalSource:
+            return self._participant_of(nodes[name].identity)
+
+        facts = {name: node.facts for name, node in nodes.items()}
+        return NodeSearch(
+            self._clock, self._clock_limit, participant, facts, cache, episode_input.coming
+        )
 
     async def _serve(
         self, search: NodeSearch, request: Ask, case: SeatCase, membership: Membership
