@@ -149,7 +149,7 @@ class NextTerm:
 
 @dataclass(frozen=True)
 class NextTry:
-    """When the empty seats of a term are tried again, after ``tries`` in vain; None is never.
+    """The next search for a term's empty seats, after ``tries`` in vain; None is never.
 
     ``reason`` says why they are empty, ``wants_room`` whether a limit of the campaign is among the
     reasons. ``misses`` are the latest starts that runs of the term are expected to miss, in order.
@@ -227,7 +227,7 @@ class HeldSeat:
 
 @dataclass(frozen=True)
 class TurnedDown:
-    """How often a node has refused seats of a pool task, when last, and why."""
+    """The refusals of a pool task's seats by a node: their number, the last one, and its reason."""
 
     times: int
     last_at: int

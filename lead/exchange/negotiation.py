@@ -82,7 +82,7 @@ class Exchange:
     outcome: PlanningOutcome = PlanningOutcome.NO_TIME
     room: CampaignRoom | None = None
     limited: bool = False
-    """Whether limits of the campaign left less time than there is."""
+    """True if limits of the campaign left less time than there is."""
     displacing: DisplacementTerms = ORDINARY
     """The priority of the runs, and which runs may give way to them."""
 

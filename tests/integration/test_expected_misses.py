@@ -134,7 +134,7 @@ async def test_a_change_is_an_event(world: World) -> None:
 
 
 async def test_a_plan_says_it_too(world: World) -> None:
-    """Whoever plans a task for a full night reads that its run would miss its start."""
+    """A plan of a task for a full night says that its run would miss its start."""
     pool = await _pool(world)
     await _create(pool, 1)
     document = idle(1, schedule=ONCE, length="PT30M", campaign="ops")

@@ -27,7 +27,7 @@ async def test_a_hard_limit_binds_named_tasks(scene: Scene, b: Outsider, c: Outs
 
 
 async def test_room_in_a_campaign_is_used_at_once(scene: Scene, b: Outsider, c: Outsider) -> None:
-    """What waits for room in its campaign is planned when another run of it is cancelled."""
+    """A run that waits for room in its campaign is planned when another one is cancelled."""
     campaign = await scene.campaign("limited", limits={"runs": {"hard": 1}})
     first = await scene.named(b, campaign=campaign)
     assert await scene.booked(first, 1) == [0]

@@ -45,7 +45,7 @@ def _misses(
 
 
 def test_runs_beyond_the_time_of_the_nodes_miss_their_start() -> None:
-    """Of three runs at one instant on one node two are late, hours before."""
+    """Two of three runs at one instant on one node are late, hours before."""
     nodes = nodes_of(1)
     found = _misses(nodes, [_task(name, nodes) for name in "abc"])
     assert sorted(found.values()) == [[1], [1]]
@@ -59,7 +59,7 @@ def test_a_run_with_slip_misses_nothing_behind_another() -> None:
 
 
 def test_nodes_that_had_no_time_when_asked_do_not_count() -> None:
-    """What others have booked is known by asking only."""
+    """The bookings of others are known by asking only."""
     nodes = nodes_of(2)
     task = _task("a", nodes)
     assert _misses(nodes, [task], without_time={"a": ["n0"]}) == {}
@@ -78,7 +78,7 @@ def test_each_run_of_a_term_counts_on_each_node() -> None:
 
 
 def test_a_run_that_was_placed_is_not_expected_to_miss() -> None:
-    """What an episode has placed takes time from the others, and is no miss itself."""
+    """A run that an episode has placed takes time from the others, and is no miss itself."""
     nodes = nodes_of(1)
     tasks = [_task("a", nodes), _task("b", nodes)]
     view = view_of(nodes, [CampaignView("ops")], tasks)
@@ -101,7 +101,7 @@ def test_sets_that_mind_deadlines_forecast(policy: str) -> None:
 
 
 def test_a_suspended_campaign_misses_nothing() -> None:
-    """Who suspends a campaign wants its runs not to start."""
+    """Runs of a suspended campaign are not meant to start, so they miss nothing."""
     nodes = nodes_of(1)
     view = view_of(nodes, [CampaignView("ops", level=0)], [_task("a", nodes)], runs=[_booked("n0")])
     assert Episode(view, SETS["campaign-default"], random.Random(1)).expected_misses({}) == {}
