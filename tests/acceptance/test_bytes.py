@@ -46,4 +46,4 @@ async def test_a_campaign_moves_no_more_than_its_quota(nodes: list[Outsider]) ->
     moved = (await _used(lead, name))["delivered_bytes"]
     assert MEGABYTE < moved < 4 * MEGABYTE
     shown = (await parley(lead, "campaign", "show", name)).out
-    assert "3 MB per day" in shown
+    assert '"bytes": "3M/P1D"' in shown
