@@ -16,6 +16,7 @@ from lead.model import FinishedTerm, NextTry, PlanningDecision, PolicyMemory, Se
 from lead.planning.pool_view import SeatCase
 from lead.planning.seat_selection import SeatSearchAccount
 from lead.planning.unreachable import align_retries, jittered_pause
+from lead.policy.feasible.deferral import ON_HOLD
 from lead.policy.verdict import Axis, PolicyRefusal
 from lead.store import episodes, planning
 from node.clock import Clock
@@ -153,9 +154,11 @@ class RulingWriter:
         left = result.case.slots[0] - now
         first = max(PAUSE_FIRST, min(left // _OF_WHAT_IS_LEFT, _UNHURRIED))
         pause = jittered_pause(first, pause_max, tries, self._rng)
-        no_sooner = (result.verdicts[0].until or 0) if result.verdicts else 0
+        again = align_retries(now, pause, self._phase)
+        if result.verdicts:
+            again = _told(result.verdicts[0], now) or again
         # Not later than the end of the term, because then the reason is reported.
-        again = min(max(align_retries(now, pause, self._phase), no_sooner), opened.over_at)
+        again = min(again, opened.over_at)
         if full:
             held = result.case.held + len(account.taken)
             await episodes.tried(connection, opened, NextTry(tries, None, None), held)
@@ -191,6 +194,15 @@ class RulingWriter:
                     PlanningOutcome.GIVEN_UP, sentence, opened.seats, 0, slot, last
                 )
                 await planning.keep_decisions(connection, [(opened.task, decision)], now)
+
+
+def _told(decisive: PolicyRefusal, now: int) -> int | None:
+    """Return when the decisive reason says to try again; None if it does not say that."""
+    if decisive.rule is ON_HOLD:  # whoever releases it has it tried at once
+        return times.LATEST
+    if decisive.until is None or decisive.until < now + PAUSE_FIRST:
+        return None
+    return decisive.until
 
 
 def search_account_of(ruling: EpisodeRuling, result: CaseResult) -> SeatSearchAccount:

@@ -59,6 +59,25 @@ async def _held_task(world: World) -> tuple[Pooled, UUID, UUID]:
     return pool, task, busy
 
 
+async def test_a_deferral_ends_when_it_says(world: World) -> None:
+    """The task is tried at that instant, whatever the pause is after so many tries."""
+    pool = await pooled(world, [{}], policy=_defers(pause="PT7S", deferrals=9))
+    await _occupied(pool, "n1")
+    task = await pool.create(1, schedule=ONCE)
+    for _ in range(3):
+        [[try_at]] = await pool.lead.rows("SELECT try_at FROM term WHERE pool_task = $1", task)
+        assert try_at == world.clock.now() + 7 * times.SECOND
+        world.clock.advance(7 * times.SECOND)
+        await pool.seat()
+
+
+async def test_a_task_on_hold_is_not_tried(world: World) -> None:
+    """Its seats are looked at again when their time is over."""
+    pool, task, _ = await _held_task(world)
+    [[open_]] = await pool.lead.rows("SELECT try_at = over_at FROM term WHERE pool_task = $1", task)
+    assert open_
+
+
 async def test_a_task_on_hold_is_tried_when_it_is_released(world: World) -> None:
     """Time that becomes free does not end a hold; a release does, at once."""
     pool, task, busy = await _held_task(world)
