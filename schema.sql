@@ -647,6 +647,7 @@ CREATE INDEX run_waiting ON run (task_id) WHERE state = 'waiting';
 CREATE INDEX run_failed ON run (starts_at) WHERE state IN ('failed', 'missed');
 -- Whether a task has runs left is asked about every task again and again; its history may be a million runs.
 CREATE INDEX run_unfinished ON run (task_id) WHERE state IN ('waiting', 'booked', 'set-aside', 'running', 'merging');
+CREATE INDEX run_displaced ON run (task_id) WHERE state = 'displaced';
 CREATE INDEX run_set_aside ON run (displaced_by) WHERE state = 'set-aside';
 
 CREATE FUNCTION tell_freed() RETURNS trigger LANGUAGE plpgsql AS $$

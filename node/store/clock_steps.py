@@ -28,6 +28,7 @@ async def repair(connection: Connection, now: int, lease: int) -> None:
     await connection.execute(_SQL["begin_negotiations_now"], now)
     await connection.execute(_SQL["begin_holds_now"], now)
     await connection.execute(_SQL["send_now"], now, now + MESSAGE_PAUSE_MAX)
+    await connection.execute(_SQL["wait_for_start"], now)
     await connection.execute(_SQL["deliver_now"], now, now + archiving.HOURLY)
     await connection.execute(_SQL["see_nodes_now"], now)
     await connection.execute(_SQL["see_leads_now"], now)

@@ -222,6 +222,21 @@ async def test_who_did_not_answer_a_clock_that_was_ahead_is_asked_again(
     assert [await _booked(site) for site in (a, b)] == [["scheduled"]] * 2
 
 
+@set_back
+async def test_a_run_that_seemed_over_waits_for_its_start(world: World, hear: SetBack) -> None:
+    """Its lead does not measure; parts of those that do are still to come."""
+    a, b = await world.two()
+    await _set(world, 0, _noticed)
+    task = introduction([b], schedule=Schedule(start=world.clock.now() + 50 * times.MINUTE))
+    for site in (a, b):
+        await site.keep(task, a)
+    await a.plan()
+    await _set(world, times.HOUR, _noticed)
+    await a.execute("UPDATE run SET state = 'merging'")
+    await _set(world, -times.HOUR, hear)
+    assert await _booked(a) == await _booked(b) == ["scheduled"]
+
+
 async def test_a_question_that_the_clock_was_set_back_under_counts_from_now(world: World) -> None:
     """A participant that was asked by a clock that was ahead is away since now, not later."""
     a, b = await _ahead(world)

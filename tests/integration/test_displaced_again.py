@@ -59,6 +59,21 @@ async def test_the_trace_says_by_whom(world: World) -> None:
     assert trace["before"] == [f"{by}; is being placed again"]
 
 
+async def test_a_task_does_not_finish_before_its_lost_run_is_placed_again(world: World) -> None:
+    """Its lead displaces the only run itself, and hears of it by a message that comes later."""
+    a, _, _ = await world.three()
+    low = await _led(a, (a,), schedule=Schedule(start=HOUR, slip=20 * times.MINUTE))
+    await a.plan()
+    await _led(a, (a,), priority=5, schedule=Schedule(start=HOUR, slip=0))
+    await a.plan()
+    first, again = (run_id(TaskId(low.task), HOUR, attempt) for attempt in (1, 2))
+    assert (await a.state(first), await a.state(again)) == ("displaced", None)
+    await a.node.termination.finish_tasks()
+    await world.settle()
+    await a.plan()
+    assert await a.state(again) == "scheduled"
+
+
 async def test_without_room_it_waits_and_says_so(world: World) -> None:
     """A run displaced without slip waits for its only start and ends as unplaced."""
     low, _ = await _displaced(world, 0)

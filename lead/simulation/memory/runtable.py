@@ -69,6 +69,17 @@ class RunTable(Table[UUID, RunRow]):
         """Return the id."""
         return row.id
 
+    def is_to_be_placed_again(self, task: UUID, now: int) -> bool:
+        """Return whether a run was displaced before its start, and has no later attempt."""
+        runs = list(self.by_task.of(task))
+        latest: dict[int, int] = {}
+        for run in runs:
+            latest[run.slot] = max(run.attempt, latest.get(run.slot, 0))
+        return any(
+            run.state == "displaced" and run.starts_at > now and run.attempt == latest[run.slot]
+            for run in runs
+        )
+
     def offer(self, run: RunRow) -> bool:
         """Insert a run unless its key or its time is taken: ``ON CONFLICT DO NOTHING``."""
         if run.id in self.rows or (run.task_id, run.slot, run.attempt) in self._slots:

@@ -273,17 +273,20 @@ def wake_refused(tables: Tables, tasks: Sequence[UUID], node: str, now: int) -> 
 
 @TWINS.of("id", "participants", "state", "reason")
 def finish_tasks(tables: Tables, now: int) -> Answer:
-    """Finish tasks that have nothing left to plan and no open run."""
+    """Finish tasks that have nothing left to plan, no open run, and none to be placed again."""
     plannings, runs = tables.plannings, tables.runs
     candidates = {**plannings.rested, **runs.done_with}
     plannings.rested.clear()
     runs.done_with.clear()
-    finished = [
+    idle = [
         tables.tasks.rows[task]
         for task in candidates
         if task in plannings.idle and not plannings.idle[task].follower
         if task not in runs.open and task not in tables.pool_tasks.rows
     ]
+    finished = [row for row in idle if not runs.is_to_be_placed_again(row.id, now)]
+    over = {row.id for row in finished}
+    plannings.rested.update((row.id, None) for row in idle if row.id not in over)
     for row in finished:
         tables.tasks.change(row, state="finished", ended_at=now)
     return [(row.id, unpack(row.participants), row.state, row.reason) for row in finished]

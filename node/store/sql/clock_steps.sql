@@ -40,6 +40,13 @@ WHERE state = 'held' AND held_at > $1;
 -- By the right clock no message waits so long.
 UPDATE outbox SET next_at = $1 WHERE next_at > $2;
 
+-- wait_for_start --
+-- Runs that others measure, and that seemed over to their lead.
+UPDATE run SET state = 'booked', changed_at = $1
+WHERE
+    state = 'merging' AND participant IS NULL AND starts_at > $1
+    AND NOT EXISTS (SELECT FROM part WHERE part.run_id = run.id);
+
 -- deliver_now --
 -- Nor does the delivery of a result. Its day of attempts begins at the latest now.
 UPDATE archiving

@@ -185,7 +185,8 @@ WHERE
 RETURNING task.id;
 
 -- finish_tasks --
--- Tasks that have nothing left to plan, and whose runs are all over.
+-- Tasks that have nothing left to plan, and whose runs are all over. A run that was displaced before its start is placed again
+-- once its lead, which may be this node itself, has heard of it by a message; until then its task goes on.
 UPDATE task
 SET state = 'finished', ended_at = $1
 FROM planning
@@ -196,6 +197,15 @@ WHERE
     AND NOT EXISTS (
         SELECT FROM run
         WHERE run.task_id = task.id AND run.state IN ('waiting', 'booked', 'set-aside', 'running', 'merging')
+    )
+    AND NOT EXISTS (
+        SELECT FROM run
+        WHERE
+            run.task_id = task.id AND run.state = 'displaced' AND run.starts_at > $1
+            AND NOT EXISTS (
+                SELECT FROM run AS later
+                WHERE later.task_id = run.task_id AND later.slot = run.slot AND later.attempt > run.attempt
+            )
     )
     AND NOT EXISTS (SELECT FROM pool_task WHERE pool_task.task_id = task.id)
 RETURNING task.id, task.participants, task.state::text, task.reason;
