@@ -23,7 +23,7 @@ from lead.policy.placement_requests import Ask
 from lead.policy.preempt import flagged, groups, score
 from lead.policy.sets import PolicyComposition
 from lead.policy.share import promised, usage
-from lead.policy.throttle import active_limits, delivered_cap, due_limits, quota
+from lead.policy.throttle import active_limits, byte_quota, delivered_cap, due_limits, quota
 from lead.policy.verdict import PolicyRefusal, RefusalRule
 from lead.policy.view import URGENT, Candidate, PostedRun, ReservationView, View
 from node.model import times
@@ -610,5 +610,8 @@ UNREACHED: dict[RefusalRule, str] = {
     flagged.NOT_HIGHER: "decides which runs may be displaced, and is told to nobody",
     ahead_sharing.GIVEN_BACK: "needs seats that are given back: test_ahead.py",
     displacement.BUDGET: "for named participants: test_campaign_displacement.py",
+    byte_quota.OVER: "these pools have no quotas of bytes: test_byte_quota.py",
+    byte_quota.TOO_MUCH: "these pools have no quotas of bytes: test_byte_quota.py",
+    byte_quota.UNKNOWN: "these pools have no quotas of bytes: test_byte_quota.py",
 }
 """Rules that no refusal in an episode over these pools comes from, and why not."""

@@ -51,6 +51,7 @@ def a_plan(**changes: Any) -> dict[str, Any]:
         "scheduling_class": "exclusive",
         "duration": "PT10S",
         "priority": 3,
+        "expected_bytes": None,
         "asked": 2,
         "placed": 1,
         "starts": [

@@ -122,8 +122,8 @@ def test_two_leads_of_the_same_nodes_keep_what_they_promise() -> None:
     # Both leads start with all tasks at one instant, and find the same time for them.
     assert slots_by_state["cancelled"] < 0.25 * report.delivered
     assert report.delivered > 180
-    # A node that is busy in an hour is asked about other hours, hence more questions than seats.
-    assert report.messages["proposals"] < 5 * report.delivered
+    # A node that has no time is asked again with each retry, hence more questions than seats.
+    assert report.messages["proposals"] < 12 * report.delivered
 
 
 @pytest.mark.timeout(120)
