@@ -84,7 +84,8 @@ SETS: Final[dict[str, PolicySetTraits]] = {
     ),
     "gridserver-sla-preempt": _by_target(
         "like gridserver-sla where a promise must be kept again at the next run: what was "
-        "lent is taken back"
+        "lent is taken back, and what campaigns without a promise hold by tasks that name their "
+        "nodes"
     ),
     "gridserver-blacklist": _by_weight(
         "shares by weight with unreliable nodes: a node that failed a campaign gets no more of "
