@@ -107,8 +107,8 @@ COMMENT ON COLUMN node.address IS 'The address that measurements to and from it 
 COMMENT ON COLUMN node.seen_at IS 'When it answered last, as anybody can who reaches it.';
 COMMENT ON COLUMN node.heard_at IS
 'When it last sent or answered a signed request, to the minute. The tasks that it leads end here if that is long ago.';
-COMMENT ON COLUMN node.busy_until IS '(For a node that fetches work) the earliest start of an exclusive run there, as it reports it.';
-COMMENT ON COLUMN node.shortfall IS '(For a node that fetches work) the free time for exclusive runs in its horizon.';
+COMMENT ON COLUMN node.busy_until IS 'The end of its bookings in a row from now on, as it told last: the earliest start of an exclusive run there.';
+COMMENT ON COLUMN node.shortfall IS 'Its free time for exclusive runs up to its horizon, as it told last.';
 COMMENT ON COLUMN node.attributes IS 'Its attributes by name: text, numbers, true or false. Pools are predicates over these.';
 COMMENT ON COLUMN node.set_attributes IS '(For this node only) the attributes that were set with "parley node set".';
 COMMENT ON COLUMN node.lanes IS 'This many concurrent normal runs are charged like one exclusive run.';

@@ -110,10 +110,10 @@ class Node(NodeCard):
     unreachable_since: Instant | None
     last_error: str | None
     busy_until: Instant | None = Field(
-        None, description="For a node that fetches work: the earliest start of an exclusive run."
+        None, description="The end of its bookings in a row from now on, as it told last."
     )
     shortfall: Duration | None = Field(
-        None, description="For a node that fetches work: its free time for exclusive runs."
+        None, description="Its free time for exclusive runs up to its horizon, as it told last."
     )
     heard_at: Instant | None = Field(
         None,
