@@ -52,7 +52,11 @@ _NEXT: dict[RunState, frozenset[RunState]] = {
             RunState.CANCELLED,
         }
     ),
-    RunState.MERGING: frozenset({RunState.FINISHED, RunState.FAILED, RunState.CANCELLED}),
+    # A lead that does not measure takes a run for begun; once its clock was set back, the start may
+    # still be to come.
+    RunState.MERGING: frozenset(
+        {RunState.BOOKED, RunState.FINISHED, RunState.FAILED, RunState.CANCELLED}
+    ),
     # A part that was cut off may arrive after the lead gave the run up. A participant may notice
     # that the other end was cancelled before the lead notifies it.
     RunState.FAILED: frozenset({RunState.FINISHED, RunState.CANCELLED}),
