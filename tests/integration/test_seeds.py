@@ -18,7 +18,7 @@ from tests.soak.variants import VARIANTS, Variant
 
 SEEDS_FOR_A_VARIANT = 60
 _WORLDS = 20
-_POOL_WORLDS = 2
+_POOL_WORLDS = 1
 _GIVING_WAY = ("setpriv", "--pdeathsig", "KILL", "nice", "-n", "19")
 """The command that lets tests which measure time run undisturbed beside it."""
 

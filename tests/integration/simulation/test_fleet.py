@@ -225,7 +225,7 @@ def test_first_come_first_served_is_no_promise_to_latecomers(
     """The trial fails for latecomers when no hour is reserved for them."""
     by_usage = ByUsage(together=CampaignGrouping.PARENT, entitled=True, near=times.DAY)
     monkeypatch.setitem(SETS, "campaign-default", replace(SETS[DEFAULT], share=by_usage))
-    checks = tried("latecomers", "campaign-default", nodes=10)
+    checks = tried("latecomers", "campaign-default", nodes=5)
     assert len(checks) == 2
     assert not any(check.holds for check in checks.values()), checks
 
