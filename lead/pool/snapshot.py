@@ -13,6 +13,7 @@ from lead.planning.agenda import Limits
 from lead.planning.needs import NeedsByTest
 from lead.planning.pool_view import SeatCase, windows_of
 from lead.planning.reserved import applicant, reserved_for_others
+from lead.policy.feasible.backoff import pause
 from lead.policy.settings import configured
 from lead.policy.view import PostedRun, View
 from lead.pool.membership import Membership
@@ -28,7 +29,6 @@ from lead.pool.snapshot_view import ViewSources, view_of
 from lead.store import episodes
 from node.clock import Clock
 from node.model import predicates, times
-from node.model.backoff import pause
 from node.model.errors import ParleyError
 from node.model.terms import open_slots
 from node.model.wire.seats import SeatRequest
@@ -36,9 +36,6 @@ from node.store.database import Database
 from node.store.pools import StoredPool
 
 log = structlog.get_logger()
-
-_REFUSED_FIRST = 10 * times.MINUTE
-"""Pause after a node has refused a seat for the first time."""
 
 
 @dataclass(frozen=True)
@@ -233,11 +230,11 @@ def _left_alone(
 ) -> dict[str, str]:
     """Return by name the nodes that refused the task and are not asked again yet, with the reason.
 
-    The pause is ten minutes after the first refusal, and doubles up to a day.
+    The pause is that after refused questions, without jitter.
     """
     reasons = {}
     for identity, refusals in turned_down.items():
-        until = refusals.last_at + pause(refusals.times, _REFUSED_FIRST, times.DAY)
+        until = refusals.last_at + pause(refusals.times)
         if now < until and identity in membership.by_identity:
             name, again = membership.by_identity[identity].name, times.to_the_second(until)
             why = refusals.reason.removeprefix(f"{name}: ")

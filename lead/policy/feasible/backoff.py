@@ -18,7 +18,7 @@ from typing import Final
 
 from lead.policy.verdict import Axis, PolicyRefusal, RefusalRule
 from lead.policy.view import Backoff
-from node.model import times
+from node.model import backoff, times
 
 Key = tuple[str, ...]
 """Campaign, node, and class; an answer holds for no other combination."""
@@ -35,7 +35,7 @@ IN_BACKOFF = RefusalRule(
 
 def pause(failures: int, first: int = FIRST, most: int = MOST) -> int:
     """Return the pause (µs, without jitter) after ``failures`` refusals in a row."""
-    return min(most, first << min(failures - 1, 40)) if failures else 0
+    return backoff.pause(failures, first, most)
 
 
 def after_refusal(
@@ -78,10 +78,10 @@ def refuse_during_backoff(
     backoffs: Mapping[Key, Backoff], key: Key, now: int
 ) -> PolicyRefusal | None:
     """Return a refusal while the pause under this key lasts."""
-    backoff = backoffs.get(key)
-    if backoff is None or now >= backoff.until:
+    known = backoffs.get(key)
+    if known is None or now >= known.until:
         return None
     campaign, node = key[:2]
     return IN_BACKOFF.refuse(
-        until=backoff.until, node=node, campaign=campaign, failures=backoff.failures
+        until=known.until, node=node, campaign=campaign, failures=known.failures
     )
