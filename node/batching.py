@@ -3,6 +3,8 @@
 The first request is served at once. Those that arrive meanwhile are served together next. So an
 idle node answers as fast as it can, and a busy one in growing batches: one transaction, or one
 request to another node, then serves dozens.
+
+Notifications, for which nobody waits, are collected for a moment instead (:func:`act_when_woken`).
 """
 
 from __future__ import annotations
@@ -11,13 +13,43 @@ import asyncio
 from collections.abc import Awaitable, Callable, Hashable, Sequence
 from typing import Generic, TypeVar
 
+import structlog
+
 from node.model.errors import ParleyError, PeerAnswered, RequestError
+
+log = structlog.get_logger()
+
+DEBOUNCE_S = 0.1
+"""Delay in which notifications are collected: a cancelled task ends many runs at once."""
 
 BatchItem = TypeVar("BatchItem")
 BatchAnswer = TypeVar("BatchAnswer")
 
 BatchCall = Callable[[Sequence[BatchItem]], Awaitable[Sequence[BatchAnswer | ParleyError]]]
 """Serves a batch; returns an answer or an error for each item, in the same order."""
+
+
+async def act_when_woken(
+    woken: asyncio.Event,
+    sleep: Callable[[float], Awaitable[None]],
+    act: Callable[[], Awaitable[None]],
+    complaint: str,
+) -> None:
+    """Call ``act`` a moment after the event has been set, again and again, until cancelled.
+
+    What it raises is logged as ``complaint``; the next notification calls it again. ``sleep`` is
+    that of the clock.
+    """
+    while True:
+        await woken.wait()
+        await sleep(DEBOUNCE_S)
+        woken.clear()
+        try:
+            await act()
+        except ParleyError as error:
+            log.warning(complaint, error=error.detail)
+        except Exception:
+            log.exception(complaint)
 
 
 def _one(_: object) -> int:

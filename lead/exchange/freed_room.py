@@ -10,22 +10,16 @@ from __future__ import annotations
 
 import asyncio
 
-import structlog
-
 from lead.store import episodes, limits
+from node.batching import act_when_woken
 from node.clock import Clock
-from node.model.errors import ParleyError
 from node.model.spans import Span, normalise
 from node.store.database import Database, Notice
 
-DEBOUNCE_S = 0.1
-"""Delay in which notifications are collected: a cancelled task ends many runs at once."""
 TASKS_MAX = 200
 """Maximum number of tasks that are planned at once: each may ask its participants in vain.
 
 The others are planned after their usual pauses."""
-
-log = structlog.get_logger()
 
 
 class FreedRoom:
@@ -50,16 +44,8 @@ class FreedRoom:
 
     async def run(self) -> None:
         """Wake what waits until cancelled."""
-        while True:
-            await self._woken.wait()
-            await self._clock.sleep(DEBOUNCE_S)
-            self._woken.clear()
-            try:
-                await self.run_once()
-            except ParleyError as error:
-                log.warning("freed room not used at once", error=error.detail)
-            except Exception:
-                log.exception("freed room not used at once")
+        complaint = "freed room not used at once"
+        await act_when_woken(self._woken, self._clock.sleep, self.run_once, complaint)
 
     async def run_once(self) -> None:
         """Make due what waits for the campaigns and the time that were noted."""

@@ -15,6 +15,7 @@ from uuid import UUID
 
 import structlog
 
+from node.batching import act_when_woken
 from node.core import Core
 from node.model.errors import ParleyError
 from node.model.refusals import RefusalMemory
@@ -24,9 +25,6 @@ from node.store import seats, tasks
 from node.store.bookings import notify
 from node.store.database import Notice
 from node.timetable.booking import TimeLine
-
-FREED_TIME_DEBOUNCE_S = 0.1
-"""Delay in which freed runs are collected: a cancelled task frees many at once."""
 
 log = structlog.get_logger()
 
@@ -80,16 +78,8 @@ class FreedTimeNotifier:
 
     async def run(self) -> None:
         """Notify leads until cancelled."""
-        while True:
-            await self._woken.wait()
-            await self._clock.sleep(FREED_TIME_DEBOUNCE_S)
-            self._woken.clear()
-            try:
-                await self.run_once()
-            except ParleyError as error:
-                log.warning("freed time not reported", error=error.detail)
-            except Exception:
-                log.exception("freed time not reported")
+        complaint = "freed time not reported"
+        await act_when_woken(self._woken, self._clock.sleep, self.run_once, complaint)
 
     async def run_once(self) -> None:
         """Notify the leads whose refused windows have room now."""
