@@ -63,39 +63,42 @@ def pytest_collection_finish() -> None:
     gc.enable()
 
 
-_SHARED_LAB = "tests/acceptance/"
+_LABS = "tests/acceptance/"
 _OWN_LAB = "tests/acceptance/own_lab/"
 _SHARED_SOURCES = "tests/architecture/"
 
 
-class _FilesAndTheLab(LoadFileScheduling):  # type: ignore[misc]  # xdist ships no types
-    """Gives each file to one process, and all files that share the lab, or sources, to the same."""
+class _FilesAndLabs(LoadFileScheduling):  # type: ignore[misc]  # xdist ships no types
+    """Gives each file to one process, and all files that share a lab, or sources, to the same."""
 
     def _split_scope(self, nodeid: str) -> str:
         if nodeid.startswith(_SHARED_SOURCES):
             return _SHARED_SOURCES
-        return _SHARED_LAB if _shares_the_lab(nodeid) else str(super()._split_scope(nodeid))
+        return _lab_of(nodeid) or str(super()._split_scope(nodeid))
 
 
-def _shares_the_lab(nodeid: str) -> bool:
-    return nodeid.startswith(_SHARED_LAB) and not nodeid.startswith(_OWN_LAB)
+def _lab_of(nodeid: str) -> str | None:
+    """Return the folder whose tests share a lab with this one; None if it shares no lab."""
+    if not nodeid.startswith(_LABS) or nodeid.startswith(_OWN_LAB):
+        return None
+    return nodeid.partition("::")[0].rpartition("/")[0]
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LoadFileScheduling:
     """Return what decides which process runs which tests, where there are several."""
-    return _FilesAndTheLab(config, log)
+    return _FilesAndLabs(config, log)
 
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Start what takes longest first, so that at the end no process waits for another.
 
-    First the tests that share the lab, all in one process, then those with the longest timeout.
+    First the tests that share a lab, all in one process, then those with the longest timeout.
 
     A test's ``timeout`` is how long it may take on an idle host, in seconds. What ends a test that
     hangs is longer, because others may be busy on the same host.
     """
-    items.sort(key=lambda item: (_shares_the_lab(item.nodeid), _idle_limit(item)), reverse=True)
+    items.sort(key=lambda item: (_lab_of(item.nodeid) is not None, _idle_limit(item)), reverse=True)
     for item in items:
         if (limit := _idle_limit(item)) < math.inf:
             item.add_marker(pytest.mark.timeout(BUSY * limit), append=False)

@@ -1,4 +1,4 @@
-"""A lab of three nodes for all acceptance tests: real processes, real databases, loopback."""
+"""A lab of three nodes for the acceptance tests of a folder: real processes and databases."""
 
 from __future__ import annotations
 
