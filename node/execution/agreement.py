@@ -48,9 +48,7 @@ class ParticipantAgreement:
         self._peer = peer
 
     def to_ask(self, run: DueRun) -> tuple[Participant, ...]:
-        """Return the participants that have to agree before this node begins a run."""
-        if run.lead == self._identity:
-            return ()
+        """Return those who have to agree to a run that another node leads before it begins here."""
         test = self._capabilities.tests[run.test]
         if not self._targets.exceeds(test, self._capabilities.spec(test, run.spec)):
             return ()

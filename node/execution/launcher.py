@@ -67,6 +67,8 @@ TERM_BEFORE_END = 250 * times.MILLISECOND
 """Time before the booked end at which a running program gets TERM; KILL follows at the end."""
 STEP_NOTICED_S = 1.0
 """Time after which whoever waits for an instant notices that the host's clock was set."""
+STOP_TIMEOUT_S = 10.0
+"""Longest time for which a node that is stopped waits until its programs have ended."""
 LOOK_UP_TIME = times.SECOND
 """Time after its start for which a part may wait for the address of its target.
 
@@ -229,7 +231,7 @@ class Launcher:
         for cancelled in self._cancelled.values():
             cancelled.set()
         if tasks:
-            await asyncio.wait(tasks, timeout=10)
+            await asyncio.wait(tasks, timeout=STOP_TIMEOUT_S)
 
     async def _await_parts(self, run: DueRun) -> None:
         """Serve a run that is led here without a part of this node: open it for others' parts."""

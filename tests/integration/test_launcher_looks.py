@@ -7,6 +7,7 @@ from typing import Any
 from uuid import UUID, uuid4
 
 import pytest
+from structlog.testing import capture_logs
 
 from node.clock import LatchedEvent
 from node.execution import process
@@ -41,10 +42,11 @@ RUN = str(uuid4())
 
 
 async def _stopped(looking: asyncio.Task[None]) -> None:
-    """Stop a launcher as its service does."""
+    """Stop a launcher as its service does; it fails at nothing meanwhile."""
     looking.cancel()
     async with asyncio.timeout(PATIENCE_S):
-        await asyncio.gather(looking, return_exceptions=True)
+        [end] = await asyncio.gather(looking, return_exceptions=True)
+    assert isinstance(end, asyncio.CancelledError)
 
 
 async def _away(*_: Any) -> None:
@@ -91,6 +93,43 @@ async def test_a_launcher_looks_when_something_changed(
     assert looked == looks
     monkeypatch.undo()
     await _stopped(looking)
+
+
+@pytest.mark.parametrize(
+    ("fault", "level"),
+    [(DatabaseUnavailable("the server restarts"), "warning"), (KeyError("unforeseen"), "error")],
+)
+async def test_a_look_that_fails_is_logged_and_followed_by_another(
+    world: World, monkeypatch: pytest.MonkeyPatch, fault: Exception, level: str
+) -> None:
+    """The next look is after the usual pause; only what nobody foresaw is logged as an error."""
+    launcher, pauses = (await world.site("a")).node.launcher, list[float]()
+    again, wait = asyncio.Event(), LatchedEvent.wait
+
+    async def look() -> float:
+        if not pauses:
+            return 0.25
+        raise fault
+
+    async def waited(event: LatchedEvent, seconds: float) -> bool:
+        if event is not launcher._woken:
+            return await wait(event, seconds)
+        pauses.append(seconds)
+        if len(pauses) == 3:
+            again.set()
+            return await wait(event, PATIENCE_S)
+        return False
+
+    monkeypatch.setattr(launcher, "run_once", look)
+    monkeypatch.setattr(LatchedEvent, "wait", waited)
+    with capture_logs() as lines:
+        looking = asyncio.create_task(launcher.run())
+        await asyncio.wait_for(again.wait(), PATIENCE_S)
+        await _stopped(looking)
+    assert pauses == [0.25, 5.0, 5.0]
+    told = [(line["event"], line["log_level"], line.get("error")) for line in lines]
+    detail = "the server restarts" if level == "warning" else None
+    assert told == [("cannot look for runs", level, detail)] * 2
 
 
 async def _booked(site: Site, *starts: int) -> list[UUID]:
@@ -331,6 +370,39 @@ async def test_a_node_that_stops_ends_what_it_measures(
     assert await b.reason(run) == "the node was stopped during the run"
     [(_, _, message)] = await b.letters()
     assert (message["reason"], message["started_at"]) == (await b.reason(run), HOUR)
+
+
+async def test_a_node_that_stops_waits_for_nothing_that_does_not_end(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A run that does not end holds up the end of its node only for a while."""
+    a = await world.site("a")
+    await _booked(a, HOUR)
+    world.clock.move_to(HOUR)
+    launcher, measures, ends = a.node.launcher, asyncio.Event(), asyncio.Event()
+
+    async def measured(*_: Any) -> LaunchOutcome:
+        measures.set()
+        await ends.wait()
+        return LaunchOutcome(None, "over", HOUR)
+
+    monkeypatch.setattr("node.execution.launcher.STOP_TIMEOUT_S", 0.0)
+    monkeypatch.setattr(launcher, "_measure", measured)
+    looking = asyncio.create_task(launcher.run())
+    await asyncio.wait_for(measures.wait(), PATIENCE_S)
+    await _stopped(looking)
+    [measuring] = launcher._tasks.values()
+    ends.set()
+    await _in_time(measuring)
+
+
+async def test_all_who_dropped_a_run_are_named(world: World) -> None:
+    """The reason why a run is taken back names each participant that did not confirm it."""
+    a = await world.site("a")
+    [run] = await _booked(a, HOUR)
+    await a.node.launcher._lose(await _due(a, run), ["b", "c"])
+    assert await a.state(run) == "displaced"
+    assert await a.reason(run) == "b and c did not confirm in time that it has this run"
 
 
 async def _due(site: Site, run: UUID) -> DueRun:

@@ -13,6 +13,7 @@ from uuid import UUID, uuid4
 
 import pytest
 import pytest_asyncio
+from structlog.testing import capture_logs
 
 from node.clock import LatchedEvent
 from node.execution import process
@@ -415,6 +416,15 @@ async def test_a_tool_that_cannot_read_fails_the_part(world: World, stage: Stage
     assert (await due.row())["state"] == "failed"
 
 
+async def test_a_tool_that_stumbles_over_output_fails_the_part(world: World, stage: Stage) -> None:
+    """The part names the error, which is one of the plugin and none of what was measured."""
+    due = await _due(world, SAID)
+    due.tool.read_fault = ZeroDivisionError("by zero")
+    await due.look()
+    assert (await due.part()).reason == "the sleep plugin failed: ZeroDivisionError('by zero')"
+    assert (await due.row())["state"] == "failed"
+
+
 async def test_what_a_target_sent_is_not_kept(world: World, stage: Stage) -> None:
     """Only the standard error of a program is kept whose output is that of a target."""
     due = await _due(world, Command(SAID.argv, stdin=SAID.stdin, foreign_stdout=True))
@@ -493,7 +503,8 @@ async def test_a_part_knows_who_and_where_the_others_are(world: World, stage: St
     assert (part.starts, part.ends) == (HOUR, END)
     assert part.addresses == {"a": lead.address, "far.example": "198.51.100.7"}
     assert part.rules is not None
-    assert (await due.part()).name == "b"
+    kept = await due.part()
+    assert (kept.participant, kept.name) == (1, "b")
 
 
 @pytest.mark.parametrize(
@@ -599,15 +610,17 @@ async def test_a_part_that_can_never_be_kept_is_left_to_the_next_look(
 async def test_a_beginning_that_the_database_refuses_is_tried_again(
     world: World, stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A run that could not begin begins at the next look, if it is still in time."""
+    """The log says why a run did not begin; it begins at the next look, if still in time."""
     due = await _due(world, SAID)
 
     async def away(*_: Any) -> None:
         raise DatabaseUnavailable("the server restarts")
 
-    with monkeypatch.context() as patch:
+    with monkeypatch.context() as patch, capture_logs() as lines:
         patch.setattr(runs, "begin", away)
         await due.look()
+    told = {"run": str(due.run), "error": "the server restarts", "log_level": "warning"}
+    assert lines == [{"event": "not begun", **told}]
     assert await due.site.state(due.run) == "scheduled"
     await due.look()
     assert (await due.part()).result == {"slept_ms": 1.0}

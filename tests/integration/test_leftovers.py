@@ -6,10 +6,14 @@ import os
 import signal
 import subprocess
 import sys
+from asyncio import create_subprocess_exec
 from pathlib import Path
+
+from structlog.testing import capture_logs
 
 from node.execution import leftovers, process, process_marks, proctable
 from tests.integration.test_process import alive, gone
+from tests.support.worlds import ON_ONE_LOOP, World
 
 WAITING = ["sh", "-c", "echo $$; kill -STOP $$"]
 """A program that has been loaded when it prints; before, its environment cannot be read."""
@@ -60,6 +64,24 @@ def test_a_recycled_number_of_an_owner_is_no_owner() -> None:
         assert int(orphan.stdout.readline()) == orphan.pid
         assert orphan.pid in leftovers.kill_orphans()
         assert orphan.wait() == -signal.SIGKILL
+
+
+@ON_ONE_LOOP
+async def test_a_node_that_starts_ends_what_a_gone_service_left(world: World) -> None:
+    """A program whose service is gone is ended by the next start of a node, which logs it."""
+    a = await world.site("a")
+    env = {**os.environ, process_marks.VARIABLE: f"{os.getpid()}.0.1"}
+    orphan = await create_subprocess_exec(*WAITING, env=env, stdout=subprocess.PIPE)
+    assert orphan.stdout is not None
+    assert int(await orphan.stdout.readline()) == orphan.pid
+    with capture_logs() as lines:
+        await a.node.launcher.recover()
+    assert await orphan.wait() == -signal.SIGKILL
+    [line] = lines
+    assert orphan.pid in line["processes"]
+    with capture_logs() as lines:
+        await a.node.launcher.recover()
+    assert lines == []
 
 
 def test_the_recorded_group_is_killed() -> None:

@@ -48,6 +48,8 @@ async def test_a_part_that_cannot_be_kept_fails_the_run(
     a, b, run, due = await _started(world)
     await b.node.launcher._keep(due, outcome)
     assert await b.state(run) == "failed"
+    [part] = await b.rows("SELECT * FROM part")
+    assert (part["participant"], part["name"], part["started_at"]) == (1, "b", HOUR)
     await a.node.collector.keep_own(run, KeptPart(0, "a", {"slept_ms": 1.0}, None, HOUR, HOUR))
     await world.settle()
     assert await a.state(run) == "failed"

@@ -25,6 +25,7 @@ from tests.support.served_nodes import know, served
 from tests.support.worlds import (
     GENERATION,
     ON_ONE_LOOP,
+    Call,
     Site,
     World,
     exchange_of,
@@ -214,10 +215,10 @@ async def test_a_context_that_is_gone_ends_the_run_with_a_reason(
 FAST: dict[str, Any] = {**LATENCY, "count": 500, "length": 8952, "interval": "PT0.002S"}
 
 
-async def _fast_on(world: World, *participants: Site) -> UUID:
-    """Book a fast stream from a to b, led by c, on these only, and launch it at a."""
+async def _stream_on(world: World, *participants: Site, spec: dict[str, Any] = FAST) -> UUID:
+    """Book a stream from a to b, led by c, on these only, and launch it at a."""
     a, _, c = world.sites
-    test = {"test": {"type": "latency", "spec": FAST}}
+    test = {"test": {"type": "latency", "spec": spec}}
     schedule = Schedule(start=HOUR, slip=0)
     document = {**test, "schedule": schedule.times.model_dump(mode="json")}
     task, _ = await c.node.admission.create(TaskDocument.model_validate(document), None)
@@ -248,7 +249,7 @@ async def test_a_node_that_never_booked_a_stream_gets_none(
 ) -> None:
     """A lead that names a known node as participant without asking it aims no stream at it."""
     a, b, _ = await _three(world)
-    run = await _fast_on(world, a)
+    run = await _stream_on(world, a)
     [part] = await a.rows("SELECT reason FROM part WHERE run_id = $1", run)
     assert part["reason"].startswith("b has not booked this run, so nothing is sent to it at this")
     assert programs == []
@@ -259,11 +260,31 @@ async def test_a_node_that_never_booked_a_stream_gets_none(
 async def test_a_node_that_booked_a_stream_gets_it(world: World, programs: list[str]) -> None:
     """Participants that have both booked a fast stream measure it; others learn nothing of it."""
     a, b, _ = await _three(world)
-    run = await _fast_on(world, a, b)
+    run = await _stream_on(world, a, b)
     assert len(programs) == 1
     stranger = await world.site("d", listen="198.51.100.4:8642")
     with pytest.raises(NotFound):
         await stranger.node.peer(b.identity).booked_run(run)
+
+
+async def test_a_lead_that_takes_part_is_not_asked(world: World, programs: list[str]) -> None:
+    """A fast stream to the lead of its task needs no other word: the lead asks for it itself."""
+    a, _, c = await _three(world)
+
+    async def unasked(call: Call, _: str) -> None:
+        assert call[2] != "booked_run"
+
+    world.watch = unasked
+    await _stream_on(world, a, c, spec={**FAST, "dest": "c"})
+    assert len(programs) == 1
+
+
+async def test_a_slow_stream_needs_no_word(world: World, programs: list[str]) -> None:
+    """A participant that is sent no more than strangers are is not asked whether it takes part."""
+    a, b, _ = await _three(world)
+    world.cut = {frozenset("ab")}
+    await _stream_on(world, a, b, spec=LATENCY)
+    assert len(programs) == 1
 
 
 async def test_a_node_that_does_not_answer_gets_no_stream(
@@ -272,7 +293,7 @@ async def test_a_node_that_does_not_answer_gets_no_stream(
     """A participant that cannot be asked whether it takes part is sent no fast stream."""
     a, b, _ = await _three(world)
     world.cut = {frozenset("ab")}
-    run = await _fast_on(world, a, b)
+    run = await _stream_on(world, a, b)
     [part] = await a.rows("SELECT reason FROM part WHERE run_id = $1", run)
     assert part["reason"].startswith("b cannot be reached: the wire is cut; without its word that")
     assert programs == []
