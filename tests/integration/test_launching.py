@@ -395,12 +395,13 @@ async def test_what_is_cancelled_meanwhile_is_ended_and_not_read(
 async def test_a_tool_that_makes_no_command_fails_the_part(
     world: World, stage: Stage, fault: Exception, reason: str
 ) -> None:
-    """Nothing is started, and the part says why."""
+    """Nothing is started or finished, and the part says why."""
     due = await _due(world, SAID)
     due.tool.command_fault = fault
     await due.look()
     assert stage.running == []
-    assert (await due.part()).reason == reason
+    part = await due.part()
+    assert (part.reason, part.started_at, part.finished_at) == (reason, None, None)
     assert (await due.row())["state"] == "failed"
 
 
@@ -644,6 +645,18 @@ async def test_a_run_that_is_cancelled_right_after_the_look_does_not_begin(
     await due.look()
     assert await due.site.state(due.run) == "scheduled"
     assert stage.running == []
+
+
+async def test_a_test_without_intervals_gets_none(world: World, stage: Stage) -> None:
+    """A tool that could report intervals measures a test that has none as any other tool does."""
+    due = await _due(world, SAID)
+
+    def never(*_: Any) -> None:
+        pytest.fail("there are no intervals")
+
+    due.tool.read_interval = never  # type: ignore[attr-defined]
+    await due.look()
+    assert (await due.part()).result == {"slept_ms": 1.0}
 
 
 async def test_intervals_are_forwarded_to_the_last(
