@@ -83,7 +83,8 @@ async def test_lab_up() -> None:
 async def test_lab_demo() -> None:
     """The check of the demo ends with its summary line, and leaves nothing behind."""
     demo = await parley("lab", "demo", "--check")
-    finished = await asyncio.wait_for(demo.wait(), PATIENCE_S)
+    # It starts three nodes, and then measures three times.
+    finished = await asyncio.wait_for(demo.wait(), 2 * PATIENCE_S)
     output = finished.stdout.decode()
     assert finished.exit_code == 0, output + finished.stderr.decode()
     last = output.splitlines()[-1]

@@ -62,7 +62,7 @@ def test_no_packet_is_lost_between_two_runs() -> None:
         for each in intervals:
             result = each.result or {}
             # irtt skips a packet if it gets the CPU only after the packet's time is over.
-            assert 80 <= result["sent"] <= 100
+            assert 0 < result["sent"] <= 100
             assert len({result[name] for name in COUNTS}) == 1
             assert 0 < result["delay_ms"]["round_trip"]["median"] < 50
             assert result["clocks_synchronised"] == (result["clock_error_ms"] is not None)
