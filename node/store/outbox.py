@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
+from uuid import UUID
 
 from node.store.database import Connection, Queries
 
@@ -96,6 +97,14 @@ async def due(
         )
         for row in sorted(rows, key=lambda row: int(row["id"]))
     ]
+
+
+async def ends_under_way(
+    connection: Connection, node: str, tasks: Sequence[UUID]
+) -> frozenset[UUID]:
+    """Return those of these tasks whose end this node is about to be told."""
+    rows = await connection.fetch(_SQL["ends_under_way"], node, list(tasks))
+    return frozenset(row[0] for row in rows)
 
 
 async def recall(connection: Connection, ids: Sequence[int], due_at: int) -> set[int]:

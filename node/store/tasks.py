@@ -157,9 +157,9 @@ async def lock_open_with(
     return [row[0] for row in rows]
 
 
-async def open_of(connection: Connection, lead: str, since: int, until: int) -> list[UUID]:
-    """Return the open tasks of another lead that were not created in this time, in order."""
-    return [row[0] for row in await connection.fetch(_SQL["open_of"], lead, since, until)]
+async def open_of(connection: Connection, lead: str) -> list[UUID]:
+    """Return the open tasks of another lead, in order."""
+    return [row[0] for row in await connection.fetch(_SQL["open_of"], lead)]
 
 
 def _stored(row: dict[str, Any]) -> StoredTask:

@@ -15,7 +15,6 @@ from uuid import UUID
 import structlog
 
 from node.core import Core
-from node.model import times
 from node.model.errors import ParleyError
 from node.model.shortfall import Shortfall
 from node.model.taskstate import TaskState, why_over
@@ -27,11 +26,8 @@ from node.model.wire.participants import (
     TaskEnd,
 )
 from node.peers.directory import Directory
-from node.store import nodes, tasks
+from node.store import nodes, outbox, tasks
 from node.tasks.termination import TaskTerminator
-
-MIN_AGE = 2 * times.MINUTE
-"""Younger tasks are not asked about: their lead introduces a task before it stores it."""
 
 log = structlog.get_logger()
 
@@ -62,7 +58,6 @@ class TaskConfirmer:
         """
         self._free_time = free_time
         self._database = core.database
-        self._clock = core.clock
         self._identity = core.identity
         self._directory = directory
         self._termination = termination
@@ -87,9 +82,8 @@ class TaskConfirmer:
 
         :raises ParleyError: it does not answer.
         """
-        now = self._clock.now()
         async with self._database.connection() as connection:
-            asked = await tasks.open_of(connection, lead, now - MIN_AGE, now + MIN_AGE)
+            asked = await tasks.open_of(connection, lead)
         found: list[Difference] = []
         for first in range(0, max(1, len(asked)), CONFIRMED_MAX):
             page = asked[first : first + CONFIRMED_MAX]
@@ -137,6 +131,9 @@ class TaskConfirmer:
     async def answer(self, sender: str, request: ConfirmationRequest) -> ConfirmationAnswer:
         """Return which of these tasks are over here, for a participant of theirs."""
         async with self._database.connection() as connection:
+            # Read before the tasks: a task is introduced before it is stored, and the messages that
+            # withdraw it are there from before the one to the other.
+            ending = await outbox.ends_under_way(connection, sender, request.tasks)
             known = {t.id: t for t in await tasks.fetch_all(connection, list(request.tasks))}
             before = None
             if request.marked_at is not None:
@@ -144,6 +141,8 @@ class TaskConfirmer:
         over = {}
         for task in request.tasks:
             found = known.get(task)
+            if found is None and task in ending:
+                continue  # it may just be being created; otherwise the message ends it
             why = (
                 "its lead does not know it"
                 if found is None or found.lead != self._identity

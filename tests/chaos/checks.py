@@ -19,7 +19,6 @@ from uuid import UUID
 import asyncpg
 
 from node import housekeeping
-from node.tasks.confirmation import MIN_AGE
 from tests.chaos.queries import SQL
 
 GRACE = timedelta(seconds=45)
@@ -30,7 +29,7 @@ Span = tuple[str, datetime, datetime]
 Connection = Any  # asyncpg's stubs type records such that copy_records_to_table does not check
 
 
-REPAIR = timedelta(seconds=housekeeping.CONFIRM_S) + timedelta(microseconds=MIN_AGE) + GRACE
+REPAIR = timedelta(seconds=housekeeping.CONFIRM_S) + GRACE
 """Time for a participant to ask the lead of a task whether it goes on."""
 
 

@@ -9,9 +9,11 @@ import pytest
 
 from node.model import times
 from node.model.ids import TaskId, run_id
-from node.model.wire.tasks import Schedule, TaskPatch
+from node.model.wire.participants import Introduction, IntroductionAnswer
+from node.model.wire.tasks import Schedule, TaskDocument, TaskPatch
 from node.store import runs
 from node.store.database import PostgresDatabase
+from node.store.nodes import KnownNode
 from node.store.runs import KeptPart
 from tests.conftest import NewDatabase
 from tests.support.backups import back_up, restore
@@ -199,6 +201,20 @@ async def test_a_participant_restored_ends_what_was_cancelled_since(world: World
     assert set((await b.states()).values()) == {"cancelled"}
 
 
+async def test_a_participant_restored_at_once_ends_what_was_cancelled_since(world: World) -> None:
+    """The age of a task does not matter: one that was created a moment ago ends as well."""
+    a, b = await world.two()
+    task = introduction([a, b], schedule=SCHEDULE)
+    for site in (a, b):
+        await site.keep(task, a)
+    backup = await back_up(b)
+    await a.node.termination.cancel_task(task.task)
+    await world.settle()
+    await restore(world, b, backup)
+    assert await _confirm(b) == 1
+    assert (await _state(b, task.task))[0] == "cancelled"
+
+
 async def test_a_task_that_its_restored_lead_forgot_ends_at_the_participant(world: World) -> None:
     """A task that was posted after the backup of its lead does not go on without it."""
     a, b = await world.two()
@@ -208,11 +224,26 @@ async def test_a_task_that_its_restored_lead_forgot_ends_at_the_participant(worl
         await site.keep(task, a)
     await a.plan()
     await restore(world, a, backup)
-    assert await _confirm(b) == 0  # it may just be being created
-    world.clock.advance(5 * times.MINUTE)
     assert await _confirm(b) == 1
     assert await _state(b, task.task) == ("cancelled", "its lead does not know it")
     assert set((await b.states()).values()) == {"cancelled"}
+
+
+async def test_a_task_that_is_being_created_is_not_ended(world: World) -> None:
+    """A participant that asks about a task before its lead has stored it keeps the task."""
+    a, b = await world.two()
+    asked, introduce = [], a.node.admission._introduce
+
+    async def introduced(node: KnownNode, told: Introduction) -> IntroductionAnswer:
+        answer = await introduce(node, told)
+        asked.append(await _confirm(b))
+        return answer
+
+    a.node.admission._introduce = introduced
+    document = {"test": {"type": "idle", "spec": {}}, "participants": ["a", "b"]}
+    task, _ = await a.node.admission.create(TaskDocument.model_validate(document), None)
+    assert asked == [0, 0]
+    assert (await _state(b, task))[0] == "active"
 
 
 async def test_a_result_that_its_restored_lead_forgot_is_sent_again(world: World) -> None:

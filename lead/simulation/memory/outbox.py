@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import islice
 from typing import Any
+from uuid import UUID
 
 from lead.simulation.memory.rows import OutboxRow, pack, unpack
 from lead.simulation.memory.statements import Answer, Twins
@@ -67,6 +68,14 @@ def _overtakes(tables: Tables, row: OutboxRow, now: int) -> bool:
         and unpack(earlier.message)["task"] == task
         for earlier in tables.letters.due.after(now)
     )
+
+
+@TWINS.of("task")
+def ends_under_way(tables: Tables, node: str, tasks: Sequence[UUID]) -> Answer:
+    """Return those of these tasks whose end a node is about to be told."""
+    letters = tables.letters.rows.values()
+    told = (unpack(it.message) for it in letters if it.node == node and it.kind == "task-end")
+    return [(task,) for end in told if (task := UUID(end["task"])) in tasks]
 
 
 @TWINS.of("id")

@@ -116,10 +116,9 @@ def _refuse_cycle(tables: Tables, row: TaskRow) -> None:
 
 
 @TWINS.of("id")
-def open_of(tables: Tables, lead: str, since: int, until: int) -> Answer:
-    """Return the tasks of another lead that are open here and were not created in this time."""
-    rows = tables.tasks.open_of.of(lead)
-    return sorted((row.id,) for row in rows if not since <= row.created_at <= until)
+def open_of(tables: Tables, lead: str) -> Answer:
+    """Return the tasks of another lead that are open here."""
+    return sorted((row.id,) for row in tables.tasks.open_of.of(lead))
 
 
 @TWINS.of("count")

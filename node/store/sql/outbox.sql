@@ -34,6 +34,10 @@ FROM due
 WHERE outbox.id = due.id
 RETURNING outbox.id, outbox.node, outbox.kind, outbox.message, outbox.attempts, outbox.created_at;
 
+-- ends_under_way --
+SELECT (message ->> 'task')::uuid AS task FROM outbox
+WHERE kind = 'task-end' AND node = $1 AND message ->> 'task' = ANY($2::uuid []::text []);
+
 -- recall --
 -- Deletes those of these messages that nobody has taken for delivery since they were written.
 DELETE FROM outbox WHERE id = ANY($1::bigint []) AND next_at = $2 RETURNING id;

@@ -54,11 +54,7 @@ WHERE id = ANY($1::uuid [])
 ORDER BY id;
 
 -- open_of --
--- The tasks of another lead that are open here and were not created in this time: those from the future were created while
--- the clocks were wrong.
-SELECT id FROM task
-WHERE lead = $1 AND state IN ('active', 'paused') AND created_at NOT BETWEEN $2 AND $3
-ORDER BY id;
+SELECT id FROM task WHERE lead = $1 AND state IN ('active', 'paused') ORDER BY id;
 
 -- count_open_of --
 SELECT count(*) FROM task WHERE lead = $1 AND state IN ('active', 'paused');
