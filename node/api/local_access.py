@@ -11,22 +11,13 @@ from collections.abc import Mapping
 
 from node.model.loopback import is_loopback
 
-_FORWARDING = frozenset(
-    {
-        "cf-connecting-ip",
-        "client-ip",
-        "forwarded",
-        "true-client-ip",
-        "via",
-        "x-client-ip",
-        "x-cluster-client-ip",
-        "x-envoy-external-address",
-        "x-original-host",
-        "x-proxyuser-ip",
-        "x-real-ip",
-    }
+_FORWARDING = re.compile(
+    r"x[-_]forwarded.*|forwarded|via|cdn-loop|x[-_]real[-_]ip|x-original-.*|x-envoy-.*"
+    r"|.*client-?ip|.*connecting-ip|proxy-connection|x-(arr|amzn)-.*|x-request-start",
+    re.ASCII,
 )
-_FORWARDING_PREFIX = "x-forwarded-"
+"""The headers that proxies add, and networks of proxies: Akamai, AWS, Azure, Cloudflare, Fastly."""
+
 _HOST = re.compile(r"(localhost|[0-9.]+|\[[0-9a-fA-F:.]+\])(?::[0-9]{1,5})?", re.ASCII)
 
 
@@ -51,10 +42,7 @@ def is_local(
 
 def is_forwarded(headers: Mapping[str, str]) -> bool:
     """Return whether a proxy has passed the request on."""
-    return any(
-        name in _FORWARDING or name.startswith(_FORWARDING_PREFIX)
-        for name in map(str.lower, headers)
-    )
+    return any(map(_FORWARDING.fullmatch, map(str.lower, headers)))
 
 
 def _names_loopback(host: str) -> bool:

@@ -12,12 +12,13 @@ from aiohttp import web
 from node.api import requests, responses
 from node.api.middleware import OWN_FAULT
 from node.api.routing import NODE, SENDER, Access, Handler, Route
-from node.model.errors import NotAllowed, ParleyError, fault_of
+from node.model.errors import NotAllowed, ParleyError, TooLarge, fault_of
 from node.model.wire.comparisons import NodeComparison
 from node.model.wire.fields import Document
 from node.model.wire.impacts import Impact, ImpactRequest
 from node.model.wire.participants import (
     INTRODUCTION_BYTES_MAX,
+    MESSAGE_WEIGHT_MAX,
     Batch,
     BatchReplies,
     BookedRun,
@@ -73,6 +74,7 @@ async def outlook(request: web.Request) -> web.StreamResponse:
 async def propose(request: web.Request) -> web.StreamResponse:
     """POST: free ranges in the windows of each request."""
     batch = requests.quick(request, Batch[ProposalRequest])
+    _refuse_heavy("windows", sum(len(item.windows) for item in batch.items))
     freed_time, sender = request.app[NODE].freed_time, request[SENDER]
     return await _each(freed_time.propose(sender, item) for item in batch.items)
 
@@ -80,6 +82,7 @@ async def propose(request: web.Request) -> web.StreamResponse:
 async def hold(request: web.Request) -> web.StreamResponse:
     """POST: hold runs, exchange by exchange."""
     batch = requests.quick(request, Batch[ExchangeHold])
+    _refuse_heavy("runs", sum(len(item.hold.runs) for item in batch.items))
     time_line, sender = request.app[NODE].time_line, request[SENDER]
     return await _each(time_line.hold(item.exchange, sender, item.hold) for item in batch.items)
 
@@ -87,8 +90,19 @@ async def hold(request: web.Request) -> web.StreamResponse:
 async def rule(request: web.Request) -> web.StreamResponse:
     """POST: the lead's decision: commit these runs of an exchange, or release it."""
     batch = requests.document(request, Batch[Ruling])
+    _refuse_heavy("runs", sum(len(item.commit.runs) for item in batch.items if item.commit))
     time_line, sender = request.app[NODE].time_line, request[SENDER]
     return await _each(_ruled(time_line, item, sender) for item in batch.items)
+
+
+def _refuse_heavy(what: str, count: int) -> None:
+    """Refuse a message with more windows or runs than a node sends in one.
+
+    :raises TooLarge: it has.
+    """
+    if count > MESSAGE_WEIGHT_MAX:
+        msg = f"the message has {count} {what}; send at most {MESSAGE_WEIGHT_MAX} in one"
+        raise TooLarge(msg)
 
 
 async def _ruled(time_line: TimeLine, ruling: Ruling, sender: str) -> CommitAnswer:

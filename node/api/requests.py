@@ -30,6 +30,16 @@ PEER_VALUES_MAX = 100_000
 of holds: 2,048 runs of six values, and for each of 64 tasks up to 1,000 runs that may give way.
 """
 
+PEER_FIELDS_MAX = 20_000
+"""Maximum number of fields in a large message of numbers and ids, counting those of all objects:
+2,048 runs of six fields, and a dozen of each of 64 tasks, are 13,000."""
+
+PEER_LISTS_MAX = 5_000
+"""Maximum number of lists in one: each of 2,048 windows is one. Pydantic copies for each missing
+field all that is beside it."""
+
+_LARGE = 65_536
+
 WAIT_MAX_S = 300.0
 PAGE = 50
 PAGE_MAX = 500
@@ -52,7 +62,7 @@ def document(request: web.Request, kind: type[T]) -> T:
     except orjson.JSONDecodeError as error:
         msg = f"the request body is not JSON: {error}"
         raise MalformedRequest(msg) from None
-    if isinstance(parsed, dict) and (unknown := many_unknown(parsed, kind)):
+    if isinstance(parsed, dict) and (unknown := many_unknown(parsed, kind, len(body) > _LARGE)):
         raise InvalidDocument(unknown)
     _check(parsed, body, PEER_VALUES_MAX if SENDER in request else VALUES_MAX)
     try:
@@ -69,6 +79,9 @@ def quick(request: web.Request, kind: type[T]) -> T:
     """
     if request[BODY].count(b",") > PEER_VALUES_MAX:  # no text of such a document has commas
         raise _too_many(PEER_VALUES_MAX)
+    for mark, what, most in ((b":", "fields", PEER_FIELDS_MAX), (b"[", "lists", PEER_LISTS_MAX)):
+        if request[BODY].count(mark) > most:
+            raise InvalidDocument([FieldFault("", f"has more than {most} {what}; send fewer")])
     try:
         return kind.model_validate_json(request[BODY], context=FROM_OUTSIDE)
     except ValidationError as error:

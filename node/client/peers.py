@@ -37,6 +37,7 @@ from node.model.wire.impacts import Impact, ImpactRequest
 from node.model.wire.nodes import NodeCard
 from node.model.wire.participants import (
     BATCH_ITEMS_MAX,
+    MESSAGE_WEIGHT_MAX,
     BatchReplies,
     BookedRun,
     CommitAnswer,
@@ -70,8 +71,6 @@ Sign = Callable[[str, str, bytes, str], dict[str, str]]
 Answer = TypeVar("Answer", bound=Document)
 
 _ANSWER_BYTES_MAX = 8_000_000
-_WEIGHT_MAX = 2048
-"""Maximum number of windows or runs in one message."""
 _MESSAGES_AT_ONCE = 2
 _NOWHERE = "http://node.invalid"
 """The placeholder URL of a node without one; only path and query are signed."""
@@ -246,21 +245,21 @@ class PeerBatches:
         self.proposals: Batcher[ProposalRequest, Proposal] = Batcher(
             partial(peer.ask_together, "proposals", BatchReplies[Proposal]),
             weight=lambda asked: len(asked.windows),
-            weight_max=_WEIGHT_MAX,
+            weight_max=MESSAGE_WEIGHT_MAX,
             items_max=BATCH_ITEMS_MAX,
             at_once=_MESSAGES_AT_ONCE,
         )
         self.holds: Batcher[ExchangeHold, HoldAnswer] = Batcher(
             partial(peer.ask_together, "holds", BatchReplies[HoldAnswer]),
             weight=lambda asked: len(asked.hold.runs),
-            weight_max=_WEIGHT_MAX,
+            weight_max=MESSAGE_WEIGHT_MAX,
             items_max=BATCH_ITEMS_MAX,
             at_once=_MESSAGES_AT_ONCE,
         )
         self.rulings: Batcher[Ruling, CommitAnswer] = Batcher(
             partial(peer.ask_together, "rulings", BatchReplies[CommitAnswer]),
             weight=lambda asked: len(asked.commit.runs) if asked.commit else 1,
-            weight_max=_WEIGHT_MAX,
+            weight_max=MESSAGE_WEIGHT_MAX,
             items_max=BATCH_ITEMS_MAX,
             at_once=_MESSAGES_AT_ONCE,
         )

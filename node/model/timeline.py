@@ -33,6 +33,16 @@ from node.model.spans import Span, normalise, union
 ClosedTime = ReservationSpan | KeptTime
 """Time in which a run may not take place, whatever is booked."""
 
+RANGES_MAX = 100_000
+"""Maximum number of free ranges in an answer, beside one for each window.
+
+Windows of one task hardly overlap. If hundreds of them were each a day long, so that each had the
+thousand gaps of that day, a request of 100 kB would have an answer of 200 MB.
+"""
+
+_NEARBY_MAX = 256
+"""Maximum number of bookings in one window of which the longest is named as its obstacle."""
+
 _NOBODY = UUID(int=0)
 
 
@@ -139,31 +149,41 @@ class FreeRanges:
     without: list[int]
 
 
-def free_ranges(question: TimelineQuestion, occupation: Occupation) -> FreeRanges:
-    """Return the free ranges, given what occupies time; no run in ``yielding`` gives way."""
+def free_ranges(
+    question: TimelineQuestion, occupation: Occupation, ranges_max: int = RANGES_MAX
+) -> FreeRanges:
+    """Return the free ranges, given what occupies time; no run in ``yielding`` gives way.
+
+    After ``ranges_max`` of them each further window has only its first one.
+    """
     priority = question.priority if question.yielding is None else None
     every = occupation.blocking(question.scheduling_class, None)
-    return _ranges(question, every, occupation.blocking(question.scheduling_class, priority))
+    lasting = occupation.blocking(question.scheduling_class, priority)
+    return _ranges(question, every, lasting, ranges_max)
 
 
-def free_among(question: TimelineQuestion, bookings: Sequence[Booking]) -> FreeRanges:
-    """Return the free ranges, given the bookings that touch any window."""
+def free_among(
+    question: TimelineQuestion, bookings: Sequence[Booking], ranges_max: int = RANGES_MAX
+) -> FreeRanges:
+    """Return the free ranges as :func:`free_ranges`, given the bookings that touch any window."""
     if not question.yielding:
-        return free_ranges(question, occupation_of(bookings))
+        return free_ranges(question, occupation_of(bookings), ranges_max)
     staying = [booking for booking in bookings if not _gives_way(booking, question)]
     every, lasting = (
         occupation_of(each).blocking(question.scheduling_class, None)
         for each in (bookings, staying)
     )
-    return _ranges(question, every, lasting)
+    return _ranges(question, every, lasting, ranges_max)
 
 
-def _ranges(question: TimelineQuestion, every: list[Span], lasting: list[Span]) -> FreeRanges:
+def _ranges(
+    question: TimelineQuestion, every: list[Span], lasting: list[Span], ranges_max: int
+) -> FreeRanges:
     closed = spans_of(question.closed)
-    free = _free(question, union([every, closed]) if closed else every)
+    free = _free(question, union([every, closed]) if closed else every, ranges_max)
     displacing = free
     if lasting is not every:
-        displacing = _free(question, union([lasting, closed]) if closed else lasting)
+        displacing = _free(question, union([lasting, closed]) if closed else lasting, ranges_max)
     return FreeRanges(
         list(chain.from_iterable(free)),
         list(chain.from_iterable(displacing)),
@@ -199,9 +219,9 @@ def trim_window(question: TimelineQuestion, window: Span) -> Span:
     return max(window[0], question.earliest), min(window[1], question.latest)
 
 
-def _free(question: TimelineQuestion, busy: list[Span]) -> list[list[Span]]:
-    """Return by window all gaps of at least ``duration``; ``busy`` is sorted and disjoint."""
-    duration = question.duration
+def _free(question: TimelineQuestion, busy: list[Span], ranges_max: int) -> list[list[Span]]:
+    """Return by window the gaps of at least ``duration``; ``busy`` is sorted and disjoint."""
+    duration, room = question.duration, ranges_max
     starts = [span[0] for span in busy]
     by_window: list[list[Span]] = []
     for window in question.windows:
@@ -214,10 +234,14 @@ def _free(question: TimelineQuestion, busy: list[Span]) -> list[list[Span]]:
         while at < len(busy) and busy[at][0] < end:
             if busy[at][0] - cursor >= duration:
                 gaps.append((cursor, busy[at][0]))
+                if len(gaps) >= room:
+                    break
             cursor = max(cursor, busy[at][1])
             at += 1
-        if end - cursor >= duration:
-            gaps.append((cursor, end))
+        else:
+            if end - cursor >= duration:
+                gaps.append((cursor, end))
+        room -= len(gaps)
         by_window.append(gaps)
     return by_window
 
@@ -225,7 +249,10 @@ def _free(question: TimelineQuestion, busy: list[Span]) -> list[list[Span]]:
 def obstacles(
     question: TimelineQuestion, without: Sequence[int], bookings: Sequence[Booking]
 ) -> list[tuple[int, Booking | ClosedTime]]:
-    """Return for each window the longest obstacle: closed time, or a booking that stays."""
+    """Return for each window the longest obstacle: closed time, or a booking that stays.
+
+    Only the first few hundred obstacles of a window are compared, since many windows may be long.
+    """
     conflicting = blockers(question.scheduling_class)
     lasting = [
         booking
@@ -239,7 +266,8 @@ def obstacles(
     longest = []
     for index in without:
         start, end = trim_window(question, question.windows[index])
-        nearby = ordered[bisect_right(reach, start) : bisect_left(starts, end)]
+        first = bisect_right(reach, start)
+        nearby = ordered[first : min(bisect_left(starts, end), first + _NEARBY_MAX)]
         if nearby:
             longest.append((index, max(nearby, key=partial(_overlap, start, end))))
     return longest

@@ -305,6 +305,12 @@ class PostgresDatabase(Database):
             except asyncpg.InternalClientError:
                 connection.terminate()  # otherwise the pool would lend it out again
                 raise
+            except AttributeError as error:
+                if not use.broken_off:
+                    raise
+                # asyncpg has no protocol any more between two steps of a statement.
+                msg = "the connection was broken off"
+                raise asyncpg.InterfaceError(msg) from error
             finally:
                 # A connection that breaks while it is released has been taken back by the pool
                 # already, which then reports an internal error; its work was done.
@@ -379,9 +385,11 @@ class _Use:
 
     connection: PostgresConnection | None = None
     acquiring: asyncio.Timeout
+    broken_off = False
 
     def break_off(self) -> None:
         """Let whatever is waited for fail at once."""
+        self.broken_off = True
         if self.connection is None:
             self.acquiring.reschedule(asyncio.get_running_loop().time())
             return

@@ -34,6 +34,7 @@ def _shares(rows: Iterable[Record]) -> LeadShares:
 
 async def replace(connection: Connection, given: LeadShares) -> None:
     """Store these shares instead of the earlier ones; without any lead nothing is restricted."""
+    await connection.execute(_SQL["begin_lead_shares"])
     await connection.execute(_SQL["drop_lead_shares"])
     if given:
         by_lead = {**given.by_lead, OTHERS: given.others}

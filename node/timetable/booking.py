@@ -19,6 +19,7 @@ from node.model.hold_limits import foreign_exchange
 from node.model.taskstate import OPEN, UNKNOWN
 from node.model.wire.participants import (
     DIFFERENCES_MAX,
+    MESSAGE_WEIGHT_MAX,
     CommitAnswer,
     CommitRequest,
     DecisionAnswer,
@@ -38,9 +39,6 @@ from node.timetable.lead_shares import ShareEnforcer
 from node.timetable.proposals import Proposals
 from node.timetable.rulings import RulingApplier
 
-_RUNS_AT_ONCE = 2048
-"""Maximum number of runs booked or decided in one transaction, to keep its locks short."""
-
 
 class TimeLine:
     """This node's time line, as those who book on it see it."""
@@ -57,17 +55,21 @@ class TimeLine:
         self._proposals = Proposals(core, self._shares)
         self._holds = HoldBooker(core, needs_port, duration_with, rng, self._shares)
         self._rulings = RulingApplier(core)
-        self._proposal_batches = Batcher(self._proposals.answer)
+        self._proposal_batches = Batcher(
+            self._proposals.answer,
+            weight=lambda asked: len(asked[1].windows),
+            weight_max=MESSAGE_WEIGHT_MAX,
+        )
         self._hold_batches = Batcher(
             self._hold_all,
             weight=lambda hold: len(hold.request.runs),
-            weight_max=_RUNS_AT_ONCE,
+            weight_max=MESSAGE_WEIGHT_MAX,
             apart=lambda hold: (hold.exchange, hold.request.task, *hold.runs),
         )
         self._ruling_batches = Batcher(
             self._rulings.apply_all,
             weight=lambda ruling: len(ruling.commit.runs) if ruling.commit else 1,
-            weight_max=_RUNS_AT_ONCE,
+            weight_max=MESSAGE_WEIGHT_MAX,
             apart=lambda ruling: (ruling.exchange,),
         )
 

@@ -20,6 +20,7 @@ from node.model.lead_shares import KeptTime
 from node.model.reservations import Applicant, ReservationSpan, inadmissible_spans, is_particular
 from node.model.spans import Span
 from node.model.timeline import (
+    RANGES_MAX,
     Booking,
     ClosedTime,
     FreeRanges,
@@ -221,23 +222,28 @@ class Proposals:
             if _may_stay(questions, self._calendar.occupied([soon]), soon):
                 staying = await bookings.occupied(connection, [soon], fixed_before)
             occupation = Occupation([*self._calendar.occupied(windows), *staying])
-            return [
-                await _free_if_named(connection, question, fixed_before)
-                if question.yielding
-                else free_ranges(question, occupation)
-                for question in questions
-            ]
+            found: list[FreeRanges] = []
+            room = RANGES_MAX
+            for question in questions:
+                each = (
+                    await _free_if_named(connection, question, fixed_before, room)
+                    if question.yielding
+                    else free_ranges(question, occupation, room)
+                )
+                found.append(each)
+                room -= len(each.free) + len(each.free_displacing)
+            return found
         finally:
             self._calendar.caught_up()
 
 
 async def _free_if_named(
-    connection: Connection, question: TimelineQuestion, fixed_before: int
+    connection: Connection, question: TimelineQuestion, fixed_before: int, ranges_max: int
 ) -> FreeRanges:
     """Return what is free if only named runs give way; the cache does not know single runs."""
     windows = [window for window in question.windows if window[0] < window[1]]
     runs = await bookings.blocking_runs(connection, windows, fixed_before)
-    return free_among(question, runs)
+    return free_among(question, runs, ranges_max)
 
 
 def _may_stay(

@@ -7,7 +7,9 @@ import contextlib
 import tempfile
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
+from typing import Any
 
+import asyncpg
 import pytest
 from structlog.testing import capture_logs
 
@@ -108,6 +110,26 @@ async def test_a_database_that_goes_on_is_used_again(way: StallingWay, behind: P
     assert "the database hangs" in {line["event"] for line in lines}
     listening.cancel()
     await asyncio.gather(listening, return_exceptions=True)
+
+
+async def test_a_statement_that_is_broken_off_between_its_steps_is_no_fault_of_the_program(
+    behind: Probed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A connection that is taken away after a statement was prepared means: no answer."""
+    prepare: Any = getattr(asyncpg.Connection, "_get_statement")  # noqa: B009
+
+    async def prepared(*words: Any, **options: Any) -> Any:
+        statement = await prepare(*words, **options)
+        behind._hangs._break_off()
+        behind._hangs._hangs = False
+        return statement
+
+    async with behind.connection():
+        pass
+    monkeypatch.setattr(asyncpg.Connection, "_get_statement", prepared)
+    with pytest.raises(DatabaseUnavailable, match="broken off"):
+        async with behind.connection() as connection:
+            await connection.fetch("SELECT 1")
 
 
 async def test_a_long_statement_is_no_hanging_database(behind: Probed) -> None:

@@ -143,6 +143,15 @@ async def test_leads_that_book_at_once_count_each_other(world: World) -> None:
     assert sum(len(answered.held) for answered in answers) == PART
 
 
+async def test_shares_that_are_set_at_once_take_turns(world: World) -> None:
+    """One of several changes at the same time stays, whole, and none of them fails."""
+    host = await _host(world)
+    given = [SharesDocument(shares={"b": n, "c": n}, others=n) for n in range(1, 9)]
+    await asyncio.gather(*map(host.node.lead_shares.set, given))
+    listed = await host.node.lead_shares.listed()
+    assert len({each.share for each in listed}) == 1
+
+
 async def test_the_lead_says_why_its_runs_wait(world: World) -> None:
     """A lead explains a run that waits by its share at the host that refused it."""
     host = await _host(world, b=3)

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import time
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from pathlib import Path
+from resource import RUSAGE_SELF, getrusage
 from typing import Any
 from uuid import uuid4
 
@@ -18,6 +20,7 @@ from node.model import times
 from node.model.errors import UnknownToPeer
 from node.model.wire.nodes import NodeAddition
 from node.model.wire.problems import MEDIA_TYPE
+from node.model.wire.validation import FAULTS_MAX
 from node.store import nodes
 from node.trust.keys import NodeKey
 from node.trust.signatures import AGE_MAX_S, SKEW_S, new_nonce, sign
@@ -51,13 +54,19 @@ class Caller:
         return orjson.dumps({"items": [proposal]})
 
     def signed(
-        self, body: bytes, *, key: NodeKey | None = None, to: str | None = None, age_s: int = 0
+        self,
+        body: bytes,
+        *,
+        key: NodeKey | None = None,
+        to: str | None = None,
+        age_s: int = 0,
+        path: str = PATH,
     ) -> dict[str, str]:
-        """Return the headers that sign a proposal."""
+        """Return the headers that sign a proposal, or what is posted to another path."""
         return sign(
             key or self.a.key,
             "POST",
-            f"{self.b.card.url}{PATH}",
+            f"{self.b.card.url}{path}",
             body,
             created=self.b.clock.now() // times.SECOND - age_s,
             nonce=new_nonce(lambda size: uuid4().bytes[:size]),
@@ -109,6 +118,53 @@ async def test_a_signed_request_is_served(caller: Caller) -> None:
     status, document = await caller.post(body, caller.signed(body))
     assert status == 200
     assert document["items"][0]["answer"]["free"] == [[HOUR, HOUR + times.HOUR]]
+
+
+@pytest.mark.parametrize("path", ["proposals", "holds", "rulings"])
+async def test_a_message_has_no_more_than_a_node_sends(caller: Caller, path: str) -> None:
+    """A message with more windows or runs than any node sends in one is refused, and says so."""
+    task, run = str(uuid4()), {"slot": HOUR, "attempt": 1, "starts_at": HOUR, "ends_at": HOUR + 1}
+    held = {
+        "task": task,
+        "generation": task,
+        "lease_epoch": 1,
+        "tool": "sleep",
+        "priority": 0,
+        "life": 1,
+        "runs": [{**run, "run": task}] * 400,
+    }
+    item = {
+        "proposals": orjson.loads(caller.body())["items"][0]
+        | {"windows": [[HOUR, HOUR + 9]] * 400},
+        "holds": {"exchange": task, "hold": held},
+        "rulings": {"exchange": task, "commit": {"runs": [task] * 400, "data": {}}},
+    }[path]
+    body, url = orjson.dumps({"items": [item] * 6}), f"/v1/participant/{path}"
+    status, document = await caller.post(body, caller.signed(body, path=url), url)
+    assert status == 413
+    assert "send at most 2048 in one" in document["detail"]
+
+
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        ("proposals", b'{"items":[{%s}]}' % b",".join(b'"f%d":1' % n for n in range(90_000))),
+        ("digests", b'{"tasks":[{%s}]}' % b",".join(b'"f%d":1' % n for n in range(90_000))),
+        ("proposals", b'{"items":[{"windows":[%s]}]}' % b",".join([b"[1]"] * 90_000)),
+        ("holds", b'{"items":[%s]}' % b",".join([b"[]"] * 90_000)),
+        ("work", b'{"answers":[%s]}' % b",".join([b"{}"] * 90_000)),
+    ],
+)
+async def test_a_document_of_faults_costs_little(caller: Caller, path: str, body: bytes) -> None:
+    """A known node's document with 90,000 faults, wherever, takes neither memory nor time."""
+    peak_before, began = getrusage(RUSAGE_SELF).ru_maxrss, time.process_time()
+    status, document = await caller.post(
+        body, caller.signed(body, path=f"/v1/participant/{path}"), f"/v1/participant/{path}"
+    )
+    assert status == 422
+    assert len(document["errors"]) <= FAULTS_MAX
+    assert time.process_time() - began < 2
+    assert getrusage(RUSAGE_SELF).ru_maxrss - peak_before < 60_000  # kB
 
 
 async def test_an_unsigned_request_is_refused(caller: Caller) -> None:

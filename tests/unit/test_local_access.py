@@ -53,12 +53,30 @@ def test_names_of_other_hosts(host: str) -> None:
         "Forwarded",
         "VIA",
         "X-Real-IP",
+        "X_Forwarded_For",
+        "X-Forwarded",
+        "X-Original-URL",
+        "CDN-Loop",
+        "CF-Connecting-IP",
+        "True-Client-IP",
+        "Fastly-Client-IP",
+        "Fly-Client-IP",
+        "X-Azure-ClientIP",
+        "X-ARR-LOG-ID",
+        "X-Amzn-Trace-Id",
+        "Proxy-Connection",
     ],
 )
 def test_what_proxies_add(header: str) -> None:
     """A request that a proxy has passed on is not this host's, whatever the header says."""
     assert not is_local("127.0.0.1", (1, 1), "/v1/tasks", {**HERE, header: "127.0.0.1"})
     assert not is_local("127.0.0.1", (1, 1), "/v1/tasks", {**HERE, header: ""})
+
+
+@pytest.mark.parametrize("header", ["Accept", "User-Agent", "Last-Event-ID", "Origin", "Avia"])
+def test_what_programs_send(header: str) -> None:
+    """Headers that no proxy adds do not end the privilege."""
+    assert is_local("127.0.0.1", (1, 1), "/v1/tasks", {**HERE, header: "x"})
 
 
 def test_request_lines_of_proxies() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import re
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from importlib import resources
@@ -24,6 +25,8 @@ from node.model.timeline import (
     TimelineAnswer,
     TimelineQuestion,
     answer_question,
+    free_ranges,
+    occupation_of,
     trim_window,
 )
 from node.store.database import parse_queries
@@ -169,6 +172,25 @@ def test_overlapping_windows_each_get_their_ranges() -> None:
     """Free time that two windows share is offered for both, in the order of the windows."""
     asked = question_of([(0, 12), (4, 16)], duration=2)
     assert answer_question(asked, [booking_of(6, 8)]).free == [(0, 6), (8, 12), (4, 6), (8, 16)]
+
+
+def test_windows_that_overlap_do_not_multiply_the_answer() -> None:
+    """However many windows share the same gaps, the answer is bounded, and none loses its time."""
+    occupied = occupation_of([booking_of(at, at + 1) for at in range(2, 1000, 2)])
+    asked = question_of([(0, 1000)] * 200, duration=1)
+    found = free_ranges(asked, occupied, ranges_max=1200)
+    assert len(found.free) <= 1200 + len(asked.windows)
+    assert found.free[:500] == free_ranges(question_of([(0, 1000)], 1), occupied).free
+    assert not found.without
+
+
+def test_many_long_windows_without_time_are_answered_at_once() -> None:
+    """The obstacles of hundreds of full days are found in a fraction of a second."""
+    bookings = [booking_of(at, at + 1) for at in range(2, 3000, 2)]
+    asked = replace(question_of([(0, 3000)] * 500, duration=50), latest=3000)
+    began = time.process_time()
+    assert len(answer_question(asked, bookings).obstacles) == 500
+    assert time.process_time() - began < 1
 
 
 def test_a_long_booking_is_not_forgotten_behind_a_short_one() -> None:

@@ -26,7 +26,7 @@ class ImpactRequest(Document):
     since: Micros = Field(description="Start of the first hour.")
     scheduling_class: SchedulingClass
     priority: Priority
-    runs: Annotated[tuple[Span, ...], Field(min_length=1, max_length=BATCH_MAX)]
+    runs: Annotated[tuple[Span, ...], Field(fail_fast=True, min_length=1, max_length=BATCH_MAX)]
     displacing: Annotated[tuple[int, ...], Field(max_length=BATCH_MAX)] = ()
     mesh: str | None = Field(None, description="The mesh to leave out of `others`; see Hour.")
 

@@ -1,7 +1,8 @@
 """The messages between nodes under ``/v1/participant/``, all of them signed.
 
 Instants and durations are plain integers of microseconds here, and spans are ``[start, end]``:
-each message has batches of hundreds of windows, which nobody reads by eye.
+each message has batches of hundreds of windows, which nobody reads by eye. Of the faults in a long
+list only the first is told (``fail_fast``): pydantic keeps a kilobyte for each.
 """
 
 from __future__ import annotations
@@ -47,6 +48,9 @@ OUTPUT_LENGTH_MAX = 20_000
 
 BATCH_ITEMS_MAX = 64
 """Maximum number of questions of one kind in one message."""
+
+MESSAGE_WEIGHT_MAX = 2048
+"""Maximum number of windows or runs in one message, and in one transaction: it has locks."""
 
 INTRODUCTION_BYTES_MAX = 65_536
 """Maximum length of an introduction; it bounds what no field does, such as the reference."""
@@ -139,7 +143,7 @@ class ProposalRequest(Document):
     duration: Length
     priority: Priority
     yielding: Yielding = None
-    windows: Annotated[tuple[Span, ...], Field(min_length=1, max_length=BATCH_MAX)]
+    windows: Annotated[tuple[Span, ...], Field(fail_fast=True, min_length=1, max_length=BATCH_MAX)]
     test: Word | None = None
     campaign: Word | None = None
     pool_task: UUID | None = None
@@ -303,7 +307,9 @@ class HoldRequest(Document):
     priority: Priority
     yielding: Yielding = None
     life: Micros = Field(description="How long the hold lasts if the lead stays silent.")
-    runs: Annotated[tuple[RunRequest, ...], Field(min_length=1, max_length=BATCH_MAX)]
+    runs: Annotated[
+        tuple[RunRequest, ...], Field(fail_fast=True, min_length=1, max_length=BATCH_MAX)
+    ]
 
 
 class Refusal(Document):
@@ -326,7 +332,7 @@ class HoldAnswer(Document):
 class CommitRequest(Document):
     """The decision on an exchange: keep these runs and drop the others."""
 
-    runs: tuple[UUID, ...]
+    runs: Annotated[tuple[UUID, ...], Field(fail_fast=True, max_length=BATCH_MAX)]
     data: dict[str, dict[str, Any]] = Field(description="Participant data by place (as text).")
 
 
@@ -374,7 +380,9 @@ One = TypeVar("One", bound=Document)
 class Batch(Document, Generic[One]):
     """Several questions of one kind in one message, each answered independently, in order."""
 
-    items: Annotated[tuple[One, ...], Field(min_length=1, max_length=BATCH_ITEMS_MAX)]
+    items: Annotated[
+        tuple[One, ...], Field(fail_fast=True, min_length=1, max_length=BATCH_ITEMS_MAX)
+    ]
 
 
 class BatchReply(Document, Generic[One]):
@@ -400,7 +408,7 @@ class DecisionAnswer(Document):
 class FreedTime(Document):
     """A notification that time refused to these tasks has become free; their lead may plan them."""
 
-    tasks: Annotated[tuple[UUID, ...], Field(min_length=1, max_length=FREED_MAX)]
+    tasks: Annotated[tuple[UUID, ...], Field(fail_fast=True, min_length=1, max_length=FREED_MAX)]
 
 
 class RunEnd(Document):
@@ -423,7 +431,7 @@ class TaskEnd(Document):
 class ConfirmationRequest(Document):
     """A participant's question which of these tasks, open there, are still open at their lead."""
 
-    tasks: Annotated[tuple[UUID, ...], Field(max_length=CONFIRMED_MAX)]
+    tasks: Annotated[tuple[UUID, ...], Field(fail_fast=True, max_length=CONFIRMED_MAX)]
     marked_at: Micros | None = Field(None, description="The mark of the sender's database.")
 
 
@@ -476,7 +484,8 @@ class IntervalsMessage(Document):
 
     run: UUID
     intervals: Annotated[
-        tuple[IntervalShare, ...], Field(min_length=1, max_length=INTERVALS_PER_MESSAGE_MAX)
+        tuple[IntervalShare, ...],
+        Field(fail_fast=True, min_length=1, max_length=INTERVALS_PER_MESSAGE_MAX),
     ]
 
     @model_validator(mode="after")
@@ -510,8 +519,8 @@ class DigestRequest(Document):
 
     now: Micros
     until: Micros
-    tasks: Annotated[tuple[Digest, ...], Field(max_length=DIGESTS_MAX)]
-    lacking: Annotated[tuple[UUID, ...], Field(max_length=LACKING_MAX)] = ()
+    tasks: Annotated[tuple[Digest, ...], Field(fail_fast=True, max_length=DIGESTS_MAX)]
+    lacking: Annotated[tuple[UUID, ...], Field(fail_fast=True, max_length=LACKING_MAX)] = ()
 
 
 class Differences(Document):

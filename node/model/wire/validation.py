@@ -10,6 +10,7 @@ import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from difflib import get_close_matches
+from itertools import islice
 from types import UnionType
 from typing import Annotated, Any, Final, Union, get_args, get_origin
 
@@ -41,6 +42,9 @@ FAULTS_MAX = 20
 NAMED_MAX = 10_000
 """Maximum number of faults of a document of which any is named."""
 
+_ENTRIES_MAX = 2000
+"""No list of objects in a document is longer, and pydantic stops where one becomes too long."""
+
 _SHOWN = 40
 _WORD = 200
 _KEY: Final = "[key]"
@@ -68,18 +72,44 @@ def faults_of(error: ValidationError, kind: type[BaseModel], prefix: str = "") -
     return faults
 
 
-def many_unknown(document: Mapping[str, Any], kind: type[BaseModel]) -> list[FieldFault]:
+def many_unknown(
+    document: Mapping[str, Any],
+    kind: type[BaseModel],
+    deep: bool = False,  # noqa: FBT001, FBT002
+) -> list[FieldFault]:
     """Return the faults of a document with more unknown fields than are named; none otherwise.
 
-    Pydantic keeps a kilobyte for each fault, so such a document must not be validated.
+    Pydantic keeps a kilobyte for each fault, so such a document must not be validated. ``deep``:
+    look into the objects inside, too.
     """
-    fields = _fields(kind, [])
-    unknown = [name for name in document if name not in fields]
-    if len(unknown) <= FAULTS_MAX or kind.model_config.get("extra") != "forbid":
+    if kind.model_config.get("extra") != "forbid":
+        return []
+    places = _unknown_places(document, kind, []) if deep else _unknown_at(document, kind, [])
+    unknown = list(islice(places, FAULTS_MAX + 1))
+    if len(unknown) <= FAULTS_MAX:
         return []
     named = unknown[: FAULTS_MAX - 1]
-    faults = [FieldFault(_pointer([name]), _unknown_field(fields, [name])) for name in named]
-    return [*faults, FieldFault("", f"has {len(unknown) - len(named)} more unknown fields")]
+    faults = [FieldFault(_pointer(at), _unknown_field(_fields(kind, at[:-1]), at)) for at in named]
+    return [*faults, FieldFault("", "has more unknown fields")]
+
+
+def _unknown_at(
+    value: Mapping[str, Any], kind: type[BaseModel], place: list[int | str]
+) -> Iterator[list[int | str]]:
+    fields = _fields(kind, [])
+    yield from ([*place, name] for name in value if name not in fields)
+
+
+def _unknown_places(value: Any, kind: Any, place: list[int | str]) -> Iterator[list[int | str]]:
+    """Yield the places of the fields that no model has, for values of any annotation."""
+    models = [each for each in _members(kind) if _is_model(each)]
+    if isinstance(value, Mapping) and len(models) == 1:
+        yield from _unknown_at(value, models[0], place)
+    children = value.items() if isinstance(value, Mapping) else enumerate(value[:_ENTRIES_MAX])
+    for part, child in children:
+        if child and isinstance(child, Mapping | list):
+            for inner in _inside(kind, part):
+                yield from _unknown_places(child, inner, [*place, part])
 
 
 def _place(error: Mapping[str, Any]) -> list[int | str]:

@@ -68,8 +68,10 @@ class WorkRequest(Document):
     shortfall: Micros
     busy_until: Micros
     wait: Annotated[int, Field(ge=0, le=WAIT_MAX, strict=True)]
-    answers: Annotated[tuple[AnsweredQuestion, ...], Field(max_length=2 * QUESTIONS_MAX)] = ()
-    working: Annotated[tuple[UUID, ...], Field(max_length=2 * QUESTIONS_MAX)] = ()
+    answers: Annotated[
+        tuple[AnsweredQuestion, ...], Field(fail_fast=True, max_length=2 * QUESTIONS_MAX)
+    ] = ()
+    working: Annotated[tuple[UUID, ...], Field(fail_fast=True, max_length=2 * QUESTIONS_MAX)] = ()
 
 
 class WorkResponse(Document):

@@ -5,6 +5,10 @@ SELECT lead, share FROM lead_share ORDER BY lead;
 -- Holds take turns while shares are set: two that are booked at once would not count each other's runs.
 SELECT lead, share FROM lead_share ORDER BY lead FOR UPDATE;
 
+-- begin_lead_shares --
+-- Changes take turns: of two at once both would insert the same leads.
+LOCK TABLE lead_share IN SHARE ROW EXCLUSIVE MODE;
+
 -- drop_lead_shares --
 DELETE FROM lead_share;
 
