@@ -284,6 +284,66 @@ async def test_what_a_participant_dropped_after_the_look_does_not_begin(
     assert programs == Programs([], [])
 
 
+async def test_what_a_participant_may_still_confirm_begins(
+    world: World, monkeypatch: pytest.MonkeyPatch, programs: Programs
+) -> None:
+    """A run begins though a participant did not confirm it, if its hold lasts beyond the start."""
+    a, b = await world.two()
+    task = introduction([a, b], schedule=Schedule(start=HOUR, slip=0))
+    for site in (a, b):
+        await site.keep(task, a)
+
+    async def cut(call: Call, _: str) -> None:
+        if call[1:] == ("b", "commit"):
+            raise PeerUnreachable("the wire was cut")
+
+    world.watch = cut
+    world.clock.move_to(HOUR - 2 * HOLD_LIFE)
+    await a.plan()
+
+    async def until(instant: int, _: LatchedEvent) -> bool:
+        world.clock.move_to(instant)
+        return True
+
+    monkeypatch.setattr(a.node.launcher, "_until", until)
+    world.clock.move_to(HOUR - 15 * times.SECOND)
+    await _launch(a)
+    assert await a.state(run_id(TaskId(task.task), HOUR, 1)) == "merging"
+    assert programs.released == ["sleep"]
+
+
+async def test_a_lead_without_a_part_waits_for_its_participants_to_confirm(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A run is opened whose participant confirms it in the last seconds before its start."""
+    a, b = await world.two()
+    task = introduction([b], schedule=Schedule(start=HOUR, slip=0))
+    for site in (a, b):
+        await site.keep(task, a)
+
+    async def cut(call: Call, _: str) -> None:
+        if call[1:] == ("b", "commit"):
+            raise PeerUnreachable("the wire was cut")
+
+    world.watch = cut
+    world.clock.move_to(HOUR - 2 * HOLD_LIFE - 5 * times.SECOND)
+    await a.plan()
+    run = run_id(TaskId(task.task), HOUR, 1)
+
+    async def until(instant: int, _: LatchedEvent) -> bool:
+        if instant > world.clock.now() and world.watch is not None:
+            world.watch = None
+            world.clock.move_to(HOUR - 6 * times.SECOND)
+            await world.settle()
+        world.clock.move_to(instant)
+        return True
+
+    monkeypatch.setattr(a.node.launcher, "_until", until)
+    world.clock.move_to(HOUR - 15 * times.SECOND)
+    await _launch(a)
+    assert (await a.state(run), await b.state(run)) == ("merging", "scheduled")
+
+
 async def test_what_a_participant_measured_while_its_lead_stood_still_counts(
     world: World,
 ) -> None:

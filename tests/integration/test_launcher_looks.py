@@ -63,6 +63,7 @@ async def _away(*_: Any) -> None:
         (Notice("task", RUN, ("refused",)), 2),
         (Notice("task", RUN, ("finished",)), 1),
         (Notice("run", RUN, ("task", "running")), 1),
+        (Notice("room", "default", ()), 1),
     ],
 )
 async def test_a_launcher_looks_when_something_changed(

@@ -266,6 +266,13 @@ async def test_a_program_begins_at_the_instant(world: World, stage: Stage, delay
     assert states == ["running", "finished"]
 
 
+async def test_nothing_waits_for_the_end_of_a_part_that_is_over(world: World, stage: Stage) -> None:
+    """A program that ends long before its booked end leaves no task that waits for that end."""
+    due, before = await _due(world, SAID), asyncio.all_tasks()
+    await due.look()
+    assert asyncio.all_tasks() <= before
+
+
 async def test_a_flood_of_output_is_told_from_the_longest_output(
     world: World, stage: Stage
 ) -> None:
@@ -450,7 +457,8 @@ async def test_a_tool_that_this_host_lacks_is_not_started(
     due = await _due(world, SAID)
     monkeypatch.setattr(due.site.node.capabilities, "refused", lambda *_: "sleep is not installed")
     await due.look()
-    assert (await due.part()).reason == "sleep is not installed"
+    part = await due.part()
+    assert (part.result, part.reason, part.started_at) == (None, "sleep is not installed", None)
     assert (stage.running, due.tool.parts) == ([], [])
 
 
