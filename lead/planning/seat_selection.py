@@ -12,9 +12,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from node.model.outcomes import PlanningOutcome
+from node.model.spans import Span
 from node.model.times import to_the_second
 
 Attributes = Mapping[str, Hashable]
+StartRanges = Mapping[str, Sequence[Span]]
+"""By node, in the order in which they are to be taken, the closed ranges of possible starts."""
 
 
 @dataclass(frozen=True)
@@ -68,17 +71,41 @@ def choose_simultaneous(
     slots: int,
     wanted: int,
     spread: SpreadLimit,
+    starts: Callable[[], Iterable[StartRanges]],
 ) -> list[str]:
     """Return the ``wanted`` nodes that have time together, or none if there are too few.
 
     ``common(nodes)`` returns in how many of the ``slots`` all of these have time at once. Nodes
-    that leave common time in all slots are preferred; then those that leave it in some.
+    that leave common time in all slots are preferred; then those that leave it in some. Taking
+    nodes in ``order`` may miss nodes that have time together when the first of the order has not;
+    so the nodes that can start together are looked up at last, in what ``starts()`` yields for each
+    slot.
     """
     for least in (slots, 1):
         chosen: list[str] = []
         for node in order:
             if spread.crowded(node, chosen) is None and common([*chosen, node]) >= least:
                 chosen.append(node)
+            if len(chosen) == wanted:
+                return chosen
+    groups = (nodes_starting_together(ranges, wanted, spread) for ranges in starts())
+    return max((group for group in groups if group), key=common, default=[])
+
+
+def nodes_starting_together(ranges: StartRanges, wanted: int, spread: SpreadLimit) -> list[str]:
+    """Return the ``wanted`` nodes that can start together the earliest, or none if too few can.
+
+    Of those that can start at that instant, the first ones that the ``spread`` allows are taken.
+    """
+    openings = sorted({start for spans in ranges.values() for start, _ in spans})
+    for at in openings:
+        able = [
+            name
+            for name, spans in ranges.items()
+            if any(start <= at <= end for start, end in spans)
+        ]
+        if len(able) >= wanted:
+            chosen = spread.kept(able, (), wanted)
             if len(chosen) == wanted:
                 return chosen
     return []

@@ -17,13 +17,13 @@ a seat only if its runs can end before that time, and these runs may slip no fur
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain, islice
 
 from lead.exchange.negotiation import CollectedOffers, ask, offer_of
 from lead.participants import ProposalSource
-from lead.planning.placement import Offer
+from lead.planning.placement import ChosenStart, Offer
 from lead.planning.pool_view import SeatCase
 from lead.planning.proposal_cache import ProposalCache
 from lead.planning.reasons import unplaced_reason
@@ -39,6 +39,7 @@ from lead.pool.seat_slots import SeatSlots
 from lead.pool.tentative_bookings import TentativeBookings
 from node.clock import Clock
 from node.model.predicates import Attributes
+from node.model.spans import Span
 from node.model.wire.participants import YIELDING_MAX
 from node.model.wire.tasks import PRIORITY_MAX
 
@@ -72,6 +73,21 @@ class SeatSearchResult:
     """By node that takes a seat, the starts of its runs, as far as they could be found out."""
     crowded: Mapping[str, str] = field(default_factory=dict)
     """By node that has time, the attribute that it shares with too many nodes that are taken."""
+
+
+@dataclass
+class _Placement:
+    """The nodes whose runs found time, with the starts of these; all but ``runs`` is by node.
+
+    ``slips`` and ``yielding`` are as in the result; ``refusals`` say why a node may not displace
+    what its runs would have to. ``runs`` are those of each group, with all their participants.
+    """
+
+    runs: list[tuple[Sequence[str], Sequence[ChosenStart]]] = field(default_factory=list)
+    starts: dict[str, list[int]] = field(default_factory=dict)
+    slips: dict[str, int] = field(default_factory=dict)
+    yielding: dict[str, Sequence[PostedRun]] = field(default_factory=dict)
+    refusals: dict[str, str] = field(default_factory=dict)
 
 
 class NodeSearch:
@@ -114,16 +130,18 @@ class NodeSearch:
         order = case.in_order(request.nodes)
         await self._ask(slots, fixed)
         rounds = 0
+        placed = self._place(slots, order)
         # Without an answer of each fixed node no run is possible, whoever else has time.
         while rounds < _ROUNDS and not slots.has_failed(fixed):
-            if len(self._choose_nodes(slots, order)) == len(case.empty):
+            if len(placed.starts) == len(case.empty):
                 break
             names = slots.next_nodes(order, lambda name: self._is_full(slots, name))
             if not names:
                 break
             # A round in which the cache answered for everybody costs nothing and is not counted.
             rounds += await self._ask(slots, names)
-        return self._result(slots, order)
+            placed = self._place(slots, order)
+        return self._result(slots, order, placed)
 
     def keep(self) -> None:
         """Keep the time that was found last: it is used."""
@@ -183,72 +201,95 @@ class NodeSearch:
             self._failures[name] = failure.reason
         return True
 
-    def _choose_nodes(self, slots: SeatSlots, order: Sequence[str]) -> list[str]:
-        """Choose nodes for the empty seats among those that answered, by rank and spread."""
+    def _choose_nodes(self, slots: SeatSlots, order: Sequence[str]) -> list[list[str]]:
+        """Return the groups of nodes that may take the empty seats, the best ones first.
+
+        Nodes that measure at the same time are one group. Others are a group each, and more than
+        there are seats, because those before may leave the fixed nodes no time for them.
+        """
         case = slots.case
         left = {name: self._left(slots, name) for name in slots.offers}
+        fixed = [left[name] for name in slots.fixed if name in left]
         slots.covered = {
-            name: slots.count_placeable(
-                name,
-                [left[name], *(left[each] for each in slots.fixed)],
-                slots.proposals[name].horizon,
-            )
+            name: slots.count_placeable(name, [left[name], *fixed], slots.proposals[name].horizon)
             for name in slots.offers
             if name not in slots.fixed
         }
         wanted = len(case.empty)
-        if case.request.together:
-            able = [name for name in order if slots.covered.get(name)]
+        if not case.request.together:
+            ranked = rank_by_free_time(order, slots.covered, len(slots.slots), case.usual)
+            return [[name] for name in ranked]
+        able = [name for name in order if slots.covered.get(name)]
 
-            def count_common(names: Sequence[str]) -> int:
-                return len(slots.choices([left[each] for each in (*names, *slots.fixed)]))
+        def count_common(names: Sequence[str]) -> int:
+            return len(slots.choices([*(left[name] for name in names), *fixed]))
 
-            return choose_simultaneous(able, count_common, len(slots.slots), wanted, slots.spread)
-        able = rank_by_free_time(order, slots.covered, len(slots.slots), case.usual)
-        return slots.spread.kept(able, case.sitting.values(), wanted)
+        def starts() -> Iterator[dict[str, list[Span]]]:
+            return slots.starts({name: [left[name], *fixed] for name in able})
+
+        chosen = choose_simultaneous(
+            able, count_common, len(slots.slots), wanted, slots.spread, starts
+        )
+        return [chosen] if chosen else []
 
     def _left(self, slots: SeatSlots, name: str) -> Offer:
         """Return the part of a node's offer that is neither taken nor protected."""
         return slots.within_protected_slip(self._tentative.left(slots.offers[name], slots.kind))
 
-    def _result(self, slots: SeatSlots, order: Sequence[str]) -> SeatSearchResult:
-        """Take the chosen nodes group by group: each group leaves less of the fixed nodes' time.
+    def _place(self, slots: SeatSlots, order: Sequence[str]) -> _Placement:
+        """Place the runs of one group of nodes after the other, until all seats are taken.
 
-        Each group also leaves less to displace. A group that would displace too much is taken only
-        if it finds starts without displacement.
+        Each group leaves less of the fixed nodes' time, and less to displace. A group that would
+        displace too much is taken only if it finds starts without displacement.
         """
-        nodes = self._choose_nodes(slots, order)
-        starts: dict[str, list[int]] = {}
-        groups = [nodes] if slots.case.request.together else [[name] for name in nodes]
-        taken: list[str] = []
-        yielding: dict[str, Sequence[PostedRun]] = {}
-        slips: dict[str, int] = {}
-        for group in filter(None, groups):
-            participants = [*group, *slots.fixed]
-            offers = [self._left(slots, name) for name in participants]
-            rng = slots.random_slip(group)
-            choices = slots.choices(offers, rng)
-            displaced = slots.displaced_runs(participants, choices)
-            refusal = slots.displacement_refusal(group, displaced, yielding)
-            if refusal is not None:
-                choices = slots.choices([Offer(it.name, it.free, it.free) for it in offers], rng)
-                displaced = []
-                slots.failures |= dict.fromkeys(group, refusal)
-            if not choices and not slots.reaches_beyond(group):
-                continue
-            self._tentative.give(participants, slots.kind, choices, slots.case.whole.terms.duration)
-            starts |= {name: [choice.starts_at for choice in choices] for name in group}
-            taken += group
-            slips |= dict.fromkeys(group, slots.slip(participants))
-            yielding |= dict.fromkeys(group, displaced)
+        placed = _Placement()
+        for group in self._choose_nodes(slots, order):
+            if len(placed.starts) == len(slots.case.empty):
+                break
+            if slots.case.request.together or slots.fits_beside(group[0], placed.starts):
+                self._place_group(slots, group, placed)
+        # What further nodes have time for, and why others have none, is told without these runs.
+        self._tentative.drop()
+        return placed
+
+    def _place_group(self, slots: SeatSlots, group: Sequence[str], placed: _Placement) -> None:
+        """Add the runs of a group of nodes to what was placed, if they find time."""
+        participants = [*group, *slots.fixed]
+        offers = [self._left(slots, name) for name in participants]
+        rng = slots.random_slip(group)
+        choices = slots.choices(offers, rng)
+        displaced = slots.displaced_runs(participants, choices)
+        refusal = slots.displacement_refusal(group, displaced, placed.yielding)
+        if refusal is not None:
+            choices = slots.choices([Offer(it.name, it.free, it.free) for it in offers], rng)
+            displaced = []
+            placed.refusals |= dict.fromkeys(group, refusal)
+        if not choices and not slots.reaches_beyond(group):
+            return
+        self._tentative.give(participants, slots.kind, choices, slots.case.whole.terms.duration)
+        placed.runs.append((participants, choices))
+        placed.starts |= {name: [choice.starts_at for choice in choices] for name in group}
+        placed.slips |= dict.fromkeys(group, slots.slip(participants))
+        placed.yielding |= dict.fromkeys(group, displaced)
+
+    def _result(
+        self, slots: SeatSlots, order: Sequence[str], placed: _Placement
+    ) -> SeatSearchResult:
+        """Return the seats of the nodes that were placed, and the reasons of the others."""
+        taken, starts = list(placed.starts), placed.starts
+        slots.failures |= placed.refusals
         seats = assign_seat_numbers(taken, slots.case.empty, slots.case.before)
         first = min(chain.from_iterable(starts.values()), default=slots.case.slots[0])
         refused = [name for name in order if name in self._failures]
-        named = None if slots.may_yield is None else yielding
+        named = None if slots.may_yield is None else placed.yielding
         crowded = self._crowded(slots, taken)
         reasons = self._reasons(slots, order, taken, crowded)
         full = [name for name in order if name in slots.full or slots.covered.get(name) == 0]
-        return SeatSearchResult(seats, first, named, reasons, refused, full, slips, starts, crowded)
+        for participants, choices in placed.runs:
+            self._tentative.give(participants, slots.kind, choices, slots.case.whole.terms.duration)
+        return SeatSearchResult(
+            seats, first, named, reasons, refused, full, placed.slips, starts, crowded
+        )
 
     def _crowded(self, slots: SeatSlots, taken: Sequence[str]) -> dict[str, str]:
         """Return the nodes that have time but are left out by the spread, with the attribute."""

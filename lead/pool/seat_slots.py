@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import random
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import cached_property
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import cached_property, reduce
 from itertools import islice
 from uuid import UUID
 
@@ -15,7 +15,7 @@ from lead.planning.pool_view import SeatCase
 from lead.planning.seat_selection import SpreadLimit
 from lead.policy.placement_requests import Ask
 from lead.policy.view import PostedRun
-from node.model.spans import intersect, normalise
+from node.model.spans import Span, clip, intersect, normalise
 from node.model.wire.participants import BATCH_MAX, Proposal, ProposalRequest
 from node.model.wire.tasks import PRIORITY_MAX
 
@@ -153,6 +153,29 @@ class SeatSlots:
     ) -> list[ChosenStart]:
         """Choose the starts of runs on all nodes with these offers, outside reserved time."""
         return choose(self.slots, [*offers, *self.reserved], self.case.whole.terms.duration, rng)
+
+    def starts(self, offers: Mapping[str, Sequence[Offer]]) -> Iterator[dict[str, list[Span]]]:
+        """Yield for each slot the closed ranges of starts that all offers of a node leave it."""
+        duration = self.case.whole.terms.duration
+        free = {
+            name: reduce(
+                intersect, (normalise(it.free_displacing) for it in [*own, *self.reserved])
+            )
+            for name, own in offers.items()
+        }
+        for slot in self.slots:
+            yield {
+                name: [
+                    (start, end - duration)
+                    for start, end in clip(ranges, slot.start, slot.end)
+                    if end - start >= duration
+                ]
+                for name, ranges in free.items()
+            }
+
+    def fits_beside(self, name: str, taken: Iterable[str]) -> bool:
+        """Return whether the spread allows a node beside those that have seats."""
+        return self.spread.crowded(name, [*self.case.sitting.values(), *taken]) is None
 
     def random_slip(self, group: Sequence[str]) -> random.Random | None:
         """Return the generator that draws random slips; None if starts are not random.

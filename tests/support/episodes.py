@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 from uuid import UUID, uuid5
 
@@ -152,10 +153,11 @@ async def hold(
     pool: Mapping[str, Any],
     runs: Sequence[PostedRun] = (),
     coming: Sequence[PostedRun] = (),
+    fixed: str | None = None,
 ) -> EpisodeRuling:
     """Drive one episode of a pool with these policies (``policy_set``, ``overrides``).
 
-    ``runs`` are booked, those ``coming`` are not yet.
+    ``runs`` are booked, those ``coming`` are not yet. The node ``fixed`` takes part in every run.
     """
     by_name = {host.name: host for host in hosts}
     for run in runs:
@@ -185,7 +187,11 @@ async def hold(
     membership = Membership({"europe": stored}, hosts, _nothing_wanted)
     by_key = {host.identity: host for host in hosts}
     held = EpisodeDriver(
-        ManualClock(), times.SECOND, by_key.__getitem__, _seat_task, random.Random(1)
+        ManualClock(),
+        times.SECOND,
+        by_key.__getitem__,
+        partial(_seat_task, fixed),
+        random.Random(1),
     )
     ruling, _ = await held.hold(found, membership)
     return ruling
@@ -204,11 +210,16 @@ def _nothing_wanted(*_: Any) -> NodeRequirements:
 
 
 def _seat_task(
-    whole: StoredTask, request: SeatRequest, names: Sequence[str], schedule: Schedule
+    fixed: str | None,
+    whole: StoredTask,
+    request: SeatRequest,
+    names: Sequence[str],
+    schedule: Schedule,
 ) -> StoredTask:
     del request
     participants = tuple(
-        Participant(node=name, name=name, url=None, address=name) for name in names
+        Participant(node=name, name=name, url=None, address=name)
+        for name in (*names, *([fixed] if fixed else []))
     )
     terms = replace(whole.terms, participants=participants, schedule=schedule)
     return replace(whole, id=uuid5(whole.id, ",".join(names)), terms=terms)

@@ -78,20 +78,31 @@ def test_present_seat_holders_count_for_the_spread() -> None:
 
 @given(
     ORDERS,
-    st.fixed_dictionaries({name: st.sets(st.integers(0, SLOTS - 1)) for name in NAMES}),
+    st.one_of(
+        st.fixed_dictionaries({name: st.sets(st.integers(0, SLOTS - 1)) for name in NAMES}),
+        st.fixed_dictionaries(
+            {name: st.integers(0, SLOTS - 1).map(lambda at: {at}) for name in NAMES}
+        ),
+    ),
     st.integers(1, 5),
 )
 def test_simultaneous_nodes_share_a_slot_or_none_is_chosen(
     order: list[str], free: dict[str, set[int]], wanted: int
 ) -> None:
-    """All wanted nodes are chosen with common time, or none."""
+    """All wanted nodes are chosen with common time; none only if no such nodes exist."""
 
     def common(nodes: object) -> int:
         assert isinstance(nodes, list | tuple)
         return len(set(range(SLOTS)).intersection(*(free[node] for node in nodes)))
 
-    taken = choose_simultaneous(order, common, SLOTS, wanted, ANYWHERE)
-    assert len(taken) in {0, wanted}
+    def starts() -> list[dict[str, list[tuple[int, int]]]]:
+        return [
+            {node: [(at, at)] if at in free[node] else [] for node in order} for at in range(SLOTS)
+        ]
+
+    taken = choose_simultaneous(order, common, SLOTS, wanted, ANYWHERE, starts)
+    possible = any(sum(at in free[node] for node in order) >= wanted for at in range(SLOTS))
+    assert len(taken) == (wanted if possible else 0)
     if taken:
         assert common(taken) >= 1
     if sum(len(slots) == SLOTS for slots in free.values()) >= wanted:

@@ -1,0 +1,173 @@
+"""Each reason why a node takes no seat states facts that hold in the state it was made in."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
+from itertools import combinations
+from uuid import UUID
+
+from hypothesis import given as for_any
+from hypothesis import strategies as st
+
+from lead.planning.agenda import Slot
+from lead.planning.pool_view import SeatCase
+from lead.policy.view import CampaignView
+from node.model import times
+from node.model.classes import SchedulingClass
+from node.model.timeline import Booking
+from node.model.wire.seats import SeatRequest
+from tests.support.clocks import START
+from tests.support.episodes import Host, case_of, hold
+
+NAMES = ("n1", "n2", "n3", "n4", "n5")
+STEP = 5 * times.MINUTE
+"""The grid on which bookings and slots begin and end, and so possible starts."""
+
+Busy = Mapping[str, Collection[tuple[float, float]]]
+"""By node, what is booked there, in steps."""
+
+spans = st.tuples(st.integers(0, 23), st.integers(1, 6)).map(lambda it: (it[0], sum(it)))
+busy_nodes = st.fixed_dictionaries({name: st.lists(spans, max_size=4) for name in NAMES})
+sites = st.fixed_dictionaries({name: st.sampled_from("xyz") for name in NAMES})
+
+
+def _host(name: str, busy: Collection[tuple[float, float]], site: str) -> Host:
+    known = UUID(int=1), UUID(int=2), "idle", SchedulingClass.EXCLUSIVE, 9
+    ranges = [(START + int(begin * STEP), START + int(end * STEP)) for begin, end in busy]
+    bookings = [Booking(*known, *each, fixed=False) for each in ranges]
+    return Host(name, bookings, facts={"site": site})
+
+
+def _starts(slot: Slot, duration: int, names: Sequence[str], busy: Busy) -> set[int]:
+    """Return the steps at which a run of this slot can start on all of these nodes."""
+    steps = range((slot.start - START) // STEP, (slot.end - duration - START) // STEP + 1)
+    length = duration // STEP
+    return {
+        step
+        for step in steps
+        if not any(a < step + length and step < b for name in names for a, b in busy[name])
+    }
+
+
+def _case(seats: int, hours: int, minutes: tuple[int, int], request: SeatRequest) -> SeatCase:
+    """Return ``seats`` seats for runs of some ``minutes`` that may slip by some."""
+    case = case_of("t", "ops", NAMES, seats, hours=hours)
+    duration, slip = (each * times.MINUTE for each in minutes)
+    whole = replace(case.whole, terms=replace(case.whole.terms, duration=duration))
+    recurrence = replace(case.recurrence, slip=slip)
+    return replace(case, whole=whole, recurrence=recurrence, request=request)
+
+
+def _may_sit_together(names: Collection[str], site_of: Mapping[str, str], most: int) -> bool:
+    return max(Counter(site_of[name] for name in names).values()) <= most
+
+
+class _Facts:
+    """The facts about a case, found by trying all starts and all sets of nodes.
+
+    ``fixed`` are the nodes that take part in every run.
+    """
+
+    def __init__(
+        self, case: SeatCase, busy: Busy, site_of: Mapping[str, str], fixed: Sequence[str]
+    ) -> None:
+        self.case, self.busy, self.site_of, self.fixed = case, busy, site_of, fixed
+        self.most = case.request.spread.get("site", len(NAMES))
+
+    def covered(self, *names: str, busy: Busy | None = None) -> int:
+        """Return for how many slots these nodes have time at the same instant."""
+        duration, all_names = self.case.whole.terms.duration, (*names, *self.fixed)
+        known = self.busy if busy is None else busy
+        return sum(bool(_starts(it, duration, all_names, known)) for it in self.case.windows)
+
+    def could_sit(self, name: str) -> bool:
+        """Return whether this node could be one of those that have time together."""
+        others = [other for other in NAMES if other != name]
+        return any(
+            self.covered(name, *rest) and _may_sit_together((name, *rest), self.site_of, self.most)
+            for rest in combinations(others, len(self.case.empty) - 1)
+        )
+
+    def after(self, taken: Mapping[str, Sequence[int]]) -> Busy:
+        """Return what is busy beside the runs of these nodes, by their starts."""
+        length, soon = self.case.whole.terms.duration, START + 10 * times.SECOND
+        runs = [
+            ((at - START) / STEP, (at - START + length + (10 * times.SECOND) * (at < soon)) / STEP)
+            for starts in taken.values()
+            for at in starts
+        ]
+        return {**self.busy, **{name: [*self.busy[name], *runs] for name in self.fixed}}
+
+    def check(self, name: str, why: str, taken: Mapping[str, Sequence[int]]) -> None:
+        """Assert that a reason is true of this node, where others ``taken`` start so."""
+        covered, slots = self.covered(name), len(self.case.slots)
+        full = len(taken) == len(self.case.empty)
+        match why:
+            case "was not needed":
+                assert full
+                assert covered == slots
+            case "has time for some of the slots only":
+                assert full
+                assert 0 < covered < slots
+            case "has time, but not at the same time as enough others":
+                assert self.case.request.together
+                assert covered
+                assert not self.could_sit(name)
+            case "has time, but not beside the runs of the other seats":
+                assert covered
+                assert not self.covered(name, busy=self.after(taken))
+            case "others with its site are taken":
+                assert covered
+                beside = sum(self.site_of[other] == self.site_of[name] for other in taken)
+                assert beside >= self.most
+            case _:
+                assert re.search("no PT[0-9]+M free", why), why
+                assert not covered
+
+
+@for_any(
+    busy_nodes,
+    sites,
+    st.integers(1, 3),
+    st.integers(1, 2),
+    st.sampled_from([(5, 0), (10, 20), (20, 10), (30, 25)]),
+    st.sampled_from([True, False]),
+    st.sampled_from([{}, {"site": 1}, {"site": 2}]),
+    st.none() | st.lists(spans, max_size=4),
+)
+async def test_reasons_of_nodes_are_true(
+    busy: Busy,
+    site_of: Mapping[str, str],
+    seats: int,
+    hours: int,
+    minutes: tuple[int, int],
+    together: bool,  # noqa: FBT001 - hypothesis gives it by its place
+    spread: Mapping[str, int],
+    hub: Collection[tuple[int, int]] | None,
+) -> None:
+    """Time, spread, and simultaneity are as each node's reason says, and all have a reason."""
+    request = SeatRequest(pool="europe", k=seats, together=together, spread=dict(spread))
+    case = _case(seats, hours, minutes, request)
+    hosts = [_host(name, busy[name], site_of[name]) for name in NAMES]
+    fixed = None if hub is None else "hub"
+    if hub is not None:
+        hosts.append(_host("hub", hub, "hub"))
+        busy = {**busy, "hub": hub}
+    pool = {"policy_set": "pscheduler"}
+    ruling = await hold(hosts, [CampaignView("ops")], [case], pool, fixed=fixed)
+    [result] = ruling.results
+    facts = _Facts(case, busy, site_of, [fixed] if fixed else [])
+    names = set(result.taken.values())
+    starts = {
+        it.name: part.starts
+        for part in result.parts
+        for it in part.task.terms.participants
+        if it.name in names
+    }
+    for name, why in result.heard.items():
+        facts.check(name, why, starts)
+    if len(names) < len(case.empty):
+        assert result.heard.keys() | names >= set(NAMES)
