@@ -97,17 +97,26 @@ def nodes_starting_together(ranges: StartRanges, wanted: int, spread: SpreadLimi
 
     Of those that can start at that instant, the first ones that the ``spread`` allows are taken.
     """
-    openings = sorted({start for spans in ranges.values() for start, _ in spans})
-    for at in openings:
-        able = [
+    # Ranges are closed: at the same instant, those that open (0) come before those that close (1).
+    changes = sorted(
+        change
+        for spans in ranges.values()
+        for start, end in spans
+        for change in ((start, 0), (end, 1))
+    )
+    count = 0
+    for at, closes in changes:
+        count += -1 if closes else 1
+        if closes or count < wanted:
+            continue
+        able = (
             name
             for name, spans in ranges.items()
             if any(start <= at <= end for start, end in spans)
-        ]
-        if len(able) >= wanted:
-            chosen = spread.kept(able, (), wanted)
-            if len(chosen) == wanted:
-                return chosen
+        )
+        chosen = spread.kept(able, (), wanted)
+        if len(chosen) == wanted:
+            return chosen
     return []
 
 
