@@ -152,12 +152,35 @@ def _run(settings: Settings, *, node: bool, lead: bool) -> None:
 
 
 async def _serve(settings: Settings, *, with_node: bool, with_lead: bool) -> None:
-    from lead.assembly import lead_part
-
-    stop = asyncio.Event()
+    """Serve until a signal asks to stop; one that comes during the start breaks that off."""
+    stop, ready = asyncio.Event(), asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, stop.set)
+    work = _work(settings, stop, ready, with_node=with_node, with_lead=with_lead)
+    working = asyncio.create_task(work, name="services")
+    stopping = asyncio.create_task(stop.wait(), name="stop")
+    await asyncio.wait({working, stopping}, return_when=asyncio.FIRST_COMPLETED)
+    stopping.cancel()
+    if ready.is_set():
+        await working
+        return
+    working.cancel()  # what it waits for may never come
+    with contextlib.suppress(asyncio.CancelledError):
+        await working
+
+
+async def _work(
+    settings: Settings,
+    stop: asyncio.Event,
+    ready: asyncio.Event,
+    *,
+    with_node: bool,
+    with_lead: bool,
+) -> None:
+    """Start the services, set ``ready``, and end them once ``stop`` is set."""
+    from lead.assembly import lead_part
+
     if with_node:
         _check_listen(settings)
     prepare_directory(settings.state_dir)
@@ -175,6 +198,7 @@ async def _serve(settings: Settings, *, with_node: bool, with_lead: bool) -> Non
                 if with_lead:
                     await stack.enter_async_context(_leading(node, owner, alone=not with_node))
                 _ready(node, with_node=with_node)
+                ready.set()
                 housekeeper = Housekeeper(clock)
                 housekeeper.start(
                     process_jobs(
@@ -309,6 +333,7 @@ async def _show_lead(node: NodeService, owner: str) -> None:
 
 async def _await_node(node: NodeService) -> None:
     """Wait for the node's card, which a lead in its own process needs; both start together."""
+    log.info("waiting for the node's service", node=node.card.name)
     while node.card.identity not in {known.identity for known in node.directory.all}:
         await node.directory.refresh()
         await node.clock.sleep(0.2)

@@ -291,6 +291,9 @@ class PrivateCluster:
         leftovers = proctable.working_in(self.data)
         if recorded in leftovers:
             os.kill(recorded, signal.SIGINT)
+        for stopped in leftovers:  # one that was suspended would not hear of it
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(stopped, signal.SIGCONT)
         try:
             async with asyncio.timeout(STOP_S):
                 await proctable.wait_for_exits(leftovers)

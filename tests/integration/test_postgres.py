@@ -18,7 +18,7 @@ from pathlib import Path
 import asyncpg
 import pytest
 
-from node.execution import process
+from node.execution import process, proctable
 from node.model.errors import DatabaseUnavailable
 from node.postgres import (
     ExternalServer,
@@ -249,16 +249,20 @@ async def test_the_server_does_not_outlive_a_killed_owner(
     await one.stop()
 
 
+@pytest.mark.parametrize("suspended", [False, True])
 async def test_a_leftover_server_without_a_death_signal_is_ended(
-    place: Path, host: ServerBinaries, make_cluster: MakeCluster
+    place: Path, host: ServerBinaries, make_cluster: MakeCluster, *, suspended: bool
 ) -> None:
-    """A server that outlived its owner is shut down by the next owner."""
+    """A server that outlived its owner is shut down by the next owner, even if it stands still."""
     one = await make_cluster(place / "pg")
     pg_ctl = [host.program("pg_ctl"), "-D", str(one.data), "-o", "--listen_addresses="]
     pg_ctl += ["-o", f"--unix_socket_directories={one.data}", "-w", "start", "-l", "/dev/null"]
     arguments = {"timeout_s": 20, "user": one.account, "cwd": Path("/")}
     assert (await asyncio.to_thread(process.run, pg_ctl, **arguments)).exit_code == 0  # type: ignore[arg-type]
     leftover = int((one.data / "postmaster.pid").read_text().split()[0])
+    if suspended:
+        for each in proctable.working_in(one.data):
+            os.kill(each, signal.SIGSTOP)
     await one.start()
     assert int((one.data / "postmaster.pid").read_text().split()[0]) != leftover
     await one.stop()
