@@ -37,8 +37,11 @@ from node.store import tasks
 from node.store.database import Connection, Database
 
 RECONCILIATION_MIN_AGE = 2 * times.MINUTE
-"""Runs that start sooner are skipped, and those of tasks with commits younger than this: messages
-about them may be under way. The tasks themselves are compared."""
+"""Runs of tasks with commits younger than this that are still on their way are skipped, and parts
+of runs that ended more recently: they may come yet. The tasks themselves are compared."""
+
+STARTS_SOON = 10 * times.SECOND
+"""Runs that start sooner are skipped: they begin before the repair could be told to all nodes."""
 
 LACKING_AGE_MAX = 7 * times.DAY
 """Runs that began earlier are not asked for their missing parts any more."""
@@ -131,7 +134,7 @@ class Reconciler:
     ) -> tuple[list[LedTask], list[Difference]]:
         """Compare a page of tasks; return them, and what differed."""
         now = self._clock.now()
-        since = now + RECONCILIATION_MIN_AGE
+        since = now + STARTS_SOON
         until = since + self._horizon
         async with self._database.connection() as connection:
             ours = await planning.digests(

@@ -406,7 +406,7 @@ async def digests(
 ) -> list[LedTask]:
     """Return the open tasks led here that this participant has not refused.
 
-    Runs that were committed after ``decided_before`` may not be known to the participant yet.
+    Those whose commit after ``decided_before`` is still on its way come without their runs.
     """
     rows = await connection.fetch(
         _SQL["digests"], participant, since, until, decided_before, page.after, page.limit

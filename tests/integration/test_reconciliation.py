@@ -5,11 +5,12 @@ from __future__ import annotations
 from uuid import UUID
 
 from lead.assembly import reconciliation_dependencies
-from lead.exchange.reconciliation import RECONCILIATION_MIN_AGE, Reconciler
+from lead.exchange.reconciliation import RECONCILIATION_MIN_AGE, STARTS_SOON, Reconciler
 from node.model import times
 from node.model.ids import TaskId, run_id
 from node.model.wire.participants import DIGESTS_MAX, Introduction
 from node.model.wire.tasks import Schedule, TaskPatch
+from node.store import outbox
 from tests.support.clocks import START
 from tests.support.worlds import DURATION, ON_ONE_LOOP, Call, Site, World, introduction
 
@@ -135,9 +136,16 @@ async def test_what_only_the_lead_knows_of_a_task_is_no_difference(world: World)
 
 
 async def test_the_runs_of_a_fresh_decision_are_left_alone(world: World) -> None:
-    """For two minutes the participant may not have heard of it; the task is compared meanwhile."""
+    """For two minutes its message may be on its way; the task is compared meanwhile."""
     a, b, _, runs = await _planned(world)
     await a.execute("UPDATE negotiation SET decided_at = $1", world.clock.now())
+    [exchange] = await a.rows("SELECT id FROM negotiation")
+    async with a.database.transaction() as connection:
+        body = {"exchange": str(exchange[0])}
+        later = times.HOUR
+        await outbox.post(
+            connection, [b.identity], outbox.MessageKind.COMMIT, body, world.clock.now(), later
+        )
     await b.execute("DELETE FROM run WHERE id = $1", runs[1])
     await b.execute("UPDATE task SET state = 'paused', paused_at = $1", world.clock.now())
     world.clock.advance(RECONCILIATION_MIN_AGE - 1)
@@ -147,6 +155,25 @@ async def test_the_runs_of_a_fresh_decision_are_left_alone(world: World) -> None
     world.clock.advance(1)
     assert await _compare(a, b) == 1
     assert await a.state(runs[1]) == "displaced"
+
+
+async def test_what_was_acknowledged_a_moment_ago_is_compared(world: World) -> None:
+    """A participant that loses a run right after it acknowledged it does not get away with it."""
+    a, b, _, runs = await _planned(world)
+    await a.execute("UPDATE negotiation SET decided_at = $1", world.clock.now())
+    await b.execute("DELETE FROM run WHERE id = $1", runs[1])
+    assert await _compare(a, b) == 1
+    assert await a.state(runs[1]) == "displaced"
+
+
+async def test_runs_that_start_soon_are_compared(world: World) -> None:
+    """A run that only one side has does not begin there alone, though it starts in seconds."""
+    a, b, _, runs = await _planned(world)
+    await b.execute("DELETE FROM run WHERE id = $1", runs[0])
+    [first] = await a.rows("SELECT starts_at FROM run WHERE id = $1", runs[0])
+    world.clock.move_to(first[0] - STARTS_SOON - 1)
+    assert await _compare(a, b) == 1
+    assert await a.state(runs[0]) == "displaced"
 
 
 async def test_what_is_being_negotiated_is_left_alone(world: World) -> None:

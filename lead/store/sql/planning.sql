@@ -311,7 +311,7 @@ RETURNING task.id;
 
 -- digests --
 -- The open tasks led here and their future runs, for comparison with one participant that has not refused them. While a
--- hold is undecided, or a commit may still be on its way to the participants, runs cannot be compared: "settled" is false.
+-- hold is undecided, or a fresh commit is on its way to the participants, runs cannot be compared: "settled" is false.
 -- An attempt that booked nothing left nothing to hear of. One page, in order of task ids, after the given task.
 SELECT
     task.id, task.state::text, task.revision,
@@ -320,7 +320,16 @@ SELECT
         SELECT FROM negotiation
         WHERE
             negotiation.task_id = task.id
-            AND (negotiation.state = 'open' OR (negotiation.state = 'committed' AND negotiation.decided_at > $4))
+            AND (
+                negotiation.state = 'open'
+                OR (
+                    negotiation.state = 'committed' AND negotiation.decided_at > $4
+                    AND EXISTS (
+                        SELECT FROM outbox
+                        WHERE outbox.kind = 'commit' AND outbox.message ->> 'exchange' = negotiation.id::text
+                    )
+                )
+            )
     ) AS settled,
     array_agg(run.id ORDER BY run.id) FILTER (WHERE run.id IS NOT NULL) AS runs,
     array_agg(run.starts_at ORDER BY run.id) FILTER (WHERE run.id IS NOT NULL) AS starts
