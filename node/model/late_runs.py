@@ -56,7 +56,12 @@ def late_start(begins: int, now: int) -> UnmeasuredEnd | None:
     return UnmeasuredEnd(RunState.MISSED, f"could not be started in time: {late:.1f} s late")
 
 
-def overslept(now: int) -> UnmeasuredEnd:
-    """Return the end of a part whose start passed while this node was down."""
+def overslept(now: int, *, restored: bool) -> UnmeasuredEnd:
+    """Return the end of a part whose start passed while this node was down.
+
+    A node whose database was ``restored`` may have measured it as well, and forgotten that.
+    """
     reason = f"the node was down at its start and came back at {to_the_second(now)}"
+    if restored:
+        reason += ", or measured it and forgot that when its database was restored from a backup"
     return UnmeasuredEnd(RunState.MISSED, reason)

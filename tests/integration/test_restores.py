@@ -54,6 +54,22 @@ async def test_only_a_restored_database_gets_a_new_generation(world: World) -> N
     assert after == stored != before
 
 
+async def test_a_new_database_is_not_taken_for_a_restored_one(new_database: NewDatabase) -> None:
+    """Both are fresh, but only one that has been there for a while may have forgotten something."""
+    dsn = await new_database(empty=True)
+    new = PostgresDatabase(dsn)
+    await new.open()
+    assert (new.fresh, new.restored) == (True, False)
+    async with new.connection() as connection:
+        await connection.execute(
+            "UPDATE schema_version SET applied_at = applied_at - interval '1 hour'"
+        )
+        await connection.execute("UPDATE generation SET place = 'elsewhere'")
+    await new.look()
+    assert (new.fresh, new.restored) == (True, True)
+    await new.close()
+
+
 async def test_a_database_of_an_ordinary_account_has_a_generation(
     new_database: NewDatabase,
 ) -> None:

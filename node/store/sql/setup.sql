@@ -39,6 +39,11 @@ RETURNING id, marked_at;
 -- Long enough that both services of a node see it, though they start one after the other.
 SELECT made_at > now() - interval '10 minutes' FROM generation;
 
+-- was_restored --
+-- A new database gets its first generation when it is set up.
+SELECT generation.made_at > greatest(now() - interval '10 minutes', schema_version.applied_at + interval '1 minute')
+FROM generation CROSS JOIN schema_version;
+
 -- new_generation --
 -- The other processes of this node take it over.
 UPDATE generation
