@@ -16,6 +16,7 @@ import pytest_asyncio
 
 from node.clock import LatchedEvent
 from node.execution import process
+from node.execution.launcher import PREPARATION_TIME
 from node.model import times
 from node.model.errors import DatabaseUnavailable, PeerUnreachable
 from node.model.ids import TaskId, run_id
@@ -250,9 +251,9 @@ async def test_what_is_taken_back_meanwhile_is_stopped(
     assert await b.rows("SELECT result, reason FROM part") == [(None, "cancelled")]
 
 
-@pytest.mark.parametrize("first", ["a", "c"])
+@pytest.mark.parametrize(("first", "late"), [("a", 0), ("c", 0), ("c", PREPARATION_TIME - 1)])
 async def test_what_a_participant_dropped_after_the_look_does_not_begin(
-    world: World, monkeypatch: pytest.MonkeyPatch, programs: Programs, first: str
+    world: World, monkeypatch: pytest.MonkeyPatch, programs: Programs, first: str, late: int
 ) -> None:
     """A hold that runs out between the look and the start is noticed before the run begins."""
     a, b = await world.two()
@@ -272,7 +273,7 @@ async def test_what_a_participant_dropped_after_the_look_does_not_begin(
     world.clock.move_to(HOUR - 15 * times.SECOND)
 
     async def until(instant: int, _: LatchedEvent) -> bool:
-        world.clock.move_to(instant)
+        world.clock.move_to(instant + late)
         return True
 
     monkeypatch.setattr(a.node.launcher, "_until", until)

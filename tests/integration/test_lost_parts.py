@@ -46,6 +46,7 @@ async def test_a_part_that_cannot_be_kept_fails_the_run(
 ) -> None:
     """A part that Postgres or a message cannot hold fails the run at the lead, too."""
     a, b, run, due = await _started(world)
+    world.clock.move_to(HOUR + DURATION)
     await b.node.launcher._keep(due, outcome)
     assert await b.state(run) == "failed"
     [part] = await b.rows("SELECT * FROM part")
