@@ -466,6 +466,24 @@ async def test_a_new_start_ends_the_program_of_the_one_before(world: World) -> N
     assert (await b.reason(overslept) or "").startswith("the node was down at its start")
 
 
+async def test_a_run_that_is_removed_meanwhile_is_passed_over(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A start goes on with the other runs if one that it found is gone before it is marked."""
+    a = await world.site("a")
+    [run] = await _booked(a, HOUR)
+    interrupted = runs.interrupted
+
+    async def found(connection: Connection) -> list[tuple[UUID, int | None, int | None]]:
+        return [(uuid4(), None, None), *await interrupted(connection)]
+
+    monkeypatch.setattr(runs, "interrupted", found)
+    async with a.database.transaction() as connection:
+        assert await runs.begin(connection, run, HOUR)
+    await a.node.launcher.recover()
+    assert await a.state(run) == "failed"
+
+
 async def test_a_new_start_that_is_in_time_misses_nothing(world: World) -> None:
     """A run whose start has just passed is left to the look, which may still begin it."""
     a = await world.site("a")
