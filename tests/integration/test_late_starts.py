@@ -24,7 +24,7 @@ from node.model.late_runs import LOST_RUN_TIMEOUT
 from node.model.wire.participants import Introduction, RunEnd
 from node.model.wire.tasks import Schedule
 from node.plugins.contracts import Command, PartContext
-from node.store import runs
+from node.store import bookings, runs
 from node.store.database import Connection, Notice
 from node.store.runs import KeptPart
 from tests.support.clocks import START
@@ -45,7 +45,12 @@ HOUR = START + times.HOUR
 STOP = 5_500_000
 REASON = "could not be started in time: 5.5 s late"
 
-STOPS = ["before the look", "between the look and the beginning", "before the release"]
+STOPS = [
+    "before the look",
+    "between the look and the beginning",
+    "before the release",
+    "in the last moment before the release",
+]
 
 
 @dataclass(frozen=True)
@@ -124,6 +129,15 @@ async def _stand_still(
     """Launch a node's part; the node stands still meanwhile for 5.5 s."""
     if when == STOPS[0]:
         world.clock.advance(STOP)
+    elif when == STOPS[3]:
+        wait = site.node.launcher._until
+
+        async def until(instant: int, cancelled: LatchedEvent) -> bool:
+            came = await wait(instant, cancelled)
+            world.clock.advance(STOP if instant == HOUR else 0)
+            return came
+
+        monkeypatch.setattr(site.node.launcher, "_until", until)
     else:
         step = "_lost" if when == STOPS[1] else "_start"
         _after(monkeypatch, site, step, lambda: world.clock.advance(STOP))
@@ -219,12 +233,20 @@ async def test_a_program_that_waits_itself_is_not_left_to_measure_late(
 async def test_what_was_taken_back_is_not_measured(
     booked: Booked, programs: Programs, monkeypatch: pytest.MonkeyPatch, state: str
 ) -> None:
-    """A run that ends between the last look and its beginning does not begin."""
+    """A run that ends between the last look and its beginning does not begin, nor is it said to."""
     b, run = booked.b, booked.run
+    heard, notify = list[object](), bookings.notify
+
+    async def notified(connection: Connection, *words: object) -> None:
+        heard.append(words)
+        await notify(connection, *words)
+
+    monkeypatch.setattr(bookings, "notify", notified)
     end = RunEnd(run=run, state=state, reason="a took it back")
     _after(monkeypatch, b, "_lost", lambda: b.node.termination.heard(booked.a.identity, end))
     await _launch(b)
     assert await b.state(run) == state
+    assert heard == [("run", run, booked.task.task, state)]
     assert programs == Programs([], [])
     assert await b.rows("SELECT FROM part") == []
 

@@ -51,6 +51,7 @@ HOUR = START + times.HOUR
 END = HOUR + DURATION
 EVENING = HOUR + 20 * times.HOUR
 HERE = "address:127.0.0.9"
+ASKING = 100 * times.MILLISECOND
 TURN = (HOUR - PREPARATION_TIME) // STAGGER_INTERVAL * STAGGER_INTERVAL
 
 SAID = Command(("sh", "-c", "cat; echo complaint >&2; exit 3"), stdin=b"measured\n")
@@ -329,6 +330,29 @@ async def test_a_program_that_waits_itself_is_started_before(
     assert due.tool.outputs == [Output(3, b"measured\n", b"complaint\n", "itself")]
 
 
+async def test_a_program_that_waits_itself_is_recorded_and_observed_while_it_runs(
+    world: World, stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is recorded at once, so that a restart ends it, and observed from its start to its end."""
+    due = await _due(world, Command(POLITE.argv, waits_itself=True))
+    launcher = due.site.node.launcher
+    record = launcher._record
+
+    async def recorded(*values: Any) -> None:
+        await record(*values)
+        stage.note("recorded")
+
+    monkeypatch.setattr(launcher, "_record", recorded)
+    stage.until_end = True
+    await due.look()
+    assert stage.done == [
+        ("started", TURN),
+        ("recorded", TURN),
+        ("observed", HOUR - HOST_SAMPLE_LEAD_TIME),
+        ("ended", END - TERM_BEFORE_END),
+    ]
+
+
 @pytest.mark.parametrize(
     ("command", "output"),
     [
@@ -519,7 +543,7 @@ async def test_a_part_knows_who_and_where_the_others_are(world: World, stage: St
 @pytest.mark.parametrize(
     ("lead", "now", "patience"),
     [
-        ("a", TURN, [(HOUR + LOOK_UP_TIME - TURN) / times.SECOND]),
+        ("a", TURN, [(HOUR + LOOK_UP_TIME - TURN - ASKING) / times.SECOND]),
         ("a", HOUR + 3 * times.SECOND // 2, [1.0]),
         ("b", TURN, []),
     ],
@@ -532,15 +556,19 @@ async def test_targets_are_looked_up_until_a_second_after_the_start(
     now: int,
     patience: list[float],
 ) -> None:
-    """Targets of another node's task are, and nothing is started if one is refused."""
+    """Targets of another node's task are, after its participants were asked, or nothing starts."""
     due = await _due(world, SAID, foreign=lead == "a")
     waited = list[float]()
+
+    async def agreed(*_: Any) -> None:
+        world.clock.advance(ASKING)
 
     async def checked(_: Any, __: Any, context: PartContext, patience_s: float) -> PartContext:
         assert context.rules is None
         waited.append(patience_s)
         raise HostError("it is a loopback address")
 
+    monkeypatch.setattr(due.site.node.agreement, "refusal", agreed)
     monkeypatch.setattr(due.site.node.foreign_targets, "checked", checked)
     world.clock.move_to(now)
     await due.look()
