@@ -259,8 +259,9 @@ async def test_a_run_that_is_measured_is_not_lost(
     assert await a.state(run) == "finished"
 
 
+@pytest.mark.parametrize("step", ["next_start", "lock"])
 async def test_a_look_that_fails_forgets_nothing(
-    world: World, monkeypatch: pytest.MonkeyPatch
+    world: World, monkeypatch: pytest.MonkeyPatch, step: str
 ) -> None:
     """Runs that the launcher has left are asked for until a look succeeds, and then not again."""
     a = await world.site("a")
@@ -270,7 +271,7 @@ async def test_a_look_that_fails_forgets_nothing(
     launcher = a.node.launcher
     launcher._ended.add(run)
     with monkeypatch.context() as patch:
-        patch.setattr(runs, "next_start", _away)
+        patch.setattr(runs, step, _away)
         with pytest.raises(DatabaseUnavailable):
             await launcher.run_once()
     assert await a.state(run) == "running"
@@ -278,6 +279,29 @@ async def test_a_look_that_fails_forgets_nothing(
     assert await a.state(run) == "failed"
     assert await a.reason(run) == "a: this node lost track of its part"
     assert launcher._ended == set()
+
+
+async def test_a_run_that_ends_during_a_look_is_asked_for_by_the_next(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A run that is left while a look asks for those left before is not forgotten."""
+    a = await world.site("a")
+    [run] = await _booked(a, HOUR)
+    async with a.database.transaction() as connection:
+        assert await runs.begin(connection, run, HOUR)
+    launcher, lost = a.node.launcher, runs.lost
+
+    async def ends(*values: Any) -> list[UUID]:
+        found = await lost(*values)
+        launcher._ended.add(run)
+        return found
+
+    with monkeypatch.context() as patch:
+        patch.setattr(runs, "lost", ends)
+        await launcher.run_once()
+    assert await a.state(run) == "running"
+    await launcher.run_once()
+    assert await a.state(run) == "failed"
 
 
 @pytest.fixture

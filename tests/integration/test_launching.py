@@ -34,7 +34,7 @@ from node.model.classes import SchedulingClass
 from node.model.contexts import parse
 from node.model.errors import DatabaseUnavailable, HostError, ToolOutputError
 from node.model.wire.participants import RunEnd
-from node.plugins.contracts import Command, Output, PartContext, Result
+from node.plugins.contracts import Command, Output, PartContext, Result, Test
 from node.plugins.reading import BYTES_MAX
 from node.plugins.tools.sleep import SleepTool
 from node.store import bookings, runs
@@ -517,7 +517,9 @@ async def test_a_part_measures_from_its_context_or_not_at_all(
         assert (part.reason or "").startswith(reason)
 
 
-async def test_a_part_knows_who_and_where_the_others_are(world: World, stage: Stage) -> None:
+async def test_a_part_knows_who_and_where_the_others_are(
+    world: World, stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Hosts have the addresses of the cards here, other targets that of the task."""
     due = await _due(world, SAID, foreign=True)
     await _measure_from(due, 1, "interface:lo")
@@ -526,8 +528,17 @@ async def test_a_part_knows_who_and_where_the_others_are(world: World, stage: St
     await due.site.execute("UPDATE task SET addresses = $1", given)
     await due.site.execute("UPDATE exchange SET data = $1", {"0": {"port": 7}, "2": {"port": 8}})
     lead = world.sites[0].node.card
+    observer, observed = due.site.node.launcher._observer, list[PartContext]()
+    observe = observer.observe
+
+    def observes(run: UUID, task: UUID, test: Test, context: PartContext) -> PartObservation:
+        observed.append(context)
+        return observe(run, task, test, context)
+
+    monkeypatch.setattr(observer, "observe", observes)
     await due.look()
     [part] = due.tool.parts
+    assert observed == [part]
     assert [(party.name, dict(party.data), party.device) for party in part.parties] == [
         ("a", {"port": 7}, None),
         ("b", {}, "lo"),
