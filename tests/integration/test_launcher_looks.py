@@ -71,6 +71,7 @@ async def test_a_launcher_looks_when_something_changed(
 ) -> None:
     """A notice of new or ended runs is followed by a look at once, even if it comes during one."""
     launcher = (await world.site("a")).node.launcher
+    launcher.heard(notice)  # the first look is for it, too
     looked, waiting = 0, asyncio.Event()
 
     async def look() -> float:
@@ -436,10 +437,21 @@ async def _due(site: Site, run: UUID) -> DueRun:
     return next(each for each in due if each.id == run)
 
 
+@pytest.mark.parametrize(
+    ("is_back", "state", "end"),
+    [
+        (False, "running", ("failed", "a: the node was restarted during the run")),
+        (True, "finished", ("finished", None)),
+    ],
+)
 async def test_a_node_that_stops_does_not_wait_for_its_database(
-    world: World, monkeypatch: pytest.MonkeyPatch
+    world: World,
+    monkeypatch: pytest.MonkeyPatch,
+    is_back: bool,  # noqa: FBT001 - a parameter of the test
+    state: str,
+    end: tuple[str, str | None],
 ) -> None:
-    """A part that cannot be kept is left to the next start, which ends its run."""
+    """A part is tried to be kept once more, and then left to the next start, which ends its run."""
     a = await world.site("a")
     [run] = await _booked(a, HOUR)
     world.clock.move_to(HOUR)
@@ -462,12 +474,13 @@ async def test_a_node_that_stops_does_not_wait_for_its_database(
         stopping = asyncio.create_task(_stopped(looking))
         while not launcher._stopping:
             await world.clock.sleep(0)
+        if is_back:
+            patch.undo()
         world.clock.advance(times.SECOND)
         await _in_time(keeping, stopping)
-    assert await a.state(run) == "running"
+    assert await a.state(run) == state
     await launcher.recover()
-    assert await a.state(run) == "failed"
-    assert await a.reason(run) == "a: the node was restarted during the run"
+    assert (await a.state(run), await a.reason(run)) == end
 
 
 async def test_a_new_start_ends_the_program_of_the_one_before(world: World) -> None:
