@@ -333,7 +333,7 @@ async def test_a_program_that_waits_itself_is_started_before(
 async def test_a_program_that_waits_itself_is_recorded_and_observed_while_it_runs(
     world: World, stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It is recorded at once, so that a restart ends it, and observed from its start to its end."""
+    """The program is recorded at once, for a restart to end it, and observed from its start on."""
     due = await _due(world, Command(POLITE.argv, waits_itself=True))
     launcher = due.site.node.launcher
     record = launcher._record
