@@ -156,7 +156,7 @@ class RulingWriter:
         pause = jittered_pause(first, pause_max, tries, self._rng)
         again = align_retries(now, pause, self._phase)
         if result.verdicts:
-            again = _told(result.verdicts[0], now) or again
+            again = _told(result.verdicts[0], now) or min(again, _may_displace_at(result.verdicts))
         # Not later than the end of the term, because then the reason is reported.
         again = min(again, opened.over_at)
         if full:
@@ -203,6 +203,12 @@ def _told(decisive: PolicyRefusal, now: int) -> int | None:
     if decisive.until is None or decisive.until < now + PAUSE_FIRST:
         return None
     return decisive.until
+
+
+def _may_displace_at(verdicts: Sequence[PolicyRefusal]) -> int:
+    """Return when runs that are in the way may be displaced, after all time if never."""
+    delays = (it.until for it in verdicts if it.axis is Axis.PREEMPT and it.until is not None)
+    return min(delays, default=times.LATEST)
 
 
 def search_account_of(ruling: EpisodeRuling, result: CaseResult) -> SeatSearchAccount:

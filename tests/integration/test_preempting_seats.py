@@ -89,6 +89,20 @@ async def test_urgent_seats_displace_up_to_their_budget(world: World) -> None:
     assert "1 of 3 seats are urgent already; the budget is 34 %" in sentences[-1]
 
 
+async def test_the_urgent_displace_as_soon_as_their_delay_is_over(world: World) -> None:
+    """Urgent seats that were tried too early are tried again once they may displace runs."""
+    policy = {"overrides": {"preempt": {"urgency": {"percent": 50, "delay": "PT10S"}}}}
+    pool = await _pool(
+        world, 2, {"set": "gridserver-urgent"} | policy, outage={"level": "urgent"}, bulk={}
+    )
+    bulk = await pool.create(2, campaign="bulk", **MOST_OF_IT)
+    outage = await pool.create(1, campaign="outage", **MOST_OF_IT)
+    assert "has waited 0 of the 10 s before it may displace" in (await pool.told(outage))[-1][1]
+    world.clock.advance(10 * times.SECOND)
+    await pool.seat()
+    assert (await _booked(pool, outage), await _booked(pool, bulk)) == (1, 1)
+
+
 async def test_what_was_lent_is_taken_back(world: World) -> None:
     """A campaign with a promise for half of the pool gets one of two lent nodes back."""
     promise: Mapping[str, Any] = {"target": {"seats": 1, "share": None}}

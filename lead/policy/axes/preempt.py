@@ -6,7 +6,7 @@ No node displaces a run in progress, so only runs that are posted and not starte
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 
 from lead.policy.contracts import Preempt
@@ -101,6 +101,8 @@ class UrgentByScore:
             urgent = board.urgent((candidate.next_run_at, candidate.start_by + candidate.duration))
             waited = board.view.now - candidate.waits_since
             refusal = self.urgency.refused(candidate.campaign, waited, seats, urgent)
+            if refusal is not None and waited < self.urgency.delay:
+                return replace(refusal, until=candidate.waits_since + self.urgency.delay)
             if refusal is not None:
                 return refusal
             by_name = {run.run: run for run in _in_the_way(board, candidate, nodes)}
