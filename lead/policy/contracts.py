@@ -111,7 +111,7 @@ class EpisodeThrottle(Protocol):
         """Return, by task, why it is not considered; candidates come in order of priority."""
 
     def admit(self, candidate: Candidate, turn: AllocationRound) -> PolicyRefusal | None:
-        """Return a refusal if it exceeds a limit; soft limits apply in the first round only."""
+        """Return a refusal if it exceeds a limit; the last round heeds the hard ones only."""
 
     def placed(self, candidate: Candidate, run: PostedRun) -> None:
         """Record that a run of the candidate was posted."""

@@ -19,7 +19,7 @@ import random
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
-from itertools import islice
+from itertools import islice, zip_longest
 
 from lead.policy.axes.feasible import LACKS_NODES
 from lead.policy.axes.order import in_turns
@@ -78,8 +78,7 @@ class Episode:
         self._ordering = policy.order.begin(board, self._sharing.serving)
         self._awaits_outcomes = self._ordering.awaits_outcomes or policy.fill.awaits_outcomes
         self._coming = self._rounds()
-        self._later: list[Candidate] = []
-        self._again: set[str] = set()
+        self._later: dict[str, Candidate] = {}
         self._blocked: list[str] = []
         self._without: list[Candidate] = []
         self._passes = dict(view.state.passes)
@@ -125,19 +124,26 @@ class Episode:
         return None
 
     def _rounds(self) -> Iterator[tuple[AllocationRound, Candidate]]:
-        """Yield all in order; then, in turn by campaign, those above a share or soft limit."""
+        """Yield all in order; then, in turn by campaign, those above a share or a soft limit.
+
+        Those above a soft limit come last: others want the nodes as long as they may have one.
+        """
         for candidate in self._considered():
             yield AllocationRound.FIRST, candidate
+        for turn in (AllocationRound.SECOND, AllocationRound.THIRD):
+            for candidate in self._in_turn(list(self._later.values())):
+                del self._later[candidate.task]
+                yield turn, candidate
+
+    def _in_turn(self, candidates: Sequence[Candidate]) -> Iterator[Candidate]:
+        """Yield one candidate of each campaign after the other, as campaigns are served."""
         by_campaign: dict[str, list[Candidate]] = {}
-        for candidate in self._later:
+        for candidate in candidates:
             by_campaign.setdefault(candidate.campaign, []).append(candidate)
         queues = [by_campaign.pop(name) for name in self._sharing.serving if name in by_campaign]
         queues += by_campaign.values()
-        for place in range(max(map(len, queues), default=0)):
-            for queue in queues:
-                if place < len(queue):
-                    self._again.add(queue[place].task)
-                    yield AllocationRound.SECOND, queue[place]
+        for row in zip_longest(*queues):
+            yield from filter(None, row)
 
     def _considered(self) -> Iterator[Candidate]:
         """Yield the candidates in order, without those that a limit on candidates excludes."""
@@ -164,8 +170,10 @@ class Episode:
         if refusal is None and not candidate.named:
             refusal = self._sharing.admit(candidate, turn)
         if refusal is not None:
-            if turn is AllocationRound.FIRST:
-                self._later.append(candidate)
+            if turn is AllocationRound.FIRST or (
+                turn is AllocationRound.SECOND and refusal.axis is Axis.THROTTLE
+            ):
+                self._later[candidate.task] = candidate
             elif refusal.axis is Axis.SHARE:
                 self._without.append(candidate)
             self._turn_down(candidate, refusal)
@@ -314,9 +322,9 @@ class Episode:
         blocked = self._ordering.held()
         self._refused.update((task, (refusal,)) for task, refusal in blocked.items())
         considered = len(self._board.candidates) - len(blocked)
-        # Without a worker for its second try, a candidate was not tried to the end: its refusal of
-        # the first round holds only while others come first.
-        untried = {it.task for it in self._later} - self._again if not self._workers else set()
+        # Without a worker for its last try, a candidate was not tried to the end: its refusal of
+        # an earlier round holds only while others come first.
+        untried = self._later.keys() if not self._workers else set()
         return EpisodeOutcome(
             placed=self._board.placed,
             refused={

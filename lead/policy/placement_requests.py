@@ -15,11 +15,12 @@ class AllocationRound(IntEnum):
     """The rounds of an episode.
 
     In the first, every campaign gets its share within the soft limits; in the second, the remainder
-    is given within the hard limits.
+    is given within the soft limits too, and in the third within the hard limits.
     """
 
     FIRST = 1
     SECOND = 2
+    THIRD = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,10 +65,10 @@ class EpisodeOutcome:
     """The result of an episode.
 
     ``refused`` has, for each task that got nothing, the reasons, the decisive one first.
-    ``unreached`` counts the candidates that were not tried, or not in the second round, because no
-    workers were left. ``reservations`` were made for blocked tasks. ``state`` must be stored until
-    the next episode. ``returned`` are tasks of the view whose runs are given back as a whole, and
-    why.
+    ``unreached`` counts the candidates that were not tried, or not in their last round, because
+    no workers were left. ``reservations`` were made for blocked tasks. ``state`` must be stored
+    until the next episode. ``returned`` are tasks of the view whose runs are given back as a whole,
+    and why.
     """
 
     placed: Sequence[PostedRun]

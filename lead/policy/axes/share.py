@@ -52,7 +52,7 @@ Allot = Callable[[int], Allotted]
 
 
 class Unlimited:
-    """A rule without limits; campaigns without a share take part in the second round only."""
+    """A rule without limits; campaigns without a share take part after the first round only."""
 
     def __init__(self, serving: Sequence[str], without: frozenset[str] = frozenset()) -> None:
         """Serve campaigns in this order; those in ``without`` have no share."""
@@ -61,7 +61,7 @@ class Unlimited:
 
     def admit(self, candidate: Candidate, turn: AllocationRound) -> PolicyRefusal | None:
         """Return a refusal in the first round if its campaign has no share."""
-        if turn is AllocationRound.SECOND or candidate.campaign not in self._without:
+        if turn is not AllocationRound.FIRST or candidate.campaign not in self._without:
             return None
         return ONLY_IF_IDLE.refuse(campaign=candidate.campaign)
 
@@ -76,7 +76,7 @@ class Unlimited:
 
 
 class Divided:
-    """A rule that gives each campaign its allotment and, in the second round, what is left."""
+    """A rule that gives each campaign its allotment and, after the first round, what is left."""
 
     def __init__(
         self,
@@ -105,7 +105,7 @@ class Divided:
         by_campaign = self._board.allocated.get(hour, {})
         if by_campaign.get(candidate.campaign, 0) < self._board.reserved_for(candidate, hour):
             return None
-        if turn is AllocationRound.SECOND:
+        if turn is not AllocationRound.FIRST:
             total, seats = sum(by_campaign.values()), self._board.capacity(hour)
             return None if total < seats else self._full(hour, total, seats)
         most = self._most.get(hour)

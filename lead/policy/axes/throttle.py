@@ -324,9 +324,9 @@ class _Limits:
     def admit(self, candidate: Candidate, turn: AllocationRound) -> PolicyRefusal | None:
         """Return a refusal if a limit of its campaign or of an ancestor would be exceeded."""
         level = (
-            active_limits.LimitLevel.SOFT
-            if turn is AllocationRound.FIRST
-            else active_limits.LimitLevel.HARD
+            active_limits.LimitLevel.HARD
+            if turn is AllocationRound.THIRD
+            else active_limits.LimitLevel.SOFT
         )
         request = active_limits.request_of(candidate)
         for span in candidate.spans:

@@ -259,8 +259,8 @@ def test_slots_are_avoided_within_the_slip() -> None:
     assert [run.start for run in outcome.placed] == [NOW + 10 * times.MINUTE]
 
 
-def test_soft_limits_apply_in_the_first_round_only() -> None:
-    """The first round fills up to the soft limits, the second up to the hard ones."""
+def test_hard_limits_apply_in_the_last_round_only() -> None:
+    """The first two rounds fill up to the soft limits, the third up to the hard ones."""
     nodes = nodes_of(8)
     campaigns = [CampaignView("a", limits={"runs": LimitView(1, 3)}), CampaignView("b")]
     view = view_of(nodes, campaigns, _crowd(campaigns, nodes, 4))
@@ -268,9 +268,44 @@ def test_soft_limits_apply_in_the_first_round_only() -> None:
     outcome = driver.drive(PolicyComposition())
     assert _seats(outcome) == {"a": 3, "b": 4}
     assert [
-        ask.candidate.campaign for ask in driver.asks if ask.round is AllocationRound.SECOND
+        ask.candidate.campaign for ask in driver.asks if ask.round is AllocationRound.THIRD
     ] == ["a"] * 2
     assert outcome.refused["a-3"][0].axis is Axis.THROTTLE
+
+
+@given(
+    st.lists(st.tuples(st.integers(1, 6), st.integers(0, 3), st.integers(1, 4)), min_size=2),
+    st.integers(1, 8),
+    st.sampled_from(["campaign-default", "gridserver-usage", "maui-fifo", "boinc-wrr"]),
+)
+def test_no_soft_limit_is_exceeded_while_others_want_the_nodes(
+    wanted: list[tuple[int, int, int]], size: int, name: str
+) -> None:
+    """Whoever has more than its soft limit has it beside nobody who was refused below its own."""
+    nodes = nodes_of(size)
+    limits = [(tasks, soft, soft + more) for tasks, soft, more in wanted]
+    campaigns = [
+        CampaignView(f"c{number}", limits={"runs": LimitView(soft, hard)})
+        for number, (_, soft, hard) in enumerate(limits)
+    ]
+    crowd = [
+        candidate
+        for campaign, (tasks, *_) in zip(campaigns, limits, strict=True)
+        for candidate in _crowd([campaign], nodes, tasks)
+    ]
+    outcome = Driver(view_of(nodes, campaigns, crowd)).drive(SETS[name])
+    held = _seats(outcome)
+    above = {
+        f"c{number}"
+        for number, (_, soft, _) in enumerate(limits)
+        if held.get(f"c{number}", 0) > soft
+    }
+    below = {
+        f"c{number}"
+        for number, (tasks, soft, _) in enumerate(limits)
+        if held.get(f"c{number}", 0) < min(tasks, soft)
+    }
+    assert not above or not below
 
 
 def test_named_participants_need_no_share() -> None:
