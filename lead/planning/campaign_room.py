@@ -69,16 +69,31 @@ class RunDemand:
 
 @dataclass(frozen=True, slots=True)
 class FullTime:
-    """Time in which another run would exceed a limit, and the refusal of such a run."""
+    """Time in which another run would exceed a limit.
+
+    ``wanted`` has how much would be had with that run, each amount from an instant on;
+    ``refuse(amount)`` refuses a run.
+    """
 
     start: int
     end: int
-    refusal: PolicyRefusal
+    wanted: Sequence[tuple[int, int]]
+    refuse: Callable[[int], PolicyRefusal]
 
-    @property
-    def sentence(self) -> str:
-        """Return the refusal, and when there is room again if that will be so."""
-        return _until(self.refusal, self.end)
+    @classmethod
+    def always(cls, start: int, end: int, refusal: PolicyRefusal) -> FullTime:
+        """Return a time in which each run is refused alike."""
+        return cls(start, end, ((start, 0),), lambda _: refusal)
+
+    def sentence(self, start: int, end: int) -> str:
+        """Return why a run is refused that touches this span, and when there is room again."""
+        untils = [*(at for at, _ in self.wanted[1:]), self.end]
+        within = [
+            amount
+            for (at, amount), until in zip(self.wanted, untils, strict=True)
+            if at < end and start < until
+        ]
+        return _until(self.refuse(max(within)), self.end)
 
 
 @dataclass(frozen=True)
@@ -111,7 +126,7 @@ class CampaignRoom:
     def why_not(self, start: int, end: int) -> str | None:
         """Return why a run must not take this time, None if it is within all limits."""
         within = (each for each in self.full if each.start < end and start < each.end)
-        return next((each.sentence for each in within), None)
+        return next((each.sentence(start, end) for each in within), None)
 
     def first(self, choices: Sequence[ChosenStart]) -> tuple[list[ChosenStart], dict[int, str]]:
         """Return the choices that may be booked, and by nominal start why others may not."""
@@ -152,7 +167,7 @@ class CampaignRoom:
         return LimitReached(
             window=window,
             campaign=self.campaign,
-            sentence=longest.sentence,
+            sentence=longest.sentence(slot.start, slot.end),
             starts_at=max(longest.start, slot.start),
             ends_at=min(longest.end, slot.end),
         )
@@ -300,14 +315,14 @@ def moved_bytes(
 def _full_of_bytes(moved: MovedBytes, demand: RunDemand) -> list[FullTime]:
     """Return the time that runs of a task must not touch, so that none starts in full hours."""
     if (never := moved.never(demand.moves)) is not None:
-        return [FullTime(0, times.LATEST, never)]
+        return [FullTime.always(0, times.LATEST, never)]
     own = demand.moves or 0
     full = []
     for each in moved.full(own):
         # A run may reach into full hours; but time that is busy must not be empty.
         start = each.start + demand.duration - 1
         start = start if start < each.end else each.start
-        full.append(FullTime(start, each.end, moved.over(each, own)))
+        full.append(FullTime.always(start, each.end, moved.over(each, own)))
     return full
 
 
@@ -369,22 +384,22 @@ def _limit_bound(holder: str, kind: str, most: int, own: int, level: LimitLevel)
 def _full_times(bound: _Bound, runs: Sequence[CountedRun]) -> list[FullTime]:
     """Return when runs have so much of a limit that another one would exceed it."""
     if bound.own > bound.most:
-        return [FullTime(0, times.LATEST, bound.refuse(bound.own))]
+        return [FullTime.always(0, times.LATEST, bound.refuse(bound.own))]
     changes: dict[int, int] = {}
     for run in runs:
         if amount := bound.amount(run):
             changes[run.start] = changes.get(run.start, 0) + amount
             changes[run.end] = changes.get(run.end, 0) - amount
     full: list[FullTime] = []
-    begun: int | None = None
-    used = peak = 0
+    wanted: list[tuple[int, int]] = []
+    used = 0
     for at in sorted(changes):
         used += changes[at]
         if used + bound.own > bound.most:
-            begun, peak = (at, used) if begun is None else (begun, max(peak, used))
-        elif begun is not None:
-            full.append(FullTime(begun, at, bound.refuse(peak + bound.own)))
-            begun = None
+            wanted.append((at, used + bound.own))
+        elif wanted:
+            full.append(FullTime(wanted[0][0], at, tuple(wanted), bound.refuse))
+            wanted = []
     return full
 
 
