@@ -87,10 +87,10 @@ class FullTime:
 
     def sentence(self, start: int, end: int) -> str:
         """Return why a run is refused that touches this span, and when there is room again."""
-        untils = [*(at for at, _ in self.wanted[1:]), self.end]
+        ends = [*(at for at, _ in self.wanted[1:]), self.end]
         within = [
             amount
-            for (at, amount), until in zip(self.wanted, untils, strict=True)
+            for (at, amount), until in zip(self.wanted, ends, strict=True)
             if at < end and start < until
         ]
         return _until(self.refuse(max(within)), self.end)
