@@ -145,6 +145,8 @@ class Campaigns:
             resumed = known.settings.level == SUSPENDED and new.level != SUSPENDED
             if resumed or _limits(known.settings) != _limits(new):
                 await campaigns.plan_again(connection, name, now)
+            if new.parent != known.settings.parent:
+                await campaigns.tell_room(connection, known.settings.parent or name)
             await campaigns.notify(connection, name, "changed")
         await self.refresh()
 

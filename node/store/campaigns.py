@@ -9,6 +9,7 @@ from typing import Any, Final
 from uuid import UUID
 
 from node.model.errors import Conflict
+from node.store import bookings
 from node.store.database import BrokenCheck, BrokenOverlap, BrokenReference, Connection, Queries
 
 _SQL = Queries("node.store", "campaigns")
@@ -173,6 +174,23 @@ async def assign(connection: Connection, task: UUID, now: int) -> None:
     campaign = await connection.fetchval(_SQL["assign"], task)
     if campaign is not None:
         await connection.execute(_SQL["move_charges"], task, campaign, now)
+
+
+async def tell_room(connection: Connection, name: str) -> None:
+    """Notify that there is room in a campaign, or rather in the highest limited one of its line.
+
+    The database does so itself when a run ends; this is for runs that count elsewhere from now on.
+    """
+    by_name = {each.settings.name: each.settings for each in await listed(connection)}
+    highest: str | None = None
+    at: str | None = name
+    while at is not None and at in by_name:
+        settings = by_name[at]
+        if settings.limits or settings.quotas or settings.seats_max is not None:
+            highest = at
+        at = settings.parent
+    if highest is not None:
+        await bookings.notify(connection, "room", highest)
 
 
 async def tasks_of(connection: Connection) -> dict[int, dict[str, int]]:

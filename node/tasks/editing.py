@@ -26,6 +26,7 @@ from node.model.scheduling import default_slip
 from node.model.task_terms import TaskTerms
 from node.model.taskstate import OPEN, TaskState
 from node.model.wire.archives import ArchiveChoice
+from node.model.wire.campaigns import DEFAULT
 from node.model.wire.fields import FROM_OUTSIDE
 from node.model.wire.participants import FreedRuns
 from node.model.wire.seats import SeatRequest
@@ -272,8 +273,7 @@ class TaskEditor:
         await tasks.keep(connection, edited.task)
         if archived is not None:
             await self._archives.keep_of_task(connection, task, archived.choices)
-        if edited.task.terms.campaign != found.terms.campaign:
-            await campaigns.assign(connection, task, now)
+        await self._assign(connection, found, edited.task, now)
         await self._reseating.apply(connection, edited, now, self._edit_parts)
         sentence = f"edited on {self._name}: {'; '.join(differences)[:_SAID_MAX]}"
         trace = _trace(before, after, archived)
@@ -336,8 +336,7 @@ class TaskEditor:
             given_up |= dict.fromkeys(ids, slots_from)
         for found, new in edits:
             await store_task(connection, new, found, now)
-            if new.terms.campaign != found.terms.campaign:
-                await campaigns.assign(connection, found.id, now)
+            await self._assign(connection, found, new, now)
         await self._plan_on(connection, edits, given_up, freed, now)
         told = {}
         for found, new in edits:
@@ -351,6 +350,14 @@ class TaskEditor:
         await dependencies.follow_again(connection, _within(open_ones), now)
         await self._tell(connection, list(told), now)
         await bookings.notify_all(connection, [("task", task, "edited") for task in told])
+
+    async def _assign(
+        self, connection: Connection, found: StoredTask, new: StoredTask, now: int
+    ) -> None:
+        """Move a task to another campaign if it has one, and tell who waits for room in the old."""
+        if new.terms.campaign != found.terms.campaign:
+            await campaigns.assign(connection, found.id, now)
+            await campaigns.tell_room(connection, found.terms.campaign or DEFAULT)
 
     async def _plan_on(
         self,

@@ -11,8 +11,8 @@ from uuid import UUID
 import pytest
 
 from node.model import times
-from node.model.wire.campaigns import CampaignDocument
-from node.model.wire.tasks import TaskDocument
+from node.model.wire.campaigns import CampaignDocument, CampaignPatch
+from node.model.wire.tasks import TaskDocument, TaskPatch
 from node.store.database import Notice
 from tests.integration.test_campaign_limits import document
 from tests.support.clocks import START
@@ -119,6 +119,56 @@ async def test_a_named_task_has_the_room_of_a_run_that_ended_early(
     await a.plan()
     await world.settle()
     assert await _states(a, second) == ["booked"]
+
+
+async def _move_task(site: Site, task: UUID) -> None:
+    await site.node.editing.edit(task, TaskPatch(campaign="other"))
+
+
+async def _move_campaign(site: Site, task: UUID) -> None:
+    del task
+    await site.node.campaigns.edit("left", CampaignPatch(parent="other"))
+
+
+@pytest.mark.parametrize("move", [_move_task, _move_campaign])
+async def test_what_moves_to_another_campaign_leaves_room(
+    world: World, move: Callable[[Site, UUID], Awaitable[None]]
+) -> None:
+    """The runs of a task, or of a child, that moves away count no longer, and who waits is told."""
+    a, _ = await world.two()
+    await _campaign(a, "all", limits={"runs": {"hard": 1}})
+    await _campaign(a, "other")
+    for name in ("left", "right"):
+        await _campaign(a, name, parent="all")
+    first = await _create(world, a, "a", campaign="left")
+    second = await _create(world, a, "b", campaign="right")
+    assert await _states(a, second) == ["waiting"]
+    await a.execute("UPDATE planning SET plan_at = $1 WHERE plan_at IS NOT NULL", LATER)
+    async with _listening(a) as campaigns:
+        await move(a, first)
+        assert await campaigns() == ["all"]
+        await a.lead.freed_room.run_once()
+    await a.plan()
+    await world.settle()
+    assert [await _states(a, task) for task in (first, second)] == [["booked"], ["booked"]]
+
+
+async def test_a_pool_task_that_moves_to_another_campaign_leaves_room(world: World) -> None:
+    """A seat that waits for room is given at once when another pool task is moved away."""
+    pool = await pooled(world, [{}, {}])
+    a = pool.lead
+    await _campaign(a, "ops", limits={"runs": {"hard": 1}})
+    await _campaign(a, "other")
+    once = {"start": times.format_instant(START + 2 * times.HOUR), "repeat": None, "slip": "PT0S"}
+    first = await pool.create(1, campaign="ops", schedule=once)
+    second = await pool.create(1, campaign="ops", schedule=once)
+    assert (len(await pool.seats(first)), await pool.seats(second)) == (1, {})
+    async with _listening(a) as campaigns:
+        await _move_task(a, first)
+        assert "ops" in await campaigns()
+        await a.lead.freed_room.run_once()
+    await pool.seat()
+    assert (len(await pool.seats(first)), len(await pool.seats(second))) == (1, 1)
 
 
 async def test_room_below_a_parent_is_for_all_below_it(world: World) -> None:

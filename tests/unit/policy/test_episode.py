@@ -281,7 +281,7 @@ def test_hard_limits_apply_in_the_last_round_only() -> None:
 def test_no_soft_limit_is_exceeded_while_others_want_the_nodes(
     wanted: list[tuple[int, int, int]], size: int, name: str
 ) -> None:
-    """Whoever has more than its soft limit has it beside nobody who was refused below its own."""
+    """A campaign exceeds its soft limit only if nobody is refused anything below its own."""
     nodes = nodes_of(size)
     limits = [(tasks, soft, soft + more) for tasks, soft, more in wanted]
     campaigns = [
