@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from typing import Any
 from uuid import UUID
 
+import pytest
+
 from node.model import times
 from node.model.wire.campaigns import CampaignDocument
 from node.model.wire.tasks import TaskDocument
@@ -51,21 +53,28 @@ async def _priorities(pool: Pooled, task: UUID) -> list[int]:
     return [row[0] for row in rows]
 
 
-async def test_only_a_preemptee_gives_way_to_a_preemptor(world: World) -> None:
-    """A preemptor displaces the run of a preemptee, but not that of another campaign."""
-    flags: dict[str, Mapping[str, Any]] = {"hot": {"preemptor": True}, "bulk": {"preemptee": True}}
+@pytest.mark.parametrize(("of_campaign", "of_task"), [(0, 3), (3, 0)])
+async def test_only_a_preemptee_gives_way_to_a_preemptor(
+    world: World, of_campaign: int, of_task: int
+) -> None:
+    """A preemptor displaces the run of a preemptee, but not that of another campaign.
+
+    Its priority is that of the task and that of the campaign together.
+    """
+    hot: Mapping[str, Any] = {"preemptor": True, "priority": of_campaign}
+    flags: dict[str, Mapping[str, Any]] = {"hot": hot, "bulk": {"preemptee": True}}
     pool = await _pool(world, 2, {"set": "maui-preempt"}, ops={}, **flags)
     on: list[dict[str, Any]] = [
         {"request": {"match": {"name": name}}, **MOST_OF_IT} for name in ("n1", "n2")
     ]
     bulk = await pool.create(1, campaign="bulk", **on[0])
     ops = await pool.create(1, campaign="ops", **on[1])
-    hot = await pool.create(2, campaign="hot", priority=3, **MOST_OF_IT)
-    assert await pool.seats(hot) == {1: {1: "n1"}}
-    assert await _booked(pool, hot) == await _booked(pool, ops) == 1
+    task = await pool.create(2, campaign="hot", priority=of_task, **MOST_OF_IT)
+    assert await pool.seats(task) == {1: {1: "n1"}}
+    assert await _booked(pool, task) == await _booked(pool, ops) == 1
     states = await pool.states(pool.lead, bulk)
     assert (states["displaced"], states["scheduled"]) == (1, 0)
-    sentence = (await pool.told(hot))[-1][1]
+    sentence = (await pool.told(task))[-1][1]
     assert "1 run may be displaced; 1 is empty: n2: no PT50M free: busy with an" in sentence
 
 

@@ -51,7 +51,7 @@ class LowerPriority:
 
 @dataclass(frozen=True, slots=True)
 class Flagged:
-    """Preemptors displace preemptees of lower priority."""
+    """Preemptors displace preemptees of lower priority; that of the campaign counts too."""
 
     def begin(self, board: Board) -> FunctionPreemption:
         """Start an episode."""
@@ -61,7 +61,7 @@ class Flagged:
             candidate: Candidate, nodes: Sequence[str]
         ) -> Displacing | PolicyRefusal | None:
             campaign = campaigns[candidate.campaign]
-            new = candidate.campaign, candidate.priority
+            new = candidate.campaign, candidate.priority + campaign.priority
             if not campaign.preemptor:
                 return flagged.may_displace(new, new, preemptor=False, preemptee=False)
             runs = [
@@ -69,7 +69,7 @@ class Flagged:
                 for run in _in_the_way(board, candidate, nodes)
                 if flagged.may_displace(
                     new,
-                    (run.campaign, run.priority),
+                    (run.campaign, run.priority + campaigns[run.campaign].priority),
                     preemptor=True,
                     preemptee=campaigns[run.campaign].preemptee,
                 )
