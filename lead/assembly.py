@@ -11,7 +11,7 @@ from fractions import Fraction
 from functools import partial
 from uuid import UUID
 
-from lead.exchange.campaign_limits import CampaignLimits
+from lead.exchange.campaign_limits import CampaignLimits, campaign_name, campaign_views
 from lead.exchange.displacement import CampaignDisplacement
 from lead.exchange.negotiation import NegotiationSettings
 from lead.exchange.reconciliation import Reconciler, ReconciliationDependencies
@@ -21,6 +21,7 @@ from lead.planning.agenda import Limits, Slot
 from lead.planning.campaign_room import CampaignRoom
 from lead.planning.displacement import DisplacementTerms
 from lead.planning.needs import NeedsByTest
+from lead.planning.pool_view import suspended_in
 from lead.policy.preempt.score import Urgency
 from lead.policy.settings import configured
 from lead.policy.verdict import PolicyRefusal
@@ -192,6 +193,7 @@ def task_preview(
             adviser_of=adviser_of,
             choose_tool=node.capabilities.agree,
             room_of=partial(_room_of, node.database, limits),
+            suspended_in=partial(_suspended_in, node.database),
             expected_bytes=limits.expected_bytes,
             displaceable=partial(_displaceable, node.database, campaign_displacement_of(node)),
             ends_of=partial(_ends_of, node.database),
@@ -204,6 +206,12 @@ async def _room_of(
 ) -> CampaignRoom | None:
     async with database.connection() as connection:
         return await limits.room(connection, terms, until, now)
+
+
+async def _suspended_in(database: Database, terms: TaskTerms) -> str | None:
+    async with database.connection() as connection:
+        views = await campaign_views(connection)
+    return suspended_in(campaign_name(terms), views)
 
 
 async def _displaceable(

@@ -25,7 +25,7 @@ from lead.planning.campaign_room import (
 )
 from lead.planning.needs import NeedsByTest
 from lead.planning.node_views import NodeDescription, slowest_mbps
-from lead.planning.pool_view import LEDGER_LOOKBACK, campaign_of, charges_of
+from lead.planning.pool_view import LEDGER_LOOKBACK, campaigns_of, charges_of
 from lead.policy.throttle.active_limits import LimitLevel
 from lead.policy.view import CampaignView, Charge
 from lead.store import episodes, ledger, limits
@@ -207,9 +207,7 @@ def campaign_name(terms: TaskTerms) -> str:
 async def campaign_views(connection: Connection) -> dict[str, CampaignView]:
     """Return all campaigns as policies see them, by name."""
     listed = await campaigns.listed(connection)
-    return {
-        each.settings.name: campaign_of(vars(each.settings), each.created_at) for each in listed
-    }
+    return campaigns_of((vars(each.settings), each.created_at) for each in listed)
 
 
 async def _level(

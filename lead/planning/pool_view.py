@@ -10,6 +10,7 @@ from bisect import bisect_left
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
+from itertools import starmap
 from typing import Any
 
 from lead.model import OpenTerm, PoolTask, UnplannedSeatTask
@@ -38,6 +39,7 @@ from node.model.reservations import Applicant, ReservationSpan, admits
 from node.model.scheduling import recurrence_of
 from node.model.seat_weights import SEAT
 from node.model.terms import due_at
+from node.model.wire.campaigns import SUSPENDED
 from node.model.wire.seats import WORTH, SeatRequest
 from node.model.wire.tasks import Schedule
 
@@ -169,6 +171,28 @@ def reservations_of(
         )
         for each in reserved
     ]
+
+
+def campaigns_of(stored: Iterable[tuple[Mapping[str, Any], int]]) -> dict[str, CampaignView]:
+    """Return campaigns as policies see them, by name; all below a suspended one are suspended.
+
+    ``stored`` has their settings, and when they were created.
+    """
+    views = {view.name: view for view in starmap(campaign_of, stored)}
+    return {
+        name: view if suspended_in(name, views) is None else replace(view, level=SUSPENDED)
+        for name, view in views.items()
+    }
+
+
+def suspended_in(campaign: str, campaigns: Mapping[str, CampaignView]) -> str | None:
+    """Return the highest suspended one of a campaign and those above it; None without any."""
+    suspended: str | None = None
+    name: str | None = campaign
+    while name is not None and name in campaigns:
+        suspended = name if campaigns[name].level == SUSPENDED else suspended
+        name = campaigns[name].parent
+    return suspended
 
 
 def campaign_of(settings: Mapping[str, Any], created_at: int) -> CampaignView:

@@ -17,7 +17,7 @@ from lead.planning.node_views import (
 from lead.planning.policy_state import decode_state
 from lead.planning.pool_view import (
     SeatCase,
-    campaign_of,
+    campaigns_of,
     candidate_of,
     charges_of,
     charges_to_come,
@@ -68,10 +68,7 @@ def view_of(sources: ViewSources, needs: NeedsByTest, resources: Collection[str]
             )
             for node in sources.members
         },
-        campaigns={
-            each.settings.name: campaign_of(vars(each.settings), each.created_at)
-            for each in runs.campaigns
-        },
+        campaigns=campaigns_of((vars(each.settings), each.created_at) for each in runs.campaigns),
         candidates=[
             candidate_of(
                 case,

@@ -34,7 +34,7 @@ from lead.planning.campaign_room import CampaignRoom
 from lead.planning.displacement import DisplacementTerms
 from lead.planning.forecast import ForecastPlacement, fresh_agenda
 from lead.planning.placement import ChosenStart, Offer, choose
-from lead.planning.reasons import unplaced_reasons
+from lead.planning.reasons import suspended, unplaced_reasons
 from lead.planning.reserved import ReservedTime
 from lead.policy.verdict import PolicyRefusal
 from lead.pool.tentative_bookings import TentativeBookings
@@ -70,9 +70,11 @@ class PreviewDependencies:
     """The functions of the node that previews use: checking, reaching others, choosing a tool.
 
     ``room_of(terms, until, now)`` returns the room that the limits of its campaign leave a task up
-    to an instant, None without limits. ``expected_bytes(terms)`` returns what each run moves on
-    each participant, None if unknown. ``displaceable(terms, slots)`` returns what else its
-    campaign lets it displace for these slots once it has waited long enough, why nothing, or None.
+    to an instant, None without limits. ``suspended_in(terms)`` returns the campaign that is
+    suspended, its own or one above it, None if none is. ``expected_bytes(terms)`` returns what each
+    run moves on each participant, None if unknown. ``displaceable(terms, slots)`` returns what else
+    its campaign lets it displace for these slots once it has waited long enough, why nothing, or
+    None.
     ``ends_of(task)`` returns where the booked runs of a task end.
     """
 
@@ -80,6 +82,7 @@ class PreviewDependencies:
     adviser_of: Callable[[str], ImpactSource]
     choose_tool: ChooseTool
     room_of: Callable[[TaskTerms, int, int], Awaitable[CampaignRoom | None]]
+    suspended_in: Callable[[TaskTerms], Awaitable[str | None]]
     expected_bytes: Callable[[TaskTerms], int | None]
     displaceable: Callable[
         [TaskTerms, Sequence[Slot]], Awaitable[DisplacementTerms | PolicyRefusal | None]
@@ -171,6 +174,9 @@ class TaskPreviewer:
             if participant.accepted is None:
                 failure = (Outcome.UNREACHABLE, str(participant.reason))
                 return ConsideredTask(task, self._limits, ForecastPlacement(failure=failure))
+        if (campaign := await self._counsel.suspended_in(task.terms)) is not None:
+            failure = (Outcome.NO_TIME, suspended(campaign))
+            return ConsideredTask(task, self._limits, ForecastPlacement(failure=failure))
         return await self._place(task, beside)
 
     async def _ask_all(self, task: StoredTask) -> StoredTask:
@@ -330,6 +336,9 @@ class TaskPreviewer:
             return [], [NoAlternative(kind=kind, reason=reason) for kind in _NAMED]
         if outcome in (Outcome.UNREACHABLE, Outcome.CLOCK):
             reason = "nothing can be agreed with a node that cannot be asked, or by two clocks"
+            return [], [NoAlternative(kind=kind, reason=reason) for kind in _NAMED]
+        if outcome is Outcome.NO_TIME and considered.placed.failure is not None:
+            reason = considered.placed.sentence()
             return [], [NoAlternative(kind=kind, reason=reason) for kind in _NAMED]
         changes, missing = await self._changes(considered)
         found: list[Alternative] = []

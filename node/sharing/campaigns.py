@@ -8,6 +8,7 @@ which field is wrong and what to do.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from dataclasses import replace
 from decimal import Decimal
 from difflib import get_close_matches
 from fractions import Fraction
@@ -142,8 +143,7 @@ class Campaigns:
             now = self._clock.now()
             if not await campaigns.change(connection, new, now, known.revision):
                 raise Conflict(_changed(name, known.revision, None))
-            resumed = known.settings.level == SUSPENDED and new.level != SUSPENDED
-            if resumed or _limits(known.settings) != _limits(new):
+            if new.level != SUSPENDED and _standing(known.settings) != _standing(new):
                 await campaigns.plan_again(connection, name, now)
             if new.parent != known.settings.parent:
                 await campaigns.tell_room(connection, known.settings.parent or name)
@@ -408,8 +408,9 @@ def _why_kept(name: str, uses: CampaignUses) -> str | None:
     return None
 
 
-def _limits(settings: CampaignSettings) -> tuple[Any, ...]:
-    return settings.limits, settings.quotas, settings.seats_max, settings.parent
+def _standing(settings: CampaignSettings) -> CampaignSettings:
+    """Return the settings that decide what a campaign may have, without those for people."""
+    return replace(settings, owner=None, contact=None, description=None, state="")
 
 
 def _named(there: Sequence[StoredCampaign], name: str) -> StoredCampaign | None:

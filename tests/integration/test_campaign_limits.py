@@ -249,6 +249,26 @@ async def test_a_raised_limit_has_what_waits_planned_at_once(world: World) -> No
     assert await _starts(a) == [0, 0]
 
 
+async def test_what_waits_is_planned_when_its_campaign_may_have_more(world: World) -> None:
+    """A campaign that becomes urgent displaces others after its delay, whatever the pause was."""
+    a, _ = await world.two()
+    await _campaign(a)
+    waiting = document("a")
+    waiting["test"]["spec"]["class"] = "exclusive"
+    await _create(a, waiting | {"campaign": "default", "priority": 9})
+    await a.plan()
+    last = await _create(a, waiting)
+    await a.plan()
+    world.clock.advance(20 * times.SECOND)
+    later = START + 5 * times.MINUTE
+    await a.execute("UPDATE planning SET plan_at = $1 WHERE task_id = $2", later, last)
+    await a.node.campaigns.edit("ops", CampaignPatch.model_validate({"level": "urgent"}))
+    await a.plan()
+    await world.settle()
+    states = await a.rows("SELECT state::text FROM run WHERE task_id = $1", last)
+    assert [row[0] for row in states] == ["booked"]
+
+
 async def test_what_ended_leaves_room(world: World) -> None:
     """The time of a cancelled run is counted no longer."""
     a, _ = await world.two()

@@ -109,7 +109,9 @@ class FeasibilityJudge:
         if campaign is None:
             return NO_CAMPAIGN.refuse(campaign=candidate.campaign)
         if campaign.level == SUSPENDED:
-            return SUSPENDED_CAMPAIGN.refuse(campaign=candidate.campaign)
+            line = self._board.line(candidate.campaign)
+            suspended = [name for name in line if view.campaigns[name].level == SUSPENDED]
+            return SUSPENDED_CAMPAIGN.refuse(campaign=suspended[-1])
         start_by = candidate.next_run_at + candidate.slip
         if start_by < view.now:
             late = (view.now - start_by) // times.SECOND

@@ -2,15 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from uuid import UUID
 
 from lead.simulation.memory.rows import CampaignRow, RunRow, unpack
 from lead.simulation.memory.statements import Answer, Twins
 from lead.simulation.memory.tables import Tables
 from node.model import times
+from node.model.wire.campaigns import SUSPENDED
 
 TWINS = Twins("lead.store", "limits")
+
+
+def line_of(tables: Tables, campaign: CampaignRow | None) -> Iterator[CampaignRow]:
+    """Yield a campaign and those above it."""
+    while campaign is not None:
+        yield campaign
+        above = campaign.parent_id
+        campaign = None if above is None else tables.campaigns.rows[above]
+
+
+def suspended_in(tables: Tables, campaign: CampaignRow) -> str | None:
+    """Return the highest suspended campaign of a line; None if none is suspended."""
+    names = [each.name for each in line_of(tables, campaign) if each.level == SUSPENDED]
+    return names[-1] if names else None
 
 
 @TWINS.of("task_id", "campaign", "starts_at", "ends_at", "scheduling_class", "nodes")
@@ -59,7 +74,7 @@ def _waits(tables: Tables, run: RunRow, campaign: str, nodes: Sequence[str], unt
     task = tables.tasks.rows[run.task_id]
     return (
         other.name != campaign
-        and other.level > 0
+        and suspended_in(tables, other) is None
         and not {str(it["node"]) for it in unpack(task.participants)}.isdisjoint(nodes)
     )
 

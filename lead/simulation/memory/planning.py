@@ -7,6 +7,7 @@ from typing import Any
 from uuid import UUID
 
 from lead.simulation.memory.bookings import greatest, least
+from lead.simulation.memory.limits import line_of, suspended_in
 from lead.simulation.memory.rows import (
     CampaignRow,
     PlanningRow,
@@ -128,7 +129,7 @@ def _claim_row(tables: Tables, row: PlanningRow, task: TaskRow) -> tuple[Any, ..
         None if whole is None else tables.pools.rows[whole.pool_id].name,
         None if task.yielding is None else list(task.yielding),
         None if task.starts is None else list(task.starts),
-        campaign.name if campaign.level == 0 else None,
+        suspended_in(tables, campaign),
         _is_limited(tables, campaign),
         campaign.level == URGENT or campaign.preemptor,
     )
@@ -136,12 +137,7 @@ def _claim_row(tables: Tables, row: PlanningRow, task: TaskRow) -> tuple[Any, ..
 
 def _is_limited(tables: Tables, campaign: CampaignRow | None) -> bool:
     """Return whether a campaign, or one above it, has limits."""
-    while campaign is not None:
-        if campaign.is_limited:
-            return True
-        above = campaign.parent_id
-        campaign = None if above is None else tables.campaigns.rows[above]
-    return False
+    return any(each.is_limited for each in line_of(tables, campaign))
 
 
 @TWINS.of("due", "beyond")

@@ -20,13 +20,20 @@ ORDER BY run.starts_at, run.id;
 
 -- is_contested --
 -- Whether a task of another campaign has a run that waits for time on one of these nodes: then soft limits apply.
+WITH RECURSIVE suspended AS (
+    SELECT id FROM campaign WHERE level = 0
+    UNION
+    SELECT campaign.id FROM campaign INNER JOIN suspended ON campaign.parent_id = suspended.id
+)
+
 SELECT EXISTS (
     SELECT FROM run
     INNER JOIN planning ON run.task_id = planning.task_id
     INNER JOIN campaign ON planning.campaign_id = campaign.id
     INNER JOIN task ON planning.task_id = task.id
     WHERE
-        run.state = 'waiting' AND run.starts_at < $3 AND campaign.name <> $1 AND campaign.level > 0
+        run.state = 'waiting' AND run.starts_at < $3 AND campaign.name <> $1
+        AND campaign.id NOT IN (SELECT id FROM suspended)
         AND EXISTS (
             SELECT FROM jsonb_array_elements(task.participants) AS place WHERE place.value ->> 'node' = ANY($2::text [])
         )

@@ -9,6 +9,14 @@ WITH RECURSIVE limited AS (
     SELECT campaign.id FROM campaign INNER JOIN limited ON campaign.parent_id = limited.id
 ),
 
+suspended AS (
+    SELECT id, name, 0 AS above FROM campaign WHERE level = 0
+    UNION
+    SELECT campaign.id, suspended.name, suspended.above + 1
+    FROM campaign
+    INNER JOIN suspended ON campaign.parent_id = suspended.id
+),
+
 due AS (
     SELECT task_id, lease_until IS NOT NULL AS taken_over
     FROM planning
@@ -38,9 +46,11 @@ RETURNING
     ) AS pool,
     task.yielding, task.starts,
     (
-        SELECT campaign.name
-        FROM campaign
-        WHERE campaign.id = planning.campaign_id AND campaign.level = 0
+        SELECT suspended.name
+        FROM suspended
+        WHERE suspended.id = planning.campaign_id
+        ORDER BY suspended.above DESC
+        LIMIT 1
     ) AS suspended,
     EXISTS (SELECT FROM limited WHERE limited.id = planning.campaign_id) AS limited,
     EXISTS (

@@ -181,7 +181,8 @@ class CampaignDocument(Document):
     level: Level = Field(
         5,
         description="Higher levels go first where policies use levels; urgent is above 9. 0 "
-        "suspends the campaign: it books nothing new, but runs already booked take place.",
+        "suspends the campaign and those below it: they book nothing new, but runs already booked "
+        "take place.",
     )
     priority: int = Field(
         0,

@@ -43,7 +43,7 @@ WHERE campaign.name = $1 AND campaign.revision = $20 AND (wanted.parent IS NULL 
 RETURNING campaign.id;
 
 -- plan_again --
--- A campaign is suspended no longer, or its limits have changed: what it and its descendants wait for is planned now.
+-- What a campaign may have has changed: what it and its descendants wait for is planned now.
 WITH RECURSIVE changed AS (
     SELECT id FROM campaign WHERE name = $1
     UNION
