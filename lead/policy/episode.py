@@ -166,7 +166,7 @@ class Episode:
         self._ordering.stuck(candidate)
 
     def _prepare(self, turn: AllocationRound, candidate: Candidate) -> Ask | None:
-        refusal = self._throttle.admit(candidate, turn)
+        candidate, refusal, fewer = self._within_limits(candidate, turn)
         if refusal is None and not candidate.named:
             refusal = self._sharing.admit(candidate, turn)
         if refusal is not None:
@@ -201,9 +201,34 @@ class Episode:
             patience=candidate.affinity_wait,
             displacing=displacing if isinstance(displacing, Displacing) else None,
             left_out=self._left_out(candidate),
+            fewer=fewer,
         )
         self._open[ask.number] = ask, no_displacement
         return ask
+
+    def _within_limits(
+        self, candidate: Candidate, turn: AllocationRound
+    ) -> tuple[Candidate, PolicyRefusal | None, PolicyRefusal | None]:
+        """Return the candidate with as many nodes as the hard limits permit, its refusal if any.
+
+        Also why it may have no more than that, if they permit fewer than it wants. Where only a
+        soft limit permits fewer, it has all of them in a later round, or none.
+        """
+        refusal = self._throttle.admit(candidate, turn)
+        if refusal is None or candidate.least == candidate.k:
+            return candidate, refusal, None
+
+        def beyond(k: int) -> PolicyRefusal | None:
+            return self._throttle.admit(replace(candidate, k=k), AllocationRound.THIRD)
+
+        fewer = range(candidate.least, candidate.k)
+        permitted = next((at for at, k in enumerate(fewer) if beyond(k)), len(fewer))
+        if not permitted:
+            return candidate, refusal, None
+        some = replace(candidate, k=fewer[permitted - 1])
+        if self._throttle.admit(some, turn) is not None:
+            return candidate, refusal, None
+        return some, None, beyond(candidate.k)
 
     def _nodes(self, candidate: Candidate) -> tuple[Sequence[NodeView], Sequence[PolicyRefusal]]:
         """Return the nodes to ask, the best first; or none, and why there are too few."""
@@ -284,6 +309,8 @@ class Episode:
         self._filling.started(candidate)
         self._judge.answered(ask, run.nodes, refused, placed=True)
         self._refused.pop(candidate.task, None)
+        if ask.fewer is not None:
+            self._refused[candidate.task] = (ask.fewer,)
         for name in run.nodes:
             self._measured[candidate.campaign, name, candidate.target] = run.start
         self._passes.pop(candidate.task, None)

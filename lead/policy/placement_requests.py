@@ -44,7 +44,7 @@ class Ask:
     ``least`` suffice; named participants all take part. ``avoid`` is time on some of them that is
     reserved for others. One of the ``usual`` nodes is worth waiting for, ``patience`` µs beyond the
     ideal start. Without ``displacing``, nothing may be displaced. ``left_out`` are the nodes
-    that must not be asked, and why.
+    that must not be asked, and why; ``fewer`` is why it wants fewer nodes than its task does.
     """
 
     number: int
@@ -58,13 +58,15 @@ class Ask:
     patience: int = 0
     displacing: Displacing | None = None
     left_out: Mapping[str, PolicyRefusal] = field(default_factory=dict)
+    fewer: PolicyRefusal | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class EpisodeOutcome:
     """The result of an episode.
 
-    ``refused`` has, for each task that got nothing, the reasons, the decisive one first.
+    ``refused`` has, for each task that got nothing, the reasons, the decisive one first; and for
+    each one that got fewer nodes than it wants because of a limit, that limit.
     ``unreached`` counts the candidates that were not tried, or not in their last round, because
     no workers were left. ``reservations`` were made for blocked tasks. ``state`` must be stored
     until the next episode. ``returned`` are tasks of the view whose runs are given back as a whole,

@@ -133,7 +133,7 @@ class NodeSearch:
         placed = self._place(slots, order)
         # Without an answer of each fixed node no run is possible, whoever else has time.
         while rounds < _ROUNDS and not slots.has_failed(fixed):
-            if len(placed.starts) == len(case.empty):
+            if len(placed.starts) == slots.wanted:
                 break
             names = slots.next_nodes(order, lambda name: self._is_full(slots, name))
             if not names:
@@ -215,7 +215,7 @@ class NodeSearch:
             for name in slots.offers
             if name not in slots.fixed
         }
-        wanted = len(case.empty)
+        wanted = slots.wanted
         if not case.request.together:
             ranked = rank_by_free_time(order, slots.covered, len(slots.slots), case.usual)
             return [[name] for name in ranked]
@@ -244,7 +244,7 @@ class NodeSearch:
         """
         placed = _Placement()
         for group in self._choose_nodes(slots, order):
-            if len(placed.starts) == len(slots.case.empty):
+            if len(placed.starts) == slots.wanted:
                 break
             if slots.case.request.together or slots.fits_beside(group[0], placed.starts):
                 self._place_group(slots, group, placed)
@@ -311,7 +311,7 @@ class NodeSearch:
             if name not in taken and name not in reasons:
                 attribute = crowded.get(name)
                 spread = None if attribute is None else f"others with its {attribute} are taken"
-                empty = len(slots.case.empty) - len(taken)
+                empty = slots.wanted - len(taken)
                 reasons[name] = spread or self._unused_reason(slots, name, empty)
         for name in islice(slots.full, _LISTED_FULL_MAX):
             reasons[name] = self._full_reason(slots, name)
@@ -324,6 +324,8 @@ class NodeSearch:
                 return "has time, but not at the same time as enough others"
             if empty:
                 return "has time, but not beside the runs of the other seats"
+            if slots.wanted < len(slots.case.empty):
+                return "has time, but no more seats are permitted"
             all_slots = slots.covered[name] == len(slots.slots)
             return "was not needed" if all_slots else "has time for some of the slots only"
         participants = (name, *slots.fixed)

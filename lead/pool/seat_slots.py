@@ -58,6 +58,11 @@ class SeatSlots:
         self.full: dict[str, Offer] = {}
         self.reserved: list[Offer] = []
 
+    @property
+    def wanted(self) -> int:
+        """Return the number of seats to fill: the empty ones, as far as limits permit."""
+        return min(len(self.case.empty), self.placement.wanted)
+
     def close_reserved_time(self, now: int) -> None:
         """Leave out the pool's time that is reserved for others."""
         reserved = self.case.closed
@@ -100,7 +105,7 @@ class SeatSlots:
         known = self.offers.keys() | self.failures.keys() | self.full.keys()
         unknown = [name for name in order if name not in known]
         able = sum(count > 0 for count in self.covered.values())
-        missing = max(1, len(self.case.empty) - able)
+        missing = max(1, self.wanted - able)
         most = missing + 1 + missing // 4
         not_full = (name for name in unknown if not is_full(name))
         chosen = self.spread.kept(not_full, self.case.sitting.values(), most)

@@ -12,6 +12,7 @@ from node.model.wire.campaigns import CampaignDocument, CampaignPatch
 from node.model.wire.tasks import TaskDocument
 from tests.support import previews
 from tests.support.clocks import START
+from tests.support.pool_worlds import pooled
 from tests.support.worlds import ON_ONE_LOOP, Site, World
 
 pytestmark = ON_ONE_LOOP
@@ -303,3 +304,23 @@ async def test_other_campaigns_have_no_limit(world: World) -> None:
         await _create(a, document("a", campaign=campaign))
     await a.plan()
     assert await _starts(a) == [0, 0, 0]
+
+
+@pytest.mark.parametrize("limited", [{"seats_max": 2}, {"limits": {"runs": {"hard": 2}}}])
+async def test_a_pool_task_has_as_many_seats_as_a_limit_permits(
+    world: World, limited: dict[str, Any]
+) -> None:
+    """Two of three seats are given, the reason is the limit alone, and the third one follows."""
+    pool = await pooled(world, [{}, {}, {}])
+    await _campaign(pool.lead, **limited)
+    once = {"start": times.format_instant(AT), "repeat": None, "slip": "PT0S"}
+    task = await pool.create(3, campaign="ops", schedule=once, request={"min_k": 1})
+    assert len((await pool.seats(task))[1]) == 2
+    reason = (await pool.told(task))[-1][1]
+    assert "of at most 2" in reason
+    assert "(soft)" not in reason
+    assert "n3: has time, but no more seats are permitted" in reason
+    more = {"seats_max": None, "limits": {"runs": {"hard": 3}}}
+    await pool.lead.node.campaigns.edit("ops", CampaignPatch.model_validate(more))
+    await pool.seat()
+    assert len((await pool.seats(task))[1]) == 3

@@ -44,8 +44,11 @@ def test_every_candidate_is_accounted_for(name: str, view: View, workers: int) -
     outcome = driver.drive(SETS[name])
     placed = Counter(run.task for run in outcome.placed)
     assert set(placed.values()) <= {1}
-    assert not placed.keys() & outcome.refused.keys()
-    assert len(placed) + len(outcome.refused) + outcome.unreached == len(view.candidates)
+    wanted = {candidate.task: candidate.k for candidate in view.candidates}
+    full = {run.task for run in outcome.placed if len(run.nodes) == wanted[run.task]}
+    assert not full & outcome.refused.keys()
+    handled = placed.keys() | outcome.refused.keys()
+    assert len(handled) + outcome.unreached == len(view.candidates)
     assert len(driver.asks) <= workers
     for refusals in outcome.refused.values():
         assert refusals
@@ -306,6 +309,35 @@ def test_no_soft_limit_is_exceeded_while_others_want_the_nodes(
         if held.get(f"c{number}", 0) < min(tasks, soft)
     }
     assert not above or not below
+
+
+@given(
+    held=st.integers(1, 6),
+    most=st.integers(0, 7),
+    k=st.integers(1, 7),
+    k_min=st.integers(1, 7),
+    of_seats=st.booleans(),
+)
+def test_a_limit_leaves_as_many_nodes_as_it_permits(
+    held: int, most: int, k: int, k_min: int, *, of_seats: bool
+) -> None:
+    """A task has as many nodes as its campaign may have, and none if these are too few for it."""
+    nodes = nodes_of(14)
+    limits = {} if of_seats else {"runs": LimitView(None, most)}
+    ops = CampaignView("ops", seats_max=most if of_seats else None, limits=limits)
+    there = [
+        PostedRun(f"r{number}", f"r{number}", "ops", (f"n{number}",), NOW, NOW + times.HOUR)
+        for number in range(held)
+    ]
+    wanted = due("t", "ops", nodes, k=k, k_min=min(k, k_min), duration=times.HOUR, slip=0)
+    view = replace(view_of(nodes, [ops], [wanted]), runs=there)
+    outcome = Driver(view).drive(PolicyComposition())
+    permitted = min(k, max(0, most - held))
+    taken = [len(run.nodes) for run in outcome.placed]
+    assert taken == ([permitted] if permitted >= wanted.least else [])
+    refused = outcome.refused.get("t", ())
+    assert bool(refused) == (permitted < k)
+    assert all(refusal.axis is Axis.THROTTLE for refusal in refused)
 
 
 def test_named_participants_need_no_share() -> None:

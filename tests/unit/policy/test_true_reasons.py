@@ -53,9 +53,9 @@ EXAMPLES: dict[str, list[tuple[int, int]]] = {
     "boinc-fetch": [(2, 19)],
     "boinc-rrsim": [(3, 26), (38, 21)],
     "boinc-wrr": [(4, 8)],
-    "campaign-default": [(5, 15)],
+    "campaign-default": [(5, 15), (31, 25)],
     "deferred, without slots": [(6, 22)],
-    "fbsng-dynamic": [(602, 19)],
+    "fbsng-dynamic": [(602, 19), (23, 17)],
     "fbsng-partition": [(8, 11)],
     "fbsng-quota": [(10, 25)],
     "gridserver-blacklist": [(431, 22)],
@@ -183,6 +183,7 @@ class TruthDriver(Driver):
     def play(self, policy: PolicyComposition) -> None:
         """Drive an episode and check all refusals."""
         episode = Episode(self.view, policy, random.Random(1))
+        by_task = {it.task: it for it in self.view.candidates}
         moment = Moment(self.view, policy, list(self.view.runs))
         self.runs = moment.runs
         self._check(episode, moment)
@@ -194,9 +195,10 @@ class TruthDriver(Driver):
             if ask is None:
                 break
             self._look(ask.candidate, tuple(ask.left_out.values()), moment)
+            if ask.fewer is not None:
+                self._look(by_task[ask.candidate.task], (ask.fewer,), moment)
             self._answer(episode, ask, moment)
         moment.ask = None
-        by_task = {it.task: it for it in self.view.candidates}
         for task, refusals in episode.outcome().refused.items():
             self._look(by_task[task], refusals, moment)
 
@@ -248,7 +250,8 @@ class TruthDriver(Driver):
     def _check(self, episode: Episode, moment: Moment) -> None:
         by_task = {it.task: it for it in self.view.candidates}
         for task, refusals in list(episode._refused.items()):
-            moment.refused.add(task)
+            if task not in moment.placed:
+                moment.refused.add(task)
             self._look(by_task[task], refusals, moment)
 
     def _look(
