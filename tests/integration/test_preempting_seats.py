@@ -57,10 +57,7 @@ async def _priorities(pool: Pooled, task: UUID) -> list[int]:
 async def test_only_a_preemptee_gives_way_to_a_preemptor(
     world: World, of_campaign: int, of_task: int
 ) -> None:
-    """A preemptor displaces the run of a preemptee, but not that of another campaign.
-
-    Its priority is that of the task and that of the campaign together.
-    """
+    """A preemptor displaces a preemptee of lower priority of task and campaign, and nobody else."""
     hot: Mapping[str, Any] = {"preemptor": True, "priority": of_campaign}
     flags: dict[str, Mapping[str, Any]] = {"hot": hot, "bulk": {"preemptee": True}}
     pool = await _pool(world, 2, {"set": "maui-preempt"}, ops={}, **flags)
