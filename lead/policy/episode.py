@@ -19,7 +19,7 @@ import random
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
-from itertools import islice, zip_longest
+from itertools import islice, takewhile, zip_longest
 
 from lead.policy.axes.feasible import LACKS_NODES
 from lead.policy.axes.order import in_turns
@@ -221,14 +221,13 @@ class Episode:
         def beyond(k: int) -> PolicyRefusal | None:
             return self._throttle.admit(replace(candidate, k=k), AllocationRound.THIRD)
 
-        fewer = range(candidate.least, candidate.k)
-        permitted = next((at for at, k in enumerate(fewer) if beyond(k)), len(fewer))
-        if not permitted:
+        limit = beyond(candidate.k)
+        few = takewhile(lambda k: beyond(k) is None, range(candidate.least, candidate.k))
+        most = max(few, default=0)
+        some = replace(candidate, k=most)
+        if limit is None or not most or self._throttle.admit(some, turn) is not None:
             return candidate, refusal, None
-        some = replace(candidate, k=fewer[permitted - 1])
-        if self._throttle.admit(some, turn) is not None:
-            return candidate, refusal, None
-        return some, None, beyond(candidate.k)
+        return some, None, limit
 
     def _nodes(self, candidate: Candidate) -> tuple[Sequence[NodeView], Sequence[PolicyRefusal]]:
         """Return the nodes to ask, the best first; or none, and why there are too few."""

@@ -313,17 +313,18 @@ def test_no_soft_limit_is_exceeded_while_others_want_the_nodes(
 
 @given(
     held=st.integers(1, 6),
+    soft=st.integers(0, 7),
     most=st.integers(0, 7),
     k=st.integers(1, 7),
     k_min=st.integers(1, 7),
     of_seats=st.booleans(),
 )
 def test_a_limit_leaves_as_many_nodes_as_it_permits(
-    held: int, most: int, k: int, k_min: int, *, of_seats: bool
+    held: int, soft: int, most: int, k: int, k_min: int, *, of_seats: bool
 ) -> None:
     """A task has as many nodes as its campaign may have, and none if these are too few for it."""
     nodes = nodes_of(14)
-    limits = {} if of_seats else {"runs": LimitView(None, most)}
+    limits = {} if of_seats else {"runs": LimitView(min(soft, most), most)}
     ops = CampaignView("ops", seats_max=most if of_seats else None, limits=limits)
     there = [
         PostedRun(f"r{number}", f"r{number}", "ops", (f"n{number}",), NOW, NOW + times.HOUR)
