@@ -246,9 +246,12 @@ class ReachabilityTracker:
             self._answered.discard(participant.identity)
             self._crowded.discard(participant.identity)
 
-    def note_booking_horizon(self, identity: str, latest: int) -> None:
-        """Note the instant up to which a participant books."""
-        self._horizons[identity] = latest - self._clock.now()
+    def note_booking_horizon(self, identity: str, horizon: int) -> None:
+        """Note how far ahead a participant books (µs), by its own clock, which may be wrong.
+
+        It is asked a minute before a run at the latest, even if it says that it never books.
+        """
+        self._horizons[identity] = max(horizon, times.MINUTE)
 
 
 class ReachabilityGuard:
@@ -309,9 +312,9 @@ class ReachabilityGuard:
             self._reach.end_question(pending)
             self._reach.left(identity)
 
-    def learn(self, identity: str, latest: int) -> None:
-        """Note the instant up to which a participant books."""
-        self._reach.note_booking_horizon(identity, latest)
+    def learn(self, identity: str, horizon: int) -> None:
+        """Note how far ahead a participant books (µs)."""
+        self._reach.note_booking_horizon(identity, horizon)
 
     def through(self, participant: ParticipantClient) -> ParticipantClient:
         """Return the participant with its answers recorded."""
@@ -334,7 +337,7 @@ class _Watched:
     async def propose(self, request: ProposalRequest) -> Proposal:
         """Return the free ranges in the windows, and note the horizon of the node."""
         answered = await self._visit.ask(self._participant, self._participant.propose(request))
-        self._visit.learn(self.identity, answered.horizon)
+        self._visit.learn(self.identity, answered.horizon - answered.now)
         return answered
 
     async def hold(self, exchange: UUID, request: HoldRequest) -> HoldAnswer:

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Mapping, Sequence
+from functools import cached_property, reduce
 from typing import Any
 
 from lead.planning.agenda import Slot
-from lead.planning.placement import ChosenStart, Offer, common_ranges
+from lead.planning.placement import ChosenStart, Offer
+from node.model.spans import Span, intersect, normalise
 from node.model.times import format_duration, to_the_second
 from node.model.wire.participants import Proposal
+
+_TRACED_MAX = 2000
+"""Maximum number of ranges of one participant in a stored trace."""
 
 
 def unplaced_reasons(
@@ -20,8 +26,9 @@ def unplaced_reasons(
 ) -> dict[int, str]:
     """Return, by nominal start, the reason why each slot that was not chosen found no time."""
     chosen = {choice.slot.nominal for choice in choices}
+    offered = _Offered(offers)
     return {
-        slot.nominal: unplaced_reason(index, slot, duration, offers, proposals)
+        slot.nominal: _reason(index, slot, duration, offered, proposals)
         for index, slot in enumerate(slots)
         if slot.nominal not in chosen
     }
@@ -35,18 +42,38 @@ def unplaced_reason(
     proposals: Mapping[str, Proposal],
 ) -> str:
     """Return the reason of the first participant without time, or that no common time exists."""
-    for offer in offers:
-        fitting = any(
-            min(end, slot.end) - max(start, slot.start) >= duration
-            for start, end in offer.free_displacing
-        )
-        if not fitting:
-            return f"{offer.name}: {_why_not(index, duration, proposals[offer.name])}"
-    names = " and ".join(offer.name for offer in offers)
-    common = common_ranges([offer.free_displacing for offer in offers])
-    if any(min(end, slot.end) - max(start, slot.start) >= duration for start, end in common):
+    return _reason(index, slot, duration, _Offered(offers), proposals)
+
+
+class _Offered:
+    """The ranges of offers, sorted once for all slots, as they are looked up for each."""
+
+    def __init__(self, offers: Sequence[Offer]) -> None:
+        self.sets = {offer.name: normalise(offer.free_displacing) for offer in offers}
+
+    @cached_property
+    def common(self) -> list[Span]:
+        return reduce(intersect, self.sets.values())
+
+
+def _reason(
+    index: int, slot: Slot, duration: int, offered: _Offered, proposals: Mapping[str, Proposal]
+) -> str:
+    for name, ranges in offered.sets.items():
+        if not _fits(ranges, slot, duration):
+            return f"{name}: {_why_not(index, duration, proposals[name])}"
+    names = " and ".join(offered.sets)
+    if _fits(offered.common, slot, duration):
         return f"{names}: another run of this task occupies this window"
     return f"{names} have no {format_duration(duration)} free at the same time in this window"
+
+
+def _fits(ranges: Sequence[Span], slot: Slot, duration: int) -> bool:
+    """Return whether a run of the slot fits into one of these ranges, which are sorted."""
+    first = max(0, bisect_right(ranges, (slot.start, slot.start)) - 1)
+    last = bisect_left(ranges, (slot.end, slot.end))
+    near = ranges[first:last]
+    return any(min(end, slot.end) - max(start, slot.start) >= duration for start, end in near)
 
 
 def _why_not(index: int, duration: int, proposal: Proposal) -> str:
@@ -106,7 +133,7 @@ def trace(
 
 
 def _ranges(free: Sequence[tuple[int, int]], slots: Sequence[Slot]) -> list[list[int]] | str:
-    """Return the ranges, or ``everything`` if they equal the windows, which keeps traces small."""
+    """Return the first ranges, or ``everything`` if they equal the windows: traces stay small."""
     if [(slot.start, slot.end) for slot in slots] == list(free):
         return "everything"
-    return [[start, end] for start, end in free]
+    return [[start, end] for start, end in free[:_TRACED_MAX]]

@@ -17,6 +17,7 @@ be lost because a short run inside it ends earlier.
 
 from __future__ import annotations
 
+import sys
 from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from collections.abc import Sequence
@@ -32,13 +33,6 @@ from node.model.spans import Span, normalise, union
 
 ClosedTime = ReservationSpan | KeptTime
 """Time in which a run may not take place, whatever is booked."""
-
-RANGES_MAX = 100_000
-"""Maximum number of free ranges in an answer, beside one for each window.
-
-Windows of one task hardly overlap. If hundreds of them were each a day long, so that each had the
-thousand gaps of that day, a request of 100 kB would have an answer of 200 MB.
-"""
 
 _NEARBY_MAX = 256
 """Maximum number of bookings in one window of which the longest is named as its obstacle."""
@@ -150,11 +144,12 @@ class FreeRanges:
 
 
 def free_ranges(
-    question: TimelineQuestion, occupation: Occupation, ranges_max: int = RANGES_MAX
+    question: TimelineQuestion, occupation: Occupation, ranges_max: int = sys.maxsize
 ) -> FreeRanges:
     """Return the free ranges, given what occupies time; no run in ``yielding`` gives way.
 
-    After ``ranges_max`` of them each further window has only its first one.
+    After ``ranges_max`` of them each further window has only its first one: hundreds of windows
+    that are each a day long would have the thousand gaps of that day hundreds of times.
     """
     priority = question.priority if question.yielding is None else None
     every = occupation.blocking(question.scheduling_class, None)
@@ -163,7 +158,7 @@ def free_ranges(
 
 
 def free_among(
-    question: TimelineQuestion, bookings: Sequence[Booking], ranges_max: int = RANGES_MAX
+    question: TimelineQuestion, bookings: Sequence[Booking], ranges_max: int = sys.maxsize
 ) -> FreeRanges:
     """Return the free ranges as :func:`free_ranges`, given the bookings that touch any window."""
     if not question.yielding:

@@ -20,7 +20,6 @@ from node.model.lead_shares import KeptTime
 from node.model.reservations import Applicant, ReservationSpan, inadmissible_spans, is_particular
 from node.model.spans import Span
 from node.model.timeline import (
-    RANGES_MAX,
     Booking,
     ClosedTime,
     FreeRanges,
@@ -35,6 +34,7 @@ from node.model.timeline import (
 )
 from node.model.times import format_duration, to_the_second
 from node.model.wire.participants import (
+    RANGES_MAX,
     AboveShare,
     Closure,
     HoldAnswer,
@@ -51,6 +51,8 @@ from node.timetable.lead_shares import ShareEnforcer
 _SOON = 2 * times.SECOND
 """Time before its start when a run may be running already: the launcher prepares it early."""
 
+_RANGES_TOGETHER_MAX = 100_000
+"""Maximum number of free ranges in the answers to one message, beside one for each window."""
 
 ToldObstacle = Obstacle | Closure | AboveShare
 """An obstacle in a window, as a lead may know it."""
@@ -223,12 +225,13 @@ class Proposals:
                 staying = await bookings.occupied(connection, [soon], fixed_before)
             occupation = Occupation([*self._calendar.occupied(windows), *staying])
             found: list[FreeRanges] = []
-            room = RANGES_MAX
+            room = _RANGES_TOGETHER_MAX
             for question in questions:
+                most = min(room, RANGES_MAX)
                 each = (
-                    await _free_if_named(connection, question, fixed_before, room)
+                    await _free_if_named(connection, question, fixed_before, most)
                     if question.yielding
-                    else free_ranges(question, occupation, room)
+                    else free_ranges(question, occupation, most)
                 )
                 found.append(each)
                 room -= len(each.free) + len(each.free_displacing)

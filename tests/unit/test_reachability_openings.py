@@ -14,6 +14,7 @@ from lead.exchange.reachability import (
 )
 from lead.participants import ParticipantClient
 from node.model import times
+from node.model.wire.participants import Proposal, ProposalRequest
 from tests.support.clocks import ManualClock
 
 
@@ -124,3 +125,24 @@ async def test_a_slow_answer_limits_further_questions() -> None:
     answer.set()
     await hanging
     assert (reach.slow_visit_count(), _places(reach)) == (0, WORKERS // WORKER_SHARE_DIVISOR)
+
+
+class _Astray(_Silent):
+    """A participant whose clock says 1970, and one that pretends to book nothing."""
+
+    def __init__(self, ahead: int) -> None:
+        self.ahead = ahead
+
+    async def propose(self, _: ProposalRequest) -> Proposal:
+        """Return its horizon, by its clock."""
+        return Proposal(now=0, horizon=self.ahead, free=())
+
+
+async def test_how_far_a_participant_books_does_not_depend_on_its_clock() -> None:
+    """A task is not put off for years because a clock, or a participant, was wrong once."""
+    for ahead, known in ((times.HOUR, times.HOUR), (0, times.MINUTE)):
+        reach = ReachabilityTracker(ManualClock(), random.Random(1), workers=8)
+        astray = cast("ParticipantClient", _Astray(ahead))
+        with reach.visit([_Silent.identity]) as visit:
+            await visit.through(astray).propose(cast("ProposalRequest", None))
+        assert reach.horizon([_Silent.identity], times.DAY) == known

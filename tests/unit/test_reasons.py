@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Sequence
 from uuid import UUID
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pydantic import ValidationError
 
 from lead.planning.agenda import Slot
 from lead.planning.placement import ChosenStart, Offer, choose
@@ -15,7 +18,7 @@ from lead.planning.reasons import sentence, trace, unplaced_reason, unplaced_rea
 from node.model.classes import SchedulingClass
 from node.model.spans import Span, normalise
 from node.model.times import MINUTE, SECOND, parse_instant
-from node.model.wire.participants import Obstacle, Proposal
+from node.model.wire.participants import CommitRequest, HoldAnswer, Obstacle, Proposal
 
 START = parse_instant("2026-12-01T12:00:00Z")
 DURATION = 10 * SECOND
@@ -203,3 +206,33 @@ def test_a_reason_for_no_time_is_true(sets: list[list[Span]], shift: int) -> Non
             assert not together
         if "another run of this task" in reason:
             assert together
+
+
+def test_the_reasons_of_a_day_of_slots_take_a_moment() -> None:
+    """However many ranges a participant offers, they are not compared with each slot."""
+    slots = [Slot(at, 1, at, at + MINUTE) for at in range(START, START + 300 * MINUTE, MINUTE)]
+    offered = [(START + at * SECOND, START + at * SECOND + SECOND) for at in range(0, 18_000, 2)]
+    proposals = {"a": proposal([(START, START + 300 * MINUTE)]), "b": proposal(offered)}
+    offers = [Offer(name, it.free, it.free) for name, it in proposals.items()]
+    began = time.process_time()
+    reasons = unplaced_reasons(slots, [], DURATION, offers, proposals)
+    assert time.process_time() - began < 0.5
+    assert set(reasons.values()) == {"b: no PT10S free in this window"}
+    traced = trace(slots, offers, proposals, [], {})
+    assert len(json.dumps(traced)) < 100_000
+
+
+def test_an_answer_has_no_more_than_a_lead_reads() -> None:
+    """A participant cannot occupy a lead, or its disk, with endless offers, holds, or data."""
+    many = [[START + at, START + at + 1] for at in range(0, 60_000, 2)]
+    for kind, document in (
+        (Proposal, {"now": START, "horizon": START, "free": many}),
+        (Proposal, {"now": START, "horizon": START, "free": [], "obstacles": [vars(BUSY)] * 513}),
+        (HoldAnswer, {"held": [str(UUID(int=at)) for at in range(513)]}),
+        (HoldAnswer, {"held": [], "data": {"port": "x" * 1000}}),
+        (HoldAnswer, {"held": [], "data": {f"port{at}": at for at in range(17)}}),
+        (CommitRequest, {"runs": [], "data": {"0": {"port": "-rf"}}}),
+        (CommitRequest, {"runs": [], "data": {str(at): {} for at in range(33)}}),
+    ):
+        with pytest.raises(ValidationError):
+            kind.model_validate(document)

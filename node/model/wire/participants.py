@@ -46,6 +46,9 @@ DIFFERENCES_MAX = 100_000
 OUTPUT_LENGTH_MAX = 20_000
 """Maximum characters of a program's output that are kept and sent: its beginning and its end."""
 
+RANGES_MAX = 20_000
+"""Maximum number of free ranges in an offer, beside one for each window: a lead reads them all."""
+
 BATCH_ITEMS_MAX = 64
 """Maximum number of questions of one kind in one message."""
 
@@ -74,6 +77,12 @@ Priority = Annotated[int, Field(ge=-PRIORITY_MAX - 1, le=PRIORITY_MAX, strict=Tr
 Epoch = Annotated[int, Field(ge=0, lt=2**63, strict=True)]
 Revision = Annotated[int, Field(ge=1, lt=2**31, strict=True)]
 Attempt = Annotated[int, Field(ge=1, lt=2**15, strict=True)]
+
+
+ParticipantData = Annotated[
+    dict[Word, Annotated[int, Field(ge=0, le=65_535, strict=True)]], Field(max_length=16)
+]
+"""What a participant adds to a hold for the others: its first port, and the number of its ports."""
 
 
 class FreedRuns(Document):
@@ -256,6 +265,9 @@ class LimitReached(Document):
         return self.sentence
 
 
+Ranges = Annotated[tuple[Span, ...], Field(max_length=RANGES_MAX + BATCH_MAX)]
+
+
 class Proposal(Document):
     """The ranges inside the windows in which this node could run.
 
@@ -265,9 +277,11 @@ class Proposal(Document):
 
     now: Micros
     horizon: Micros = Field(description="No run may end later than this.")
-    free: tuple[Span, ...]
-    free_displacing: tuple[Span, ...] | None = None
-    obstacles: tuple[Obstacle | Closure | AboveShare | LimitReached, ...] = ()
+    free: Ranges
+    free_displacing: Ranges | None = None
+    obstacles: Annotated[
+        tuple[Obstacle | Closure | AboveShare | LimitReached, ...], Field(max_length=BATCH_MAX)
+    ] = ()
     reason: Sentence | None = Field(None, description="Why nothing is offered, if so.")
     particular: bool = Field(
         default=False,
@@ -323,9 +337,9 @@ class Refusal(Document):
 class HoldAnswer(Document):
     """The runs held; ``data`` is what this participant adds, such as its port."""
 
-    held: tuple[UUID, ...]
-    refused: tuple[Refusal, ...] = ()
-    data: dict[str, Any] = {}
+    held: Annotated[tuple[UUID, ...], Field(max_length=BATCH_MAX)]
+    refused: Annotated[tuple[Refusal, ...], Field(max_length=BATCH_MAX)] = ()
+    data: ParticipantData = {}
     set_aside: int = 0
 
 
@@ -333,7 +347,9 @@ class CommitRequest(Document):
     """The decision on an exchange: keep these runs and drop the others."""
 
     runs: Annotated[tuple[UUID, ...], Field(fail_fast=True, max_length=BATCH_MAX)]
-    data: dict[str, dict[str, Any]] = Field(description="Participant data by place (as text).")
+    data: Annotated[dict[Word, ParticipantData], Field(max_length=PARTICIPANTS_MAX)] = Field(
+        description="Participant data by place (as text)."
+    )
 
 
 class CommitAnswer(Document):
