@@ -82,7 +82,7 @@ Attempt = Annotated[int, Field(ge=1, lt=2**15, strict=True)]
 ParticipantData = Annotated[
     dict[Word, Annotated[int, Field(ge=0, le=65_535, strict=True)]], Field(max_length=16)
 ]
-"""What a participant adds to a hold for the others: its first port, and the number of its ports."""
+"""Data that a participant adds to a hold for the others: its first port, and how many it has."""
 
 
 class FreedRuns(Document):
