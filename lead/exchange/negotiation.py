@@ -33,7 +33,7 @@ from lead.store.planning import ExchangeOpening
 from node.batching import Batcher
 from node.clock import Clock
 from node.model import times
-from node.model.errors import NotFound, ParleyError
+from node.model.errors import DatabaseUnavailable, NotFound, ParleyError
 from node.model.ids import TaskId, exchange_id, run_id
 from node.model.outcomes import PlanningOutcome
 from node.model.times import format_instant
@@ -143,12 +143,16 @@ async def ask(
 
     A participant whose clock is further than ``clock_limit`` (microseconds) from this node's counts
     as failed.
+
+    :raises DatabaseUnavailable: this node's own database does not answer.
     """
     asked_at = clock.now()
     answers = await _all([partial(participant.propose, request) for participant in participants])
     answered_at = clock.now()
     collected = CollectedOffers()
     for participant, answered in zip(participants, answers, strict=True):
+        if isinstance(answered, DatabaseUnavailable):
+            raise answered  # only this node itself answers so; another one's fault is a PeerError
         if isinstance(answered, ParleyError):
             collected.failures[participant.name] = ParticipantFailure(
                 answered.detail, PlanningOutcome.UNREACHABLE
