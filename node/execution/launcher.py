@@ -520,7 +520,7 @@ class Launcher:
         if orphans := leftovers.kill_orphans():
             log.warning("ended programs that a dead service had left running", processes=orphans)
         for run in overslept:
-            await self._mark(run, late_runs.overslept(now, restored=self._database.restored))
+            await self._mark(run, late_runs.overslept(now, restored=self._database.was_restored))
 
     async def _mark(self, run: UUID, end: UnmeasuredEnd) -> None:
         async with self._database.transaction() as connection:

@@ -142,7 +142,7 @@ class Database(ABC):
     generation: Generation
     fresh: bool
     """True for a while after that, and for a new database: others may know more than it."""
-    restored = False
+    was_restored = False
     """True for a while after that: it may have forgotten what was done here."""
     marked_at: int | None = None
     """The latest mark of this database (µs), to be told to other nodes; None if it has none."""
@@ -267,7 +267,7 @@ class PostgresDatabase(Database):
             standing = await _look(connection, self.marked_at, seen, step)
             queries = Queries("node.store", "setup")
             fresh = await connection.fetchval(queries["is_fresh"])
-            self.restored = await connection.fetchval(queries["was_restored"])
+            self.was_restored = await connection.fetchval(queries["was_restored"])
         self.generation, self.marked_at, self.fresh = standing.generation, standing.marked_at, fresh
         if self._mark is not None:
             await asyncio.to_thread(self._mark.write, standing.marked_at)
