@@ -382,11 +382,11 @@ async def test_a_program_is_ended_at_the_booked_end(
 async def test_what_is_cancelled_before_its_instant_is_not_released(
     world: World, stage: Stage, when: str
 ) -> None:
-    """The program that was held ready is ended, and its part says that it was cancelled."""
+    """The program that was held ready is killed, and its part says that it was cancelled."""
     due = await _due(world, SAID)
     stage.at[when] = lambda: due.site.node.launcher._stop(due.run)
     await due.look()
-    assert stage.times_of("released") == []
+    assert (stage.times_of("released"), stage.graces) == ([], [0])
     assert (await stage.running[0].wait()).stdout == b""
     part = await due.part()
     assert (part.result, part.reason, part.started_at) == (None, "cancelled", None)
@@ -633,7 +633,10 @@ async def test_a_database_that_is_away_ends_no_measurement(
     monkeypatch.setattr(runs, "keep_process", away)
     monkeypatch.setattr(due.site.node.collector, "keep_own", kept)
     monkeypatch.setattr(world.clock, "sleep", pause)
-    await due.look()
+    with capture_logs() as lines:
+        await due.look()
+    events = [line["event"] for line in lines]
+    assert events == ["process not recorded", "part not kept yet", "part not kept yet"]
     assert waits == [1.0, 1.0]
     assert (await due.part()).result == {"slept_ms": 1.0}
     assert (await due.row())["state"] == "finished"
