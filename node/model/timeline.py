@@ -34,7 +34,7 @@ from node.model.spans import Span, normalise, union
 ClosedTime = ReservationSpan | KeptTime
 """Time in which a run may not take place, whatever is booked."""
 
-_NEARBY_MAX = 256
+_NEARBY_MAX = 64
 """Maximum number of bookings in one window of which the longest is named as its obstacle."""
 
 _NOBODY = UUID(int=0)
@@ -246,7 +246,7 @@ def obstacles(
 ) -> list[tuple[int, Booking | ClosedTime]]:
     """Return for each window the longest obstacle: closed time, or a booking that stays.
 
-    Only the first few hundred obstacles of a window are compared, since many windows may be long.
+    Only the first dozens of obstacles of a window are compared, since many windows may be long.
     """
     conflicting = blockers(question.scheduling_class)
     lasting = [
