@@ -114,7 +114,8 @@ async def play_to_both(
 async def _opened(
     real: PostgresConnection, transaction: Transaction
 ) -> AsyncIterator[PostgresConnection]:
-    if len(transaction.statements) == 1 and transaction.committed:
+    locks = any("LOCK TABLE" in query for query, _ in transaction.statements)
+    if len(transaction.statements) == 1 and transaction.committed and not locks:
         yield real
     else:
         async with real.transaction():
