@@ -250,10 +250,11 @@ class RunningProcess:
             remaining = proctable.living_members(self.pid)
             if self._mark is not None:
                 remaining += process_marks.marked_processes(self._mark)
-            raise HostError(
-                f"{self._name} left processes behind that did not end although they were killed: "
-                f"{remaining}; look at them with ps"
-            ) from None
+            if remaining:
+                raise HostError(
+                    f"{self._name} left processes behind that did not end although they were "
+                    f"killed: {remaining}; look at them with ps"
+                ) from None
 
 
 async def start(  # noqa: PLR0913 - independent facts about the program, all but argv keyword-only

@@ -13,6 +13,9 @@ from pathlib import Path
 
 from node.execution.descriptors import explain_exhaustion
 
+_MEMORY, _ARGUMENTS = 20, 45
+"""Fields of ``/proc/PID/stat`` from the third on: bytes of virtual memory, address of argv."""
+
 
 def identity(pid: int) -> int:
     """Return the clock tick since boot at which the process started, which with ``pid`` is unique.
@@ -78,6 +81,20 @@ def read_small_file(path: str, length: int) -> bytes:
         return b""
     finally:
         os.close(descriptor)
+
+
+def is_settled(pid: int, since: int) -> bool:
+    """Return whether a process is there and not just executing another program.
+
+    While it does, it has memory and no arguments yet. Only of a process that we may inspect; one
+    that started before the tick ``since`` counts as settled, since it may hide its arguments.
+    """
+    try:
+        fields = _stat(pid)
+    except ProcessLookupError:
+        return False
+    is_executing = int(fields[_MEMORY]) > 0 and int(fields[_ARGUMENTS]) == 0
+    return fields[0] in "ZX" or int(fields[19]) < since or not is_executing
 
 
 async def wait_for_exits(pids: Sequence[int]) -> None:

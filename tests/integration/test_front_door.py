@@ -205,11 +205,11 @@ async def test_a_document_with_many_faults(a: Asker) -> None:
 
 
 async def test_the_first_faults_are_named(a: Asker) -> None:
-    """The answer says where the first faults are, and how many more there are."""
+    """The answer says where the first faults are, and that there are more."""
     _, answer = await a.ask("POST", "/v1/tasks", LONG["few unknown fields"])
     assert answer["errors"][0]["pointer"] == "/f0"
     assert "no such field" in answer["errors"][0]["detail"]
-    assert answer["errors"][-1]["detail"] == "has 4981 more unknown fields"
+    assert answer["errors"][-1]["detail"] == "has more unknown fields"
     _, answer = await a.ask("POST", "/v1/tasks", {"participants": [{"x": 1}] * 2_000})
     assert answer["errors"][0]["pointer"] == "/test"
     assert answer["errors"][-1]["detail"].endswith(" more faults")

@@ -144,7 +144,7 @@ async def test_limits_of_what_is_under_way_hold_for_later_runs_too(world: World)
     second = {"start": "2026-12-01T02:00:00Z", "max_runs": 1}
     assert await pool.seats(await pool.create(1, campaign="lab", schedule=second))
     both = {"start": "2026-12-01T01:00:00Z", "max_runs": 2}
-    task = await pool.create(2, campaign="lab", schedule=both)
+    task = await pool.create(2, campaign="lab", schedule=both, request={"min_k": 2})
     assert await pool.seats(task) == {}
     axis, rule, figures, sentence = await _verdict(pool, task)
     assert (axis, rule, figures["wanted"], figures["limit"]) == ("throttle", "active limit", 3, 2)
