@@ -34,13 +34,8 @@ def new_mark() -> str:
 
 
 def marked_processes(mark: str) -> list[int]:
-    """Return the living processes with this mark that we may inspect; 0.4 ms for 150 processes."""
-    entry = f"{VARIABLE}={mark}".encode()
-    return [
-        int(name)
-        for name in os.listdir("/proc")  # noqa: PTH208 - three times faster
-        if name.isdecimal() and entry in _environment(name).split(b"\0")
-    ]
+    """Return the living processes with this mark that we may inspect."""
+    return _strays(mark)[0]
 
 
 def owner(mark: str) -> tuple[int, int]:

@@ -13,8 +13,8 @@ from pathlib import Path
 
 from node.execution.descriptors import explain_exhaustion
 
-_MEMORY, _ARGUMENTS = 20, 45
-"""Fields of ``/proc/PID/stat`` from the third on: bytes of virtual memory, address of argv."""
+_STARTED, _MEMORY, _ARGUMENTS = 19, 20, 45
+"""Fields of ``/proc/PID/stat`` from the third on: start tick, bytes of memory, address of argv."""
 
 
 def identity(pid: int) -> int:
@@ -22,7 +22,7 @@ def identity(pid: int) -> int:
 
     :raises ProcessLookupError: there is no such process.
     """
-    return int(_stat(pid)[19])
+    return int(_stat(pid)[_STARTED])
 
 
 def is_alive(pid: int, ticks: int) -> bool:
@@ -31,7 +31,7 @@ def is_alive(pid: int, ticks: int) -> bool:
         fields = _stat(pid)
     except ProcessLookupError:
         return False
-    return int(fields[19]) == ticks and fields[0] not in "ZX"
+    return int(fields[_STARTED]) == ticks and fields[0] not in "ZX"
 
 
 def processor_ticks(pid: int) -> int:
@@ -94,7 +94,7 @@ def is_settled(pid: int, since: int) -> bool:
     except ProcessLookupError:
         return False
     is_executing = int(fields[_MEMORY]) > 0 and int(fields[_ARGUMENTS]) == 0
-    return fields[0] in "ZX" or int(fields[19]) < since or not is_executing
+    return fields[0] in "ZX" or int(fields[_STARTED]) < since or not is_executing
 
 
 async def wait_for_exits(pids: Sequence[int]) -> None:
