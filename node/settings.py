@@ -5,10 +5,10 @@ from __future__ import annotations
 import ipaddress
 import os
 from pathlib import Path
-from typing import Self
+from typing import Annotated, Final, Self
 from urllib.parse import urlsplit
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, field_validator, model_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from node.model import contexts, times
@@ -28,6 +28,26 @@ def default_state_dir() -> Path:
     if os.geteuid() == 0:
         return Path("/var/lib/parley")
     return Path.home() / ".local/state/parley"
+
+
+_RETENTION_MIN: Final = times.HOUR
+_RETENTION_MAX: Final = 36_500 * times.DAY  # a hundred years, which is for ever
+
+
+def _retention(value: object) -> object:
+    """Parse a duration that may be longer than any of a task."""
+    return times.parse_duration(value, _RETENTION_MAX) if isinstance(value, str) else value
+
+
+def _bounded_retention(value: int) -> int:
+    if not _RETENTION_MIN <= value <= _RETENTION_MAX:
+        msg = f"is {times.format_duration(value)}; set PT1H to P36500D"
+        raise ValueError(msg)
+    return value
+
+
+Retention = Annotated[int, BeforeValidator(_retention), AfterValidator(_bounded_retention)]
+"""The time for which records are kept: microseconds in memory, ISO 8601 in the environment."""
 
 
 class Settings(BaseSettings):
@@ -141,45 +161,40 @@ class Settings(BaseSettings):
         ge=times.HOUR,
         description="How long tasks of another node stay open here when it is not heard of.",
     )
-    keep_finished: Duration = Field(
+    keep_finished: Retention = Field(
         30 * times.DAY,
-        ge=times.HOUR,
         description="How long finished runs are kept, with their results and deliveries; also the "
         "terms of pool tasks.",
     )
-    keep_failed: Duration = Field(
+    keep_failed: Retention = Field(
         90 * times.DAY,
-        ge=times.HOUR,
         description="How long runs are kept that have no result, each with its reason.",
     )
-    keep_decisions: Duration = Field(
-        30 * times.DAY, ge=times.HOUR, description="How long the reasons of the planning are kept."
+    keep_decisions: Retention = Field(
+        30 * times.DAY, description="How long the reasons of the planning are kept."
     )
-    keep_tasks: Duration = Field(
+    keep_tasks: Retention = Field(
         90 * times.DAY,
-        ge=times.HOUR,
         description="How long ended tasks are kept; a task stays as long as one of its runs.",
     )
-    keep_exchanges: Duration = Field(
-        times.DAY, ge=times.HOUR, description="How long exchanges without runs are kept."
+    keep_exchanges: Retention = Field(
+        times.DAY, description="How long exchanges without runs are kept."
     )
-    keep_keys: Duration = Field(
-        times.DAY, ge=times.HOUR, description="How long an Idempotency-Key is remembered."
+    keep_keys: Retention = Field(
+        times.DAY, description="How long an Idempotency-Key is remembered."
     )
-    keep_charges: Duration = Field(
-        30 * times.DAY, ge=times.HOUR, description="How long the single charges of runs are kept."
+    keep_charges: Retention = Field(
+        30 * times.DAY, description="How long the single charges of runs are kept."
     )
-    keep_hours: Duration = Field(
+    keep_hours: Retention = Field(
         400 * times.DAY,
-        ge=times.HOUR,
         description="How long the usage of campaigns is kept, by hours.",
     )
-    keep_reserved: Duration = Field(
-        30 * times.DAY, ge=times.HOUR, description="How long past reserved time is kept."
+    keep_reserved: Retention = Field(
+        30 * times.DAY, description="How long past reserved time is kept."
     )
-    keep_messages: Duration = Field(
+    keep_messages: Retention = Field(
         90 * times.DAY,
-        ge=times.HOUR,
         description="How long a message is sent again to a node that does not acknowledge it.",
     )
     archive_directories: str = Field(

@@ -34,8 +34,11 @@ _INSTANT = re.compile(
 )
 
 
-def parse_duration(text: str) -> int:
-    """Parse ``PT1H30M``; raise :class:`ValueError`, which says what to write, if it is invalid."""
+def parse_duration(text: str, longest: int = LONGEST) -> int:
+    """Parse ``PT1H30M``, up to the longest duration (µs) that is accepted.
+
+    :raises ValueError: the text is invalid; the message says what to write.
+    """
     match = _DURATION.fullmatch(text)
     if match is None:
         if _CALENDAR.fullmatch(text):
@@ -47,8 +50,8 @@ def parse_duration(text: str) -> int:
     total = (int(weeks) * 7 + int(days)) * DAY + int(hours) * HOUR + int(minutes) * MINUTE
     seconds, _, fraction = rest.replace(",", ".").partition(".")
     total += int(seconds) * SECOND + int(fraction.ljust(6, "0"))
-    if total > LONGEST:
-        msg = "longer than 366 days"
+    if total > longest:
+        msg = f"longer than {longest // DAY} days; write at most {format_duration(longest)}"
         raise ValueError(msg)
     return total
 

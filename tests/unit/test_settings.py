@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import click
 import pytest
 from pydantic import ValidationError
@@ -9,6 +11,7 @@ from structlog.testing import capture_logs
 
 from node.cli.services import settings_of, warn_of_contexts
 from node.execution.contexts import Contexts
+from node.model import times
 from node.settings import Settings
 
 
@@ -17,6 +20,40 @@ def test_a_node_is_reached_or_fetches() -> None:
     with pytest.raises(ValidationError, match="set pull or url, not both"):
         Settings(pull=True, url="http://a.example:8642")
     assert Settings(pull=True).url is None
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        name
+        for name, field in Settings.model_fields.items()
+        if field.get_default(call_default_factory=True) is not None
+    ],
+)
+def test_every_default_is_accepted_when_it_is_set(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A setting that is set to its default, as it is documented, has that value."""
+    default = getattr(Settings(), name)
+    written = Settings().model_dump(mode="json")[name]
+    if name.startswith("keep_"):
+        written = times.format_duration(default)
+    monkeypatch.setenv(
+        f"PARLEY_{name.upper()}", written if isinstance(written, str) else json.dumps(written)
+    )
+    assert getattr(Settings(), name) == default
+
+
+def test_records_are_kept_for_an_hour_to_a_hundred_years() -> None:
+    """A retention may be longer than any duration of a task, and is refused beyond its bound."""
+    kept = Settings.model_validate({"keep_finished": "P3650D", "keep_failed": "P36500D"})
+    assert (kept.keep_finished, kept.keep_failed) == (3650 * times.DAY, 36_500 * times.DAY)
+    with pytest.raises(ValidationError, match="longer than 36500 days; write at most P36500D"):
+        Settings.model_validate({"keep_finished": "P36501D"})
+    with pytest.raises(ValidationError, match="is PT59M; set PT1H to P36500D"):
+        Settings.model_validate({"keep_finished": "PT59M"})
+    with pytest.raises(ValidationError, match="longer than 366 days; write at most P366D"):
+        Settings.model_validate({"horizon": "P367D"})
 
 
 @pytest.mark.parametrize(

@@ -53,8 +53,8 @@ class FileSpec(Document):
         strict=True,
         description="The file is rotated before it grows beyond this many bytes.",
     )
-    rotate_after: Annotated[Duration, between(times.MINUTE, 400 * times.DAY)] = duration_field(
-        times.DAY, "The file is also rotated when such a period begins (in UTC); PT1M to P400D."
+    rotate_after: Annotated[Duration, between(times.MINUTE, times.LONGEST)] = duration_field(
+        times.DAY, "The file is also rotated when such a period begins (in UTC); PT1M to P366D."
     )
     keep: int = Field(
         0, ge=0, le=10_000, strict=True, description="Number of rotated files to keep; 0: all."
