@@ -16,6 +16,7 @@
     │   ├── TooSlow               408  the body did not arrive in time
     │   ├── TooLarge              413
     │   ├── TooManyRequests       429  the same request is in order later
+    │   │   └── TooEarly          425  at an instant that is still to come
     │   └── RefusedByParticipant  422  a participant will not take part
     ├── PeerError                 another node is at fault
     │   ├── PeerUnreachable       502
@@ -176,6 +177,14 @@ class TooManyRequests(RequestError):
         """``retry_after_s`` is the number of seconds after which to ask again."""
         super().__init__(message)
         self.retry_after_s = retry_after_s
+
+
+class TooEarly(TooManyRequests):
+    """The request is about something that has not begun yet; once it has, it is in order."""
+
+    code = "too-early"
+    title = "Too early"
+    status = 425
 
 
 class TooSlow(RequestError):

@@ -12,6 +12,7 @@ from node.model.errors import (
     PeerError,
     PeerFailed,
     RequestError,
+    TooEarly,
     TooManyRequests,
     UnknownPeer,
     UnknownToPeer,
@@ -71,8 +72,9 @@ def error_of(problem: Problem) -> ParleyError:
     """Return the error that a problem document was created from, on the client's side."""
     if problem.errors:
         return InvalidDocument([FieldFault(f.pointer, f.detail) for f in problem.errors])
-    if problem.code == TooManyRequests.code:
-        return TooManyRequests(problem.detail, problem.retry_after or 1)
+    for later in (TooManyRequests, TooEarly):
+        if problem.code == later.code:
+            return later(problem.detail, problem.retry_after or 1)
     if problem.code == NoTime.code:
         return NoTime(problem.detail, problem.offers)
     for kind in _concrete(ParleyError):
