@@ -310,10 +310,14 @@ class Board:
         ]
 
     def urgent(self, span: Span) -> int:
-        """Return how many nodes are booked by urgent campaigns at some time in a span."""
+        """Return how many of the pool's nodes urgent campaigns have at some time in a span."""
         urgent = self._urgent_campaigns
         runs = (run for run in self.overlapping(span) if run.campaign in urgent)
-        return len({name for run in runs for name in run.nodes})
+        return len({name for run in runs for name in self.of_pool(run)})
+
+    def of_pool(self, run: PostedRun) -> list[str]:
+        """Return the nodes of the pool on which a run is."""
+        return [name for name in run.nodes if name in self.view.nodes]
 
     @cached_property
     def _urgent_campaigns(self) -> frozenset[str]:

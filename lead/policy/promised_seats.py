@@ -123,7 +123,7 @@ class PromisedSeats:
     def _held(self, span: Span) -> Iterator[_Use]:
         board = self._board
         for run in board.overlapping(span):
-            lanes = board.weighed(run.scheduling_class, board.lanes * len(run.nodes))
+            lanes = board.weighed(run.scheduling_class, board.lanes * len(board.of_pool(run)))
             yield (run.start, run.end), board.groups.get(run.campaign, NOBODY), lanes
         for candidate in board.asked.values():
             group, lanes = board.groups.get(candidate.campaign, NOBODY), self.lanes_of(candidate)

@@ -323,9 +323,10 @@ class RememberedState:
 class View:
     """The whole input of an episode; ``workers`` is the maximum number of candidates to try.
 
-    ``moved`` has the bytes of campaigns, past, booked, and about to be booked, by the hours in
-    which runs start, if any campaign has a quota of bytes. ``returnable`` are tasks whose runs may
-    be given back as a whole, the youngest first.
+    ``runs`` are those on the pool's nodes, and on others those that count toward a limit of their
+    campaign. ``moved`` has the bytes of campaigns, past, booked, and about to be booked, by the
+    hours in which runs start, if any campaign has a quota of bytes. ``returnable`` are tasks whose
+    runs may be given back as a whole, the youngest first.
     """
 
     now: int

@@ -56,6 +56,9 @@ CASES_MAX = 2000
 _TERMS_MAX = 1000
 _PHASES = 120
 
+RetryScheduler = Callable[[Connection, int, str], Awaitable[None]]
+"""Schedules a retry for an instant (µs), with the reason for which it is needed."""
+
 log = structlog.get_logger()
 
 
@@ -191,7 +194,8 @@ class EpisodeLoop:
         now = self._clock.now()
         again = [membership.next_unreachable_at(now)]
 
-        async def later(_: Connection, at: int) -> None:
+        async def later(_: Connection, at: int, why: str) -> None:
+            del why
             again.append(at)
 
         for task, seats in groupby(sitting, key=lambda seat: seat.task):
@@ -251,7 +255,10 @@ class EpisodeLoop:
             by_name = {pool.name: pool for pool in await pools.listed(connection)} if due else {}
         for whole in due:
 
-            async def later(connection: Connection, at: int, whole: PoolTask = whole) -> None:
+            async def later(
+                connection: Connection, at: int, why: str, whole: PoolTask = whole
+            ) -> None:
+                del why
                 on = NextTerm(whole.next_slot, at, whole.rounds_left)
                 await episodes.go_on(connection, whole.id, whole.next_slot or 0, on)
 
@@ -284,8 +291,10 @@ class EpisodeLoop:
             more |= len(tasks) == CASES_MAX
             ids = [whole.id for whole in tasks]
 
-            async def later(connection: Connection, at: int, ids: Sequence[UUID] = ids) -> None:
-                await episodes.put_off(connection, ids, now, at)
+            async def later(
+                connection: Connection, at: int, why: str, ids: Sequence[UUID] = ids
+            ) -> None:
+                await episodes.put_off(connection, ids, now, at, why)
 
             work = self._episode(membership, name, tasks)
             more |= await self._try(f"pool {name}", ids, work, later)
@@ -305,12 +314,12 @@ class EpisodeLoop:
         what: str,
         tasks: Sequence[UUID],
         work: Awaitable[bool],
-        later: Callable[[Connection, int], Awaitable[None]],
+        later: RetryScheduler,
     ) -> bool:
         """Return the result of ``work``; if it fails, store the error with these tasks.
 
-        ``later(connection, at)`` schedules the retry. If even that cannot be stored, the error is
-        raised, and the whole loop retries later.
+        ``later(connection, at, why)`` schedules the retry. If even that cannot be stored, the error
+        is raised, and the whole loop retries later.
         """
         try:
             more = await work
@@ -325,16 +334,17 @@ class EpisodeLoop:
         what: str,
         tasks: Sequence[UUID],
         error: Exception,
-        later: Callable[[Connection, int], Awaitable[None]],
+        later: RetryScheduler,
     ) -> None:
         why = describe_failure(error, "giving seats failed")
         log.warning("giving seats broke off", what=what, error=why)
         now = self._clock.now()
         pause = jittered_pause(PAUSE_FIRST, PAUSE_MAX, self._faults[what], self._rng)
         self._faults[what] += 1
-        decision = PlanningDecision.broken_off(f"giving seats broke off: {why}")
+        sentence = f"giving seats broke off: {why}"
+        decision = PlanningDecision.broken_off(sentence)
         async with self._database.transaction() as connection:
-            await later(connection, now + pause)
+            await later(connection, now + pause, sentence)
             await planning.keep_decisions(connection, [(task, decision) for task in tasks], now)
             await episodes.notify(connection, tasks, "planned")
 
@@ -380,8 +390,8 @@ class EpisodeLoop:
         now = self._clock.now()
         for task, error in broken.items():
 
-            async def later(connection: Connection, at: int, task: UUID = task) -> None:
-                await episodes.put_off(connection, [task], now, at)
+            async def later(connection: Connection, at: int, why: str, task: UUID = task) -> None:
+                await episodes.put_off(connection, [task], now, at, why)
 
             await self._broke_off(f"seats of {task}", [task], error, later)
 

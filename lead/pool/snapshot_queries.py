@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from uuid import UUID
 
 from lead.model import BookedRun, Key, OpenTerm, PoolTask, TurnedDown
+from lead.planning.campaign_room import descendants_of
 from lead.planning.needs import NeedsByTest
-from lead.planning.pool_view import LEDGER_LOOKBACK, SeatCase, runs_to_come
+from lead.planning.pool_view import LEDGER_LOOKBACK, SeatCase, campaigns_of, runs_to_come
 from lead.policy.ahead_sharing import NEAR_TIME
 from lead.policy.view import BUCKET, Needs, PostedRun
 from lead.store import episodes, ledger
@@ -137,8 +138,8 @@ async def read_runs(
     """Read the runs that matter to these cases.
 
     These are the runs in the hours of the cases, and on the nodes in the next hour. A limit of a
-    campaign is about all of its runs at an instant, wherever the cases lie; so if any campaign has
-    limits, all runs up to the horizon are read.
+    campaign is about all of its runs, at whatever instant the cases lie, and on nodes outside the
+    pool too; so if any campaign has limits, all runs up to the horizon are read.
     """
     now = scope.now
     stored = await campaigns.listed(connection)
@@ -148,7 +149,8 @@ async def read_runs(
     limited = any(_is_limited(campaign.settings) for campaign in stored)
     end = max(last, end, now + scope.horizon) if limited else max(last, end)
     spans = _spans_by_importance(first, last, now, end if limited else None)
-    booked, first_left_out = await _read_booked(connection, spans, scope.identities)
+    counted = _counted_wherever(stored)
+    booked, first_left_out = await _read_booked(connection, spans, scope.identities, counted)
     seats = await episodes.to_come(connection, scope.identities)
     needs_by_task: dict[UUID, Needs] = {}
     # What other runs need matters only if the runs of a case need something themselves.
@@ -242,6 +244,14 @@ def _is_limited(campaign: CampaignSettings) -> bool:
     return bool(campaign.limits or campaign.quotas) or campaign.seats_max is not None
 
 
+def _counted_wherever(stored: Sequence[StoredCampaign]) -> list[str]:
+    """Return the campaigns of which a limit counts the runs on whatever nodes; quotas do not."""
+    campaigns = campaigns_of((vars(each.settings), each.created_at) for each in stored)
+    holders = {name for name, each in campaigns.items() if each.limits}
+    seats_max = {name for name, each in campaigns.items() if each.seats_max is not None}
+    return sorted({*descendants_of(holders, campaigns), *seats_max})
+
+
 def _spans_by_importance(first: int, last: int, now: int, ahead: int | None) -> list[Span]:
     """Return the time whose runs matter, the most important first: too many runs are cut off.
 
@@ -255,15 +265,16 @@ def _spans_by_importance(first: int, last: int, now: int, ahead: int | None) -> 
 
 
 async def _read_booked(
-    connection: Connection, spans: Sequence[Span], nodes: Sequence[str]
+    connection: Connection, spans: Sequence[Span], nodes: Sequence[str], counted: Sequence[str]
 ) -> tuple[list[BookedRun], int | None]:
     """Return the runs of these spans by start; if too many, also the start of the first left out.
 
-    A run that reaches into two spans is counted once.
+    They are the runs on these nodes, and all of the ``counted`` campaigns. A run that reaches into
+    two spans is counted once.
     """
     runs: dict[UUID, BookedRun] = {}
     for since, until in spans:
-        for run in await episodes.booked(connection, since, until, nodes, RUNS_MAX + 1):
+        for run in await episodes.booked(connection, since, until, nodes, RUNS_MAX + 1, counted):
             if len(runs) == RUNS_MAX and run.id not in runs:
                 return sorted(runs.values(), key=_BY_START), run.starts_at
             runs[run.id] = run

@@ -254,9 +254,14 @@ async def try_during(connection: Connection, spans: Sequence[Span], now: int) ->
     return [row[0] for row in rows]
 
 
-async def put_off(connection: Connection, tasks: Sequence[UUID], now: int, try_at: int) -> None:
-    """Put off the due terms of these tasks until ``try_at``."""
-    await connection.execute(_SQL["put_off"], list(tasks), now, try_at)
+async def put_off(
+    connection: Connection, tasks: Sequence[UUID], now: int, try_at: int, why: str | None = None
+) -> None:
+    """Put off the due terms of these tasks until ``try_at``; ``why`` is why their seats are empty.
+
+    Without it, they keep the reason that they have.
+    """
+    await connection.execute(_SQL["put_off"], list(tasks), now, try_at, why)
 
 
 async def sitting(connection: Connection, now: int) -> list[HeldSeat]:
@@ -308,10 +313,20 @@ async def used_by_hour(
 
 
 async def booked(
-    connection: Connection, since: int, until: int, nodes: Sequence[str], limit: int
+    connection: Connection,
+    since: int,
+    until: int,
+    nodes: Sequence[str],
+    limit: int,
+    campaigns: Collection[str] = (),
 ) -> list[BookedRun]:
-    """Return the runs led here that lie in this time on these nodes, by start."""
-    rows = await connection.fetch(_SQL["booked"], since, until, list(nodes), limit)
+    """Return the runs led here that lie in this time on these nodes, by start.
+
+    With ``campaigns``, also their runs on other nodes.
+    """
+    rows = await connection.fetch(
+        _SQL["booked"], since, until, list(nodes), limit, sorted(campaigns)
+    )
     return [BookedRun(**dict(row)) for row in rows]
 
 

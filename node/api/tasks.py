@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Mapping
 from typing import Any
 from uuid import UUID
 
@@ -28,7 +29,7 @@ from node.model.task_terms import TaskTerms, take_terms
 from node.model.taskstate import TaskState
 from node.model.wire.plans import Outcome, PlanRequest
 from node.model.wire.runs import Explanation, Run
-from node.model.wire.seats import Seat, SeatCount, SeatRequest, SeatState
+from node.model.wire.seats import NOT_SEARCHED, Seat, SeatCount, SeatRequest, SeatState
 from node.model.wire.tasks import (
     Task,
     TaskDocument,
@@ -70,9 +71,16 @@ def task_of(row: Record) -> Task:
         plan_at=values["plan_at"],
         runs=values["runs"],
         pool=None if values["pool"] is None else SeatRequest.model_validate(values["pool"]),
-        seats=None if values["seats"] is None else SeatCount.model_validate(values["seats"]),
+        seats=None if values["seats"] is None else _seat_count(values["seats"]),
         parent=values["parent"],
     )
+
+
+def _seat_count(stored: Mapping[str, Any]) -> SeatCount:
+    count = SeatCount.model_validate(stored)
+    if count.taken == count.wanted or count.reason is not None:
+        return count
+    return count.model_copy(update={"reason": NOT_SEARCHED})
 
 
 def _shown(terms: TaskTerms) -> dict[str, Any]:
@@ -284,7 +292,7 @@ def _seat_of(row: Record, now: int) -> Seat:
         state=state,
         node=row["name"] or row["node"],
         task=row["task"],
-        reason=row["reason"] if state in {"empty", "lost"} else None,
+        reason=(row["reason"] or NOT_SEARCHED) if state in {"empty", "lost"} else None,
         runs=row["runs"],
     )
 

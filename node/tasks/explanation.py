@@ -57,8 +57,7 @@ def describe_seats(seats: SeatCount) -> str:
     empty = seats.wanted - seats.taken
     if not empty:
         return taken
-    why = seats.reason or "the search for nodes is in progress"
-    return f"{taken}; {empty} {'is' if empty == 1 else 'are'} empty: {why}"
+    return f"{taken}; {empty} {'is' if empty == 1 else 'are'} empty: {seats.reason}"
 
 
 def describe_wait(wait: SeatWait) -> str:

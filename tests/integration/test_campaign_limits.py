@@ -324,3 +324,36 @@ async def test_a_pool_task_has_as_many_seats_as_a_limit_permits(
     await pool.lead.node.campaigns.edit("ops", CampaignPatch.model_validate(more))
     await pool.seat()
     assert len((await pool.seats(task))[1]) == 3
+
+
+@pytest.mark.parametrize(
+    "limited",
+    [{"seats_max": 1}, {"limits": {"runs": {"hard": 1}}}, {"limits": {"seconds": {"hard": 300}}}],
+)
+async def test_a_resumed_pool_task_waits_for_a_limit_that_runs_elsewhere_fill(
+    world: World, limited: dict[str, Any]
+) -> None:
+    """No seat is given and taken back: a run outside the pool counts, of a child too, and why."""
+    pool = await pooled(world, [{}, {}])
+    a = pool.lead
+    await _campaign(a, "all", **limited)
+    await _campaign(a, "ops", parent="all")
+    name = "all" if "seats_max" in limited else "ops"
+    at = times.format_instant(AT)
+    named = await _create(a, previews.idle(a, campaign=name, schedule={"start": at}))
+    await a.plan()
+    assert await _starts(a) == [0]
+    await a.node.campaigns.edit("all", CampaignPatch.model_validate({"level": 0}))
+    once = {"start": at, "repeat": None, "slip": "PT0S"}
+    task = await pool.create(1, campaign="all", schedule=once)
+    assert "is suspended" in (await pool.told(task))[-1][1]
+    await a.node.campaigns.edit("all", CampaignPatch.model_validate({"level": 3}))
+    await pool.seat()
+    await pool.seat()
+    [(reason,)] = await a.rows("SELECT reason FROM term WHERE pool_task = $1", task)
+    assert reason is not None
+    assert "all would have" in reason or "all would hold" in reason
+    assert await a.rows("SELECT place FROM seat WHERE pool_task = $1", task) == []
+    await a.node.termination.cancel_task(named)
+    await pool.changed()
+    assert len((await pool.seats(task))[1]) == 1

@@ -10,7 +10,7 @@ from urllib.parse import quote
 
 import pytest
 
-from node.model import policysets
+from node.model import policysets, times
 from node.model.predicates import Value
 from node.model.wire.nodes import NodeCard
 from node.store import nodes
@@ -223,3 +223,26 @@ async def test_the_sets_are_listed_with_what_they_are_good_for(a: Asker) -> None
     ]
     good_for = {policy_set["name"]: policy_set["good_for"] for policy_set in items}
     assert good_for["gridserver-sla"].startswith("promised")
+
+
+async def test_an_empty_seat_has_a_reason_before_any_node_was_sought(a: Asker) -> None:
+    """The task and its seats say that the search is in progress."""
+    await a.ask("POST", "/v1/pools", {"name": "all", "match": {}})
+    document = {
+        "test": {"type": "idle", "spec": {"duration": "PT1M"}},
+        "participants": {"pool": "all", "k": 1},
+        "schedule": {"repeat": "PT1H"},
+    }
+    status, task = await a.ask("POST", "/v1/tasks", document)
+    assert status == 201, task
+    await a.rows(
+        "INSERT INTO term (pool_task, starts_at, ends_at, over_at, seats, try_at) "
+        "VALUES ($1, $2, $3, $3, 1, $2)",
+        task["id"],
+        START,
+        START + times.HOUR,
+    )
+    why = "the search for nodes is in progress"
+    assert (await a.ask("GET", f"/v1/tasks/{task['id']}"))[1]["seats"]["reason"] == why
+    _, seats = await a.ask("GET", f"/v1/tasks/{task['id']}/seats")
+    assert [seat["reason"] for seat in seats["items"]] == [why]

@@ -47,6 +47,8 @@ async def test_a_fault_in_one_pool_leaves_the_others_alone(world: World) -> None
     assert list(await pool.seats(other)) == [0, 6, 12]
     reason = f"{BROKEN_OFF}RuntimeError('unexpected')"
     assert await pool.told(first) == [("broken off", reason)]
+    said = await pool.lead.rows("SELECT DISTINCT reason FROM term WHERE pool_task = $1", first)
+    assert [row[0] for row in said] == [reason]
     pool.episodes._driver.hold = held  # type: ignore[method-assign]
     await pool.seat()
     assert await pool.seats(first) == {}, "not before the pause is over"

@@ -284,12 +284,14 @@ def try_during(tables: Tables, starts: Sequence[int], ends: Sequence[int], now: 
 
 
 @TWINS.of()
-def put_off(tables: Tables, tasks: Sequence[UUID], now: int, try_at: int) -> Answer:
+def put_off(
+    tables: Tables, tasks: Sequence[UUID], now: int, try_at: int, why: str | None
+) -> Answer:
     """Postpone the terms that were due by now."""
     for task in dict.fromkeys(tasks):
         for row in list(tables.terms.of_task.of(task)):
             if row.try_at is not None and row.try_at <= now:
-                tables.terms.change(row, try_at=try_at)
+                tables.terms.change(row, try_at=try_at, reason=why or row.reason)
     return ()
 
 
@@ -378,14 +380,22 @@ def used_by_hour(tables: Tables, since: int, until: int, nodes: Sequence[str]) -
     *("id", "task_id", "campaign", "starts_at", "ends_at", "scheduling_class", "priority"),
     *("running", "nodes"),
 )
-def booked(tables: Tables, since: int, until: int, nodes: Sequence[str], limit: int) -> Answer:
-    """Return the runs led here that overlap this time and use one of these nodes."""
+def booked(
+    tables: Tables,
+    since: int,
+    until: int,
+    nodes: Sequence[str],
+    limit: int,
+    campaigns: Sequence[str],
+) -> Answer:
+    """Return the runs led here that overlap this time, of these campaigns or on these nodes."""
     pairs = []
     for run in tables.runs.rows.values():
         if run.state not in _BOOKED or run.starts_at >= until or run.ends_at <= since:
             continue
         task = tables.tasks.rows[run.task_id]
-        if tables.led_here(task.id) and not set(task.nodes).isdisjoint(nodes):
+        counts = (task.campaign or "default") in campaigns
+        if tables.led_here(task.id) and (counts or not set(task.nodes).isdisjoint(nodes)):
             pairs.append((run, task))
     pairs.sort(key=lambda pair: (pair[0].starts_at, pair[0].id))
     return [

@@ -315,8 +315,8 @@ WITH woken AS (
 SELECT DISTINCT pool_task FROM woken;
 
 -- put_off --
--- Postpones searches that are due.
-UPDATE term SET try_at = $3 WHERE pool_task = ANY($1::uuid []) AND try_at <= $2;
+-- Postpones searches that are due, with a reason or that of before.
+UPDATE term SET try_at = $3, reason = coalesce($4, reason) WHERE pool_task = ANY($1::uuid []) AND try_at <= $2;
 
 -- sitting --
 -- The seats of active pool tasks that are held and not over.
@@ -393,7 +393,7 @@ GROUP BY campaign.name, charge_hour.hour
 ORDER BY campaign.name, charge_hour.hour;
 
 -- booked --
--- The runs led here that lie in this period and involve one of these nodes.
+-- The runs led here that lie in this period and involve one of these nodes, or are of one of these campaigns.
 SELECT
     run.id, run.task_id, coalesce(task.campaign, 'default') AS campaign, run.starts_at, run.ends_at,
     run.scheduling_class::text, run.priority, run.state = 'running' AS running,
@@ -404,7 +404,12 @@ WHERE
     run.state IN ('booked', 'running', 'merging')
     AND run.starts_at < $2 AND run.ends_at > $1
     AND task.lead = (SELECT identity FROM node WHERE is_self)
-    AND EXISTS (SELECT FROM jsonb_array_elements(task.participants) AS place WHERE place.value ->> 'node' = ANY($3::text []))
+    AND (
+        coalesce(task.campaign, 'default') = ANY($5::text [])
+        OR EXISTS (
+            SELECT FROM jsonb_array_elements(task.participants) AS place WHERE place.value ->> 'node' = ANY($3::text [])
+        )
+    )
 ORDER BY run.starts_at, run.id
 LIMIT $4;
 

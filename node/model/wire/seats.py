@@ -122,6 +122,10 @@ class SeatRequest(Document):
         return value
 
 
+NOT_SEARCHED = "the search for nodes is in progress"
+"""The reason of an empty seat for which no node was sought yet."""
+
+
 class SeatCount(Document):
     """The seats of a pool task in the current term, or else in the next one."""
 

@@ -451,7 +451,7 @@ def _displacing(view: View, name: str) -> tuple[Ask, EpisodeOutcome]:
 
 
 def test_urgent_campaigns_displace_within_their_budget() -> None:
-    """Urgent campaigns displace posted runs of lower levels, the lowest first, up to a part."""
+    """Urgent campaigns displace the lowest levels first, up to a part of the pool's own nodes."""
     nodes = nodes_of(20)
     campaigns = [
         CampaignView("u", level=URGENT),
@@ -465,6 +465,7 @@ def test_urgent_campaigns_displace_within_their_budget() -> None:
         for n, name in enumerate(["high", "low", "low"])
     ]
     runs.append(replace(runs[1], run="busy", running=True))
+    runs.append(PostedRun("own", "own", "u", ("x1", "x2"), NOW + 60, NOW + times.DAY))
     full = {name: nodes[name] for name in ("n0", "n1", "n2")}
     asked = due("t", "u", full, k=3, waits_since=NOW - times.MINUTE)
     ask, _ = _displacing(view_of(nodes, campaigns, [asked], runs=runs), "gridserver-urgent")

@@ -40,6 +40,15 @@ def test_a_group_has_its_seats_whatever_the_length_of_runs(policy: str, minutes:
     assert refused <= {"kept", "no-seats", "no-time"}
 
 
+def test_what_a_group_holds_outside_the_pool_is_no_seat_of_it() -> None:
+    """Runs on other nodes, which a view has for the sake of limits, take nothing of a promise."""
+    elsewhere = PostedRun("r", "named", "ops", ("x1", "x2"), NOW, NOW + times.HOUR)
+    wanted = [*_wanting("lab", 3, 50), *_wanting("ops", 3, 50)]
+    driver = Driver(view_of(NODES, CAMPAIGNS, wanted, runs=[elsewhere]))
+    driver.drive(SETS["gridserver-sla"])
+    assert _given(driver) == {"ops": 1 + 2, "lab": 1}
+
+
 @pytest.mark.parametrize("minutes", [1, 5, 50])
 def test_what_nobody_wants_is_lent(minutes: int) -> None:
     """A group alone gets all nodes, and the refusal of more names no other group."""
