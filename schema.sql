@@ -98,6 +98,7 @@ CREATE TABLE node (
     set_attributes jsonb NOT NULL DEFAULT '{}',
     lanes smallint NOT NULL DEFAULT 8 CHECK (lanes BETWEEN 1 AND 1000),
     marked_at timestamptz,
+    uncompared boolean NOT NULL DEFAULT false,
     pardoned_at timestamptz
 );
 COMMENT ON TABLE node IS 'This node and the nodes it knows, each pinned by its public key.';
@@ -113,8 +114,11 @@ COMMENT ON COLUMN node.attributes IS 'Its attributes by name: text, numbers, tru
 COMMENT ON COLUMN node.set_attributes IS '(For this node only) the attributes that were set with "parley node set".';
 COMMENT ON COLUMN node.lanes IS 'This many concurrent normal runs are charged like one exclusive run.';
 COMMENT ON COLUMN node.marked_at IS '(For other nodes) the latest mark of its database that it has told (see generation.marked_at).';
+COMMENT ON COLUMN node.uncompared IS
+'(For other nodes) this database was restored, and has not been compared with that node since: it may not know what is over.';
 COMMENT ON COLUMN node.pardoned_at IS 'Runs that failed there before this do not count against it.';
 CREATE UNIQUE INDEX node_self ON node (is_self) WHERE is_self;
+CREATE INDEX node_uncompared ON node (identity) WHERE uncompared;
 
 CREATE FUNCTION url_host(url text) RETURNS text LANGUAGE sql IMMUTABLE
 RETURN lower(translate(substring(url FROM '://(\[[^]]*\]|[^:/]*)'), '[]', ''));

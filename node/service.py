@@ -186,7 +186,7 @@ class NodeService:
         self.surplus_purger = Purger(core.database, core.clock, surplus)
         self.preview = dependencies.lead.preview_of(self)
         self.comparer = NodeComparer(
-            self.clock,
+            core,
             self.directory,
             self.confirmer,
             dependencies.lead.compare_of(self),
@@ -421,14 +421,12 @@ class NodeService:
     def start_delivery(self) -> None:
         """Start delivering results, and polling in pull mode; call this once the API answers.
 
-        A node whose database is new or was restored compares with all others now that they reach
-        it.
+        A node whose database was restored compares with the others now that they reach it.
         """
         self._loops.append(asyncio.create_task(self.result_delivery.run(), name="archiving"))
         if self.settings.pull:
             self._loops.append(asyncio.create_task(self.work_puller.run(), name="fetching"))
-        if self.database.fresh:
-            self._read(self.comparer.compare_until_answered)
+        self._read(self.comparer.compare_until_answered)
 
     async def _first_token(self, connection: Any) -> None:
         path = self.settings.state_dir / "token"

@@ -1,8 +1,11 @@
-"""Agreement of the other participants, before this node sends much to them.
+"""Agreement of the other nodes of a run, asked immediately before it begins here.
 
 A lead says who takes part in its runs. One that lies could so aim a stream at a node that never
 heard of the task. For a test that sends whether or not the receiver answers, more than strangers
 are sent, a node that does not lead the run therefore asks the other participants themselves.
+
+A node whose database was restored knows runs that may be over. Until it has compared with the
+others, it asks them about each run.
 """
 
 from __future__ import annotations
@@ -61,24 +64,59 @@ class ParticipantAgreement:
 
     async def _refusal(self, run: DueRun, participant: Participant) -> str | None:
         name = participant.name
-        try:
-            there = await self._peer(participant.node).booked_run(run.id)
-        except NotFound:
-            there = None
-        except ParleyError as error:
+        answer = await self._has_booked(participant.node, run)
+        if isinstance(answer, ParleyError):
             return (
-                f"{in_words_of(name, error)}; without its word that it takes part, a task of "
+                f"{in_words_of(name, answer)}; without its word that it takes part, a task of "
                 "another node sends nothing to it at this rate"
             )
-        if there != BookedRun(task=run.task, lead=run.lead, starts_at=run.starts_at):
+        if not answer:
             return (
                 f"{name} has not booked this run, so nothing is sent to it at this rate for a task "
                 "of another node"
             )
         return None
 
+    async def over(self, run: DueRun) -> str | None:
+        """Return why a run that this node knows from a backup does not begin; None if it may.
+
+        It may if another node has it booked, and none that answers does not have it.
+        """
+        names = {run.lead: "its lead"} | {it.node: it.name for it in run.participants}
+        names.pop(self._identity, None)
+        answers = await asyncio.gather(*(self._has_booked(other, run) for other in names))
+        silent = []
+        for name, answer in zip(names.values(), answers, strict=True):
+            if answer is False:
+                return (
+                    f"{name} does not have this run, which this node knows from the backup from "
+                    "which its database was restored"
+                )
+            if isinstance(answer, ParleyError):
+                silent.append(in_words_of(name, answer))
+        if len(silent) < len(names):
+            return None
+        return (
+            f"{'; '.join(silent)}; this node knows the run from the backup from which its database "
+            "was restored, and nobody says that it still stands"
+        )
+
+    async def _has_booked(self, node: str, run: DueRun) -> bool | ParleyError:
+        """Return whether another node has booked a run like this, or why it cannot be asked."""
+        try:
+            peer = self._peer(node)
+        except NotFound as error:
+            return error
+        try:
+            there = await peer.booked_run(run.id)
+        except NotFound:
+            return False
+        except ParleyError as error:
+            return error
+        return there == BookedRun(task=run.task, lead=run.lead, starts_at=run.starts_at)
+
     async def answer(self, sender: str, run: UUID) -> BookedRun:
-        """Return a run that is booked here, for another participant of its task.
+        """Return a run that is booked here, for its lead or another participant of its task.
 
         :raises NotFound: there is none.
         """

@@ -254,11 +254,17 @@ class Launcher:
         if await self._lost(run):
             return
         async with self._database.transaction() as connection:
-            if not await runs.begin(connection, run.id, self._clock.now()):
+            begun = await runs.begin(connection, run.id, self._clock.now())
+            if begun is None:
                 return
             await bookings.notify(connection, "run", run.id, run.task, RunState.RUNNING)
         try:
-            outcome = await self._measure(run, cancelled)
+            refusal = await self._agreement.over(run) if begun.doubtful else None
+            outcome = (
+                LaunchOutcome(None, refusal, None)
+                if refusal is not None
+                else await self._measure(run, cancelled)
+            )
         except ParleyError as error:
             outcome = LaunchOutcome(None, error.detail, None)
         except Exception as error:

@@ -494,6 +494,7 @@ async def _look(
         return _standing(row, went_back=False)
     log.warning("the database was restored; its node names what it asks for anew")
     await connection.execute(queries["raise_all_epochs"])
+    await connection.execute(queries["doubt_all_nodes"])
     made = await connection.fetchrow(queries["new_generation"], place, known)
     return _standing(made, went_back=True)
 

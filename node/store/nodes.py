@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
+from uuid import UUID
 
 from node.model.predicates import Attributes
 from node.model.shortfall import Shortfall
@@ -168,6 +169,16 @@ async def keep_mark(connection: Connection, identity: str, marked_at: int) -> in
     """Store the mark of another node's database, if it is the latest; return the one before."""
     before: int | None = await connection.fetchval(_SQL["keep_mark"], identity, marked_at)
     return before
+
+
+async def uncompared(connection: Connection) -> frozenset[str]:
+    """Return the nodes that were not compared since this database was restored."""
+    return frozenset(row[0] for row in await connection.fetch(_SQL["uncompared"]))
+
+
+async def compared(connection: Connection, identity: str, generation: UUID) -> None:
+    """Note that a node was compared with this ``generation`` of the database."""
+    await connection.execute(_SQL["compared"], identity, generation)
 
 
 async def keep_token(connection: Connection, digest: str, label: str, now: int) -> None:

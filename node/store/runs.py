@@ -35,6 +35,13 @@ class DueRun:
 
 
 @dataclass(frozen=True)
+class BegunRun:
+    """A run that was set running; ``doubtful`` if only a restored database says that it stands."""
+
+    doubtful: bool
+
+
+@dataclass(frozen=True)
 class LockedRun:
     """A run that is locked until the transaction ends."""
 
@@ -131,9 +138,10 @@ async def next_start(connection: Connection, after: int) -> int | None:
     return starts_at
 
 
-async def begin(connection: Connection, run: UUID, now: int) -> bool:
-    """Set a booked run running; False if it was cancelled or displaced."""
-    return await connection.fetchval(_SQL["begin"], run, now) is not None
+async def begin(connection: Connection, run: UUID, now: int) -> BegunRun | None:
+    """Set a booked run running; None if it was cancelled or displaced."""
+    doubtful = await connection.fetchval(_SQL["begin"], run, now)
+    return None if doubtful is None else BegunRun(doubtful)
 
 
 async def unconfirmed(

@@ -11,14 +11,16 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
+from itertools import chain, repeat
 from typing import Protocol
 
 import structlog
 
-from node.clock import Clock
+from node.core import Core
 from node.model.errors import ParleyError
 from node.model.wire.comparisons import NodeComparison, TaskComparison
 from node.peers.directory import Directory
+from node.store import nodes
 from node.store.nodes import KnownNode
 from node.tasks.confirmation import TaskConfirmer
 
@@ -43,14 +45,15 @@ class NodeComparer:
 
     def __init__(
         self,
-        clock: Clock,
+        core: Core,
         directory: Directory,
         confirmer: TaskConfirmer,
         compare_led: CompareLed,
         peer: Callable[[str], Comparing],
     ) -> None:
         """``peer(identity)`` returns the client of a known node."""
-        self._clock = clock
+        self._clock = core.clock
+        self._database = core.database
         self._directory = directory
         self._confirmer = confirmer
         self._compare_led = compare_led
@@ -62,8 +65,12 @@ class NodeComparer:
 
         :raises ParleyError: one of the two does not get an answer of the other.
         """
+        generation = self._database.generation
         ours = await self.answer(identity)
-        return ours.with_others(await self._peer(identity).compare_with_sender())
+        theirs = await self._peer(identity).compare_with_sender()
+        async with self._database.connection() as connection:
+            await nodes.compared(connection, identity, generation)
+        return ours.with_others(theirs)
 
     async def answer(self, identity: str) -> NodeComparison:
         """Compare what this node leads and has of a node; whoever asks meanwhile gets the same.
@@ -97,33 +104,34 @@ class NodeComparer:
         await self._compare_each(self._others())
 
     async def compare_until_answered(self) -> None:
-        """Compare with all nodes, and after pauses again with those that did not answer.
+        """Compare with all nodes with which a restored database has not been compared yet.
 
-        A node may be away at the moment in which this one comes back. After the last pause it is
-        compared like any other, every few minutes.
+        A node may be away at the moment in which this one comes back: after a pause, it is asked
+        again. Until it answers, what is shared with it begins only on another one's word
+        (``execution/agreement.py``).
         """
-        left = await self._compare_each(self._others())
-        for pause_s in _PAUSES_S:
-            if not left:
-                return
-            await self._clock.sleep(pause_s)
-            left = await self._compare_each(left)
+        pauses = chain(_PAUSES_S, repeat(_PAUSES_S[-1]))
+        while left := await self._uncompared():
+            await self._compare_each(left)
+            if await self._uncompared():
+                await self._clock.sleep(next(pauses))
+
+    async def _uncompared(self) -> list[KnownNode]:
+        async with self._database.connection() as connection:
+            found = await nodes.uncompared(connection)
+        return [known for known in self._others() if known.identity in found]
 
     def _others(self) -> list[KnownNode]:
         return [known for known in self._directory.all if not known.is_self]
 
-    async def _compare_each(self, others: Sequence[KnownNode]) -> list[KnownNode]:
-        """Return those with which it failed."""
-        done = await asyncio.gather(*(self._try(known) for known in others))
-        return [known for known, compared in zip(others, done, strict=True) if not compared]
+    async def _compare_each(self, others: Sequence[KnownNode]) -> None:
+        await asyncio.gather(*(self._try(known) for known in others))
 
-    async def _try(self, known: KnownNode) -> bool:
+    async def _try(self, known: KnownNode) -> None:
         try:
             await self.compare(known.identity)
         except ParleyError as error:
             log.info("not compared", node=known.name, error=error.detail)
-            return False
-        return True
 
     async def stop(self) -> None:
         """End the comparisons under way."""

@@ -22,7 +22,7 @@ WITHOUT = {
     # Simulated nodes are not removed, and none is silent for days.
     "node.store/tasks": {"tasks", "lock_open_of", "lock_open_with"},
     # Databases in memory have no marks: none goes back. Nobody releases tasks or pardons nodes.
-    "node.store/nodes": {"keep_mark", "heard", "silent_leads", "pardon"},
+    "node.store/nodes": {"keep_mark", "compared", "uncompared", "heard", "silent_leads", "pardon"},
     # The simulation has no archives, so the triggers of real tables would do nothing.
     "node.store/archives": set(Queries("node.store", "archives"))
     - {"purge_archives", "purge_destinations"},

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from uuid import UUID
 
 import pytest
 
+from node.execution import process
 from node.model import times
+from node.model.errors import HostError
 from node.model.ids import TaskId, run_id
 from node.model.wire.participants import Introduction, IntroductionAnswer
 from node.model.wire.tasks import Schedule, TaskDocument, TaskPatch
@@ -195,6 +198,86 @@ async def _booked(world: World) -> tuple[Site, Site, UUID]:
     await a.plan()
     world.clock.advance(5 * times.MINUTE)
     return a, b, task.task
+
+
+@pytest.fixture
+def started(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Record which programs would be started, and start none."""
+    started: list[str] = []
+
+    async def start(argv: Sequence[str], **_: object) -> None:
+        started.append(argv[0])
+        raise HostError("not started, this is a test")
+
+    monkeypatch.setattr(process, "start", start)
+    return started
+
+
+async def _begin(site: Site, slot: int) -> None:
+    """Let a node's launcher begin, or not, what starts in this slot."""
+    site.clock.move_to(slot)
+    await site.node.launcher.run_once()
+    await asyncio.gather(*site.node.launcher._tasks.values())
+
+
+async def test_a_restored_node_measures_no_run_that_its_silent_lead_may_have_cancelled(
+    world: World, started: list[str]
+) -> None:
+    """A run that is known from a backup alone does not begin while its lead cannot be asked."""
+    a, b, task = await _booked(world)
+    backup = await back_up(b)
+    await a.node.termination.cancel_task(task)
+    await world.settle()
+    await restore(world, b, backup)
+    world.cut = {frozenset("ab")}
+    await _begin(b, SLOTS[0])
+    run = run_id(TaskId(task), SLOTS[0], 1)
+    why = "; this node knows the run from the backup from which its database was restored, and"
+    [part] = await b.rows("SELECT reason FROM part WHERE run_id = $1", run)
+    assert part["reason"].startswith("a cannot be reached: ")
+    assert why in part["reason"]
+    assert started == []
+
+
+async def test_a_restored_lead_measures_no_run_that_it_may_have_cancelled(
+    world: World, started: list[str]
+) -> None:
+    """A lead that has forgotten the end of its task asks its participants about each run."""
+    a, b, task = await _booked(world)
+    backup = await back_up(a)
+    await a.node.termination.cancel_task(task)
+    await world.settle()
+    await restore(world, a, backup)
+    await _begin(a, SLOTS[0])
+    run = run_id(TaskId(task), SLOTS[0], 1)
+    [part] = await a.rows("SELECT reason FROM part WHERE run_id = $1", run)
+    assert part["reason"].startswith("b does not have this run, which this node knows from the")
+    assert started == []
+    assert await b.state(run) == "cancelled"
+
+
+async def test_a_restored_node_measures_what_another_says_is_booked(
+    world: World, started: list[str]
+) -> None:
+    """A run that stands begins, though the nodes have not compared all that they have."""
+    a, b, _ = await _booked(world)
+    for site in (b, a):
+        await restore(world, site, await back_up(site))
+    for site in (b, a):
+        await _begin(site, SLOTS[0])
+    assert len(started) == 2
+
+
+async def test_nodes_that_have_compared_ask_nothing_before_their_runs(
+    world: World, started: list[str]
+) -> None:
+    """Once a restored node has compared with the others, its runs begin whoever is away."""
+    _, b, _ = await _booked(world)
+    await restore(world, b, await back_up(b))
+    await b.node.comparer.compare_until_answered()
+    world.cut = {frozenset("ab")}
+    await _begin(b, SLOTS[0])
+    assert len(started) == 1
 
 
 async def _state(site: Site, task: UUID) -> tuple[str, str | None]:

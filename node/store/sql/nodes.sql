@@ -43,6 +43,14 @@ SELECT
     shortfall, attributes, lanes, heard_at
 FROM node ORDER BY is_self DESC, name;
 
+-- uncompared --
+SELECT identity FROM node WHERE uncompared;
+
+-- compared --
+-- Only if the database was not restored once more while the nodes compared.
+UPDATE node SET uncompared = false
+WHERE identity = $1 AND uncompared AND EXISTS (SELECT FROM generation WHERE id = $2);
+
 -- remove --
 DELETE FROM node WHERE name = $1 AND NOT is_self RETURNING identity;
 

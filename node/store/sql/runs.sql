@@ -11,13 +11,13 @@ ORDER BY run.starts_at
 LIMIT 1000;
 
 -- booked_with --
--- A run that is held, booked, or running here, if this node is among the participants.
+-- A run that is held, booked, under way, or was tried here, if this node leads it or is among the participants.
 SELECT run.task_id AS task, task.lead, run.starts_at
 FROM run
 INNER JOIN task ON run.task_id = task.id
 WHERE
-    run.id = $1 AND run.state IN ('booked', 'running')
-    AND task.participants @> jsonb_build_array(jsonb_build_object('node', $2::text));
+    run.id = $1 AND run.state IN ('booked', 'running', 'merging', 'finished', 'failed', 'missed')
+    AND (task.lead = $2 OR task.participants @> jsonb_build_array(jsonb_build_object('node', $2::text)));
 
 -- next_start --
 -- The start of the first run after those. It may only be held: checking its exchange would cost more than one superfluous
@@ -25,13 +25,22 @@ WHERE
 SELECT min(starts_at) FROM run WHERE state = 'booked' AND starts_at >= $1;
 
 -- begin --
--- Only a committed run starts; a cancellation or displacement in the meantime wins.
+-- Only a committed run starts; a cancellation or displacement in the meantime wins. It is in doubt if this database was
+-- restored and has not been compared since with the lead, or, for a run that is led here, with all participants.
 UPDATE run
 SET state = 'running', changed_at = $2
 WHERE
     id = $1 AND state = 'booked'
     AND EXISTS (SELECT FROM exchange WHERE exchange.id = run.exchange_id AND exchange.state = 'committed')
-RETURNING id;
+RETURNING EXISTS (
+    SELECT FROM task
+    INNER JOIN node
+        ON
+            node.identity = task.lead
+            OR task.lead = (SELECT own.identity FROM node AS own WHERE own.is_self)
+            AND task.participants @> jsonb_build_array(jsonb_build_object('node', node.identity))
+    WHERE task.id = run.task_id AND node.uncompared
+);
 
 -- unconfirmed --
 -- Participants that have not confirmed the commit of one of these runs, led here, and must have dropped it by that instant:

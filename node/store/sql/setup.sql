@@ -56,6 +56,10 @@ RETURNING id, marked_at, pg_notify('parley', 'generation');
 -- Above every epoch that was given after the backup: no lead claims a task once a microsecond. Other nodes refuse lower ones.
 UPDATE planning SET lease_epoch = greatest(lease_epoch, (extract(EPOCH FROM clock_timestamp()) * 1000000)::bigint);
 
+-- doubt_all_nodes --
+-- Whatever was agreed with them after the backup is not known here.
+UPDATE node SET uncompared = true WHERE NOT is_self;
+
 -- version --
 -- Earlier schemas have no digest.
 SELECT version, to_jsonb(schema_version) ->> 'digest' AS digest FROM schema_version ORDER BY version DESC LIMIT 1;
