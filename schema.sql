@@ -648,7 +648,7 @@ CREATE INDEX run_exchange ON run (exchange_id);
 CREATE INDEX run_starts ON run (starts_at, id);
 CREATE INDEX run_open ON run (starts_at) WHERE state IN ('booked', 'running', 'merging', 'set-aside');
 CREATE INDEX run_waiting ON run (task_id) WHERE state = 'waiting';
-CREATE INDEX run_failed ON run (starts_at) WHERE state IN ('failed', 'missed');
+CREATE INDEX run_failed ON run (starts_at) WHERE state IN ('merging', 'failed', 'missed');
 -- Whether a task has runs left is asked about every task again and again; its history may be a million runs.
 CREATE INDEX run_unfinished ON run (task_id) WHERE state IN ('waiting', 'booked', 'set-aside', 'running', 'merging');
 CREATE INDEX run_displaced ON run (task_id) WHERE state = 'displaced';

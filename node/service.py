@@ -26,6 +26,7 @@ from node.execution.agreement import ParticipantAgreement
 from node.execution.contexts import Contexts
 from node.execution.launcher import Launcher
 from node.execution.parts import PartCollector
+from node.execution.restores import PARTS_SENT_AGAIN_WITHIN, RestoreWatcher
 from node.execution.targets import ForeignTargets
 from node.housekeeping import Housekeeper, PeriodicJob, node_jobs, participant_jobs
 from node.local_participant import LocalParticipant
@@ -269,6 +270,7 @@ class NodeService:
         self.agreement = ParticipantAgreement(
             core, self.capabilities, self.foreign_targets, self.peer
         )
+        self.restores = RestoreWatcher(core.database, core.clock)
         self.launcher = dependencies.launcher(
             core,
             self.capabilities,
@@ -277,6 +279,7 @@ class NodeService:
             context_refusal=self.contexts.why_not,
             targets=self.foreign_targets,
             agreement=self.agreement,
+            restores=self.restores,
             poll_s=dependencies.poll_s,
         )
         host = ArchivingHost(core.settings.name, core.settings.archive_places, core.clock.now)
@@ -455,7 +458,12 @@ class NodeService:
 
     async def _overdue(self) -> None:
         if not self.clock_steps.watcher.doubtful:
-            await self.collector.give_up(self.clock.now() - self.settings.part_grace)
+            now, noticed_at = self.clock.now(), self.restores.noticed_at
+            # What a restored database forgot, others are asked for, and send again.
+            asking = noticed_at is not None and now < noticed_at + PARTS_SENT_AGAIN_WITHIN
+            await self.collector.give_up(
+                now - self.settings.part_grace, noticed_at if asking else None
+            )
         await self.termination.finish_tasks()
 
     def _heard(self, notice: Notice) -> None:

@@ -26,6 +26,7 @@ from node.execution.forwarder import IntervalForwarder
 from node.execution.observer import PartObservation, PartObserver
 from node.execution.output_text import output_text, storable_text
 from node.execution.parts import PartCollector
+from node.execution.restores import RestoreWatcher
 from node.execution.staggering import StartStaggerer
 from node.execution.targets import ForeignTargets
 from node.model import contexts, late_runs, times
@@ -109,6 +110,7 @@ class Launcher:
         context_refusal: Callable[[contexts.Context], str | None],
         targets: ForeignTargets,
         agreement: ParticipantAgreement,
+        restores: RestoreWatcher,
         poll_s: float = REFRESH_S,
     ) -> None:
         """Take the services of the node; :meth:`run` does the work.
@@ -119,6 +121,7 @@ class Launcher:
         self._context_refusal = context_refusal
         self._targets = targets
         self._agreement = agreement
+        self._restores = restores
         self._identity = core.identity
         self._poll_s = poll_s
         self._database = core.database
@@ -174,7 +177,11 @@ class Launcher:
         now = self._clock.now()
         async with self._database.connection() as connection:
             due = await runs.due_runs(connection, now + LAUNCH_HORIZON)
-            new = [run for run in due if run.id not in self._tasks]
+        new = [run for run in due if run.id not in self._tasks]
+        if any(late_runs.late_start(run.starts_at, now) for run in new):
+            # They may have been measured, if the data were put back under this process.
+            await self._restores.look()
+        async with self._database.connection() as connection:
             # Checked this early so that the other participants, too, hear of it before they begin.
             dropped = await runs.unconfirmed(connection, [it.id for it in new], now) if new else {}
             for run in new:
@@ -187,7 +194,7 @@ class Launcher:
             self._stop(gone)
         for run_id in lost:
             if run_id not in self._tasks:
-                await self._mark(run_id, late_runs.LOST)
+                await self._mark(run_id, late_runs.LOST, self._restores.noticed_at)
         self._ended -= ended
         if following is None:
             return self._poll_s
@@ -246,10 +253,10 @@ class Launcher:
         turn = self._turns.take(run.id, run.starts_at - PREPARATION_TIME)
         if not await self._until(turn, cancelled):
             return
-        if (unbegun := _unbegun(run.starts_at, self._clock.now())) is not None:
+        if (late := late_runs.late_start(run.starts_at, self._clock.now())) is not None:
             if self._steps.doubtful:
                 return  # the clock may be set right again: the next look sees the run again
-            await self._keep(run, unbegun)
+            await self._keep(run, self._late(run, late))
             return
         if await self._lost(run):
             return
@@ -271,6 +278,21 @@ class Launcher:
             log.exception("a plugin failed", run=str(run.id))
             outcome = LaunchOutcome(None, f"the {run.tool} plugin failed: {error!r}", None)
         await self._keep(run, outcome)
+
+    def _late(self, run: DueRun, late: UnmeasuredEnd) -> LaunchOutcome:
+        """Return the outcome of a part that is too late, and was never prepared by this process."""
+        noticed_at = self._restores.noticed_at
+        if noticed_at is not None and run.starts_at < noticed_at:
+            late = self._doubted(late_runs.passed_over(noticed_at), run.lead, run.participants)
+        return LaunchOutcome(None, late.reason, None, state=late.state)
+
+    def _doubted(
+        self, end: UnmeasuredEnd, lead: str, participants: Sequence[Participant]
+    ) -> UnmeasuredEnd:
+        """Return the end of a part in data that may have forgotten that it was measured."""
+        others = {each.node for each in participants} - {self._identity}
+        others_tell = lead == self._identity and bool(others)
+        return late_runs.doubted(end, others_tell=others_tell)
 
     async def _lost(self, run: DueRun) -> bool:
         """Return whether a participant dropped this run before its start; if so, take it back.
@@ -510,24 +532,27 @@ class Launcher:
 
     async def recover(self) -> None:
         """After a restart, end leftover programs and mark runs that were interrupted or missed."""
-        now = self._clock.now()
+        now, noticed_at = self._clock.now(), self._restores.noticed_at
         async with self._database.connection() as connection:
             interrupted = await runs.interrupted(connection)
             overslept = await runs.overslept(connection, late_runs.last_missed_start(now))
         for run, pid, ticks in interrupted:
             if pid is not None and ticks is not None:
                 leftovers.kill_recorded(pid, ticks)
-            await self._mark(run, late_runs.INTERRUPTED)
+            await self._mark(run, late_runs.INTERRUPTED, noticed_at)
         if orphans := leftovers.kill_orphans():
             log.warning("ended programs that a dead service had left running", processes=orphans)
         for run in overslept:
-            await self._mark(run, late_runs.overslept(now, restored=self._database.was_restored))
+            await self._mark(run, late_runs.overslept(now), noticed_at)
 
-    async def _mark(self, run: UUID, end: UnmeasuredEnd) -> None:
+    async def _mark(self, run: UUID, end: UnmeasuredEnd, noticed_at: int | None) -> None:
+        """End a run that nothing here measures; ``noticed_at`` is when a restore was noticed."""
         async with self._database.transaction() as connection:
             locked = await runs.lock(connection, run)
         if locked is None or locked.participant is None:
             return
+        if noticed_at is not None and locked.starts_at < noticed_at:
+            end = self._doubted(end, locked.lead, locked.participants)
         name = locked.participants[locked.participant].name
         part = KeptPart(locked.participant, name, None, end.reason, None, None)
         await self._collector.keep_own(run, part, end.state)

@@ -192,14 +192,15 @@ class PartCollector:
             )
             raise TooEarly(msg, min(-(-wait // times.SECOND), _EARLY_RETRY_MAX_S))
 
-    async def give_up(self, ended_before: int) -> None:
+    async def give_up(self, ended_before: int, ended_after: int | None = None) -> None:
         """Merge runs that ended before this instant without their missing parts.
 
-        Do the same with overdue intervals of runs in progress.
+        Do the same with overdue intervals of runs in progress. Runs that did not end after another
+        instant, if it is given, may still get their parts.
         """
         await self._intervals.merge_overdue()
         async with self._database.connection() as connection:
-            overdue = await runs.without_parts(connection, ended_before)
+            overdue = await runs.without_parts(connection, ended_before, ended_after)
         for run in overdue:
             async with self._database.transaction() as connection:
                 locked = await runs.lock(connection, run)

@@ -7,7 +7,7 @@ decision is made here, and :mod:`.runstate` allows each transition that it asks 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from node.model import times
 from node.model.runstate import RunState
@@ -56,12 +56,26 @@ def late_start(begins: int, now: int) -> UnmeasuredEnd | None:
     return UnmeasuredEnd(RunState.MISSED, f"could not be started in time: {late:.1f} s late")
 
 
-def overslept(now: int, *, restored: bool) -> UnmeasuredEnd:
-    """Return the end of a part whose start passed while this node was down.
-
-    A node whose database was ``restored`` may have measured it as well, and forgotten that.
-    """
+def overslept(now: int) -> UnmeasuredEnd:
+    """Return the end of a part whose start passed while this node was down."""
     reason = f"the node was down at its start and came back at {to_the_second(now)}"
-    if restored:
-        reason += ", or measured it and forgot that when its database was restored from a backup"
     return UnmeasuredEnd(RunState.MISSED, reason)
+
+
+def passed_over(noticed_at: int) -> UnmeasuredEnd:
+    """Return the end of a part that was due before the data under a running process went back."""
+    reason = f"the node had not begun it at {to_the_second(noticed_at)}"
+    return UnmeasuredEnd(RunState.MISSED, reason)
+
+
+def doubted(end: UnmeasuredEnd, *, others_tell: bool) -> UnmeasuredEnd:
+    """Return this end for a node that may have measured the part as well, and forgotten that.
+
+    ``others_tell`` says that the node leads the run and others have parts of it. Then the run is
+    not missed: those parts, which the others send again, decide what became of it.
+    """
+    reason = (
+        f"{end.reason}, or measured it and forgot that when its database was restored from a backup"
+    )
+    state = RunState.FAILED if others_tell else end.state
+    return replace(end, state=state, reason=reason)

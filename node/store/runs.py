@@ -276,9 +276,13 @@ async def conclude(connection: Connection, run: UUID, outcome: RunConclusion, no
     return done is not None
 
 
-async def without_parts(connection: Connection, ended_before: int) -> list[UUID]:
+async def without_parts(
+    connection: Connection, ended_before: int, ended_after: int | None = None
+) -> list[UUID]:
     """Return the runs led here that wait for parts and ended before then."""
-    return [row[0] for row in await connection.fetch(_SQL["without_parts"], ended_before)]
+    return [
+        row[0] for row in await connection.fetch(_SQL["without_parts"], ended_before, ended_after)
+    ]
 
 
 async def interrupted(connection: Connection) -> list[tuple[UUID, int | None, int | None]]:

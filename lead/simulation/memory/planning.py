@@ -406,7 +406,7 @@ def lacking(tables: Tables, participant: str, since: int, until: int, limit: int
     """Return runs led here that ended without the part of one participant, the newest first."""
     found = []
     for run in tables.runs.rows.values():
-        if run.state not in {"failed", "missed"} or not tables.led_here(run.task_id):
+        if run.state not in {"merging", "failed", "missed"} or not tables.led_here(run.task_id):
             continue
         kept = {part.participant for part in tables.parts.by_run.of(run.id)}
         listed = unpack(tables.tasks.rows[run.task_id].participants)

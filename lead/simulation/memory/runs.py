@@ -310,12 +310,14 @@ def conclude(
 
 
 @TWINS.of("id")
-def without_parts(tables: Tables, now: int) -> Answer:
+def without_parts(tables: Tables, now: int, after: int | None) -> Answer:
     """Return, at the lead, the ended runs that still lack parts."""
     lacking = (
         run
         for run in tables.runs.merging.values()
-        if run.ends_at < now and tables.led_here(run.task_id)
+        if run.ends_at < now
+        and (after is None or run.ends_at > after)
+        and tables.led_here(run.task_id)
     )
     return [(run.id,) for run in islice(lacking, _WITHOUT_PARTS_MAX)]
 

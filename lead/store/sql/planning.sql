@@ -368,7 +368,7 @@ INNER JOIN task ON run.task_id = task.id
 INNER JOIN node ON task.lead = node.identity AND node.is_self
 CROSS JOIN LATERAL jsonb_array_elements(task.participants) WITH ORDINALITY AS listed (participant, number)
 WHERE
-    run.state IN ('failed', 'missed')
+    run.state IN ('merging', 'failed', 'missed')
     AND run.starts_at >= $2 AND run.starts_at < $3 AND run.ends_at < $3
     AND listed.participant ->> 'node' = $1
     AND NOT EXISTS (SELECT FROM part WHERE part.run_id = run.id AND part.participant = listed.number - 1)

@@ -131,7 +131,9 @@ SELECT run.id
 FROM run
 INNER JOIN task ON run.task_id = task.id
 INNER JOIN node ON task.lead = node.identity AND node.is_self
-WHERE run.state = 'merging' AND run.ends_at < $1 AND run.starts_at < $1 -- implied, but lets the index be used
+WHERE
+    run.state = 'merging' AND run.ends_at < $1 AND run.starts_at < $1 -- implied, but lets the index be used
+    AND ($2::timestamptz IS NULL OR run.ends_at > $2)
 LIMIT 500;
 
 -- interrupted --
