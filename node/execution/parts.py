@@ -306,6 +306,9 @@ class PartCollector:
         now = self._clock.now()
         if part.reason is None:
             state = RunState.FINISHED
+        if run.state is RunState.BOOKED and part.started_at is not None:
+            # This process had begun it before older data were put back under it.
+            await runs.begin(connection, run.id, part.started_at)
         await runs.move(connection, [run.id], state, part.reason, now)
         await self._notify(connection, run, state)
 

@@ -90,7 +90,7 @@ async def test_what_others_measured_is_followed_after_a_restore(world: World) ->
 async def test_a_lead_that_forgot_its_own_part_asks_for_the_others(
     world: World, outcome: str
 ) -> None:
-    """What others measured with the lead has ended; that it succeeded, nobody can tell."""
+    """A run that others measured with the lead has ended; nobody can tell that it succeeded."""
     a, b = await world.two()
     first, then = await _book(world, "a", "b", outcome=outcome)
     backup = await back_up(a)
@@ -161,3 +161,19 @@ async def test_a_restore_under_a_running_process_is_no_lateness(world: World) ->
         "missed",
         f"the node had not begun it at {times.to_the_second(world.clock.now())}, {FORGOT}",
     )
+
+
+async def test_what_was_begun_before_the_data_went_back_ends(world: World) -> None:
+    """A run that a process measures while its data are put back to before its start is over."""
+    a, b = await world.two()
+    first, _ = await _book(world, "a", "b", outcome="ended")
+    backup = await back_up(b)
+    [row] = await a.rows("SELECT * FROM run WHERE task_id = $1", first)
+    world.clock.move_to(row["starts_at"])
+    async with b.database.transaction() as connection:
+        assert await runs.begin(connection, row["id"], world.clock.now())
+    await restore(world, b, backup)
+    world.clock.move_to(row["ends_at"])
+    part = KeptPart(1, "b", {"slept_ms": 1.0}, None, row["starts_at"], row["ends_at"])
+    await b.node.collector.keep_own(row["id"], part)
+    assert await _runs(b, first) == [("finished", None)]
