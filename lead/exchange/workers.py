@@ -73,8 +73,8 @@ class Workers:
         self._abort_at = 0
 
     def heard(self, notice: Notice) -> None:
-        """Wake up for a new or changed task, a node that answers again, or lost notifications."""
-        if notice.kind == "wake" or (
+        """Wake up for a changed task or campaign, a node that answers again, or lost notices."""
+        if notice.kind in {"wake", "campaign"} or (
             notice.kind == "task" and notice.words[-1] in {"active", "plan", "edited"}
         ):
             self._woken.set()

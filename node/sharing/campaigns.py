@@ -40,6 +40,10 @@ from node.store.database import Connection, Database
 PoolSizes = Callable[[Connection], Awaitable[Sequence[PoolSize]]]
 
 _SHOWN = 8
+_OTHERS_MAX = 200
+"""Maximum number of tasks of other campaigns that an edit has planned at once.
+
+The others are planned after their usual pauses."""
 _URGENT = campaigns.URGENT
 
 
@@ -145,6 +149,8 @@ class Campaigns:
                 raise Conflict(_changed(name, known.revision, None))
             if new.level != SUSPENDED and _standing(known.settings) != _standing(new):
                 await campaigns.plan_again(connection, name, now)
+            if _displaceable(known.settings) != _displaceable(new):
+                await campaigns.plan_others(connection, name, now, _OTHERS_MAX)
             if new.parent != known.settings.parent:
                 await campaigns.tell_room(connection, known.settings.parent or name)
             await campaigns.notify(connection, name, "changed")
@@ -411,6 +417,15 @@ def _why_kept(name: str, uses: CampaignUses) -> str | None:
 def _standing(settings: CampaignSettings) -> CampaignSettings:
     """Return the settings that decide what a campaign may have, without those for people."""
     return replace(settings, owner=None, contact=None, description=None, state="")
+
+
+def _displaceable(settings: CampaignSettings) -> tuple[bool, int, int, bool]:
+    """Return the settings that decide whether other campaigns have to give way to a campaign.
+
+    One that is suspended wants no time, so that soft limits of others bind no longer.
+    """
+    suspended = settings.level == SUSPENDED
+    return suspended, settings.level, settings.priority, settings.preemptee
 
 
 def _named(there: Sequence[StoredCampaign], name: str) -> StoredCampaign | None:

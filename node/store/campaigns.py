@@ -143,6 +143,15 @@ async def plan_again(connection: Connection, name: str, now: int) -> None:
     await connection.execute(_SQL["plan_again"], name, now)
 
 
+async def plan_others(connection: Connection, name: str, now: int, limit: int) -> None:
+    """Plan now what may profit in other campaigns if this one has to give way to them.
+
+    These are tasks that wait for a soft limit, and those that may displace runs of others; at most
+    ``limit``, those whose runs come soonest.
+    """
+    await connection.execute(_SQL["plan_others"], name, now, limit)
+
+
 def _columns(settings: CampaignSettings) -> Iterator[Any]:
     """Return the values in the order of the columns."""
     return iter(vars(settings).values())

@@ -36,6 +36,7 @@ WITHOUT = {
         "used_between",
         "charged_ahead",
         "plan_again",
+        "plan_others",
         "hours",
         "notify",
     },

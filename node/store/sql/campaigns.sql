@@ -64,6 +64,25 @@ FROM planning
 INNER JOIN changed ON planning.campaign_id = changed.id
 WHERE term.pool_task = planning.task_id AND term.try_at > $2;
 
+-- plan_others --
+-- A campaign may be displaced more easily, or wants no time: of the tasks of all others that wait for room in their campaigns,
+-- whose soft limits bind while others want the nodes, and of those that may displace runs, the ones whose runs come soonest
+-- are planned now. Terms of pool tasks are tried when the campaign's notification is heard.
+UPDATE planning SET plan_at = $2
+FROM (
+    SELECT planning.task_id
+    FROM planning
+    INNER JOIN campaign ON planning.campaign_id = campaign.id
+    WHERE
+        campaign.name <> $1 AND planning.plan_at > $2 AND planning.lease_until IS NULL
+        AND (planning.wants_room OR campaign.level = 10 OR campaign.preemptor)
+        AND EXISTS (SELECT FROM run WHERE run.task_id = planning.task_id AND run.state = 'waiting')
+    ORDER BY planning.next_run_at, planning.added_at, planning.task_id
+    LIMIT $3
+    FOR UPDATE OF planning SKIP LOCKED
+) AS soonest
+WHERE planning.task_id = soonest.task_id;
+
 -- uses --
 -- What prevents the removal of a campaign; among reservations those that admit it and are not over.
 SELECT
