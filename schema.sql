@@ -347,6 +347,8 @@ CREATE TABLE task (
     pool_task uuid,
     yielding uuid [],
     starts timestamptz [],
+    limit_rule text,
+    limit_refusal text,
     CHECK (duration > interval '0')
 );
 COMMENT ON TABLE task IS 'Every task this node leads or takes part in.';
@@ -372,6 +374,10 @@ COMMENT ON COLUMN task.yielding IS
 '(At the lead) the runs that may give way to its own, by the policies of its pool; null means any of lower priority.';
 COMMENT ON COLUMN task.starts IS
 '(At the lead) the start times found for a seat''s runs when it was assigned; used if they are still free.';
+COMMENT ON COLUMN task.limit_rule IS
+'(Of a task that another node leads) the rule of this host''s limits that admits it.';
+COMMENT ON COLUMN task.limit_refusal IS
+'Why the limits, as they are by now, do not admit it: it gets no time. Null if they do.';
 CREATE INDEX task_follows ON task (follows) WHERE follows IS NOT NULL;
 CREATE INDEX task_parent ON task (parent) WHERE parent IS NOT NULL;
 CREATE INDEX task_open ON task (lead) WHERE state IN ('active', 'paused');

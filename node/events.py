@@ -123,6 +123,7 @@ _MEMBERS = {
     "misses": ("campaign", "state"),
     "reservation": ("state",),
     "archive": ("state",),
+    "limits": ("state",),
 }
 """By kind of event, the names of the words that follow the id in its notification."""
 

@@ -69,6 +69,7 @@ from node.results.delivery import ResultDeliverer
 from node.retention import Purger, rules_of, surplus_rules_of
 from node.settings import Settings
 from node.sharing.campaigns import Campaigns
+from node.sharing.host_limits import LimitKeeper
 from node.sharing.lead_shares import LeadSharing
 from node.sharing.pools import JudgePolicy, Pools
 from node.sharing.usage import UsageReader
@@ -135,6 +136,8 @@ class NodeDependencies:
     new_id: Callable[[], UUID] = uuid4
     poll_s: float = POLL_S
     mailboxes: Mailboxes | None = None
+    limits: str | None = None
+    """The text of the owner's limits, if they are not in a file."""
 
 
 class NodeService:
@@ -159,6 +162,7 @@ class NodeService:
         self._rereads: dict[Callable[[], Awaitable[object]], bool] = {}
         self._build_host(core)
         self._build_peers(core, dependencies)
+        self.limits = LimitKeeper(core, self.directory, self.capabilities, dependencies.limits)
         self._build_timetable(core, dependencies)
         self._build_sharing(core, dependencies)
         self._build_execution(core, dependencies)
@@ -177,6 +181,7 @@ class NodeService:
             self.hub.heard,
             self.launcher.heard,
             self.outbox.heard,
+            self.limits.heard,
             self.time_line.heard,
             self.freed_time.heard,
             self.work_puller.heard,
@@ -232,7 +237,9 @@ class NodeService:
 
     def _build_timetable(self, core: Core, dependencies: NodeDependencies) -> None:
         """Build what books this node's own time, and the node as a participant."""
-        self.time_line = TimeLine(core, self._needs_port, self._duration_with, dependencies.rng)
+        self.time_line = TimeLine(
+            core, self._needs_port, self._duration_with, dependencies.rng, self.limits
+        )
         self.holds = HoldExpirer(core, self.time_line, self._ask_decision)
         self.freed_time = FreedTimeNotifier(core, self.time_line, self.peer)
         self.impacts = ImpactEstimator(core)
@@ -241,6 +248,7 @@ class NodeService:
             self.capabilities,
             self._context_refusal,
             self.foreign_targets,
+            self.limits,
             self.peer_monitor.read_card,
         )
         self.local_participant = LocalParticipant(
@@ -384,6 +392,7 @@ class NodeService:
         await self.ask_others()
         await self.launcher.recover()
         await self.reservations.extend_spans()
+        await self.limits.judge_all()
         for kind, name, reason in self.capabilities.unusable:
             log.warning("a plugin cannot be used", kind=kind, name=name, reason=reason)
         self._loops = [
@@ -541,6 +550,7 @@ class NodeService:
 
         def heard(notice: Notice) -> None:
             self._refresh_directory(notice)
+            self.limits.heard(notice)
             self.time_line.heard(notice)
             self.freed_time.heard(notice)
             listener(notice)

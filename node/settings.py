@@ -22,6 +22,9 @@ from node.model.wire.nodes import LANES, Attributes, Lanes, NodeName, Url
 from node.model.wire.participants import BATCH_MAX
 from node.model.wire.tasks import PRIORITY_MAX
 
+DEFAULT_LIMITS = Path("/etc/parley/limits.toml")
+"""The usual place of the owner's limits; if there is no file, the default limits apply."""
+
 
 def default_state_dir() -> Path:
     """Return the user's directory; for root the host's, since Postgres runs as another account."""
@@ -154,7 +157,12 @@ class Settings(BaseSettings):
         1000,
         ge=-PRIORITY_MAX - 1,
         le=PRIORITY_MAX,
-        description="Maximum priority of tasks of other nodes here.",
+        description="Priority up to which tasks of other nodes count here, unless a rule of the "
+        "limits says something else.",
+    )
+    limits: Path = Field(
+        DEFAULT_LIMITS,
+        description="File of what other nodes may have of this host; SIGHUP reads it again.",
     )
     lead_lease: Duration = Field(
         7 * times.DAY,

@@ -107,6 +107,10 @@ COMMANDS: dict[str, tuple[str, str]] = {
         "node.cli.nodes:node_group",
         "List, show, add, remove, pardon and compare the nodes known here; own attributes, shares.",
     ),
+    "limits": (
+        "node.cli.limits:limits_group",
+        "Check and show the limits of what other nodes may have of this host.",
+    ),
     "test": ("node.cli.nodes:test_group", "List and show what can be measured."),
     "tool": ("node.cli.nodes:tool_group", "List the programs that measure."),
     "plugin": (

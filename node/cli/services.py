@@ -153,11 +153,12 @@ def _run(settings: Settings, *, node: bool, lead: bool) -> None:
 
 async def _serve(settings: Settings, *, with_node: bool, with_lead: bool) -> None:
     """Serve until a signal asks to stop; one that comes during the start breaks that off."""
-    stop, ready = asyncio.Event(), asyncio.Event()
+    stop, ready, reread = asyncio.Event(), asyncio.Event(), asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, stop.set)
-    work = _work(settings, stop, ready, with_node=with_node, with_lead=with_lead)
+    loop.add_signal_handler(signal.SIGHUP, _hang_up, stop, reread, sys.stderr.isatty())
+    work = _work(settings, stop, ready, reread, with_node=with_node, with_lead=with_lead)
     working = asyncio.create_task(work, name="services")
     stopping = asyncio.create_task(stop.wait(), name="stop")
     await asyncio.wait({working, stopping}, return_when=asyncio.FIRST_COMPLETED)
@@ -170,15 +171,31 @@ async def _serve(settings: Settings, *, with_node: bool, with_lead: bool) -> Non
         await working
 
 
+def _hang_up(stop: asyncio.Event, reread: asyncio.Event, on_terminal: bool) -> None:
+    """Read the limits again; or stop, if a terminal is gone on which this service was started."""
+    (stop if on_terminal and not sys.stderr.isatty() else reread).set()
+
+
+async def _reread_limits(node: NodeService, reread: asyncio.Event) -> None:
+    while True:
+        await reread.wait()
+        reread.clear()
+        await node.limits.reload()
+
+
 async def _work(
     settings: Settings,
     stop: asyncio.Event,
     ready: asyncio.Event,
+    reread: asyncio.Event,
     *,
     with_node: bool,
     with_lead: bool,
 ) -> None:
-    """Start the services, set ``ready``, and end them once ``stop`` is set."""
+    """Start the services, set ``ready``, and end them once ``stop`` is set.
+
+    Whenever ``reread`` is set, the node reads the limits again.
+    """
     from lead.assembly import lead_part
 
     if with_node:
@@ -197,6 +214,9 @@ async def _work(
                 owner = f"{socket.gethostname()}:{os.getpid()}"
                 if with_lead:
                     await stack.enter_async_context(_leading(node, owner, alone=not with_node))
+                if with_node:
+                    reading = asyncio.create_task(_reread_limits(node, reread), name="limits")
+                    stack.callback(reading.cancel)
                 _ready(node, with_node=with_node)
                 ready.set()
                 housekeeper = Housekeeper(clock)

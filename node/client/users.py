@@ -33,6 +33,7 @@ from node.model.errors import (
 )
 from node.model.taskstate import TaskState
 from node.model.wire.comparisons import NodeComparison
+from node.model.wire.host_limits import ShownLimits
 from node.model.wire.nodes import (
     ClockState,
     Node,
@@ -346,6 +347,10 @@ class UserClient(MeshesApi, ArchivesApi):
         """Set the shares of leads in the node's time, instead of the earlier ones."""
         body = document.model_dump(mode="json")
         return page(LeadShare, await self._ask("PUT", "/shares", body=body))
+
+    async def limits(self) -> ShownLimits:
+        """Return the limits of what other nodes may have of the node's host."""
+        return read(ShownLimits, await self._ask("GET", "/limits"))
 
     async def compare_node(self, name: str) -> NodeComparison:
         """Have the node compare with another one, and repair what differs."""

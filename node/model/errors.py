@@ -16,8 +16,10 @@
     │   ├── TooSlow               408  the body did not arrive in time
     │   ├── TooLarge              413
     │   ├── TooManyRequests       429  the same request is in order later
-    │   │   └── TooEarly          425  at an instant that is still to come
-    │   └── RefusedByParticipant  422  a participant will not take part
+    │   │   ├── TooEarly          425  at an instant that is still to come
+    │   │   └── LimitUsedUp       429  what the limits of a host allow is used up
+    │   ├── RefusedByParticipant  422  a participant will not take part
+    │   └── LimitRefused          403  the limits of a host do not allow it
     ├── PeerError                 another node is at fault
     │   ├── PeerUnreachable       502
     │   │   └── AnswerLost        502  the request arrived and may have been carried out
@@ -187,6 +189,13 @@ class TooEarly(TooManyRequests):
     status = 425
 
 
+class LimitUsedUp(TooManyRequests):
+    """The caller has used up what the limits of a host allow."""
+
+    code = "limit-reached"
+    title = "A limit of the host is reached"
+
+
 class TooSlow(RequestError):
     """The body of a request did not arrive in time."""
 
@@ -216,6 +225,20 @@ class RefusedByParticipant(RequestError):
     title = "A participant refuses the task"
     status = 422
     exit_code = 3
+
+
+class LimitRefused(RequestError):
+    """The limits that the owner of a host has set do not allow the task."""
+
+    code = "limit-refused"
+    title = "The limits of a host do not allow this"
+    status = 403
+    exit_code = 3
+
+    def __init__(self, message: str, limits: Sequence[Any] = ()) -> None:
+        """``limits`` are what each host refuses: rule, pointer, detail, allowed."""
+        super().__init__(message)
+        self.limits = limits
 
 
 class PeerError(ParleyError):

@@ -26,16 +26,6 @@ def schedule_faults(introduction: Introduction) -> list[FieldFault]:
     return validate(recurrence, introduction.duration)
 
 
-def priority_refusal(priority: int, most: int) -> str | None:
-    """Return why a task of this priority is refused; ``most`` is what the owner allows others."""
-    if priority <= most:
-        return None
-    return (
-        f"its priority is {priority}, and this host takes tasks of other nodes up to {most} "
-        "(PARLEY_PEER_PRIORITY_MAX)"
-    )
-
-
 def duration_refusal(introduction: Introduction, durations: Mapping[str, int]) -> str | None:
     """Return why a task of this duration is refused; None if its spec takes about as long.
 

@@ -7,11 +7,13 @@ A predicate is a JSON object; a node meets it if it meets every member of it::
     {"cpu_mbps": {">=": 1000, "<": 10000}}
     {"country": {"!=": "DE"}}            present, and different
     {"rack": {"exists": false}}
+    {"address": {"in-network": "192.0.2.0/24"}}     or a list of networks
     {"tool:iperf3": true}
     {"not": {…}}, {"all": [{…}, …]}, {"any": [{…}, …]}
 
-Attributes are text, numbers, or true and false; values of different kinds are never equal, and only
-numbers have an order. An attribute that a node does not have meets only ``{"exists": false}``.
+Attributes are text, numbers, or true and false; values of different kinds are never equal. Numbers
+have an order, and so have texts that are durations (``PT60S``). An attribute that a node does not
+have meets only ``{"exists": false}``.
 Every node meets the empty predicate.
 
 Everything here is pure: functions take attributes as mappings and return verdicts and sentences.
@@ -19,13 +21,16 @@ Everything here is pure: functions take attributes as mappings and return verdic
 
 from __future__ import annotations
 
+import ipaddress
 import json
 import operator
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final
 
+from node.model import times
 from node.model.errors import FieldFault, InvalidDocument
 
 Value = str | int | float | bool
@@ -50,7 +55,8 @@ _ORDERS: Final[Mapping[str, Callable[[Any, Any], bool]]] = {
     ">": operator.gt,
     ">=": operator.ge,
 }
-_OPERATORS: Final = ("=", "!=", *_ORDERS, "in", "exists")
+_NETWORK: Final = "in-network"
+_OPERATORS: Final = ("=", "!=", *_ORDERS, "in", _NETWORK, "exists")
 
 
 @dataclass(frozen=True)
@@ -69,22 +75,14 @@ class Condition:
         if self.attribute not in attributes:
             return False
         value = attributes[self.attribute]
-        match self.operator:
-            case "=":
-                return equal_values(value, self.operand)
-            case "!=":
-                return not equal_values(value, self.operand)
-            case "in":
-                return any(equal_values(value, each) for each in self.operand)
-            case _:
-                return _is_number(value) and _ORDERS[self.operator](value, self.operand)
+        return _COMPARISONS[self.operator](value, self.operand)
 
     def in_words(self) -> str:
         """Describe the condition: ``cpu_mbps >= 1000``."""
         if self.operator == "exists":
             return f"{self.attribute} {'exists' if self.operand else 'does not exist'}"
-        if self.operator == "in":
-            return f"{self.attribute} in {', '.join(map(format_value, self.operand))}"
+        if self.operator in {"in", _NETWORK}:
+            return f"{self.attribute} {self.operator} {', '.join(map(format_value, self.operand))}"
         return f"{self.attribute} {self.operator} {format_value(self.operand)}"
 
     def faults(self, attributes: Attributes) -> list[UnmetCondition]:
@@ -253,28 +251,63 @@ def _compared(
         fault = _fault(word, operand)
         if fault is not None:
             faults.append(FieldFault(at, fault))
-        comparisons.append(
-            Condition(at, name, word, tuple(operand) if word == "in" and not fault else operand)
-        )
+        if fault is None and word in {"in", _NETWORK}:
+            operand = tuple(operand) if isinstance(operand, list) else (operand,)  # noqa: PLW2901
+        comparisons.append(Condition(at, name, word, operand))
     return comparisons
 
 
 def _fault(word: str, operand: object) -> str | None:
     if word not in _OPERATORS:
         return f"is not a comparison; use one of: {' '.join(_OPERATORS)}"
-    if word == "exists":
-        return None if isinstance(operand, bool) else "must be true or false"
-    if word == "in":
-        if isinstance(operand, list) and operand and all(_is_value(each) for each in operand):
+    fits, fault = _OPERANDS.get(word, _VALUES)
+    return None if fits(operand) else fault
+
+
+def _is_some(operand: object, fits: Callable[[object], bool]) -> bool:
+    """Return whether it is a list of at least one fitting value."""
+    return isinstance(operand, list) and bool(operand) and all(map(fits, operand))
+
+
+def _in_order(word: str, value: Value, operand: Value) -> bool:
+    """Return whether two numbers, or two durations, are in this order."""
+    one, other = _ordered(value), _ordered(operand)
+    if one is None or other is None or one[0] != other[0]:
+        return False
+    return _ORDERS[word](one[1], other[1])
+
+
+def _ordered(value: object) -> tuple[bool, int | float] | None:
+    """Return whether a value is a duration, and its place in the order; None if it has none."""
+    if isinstance(value, str):
+        try:
+            return True, times.parse_duration(value)
+        except ValueError:
             return None
-        return "must be a list of at least one text, number, true or false"
-    if word in _ORDERS:
-        return None if _is_number(operand) else "must be a number: only numbers have an order"
-    return None if _is_value(operand) else "must be a text, a number, true or false"
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    return False, value
 
 
-def _is_number(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
+def _is_network(value: object) -> bool:
+    return isinstance(value, str) and _network(value) is not None
+
+
+def _network(text: str) -> ipaddress.IPv4Network | ipaddress.IPv6Network | None:
+    try:
+        return ipaddress.ip_network(text)
+    except ValueError:
+        return None
+
+
+def _lies_in(value: Value, network: str) -> bool:
+    """Return whether a value is an address in a network."""
+    try:
+        address = ipaddress.ip_address(value) if isinstance(value, str) else None
+    except ValueError:
+        return False
+    within = _network(network)
+    return address is not None and within is not None and address in within
 
 
 def _is_value(value: object) -> bool:
@@ -337,3 +370,35 @@ def _known(attribute: str, nodes: Mapping[str, Attributes]) -> str:
         return f"{attribute} is {_listed(values)}"
     names = dict.fromkeys(name for each in nodes.values() for name in each)
     return f"no node has {attribute}, they have {_listed(list(names)) or 'no attributes'}"
+
+
+_COMPARISONS: Final[Mapping[str, Callable[[Value, Any], bool]]] = {
+    "=": equal_values,
+    "!=": lambda value, operand: not equal_values(value, operand),
+    "in": lambda value, operand: any(equal_values(value, each) for each in operand),
+    _NETWORK: lambda value, operand: any(_lies_in(value, each) for each in operand),
+    **{word: partial(_in_order, word) for word in _ORDERS},
+}
+_VALUES: Final[tuple[Callable[[object], bool], str]] = (
+    _is_value,
+    "must be a text, a number, true or false",
+)
+_OPERANDS: Final[Mapping[str, tuple[Callable[[object], bool], str]]] = {
+    "exists": (lambda operand: isinstance(operand, bool), "must be true or false"),
+    "in": (
+        lambda operand: _is_some(operand, _is_value),
+        "must be a list of at least one text, number, true or false",
+    ),
+    _NETWORK: (
+        lambda operand: _is_network(operand) or _is_some(operand, _is_network),
+        "must be a network, such as 192.0.2.0/24 or 2001:db8::/32, or a list of networks",
+    ),
+    **dict.fromkeys(
+        _ORDERS,
+        (
+            lambda operand: _ordered(operand) is not None,
+            "must be a number, or a duration such as PT60S: only these have an order",
+        ),
+    ),
+}
+"""By comparison, what its operand must be, and the fault if it is something else."""

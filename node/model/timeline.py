@@ -27,11 +27,12 @@ from itertools import accumulate, chain
 from uuid import UUID
 
 from node.model.classes import SchedulingClass, blockers
+from node.model.host_limits.closed import LimitedTime
 from node.model.lead_shares import KeptTime
 from node.model.reservations import ReservationSpan, spans_of
 from node.model.spans import Span, normalise, union
 
-ClosedTime = ReservationSpan | KeptTime
+ClosedTime = ReservationSpan | KeptTime | LimitedTime
 """Time in which a run may not take place, whatever is booked."""
 
 _NEARBY_MAX = 64
@@ -71,7 +72,8 @@ class TimelineQuestion:
 
     ``earliest`` and ``latest`` bound every range: no run starts before the one or ends after the
     other. ``yielding`` are the runs that may give way if their priority is lower; None means any.
-    ``closed`` are the reservations that do not admit the run, and the time kept for other leads.
+    ``closed`` are the reservations that do not admit the run, the time kept for other leads, and
+    the time that limits of the host close.
     """
 
     windows: Sequence[Span]
@@ -269,7 +271,7 @@ def obstacles(
 
 
 def _in_order(each: Booking | ClosedTime) -> tuple[int, bool, UUID]:
-    if isinstance(each, KeptTime):
+    if isinstance(each, KeptTime | LimitedTime):
         return each.starts_at, False, _NOBODY
     if isinstance(each, ReservationSpan):
         return each.starts_at, False, each.reservation

@@ -24,6 +24,7 @@ from node.model.timeline import Booking, OccupiedSpan
 from node.model.wire.participants import CommitRequest, HoldRequest, RunRequest
 from node.store import outbox
 from node.store.database import POSTGRES_EPOCH, Connection, Queries, Record
+from node.store.host_limits import LimitStanding
 
 _SQL = Queries("node.store", "bookings")
 
@@ -47,6 +48,8 @@ class HeldTask:
     introduced: IntroducedTask
     restored: bool
     """True if its lead's database was restored since the task was first held here."""
+    limit: LimitStanding
+    """The standing of a task of another node with the limits of this host."""
 
 
 @dataclass(frozen=True)
@@ -175,6 +178,7 @@ async def accept_epochs(connection: Connection, holds: Sequence[Hold]) -> dict[U
                 row["duration"], row["priority"], row["schedule"], row["created_at"], row["counted"]
             ),
             row["restored"],
+            LimitStanding(row["limit_rule"], row["limit_refusal"]),
         )
         for row in rows
     }

@@ -70,8 +70,11 @@ class TaskFilter:
     limit: int = 50
 
 
-async def keep(connection: Connection, task: StoredTask) -> bool:
-    """Write or update a task; False if another node leads it, or a newer revision is stored."""
+async def keep(connection: Connection, task: StoredTask, rule: str | None = None) -> bool:
+    """Write or update a task; False if another node leads it, or a newer revision is stored.
+
+    ``rule`` is the rule of this host's limits that admits the task of another node.
+    """
     terms = task.terms
     kept = await connection.fetchval(
         _SQL["upsert_task"],
@@ -93,6 +96,7 @@ async def keep(connection: Connection, task: StoredTask) -> bool:
         terms.created_at,
         terms.revision,
         task.pool_task,
+        rule,
     )
     return kept is not None
 
@@ -139,9 +143,9 @@ async def fetch_all(connection: Connection, tasks: Sequence[UUID]) -> list[Store
     return [_stored(dict(row)) for row in await connection.fetch(_SQL["task"], list(tasks))]
 
 
-async def count_open_of(connection: Connection, lead: str) -> int:
-    """Return how many open tasks of this lead there are here."""
-    return int(await connection.fetchval(_SQL["count_open_of"], lead))
+async def count_open_of(connection: Connection, lead: str, rule: str | None = None) -> int:
+    """Return how many open tasks of this lead there are here, or only those under this rule."""
+    return int(await connection.fetchval(_SQL["count_open_of"], lead, rule))
 
 
 async def lock_open_of(connection: Connection, lead: str, at_most: int) -> list[UUID]:

@@ -6,7 +6,8 @@ rate of new ones are limited, and each task must agree with its own spec.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 from node.capability.catalog import Capabilities
@@ -14,13 +15,22 @@ from node.core import Core
 from node.execution.targets import ForeignTargets
 from node.model import times
 from node.model.contexts import Context, parse
-from node.model.errors import Conflict, InvalidDocument, TooManyRequests, UnknownPeer
-from node.model.introduction_limits import duration_refusal, priority_refusal, schedule_faults
+from node.model.errors import (
+    Conflict,
+    InvalidDocument,
+    LimitUsedUp,
+    TooManyRequests,
+    UnknownPeer,
+)
+from node.model.host_limits.rules import LimitRefusal, Rule
+from node.model.introduction_limits import duration_refusal, schedule_faults
 from node.model.rates import RateLimit
 from node.model.task_terms import terms_of
 from node.model.taskstate import OPEN, TaskState
+from node.model.wire.host_limits import TaskLimit
 from node.model.wire.participants import FreedRuns, Introduction, IntroductionAnswer
 from node.plugins.contracts import Test
+from node.sharing.host_limits import LimitKeeper
 from node.store import bookings, changes, nodes, tasks
 from node.store.database import Connection
 from node.store.tasks import StoredTask
@@ -32,6 +42,28 @@ _FULL_RETRY_S = 60
 """Seconds after which a node that leads as many tasks here as it may is to ask again."""
 
 
+@dataclass(frozen=True)
+class _Opinion:
+    """The opinion of this host on an introduction: why it refuses it, or its tools.
+
+    ``rule`` is the rule of its limits that admits another node's task, ``limit`` what they refuse.
+    """
+
+    reason: str | None = None
+    tools: tuple[str, ...] = ()
+    lacks: Mapping[str, str] = field(default_factory=dict)
+    rule: Rule | None = None
+    limit: LimitRefusal | None = None
+
+    def answer(self, reason: str | None) -> IntroductionAnswer:
+        """Return the answer to the lead; ``reason`` is why the task is refused, if it is."""
+        if reason is None:
+            return IntroductionAnswer(accepted=True, tools=self.tools, lacks=dict(self.lacks))
+        limit = self.limit if self.reason == reason else None
+        told = None if limit is None else TaskLimit(**vars(limit))
+        return IntroductionAnswer(accepted=False, reason=reason[:1000], limit=told)
+
+
 class Acceptance:
     """Accepts or refuses introductions."""
 
@@ -41,6 +73,7 @@ class Acceptance:
         capabilities: Capabilities,
         context_refusal: Callable[[Context], str | None],
         targets: ForeignTargets,
+        limits: LimitKeeper,
         read_card: Callable[[str], Awaitable[None]],
     ) -> None:
         """``context_refusal(context)`` returns why nobody can measure from there, or None.
@@ -49,13 +82,13 @@ class Acceptance:
         """
         self._context_refusal = context_refusal
         self._targets = targets
+        self._limits = limits
         self._read_card = read_card
         self._database = core.database
         self._clock = core.clock
         self._capabilities = capabilities
         self._identity = core.identity
         self._tasks_max = core.settings.peer_tasks
-        self._priority_max = core.settings.peer_priority_max
         per_s = core.settings.peer_introductions
         self._new_tasks = RateLimit(per_s, _BURST_S * per_s)
 
@@ -68,12 +101,12 @@ class Acceptance:
         :raises InvalidDocument: its schedule cannot be read, or leaves no room for its runs.
         :raises TooManyRequests: the lead has as many tasks here as it may, or adds them too fast.
         """
-        reason, tools, lacks = self._considered(lead, introduction)
-        known = None
+        opinion = self._considered(lead, introduction)
+        known, reason = None, opinion.reason
         if lead != self._identity:
             misplaced = None if reason else await self._misaddressed(introduction)
             known, reason = await self._database.settle(
-                lambda connection: self._hear(connection, lead, introduction, reason, misplaced)
+                lambda connection: self._hear(connection, lead, introduction, opinion, misplaced)
             )
         if (
             known is not None
@@ -85,24 +118,24 @@ class Acceptance:
                 f"{introduction.revision}: {known.terms.revision} is known here"
             )
             raise Conflict(msg)
-        return _answer(reason or _not_open(lead, known), tools, lacks)
+        return opinion.answer(reason or _not_open(lead, known))
 
     async def _hear(
         self,
         connection: Connection,
         lead: str,
         introduction: Introduction,
-        reason: str | None,
+        opinion: _Opinion,
         misplaced: str | None,
     ) -> tuple[StoredTask | None, str | None]:
-        """Apply the lead's introduction, unless there is a ``reason`` to refuse it.
+        """Apply the lead's introduction, unless this host refuses it.
 
         Returns the task as it was known before, and why it is refused. ``misplaced`` says which
         address is not that of a participant's card.
         """
         task, now = introduction.task, self._clock.now()
         known = await tasks.lock(connection, task)
-        reason = reason or _address_refusal(introduction, known, misplaced)
+        reason = opinion.reason or _address_refusal(introduction, known, misplaced)
         if known is not None and known.lead != lead:
             return known, reason
         if known is not None and introduction.freeing is not None:
@@ -111,9 +144,9 @@ class Acceptance:
             return known, reason
         kept = reason is None
         if kept and known is None:
-            await self._make_room(connection, lead)
+            await self._make_room(connection, lead, opinion.rule)
         if kept:
-            await store_task(connection, stored_task(introduction, lead), known, now)
+            await self._store(connection, stored_task(introduction, lead), known, opinion.rule)
         # A host that refuses the new terms keeps the old revision, so that it refuses a hold under
         # the new one.
         revision = introduction.revision if kept or known is None else known.terms.revision
@@ -122,10 +155,19 @@ class Acceptance:
             await bookings.notify(connection, "task", task, _announced_state(introduction))
         return known, reason
 
-    async def _make_room(self, connection: Connection, lead: str) -> None:
+    async def _store(
+        self, connection: Connection, task: StoredTask, known: StoredTask | None, rule: Rule | None
+    ) -> None:
+        """Write the new version of another node's task, admitted by this rule."""
+        name = None if rule is None else rule.name
+        counted = self._limits.counted_priority(task.terms.priority, name)
+        await store_task(connection, task, known, self._clock.now(), name, counted)
+
+    async def _make_room(self, connection: Connection, lead: str, rule: Rule | None) -> None:
         """Count a new task of another node, which is locked until the transaction ends.
 
         :raises UnknownPeer: the node was removed a moment ago.
+        :raises LimitUsedUp: it has as many tasks here as its rule allows.
         :raises TooManyRequests: it has as many tasks here as it may, or adds them too fast.
         """
         if not await nodes.lock(connection, lead):
@@ -139,6 +181,14 @@ class Acceptance:
                 "later"
             )
             raise TooManyRequests(msg, _FULL_RETRY_S)
+        if rule is not None and rule.tasks_max is not None:
+            under_rule = await tasks.count_open_of(connection, lead, rule.name)
+            if under_rule >= rule.tasks_max:
+                msg = (
+                    f"limit '{rule.name}': its lead has {under_rule} of {rule.tasks_max} open "
+                    "tasks here; end some, or ask again later"
+                )
+                raise LimitUsedUp(msg, _FULL_RETRY_S)
         wait = self._new_tasks.wait(lead, self._clock.monotonic())
         if wait:
             retry_s = -(-wait // times.SECOND)
@@ -163,11 +213,12 @@ class Acceptance:
         """Return the answer to an introduction of a new or changed task, without storing it."""
         async with self._database.connection() as connection:
             known = await tasks.fetch(connection, introduction.task)
-        reason, tools, lacks = self._considered(lead, introduction)
+        opinion = self._considered(lead, introduction)
+        reason = opinion.reason
         if reason is None and lead != self._identity:
             misplaced = await self._misaddressed(introduction)
             reason = _address_refusal(introduction, known, misplaced)
-        return _answer(reason or _not_open(lead, known), tools, lacks)
+        return opinion.answer(reason or _not_open(lead, known))
 
     async def _misaddressed(self, introduction: Introduction) -> str | None:
         """Return why a participant's address is not that of its card, which is read again first.
@@ -185,18 +236,15 @@ class Acceptance:
     ) -> str | None:
         """Return why another node's task is refused here, though this node's own would not be."""
         durations = self._capabilities.durations(introduction.test, spec, introduction.tools)
-        reason = priority_refusal(introduction.priority, self._priority_max)
-        reason = reason or duration_refusal(introduction, durations)
+        reason = duration_refusal(introduction, durations)
         if reason is not None:
             return reason
         place, participants = introduction.participant, introduction.participants
         others = [each for at, each in enumerate(participants) if at != place]
         return self._targets.refusal(lead, test, spec, others, introduction.addresses)
 
-    def _considered(
-        self, lead: str, introduction: Introduction
-    ) -> tuple[str | None, tuple[str, ...], dict[str, str]]:
-        """Return the reason for a refusal or None, the tools here, and why others are lacking.
+    def _considered(self, lead: str, introduction: Introduction) -> _Opinion:
+        """Return what this host makes of an introduction by itself.
 
         :raises InvalidDocument: the schedule of another node's task cannot be read.
         """
@@ -205,17 +253,25 @@ class Acceptance:
             raise InvalidDocument(faults)
         misplaced = self._misplaced(introduction)
         if misplaced is not None:
-            return misplaced, (), {}
+            return _Opinion(misplaced)
         try:
             test = self._capabilities.test(introduction.test)
             spec = self._capabilities.spec(test, introduction.spec)
         except InvalidDocument as error:
-            return error.detail, (), {}
+            return _Opinion(error.detail)
+        return self._judged(lead, introduction, test, spec)
+
+    def _judged(self, lead: str, introduction: Introduction, test: Test, spec: Any) -> _Opinion:
+        """Return what this host makes of an introduction whose spec it knows."""
+        foreign = lead != self._identity
         if test.scheduling_class(spec) is not introduction.scheduling_class:
-            return f"{introduction.test} is {test.scheduling_class(spec)} here", (), {}
+            return _Opinion(f"{introduction.test} is {test.scheduling_class(spec)} here")
+        verdict = self._limits.judge(lead, introduction, spec) if foreign else None
+        if isinstance(verdict, LimitRefusal):
+            return _Opinion(verdict.in_words(), limit=verdict)
         refusal = self._foreign_refusal(lead, introduction, test, spec) if foreign else None
         if refusal is not None:
-            return refusal, (), {}
+            return _Opinion(refusal)
         offered, lacks = self._capabilities.offers(
             introduction.test,
             spec,
@@ -225,12 +281,12 @@ class Acceptance:
         )
         if not offered:
             reasons = "; ".join(f"{name}: {reason}" for name, reason in lacks.items())
-            return reasons or "no tool is known for this test", (), {}
+            return _Opinion(reasons or "no tool is known for this test")
         # Leave out the tools that cannot measure this spec anywhere: the lead knows that itself.
         lacks = {
             n: why for n, why in lacks.items() if self._capabilities.tools[n].can(spec) is None
         }
-        return None, offered, lacks
+        return _Opinion(None, offered, lacks, rule=verdict)
 
     def _misplaced(self, introduction: Introduction) -> str | None:
         """Return why this host is not the addressed participant, or may not use its context."""
@@ -241,14 +297,6 @@ class Acceptance:
             return "the introduction is addressed to another node; check its URL and key"
         context = _context(introduction)
         return None if context is None else self._context_refusal(context)
-
-
-def _answer(
-    reason: str | None, tools: tuple[str, ...], lacks: dict[str, str]
-) -> IntroductionAnswer:
-    if reason is not None:
-        return IntroductionAnswer(accepted=False, reason=reason)
-    return IntroductionAnswer(accepted=True, tools=tools, lacks=lacks)
 
 
 def _address_refusal(
@@ -288,17 +336,26 @@ def _not_open(lead: str, known: StoredTask | None) -> str | None:
 
 
 async def store_task(
-    connection: Connection, task: StoredTask, known: StoredTask | None, now: int
+    connection: Connection,
+    task: StoredTask,
+    known: StoredTask | None,
+    now: int,
+    rule: str | None = None,
+    counted_priority: int | None = None,
 ) -> None:
-    """Write the new version of a task; booked runs keep the spec and tool of their booking."""
+    """Write the new version of a task; booked runs keep the spec and tool of their booking.
+
+    ``rule`` admits the task of another node, whose priority counts as ``counted_priority`` here.
+    """
     if known is not None and (task.terms.spec, task.terms.tool) != (
         known.terms.spec,
         known.terms.tool,
     ):
         await changes.keep_measured(connection, task.id)
-    await tasks.keep(connection, task)
+    await tasks.keep(connection, task, rule)
     if known is not None and task.terms.priority != known.terms.priority:
-        await changes.reprioritise(connection, task.id, task.terms.priority, now)
+        counted = task.terms.priority if counted_priority is None else counted_priority
+        await changes.reprioritise(connection, task.id, counted, now)
 
 
 def stored_task(introduction: Introduction, lead: str) -> StoredTask:

@@ -27,6 +27,7 @@ from node.model.contexts import offered
 from node.model.errors import (
     Conflict,
     DatabaseUnavailable,
+    LimitRefused,
     ParleyError,
     PeerUnreachable,
     RefusedByParticipant,
@@ -34,6 +35,7 @@ from node.model.errors import (
 )
 from node.model.taskstate import TaskState
 from node.model.wire.archives import ArchiveChoice
+from node.model.wire.host_limits import TaskLimit
 from node.model.wire.participants import Introduction, IntroductionAnswer, TaskEnd
 from node.model.wire.seats import SeatRequest
 from node.model.wire.tasks import Participant, TaskDocument
@@ -112,6 +114,7 @@ class Admission:
         A repeated ``key`` returns the task that it created the first time.
 
         :raises InvalidDocument: a field is wrong.
+        :raises LimitRefused: the limits of participants' hosts do not allow it.
         :raises RefusedByParticipant: a participant refuses; the error names it and its reason.
         :raises PeerUnreachable: the participants took so long that they were told it is over.
         :raises Conflict: the key was used for another document.
@@ -128,9 +131,9 @@ class Admission:
             return await self._create_pool_task(document, document.seats, request)
         draft = self._drafter.draft(document)
         prepared = await self._prepare_withdrawal(draft.task)
-        task = await self._ask_all(draft.task, self._introduce)
+        task, limits = await self._ask_all(draft.task, self._introduce)
         try:
-            task = self._agreed(task)
+            task = self._agreed(task, limits)
             if await self._store(task, draft.first_slot, request, archived, prepared):
                 return task.id, True
         except ParleyError as error:
@@ -182,6 +185,7 @@ class Admission:
         tools that it had before.
 
         :raises InvalidDocument: a field is wrong.
+        :raises LimitRefused: the limits of participants' hosts do not allow the edit.
         :raises RefusedByParticipant: a participant refuses the edit; names it and its reason.
         :raises ToolUnavailable: no tool is available at all participants.
         """
@@ -197,22 +201,32 @@ class Admission:
             for p in task.terms.participants
         )
         task = replace(task, terms=replace(task.terms, participants=participants))
-        return self._agreed(await self._ask_all(task, self._consider))
+        return self._agreed(*await self._ask_all(task, self._consider))
 
-    async def _ask_all(self, task: StoredTask, question: Introduce) -> StoredTask:
-        """Ask all participants at once, and return the task with their answers."""
+    async def _ask_all(
+        self, task: StoredTask, question: Introduce
+    ) -> tuple[StoredTask, list[TaskLimit]]:
+        """Ask all participants at once.
+
+        Returns the task with their answers, and what limits of their hosts do not allow.
+        """
         places = range(len(task.terms.participants))
         answers = await asyncio.gather(*(self._ask(task, place, question) for place in places))
-        return replace(task, terms=replace(task.terms, participants=tuple(answers)))
+        participants = tuple(participant for participant, _ in answers)
+        limits = [limit for _, limit in answers if limit is not None]
+        return replace(task, terms=replace(task.terms, participants=participants)), limits
 
-    def _agreed(self, task: StoredTask) -> StoredTask:
+    def _agreed(self, task: StoredTask, limits: Sequence[TaskLimit]) -> StoredTask:
         """Return the task with the tool that all participants have.
 
+        :raises LimitRefused: all refusals are because of these limits.
         :raises RefusedByParticipant: a participant refused, or its address is not known yet.
         :raises ToolUnavailable: no tool is available at all participants.
         """
         participants = task.terms.participants
         refusals = [f"{p.name}: {p.reason}" for p in participants if p.accepted is False]
+        if refusals and len(limits) == len(refusals):
+            raise LimitRefused("; ".join(refusals), limits)
         if refusals:
             raise RefusedByParticipant("; ".join(refusals))
         for p in participants:
@@ -226,14 +240,17 @@ class Admission:
             raise RefusedByParticipant("; ".join(refusals))
         return self._with_tool(task)
 
-    async def _ask(self, task: StoredTask, place: int, question: Introduce) -> Participant:
+    async def _ask(
+        self, task: StoredTask, place: int, question: Introduce
+    ) -> tuple[Participant, TaskLimit | None]:
         participant = task.terms.participants[place]
         try:
             node = self._directory.by_identity(participant.node)
             answer = await question(node, task.introduction(place))
         except ParleyError as error:
-            return participant.model_copy(update={"reason": in_words_of(participant.name, error)})
-        return participant.model_copy(
+            reason = in_words_of(participant.name, error)
+            return participant.model_copy(update={"reason": reason}), None
+        told = participant.model_copy(
             update={
                 "accepted": answer.accepted,
                 "reason": answer.reason,
@@ -241,6 +258,8 @@ class Admission:
                 "lacks": answer.lacks,
             }
         )
+        limit = answer.limit and answer.limit.model_copy(update={"node": participant.name})
+        return told, limit
 
     async def _prepare_withdrawal(self, task: StoredTask) -> _Withdrawal | None:
         """Write the messages that end a task that is about to be introduced, due later."""

@@ -31,10 +31,12 @@ from node.model.wire.participants import (
     ProposalRequest,
     Release,
 )
+from node.sharing.host_limits import LimitKeeper
 from node.store import bookings, tasks
 from node.store.bookings import ExchangeRuling, Hold
 from node.store.database import Notice
 from node.timetable.holds import HoldBooker, ToolFigure
+from node.timetable.host_limits import LimitEnforcer
 from node.timetable.lead_shares import ShareEnforcer
 from node.timetable.proposals import Proposals
 from node.timetable.rulings import RulingApplier
@@ -44,7 +46,12 @@ class TimeLine:
     """This node's time line, as those who book on it see it."""
 
     def __init__(
-        self, core: Core, needs_port: ToolFigure, duration_with: ToolFigure, rng: random.Random
+        self,
+        core: Core,
+        needs_port: ToolFigure,
+        duration_with: ToolFigure,
+        rng: random.Random,
+        limits: LimitKeeper,
     ) -> None:
         """``needs_port(task, tool)`` returns how many consecutive ports this node must assign.
 
@@ -52,8 +59,8 @@ class TimeLine:
         """
         self._database = core.database
         self._shares = ShareEnforcer(core)
-        self._proposals = Proposals(core, self._shares)
-        self._holds = HoldBooker(core, needs_port, duration_with, rng, self._shares)
+        self._proposals = Proposals(core, self._shares, LimitEnforcer(core, limits))
+        self._holds = HoldBooker(core, needs_port, duration_with, rng, self._shares, limits)
         self._rulings = RulingApplier(core)
         self._proposal_batches = Batcher(
             self._proposals.answer,
@@ -102,11 +109,12 @@ class TimeLine:
         return await self._hold_batches.ask(Hold(exchange, lead, request))
 
     async def _hold_all(self, holds: Sequence[Hold]) -> list[HoldAnswer | ParleyError]:
-        answers, new_tasks = await self._holds.hold_all(holds)
+        answers, new = await self._holds.hold_all(holds)
         for hold, answer in zip(holds, answers, strict=True):
             # Repeats of an earlier hold are in the calendar already, or have been given back since.
-            if hold.exchange in new_tasks and isinstance(answer, HoldAnswer):
-                self._proposals.booked(new_tasks[hold.exchange], hold.request, answer)
+            if hold.exchange in new and isinstance(answer, HoldAnswer):
+                counted, task = new[hold.exchange]
+                self._proposals.booked(task, counted.request, answer)
         return answers
 
     async def commit(

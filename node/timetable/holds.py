@@ -17,6 +17,7 @@ from node.model import ports
 from node.model.errors import Conflict, InvalidDocument, NotFound, ParleyError
 from node.model.exchangestate import ExchangeState
 from node.model.hold_limits import IntroducedTask, contradiction
+from node.model.host_limits.closed import LimitedTime
 from node.model.lead_shares import KeptTime
 from node.model.reservations import Applicant, inadmissible_spans
 from node.model.taskstate import OPEN, TaskState
@@ -27,11 +28,13 @@ from node.model.wire.participants import (
     Closure,
     HoldAnswer,
     HoldRequest,
+    HostLimit,
     Refusal,
     RunRequest,
 )
 from node.model.wire.tasks import PRIORITY_MAX
 from node.settings import Settings
+from node.sharing.host_limits import LimitKeeper
 from node.store import bookings, reservations
 from node.store.bookings import ExchangeStatus, HeldTask, Hold, Wanted
 from node.store.database import Connection
@@ -56,12 +59,14 @@ class HoldBooker:
         duration_with: ToolFigure,
         rng: random.Random,
         shares: ShareEnforcer,
+        limits: LimitKeeper,
     ) -> None:
         """``needs_port(task, tool)`` returns how many consecutive ports this node must assign.
 
         ``duration_with(task, tool)`` returns how long a run with that tool takes (microseconds).
         """
         self._shares = shares
+        self._limits = limits
         self._duration_with = duration_with
         self._identity = core.identity
         self._database = core.database
@@ -71,17 +76,17 @@ class HoldBooker:
 
     async def hold_all(
         self, holds: Sequence[Hold]
-    ) -> tuple[list[HoldAnswer | ParleyError], dict[UUID, HeldTask]]:
+    ) -> tuple[list[HoldAnswer | ParleyError], dict[UUID, NewHold]]:
         """Book each hold, in one transaction that is repeated after a serialization failure.
 
-        Returns the answers in the order of ``holds``, and by exchange the tasks of those that were
-        not repeats of an earlier request.
+        Returns the answers in the order of ``holds``, and by exchange those that were not repeats
+        of an earlier request, with the priorities as which they count here.
         """
         return await self._database.settle(lambda connection: self.hold_in(connection, holds))
 
     async def hold_in(
         self, connection: Connection, holds: Sequence[Hold]
-    ) -> tuple[list[HoldAnswer | ParleyError], dict[UUID, HeldTask]]:
+    ) -> tuple[list[HoldAnswer | ParleyError], dict[UUID, NewHold]]:
         """Book each hold within a transaction; see :meth:`hold_all`."""
         now = self._clock.now()
         tasks = await bookings.accept_epochs(connection, holds)
@@ -89,7 +94,12 @@ class HoldBooker:
         answers: dict[UUID, HoldAnswer | ParleyError] = self._contradictions(known, tasks)
         accepted = [hold for hold in known if hold.exchange not in answers]
         opened = await bookings.open_exchanges(connection, accepted, now)
-        new = [(hold, tasks[hold.request.task]) for hold in accepted if hold.exchange in opened]
+        new = [
+            (self._counted(hold, task), task)
+            for hold in accepted
+            if hold.exchange in opened
+            for task in (tasks[hold.request.task],)
+        ]
         if new:
             booked = await self._book(connection, new, now)
             documents = {exchange: it.model_dump(mode="json") for exchange, it in booked.items()}
@@ -97,9 +107,15 @@ class HoldBooker:
             answers |= booked
         if others := [hold for hold in holds if hold.exchange not in answers]:
             answers |= await _earlier_answers(connection, others, set(tasks))
-        return [answers[hold.exchange] for hold in holds], {
-            hold.exchange: task for hold, task in new
-        }
+        return [answers[hold.exchange] for hold in holds], {it[0].exchange: it for it in new}
+
+    def _counted(self, hold: Hold, task: HeldTask) -> Hold:
+        """Return a hold with the priority as which it counts here."""
+        asked = hold.request.priority
+        counted = asked if task.led_here else self._limits.counted_priority(asked, task.limit.rule)
+        if counted == asked:
+            return hold
+        return replace(hold, request=hold.request.model_copy(update={"priority": counted}))
 
     def _contradictions(
         self, holds: Sequence[Hold], tasks: Mapping[UUID, HeldTask]
@@ -134,7 +150,8 @@ class HoldBooker:
 
         1. Find consecutive ports. An exchange that gets none must not displace anything.
         2. Give up earlier attempts of the same slots, because they may occupy the time.
-        3. Leave out runs in time that is kept for other leads: they must not displace anything.
+        3. Leave out runs that the limits of this host do not admit, and those in time that is kept
+           for other leads: they must not displace anything.
         4. Set aside runs that give way: the exclusion constraint counts them until then.
         5. Delete the waiting rows of slots led here: they have the ids that are inserted next.
         6. Insert the runs. The constraint decides which ones have time.
@@ -145,7 +162,10 @@ class HoldBooker:
         needed = self._ports.needed(new)
         first_ports = await self._ports.find_consecutive(connection, needed)
         lacking = {exchange for exchange, port in first_ports.items() if port is None}
-        wanted = self._within_horizon([it for it in new if it[0].exchange not in lacking], now)
+        refused = _refused_by_limits(new)
+        wanted = self._within_horizon(
+            [it for it in new if it[0].exchange not in lacking and not it[1].limit.refusal], now
+        )
         wanted, superseding_reasons = await supersede(connection, wanted, now)
         wanted, kept = await self._shares.admitted(connection, wanted, now)
         earliest = now + self._settings.start_margin
@@ -160,6 +180,7 @@ class HoldBooker:
             **superseding_reasons,
             **kept,
             **self._ports.refusals(new, needed, lacking),
+            **refused,
         }
         return {
             hold.exchange: HoldAnswer(
@@ -224,7 +245,7 @@ class HoldBooker:
             for index, run in enumerate(refused)
             if (blocker := (when_displacing if run.displacing else otherwise).get(index))
             is not None
-            and not isinstance(blocker, KeptTime)
+            and not isinstance(blocker, KeptTime | LimitedTime)
         }
         in_the_way |= {
             index: AboveShare.of(index, kept, run.starts_at, now)
@@ -306,6 +327,13 @@ class PortAssigner:
             if hold.exchange in lacking
             for run in hold.runs
         }
+
+
+def _refused_by_limits(new: Sequence[NewHold]) -> dict[UUID, str]:
+    """Return by run why it is refused, if no rule of the limits admits its task any more."""
+    return {
+        run: task.limit.refusal for hold, task in new if task.limit.refusal for run in hold.runs
+    }
 
 
 def _led_here(new: Sequence[NewHold]) -> list[tuple[RunRequest, HeldTask]]:
@@ -415,7 +443,7 @@ def _refusal_reason(run: RunRequest, in_the_way: ToldObstacle | None, now: int, 
         return f"it ends beyond this node's horizon, {to_the_second(latest)}"
     if in_the_way is None:
         return "its time was taken a moment ago"
-    if isinstance(in_the_way, AboveShare):
+    if isinstance(in_the_way, AboveShare | HostLimit):
         return in_the_way.why()
     if isinstance(in_the_way, Closure):
         return f"its time is {in_the_way.why()}"

@@ -16,6 +16,7 @@ from node.core import Core
 from node.model import times
 from node.model.calendar import CACHE_LIFETIME, Calendar
 from node.model.classes import SchedulingClass, blockers
+from node.model.host_limits.closed import LimitedTime
 from node.model.lead_shares import KeptTime
 from node.model.reservations import Applicant, ReservationSpan, inadmissible_spans, is_particular
 from node.model.spans import Span
@@ -39,6 +40,7 @@ from node.model.wire.participants import (
     Closure,
     HoldAnswer,
     HoldRequest,
+    HostLimit,
     Obstacle,
     Proposal,
     ProposalRequest,
@@ -46,6 +48,7 @@ from node.model.wire.participants import (
 from node.store import bookings, reservations
 from node.store.bookings import HeldTask
 from node.store.database import Connection, Notice
+from node.timetable.host_limits import LimitedRequest, LimitEnforcer
 from node.timetable.lead_shares import ShareEnforcer
 
 _SOON = 2 * times.SECOND
@@ -54,20 +57,21 @@ _SOON = 2 * times.SECOND
 _RANGES_TOGETHER_MAX = 100_000
 """Maximum number of free ranges in the answers to one message, beside one for each window."""
 
-ToldObstacle = Obstacle | Closure | AboveShare
+ToldObstacle = Obstacle | Closure | AboveShare | HostLimit
 """An obstacle in a window, as a lead may know it."""
 
 
 class Proposals:
     """Computes proposals for this node's time line."""
 
-    def __init__(self, core: Core, shares: ShareEnforcer) -> None:
+    def __init__(self, core: Core, shares: ShareEnforcer, limits: LimitEnforcer) -> None:
         """Cache nothing before a notification has been heard; ``shares`` are those of leads."""
         self._identity = core.identity
         self._database = core.database
         self._clock = core.clock
         self._settings = core.settings
         self._shares = shares
+        self._limits = limits
         self._calendar = Calendar()
         self._hears = False
         self._reserved: list[ReservationSpan] = []
@@ -110,13 +114,14 @@ class Proposals:
         async with self._database.connection() as connection:
             reserved = await self._reserved_spans(connection, now)
             kept = await self._shares.kept_from(connection, requests, now)
-            questions = self._questions(requests, reserved, kept, now)
+            limited = await self._limits.limited(connection, requests, now)
+            questions = self._questions(limited, reserved, kept, now)
             free, runs = await self._free_and_blocking(connection, questions, now)
             if any(each.without for each in free):
                 # The cache may be older than a release: compare with the database before refusing.
                 self._reserved_at = None
                 reserved = await self._reserved_spans(connection, now)
-                questions = self._questions(requests, reserved, kept, now)
+                questions = self._questions(limited, reserved, kept, now)
                 if stale := _stale_windows(questions, free, runs):
                     for window in stale:
                         self._calendar.give_back(window)
@@ -144,6 +149,8 @@ class Proposals:
         return [
             AboveShare.of(window, each, question.windows[window][0], now)
             if isinstance(each, KeptTime)
+            else HostLimit.of(window, each)
+            if isinstance(each, LimitedTime)
             else obstacle(window, each, lead, own=self._identity)
             for window, each in in_the_way
         ]
@@ -159,15 +166,15 @@ class Proposals:
 
     def _questions(
         self,
-        requests: Sequence[tuple[str, ProposalRequest]],
+        requests: Sequence[LimitedRequest],
         reserved: Sequence[ReservationSpan],
         kept: Sequence[Sequence[KeptTime]],
         now: int,
     ) -> list[TimelineQuestion]:
         """Return the questions; ``kept`` is by request, in their order."""
         return [
-            self._question(lead, request, reserved, kept_time, now)
-            for (lead, request), kept_time in zip(requests, kept, strict=True)
+            self._question(lead, request, reserved, [*kept_time, *limited], now)
+            for (lead, request, limited), kept_time in zip(requests, kept, strict=True)
         ]
 
     def _question(
@@ -175,7 +182,7 @@ class Proposals:
         lead: str,
         request: ProposalRequest,
         reserved: Sequence[ReservationSpan],
-        kept: Sequence[KeptTime],
+        closed: Sequence[KeptTime | LimitedTime],
         now: int,
     ) -> TimelineQuestion:
         applicant = Applicant(
@@ -195,7 +202,7 @@ class Proposals:
             priority=request.priority,
             earliest=now + self._settings.start_margin,
             latest=now + self._settings.horizon,
-            closed=[*inadmissible_spans(applicant, reserved), *kept],
+            closed=[*inadmissible_spans(applicant, reserved), *closed],
             yielding=None if request.yielding is None else frozenset(request.yielding),
         )
 

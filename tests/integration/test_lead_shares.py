@@ -133,7 +133,8 @@ async def test_leads_that_book_at_once_count_each_other(world: World) -> None:
     tasks = [await _task(lead, host) for lead in (c, d) for _ in range(6)]
     requests = [hold_request(task, [LATER + n * LENGTH]) for n, task in enumerate(tasks)]
     leads = [c] * 6 + [d] * 6
-    first, second = host.node.time_line, TimeLine(host.node.core, _zero, _zero, Random(1))
+    first = host.node.time_line
+    second = TimeLine(host.node.core, _zero, _zero, Random(1), host.node.limits)
     answers = await asyncio.gather(
         *(
             time_line.hold(exchange_of(request), lead.identity, request)

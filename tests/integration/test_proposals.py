@@ -85,7 +85,7 @@ def elsewhere(booker: BookingLead) -> BookingLead:
     """Return another process of the same node that books for the same lead."""
     site = booker.site
     node = site.node
-    line = TimeLine(node.core, node._needs_port, node._duration_with, random.Random(1))
+    line = TimeLine(node.core, node._needs_port, node._duration_with, random.Random(1), node.limits)
     other = Site(site.world, node, site.clock)
     other.node = type("Process", (), {"time_line": line})()
     return BookingLead(booker.world, booker.lead, other)

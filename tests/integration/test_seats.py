@@ -12,8 +12,10 @@ import pytest_asyncio
 from lead.store import episodes
 from node.model import times
 from node.model.errors import Conflict, InvalidDocument
+from node.model.host_limits.document import DEFAULT
 from node.model.wire.pools import PoolDocument
 from node.model.wire.tasks import TaskDocument
+from tests.support.limits import NOTHING, set_limits
 from tests.support.pool_worlds import Pooled, idle, known_as_they_are, pooled
 from tests.support.worlds import ON_ONE_LOOP, World
 
@@ -129,15 +131,15 @@ async def _settled(pool: Pooled) -> None:
 async def test_a_node_that_refuses_the_task_is_left_alone(world: World) -> None:
     """Another node takes the seat; the one that refused is asked again after ten minutes."""
     pool = await pooled(world, ALIKE[:2])
-    pool.nodes[0].node.acceptance._priority_max = -1
+    set_limits(pool.nodes[0].node, NOTHING)
     task = await pool.create(2, request={"min_k": 1}, **_FIRST_TERM)
     await _settled(pool)
     assert await pool.seats(task) == {0: {2: "n2"}}
     assert await _lost(pool, task) == 1
     sentences = [sentence for _, sentence in await pool.told(task)]
-    refusal = "n1: refused it, and is asked again from 2026-12-01T00:10:00Z on: its priority is 0"
-    assert refusal in sentences[-1]
-    pool.nodes[0].node.acceptance._priority_max = 0
+    asked_again = "n1: refused it, and is asked again from 2026-12-01T00:10:00Z on"
+    assert f"{asked_again}: limits of this host: the owner" in sentences[-1]
+    set_limits(pool.nodes[0].node, DEFAULT)
     world.clock.advance(20 * times.MINUTE)
     await _settled(pool)
     assert await pool.seats(task) == {0: {1: "n1", 2: "n2"}}
@@ -146,7 +148,7 @@ async def test_a_node_that_refuses_the_task_is_left_alone(world: World) -> None:
 async def test_the_pause_after_a_refusal_doubles(world: World) -> None:
     """A node that refuses again is left alone for twenty minutes."""
     pool = await pooled(world, ALIKE[:1])
-    pool.nodes[0].node.acceptance._priority_max = -1
+    set_limits(pool.nodes[0].node, NOTHING)
     task = await pool.create(1, **_FIRST_TERM)
     await _settled(pool)
     world.clock.advance(20 * times.MINUTE)
@@ -158,10 +160,10 @@ async def test_the_pause_after_a_refusal_doubles(world: World) -> None:
 async def test_a_changed_task_is_asked_about_at_once(world: World) -> None:
     """A node that refused another test of the task is asked without a pause."""
     pool = await pooled(world, ALIKE[:1])
-    pool.nodes[0].node.acceptance._priority_max = -1
+    set_limits(pool.nodes[0].node, NOTHING)
     task = await pool.create(1, **_FIRST_TERM)
     await _settled(pool)
-    pool.nodes[0].node.acceptance._priority_max = 0
+    set_limits(pool.nodes[0].node, DEFAULT)
     spec = {"duration": "PT2M", "class": "exclusive"}
     await pool.edit(task, test={"type": "idle", "spec": spec})
     await _settled(pool)
@@ -173,7 +175,7 @@ async def test_of_nodes_that_measure_together_only_the_refusing_one_is_left_alon
 ) -> None:
     """The other one stays, and a third one takes the place."""
     pool = await pooled(world, ALIKE)
-    pool.nodes[0].node.acceptance._priority_max = -1
+    set_limits(pool.nodes[0].node, NOTHING)
     task = await pool.create(2, request={"together": True}, **_FIRST_TERM)
     await _settled(pool)
     assert sorted((await pool.seats(task))[0].values()) == ["n2", "n3"]

@@ -142,17 +142,39 @@ def test_kinds_are_told_apart() -> None:
     assert not parse({"n": {">": 1}}).met_by({"n": "2"})
 
 
+def test_durations_have_an_order() -> None:
+    """Durations are compared by their length, however they are written, and never with numbers."""
+    at_most_a_minute = parse({"duration": {"<=": "PT60S"}})
+    assert at_most_a_minute.met_by({"duration": "PT1M"})
+    assert not at_most_a_minute.met_by({"duration": "PT1M0.1S"})
+    assert not at_most_a_minute.met_by({"duration": 30})
+    assert not at_most_a_minute.met_by({"duration": "short"})
+
+
+def test_addresses_lie_in_networks() -> None:
+    """An address meets a network in which it lies, or one of several; a name never does."""
+    inside = parse({"address": {"in-network": ["192.0.2.0/24", "2001:db8::/32"]}})
+    assert inside.met_by({"address": "192.0.2.7"})
+    assert inside.met_by({"address": "2001:db8::7"})
+    assert not inside.met_by({"address": "198.51.100.7"})
+    assert not inside.met_by({"address": "a.example"})
+    assert not inside.met_by({"address": 3221225991})
+    assert inside.in_words() == 'address in-network "192.0.2.0/24", "2001:db8::/32"'
+
+
 @pytest.mark.parametrize(
     ("document", "pointer", "says"),
     [
         ([], "", "must be an object"),
+        ({"a": {"in-network": "192.0.2.7/24"}}, "/a/in-network", "must be a network"),
+        ({"a": {"in-network": []}}, "/a/in-network", "must be a network"),
         ({"Country": "DE"}, "/Country", "not a valid attribute name"),
         ({"a": None}, "/a", "must be a text, a number, true or false"),
         ({"a": []}, "/a", "at least one"),
         ({"a": [[1]]}, "/a", "must be a list of at least one"),
         ({"a": {}}, "/a", "must compare with one of"),
         ({"a": {"~=": 1}}, "/a/~0=", "is not a comparison; use one of: = !="),
-        ({"a": {">": "x"}}, "/a/>", "only numbers have an order"),
+        ({"a": {">": "x"}}, "/a/>", "only these have an order"),
         ({"a": {"exists": 1}}, "/a/exists", "true or false"),
         ({"any": []}, "/any", "a list of at least one predicate"),
         ({"any": [{"a": 1}, {"b": {"<": True}}]}, "/any/1/b/<", "must be a number"),

@@ -80,6 +80,7 @@ def blocking_runs(
 @TWINS.of(
     *("id", "participant", "scheduling_class", "spec", "test", "duration", "led_here", "campaign"),
     *("pool_task", "priority", "schedule", "created_at", "counted", "restored"),
+    *("limit_rule", "limit_refusal"),
 )
 def accept_epochs(
     tables: Tables,
@@ -120,6 +121,8 @@ def accept_epochs(
                 row.created_at,
                 _counted(tables, row, exchange, took_place) if row.limited else None,
                 first != generation,
+                row.limit_rule,
+                row.limit_refusal,
             )
         )
     return accepted

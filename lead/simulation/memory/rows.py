@@ -326,6 +326,8 @@ class TaskRow(TableRow):
     pool_task: UUID | None = None
     yielding: tuple[UUID, ...] | None = None
     starts: tuple[int, ...] | None = None
+    limit_rule: str | None = None
+    limit_refusal: str | None = None
 
 
 @dataclass(slots=True, eq=False)

@@ -38,6 +38,8 @@ _UP_TO_DATE = (
         "reference",
         "revision",
         "pool_task",
+        "limit_rule",
+        "limit_refusal",
     ),
 )
 
@@ -63,6 +65,7 @@ def upsert_task(
     created_at: int,
     revision: int,
     pool_task: UUID | None,
+    limit_rule: str | None,
 ) -> Answer:
     """Insert a task, or update it if its lead sends it again."""
     row = TaskRow(
@@ -87,6 +90,7 @@ def upsert_task(
         UUID(after["task"]) if (after := schedule.get("after")) is not None else None,
         revision=revision,
         pool_task=pool_task,
+        limit_rule=limit_rule,
     )
     existing = tables.tasks.rows.get(task)
     if existing is None:
@@ -122,9 +126,12 @@ def open_of(tables: Tables, lead: str) -> Answer:
 
 
 @TWINS.of("count")
-def count_open_of(tables: Tables, lead: str) -> Answer:
-    """Return how many tasks of this lead are open here."""
-    return [(tables.tasks.open_of.count(lead),)]
+def count_open_of(tables: Tables, lead: str, rule: str | None) -> Answer:
+    """Return how many tasks of this lead are open here, or only those under a rule."""
+    if rule is None:
+        return [(tables.tasks.open_of.count(lead),)]
+    of_rule = (task for task in tables.tasks.open_of.of(lead) if task.limit_rule == rule)
+    return [(sum(1 for _ in of_rule),)]
 
 
 @TWINS.of("task_id")

@@ -14,10 +14,12 @@ from pydantic import Field, model_validator
 
 from node.model import times
 from node.model.classes import SchedulingClass
+from node.model.host_limits.closed import LimitedTime
 from node.model.lead_shares import KeptTime
 from node.model.reservations import ReservationSpan, in_words
 from node.model.wire.circumstances import Circumstances
 from node.model.wire.fields import Document, Host
+from node.model.wire.host_limits import TaskLimit
 from node.model.wire.problems import Problem
 from node.model.wire.seats import PARTICIPANTS_MAX
 from node.model.wire.tasks import PRIORITY_MAX, Participant, Schedule
@@ -131,6 +133,9 @@ class IntroductionAnswer(Document):
     tools: tuple[str, ...] = ()
     lacks: dict[str, Sentence] = Field(
         default_factory=dict, description="By tool, why this node lacks it."
+    )
+    limit: TaskLimit | None = Field(
+        None, description="What the limits of this host do not allow, if that is the reason."
     )
 
 
@@ -248,6 +253,31 @@ class AboveShare(Document):
         return f"this lead is above its share of {self.percent:g} % here; later, from {later}"
 
 
+class HostLimit(Document):
+    """Time in which the limits of the host admit no run of the task."""
+
+    window: int = Field(description="Index of the requested window.")
+    rule: str | None = Field(description="The rule of the limits; null if none admits the task.")
+    sentence: Sentence = Field(description="The limit, and from when on it leaves time.")
+    starts_at: Micros
+    ends_at: Micros
+
+    @classmethod
+    def of(cls, window: int, each: LimitedTime) -> Self:
+        """Return what limits close of that window."""
+        return cls(
+            window=window,
+            rule=each.rule,
+            sentence=each.sentence[:1000],
+            starts_at=each.starts_at,
+            ends_at=each.ends_at,
+        )
+
+    def why(self) -> str:
+        """Return the reason: ``limit 'lab': 24 of 24 runs per day, free again at 2026-…Z``."""
+        return self.sentence
+
+
 class LimitReached(Document):
     """A limit of the task's campaign, or of one above it, that is reached in a window.
 
@@ -280,7 +310,8 @@ class Proposal(Document):
     free: Ranges
     free_displacing: Ranges | None = None
     obstacles: Annotated[
-        tuple[Obstacle | Closure | AboveShare | LimitReached, ...], Field(max_length=BATCH_MAX)
+        tuple[Obstacle | Closure | AboveShare | HostLimit | LimitReached, ...],
+        Field(max_length=BATCH_MAX),
     ] = ()
     reason: Sentence | None = Field(None, description="Why nothing is offered, if so.")
     particular: bool = Field(
@@ -331,7 +362,7 @@ class Refusal(Document):
 
     run: UUID
     reason: Sentence
-    obstacle: Obstacle | Closure | AboveShare | None = None
+    obstacle: Obstacle | Closure | AboveShare | HostLimit | None = None
 
 
 class HoldAnswer(Document):

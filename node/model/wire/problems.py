@@ -7,6 +7,8 @@ from pydantic import Field
 from node.model.errors import (
     FieldFault,
     InvalidDocument,
+    LimitRefused,
+    LimitUsedUp,
     NoTime,
     ParleyError,
     PeerError,
@@ -19,6 +21,7 @@ from node.model.errors import (
 )
 from node.model.wire.alternatives import Alternative
 from node.model.wire.fields import Document
+from node.model.wire.host_limits import TaskLimit
 
 MEDIA_TYPE = "application/problem+json"
 _TYPE_PREFIX = "https://parley.invalid/problems/"
@@ -46,6 +49,9 @@ class Problem(Document):
     offers: tuple[Alternative, ...] = Field(
         (), description="Tasks that would find time instead: at most three, the nearest first."
     )
+    limits: tuple[TaskLimit, ...] = Field(
+        (), description="What the limits of hosts do not allow, and what they would allow."
+    )
 
     @property
     def code(self) -> str:
@@ -65,6 +71,7 @@ def problem_of(error: ParleyError, instance: str | None = None) -> Problem:
         errors=tuple(Fault(pointer=fault.pointer, detail=fault.detail) for fault in faults),
         retry_after=error.retry_after_s if isinstance(error, TooManyRequests) else None,
         offers=tuple(error.offers) if isinstance(error, NoTime) else (),
+        limits=tuple(error.limits) if isinstance(error, LimitRefused) else (),
     )
 
 
@@ -72,9 +79,11 @@ def error_of(problem: Problem) -> ParleyError:
     """Return the error that a problem document was created from, on the client's side."""
     if problem.errors:
         return InvalidDocument([FieldFault(f.pointer, f.detail) for f in problem.errors])
-    for later in (TooManyRequests, TooEarly):
+    for later in (TooManyRequests, TooEarly, LimitUsedUp):
         if problem.code == later.code:
             return later(problem.detail, problem.retry_after or 1)
+    if problem.code == LimitRefused.code:
+        return LimitRefused(problem.detail, problem.limits)
     if problem.code == NoTime.code:
         return NoTime(problem.detail, problem.offers)
     for kind in _concrete(ParleyError):

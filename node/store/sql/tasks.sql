@@ -2,9 +2,9 @@
 -- A task made known here; a repeated introduction by its lead updates it.
 INSERT INTO task (
     id, lead, test, spec, tool, tools, scheduling_class, duration, priority, participants, participant,
-    addresses, schedule, campaign, reference, created_at, revision, pool_task
+    addresses, schedule, campaign, reference, created_at, revision, pool_task, limit_rule
 )
-VALUES ($1, $2, $3, $4, $5, $6, $7::scheduling_class, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18)
+VALUES ($1, $2, $3, $4, $5, $6, $7::scheduling_class, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19)
 ON CONFLICT (id) DO UPDATE SET
     spec = excluded.spec,
     tool = excluded.tool,
@@ -18,7 +18,9 @@ ON CONFLICT (id) DO UPDATE SET
     campaign = excluded.campaign,
     reference = excluded.reference,
     revision = excluded.revision,
-    pool_task = excluded.pool_task
+    pool_task = excluded.pool_task,
+    limit_rule = excluded.limit_rule,
+    limit_refusal = NULL
 WHERE task.lead = excluded.lead AND task.revision <= excluded.revision
 RETURNING id;
 
@@ -57,7 +59,8 @@ ORDER BY id;
 SELECT id FROM task WHERE lead = $1 AND state IN ('active', 'paused') ORDER BY id;
 
 -- count_open_of --
-SELECT count(*) FROM task WHERE lead = $1 AND state IN ('active', 'paused');
+SELECT count(*) FROM task
+WHERE lead = $1 AND state IN ('active', 'paused') AND ($2::text IS NULL OR limit_rule = $2);
 
 -- lock_open_of --
 SELECT id FROM task

@@ -1,0 +1,56 @@
+"""Twins of ``node/store/sql/host_limits.sql``."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from uuid import UUID
+
+from lead.simulation.memory.statements import Answer, Twins
+from lead.simulation.memory.tables import Tables
+
+TWINS = Twins("node.store", "host_limits")
+_OPEN = frozenset({"active", "paused"})
+
+
+@TWINS.of("id")
+def foreign_open(tables: Tables, after: UUID, at_most: int) -> Answer:
+    """Return open tasks that other nodes lead, in order, after this one."""
+    own = {node.identity for node in tables.nodes.rows.values() if node.is_self}
+    found = (
+        row.id
+        for row in tables.tasks.rows.values()
+        if own and row.state in _OPEN and row.id > after and row.lead not in own
+    )
+    return [(task,) for task in sorted(found)[:at_most]]
+
+
+@TWINS.of()
+def keep_verdicts(
+    tables: Tables,
+    tasks: Sequence[UUID],
+    revisions: Sequence[int],
+    rules: Sequence[str | None],
+    refusals: Sequence[str | None],
+) -> Answer:
+    """Write the verdicts on tasks that are still in these revisions."""
+    for task, revision, rule, refusal in zip(tasks, revisions, rules, refusals, strict=True):
+        row = tables.tasks.rows.get(task)
+        if row is None or row.revision != revision:
+            continue
+        if (row.limit_rule, row.limit_refusal) != (rule, refusal):
+            tables.tasks.change(row, limit_rule=rule, limit_refusal=refusal)
+    return ()
+
+
+@TWINS.of("id", "limit_rule", "limit_refusal")
+def limit_standings(tables: Tables, tasks: Sequence[UUID]) -> Answer:
+    """Return how tasks stand with the limits."""
+    rows = (tables.tasks.rows.get(task) for task in dict.fromkeys(tasks))
+    return [(row.id, row.limit_rule, row.limit_refusal) for row in rows if row is not None]
+
+
+@TWINS.of("count")
+def refused_count(tables: Tables) -> Answer:
+    """Return how many open tasks the present limits refuse."""
+    rows = tables.tasks.rows.values()
+    return [(sum(row.limit_refusal is not None and row.state in _OPEN for row in rows),)]

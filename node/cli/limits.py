@@ -1,0 +1,122 @@
+"""``parley limits``: check a file of limits, and show those of a node."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from node.cli.failures import report
+from node.cli.invocation import Invocation, global_options
+from node.cli.output import Column, OutputWriter, RecordLayout
+from node.cli.session import Session, asks_node
+from node.mesh.findings import line_of
+from node.model.errors import InvalidDocument
+from node.model.host_limits.document import known_limits
+from node.plugins import registry
+
+if TYPE_CHECKING:
+    from node.model.errors import FieldFault
+    from node.model.host_limits.rules import Rule
+
+RULE = RecordLayout(
+    columns=(
+        Column("rule", lambda rule: rule["rule"], whole=True),
+        Column("who", lambda rule: rule["who"]),
+        Column("what", lambda rule: rule["what"]),
+        Column("at most", lambda rule: rule["most"] or "no limit of its own"),
+    ),
+    fields=("rule", "who", "what", "most"),
+    empty="No rule: other nodes may have nothing of this host.",
+    key="rule",
+)
+
+LIMITS = RecordLayout(
+    columns=(),
+    fields=("file", "digest", "loaded_at", "fault", "fault_at", "refused_tasks", "text"),
+    empty="",
+    key="digest",
+)
+
+
+@click.group("limits")
+def limits_group() -> None:
+    """Check and show the limits of what other nodes may have of this host."""
+
+
+@limits_group.command("check")
+@click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=str))
+@global_options
+@click.pass_context
+def check(context: click.Context, file: str) -> None:
+    """Check FILE, as a node reads it: each fault with its line and its field.
+
+    \b
+      parley limits check /etc/parley/limits.toml && systemctl reload parley-node
+
+    No node is asked. Without a fault the rules are listed in the order in which they are tried.
+    """  # noqa: D301 - click's mark for lines to keep
+    invocation = context.ensure_object(Invocation)
+    text = _text(Path(file))
+    try:
+        limits = known_limits(text, _fields_of)
+    except InvalidDocument as error:
+        context.exit(_report(error, file, text, invocation))
+    rows = [_row(rule) for rule in limits.rules]
+    OutputWriter(invocation.output, invocation.picked).many(rows, RULE)
+
+
+@limits_group.command("show")
+@asks_node
+async def show(session: Session) -> None:
+    """Show the limits of the node, where they are from, and why its file was not taken, if so."""
+    session.output.one(await session.client.limits(), LIMITS, _view)
+
+
+def _view(shown: Mapping[str, Any]) -> str:
+    place = shown["file"] or "no file: the default"
+    lines = [f"# {place}, read at {shown['loaded_at']}"]
+    if shown["fault"]:
+        lines.append(f"# ✗ not taken at {shown['fault_at']}: {shown['fault']}")
+    if shown["refused_tasks"]:
+        lines.append(f"# {shown['refused_tasks']} open tasks of other nodes get no time by these")
+    return "\n".join([*lines, shown["text"].rstrip("\n")])
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        msg = f"{path} cannot be read: {error}"
+        raise click.BadParameter(msg, param_hint="FILE") from error
+
+
+def _report(error: InvalidDocument, file: str, text: str, invocation: Invocation) -> int:
+    """Print each fault with its line; as a problem document if that was asked for."""
+    if invocation.machine:
+        return report(error, invocation)
+    for fault in error.faults:
+        click.echo(f"✗ {_place(file, text, fault)}: {fault.detail}", err=True)
+    return error.exit_code
+
+
+def _place(file: str, text: str, fault: FieldFault) -> str:
+    line = line_of(text, fault.pointer) if fault.pointer else None
+    at = f"{file}:{line}" if line else file
+    return f"{at}: {fault.pointer}" if fault.pointer else at
+
+
+def _fields_of(test: str) -> frozenset[str] | None:
+    known = registry.tests().get(test)
+    return None if known is None else frozenset(known.spec_model.model_fields)
+
+
+def _row(rule: Rule) -> dict[str, Any]:
+    return {
+        "rule": rule.name,
+        "who": ", ".join(rule.who),
+        "what": rule.what_in_words(),
+        "most": rule.most_in_words(),
+    }

@@ -1,0 +1,18 @@
+"""Time of a host that its owner's limits close to a task. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class LimitedTime:
+    """Time in which the limits admit no run of a task, with the sentence that says why.
+
+    ``rule`` is None if no rule admits the task at all. Instants in microseconds.
+    """
+
+    starts_at: int
+    ends_at: int
+    rule: str | None
+    sentence: str

@@ -1,0 +1,219 @@
+"""Rules of the owner's limits: who may have what measured from this host.
+
+Rules are tried in their order, and the first one that fits a task decides. A rule fits if each of
+its conditions on the task is met; then the rest of the rule says how much the task may have. If
+none fits, the task is refused, with the reason of the rule that comes closest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from node.model.classes import SchedulingClass
+from node.model.predicates import AllOf, Attributes, Condition, Predicate, format_value
+from node.model.times import format_duration
+from node.model.wire.tasks import PRIORITY_MAX
+
+
+@dataclass(frozen=True)
+class Asker:
+    """The node that asks: its identity, and the attributes of its card."""
+
+    identity: str
+    attributes: Attributes
+
+
+@dataclass(frozen=True)
+class TaskFacts:
+    """The facts of a task that rules are about.
+
+    ``spec`` is the complete spec, with its defaults. ``duration`` is how long a run occupies this
+    host (µs), ``context`` where on this host it measures, or None.
+    """
+
+    test: str
+    scheduling_class: SchedulingClass
+    spec: Mapping[str, Any]
+    duration: int
+    context: str | None = None
+
+
+@dataclass(frozen=True)
+class Who:
+    """A group of nodes: listed by key, matched by their cards, or all that no group names."""
+
+    name: str
+    keys: frozenset[str] = frozenset()
+    match: Predicate | None = None
+    others: bool = False
+
+    def names(self, asker: Asker) -> bool:
+        """Return whether this group names the node, by its key or its attributes."""
+        if asker.identity in self.keys:
+            return True
+        return self.match is not None and self.match.met_by(asker.attributes)
+
+
+@dataclass(frozen=True)
+class Rule:
+    """A rule; None means that it has no such condition, or sets no such limit.
+
+    ``spec`` has the predicates over the fields of the spec. ``duration_max`` is in microseconds.
+    ``tasks_max`` counts the open tasks of one node under this rule.
+    """
+
+    name: str
+    who: tuple[str, ...]
+    tests: frozenset[str] | None = None
+    classes: frozenset[SchedulingClass] | None = None
+    spec: Predicate | None = None
+    contexts: frozenset[str] | None = None
+    duration_max: int | None = None
+    priority_max: int | None = None
+    tasks_max: int | None = None
+
+    def what_in_words(self) -> str:
+        """Describe which tasks it fits: ``throughput; exclusive; duration <= "PT60S"``."""
+        parts = [
+            _listed(self.tests) if self.tests is not None else "all tests",
+            _listed(self.classes) if self.classes is not None else None,
+            None if self.spec is None else self.spec.in_words(),
+            None if self.contexts is None else f"from {_listed(self.contexts)}",
+            None
+            if self.duration_max is None
+            else f"runs of at most {format_duration(self.duration_max)}",
+        ]
+        return "; ".join(part for part in parts if part is not None)
+
+    def most_in_words(self) -> str:
+        """Describe how much one node may have: ``priority 10; 20 open tasks``; or nothing."""
+        parts = []
+        if self.priority_max is not None:
+            parts.append(f"priority {self.priority_max}")
+        if self.tasks_max is not None:
+            parts.append(f"{self.tasks_max} open tasks")
+        return "; ".join(parts)
+
+
+@dataclass(frozen=True)
+class LimitRefusal:
+    """A refusal of a task: the rule that comes closest, and the field that it is about.
+
+    ``rule`` is None if no rule is for the node that asks. ``pointer`` is a place in the document of
+    the task; ``allowed`` is what the rule would allow there, if that can be said.
+    """
+
+    rule: str | None
+    pointer: str
+    detail: str
+    allowed: str | None = None
+
+    def in_words(self) -> str:
+        """Return the sentence: ``limit 'lab': the spec's duration is "PT2M"; at most …``."""
+        allowed = f"; allowed: {self.allowed}" if self.allowed is not None else ""
+        return f"{_limit(self.rule)}: {self.detail}{allowed}"
+
+
+def _limit(rule: str | None) -> str:
+    return "limits of this host" if rule is None else f"limit '{rule}'"
+
+
+Verdict = Rule | LimitRefusal
+"""The rule that allows a task, or why it is refused."""
+
+
+@dataclass(frozen=True)
+class HostLimits:
+    """The limits of a host: groups of nodes, and rules in their order."""
+
+    who: Mapping[str, Who]
+    rules: tuple[Rule, ...]
+
+    def groups_of(self, asker: Asker) -> frozenset[str]:
+        """Return the groups that a node belongs to: those that name it, or else the others."""
+        named = {name for name, group in self.who.items() if group.names(asker)}
+        others = {name for name, group in self.who.items() if group.others}
+        return frozenset(named or others)
+
+    def judge(self, asker: Asker, task: TaskFacts) -> Verdict:
+        """Return the first rule that fits, or why none does."""
+        groups = self.groups_of(asker)
+        closest: list[LimitRefusal] | None = None
+        for rule in self.rules:
+            if groups.isdisjoint(rule.who):
+                continue
+            misfits = list(_misfits(rule, task))
+            if not misfits:
+                return rule
+            if closest is None or len(misfits) < len(closest):
+                closest = misfits
+        if closest is None:
+            detail = "the owner of this host lets this node measure nothing from here"
+            return LimitRefusal(None, "", f"{detail}; ask for a rule that names it")
+        return closest[0]
+
+    def rule(self, name: str | None) -> Rule | None:
+        """Return the rule of this name, if there is one."""
+        return next((rule for rule in self.rules if rule.name == name), None)
+
+
+def counted_priority(priority: int, rule: Rule | None, highest: int) -> int:
+    """Return the priority as which that of another node's task counts here.
+
+    ``highest`` applies where the rule sets no maximum. The owner can always use a higher one.
+    """
+    most = highest if rule is None or rule.priority_max is None else rule.priority_max
+    return min(priority, most, PRIORITY_MAX - 1)
+
+
+def _misfits(rule: Rule, task: TaskFacts) -> Iterator[LimitRefusal]:
+    """Yield why a rule does not fit a task."""
+    if rule.tests is not None and task.test not in rule.tests:
+        detail = f"{task.test} is not among its tests"
+        yield LimitRefusal(rule.name, "/test/type", detail, _listed(rule.tests))
+    if rule.classes is not None and task.scheduling_class not in rule.classes:
+        detail = f"a {task.test} run of this spec is {task.scheduling_class}"
+        yield LimitRefusal(rule.name, "/test/type", detail, _listed(rule.classes))
+    if rule.spec is not None:
+        yield from _spec_misfits(rule.name, rule.spec, task.spec)
+    if rule.contexts is not None and task.context not in rule.contexts:
+        where = f"measuring from {task.context}" if task.context else "measuring without a context"
+        yield LimitRefusal(
+            rule.name, "/contexts", f"{where} is not among its contexts", _listed(rule.contexts)
+        )
+    if rule.duration_max is not None and task.duration > rule.duration_max:
+        detail = f"a run takes {format_duration(task.duration)} of this host's time"
+        yield LimitRefusal(
+            rule.name, "/test/spec", detail, f"at most {format_duration(rule.duration_max)}"
+        )
+
+
+def _spec_misfits(
+    rule: str, predicate: Predicate, spec: Mapping[str, Any]
+) -> Iterator[LimitRefusal]:
+    """Yield the conditions on fields of the spec that are not met, each at its field."""
+    attributes = {name: value for name, value in spec.items() if _is_scalar(value)}
+    for part in predicate.parts if isinstance(predicate, AllOf) else (predicate,):
+        if part.met_by(attributes):
+            continue
+        if not isinstance(part, Condition):
+            yield LimitRefusal(rule, "/test/spec", "the spec is not within it", part.in_words())
+            continue
+        field = part.attribute
+        value = attributes.get(field)
+        detail = (
+            f"the spec sets no {field}"
+            if value is None
+            else f"the spec's {field} is {format_value(value)}"
+        )
+        yield LimitRefusal(rule, f"/test/spec/{field}", detail, part.in_words())
+
+
+def _is_scalar(value: object) -> bool:
+    return isinstance(value, str | int | float | bool)
+
+
+def _listed(words: frozenset[str] | Sequence[str]) -> str:
+    return ", ".join(sorted(words)) or "nothing"

@@ -1,0 +1,236 @@
+"""The limits that the owner of this host has set: read from their file, and applied to tasks.
+
+They are read at the start and whenever the owner asks for it (SIGHUP). A file with a fault changes
+nothing: the limits that were read before stay in force, and the log, an event, and ``/v1/limits``
+say why. Open tasks of other nodes are judged anew by changed limits. One that no rule admits any
+more stays, and gets no time until a rule admits it again; what is booked stays booked.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+import structlog
+
+from node.capability.catalog import Capabilities
+from node.core import Core
+from node.model.classes import SchedulingClass
+from node.model.errors import HostError, InvalidDocument, NotFound, reason_of
+from node.model.host_limits.document import DEFAULT, FILE_BYTES_MAX, parse_limits
+from node.model.host_limits.rules import (
+    Asker,
+    HostLimits,
+    LimitRefusal,
+    TaskFacts,
+    Verdict,
+    counted_priority,
+)
+from node.model.task_terms import TaskTerms, terms_of
+from node.model.wire.host_limits import ShownLimits
+from node.model.wire.participants import Introduction
+from node.peers.directory import Directory
+from node.settings import DEFAULT_LIMITS
+from node.store import host_limits, tasks
+from node.store.bookings import notify
+from node.store.database import Connection, Notice
+from node.store.host_limits import LimitStanding
+from node.store.tasks import StoredTask
+
+_PAGE = 500
+_CACHED_MAX = 50_000
+_BEFORE_ALL = UUID(int=0)
+
+log = structlog.get_logger()
+
+
+@dataclass(frozen=True)
+class LoadedLimits:
+    """Limits with their text, the file they are from (None: the default), and when it was read."""
+
+    limits: HostLimits
+    text: str
+    file: Path | None
+    loaded_at: int
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 of the text."""
+        return hashlib.sha256(self.text.encode()).hexdigest()
+
+
+class LimitKeeper:
+    """Keeps the limits of this host, and judges the tasks of other nodes by them."""
+
+    def __init__(
+        self,
+        core: Core,
+        directory: Directory,
+        capabilities: Capabilities,
+        given: str | None = None,
+    ) -> None:
+        """Read the limits; ``given`` is their text if they are not in a file.
+
+        :raises HostError: the file cannot be read, or has a fault; says where.
+        """
+        self._database = core.database
+        self._clock = core.clock
+        self._identity = core.identity
+        self._settings = core.settings
+        self._directory = directory
+        self._capabilities = capabilities
+        self._given = given
+        self._standings: dict[str, LimitStanding] = {}
+        self._reading = asyncio.Lock()
+        self._fault: str | None = None
+        self._fault_at: int | None = None
+        self._loaded = self._load()
+
+    @property
+    def limits(self) -> HostLimits:
+        """The limits in force."""
+        return self._loaded.limits
+
+    async def reload(self) -> None:
+        """Read the file again, and judge the open tasks of other nodes by what it says now.
+
+        If the file has a fault, the limits stay as they are.
+        """
+        async with self._reading:
+            try:
+                loaded = await asyncio.to_thread(self._load)
+            except HostError as error:
+                self._fault, self._fault_at = error.detail, self._clock.now()
+                log.warning("the limits stay as they were", fault=error.detail)
+                await self._tell("broken")
+                return
+            self._fault = self._fault_at = None
+            self._loaded = loaded
+            log.info("limits loaded", file=str(loaded.file or "default"), digest=loaded.digest)
+            await self.judge_all()
+            await self._tell("loaded")
+
+    async def judge_all(self) -> None:
+        """Judge all open tasks of other nodes by the limits as they are."""
+        after = _BEFORE_ALL
+        while True:
+            async with self._database.transaction() as connection:
+                page = await host_limits.foreign_open(connection, after, _PAGE)
+                if page:
+                    known = await tasks.fetch_all(connection, page)
+                    judged = {(it.id, it.terms.revision): self._standing(it) for it in known}
+                    await host_limits.keep_verdicts(connection, judged)
+            self._standings.clear()
+            if len(page) < _PAGE:
+                return
+            after = page[-1]
+
+    def judge(self, lead: str, introduction: Introduction, spec: Any) -> Verdict:
+        """Return the rule that admits a task of another node, or why it is refused.
+
+        ``spec`` is the spec of its test, parsed.
+        """
+        return self._judge(lead, terms_of(introduction), introduction.participant, spec)
+
+    def counted_priority(self, priority: int, rule: str | None) -> int:
+        """Return the priority as which that of another node's task counts under a rule."""
+        highest = self._settings.peer_priority_max
+        return counted_priority(priority, self.limits.rule(rule), highest)
+
+    async def standings(
+        self, connection: Connection, wanted: Sequence[UUID]
+    ) -> dict[UUID, LimitStanding]:
+        """Return how tasks stand; those that are not known here are left out."""
+        known = {task: it for task in wanted if (it := self._standings.get(str(task)))}
+        if missing := [task for task in wanted if task not in known]:
+            read = await host_limits.standings(connection, missing)
+            known |= read
+            if len(self._standings) > _CACHED_MAX:
+                self._standings.clear()
+            self._standings |= {str(task): it for task, it in read.items()}
+        return known
+
+    def heard(self, notice: Notice) -> None:
+        """Forget what a notification may have changed."""
+        if notice.kind == "task":
+            self._standings.pop(notice.id, None)
+        elif notice.kind in {"limits", "wake", "deaf"}:
+            self._standings.clear()
+
+    async def shown(self) -> ShownLimits:
+        """Return the limits for people."""
+        loaded = self._loaded
+        async with self._database.connection() as connection:
+            refused = await host_limits.refused_count(connection)
+        return ShownLimits(
+            file=None if loaded.file is None else str(loaded.file),
+            digest=loaded.digest,
+            loaded_at=loaded.loaded_at,
+            fault=self._fault,
+            fault_at=self._fault_at,
+            refused_tasks=refused,
+            text=loaded.text,
+        )
+
+    def _load(self) -> LoadedLimits:
+        """Return the limits in the file; the default if there is no file at the usual place.
+
+        :raises HostError: the file cannot be read, or has a fault.
+        """
+        path, now = self._settings.limits, self._clock.now()
+        if self._given is not None:
+            return LoadedLimits(parse_limits(self._given), self._given, None, now)
+        try:
+            with path.open(encoding="utf-8") as file:
+                text = file.read(FILE_BYTES_MAX + 1)
+        except FileNotFoundError:
+            if path == DEFAULT_LIMITS:
+                return LoadedLimits(parse_limits(DEFAULT), DEFAULT, None, now)
+            msg = f"there is no file {path}; write the limits there, or unset PARLEY_LIMITS"
+            raise HostError(msg) from None
+        except (OSError, UnicodeError) as error:
+            raise HostError(f"{path} cannot be read: {reason_of(error)}") from error
+        try:
+            return LoadedLimits(parse_limits(text), text, path, now)
+        except InvalidDocument as error:
+            msg = f"{path}: {error.detail}; see parley limits check {path}"
+            raise HostError(msg) from error
+
+    async def _tell(self, state: str) -> None:
+        async with self._database.transaction() as connection:
+            await notify(connection, "limits", self._settings.name, state)
+
+    def _standing(self, task: StoredTask) -> LimitStanding:
+        terms = task.terms
+        try:
+            test = self._capabilities.test(terms.test)
+            spec = self._capabilities.spec(test, terms.spec)
+        except InvalidDocument as error:  # another version of the program has accepted it
+            return LimitStanding(refusal=error.detail)
+        verdict = self._judge(task.lead, terms, task.participant, spec)
+        if isinstance(verdict, LimitRefusal):
+            return LimitStanding(refusal=verdict.in_words())
+        return LimitStanding(rule=verdict.name)
+
+    def _judge(self, lead: str, terms: TaskTerms, place: int | None, spec: Any) -> Verdict:
+        context = None if place is None else terms.participants[place].context
+        facts = TaskFacts(
+            test=terms.test,
+            scheduling_class=SchedulingClass(terms.scheduling_class),
+            spec=spec.model_dump(mode="json"),
+            duration=terms.duration,
+            context=context,
+        )
+        return self.limits.judge(self._asker(lead), facts)
+
+    def _asker(self, identity: str) -> Asker:
+        try:
+            known = self._directory.by_identity(identity)
+        except NotFound:  # it was removed a moment ago
+            return Asker(identity, {})
+        return Asker(identity, {**known.facts, "address": known.address})

@@ -1,0 +1,241 @@
+"""The owner of a host limits what other nodes may have of it."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from node.cli import services
+from node.model import times
+from node.model.errors import HostError
+from node.model.wire.participants import HoldAnswer, HostLimit, Introduction
+from node.settings import Settings
+from node.sharing.host_limits import LimitKeeper
+from tests.conftest import NewDatabase
+from tests.support.booking import HOUR, BookingLead
+from tests.support.clocks import START, ManualClock
+from tests.support.limits import NOTHING, set_limits
+from tests.support.patience import PATIENCE_S
+from tests.support.served_nodes import Asker, asker, served
+from tests.support.served_pairs import Pair, paired
+from tests.support.worlds import ON_ONE_LOOP, hold_request
+
+SMALL = """
+version = 1
+
+[who.all]
+others = true
+
+[[rule]]
+name = "small"
+who = ["all"]
+tests = ["idle"]
+spec = { duration = { "<=" = "PT1M" } }
+priority_max = 5
+most.tasks = 2
+"""
+IDLE: dict[str, Any] = {"duration": "PT30S", "class": "exclusive", "participants": ["a", "b"]}
+
+
+@pytest.fixture
+async def pair(
+    new_database: NewDatabase, clock: ManualClock, tmp_path: Path
+) -> AsyncIterator[Pair]:
+    """Return a, which has a user, and b, whose owner has written limits into a file."""
+    file = tmp_path / "limits.toml"
+    file.write_text(SMALL)
+    async with contextlib.AsyncExitStack() as stack:
+        a = await stack.enter_async_context(asker("a", await new_database(), clock, tmp_path / "a"))
+        b = await stack.enter_async_context(
+            served("b", await new_database(), clock, tmp_path / "b", limits=file)
+        )
+        clock.advance(times.HOUR)
+        yield await paired(a, b, clock)
+
+
+def _document(priority: int = 0, **spec: Any) -> dict[str, Any]:
+    start = times.format_instant(START + 3 * times.HOUR)
+    test = {"type": "idle", "spec": {**IDLE, **spec}}
+    return {"test": test, "schedule": {"start": start}, "priority": priority}
+
+
+async def _post(a: Asker, **changes: Any) -> tuple[int, Any]:
+    return await a.ask("POST", "/v1/tasks", _document(**changes))
+
+
+async def test_a_task_beyond_the_limits_is_refused_with_what_would_be_allowed(pair: Pair) -> None:
+    """The user is told whose limit it is, which rule, at which field, and what it would allow."""
+    status, problem = await _post(pair.a, duration="PT2M")
+    assert (status, problem["type"].rsplit("/", 1)[-1]) == (403, "limit-refused")
+    sentence = 'limit \'small\': the spec\'s duration is "PT2M"; allowed: duration <= "PT1M"'
+    assert problem["detail"] == f"b: {sentence}"
+    assert problem["limits"] == [
+        {
+            "node": "b",
+            "rule": "small",
+            "pointer": "/test/spec/duration",
+            "detail": 'the spec\'s duration is "PT2M"',
+            "allowed": 'duration <= "PT1M"',
+        }
+    ]
+    assert await pair.at_b("SELECT FROM task") == []
+    assert (await _post(pair.a))[0] == 201
+    assert [row[0] for row in await pair.at_b("SELECT limit_rule FROM task")] == ["small"]
+
+
+async def test_the_owner_is_not_limited(pair: Pair) -> None:
+    """The limits are for other nodes; a task that the host leads itself may be longer."""
+    set_limits(pair.a.node, NOTHING)
+    document = _document(duration="PT10M", participants=["a"])
+    assert (await pair.a.ask("POST", "/v1/tasks", document))[0] == 201
+
+
+async def test_a_rule_has_a_number_of_open_tasks(pair: Pair) -> None:
+    """Beyond it a task waits with the reason, and is asked about again."""
+    statuses = [await _post(pair.a) for _ in range(3)]
+    assert [status for status, _ in statuses] == [201, 201, 201]
+    participant = statuses[2][1]["participants"][1]
+    assert participant["accepted"] is None
+    assert participant["reason"] == (
+        "b: limit 'small': its lead has 2 of 2 open tasks here; end some, or ask again later"
+    )
+    assert len(await pair.at_b("SELECT FROM task")) == 2
+
+
+async def test_an_edit_beyond_the_limits_is_refused(pair: Pair) -> None:
+    """A task that is within the limits cannot be edited out of them; it stays as it was."""
+    _, task = await _post(pair.a)
+    patch = {"test": {"spec": {"duration": "PT2M"}}}
+    status, problem = await pair.a.ask("PATCH", f"/v1/tasks/{task['id']}", patch)
+    assert (status, problem["limits"][0]["pointer"]) == (403, "/test/spec/duration")
+
+
+async def test_priority_counts_up_to_what_the_rule_allows(pair: Pair) -> None:
+    """A task of a higher priority is accepted, and its runs are booked with the rule's."""
+    assert (await _post(pair.a, priority=1000))[0] == 201
+    await pair.plan()
+    [[there]] = await pair.at_b("SELECT priority FROM run")
+    [[here]] = await pair.a.rows("SELECT priority FROM run")
+    assert (there, here) == (5, 1000)
+    _, task = await pair.a.ask("GET", "/v1/tasks")
+    patch = {"priority": 2}
+    assert (await pair.a.ask("PATCH", f"/v1/tasks/{task['items'][0]['id']}", patch))[0] == 200
+    await pair.a.node.outbox.run_once()
+    assert [row[0] for row in await pair.at_b("SELECT priority FROM run")] == [2]
+
+
+async def test_a_broken_file_changes_nothing(pair: Pair, tmp_path: Path) -> None:
+    """The limits that were read before stay in force, and the API says since when and why."""
+    file = tmp_path / "limits.toml"
+    file.write_text(SMALL.replace('"all"', '"al"'))
+    await pair.b.limits.reload()
+    shown = await pair.b.limits.shown()
+    assert shown.fault == (
+        f"{file}: /rule/0/who/0: there is no [who.al]; there are: all; see parley limits check "
+        f"{file}"
+    )
+    assert (shown.text, shown.fault_at) == (SMALL, pair.clock.now())
+    assert (await _post(pair.a, duration="PT2M"))[0] == 403
+    file.write_text(SMALL.replace("PT1M", "PT3M"))
+    await pair.b.limits.reload()
+    assert (await pair.b.limits.shown()).fault is None
+    assert (await _post(pair.a, duration="PT2M"))[0] == 201
+
+
+async def test_changed_limits_bind_tasks_that_were_admitted(pair: Pair, tmp_path: Path) -> None:
+    """A task that no rule admits any more gets no time, and gets it again once one does."""
+    file = tmp_path / "limits.toml"
+    assert (await _post(pair.a))[0] == 201
+    file.write_text(NOTHING)
+    await pair.b.limits.reload()
+    assert (await pair.b.limits.shown()).refused_tasks == 1
+    await pair.plan()
+    [[state, reason]] = await pair.a.rows("SELECT state, reason FROM run")
+    assert state == "waiting"
+    assert "limits of this host: the owner of this host lets this node measure nothing" in reason
+    file.write_text(SMALL)
+    await pair.b.limits.reload()
+    pair.clock.advance(5 * times.MINUTE)
+    await pair.plan()
+    assert [row[0] for row in await pair.a.rows("SELECT state FROM run")] == ["booked"]
+
+
+@ON_ONE_LOOP
+async def test_a_hold_of_a_task_that_is_not_admitted_is_refused(booker: BookingLead) -> None:
+    """A lead that holds without asking gets no time either."""
+    task = await _refused(booker)
+    answered = await booker.hold(hold_request(task, [HOUR]))
+    assert isinstance(answered, HoldAnswer)
+    assert (answered.held, answered.refused[0].reason) == ((), "limit 'x': no")
+
+
+@ON_ONE_LOOP
+async def test_time_that_limits_refuse_is_not_offered(booker: BookingLead) -> None:
+    """A proposal names the limit."""
+    task = await _refused(booker)
+    offered = await booker.ask(task, (HOUR, HOUR + times.HOUR))
+    assert not offered.free
+    [obstacle] = offered.obstacles
+    assert isinstance(obstacle, HostLimit)
+    assert offered.reason == "no PT5M free: limit 'x': no"
+
+
+async def _refused(booker: BookingLead) -> Introduction:
+    """Return a task of a that the limits of b do not admit any more."""
+    task = await booker.task()
+    await booker.site.execute("UPDATE task SET limit_refusal = $1", "limit 'x': no")
+    return task
+
+
+async def test_a_missing_or_faulty_file_stops_the_start(
+    new_database: NewDatabase, clock: ManualClock, tmp_path: Path
+) -> None:
+    """A node does not serve with other limits than its owner has written."""
+    for text, says in ((None, "there is no file"), ("version = 3", "/version: is 3")):
+        file = tmp_path / "limits.toml"
+        if text is not None:
+            file.write_text(text)
+        with pytest.raises(HostError, match=says):
+            async with served("a", await new_database(), clock, tmp_path, limits=file):
+                pass
+
+
+async def test_a_hangup_reads_the_limits_again(
+    new_database: NewDatabase, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """SIGHUP lets a running service read the file again."""
+    ready, reread = asyncio.Event(), asyncio.Event()
+    monkeypatch.setattr(services, "_ready", lambda *_, **__: ready.set())
+    reload = LimitKeeper.reload
+
+    async def reloaded(keeper: LimitKeeper) -> None:
+        await reload(keeper)
+        reread.set()
+
+    monkeypatch.setattr(LimitKeeper, "reload", reloaded)
+    file = tmp_path / "limits.toml"
+    file.write_text(SMALL)
+    settings = Settings(
+        dsn=await new_database(empty=True),
+        state_dir=tmp_path / "state",
+        listen="127.0.0.1:0",
+        limits=file,
+    )
+    serving = asyncio.create_task(services._serve(settings, with_node=True, with_lead=False))
+    loop = asyncio.get_running_loop()
+    try:
+        await asyncio.wait_for(ready.wait(), PATIENCE_S)
+        os.kill(os.getpid(), signal.SIGHUP)
+        await asyncio.wait_for(reread.wait(), PATIENCE_S)
+        os.kill(os.getpid(), signal.SIGTERM)
+        await asyncio.wait_for(serving, PATIENCE_S)
+    finally:
+        for each in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+            loop.remove_signal_handler(each)

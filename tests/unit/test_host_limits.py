@@ -1,0 +1,213 @@
+"""The limits of a host: what a file may say, and which rule decides on a task."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from node.model import times
+from node.model.classes import SchedulingClass
+from node.model.errors import InvalidDocument
+from node.model.host_limits.document import DEFAULT, known_limits, parse_limits
+from node.model.host_limits.rules import (
+    Asker,
+    HostLimits,
+    LimitRefusal,
+    Rule,
+    TaskFacts,
+    Who,
+    counted_priority,
+)
+from node.model.predicates import parse
+from node.model.wire.tasks import PRIORITY_MAX
+from tests.support.limits import NOTHING
+
+B, C = (f"ed25519:{letter * 42}A" for letter in "BC")
+LAB = f"""
+version = 1
+
+[who.lab]
+keys = ["{B}"]
+match = {{ country = "DE", address = {{ in-network = "192.0.2.0/24" }} }}
+
+[who.strangers]
+others = true
+
+[[rule]]
+name = "throughput"
+who = ["lab"]
+tests = ["throughput"]
+spec = {{ duration = {{ "<=" = "PT60S" }}, protocol = "tcp" }}
+
+[[rule]]
+name = "small things"
+who = ["lab", "strangers"]
+class = ["background", "normal"]
+duration_max = "PT5M"
+priority_max = 10
+most.tasks = 3
+"""
+TASK = TaskFacts(
+    "throughput",
+    SchedulingClass.EXCLUSIVE,
+    {"duration": "PT30S", "protocol": "tcp", "rate": None},
+    40 * times.SECOND,
+)
+PING = TaskFacts("rtt", SchedulingClass.BACKGROUND, {"count": 5}, 6 * times.SECOND)
+
+
+def _asker(identity: str = B, **attributes: Any) -> Asker:
+    return Asker(identity, attributes)
+
+
+def _refused(limits: HostLimits, asker: Asker, task: TaskFacts) -> LimitRefusal:
+    verdict = limits.judge(asker, task)
+    assert isinstance(verdict, LimitRefusal)
+    return verdict
+
+
+def _allowed(limits: HostLimits, asker: Asker, task: TaskFacts) -> str:
+    verdict = limits.judge(asker, task)
+    assert isinstance(verdict, Rule)
+    return verdict.name
+
+
+def test_the_first_rule_that_fits_decides() -> None:
+    """A task of the lab is under the first rule that fits it, strangers have only the other one."""
+    limits = parse_limits(LAB)
+    assert _allowed(limits, _asker(), TASK) == "throughput"
+    assert _allowed(limits, _asker(), PING) == "small things"
+    assert _allowed(limits, _asker(C), PING) == "small things"
+    assert _allowed(limits, _asker(C, country="DE", address="192.0.2.7"), TASK) == "throughput"
+    assert _refused(limits, _asker(C, country="DE", address="198.51.100.7"), TASK).rule
+
+
+def test_a_refusal_names_the_field_of_the_closest_rule() -> None:
+    """A lab's task that is too long is told what the rule for throughput allows, and where."""
+    limits = parse_limits(LAB)
+    spec = {**TASK.spec, "duration": "PT2M"}
+    refusal = _refused(limits, _asker(), replace(TASK, spec=spec, duration=130 * times.SECOND))
+    assert (refusal.rule, refusal.pointer) == ("throughput", "/test/spec/duration")
+    assert refusal.allowed == 'duration <= "PT60S"'
+    assert refusal.in_words() == (
+        'limit \'throughput\': the spec\'s duration is "PT2M"; allowed: duration <= "PT60S"'
+    )
+
+
+@pytest.mark.parametrize(
+    ("changes", "pointer", "allowed"),
+    [
+        ({"test": "idle"}, "/test/type", "rtt"),
+        ({"scheduling_class": SchedulingClass.EXCLUSIVE}, "/test/type", "background"),
+        ({"spec": {"count": 50}}, "/test/spec/count", "count < 10"),
+        ({"spec": {}}, "/test/spec/count", "count < 10"),
+        ({"context": "interface:eth0"}, "/contexts", "interface:eth1"),
+        ({"duration": times.HOUR}, "/test/spec", "at most PT1M"),
+    ],
+)
+def test_each_condition_has_its_place(changes: Any, pointer: str, allowed: str) -> None:
+    """Whichever condition a task does not meet, the refusal points at it, with what is allowed."""
+    rule = Rule(
+        "r",
+        ("all",),
+        tests=frozenset({"rtt"}),
+        classes=frozenset({SchedulingClass.BACKGROUND}),
+        spec=parse({"count": {"<": 10}}),
+        contexts=frozenset({"interface:eth1"}),
+        duration_max=times.MINUTE,
+    )
+    limits = HostLimits({"all": Who("all", others=True)}, (rule,))
+    task = replace(PING, context="interface:eth1")
+    assert limits.judge(_asker(), task) is rule
+    refusal = _refused(limits, _asker(), replace(task, **changes))
+    assert (refusal.rule, refusal.pointer, refusal.allowed) == ("r", pointer, allowed)
+
+
+def test_without_a_rule_nothing_is_allowed() -> None:
+    """A node for which there is no rule is told so."""
+    assert _refused(parse_limits(NOTHING), _asker(), PING).rule is None
+
+
+def test_the_default_admits_ordinary_tasks() -> None:
+    """Without a file known nodes may measure."""
+    limits = parse_limits(DEFAULT)
+    assert isinstance(limits.judge(_asker(), PING), Rule)
+    assert isinstance(limits.judge(_asker(), TASK), Rule)
+
+
+@given(
+    st.integers(-PRIORITY_MAX - 1, PRIORITY_MAX),
+    st.one_of(st.none(), st.integers(-PRIORITY_MAX - 1, PRIORITY_MAX - 1)),
+    st.integers(-PRIORITY_MAX - 1, PRIORITY_MAX),
+)
+def test_the_owner_can_always_go_first(asked: int, most: int | None, highest: int) -> None:
+    """A peer's priority counts up to what its rule allows, and never as the highest there is."""
+    rule = Rule("r", ("all",), priority_max=most)
+    counted = counted_priority(asked, rule, highest)
+    assert counted <= asked
+    assert counted <= (highest if most is None else most)
+    assert counted < PRIORITY_MAX
+
+
+RULES = st.builds(
+    Rule,
+    name=st.sampled_from(["one", "two", "three"]),
+    who=st.sampled_from([("lab",), ("others",), ("lab", "others")]),
+    tests=st.sampled_from([None, frozenset({"rtt"}), frozenset({"rtt", "throughput"})]),
+    classes=st.sampled_from([None, frozenset({SchedulingClass.BACKGROUND})]),
+    duration_max=st.sampled_from([None, 10 * times.SECOND, times.MINUTE]),
+)
+WHO = {"lab": Who("lab", keys=frozenset({B})), "others": Who("others", others=True)}
+
+
+@given(st.lists(RULES, max_size=4), RULES, st.sampled_from([B, C]), st.sampled_from([TASK, PING]))
+def test_a_further_rule_at_the_end_takes_nothing_away(
+    rules: list[Rule], further: Rule, identity: str, task: TaskFacts
+) -> None:
+    """An allowed task stays allowed by the same rule, whatever rule is added behind it."""
+    before = HostLimits(WHO, tuple(rules)).judge(_asker(identity), task)
+    after = HostLimits(WHO, (*rules, further)).judge(_asker(identity), task)
+    if isinstance(before, Rule):
+        assert after == before
+    elif isinstance(after, Rule):
+        assert after == further
+
+
+FAULTY: list[tuple[str, str, str]] = [
+    ("version = 2", "/version", "give 1 or less"),
+    ("[who", "", "is not TOML"),
+    ("version = 1\n[who.a]", "/who/a", "names nobody"),
+    (f'version = 1\n[who.a]\nothers = true\nkeys = ["{B}"]', "/who/a/others", "leave keys"),
+    ('version = 1\n[who.a]\nkeys = ["b"]', "/who/a/keys/0", "ed25519: and 43 characters"),
+    ("version = 1\n[who.a]\nmatch = { X = 1 }", "/who/a/match/X", "not a valid attribute"),
+    ('version = 1\n[[rule]]\nname = "r"\nwho = ["a"]', "/rule/0/who/0", "there is no [who.a]"),
+    (
+        'version = 1\n[who.a]\nothers = true\n[[rule]]\nname = "r"\nwho = ["a"]\nclass = "all"',
+        "/rule/0/class",
+        "must be a list",
+    ),
+    (LAB.replace('"<="', '"=<"'), "/rule/0/spec/duration/=<", "is not a comparison"),
+    (LAB.replace('name = "small things"', 'name = "throughput"'), "/rule/1/name", "rule 1"),
+    (LAB.replace("most.tasks", "most.task"), "/rule/1/most/task", "no such field"),
+    (LAB.replace('["throughput"]', '["thruput"]'), "/rule/0/tests", "there is no test 'thruput'"),
+    (LAB.replace("protocol =", "manner ="), "/rule/0/spec/manner", "has this field"),
+    (LAB.replace("PT5M", "5 minutes"), "/rule/1/duration_max", "not an ISO 8601 duration"),
+]
+
+
+def _fields(test: str) -> frozenset[str] | None:
+    return frozenset({"duration", "protocol"}) if test == "throughput" else None
+
+
+@pytest.mark.parametrize(("text", "pointer", "says"), FAULTY)
+def test_a_fault_has_its_place(text: str, pointer: str, says: str) -> None:
+    """A file with a fault is refused, with a pointer to the fault."""
+    with pytest.raises(InvalidDocument) as refused:
+        known_limits(text, _fields)
+    faults = [fault for fault in refused.value.faults if fault.pointer == pointer]
+    assert faults, refused.value.faults
+    assert says in faults[0].detail
