@@ -28,7 +28,14 @@ from lead.policy.order.expected_misses import expected_misses
 from lead.policy.placement_requests import AllocationRound, Ask, Displacing, EpisodeOutcome
 from lead.policy.sets import PolicyComposition
 from lead.policy.verdict import Axis, PolicyRefusal, RefusalRule
-from lead.policy.view import Candidate, NodeView, PostedRun, RememberedState, View
+from lead.policy.view import (
+    Candidate,
+    NodeView,
+    PostedRun,
+    RememberedState,
+    ReservationView,
+    View,
+)
 from node.model.spans import Span
 
 NO_TIME = RefusalRule(
@@ -277,16 +284,18 @@ class Episode:
                 full.append(node)
         yield from full
 
-    def _avoid(self, candidate: Candidate, names: Sequence[str]) -> dict[str, list[Span]]:
-        spans: dict[str, list[Span]] = {}
+    def _avoid(
+        self, candidate: Candidate, names: Sequence[str]
+    ) -> dict[str, list[ReservationView]]:
+        kept: dict[str, list[ReservationView]] = {}
         until = candidate.over_at
         for slot in self._filling.slots():
             if slot.start < until and candidate.next_run_at < slot.end:
                 if slot.admits(candidate):
                     continue
                 for name in (name for name in names if name in slot.nodes):
-                    spans.setdefault(name, []).append((slot.start, slot.end))
-        return spans
+                    kept.setdefault(name, []).append(slot)
+        return kept
 
     def placed(
         self,

@@ -31,7 +31,7 @@ def _starts(ask: Ask, name: str, free: Sequence[Span]) -> list[Span]:
     candidate = ask.candidate
     inside = clip(list(free), candidate.next_run_at, candidate.start_by + candidate.duration)
     if avoided := ask.avoid.get(name):
-        inside = subtract(inside, normalise(list(avoided)))
+        inside = subtract(inside, normalise([it.span for it in avoided]))
     length = candidate.duration
     return [(start, end - length) for start, end in inside if end - start >= length]
 

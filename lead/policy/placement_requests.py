@@ -8,7 +8,6 @@ from enum import IntEnum
 
 from lead.policy.verdict import PolicyRefusal
 from lead.policy.view import Candidate, PostedRun, RememberedState, ReservationView
-from node.model.spans import Span
 
 
 class AllocationRound(IntEnum):
@@ -41,10 +40,11 @@ class Ask:
     """One run to be placed.
 
     ``nodes`` are the nodes to ask, the best first: any ``wanted`` of them are to take part,
-    ``least`` suffice; named participants all take part. ``avoid`` is time on some of them that is
-    reserved for others. One of the ``usual`` nodes is worth waiting for, ``patience`` µs beyond the
-    ideal start. Without ``displacing``, nothing may be displaced. ``left_out`` are the nodes
-    that must not be asked, and why; ``fewer`` is why it wants fewer nodes than its task does.
+    ``least`` suffice; named participants all take part. ``avoid`` are the slots
+    on some of them that are reserved for others. One of the ``usual`` nodes is worth waiting for,
+    ``patience`` µs beyond the ideal start. Without ``displacing``, nothing may be displaced.
+    ``left_out`` are the nodes that must not be asked, and why; ``fewer`` is why it wants fewer
+    nodes than its task does.
     """
 
     number: int
@@ -53,7 +53,7 @@ class Ask:
     nodes: tuple[str, ...]
     wanted: int
     least: int
-    avoid: Mapping[str, Sequence[Span]] = field(default_factory=dict)
+    avoid: Mapping[str, Sequence[ReservationView]] = field(default_factory=dict)
     usual: frozenset[str] = frozenset()
     patience: int = 0
     displacing: Displacing | None = None

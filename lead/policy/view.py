@@ -243,6 +243,11 @@ class ReservationView:
     tasks: frozenset[str] = frozenset()
     classes: frozenset[SchedulingClass] = frozenset()
 
+    @property
+    def span(self) -> Span:
+        """Return its beginning and its end."""
+        return self.start, self.end
+
     def admits(self, candidate: Candidate) -> bool:
         """Return whether the candidate meets one criterion of the access list."""
         return (

@@ -43,7 +43,6 @@ from node.model.spans import Span
 from node.model.wire.participants import YIELDING_MAX
 from node.model.wire.tasks import PRIORITY_MAX
 
-_PROTECTED = "its time then is kept for another task, which is blocked"
 _ROUNDS = 4
 """Maximum rounds of probing further nodes."""
 
@@ -331,7 +330,7 @@ class NodeSearch:
         participants = (name, *slots.fixed)
         unprotected = [self._tentative.left(slots.offers[it], slots.kind) for it in participants]
         if slots.choices(unprotected):
-            return _PROTECTED
+            return slots.kept_reason(participants)
         offers = [self._left(slots, each) for each in participants]
         offers += slots.reserved
         duration = slots.case.whole.terms.duration
@@ -342,7 +341,7 @@ class NodeSearch:
         """Return why a node was not even asked."""
         unprotected = [self._tentative.left(slots.offers[it], slots.kind) for it in slots.fixed]
         if slots.choices([self._tentative.left(slots.full[name], slots.kind), *unprotected]):
-            return _PROTECTED
+            return slots.kept_reason([name, *slots.fixed])
         others = [self._left(slots, each) for each in slots.fixed]
         if (others or slots.reserved) and not slots.choices(others):
             slot, duration = slots.slots[0], slots.case.whole.terms.duration

@@ -13,8 +13,9 @@ from lead.exchange.negotiation import offer_of
 from lead.planning.placement import ChosenStart, Offer, choose
 from lead.planning.pool_view import SeatCase
 from lead.planning.seat_selection import SpreadLimit
+from lead.policy.fill import reservations
 from lead.policy.placement_requests import Ask
-from lead.policy.view import PostedRun
+from lead.policy.view import PostedRun, ReservationView
 from node.model.spans import Span, clip, intersect, normalise
 from node.model.wire.participants import BATCH_MAX, Proposal, ProposalRequest
 from node.model.wire.tasks import PRIORITY_MAX
@@ -122,12 +123,22 @@ class SeatSlots:
         """
         case, duration = self.case, self.case.whole.terms.duration
         slip = case.recurrence.slip
-        for start, end in (span for name in names for span in self.placement.avoid.get(name, ())):
+        for start, end in (it.span for it in self._kept(names)):
             # Windows do not overlap, and the last one that reaches into it leaves the least.
             last = bisect_left(case.slots, end) - 1
             if last >= 0 and self.windows[last].end > start:
                 slip = min(slip, start - duration - case.slots[last])
         return slip
+
+    def _kept(self, names: Iterable[str]) -> Iterator[ReservationView]:
+        """Yield the slots that are reserved for others on these nodes."""
+        for name in names:
+            yield from self.placement.avoid.get(name, ())
+
+    def kept_reason(self, names: Iterable[str]) -> str:
+        """Return for whom the time of these nodes is kept, and until when."""
+        slot = min(self._kept(names), key=lambda it: it.span)
+        return reservations.kept_reason(slot)
 
     def within_protected_slip(self, offer: Offer) -> Offer:
         """Return what a node's protected time leaves of its offer; see :meth:`slip`."""

@@ -142,8 +142,8 @@ async def test_a_slot_is_kept_over_episodes(world: World) -> None:
     assert await _seated(pool, wide, *narrow, *short) == [False] * 4 + [True]
     for task in narrow:
         why = (await pool.told(task))[-1][1]
-        assert f"n1 is reserved for {wide}" in why
-        assert f"from {AT} on, but the run would end at 2026-12-01T01:10:00Z" in why
+        slot = f"n1 is reserved for task {wide} from {AT} to 2026-12-01T01:10:00Z"
+        assert f"{slot}, and the run would not end before 2026-12-01T01:10:00Z" in why
     await elsewhere.node.termination.cancel_task(busy)
     await pool.world.settle()
     for _ in range(6):

@@ -159,7 +159,8 @@ def _free_nodes(moment: Moment, candidate: Candidate) -> tuple[int, int]:
     """Return how many of the nodes asked have time, and how many at one instant at most."""
     assert moment.ask is not None
     ask = moment.ask
-    ranges = {name: _starts(moment, candidate, name, ask.avoid.get(name, ())) for name in ask.nodes}
+    kept = {name: [it.span for it in ask.avoid.get(name, ())] for name in ask.nodes}
+    ranges = {name: _starts(moment, candidate, name, kept[name]) for name in ask.nodes}
     instants = {start for spans in ranges.values() for start, _ in spans}
     together = max(
         (sum(any(s <= at <= e for s, e in it) for it in ranges.values()) for at in instants),
@@ -486,6 +487,7 @@ def _protected(moment: Moment, candidate: Candidate, it: Figures, _: PolicyRefus
         slot.start < ends
         and end - candidate.duration < slot.end
         and it["start"] == times.to_the_second(slot.start)
+        and it["free"] == times.to_the_second(slot.end)
         and it["end"] == times.to_the_second(ends)
         for slot in slots
     )

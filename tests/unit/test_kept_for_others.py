@@ -22,7 +22,6 @@ from tests.support.clocks import START
 from tests.support.episodes import Host, booked, case_of, hold
 
 NAMES = [f"n{number}" for number in range(1, 21)]
-KEPT = "its time then is kept for another task, which is blocked"
 KEPT_FROM = START + 5 * times.MINUTE
 """The end of the run that the lead knows of; all twenty nodes seem to be free then."""
 
@@ -92,7 +91,9 @@ async def test_a_slot_beside_later_runs_of_a_term_is_protected_too(hours: int, s
 
 
 async def test_no_seat_if_its_run_cannot_end_before_the_slot() -> None:
-    """A node that is busy until then is skipped with a reason, although it has time later."""
+    """A node that is busy until then is skipped: the reason names the slot, and when it is over."""
     result = await _held(_single("n1", 3 * times.MINUTE, hours=1))
     assert (dict(result.taken), list(result.parts)) == ({}, [])
-    assert result.heard == {"n1": KEPT}
+    start, end = (times.to_the_second(KEPT_FROM + each * times.MINUTE) for each in (0, 2))
+    holder = f"task {_blocked(0).whole.id}, which is blocked"
+    assert result.heard == {"n1": f"its time from {start} to {end} is kept for {holder}"}

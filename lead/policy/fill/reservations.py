@@ -18,7 +18,8 @@ from node.model.times import to_the_second
 PROTECTED = RefusalRule(
     Axis.FILL,
     "protected slot",
-    "{node} is reserved for {holder} from {start} on, but the run would end at {end}",
+    "{node} is reserved for task {holder} from {start} to {free}, and the run would not end before "
+    "{end}",
 )
 NO_OVERTAKING = RefusalRule(
     Axis.FILL, "no-overtaking", "{task} waits until {holder}, which is blocked, has started"
@@ -46,6 +47,17 @@ def protect(
 def slot_of(task: str, nodes: Sequence[str], start: int, end: int) -> ReservationView:
     """Return the slot of a task as a reservation."""
     return ReservationView(f"{PREFIX}{task}", nodes, start, end, tasks=frozenset({task}))
+
+
+def kept_reason(slot: ReservationView) -> str:
+    """Return why a node has no time during a slot of another task, and when it is over."""
+    start, end = to_the_second(slot.start), to_the_second(slot.end)
+    return f"its time from {start} to {end} is kept for task {_holder(slot)}, which is blocked"
+
+
+def _holder(slot: ReservationView) -> str:
+    """Return the task for which a slot is reserved, without the term."""
+    return slot.name.removeprefix(PREFIX).partition(" ")[0]
 
 
 def lasting(slots_by_task: Mapping[str, KeptSlot], now: int) -> list[ReservationView]:
@@ -79,8 +91,9 @@ def may_fill(
                     return PROTECTED.refuse(
                         until=slot.end,
                         node=name,
-                        holder=slot.name.removeprefix(PREFIX),
+                        holder=_holder(slot),
                         start=to_the_second(slot.start),
+                        free=to_the_second(slot.end),
                         end=to_the_second(span[1]),
                     )
     return None

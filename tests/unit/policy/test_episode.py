@@ -258,7 +258,7 @@ def test_slots_are_avoided_within_the_slip() -> None:
     outcome = driver.drive(
         replace(PolicyComposition(), order=order.Weighted(), fill=fill.Protected())
     )
-    assert driver.asks[1].avoid == {"n0": [(NOW, NOW + 10 * times.MINUTE)]}
+    assert [it.span for it in driver.asks[1].avoid["n0"]] == [(NOW, NOW + 10 * times.MINUTE)]
     assert [run.start for run in outcome.placed] == [NOW + 10 * times.MINUTE]
 
 

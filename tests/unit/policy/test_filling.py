@@ -258,7 +258,8 @@ def test_a_blocked_candidate_gets_a_slot() -> None:
     refusal = may_fill(other, ["n3", "n2"], (0, 16), [slot])
     assert refusal is not None
     epoch = "1970-01-01T00:00:00Z"
-    assert dict(refusal.figures) == {"node": "n2", "holder": "wide", "start": epoch, "end": epoch}
+    instants = dict.fromkeys(("start", "free", "end"), epoch)
+    assert dict(refusal.figures) == {"node": "n2", "holder": "wide", **instants}
 
 
 def test_a_slot_that_would_be_too_late_is_not_reserved() -> None:

@@ -53,7 +53,7 @@ def test_a_slot_is_kept_or_reassigned(*, keeping: bool, holder: str) -> None:
     sentences = [
         refusal.sentence for refusal in later.refused["c"] if refusal.rule.name == "protected slot"
     ]
-    assert f"is reserved for {holder} from" in sentences[0]
+    assert f"is reserved for task {holder} from" in sentences[0]
 
 
 def test_a_started_task_gives_its_slot_back() -> None:

@@ -14,6 +14,7 @@ from lead.policy.placement_requests import AllocationRound, Ask
 from lead.policy.sets import DEFAULT, SETS
 from lead.policy.settings import RULES, configured
 from lead.policy.verdict import Axis, RefusalRule
+from lead.policy.view import ReservationView
 from node.model import times
 from node.model.errors import InvalidDocument
 from tests.support.policy_pools import NOW, due, nodes_of
@@ -175,7 +176,7 @@ def test_together_means_one_start() -> None:
     """Nodes that act together start at the first instant at which enough of them are free."""
     free = {"n0": _free((0, 12), (30, 60)), "n1": _free((5, 16), (25, 60)), "n2": _free((0, 5))}
     assert place(_ask(together=True), free) == dict.fromkeys(("n0", "n1"), NOW + 30 * MINUTE)
-    kept = {"n1": _free((0, 35))}
+    kept = {"n1": [ReservationView("slot of t", ("n1",), NOW, NOW + 35 * MINUTE)]}
     later = place(_ask(together=True, avoid=kept), free)
     assert later == dict.fromkeys(("n0", "n1"), NOW + 35 * MINUTE)
     assert place(_ask(together=True, k=3), free) == {}
