@@ -182,9 +182,9 @@ def seconds(request: web.Request, name: str = "wait") -> float:
     return value
 
 
-def limit(request: web.Request) -> int:
+def limit(request: web.Request, default: int = PAGE) -> int:
     """Return the page size."""
-    text = request.query.get("limit", str(PAGE))
+    text = request.query.get("limit", str(default))
     value = int(text) if text.isascii() and text.isdecimal() and len(text) <= _DIGITS else 0
     if not 1 <= value <= PAGE_MAX:
         raise _query_fault("limit", f"must be a number from 1 to {PAGE_MAX}")

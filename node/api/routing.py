@@ -71,6 +71,9 @@ ID = {"type": "string", "format": "uuid"}
 LIMIT = Query(
     "limit", "Page size.", {"type": "integer", "minimum": 1, "maximum": 500, "default": 50}
 )
+WHOLE_LIMIT = Query(
+    "limit", "Page size.", {"type": "integer", "minimum": 1, "maximum": 500, "default": 500}
+)
 CURSOR = Query("cursor", "The value of next in the previous page.", TEXT)
 PREFIX = Query("prefix", "First characters of an id.", TEXT)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from uuid import UUID
 
 import orjson
@@ -17,6 +18,7 @@ from node.api.routing import (
     NODE,
     PREFIX,
     TEXT,
+    WHOLE_LIMIT,
     Access,
     Query,
     Route,
@@ -36,7 +38,6 @@ from node.store.database import Connection, Record
 
 STATES = frozenset({"held", "scheduled"} | set(RunState) - {RunState.BOOKED})
 _DECISIONS_SHOWN = 20
-_SCHEDULE_MAX = 20_000
 
 
 def run_of(node: NodeService, row: Record, parts: tuple[PartView, ...] | None = None) -> Run:
@@ -129,10 +130,12 @@ async def page(request: web.Request, task: UUID | None) -> web.StreamResponse:
         return rows, bool(rows)
 
     rows = await until(node, some, requests.seconds(request))
-    following = requests.next_cursor(
-        rows, wanted.limit, lambda row: (row["starts_at"], row["run_id"])
-    )
-    return responses.many([run_of(node, row) for row in rows], following)
+    return responses.many([run_of(node, row) for row in rows], _following(rows, wanted.limit))
+
+
+def _following(rows: Sequence[Record], limit: int) -> str | None:
+    """Return the cursor of the page after these runs, which are sorted by start."""
+    return requests.next_cursor(rows, limit, lambda row: (row["starts_at"], row["run_id"]))
 
 
 async def list_(request: web.Request) -> web.StreamResponse:
@@ -214,23 +217,34 @@ def _outcome(run: Run) -> str:
 
 
 async def schedule(request: web.Request) -> web.StreamResponse:
-    """GET: this node's timeline by start, and its reserved time."""
+    """GET: a page of this node's timeline by start; the first one has its reserved time."""
     node = request.app[NODE]
-    requests.only(request, "from", "to")
-    now = node.clock.now()
+    requests.only(request, "from", "to", "limit", "cursor")
+    now, at = node.clock.now(), requests.cursor(request)
     since = requests.instant(request, "from") or now - times.HOUR
     until_ = requests.instant(request, "to") or now + 6 * times.HOUR
-    wanted = runs.RunFilter(since=since, before=until_, ascending=True, limit=_SCHEDULE_MAX)
+    wanted = runs.RunFilter(
+        since=since,
+        before=until_,
+        after_start=at[0] if at else None,
+        after_run=at[1] if at else None,
+        ascending=True,
+        limit=requests.limit(request, requests.PAGE_MAX),
+    )
+    reserved: Sequence[ReservationSpan] = ()
     async with node.database.connection() as connection:
         rows = await runs.listed(connection, wanted)
-        reserved = await reservations.between(connection, since, max(since, until_))
+        if at is None:
+            reserved = await reservations.between(connection, since, max(since, until_))
+    following = _following(rows, wanted.limit)
     items = [_entry(row).model_dump(mode="json") for row in rows]
     body = {
         "now": times.format_instant(now),
         "from": times.format_instant(since),
         "to": times.format_instant(until_),
-        "complete": len(rows) < _SCHEDULE_MAX,
+        "complete": following is None,
         "items": items,
+        "next": following,
         "reserved": [_reserved(each).model_dump(mode="json") for each in reserved],
     }
     return web.Response(body=orjson.dumps(body), content_type="application/json")
@@ -312,6 +326,8 @@ ROUTES = (
         query=(
             Query("from", "Default: an hour ago.", INSTANT),
             Query("to", "Default: in six hours.", INSTANT),
+            WHOLE_LIMIT,
+            CURSOR,
         ),
     ),
 )

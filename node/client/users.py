@@ -9,7 +9,7 @@ idempotent by itself. There are no further retries.
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Self
 from urllib.parse import quote
 from uuid import uuid4
@@ -67,6 +67,8 @@ _SERVER_FAULT = 500
 _REFUSED = 400
 _REDIRECTED = 300
 _SHOWN_CHARACTERS = 80
+_ENTRIES_MAX = 20_000
+"""Most runs that are read of one span of a schedule."""
 
 
 @dataclass(frozen=True)
@@ -78,7 +80,7 @@ class TimeSpan:
     ends_at: int
     entries: tuple[ScheduleEntry, ...]
     complete: bool
-    """False if there are more; a node returns at most some thousands."""
+    """False if there are more than are read of one span."""
     reserved: tuple[ReservedSpan, ...] = ()
 
 
@@ -263,18 +265,27 @@ class UserClient(MeshesApi, ArchivesApi):
         return read(Explanation, await self._ask("GET", f"/runs/{run}/explain"))
 
     async def schedule(self, starts: int | None = None, ends: int | None = None) -> TimeSpan:
-        """Return a span of the node's timeline, in the order of starts."""
+        """Return a span of the node's timeline, in the order of starts; page by page."""
         query = {"from": _instant(starts), "to": _instant(ends)}
         body = await self._ask("GET", "/schedule", query=query)
         try:
-            return TimeSpan(
+            span = TimeSpan(
                 now=times.parse_instant(body["now"]),
                 starts_at=times.parse_instant(body["from"]),
                 ends_at=times.parse_instant(body["to"]),
-                entries=page(ScheduleEntry, body).items,
-                complete=bool(body.get("complete", True)),
-                reserved=tuple(read(ReservedSpan, span) for span in body.get("reserved", ())),
+                entries=(),
+                complete=True,
+                reserved=tuple(read(ReservedSpan, each) for each in body.get("reserved", ())),
             )
+            read_page = page(ScheduleEntry, body)
+            entries = list(read_page.items)
+            # Without these two, later pages would be those of a span that begins later.
+            query = {"from": _instant(span.starts_at), "to": _instant(span.ends_at)}
+            while read_page.next is not None and len(entries) < _ENTRIES_MAX:
+                asked = {**query, "cursor": read_page.next}
+                read_page = page(ScheduleEntry, await self._ask("GET", "/schedule", query=asked))
+                entries += read_page.items
+            return replace(span, entries=tuple(entries), complete=read_page.next is None)
         except (KeyError, TypeError, ValueError) as error:
             msg = f"the node's schedule cannot be read: {error!r}"
             raise PeerAnswered(msg) from error

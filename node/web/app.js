@@ -21,6 +21,7 @@ const HOUR = 3_600_000;
 // Maximum number of changed runs to fetch one by one; for more, the whole span is fetched again.
 const SINGLY_AT_MOST = 6;
 const SAFETY = 30_000;
+const SCHEDULE_AT_MOST = 20_000;
 
 const model = new Model();
 const api = new Api(askToken);
@@ -111,12 +112,25 @@ async function fetchSchedule() {
   const from = Math.min(span.from, wholeDay ? now - DAY : now - HOUR);
   const to = Math.max(span.to, now + HOUR) + 5 * SAFETY;
   const path = `/v1/schedule?from=${iso(from)}&to=${iso(to)}`;
-  const { items, reserved } = await api.get(path);
+  const first = await api.get(path);
+  const { items, next } = await following(first, path);
   wholeDay = false;
-  model.reserve(reserved);
-  model.replace(items, from, to);
+  model.reserve(first.reserved);
+  // Of runs beyond those that were read, nothing is known.
+  model.replace(items, from, next ? Date.parse(items.at(-1).starts_at) : to);
   byId("timeline-api").href = path;
   drawRuns();
+}
+
+// The items of a page of a list and of the pages after it, up to a bound.
+async function following({ items, next }, path) {
+  const all = [...items];
+  while (next && all.length < SCHEDULE_AT_MOST) {
+    const page = await api.get(`${path}&cursor=${next}`);
+    all.push(...page.items);
+    next = page.next;
+  }
+  return { items: all, next };
 }
 
 const iso = (instant) => new Date(instant).toISOString();

@@ -51,6 +51,7 @@ class StandIn:
         self.nodes = [self.node("a.example", is_self=True)]
         self.token: str | None = None
         self.fault: Problem | None = None
+        self.schedule_page = 500
         self.requests: list[str] = []
         self.resumed: list[str] = []
         self.streams: dict[asyncio.Transport, web.StreamResponse] = {}
@@ -166,8 +167,11 @@ class StandIn:
             for span in self.reserved
             if span.ends_at > since and span.starts_at < until
         ]
-        items = [_entry(run) for run in found]
-        return web.json_response({"items": items, "reserved": reserved})
+        first = int(request.query.get("cursor", "0"))
+        end = first + self.schedule_page
+        items = [_entry(run) for run in found[first:end]]
+        following = str(end) if end < len(found) else None
+        return web.json_response({"items": items, "next": following, "reserved": reserved})
 
     async def _list_tasks(self, request: web.Request) -> web.Response:
         wanted, whole = request.query.get("state"), request.query.get("parent")

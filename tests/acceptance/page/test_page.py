@@ -124,6 +124,20 @@ async def test_many_events_cost_few_requests(browser: str, ordinary: StandIn) ->
         assert len(ordinary.requests) - before < 25
 
 
+async def test_a_schedule_of_many_pages_is_shown_whole(browser: str, ordinary: StandIn) -> None:
+    """The timeline and its counts have the runs of all pages of the schedule."""
+    ordinary.schedule_page = 40
+    due = sum(
+        run.state in {"scheduled", "waiting"} and NOW <= run.starts_at < NOW + times.HOUR
+        for run in ordinary.runs.values()
+    )
+    async with opened(browser, ordinary) as page:
+        await page.until(f"{DRAWN} && {LIVE}")
+        await page.until(f"document.querySelector('#count-due').innerText === '{due}'")
+        assert any("cursor=" in asked for asked in ordinary.requests)
+        assert page.complaints() == []
+
+
 async def test_comes_back_after_a_break(browser: str, ordinary: StandIn) -> None:
     """A broken stream is shown, resumed from the last event, and missed changes are fetched."""
     async with opened(browser, ordinary) as page:

@@ -1,0 +1,87 @@
+"""The schedule of a node over HTTP: page by page, however many runs it has."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from node.client.users import UserClient
+from node.model import times
+from node.model.errors import InvalidDocument
+from tests.conftest import NewDatabase
+from tests.support.clocks import START, ManualClock
+from tests.support.reservations import document
+from tests.support.served_nodes import Asker, asker
+
+RUNS = 1203
+_TASK = """
+    INSERT INTO task (
+        id, lead, test, spec, scheduling_class, duration, participants, participant, schedule,
+        created_at
+    )
+    SELECT
+        gen_random_uuid(), node.identity, 'idle', '{}', 'background-multi', interval '1 s',
+        '[{"node": "x", "name": "a"}]', 0, '{}', $1
+    FROM node WHERE node.is_self
+"""
+_RUNS = """
+    INSERT INTO run (
+        id, task_id, slot, attempt, participant, scheduling_class, priority, starts_at, ends_at,
+        lane, state, reason, finished_at, created_at, changed_at
+    )
+    SELECT
+        gen_random_uuid(), task.id, at + n * interval '1 us', 1, 0, 'background-multi', 0, at,
+        at + interval '1 s', int8range(NULL, NULL), 'failed', 'because', at, at, at
+    FROM
+        task,
+        -- Three at once, so that a page ends between runs with the same start.
+        (
+            SELECT n, $1::timestamptz + n / 3 * interval '5 s' FROM generate_series(0, $2 - 1) AS n
+        ) AS due (n, at)
+"""
+
+
+@pytest.fixture
+async def node(
+    new_database: NewDatabase, clock: ManualClock, tmp_path: Path
+) -> AsyncIterator[Asker]:
+    """Serve a node with many runs."""
+    async with asker("a", await new_database(), clock, tmp_path) as a:
+        await a.rows(_TASK, START)
+        await a.rows(_RUNS, START, RUNS)
+        yield a
+
+
+async def test_no_answer_has_more_than_a_page(node: Asker) -> None:
+    """An answer has at most 500 runs, and the cursor of the next ones; the first has all else."""
+    await node.ask("POST", "/v1/reservations", document())
+    path = "/v1/schedule?from=2026-12-01T00:00:00Z&to=2026-12-02T00:00:00Z"
+    status, answer = await node.ask("GET", path)
+    assert (status, len(answer["items"]), answer["complete"]) == (200, 500, False)
+    assert len(answer["reserved"]) == 1
+    seen = [item["run"] for item in answer["items"]]
+    while answer["next"] is not None:
+        _, answer = await node.ask("GET", f"{path}&cursor={answer['next']}")
+        assert (len(answer["items"]) <= 500, answer["reserved"]) == (True, [])
+        seen += [item["run"] for item in answer["items"]]
+    assert answer["complete"]
+    assert (len(seen), len(set(seen))) == (RUNS, RUNS)
+    _, few = await node.ask("GET", f"{path}&limit=7")
+    assert [item["run"] for item in few["items"]] == seen[:7]
+    for wrong in ("limit=501", "limit=0", "cursor=x"):
+        assert (await node.ask("GET", f"{path}&{wrong}"))[0] == 422
+
+
+async def test_the_client_reads_all_pages(node: Asker) -> None:
+    """The client of users, and so the command, has the whole span in the order of starts."""
+    async with UserClient(node.node.settings.public_url, "secret", node.node.clock) as client:
+        span = await client.schedule(START, START + times.DAY)
+        assert (len(span.entries), span.complete) == (RUNS, True)
+        starts = [entry.starts_at for entry in span.entries]
+        assert starts == sorted(starts)
+        default = await client.schedule()
+        assert (default.starts_at, len(default.entries)) == (START - times.HOUR, RUNS)
+        with pytest.raises(InvalidDocument):
+            await client.schedule(-1)
