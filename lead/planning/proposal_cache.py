@@ -57,6 +57,16 @@ class _CachedAnswer:
             and all(any(_inside(new, asked) for asked in old.windows) for new in request.windows)
         )
 
+    def taken(self, *, displacing: bool = False) -> list[Span]:
+        """Return when, of the time asked for, the node has none for runs of this duration."""
+        proposal = self.proposal
+        after_displacing = proposal.free_displacing if displacing else None
+        free = proposal.free if after_displacing is None else after_displacing
+        end = proposal.horizon
+        windows = [(start, min(until, end)) for start, until in self.request.windows]
+        asked = normalise([span for span in windows if span[0] < span[1]])
+        return subtract(asked, normalise(free))
+
 
 class ProposalCache:
     """The bookings and answers of nodes, by name."""
@@ -127,10 +137,7 @@ class ProposalCache:
             ]
             if about_all:
                 answer = min(about_all, key=lambda each: each.request.duration)
-                end = answer.proposal.horizon
-                windows = [(start, min(until, end)) for start, until in answer.request.windows]
-                asked = normalise([span for span in windows if span[0] < span[1]])
-                busy[name] = subtract(asked, list(answer.proposal.free))
+                busy[name] = answer.taken()
         return busy
 
     def at_most(self, name: str, request: ProposalRequest) -> Offer:
@@ -152,7 +159,10 @@ class ProposalCache:
         return Offer(name, free.free, free.free_displacing)
 
     def why(self, name: str, request: ProposalRequest) -> str:
-        """Return the longest known obstacle of the first window, as a sentence."""
+        """Return the longest known obstacle of the first window, as a sentence.
+
+        If none is known by name, it is the time that an answer leaves out.
+        """
         window = request.windows[0]
         against = blockers(request.scheduling_class)
         obstacles = [
@@ -160,11 +170,16 @@ class ProposalCache:
             for run in self._booked[name]
             if run.scheduling_class in against and _overlap(run.start, run.end, window) > 0
         ]
+        answers = [each for each in self._cached[name] if each.holds_for(request)]
         obstacles += [
             (_overlap(each.starts_at, each.ends_at, window), each.why())
-            for cached in self._cached[name]
-            if cached.holds_for(request)
+            for cached in answers
             for each in cached.proposal.obstacles
+        ]
+        obstacles = [each for each in obstacles if each[0] > 0] or [
+            (_overlap(*span, window), _left_out(cached, span))
+            for cached in answers[-1:]
+            for span in cached.taken(displacing=request.yielding != ())
         ]
         needed = f"no {format_duration(request.duration)} free"
         overlap, description = max(obstacles, default=(0, ""))
@@ -178,6 +193,11 @@ class ProposalCache:
         if occupation is None:
             occupation = self._occupations[name] = occupation_of(self._bookings(name))
         return occupation
+
+
+def _left_out(answer: _CachedAnswer, span: Span) -> str:
+    start, end = map(to_the_second, span)
+    return f"no {format_duration(answer.request.duration)} is free from {start} to {end}"
 
 
 def _in_words(run: PostedRun) -> str:

@@ -40,6 +40,7 @@ from lead.pool.tentative_bookings import TentativeBookings
 from node.clock import Clock
 from node.model.predicates import Attributes
 from node.model.spans import Span
+from node.model.times import format_duration, to_the_second
 from node.model.wire.participants import YIELDING_MAX
 from node.model.wire.tasks import PRIORITY_MAX
 
@@ -328,9 +329,9 @@ class NodeSearch:
             all_slots = slots.covered[name] == len(slots.slots)
             return "was not needed" if all_slots else "has time for some of the slots only"
         participants = (name, *slots.fixed)
-        unprotected = [self._tentative.left(slots.offers[it], slots.kind) for it in participants]
-        if slots.choices(unprotected):
-            return slots.kept_reason(participants)
+        withheld = self._withheld_reason(slots, name, slots.offers[name])
+        if withheld is not None:
+            return withheld
         offers = [self._left(slots, each) for each in participants]
         offers += slots.reserved
         duration = slots.case.whole.terms.duration
@@ -339,11 +340,31 @@ class NodeSearch:
 
     def _full_reason(self, slots: SeatSlots, name: str) -> str:
         """Return why a node was not even asked."""
-        unprotected = [self._tentative.left(slots.offers[it], slots.kind) for it in slots.fixed]
-        if slots.choices([self._tentative.left(slots.full[name], slots.kind), *unprotected]):
-            return slots.kept_reason([name, *slots.fixed])
+        withheld = self._withheld_reason(slots, name, slots.full[name])
+        if withheld is not None:
+            return withheld
         others = [self._left(slots, each) for each in slots.fixed]
         if (others or slots.reserved) and not slots.choices(others):
             slot, duration = slots.slots[0], slots.case.whole.terms.duration
             return unplaced_reason(0, slot, duration, [*others, *slots.reserved], slots.proposals)
         return self._cache.why(name, slots.request)
+
+    def _withheld_reason(self, slots: SeatSlots, name: str, offer: Offer) -> str | None:
+        """Return for whom the time that a node offers is kept, or until when it was given away.
+
+        So may be that of a fixed node. Return None if they offer no time together in any case.
+        """
+        offers = [offer, *(slots.offers[each] for each in slots.fixed)]
+        if slots.choices([self._tentative.left(each, slots.kind) for each in offers]):
+            return slots.kept_reason([name, *slots.fixed])
+        if not slots.choices(offers):
+            return None
+        window = slots.slots[0].start, slots.slots[0].end
+        for each in (name, *slots.fixed):
+            span = self._tentative.longest(each, slots.kind, window)
+            if span is not None:
+                start, end = map(to_the_second, span)
+                whose = "" if each == name else f"{each}: "
+                needed = f"no {format_duration(slots.case.whole.terms.duration)} free"
+                return f"{whose}{needed}: given to another seat from {start} to {end}"
+        return None

@@ -52,6 +52,16 @@ class TentativeBookings:
         """Free what was given and not kept."""
         self._provisional = []
 
+    def longest(self, name: str, kind: SchedulingClass, window: Span) -> Span | None:
+        """Return what was given of a node's time that takes most of a window, None if nothing."""
+        within = [
+            (min(span[1], window[1]) - max(span[0], window[0]), span)
+            for other, span in self._kept.get(name, ())
+            if other in blockers(kind)
+        ]
+        taken, span = max(within, default=(0, (0, 0)))
+        return span if taken > 0 else None
+
     def _span(self, start: int, end: int) -> Span:
         """Extend a run that is to start at once: it starts later by the time booking takes."""
         return start, end + _BOOKING_DELAY_MAX if start < self._soon else end

@@ -23,6 +23,8 @@ from tests.support.clocks import START
 from tests.support.episodes import Host, case_of, hold
 
 NAMES = ("n1", "n2", "n3", "n4", "n5")
+SOON = 10 * times.SECOND
+"""The time by which a run that is to begin at once may begin later."""
 STEP = 5 * times.MINUTE
 """The grid on which bookings and slots begin and end, and so possible starts."""
 
@@ -93,9 +95,9 @@ class _Facts:
 
     def after(self, taken: Mapping[str, Sequence[int]]) -> Busy:
         """Return what is busy beside the runs of these nodes, by their starts."""
-        length, soon = self.case.whole.terms.duration, START + 10 * times.SECOND
+        length, soon = self.case.whole.terms.duration, START + SOON
         runs = [
-            ((at - START) / STEP, (at - START + length + (10 * times.SECOND) * (at < soon)) / STEP)
+            ((at - START) / STEP, (at - START + length + SOON * (at < soon)) / STEP)
             for starts in taken.values()
             for at in starts
         ]
@@ -171,3 +173,33 @@ async def test_reasons_of_nodes_are_true(
         facts.check(name, why, starts)
     if len(names) < len(case.empty):
         assert result.heard.keys() | names >= set(NAMES)
+
+
+def _lasting(name: str, minutes: int, *, after: int = 0) -> SeatCase:
+    """Return one run on ``n1`` that may slip by ten minutes, some minutes after the start."""
+    at, case = START + after * times.MINUTE, case_of(name, "ops", ["n1"])
+    whole = replace(case.whole, terms=replace(case.whole.terms, duration=minutes * times.MINUTE))
+    return replace(case, whole=whole, slots=[at], begins=at)
+
+
+async def test_a_node_whose_time_was_just_given_away_says_until_when() -> None:
+    """A run that falls behind one of the same episode, booked nowhere yet, hears of its time."""
+    cases = [_lasting("first", 40), _lasting("second", 26)]
+    ruling = await hold([Host("n1")], [CampaignView("ops")], cases, {"policy_set": "pscheduler"})
+    [seated, refused] = ruling.results
+    assert dict(seated.taken) == {1: "n1"}
+    start, end = (times.to_the_second(START + each) for each in (0, 40 * times.MINUTE + SOON))
+    assert refused.heard == {"n1": f"no PT26M free: given to another seat from {start} to {end}"}
+
+
+async def test_a_node_that_is_not_asked_again_says_until_when_it_is_busy() -> None:
+    """The time that an earlier answer leaves out is told, as far as it was asked for."""
+    busy = _host("n1", [(8, 16)], "x")
+    cases = [_lasting("first", 10), _lasting("second", 26, after=40)]
+    ruling = await hold([busy], [CampaignView("ops")], cases, {"policy_set": "pscheduler"})
+    [seated, refused] = ruling.results
+    assert dict(seated.taken) == {1: "n1"}
+    assert len(busy.asked) == 1
+    start, end = (times.to_the_second(START + each * times.MINUTE) for each in (40, 76))
+    [(node, why)] = refused.heard.items()
+    assert (node, why) == ("n1", f"no PT26M free: no PT10M is free from {start} to {end}")
