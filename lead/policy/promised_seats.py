@@ -20,7 +20,7 @@ from node.model.times import to_the_second
 KEPT = RefusalRule(
     Axis.SHARE,
     "kept",
-    "{group} is promised {target} seats and holds {held} of them at {at}, when its own runs want "
+    "{group} is promised {target:seat} and holds {held} of them at {at}, when its own runs want "
     "more; {other} holds {others} of its {theirs}",
 )
 

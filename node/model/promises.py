@@ -99,7 +99,8 @@ def _of_both(
 def _alone(own: CampaignPromise, pool: PoolSize) -> list[str]:
     if own.seats is None or own.seats <= pool.nodes:
         return []
-    warning = f"{own.campaign} is promised {own.seats} seats, and pool {pool.name} has {pool.nodes}"
+    seats = f"{own.seats} seat{'' if own.seats == 1 else 's'}"
+    warning = f"{own.campaign} is promised {seats}, and pool {pool.name} has {pool.nodes}"
     return [f"{warning}; lower its target, or widen the pool"]
 
 

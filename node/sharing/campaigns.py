@@ -325,20 +325,22 @@ def weights_fault(pool: str, policy_set: str, there: Sequence[StoredCampaign]) -
 
 def _target_fault(new: CampaignSettings, others: Sequence[CampaignSettings]) -> FieldFault | None:
     if new.target_seats is not None:
-        mixed = [each.name for each in others if each.target_share is not None]
-        ours, theirs = "seats", "share"
+        field, mixed = "seats", [each.name for each in others if each.target_share is not None]
+        one, many = "a share of each pool", "shares of each pool"
     elif new.target_share is not None:
-        mixed = [each.name for each in others if each.target_seats is not None]
-        ours, theirs = "share", "seats"
+        field, mixed = "share", [each.name for each in others if each.target_seats is not None]
+        one, many = "a number of seats", "numbers of seats"
     else:
         return None
     if not mixed:
         return None
-    reason = (
-        f"promises are all in seats or all in shares of a pool: {', '.join(mixed[:_SHOWN])} has "
-        f"{theirs}; give {theirs} here, or {ours} there"
-    )
-    return FieldFault(f"/target/{ours}", reason)
+    clear = f"parley campaign edit {mixed[0]} --clear target"
+    if len(mixed) == 1:
+        promised, remedy = f"{mixed[0]} is promised {one}", f"remove that target: {clear}"
+    else:
+        promised, remedy = f"{_all(mixed)} are promised {many}", f"remove those targets: {clear}, …"
+    reason = f"cannot stand beside promises of another kind: {promised}"
+    return FieldFault(f"/target/{field}", f"{reason}; promise {one} here too, or {remedy}")
 
 
 def promise_of(settings: CampaignSettings) -> CampaignPromise | None:
@@ -376,13 +378,15 @@ def _default_fault(new: CampaignSettings) -> FieldFault | None:
 def _still_below(name: str, children: Sequence[str]) -> str:
     if len(children) == 1:
         return f"{children[0]} is below {name}; give it another parent first"
-    *some, last = children[:_SHOWN]
-    more = len(children) - _SHOWN
-    below = f"{', '.join([*some, last])} and {more} more" if more > 0 else _and(some, last)
-    return f"{below} are below {name}; give them another parent first"
+    return f"{_all(children)} are below {name}; give them another parent first"
 
 
-def _and(some: Sequence[str], last: str) -> str:
+def _all(names: Sequence[str]) -> str:
+    """Return several names in a sentence."""
+    *some, last = names[:_SHOWN]
+    more = len(names) - _SHOWN
+    if more > 0:
+        return f"{', '.join([*some, last])} and {more} more"
     return f"{', '.join(some)} and {last}"
 
 

@@ -138,7 +138,7 @@ async def test_seats_are_given_when_the_promise_of_another_campaign_is_withdrawn
     await pool.seat()
     assert sorted([len(await pool.seats(task)) for task in tasks]) == [0, 1]
     told = [(await pool.told(task))[-1][1] for task in tasks]
-    assert any("ops is promised 1 seat" in sentence for sentence in told), told
+    assert any("ops is promised 1 seat and" in sentence for sentence in told), told
     heard, ready = asyncio.Event(), asyncio.Event()
 
     def hear(notice: Notice) -> None:

@@ -205,11 +205,21 @@ async def test_depths_follow_the_parents(rolled_back: PostgresConnection) -> Non
 
 
 async def test_promises_are_of_one_kind(a: Asker) -> None:
-    """All promises are seats or all are shares; a promise is exactly one of both."""
+    """All promises are seats or all are shares: a refusal names those of the other kind."""
     await _add(a, "ops", target={"seats": 5})
     document = {"name": "lab", "target": {"share": 0.5}}
     [(pointer, detail)] = await _refused(a, "POST", "/v1/campaigns", document)
-    assert (pointer, "ops has seats; give seats here" in detail) == ("/target/share", True)
+    other = "cannot stand beside promises of another kind: "
+    remedy = "promise a number of seats here too, or remove "
+    command = "parley campaign edit ops --clear target"
+    reason = f"{other}ops is promised a number of seats; {remedy}that target: {command}"
+    assert (pointer, detail) == ("/target/share", reason)
+    await _add(a, "net", target={"seats": 1})
+    [(_, detail)] = await _refused(a, "POST", "/v1/campaigns", document)
+    assert (
+        "net and ops are promised numbers of seats; promise a number of seats here too, " in detail
+    )
+    assert "or remove those targets: parley campaign edit net --clear target, …" in detail
     for target in ({}, {"seats": 1, "share": 0.5}, {"share": 1.5}, {"seats": 0}):
         document = {"name": "lab", "target": target}
         [(pointer, detail)] = await _refused(a, "POST", "/v1/campaigns", document)

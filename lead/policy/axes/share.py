@@ -38,7 +38,7 @@ from node.model.times import to_the_second
 FULL = RefusalRule(
     Axis.SHARE,
     "no-seats",
-    "all {seats} seats of the hour from {hour} on are taken by {holders}",
+    "all {seats:seat} of the hour from {hour} on are taken by {holders}",
 )
 _LISTED_MAX = 3
 """Maximum number of campaigns to list as holders of an hour."""

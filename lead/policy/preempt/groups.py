@@ -14,7 +14,7 @@ from lead.policy.verdict import Axis, RefusalRule
 NOTHING_LENT = RefusalRule(
     Axis.PREEMPT,
     "nothing-lent",
-    "{group} holds {held} of its {target} seats, and nobody else holds more than is promised",
+    "{group} holds {held} of its {target:seat}, and nobody else holds more than is promised",
 )
 
 

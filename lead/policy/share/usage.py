@@ -25,7 +25,7 @@ _CATCH_UP = 4
 SHARE_USED = RefusalRule(
     Axis.SHARE,
     "share-used",
-    "{campaign} has {allocated} of its {ideal} seats in the hour of {hour}; others come first",
+    "{campaign} has {allocated} of its {ideal:seat} in the hour of {hour}; others come first",
 )
 
 
