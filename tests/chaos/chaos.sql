@@ -376,13 +376,26 @@ WHERE
     );
 
 -- checks_parts --
--- What a participant measured its lead has, with the same result, and nothing that is finished lacks a part.
+-- What a participant measured its lead has, with the same result, and nothing that is finished lacks a part. (A part that
+-- came after the backup is forgotten by a restore. The lead asks again for those of runs that failed or were missed, not
+-- for those of runs that it had cancelled or taken back when they were measured: these change nothing.)
 SELECT own.node, own.run_id, format('measured here, and %s at %s', CASE WHEN kept.run_id IS NULL THEN 'absent' ELSE 'otherwise' END, led.node)
 FROM part AS own
 INNER JOIN run ON run.node = own.node AND run.id = own.run_id AND run.participant = own.participant
 INNER JOIN led ON led.id = own.run_id
 LEFT JOIN part AS kept ON kept.node = led.node AND kept.run_id = own.run_id AND kept.participant = own.participant
-WHERE own.result IS NOT NULL AND kept.result IS DISTINCT FROM own.result AND NOT excuses(own.run_id)
+CROSS JOIN round
+WHERE
+    own.result IS NOT NULL AND kept.result IS DISTINCT FROM own.result AND NOT excuses(own.run_id)
+    AND NOT (
+        kept.run_id IS NULL AND led.state IN ('cancelled', 'displaced')
+        AND EXISTS (
+            SELECT FROM restored
+            WHERE
+                restored.node = led.node
+                AND run.over_at BETWEEN restored.dumped_at - round.told AND restored.restored_at
+        )
+    )
 UNION ALL
 SELECT led.node, led.id, format('finished, with the results of %s of %s parts', count(part.result), cardinality(led.participants))
 FROM led

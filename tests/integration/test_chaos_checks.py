@@ -144,6 +144,7 @@ class Scene:
         *,
         restored: Sequence[Span] = (),
         stepped: Sequence[Span] = (),
+        told: timedelta = timedelta(minutes=1),
     ) -> set[str]:
         """Return the names of the violated invariants."""
         checked = promises or Promises(self.posted, {}, {})
@@ -151,7 +152,7 @@ class Scene:
         nodes["a"] = Evidence(self.dsn["a"], self.results)
         minute = timedelta(minutes=1)
         healed_at = self.now - HOUR
-        times = Times(LIFE, minute, minute, healed_at, restored, stepped)
+        times = Times(LIFE, told, minute, healed_at, restored, stepped)
         verdict = await judge(nodes, self.court, checked, times)
         return {violation.check for violation in verdict.violations}
 
@@ -487,6 +488,45 @@ async def test_a_restored_database_may_forget_but_not_disagree(
     span = ("a", scene.now - 3 * HOUR, scene.now - HOUR / 2)
     violated = await scene.violated(restored=[span] * restores)
     assert violated == {"all_or_none", "orphans"} | _FORGOTTEN - excused
+
+
+_FORGOTTEN_PART = "DELETE FROM archive; DELETE FROM part WHERE participant = 1"
+
+
+@pytest.mark.parametrize(
+    ("state", "restored", "minutes", "broken"),
+    [
+        ("cancelled", "a", 4, set()),
+        ("displaced", "a", 4, set()),
+        ("cancelled", "a", 6, {"parts"}),  # by then the part had come, and was in the backup
+        ("cancelled", "b", 4, {"parts"}),  # another database forgot nothing of it
+        ("failed", "a", 4, {"parts"}),  # the lead asks for it
+        ("missed", "a", 4, {"parts"}),
+    ],
+)
+async def test_a_part_that_came_after_the_backup_is_missing_if_nobody_asks_for_it(
+    scene: Scene, state: str, restored: str, minutes: int, broken: set[str]
+) -> None:
+    """The part of a run that was cancelled as it was measured is not asked for after a restore."""
+    scene.results.unlink()
+    await scene.on("a", _FORGOTTEN_PART)
+    await scene.on(
+        "a", f"UPDATE run SET state = '{state}', reason = 'because' WHERE state = 'finished'"
+    )
+    dumped_at = scene.now - HOUR + timedelta(minutes=minutes)
+    span = (restored, dumped_at, dumped_at + timedelta(minutes=5))
+    told = timedelta(minutes=5)
+    assert await scene.violated(restored=[span], told=told) - {"displaced"} == broken
+
+
+async def test_a_part_that_nobody_forgot_is_there(scene: Scene) -> None:
+    """Without a restore the part of a cancelled run is where its lead keeps it."""
+    scene.results.unlink()
+    await scene.on("a", _FORGOTTEN_PART)
+    await scene.on(
+        "a", "UPDATE run SET state = 'cancelled', reason = 'because' WHERE state = 'finished'"
+    )
+    assert await scene.violated() == {"parts"}
 
 
 async def test_a_wrong_clock_excuses_what_was_measured_by_it(scene: Scene) -> None:
