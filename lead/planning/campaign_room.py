@@ -16,7 +16,7 @@ from itertools import chain
 from lead.planning.agenda import Slot
 from lead.planning.placement import ChosenStart, Offer
 from lead.policy.axes.throttle import DELIVERED, DELIVERED_PERCENT, SEATS_MAX
-from lead.policy.share import decayed_windows
+from lead.policy.share.decayed_windows import DecayWindows
 from lead.policy.throttle import active_limits, delivered_cap, quota
 from lead.policy.throttle.active_limits import LimitLevel
 from lead.policy.throttle.byte_quota import MovedBytes
@@ -280,7 +280,12 @@ def room_for(
     runs = booked.runs
     line = lineage_of(demand.campaign, campaigns)
     above = {run.campaign: {it.name for it in lineage_of(run.campaign, campaigns)} for run in runs}
-    delivered = _Delivered.of(booked.delivered, campaigns, now)
+    delivered = delivered_cap.Delivered.of(
+        booked.delivered,
+        now,
+        DecayWindows(),
+        lambda name: (each.name for each in lineage_of(name, campaigns)),
+    )
     full: list[FullTime] = []
     on_time: list[_RunsLeft] = []
     on_deliveries: list[_RunsLeft] = []
@@ -430,33 +435,12 @@ def _time_left(
         yield left, active_limits.over(holder.name, kind, wanted, most, level)
 
 
-@dataclass(frozen=True)
-class _Delivered:
-    """Deliveries to campaigns, with those below them, in the fairshare windows (seat-µs)."""
-
-    used: Mapping[str, Fraction]
-    total: Fraction
-
-    @classmethod
-    def of(
-        cls, ledger: Iterable[Charge], campaigns: Mapping[str, CampaignView], now: int
-    ) -> _Delivered:
-        windows = decayed_windows.DecayWindows()
-        by_campaign, by_all = decayed_windows.in_windows(ledger, now, windows)
-        used: dict[str, Fraction] = {}
-        for name, amounts in by_campaign.items():
-            worth = decayed_windows.decayed_sum(amounts, windows.decay)
-            for each in lineage_of(name, campaigns):
-                used[each.name] = used.get(each.name, Fraction(0)) + worth
-        return cls(used, decayed_windows.decayed_sum(by_all, windows.decay))
-
-
 def _deliveries_left(
     holder: CampaignView,
     demand: RunDemand,
     runs: Sequence[CountedRun],
     level: LimitLevel,
-    delivered: _Delivered,
+    delivered: delivered_cap.Delivered,
 ) -> Iterator[_RunsLeft]:
     """Yield how many more runs a holder's caps on deliveries permit; its booked ``runs`` count."""
     percent, amount = (_ceiling(holder, kind, level) for kind in _DELIVERED)
@@ -464,7 +448,7 @@ def _deliveries_left(
     if not own or (percent is None and amount is None):
         return
     booked = sum(Fraction(run.seats * (run.end - run.start), SEAT) for run in runs)
-    used = delivered.used.get(holder.name, Fraction(0)) + booked
+    used = delivered.to(holder.name) + booked
     if percent is not None and delivered.total:
         cap = Fraction(percent, 100)
         left = max(0, int((delivered.total * cap - used) // own))

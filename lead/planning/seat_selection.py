@@ -11,6 +11,7 @@ from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, S
 from dataclasses import dataclass, field
 from typing import Any
 
+from lead.policy.joint_placement import common_starts
 from node.model.outcomes import PlanningOutcome
 from node.model.spans import Span
 from node.model.times import to_the_second
@@ -88,36 +89,17 @@ def choose_simultaneous(
                 chosen.append(node)
             if len(chosen) == wanted:
                 return chosen
-    groups = (nodes_starting_together(ranges, wanted, spread) for ranges in starts())
+    groups = (_starting_together(ranges, wanted, spread) for ranges in starts())
     return max((group for group in groups if group), key=common, default=[])
 
 
-def nodes_starting_together(ranges: StartRanges, wanted: int, spread: SpreadLimit) -> list[str]:
+def _starting_together(ranges: StartRanges, wanted: int, spread: SpreadLimit) -> list[str]:
     """Return the ``wanted`` nodes that can start together the earliest, or none if too few can.
 
     Of those that can start at that instant, the first ones that the ``spread`` allows are taken.
     """
-    # Ranges are closed: at the same instant, those that open (0) come before those that close (1).
-    changes = sorted(
-        change
-        for spans in ranges.values()
-        for start, end in spans
-        for change in ((start, 0), (end, 1))
-    )
-    count = 0
-    for at, closes in changes:
-        count += -1 if closes else 1
-        if closes or count < wanted:
-            continue
-        able = (
-            name
-            for name, spans in ranges.items()
-            if any(start <= at <= end for start, end in spans)
-        )
-        chosen = spread.kept(able, (), wanted)
-        if len(chosen) == wanted:
-            return chosen
-    return []
+    groups = (spread.kept(able, (), wanted) for _, able in common_starts(ranges, wanted))
+    return next((group for group in groups if len(group) == wanted), [])
 
 
 def assign_seat_numbers(

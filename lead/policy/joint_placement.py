@@ -6,7 +6,7 @@ that takes part, or nothing. Ranges are in µs; time reserved for others is left
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from lead.policy.placement_requests import Ask
 from lead.policy.select.affinity import starts_at
@@ -59,6 +59,16 @@ def _apart(ask: Ask, first: Mapping[str, int]) -> dict[str, int]:
 
 def _together(ask: Ask, ranges: Mapping[str, Sequence[Span]]) -> dict[str, int]:
     """Return the earliest start that enough nodes have in common, on the best of these."""
+    at, fitting = next(common_starts(ranges, ask.wanted), (0, []))
+    return dict.fromkeys(fitting[: ask.wanted], at)
+
+
+def common_starts(ranges: Free, wanted: int) -> Iterator[tuple[int, list[str]]]:
+    """Yield the instants at which one more of at least ``wanted`` nodes can start, with all these.
+
+    ``ranges`` are the closed ranges of possible starts by node, in the order in which they are
+    wanted. Any set of so many nodes that can start together can do so at one of these instants.
+    """
     changes = sorted(
         change
         for spans in ranges.values()
@@ -67,13 +77,14 @@ def _together(ask: Ask, ranges: Mapping[str, Sequence[Span]]) -> dict[str, int]:
     )
     # At equal instants openings (0) sort before closings (1), since the ranges are closed.
     count = 0
-    for at, kind in changes:
-        count += 1 - 2 * kind
-        if count >= ask.wanted and not kind:
-            fitting = [
-                name
-                for name, spans in ranges.items()
-                if any(begin <= at <= end for begin, end in spans)
-            ]
-            return dict.fromkeys(fitting[: ask.wanted], at)
-    return {}
+    for at, closes in changes:
+        count += -1 if closes else 1
+        if count >= wanted and not closes:
+            yield (
+                at,
+                [
+                    name
+                    for name, spans in ranges.items()
+                    if any(begin <= at <= end for begin, end in spans)
+                ],
+            )

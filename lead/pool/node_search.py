@@ -23,7 +23,7 @@ from itertools import chain, islice
 
 from lead.exchange.negotiation import CollectedOffers, ask, offer_of
 from lead.participants import ProposalSource
-from lead.planning.placement import ChosenStart, Offer
+from lead.planning.placement import Offer
 from lead.planning.pool_view import SeatCase
 from lead.planning.proposal_cache import ProposalCache
 from lead.planning.reasons import unplaced_reason
@@ -77,13 +77,12 @@ class SeatSearchResult:
 
 @dataclass
 class _Placement:
-    """The nodes whose runs found time, with the starts of these; all but ``runs`` is by node.
+    """The nodes whose runs found time, with the starts of these.
 
     ``slips`` and ``yielding`` are as in the result; ``refusals`` say why a node may not displace
-    what its runs would have to. ``runs`` are those of each group, with all their participants.
+    what its runs would have to.
     """
 
-    runs: list[tuple[Sequence[str], Sequence[ChosenStart]]] = field(default_factory=list)
     starts: dict[str, list[int]] = field(default_factory=dict)
     slips: dict[str, int] = field(default_factory=dict)
     yielding: dict[str, Sequence[PostedRun]] = field(default_factory=dict)
@@ -266,9 +265,9 @@ class NodeSearch:
             placed.refusals |= dict.fromkeys(group, refusal)
         if not choices and not slots.reaches_beyond(group):
             return
-        self._tentative.give(participants, slots.kind, choices, slots.case.whole.terms.duration)
-        placed.runs.append((participants, choices))
-        placed.starts |= {name: [choice.starts_at for choice in choices] for name in group}
+        starts = [choice.starts_at for choice in choices]
+        self._give(slots, participants, starts)
+        placed.starts |= dict.fromkeys(group, starts)
         placed.slips |= dict.fromkeys(group, slots.slip(participants))
         placed.yielding |= dict.fromkeys(group, displaced)
 
@@ -285,11 +284,15 @@ class NodeSearch:
         crowded = self._crowded(slots, taken)
         reasons = self._reasons(slots, order, taken, crowded)
         full = [name for name in order if name in slots.full or slots.covered.get(name) == 0]
-        for participants, choices in placed.runs:
-            self._tentative.give(participants, slots.kind, choices, slots.case.whole.terms.duration)
+        for name in taken:
+            self._give(slots, [name, *slots.fixed], starts[name])
         return SeatSearchResult(
             seats, first, named, reasons, refused, full, placed.slips, starts, crowded
         )
+
+    def _give(self, slots: SeatSlots, names: Sequence[str], starts: Sequence[int]) -> None:
+        """Take the time of runs with these starts on each of these nodes, unless it is dropped."""
+        self._tentative.give(names, slots.kind, starts, slots.case.whole.terms.duration)
 
     def _crowded(self, slots: SeatSlots, taken: Sequence[str]) -> dict[str, str]:
         """Return the nodes that have time but are left out by the spread, with the attribute."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 
-from lead.planning.placement import ChosenStart, Offer
+from lead.planning.placement import Offer
 from lead.policy.view import PostedRun
 from node.model import times
 from node.model.classes import SchedulingClass, blockers
@@ -35,11 +35,11 @@ class TentativeBookings:
         self,
         names: Iterable[str],
         kind: SchedulingClass,
-        choices: Sequence[ChosenStart],
+        starts: Sequence[int],
         duration: int,
     ) -> None:
         """Take the time of runs with these starts on each of these nodes, provisionally."""
-        spans = [self._span(it.starts_at, it.starts_at + duration) for it in choices]
+        spans = [self._span(start, start + duration) for start in starts]
         self._provisional += [(name, kind, span) for name in names for span in spans]
 
     def keep(self) -> None:

@@ -193,7 +193,7 @@ class PoolTaskPreviewer:
             task, placed = group.considered.task, group.considered.placed
             names = [participant.name for participant in task.terms.participants]
             kind, duration = task.terms.scheduling_class, task.terms.duration
-            promises.give(names, kind, placed.choices, duration)
+            promises.give(names, kind, [it.starts_at for it in placed.choices], duration)
             promises.keep()
             groups.append(group)
         return groups

@@ -283,15 +283,8 @@ class _Limits:
             for name, campaign in view.campaigns.items()
             if not campaign.limits.keys().isdisjoint((DELIVERED, DELIVERED_PERCENT))
         )
-        self._used: dict[str, Fraction] = {}
-        self._delivered = Fraction(0)
-        if self._capped:
-            by_campaign, by_all = decayed_windows.in_windows(view.ledger, view.now, windows)
-            decay = windows.decay
-            self._used = board.with_parents(
-                {name: decayed_windows.decayed_sum(it, decay) for name, it in by_campaign.items()}
-            )
-            self._delivered = decayed_windows.decayed_sum(by_all, decay)
+        ledger = view.ledger if self._capped else ()
+        self._delivered = delivered_cap.Delivered.of(ledger, view.now, windows, board.line)
         self._ageing = dict(view.state.eligible_since)
 
     def considered(self, candidates: Sequence[Candidate]) -> Mapping[str, PolicyRefusal]:
@@ -347,12 +340,12 @@ class _Limits:
                 continue
             limits, used = (
                 self._board.view.campaigns[name].limits,
-                self._used.get(name, Fraction(0)),
+                self._delivered.to(name),
             )
             percent = limits.get(DELIVERED_PERCENT)
             if percent and (cap := active_limits.limit_at(percent, level)) is not None:
                 refusal = delivered_cap.within_part(
-                    name, used, request, self._delivered, Fraction(cap, 100)
+                    name, used, request, self._delivered.total, Fraction(cap, 100)
                 )
                 if refusal is not None:
                     return refusal

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
 from fractions import Fraction
 
+from lead.policy.share.decayed_windows import DecayWindows, decayed_sum, in_windows
 from lead.policy.verdict import Axis, PolicyRefusal, RefusalRule
+from lead.policy.view import Charge
 
 PART = RefusalRule(
     Axis.THROTTLE,
@@ -17,6 +21,35 @@ AMOUNT = RefusalRule(
     "{campaign} would have been delivered {amount:duration} of seat time; the cap is "
     "{cap:duration}",
 )
+
+
+@dataclass(frozen=True)
+class Delivered:
+    """Deliveries in the fairshare windows (seat-µs): to campaigns with those below them, to all."""
+
+    used: Mapping[str, Fraction] = field(default_factory=dict)
+    total: Fraction = Fraction(0)
+
+    @classmethod
+    def of(
+        cls,
+        ledger: Iterable[Charge],
+        now: int,
+        windows: DecayWindows,
+        line: Callable[[str], Iterable[str]],
+    ) -> Delivered:
+        """Add up a ledger; ``line(campaign)`` returns a campaign and those above it."""
+        by_campaign, by_all = in_windows(ledger, now, windows)
+        used: dict[str, Fraction] = {}
+        for campaign, amounts in by_campaign.items():
+            worth = decayed_sum(amounts, windows.decay)
+            for name in line(campaign):
+                used[name] = used.get(name, Fraction(0)) + worth
+        return cls(used, decayed_sum(by_all, windows.decay))
+
+    def to(self, campaign: str) -> Fraction:
+        """Return what a campaign and those below it were delivered."""
+        return self.used.get(campaign, Fraction(0))
 
 
 def within_part(
