@@ -209,7 +209,7 @@ class AttemptRecorder:
         ours = [attempt for attempt in attempts if attempt.claimed.task in finished]
         for attempt in ours:
             claimed = attempt.claimed
-            waiting = _waiting(attempt, unplaced[claimed.task])
+            waiting = _waiting(attempt, unplaced[claimed.task], forgot=self._database.was_restored)
             await planning.keep_unplaced(connection, claimed, waiting, now)
             if attempt.exchange.unknown_to:
                 await _forget_acceptance(connection, claimed, attempt.exchange.unknown_to)
@@ -272,10 +272,13 @@ def _sooner(*instants: int | None) -> int | None:
     return min((instant for instant in instants if instant is not None), default=None)
 
 
-def _waiting(attempt: PlanningAttempt, unplaced: Sequence[Slot]) -> list[UnplacedSlot]:
+def _waiting(
+    attempt: PlanningAttempt, unplaced: Sequence[Slot], *, forgot: bool
+) -> list[UnplacedSlot]:
     """Return the slots to write: those that were negotiated, or whose state or reason changed.
 
-    Slots that only continue to wait for an unreachable participant are not written again.
+    Slots that only continue to wait for an unreachable participant are not written again. If this
+    database was restored and may have forgotten (``forgot``) what was booked, the reasons say so.
     """
     task, reasons = TaskId(attempt.claimed.task), attempt.exchange.reasons
     known = {(slot.slot, slot.attempt): slot.reason for slot in attempt.waiting}
@@ -289,6 +292,11 @@ def _waiting(attempt: PlanningAttempt, unplaced: Sequence[Slot]) -> list[Unplace
         return known.get((slot.nominal, slot.attempt)) != reason
 
     over = "its window was over before it could be planned"
+    if forgot:
+        over += (
+            ", or it was booked, and measured on its participants, and its lead forgot that when "
+            "its database was restored from a backup"
+        )
     return [
         *(
             unplaced_slot(slot, RunState.WAITING, reasons[slot.nominal])

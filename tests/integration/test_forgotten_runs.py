@@ -177,3 +177,23 @@ async def test_what_was_begun_before_the_data_went_back_ends(world: World) -> No
     part = KeptPart(1, "b", {"slept_ms": 1.0}, None, row["starts_at"], row["ends_at"])
     await b.node.collector.keep_own(row["id"], part)
     assert await _runs(b, first) == [("finished", None)]
+
+
+async def test_a_run_that_was_booked_after_the_backup_may_have_been_measured(world: World) -> None:
+    """A lead that does not know the booking of a past slot any more says what it cannot know."""
+    a, b = await world.two()
+    await a.execute("UPDATE schema_version SET applied_at = applied_at - interval '1 hour'")
+    first = await _create(a, "a", "b", schedule={"start": "PT5M", "slip": "PT1M"})
+    then = await _create(a, "a", "b", after={"task": str(first), "outcome": "ended"})
+    backup = await back_up(a)
+    await a.plan()
+    await world.settle()
+    await _measure(world, first, a, b)
+    await restore(world, a, backup)
+    await _come_back(world, a)
+    await a.plan()
+    [(state, reason)] = await _runs(a, first)
+    unknown = "and its lead forgot that when its database was restored from a backup"
+    assert (state, unknown in (reason or "")) == ("unplaced", True)
+    [(state, reason)] = await _runs(a, then)
+    assert (state, unknown in (reason or "")) == ("cancelled", True)
