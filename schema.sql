@@ -349,6 +349,7 @@ CREATE TABLE task (
     starts timestamptz [],
     limit_rule text,
     limit_refusal text,
+    run_bytes bigint,
     CHECK (duration > interval '0')
 );
 COMMENT ON TABLE task IS 'Every task this node leads or takes part in.';
@@ -376,6 +377,8 @@ COMMENT ON COLUMN task.starts IS
 '(At the lead) the start times found for a seat''s runs when it was assigned; used if they are still free.';
 COMMENT ON COLUMN task.limit_rule IS
 '(Of a task that another node leads) the rule of this host''s limits that admits it.';
+COMMENT ON COLUMN task.run_bytes IS
+'(Of a task that another node leads) payload that a run is expected to move here; null if that is unknown.';
 COMMENT ON COLUMN task.limit_refusal IS
 'Why the limits, as they are by now, do not admit it: it gets no time. Null if they do.';
 CREATE INDEX task_follows ON task (follows) WHERE follows IS NOT NULL;
@@ -922,6 +925,197 @@ CREATE TABLE lead_question (
 );
 COMMENT ON TABLE lead_question IS
 'Which leads want time of this node, while shares are set: when each last asked for time in an hour. Kept for some hours.';
+
+---------------------------------------------------------------------------------------------------
+-- Limits: what other nodes have of this host, of what its owner allows
+---------------------------------------------------------------------------------------------------
+
+CREATE TABLE limit_quota (
+    rule text NOT NULL,
+    quantity text NOT NULL CHECK (quantity IN ('runs', 'time', 'bytes')),
+    period interval NOT NULL CHECK (period > interval '0'),
+    most bigint NOT NULL,
+    PRIMARY KEY (rule, quantity, period)
+);
+COMMENT ON TABLE limit_quota IS 'The quotas in the limits of this host, as they were read from their file.';
+COMMENT ON COLUMN limit_quota.period IS 'Periods follow each other since 1970; a run counts in the one in which it starts.';
+COMMENT ON COLUMN limit_quota.most IS 'Runs, microseconds, or bytes.';
+
+CREATE TABLE limit_use (
+    rule text NOT NULL,
+    lead text NOT NULL,
+    quantity text NOT NULL,
+    period interval NOT NULL,
+    begins_at timestamptz NOT NULL,
+    used bigint NOT NULL DEFAULT 0,
+    PRIMARY KEY (rule, lead, quantity, period, begins_at)
+);
+COMMENT ON TABLE limit_use IS
+'What each lead has of each quota in each period, past or booked. Triggers on run count it, in the transaction of the hold, and give
+it back. A hold locks the rows that it needs, in the order of the key, before it books: holds that come at once take turns.';
+COMMENT ON COLUMN limit_use.quantity IS 'A quantity of limit_quota; or at-once, with a period of 0, for the lock of runs at once.';
+
+CREATE FUNCTION limit_amount(quantity text, lasts interval, run_bytes bigint) RETURNS bigint LANGUAGE sql IMMUTABLE
+RETURN CASE quantity
+    WHEN 'runs' THEN 1 WHEN 'time' THEN (extract(EPOCH FROM lasts) * 1000000)::bigint ELSE coalesce(run_bytes, 0)
+END;
+COMMENT ON FUNCTION limit_amount(text, interval, bigint) IS 'How much one run takes of a quantity.';
+
+CREATE FUNCTION count_limit_use() RETURNS trigger LANGUAGE plpgsql AS $$
+DECLARE exceeded text;
+BEGIN
+    IF NOT EXISTS (SELECT FROM limit_quota) THEN
+        RETURN NULL;
+    END IF;
+    WITH counted AS (
+        INSERT INTO limit_use (rule, lead, quantity, period, begins_at, used)
+        SELECT
+            quota.rule, task.lead, quota.quantity, quota.period, date_bin(quota.period, added.starts_at, 'epoch') AS begins_at,
+            sum(limit_amount(quota.quantity, added.ends_at - added.starts_at, task.run_bytes))
+        FROM added
+        INNER JOIN task ON added.task_id = task.id
+        INNER JOIN limit_quota AS quota ON task.limit_rule = quota.rule
+        WHERE added.participant IS NOT NULL AND added.state IN ('booked', 'running')
+        GROUP BY quota.rule, task.lead, quota.quantity, quota.period, begins_at
+        ORDER BY quota.rule, task.lead, quota.quantity, quota.period, begins_at
+        ON CONFLICT (rule, lead, quantity, period, begins_at) DO UPDATE SET used = limit_use.used + excluded.used
+        RETURNING rule, quantity, period, used
+    )
+
+    SELECT counted.rule INTO exceeded
+    FROM counted
+    INNER JOIN limit_quota AS quota
+        ON counted.rule = quota.rule AND counted.quantity = quota.quantity AND counted.period = quota.period
+    WHERE counted.used > quota.most
+    LIMIT 1;
+    IF FOUND THEN
+        RAISE EXCEPTION 'more than the limit % allows', exceeded
+        USING ERRCODE = 'exclusion_violation', CONSTRAINT = 'run_within_limits', TABLE = 'run';
+    END IF;
+    RETURN NULL;
+END
+$$;
+COMMENT ON FUNCTION count_limit_use() IS
+'Counts new runs of other nodes'' tasks, and refuses what is beyond a quota. node/model/host_limits explains in advance what this
+refuses.';
+CREATE TRIGGER run_within_limits AFTER INSERT ON run REFERENCING NEW TABLE AS added
+FOR EACH STATEMENT EXECUTE FUNCTION count_limit_use();
+
+CREATE FUNCTION drop_limit_use() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    IF NOT EXISTS (SELECT FROM limit_quota) THEN
+        RETURN NULL;
+    END IF;
+    UPDATE limit_use SET used = greatest(0, limit_use.used - dropped.amount)
+    FROM (
+        SELECT
+            quota.rule, task.lead, quota.quantity, quota.period, date_bin(quota.period, removed.starts_at, 'epoch') AS begins_at,
+            sum(limit_amount(quota.quantity, removed.ends_at - removed.starts_at, task.run_bytes)) AS amount
+        FROM removed
+        INNER JOIN task ON removed.task_id = task.id
+        INNER JOIN limit_quota AS quota ON task.limit_rule = quota.rule
+        WHERE removed.participant IS NOT NULL AND removed.state IN ('booked', 'set-aside', 'running', 'merging')
+        GROUP BY quota.rule, task.lead, quota.quantity, quota.period, begins_at
+    ) AS dropped
+    WHERE
+        limit_use.rule = dropped.rule AND limit_use.lead = dropped.lead AND limit_use.quantity = dropped.quantity
+        AND limit_use.period = dropped.period AND limit_use.begins_at = dropped.begins_at;
+    RETURN NULL;
+END
+$$;
+COMMENT ON FUNCTION drop_limit_use() IS 'Gives back what was counted for held runs that are dropped.';
+CREATE TRIGGER run_dropped_within_limits AFTER DELETE ON run REFERENCING OLD TABLE AS removed
+FOR EACH STATEMENT EXECUTE FUNCTION drop_limit_use();
+
+CREATE FUNCTION give_back_limit_use() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    UPDATE limit_use SET used = greatest(0, limit_use.used - back.amount)
+    FROM (
+        SELECT
+            quota.rule, task.lead, quota.quantity, quota.period, date_bin(quota.period, OLD.starts_at, 'epoch') AS begins_at,
+            CASE
+                WHEN
+                    NEW.state IN ('waiting', 'displaced', 'missed', 'unplaced')
+                    OR (NEW.state IN ('cancelled', 'failed') AND NEW.started_at IS NULL)
+                    THEN limit_amount(quota.quantity, OLD.ends_at - OLD.starts_at, task.run_bytes)
+                WHEN quota.quantity = 'time' THEN limit_amount(
+                    'time',
+                    greatest(
+                        interval '0', OLD.ends_at - greatest(OLD.starts_at, coalesce(NEW.finished_at, NEW.changed_at))
+                    ), NULL
+                )
+                ELSE 0
+            END AS amount
+        FROM task
+        INNER JOIN limit_quota AS quota ON task.limit_rule = quota.rule
+        WHERE task.id = OLD.task_id
+    ) AS back
+    WHERE
+        back.amount > 0 AND limit_use.rule = back.rule AND limit_use.lead = back.lead
+        AND limit_use.quantity = back.quantity AND limit_use.period = back.period
+        AND limit_use.begins_at = back.begins_at;
+    RETURN NULL;
+END
+$$;
+COMMENT ON FUNCTION give_back_limit_use() IS
+'Gives back what was counted for a run that never takes place, and the rest of the time of one that ends early.';
+CREATE TRIGGER run_left_limits AFTER UPDATE ON run FOR EACH ROW
+WHEN (
+    old.participant IS NOT NULL
+    AND old.state IN ('booked', 'set-aside', 'running', 'merging')
+    AND new.state NOT IN ('booked', 'set-aside', 'running', 'merging')
+)
+EXECUTE FUNCTION give_back_limit_use();
+
+CREATE FUNCTION recount_limit_use(at timestamptz) RETURNS void LANGUAGE sql AS $$
+    DELETE FROM limit_use;
+    INSERT INTO limit_use (rule, lead, quantity, period, begins_at, used)
+    SELECT
+        quota.rule, task.lead, quota.quantity, quota.period, date_bin(quota.period, run.starts_at, 'epoch') AS begins_at,
+        sum(limit_amount(
+            quota.quantity,
+            CASE WHEN run.finished_at IS NULL THEN run.ends_at ELSE least(run.ends_at, run.finished_at) END - run.starts_at,
+            task.run_bytes
+        ))
+    FROM limit_quota AS quota
+    INNER JOIN task ON quota.rule = task.limit_rule
+    INNER JOIN run ON task.id = run.task_id
+    WHERE
+        run.participant IS NOT NULL AND run.starts_at >= recount_limit_use.at - quota.period - interval '1 day'
+        AND (
+            run.state IN ('booked', 'set-aside', 'running', 'merging', 'finished')
+            OR (run.state IN ('cancelled', 'failed') AND run.started_at IS NOT NULL)
+        )
+    GROUP BY quota.rule, task.lead, quota.quantity, quota.period, begins_at
+$$;
+COMMENT ON FUNCTION recount_limit_use(timestamptz) IS 'Counts all runs anew, for quotas that have changed.';
+
+CREATE FUNCTION move_limit_use() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    IF EXISTS (SELECT FROM limit_quota WHERE rule IN (OLD.limit_rule, NEW.limit_rule)) THEN
+        INSERT INTO limit_use (rule, lead, quantity, period, begins_at, used)
+        SELECT
+            moved.limit_rule, NEW.lead, quota.quantity, quota.period,
+            date_bin(quota.period, run.starts_at, 'epoch') AS begins_at,
+            sum(moved.sign * limit_amount(quota.quantity, run.ends_at - run.starts_at, moved.run_bytes))
+        FROM (VALUES (OLD.limit_rule, OLD.run_bytes, -1), (NEW.limit_rule, NEW.run_bytes, 1)) AS moved (limit_rule, run_bytes, sign)
+        INNER JOIN limit_quota AS quota ON moved.limit_rule = quota.rule
+        INNER JOIN run ON run.task_id = NEW.id
+        WHERE run.participant IS NOT NULL AND run.state IN ('booked', 'set-aside', 'running', 'merging')
+        GROUP BY moved.limit_rule, quota.quantity, quota.period, begins_at
+        ORDER BY moved.limit_rule, quota.quantity, quota.period, begins_at
+        ON CONFLICT (rule, lead, quantity, period, begins_at) DO UPDATE
+        SET used = greatest(0, limit_use.used + excluded.used);
+    END IF;
+    RETURN NULL;
+END
+$$;
+COMMENT ON FUNCTION move_limit_use() IS
+'Moves what is counted for the runs of a task to the rule that admits it from now on, for example because it was edited. What is
+booked stays booked, also if that rule allows less.';
+CREATE TRIGGER task_moved_limits AFTER UPDATE ON task FOR EACH ROW
+WHEN (old.limit_rule IS DISTINCT FROM new.limit_rule OR old.run_bytes IS DISTINCT FROM new.run_bytes)
+EXECUTE FUNCTION move_limit_use();
 
 CREATE TABLE part (
     run_id uuid NOT NULL REFERENCES run ON DELETE CASCADE,

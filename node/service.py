@@ -392,7 +392,7 @@ class NodeService:
         await self.ask_others()
         await self.launcher.recover()
         await self.reservations.extend_spans()
-        await self.limits.judge_all()
+        await self.limits.apply()
         for kind, name, reason in self.capabilities.unusable:
             log.warning("a plugin cannot be used", kind=kind, name=name, reason=reason)
         self._loops = [

@@ -27,6 +27,7 @@ from node.model.host_limits.rules import (
     Asker,
     HostLimits,
     LimitRefusal,
+    Rule,
     TaskFacts,
     Verdict,
     counted_priority,
@@ -35,6 +36,7 @@ from node.model.task_terms import TaskTerms, terms_of
 from node.model.wire.host_limits import ShownLimits
 from node.model.wire.participants import Introduction
 from node.peers.directory import Directory
+from node.plugins.contracts import Test
 from node.settings import DEFAULT_LIMITS
 from node.store import host_limits, tasks
 from node.store.bookings import notify
@@ -62,6 +64,31 @@ class LoadedLimits:
     def digest(self) -> str:
         """SHA-256 of the text."""
         return hashlib.sha256(self.text.encode()).hexdigest()
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """The verdict on a task of another node, and what a run of it is expected to move here."""
+
+    verdict: Verdict
+    run_bytes: int | None
+
+    @property
+    def refusal(self) -> LimitRefusal | None:
+        """Return why the task is refused; None if it is not."""
+        return self.verdict if isinstance(self.verdict, LimitRefusal) else None
+
+    @property
+    def rule(self) -> Rule | None:
+        """Return the rule that admits the task; None if it is refused."""
+        return None if isinstance(self.verdict, LimitRefusal) else self.verdict
+
+    @property
+    def standing(self) -> LimitStanding:
+        """Return what is stored with the task."""
+        if isinstance(self.verdict, LimitRefusal):
+            return LimitStanding(refusal=self.verdict.in_words(), run_bytes=self.run_bytes)
+        return LimitStanding(rule=self.verdict.name, run_bytes=self.run_bytes)
 
 
 class LimitKeeper:
@@ -112,11 +139,18 @@ class LimitKeeper:
             self._fault = self._fault_at = None
             self._loaded = loaded
             log.info("limits loaded", file=str(loaded.file or "default"), digest=loaded.digest)
-            await self.judge_all()
+            await self.apply()
             await self._tell("loaded")
 
-    async def judge_all(self) -> None:
-        """Judge all open tasks of other nodes by the limits as they are."""
+    async def apply(self) -> None:
+        """Judge all open tasks of other nodes by the limits as they are, and count by them."""
+        await self._judge_all()
+        wanted = {(rule.name, quota) for rule in self.limits.rules for quota in rule.quotas}
+        async with self._database.transaction() as connection:
+            if await host_limits.quotas(connection) != wanted:
+                await host_limits.replace_quotas(connection, wanted, self._clock.now())
+
+    async def _judge_all(self) -> None:
         after = _BEFORE_ALL
         while True:
             async with self._database.transaction() as connection:
@@ -130,12 +164,9 @@ class LimitKeeper:
                 return
             after = page[-1]
 
-    def judge(self, lead: str, introduction: Introduction, spec: Any) -> Verdict:
-        """Return the rule that admits a task of another node, or why it is refused.
-
-        ``spec`` is the spec of its test, parsed.
-        """
-        return self._judge(lead, terms_of(introduction), introduction.participant, spec)
+    def judge(self, lead: str, introduction: Introduction, test: Test, spec: Any) -> Judgement:
+        """Judge a task of another node; ``spec`` is that of its test, parsed."""
+        return self._judge(lead, terms_of(introduction), introduction.participant, test, spec)
 
     def counted_priority(self, priority: int, rule: str | None) -> int:
         """Return the priority as which that of another node's task counts under a rule."""
@@ -212,12 +243,11 @@ class LimitKeeper:
             spec = self._capabilities.spec(test, terms.spec)
         except InvalidDocument as error:  # another version of the program has accepted it
             return LimitStanding(refusal=error.detail)
-        verdict = self._judge(task.lead, terms, task.participant, spec)
-        if isinstance(verdict, LimitRefusal):
-            return LimitStanding(refusal=verdict.in_words())
-        return LimitStanding(rule=verdict.name)
+        return self._judge(task.lead, terms, task.participant, test, spec).standing
 
-    def _judge(self, lead: str, terms: TaskTerms, place: int | None, spec: Any) -> Verdict:
+    def _judge(
+        self, lead: str, terms: TaskTerms, place: int | None, test: Test, spec: Any
+    ) -> Judgement:
         context = None if place is None else terms.participants[place].context
         facts = TaskFacts(
             test=terms.test,
@@ -225,8 +255,14 @@ class LimitKeeper:
             spec=spec.model_dump(mode="json"),
             duration=terms.duration,
             context=context,
+            bytes=test.expected_bytes(spec, self._mbps()),
         )
-        return self.limits.judge(self._asker(lead), facts)
+        return Judgement(self.limits.judge(self._asker(lead), facts), facts.bytes)
+
+    def _mbps(self) -> int | None:
+        """Return the rate that the card of this node states (whole Mb/s)."""
+        stated = self._directory.self.attributes.get("mbps")
+        return stated if isinstance(stated, int) and not isinstance(stated, bool) else None
 
     def _asker(self, identity: str) -> Asker:
         try:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from uuid import UUID
 
+from node.model.host_limits.quotas import PeriodQuota, Quantity, UseKey
+from node.model.spans import Span
 from node.store.database import Connection, Queries
 
 _SQL = Queries("node.store", "host_limits")
@@ -15,11 +17,13 @@ _SQL = Queries("node.store", "host_limits")
 class LimitStanding:
     """The rule that admits a task of another node, or why it is refused by now.
 
-    Both are None for a task that this node leads.
+    Both are None for a task that this node leads. ``run_bytes`` is what a run of it is expected to
+    move here, None if that is unknown.
     """
 
     rule: str | None = None
     refusal: str | None = None
+    run_bytes: int | None = None
 
 
 async def foreign_open(connection: Connection, after: UUID, at_most: int) -> list[UUID]:
@@ -37,15 +41,71 @@ async def keep_verdicts(
         [revision for _, revision in judged],
         [standing.rule for standing in judged.values()],
         [standing.refusal for standing in judged.values()],
+        [standing.run_bytes for standing in judged.values()],
     )
 
 
 async def standings(connection: Connection, tasks: Sequence[UUID]) -> dict[UUID, LimitStanding]:
     """Return how the known ones among these tasks stand."""
     rows = await connection.fetch(_SQL["limit_standings"], list(tasks))
-    return {row[0]: LimitStanding(row[1], row[2]) for row in rows}
+    return {row[0]: LimitStanding(row[1], row[2], row[3]) for row in rows}
 
 
 async def refused_count(connection: Connection) -> int:
     """Return how many open tasks are refused by the present limits."""
     return int(await connection.fetchval(_SQL["refused_count"]))
+
+
+RuleQuota = tuple[str, PeriodQuota]
+"""The name of a rule, and one of its quotas."""
+
+
+async def quotas(connection: Connection) -> set[RuleQuota]:
+    """Return the quotas by which runs are counted."""
+    rows = await connection.fetch(_SQL["quotas"])
+    return {(row[0], PeriodQuota(Quantity(row[1]), row[3], row[2])) for row in rows}
+
+
+async def replace_quotas(connection: Connection, given: Collection[RuleQuota], now: int) -> None:
+    """Count by these quotas instead of the earlier ones, also what is booked already."""
+    await connection.execute(_SQL["stop_counting"])
+    await connection.execute(_SQL["drop_quotas"])
+    await connection.execute(
+        _SQL["keep_quotas"],
+        [rule for rule, _ in given],
+        [quota.quantity for _, quota in given],
+        [quota.period for _, quota in given],
+        [quota.most for _, quota in given],
+    )
+    await connection.execute(_SQL["recount"], now)
+
+
+async def claim_use(connection: Connection, keys: Collection[UseKey]) -> dict[UseKey, int]:
+    """Return what is used under these keys; nobody else changes it until the transaction ends."""
+    if not keys:
+        return {}
+    columns = (list(column) for column in zip(*sorted(keys), strict=True))
+    rows = await connection.fetch(_SQL["claim_use"], *columns)
+    return {UseKey(*row[:5]): row[5] for row in map(tuple, rows)}
+
+
+async def use_between(
+    connection: Connection, asked: Collection[tuple[str, str]], since: int, until: int
+) -> dict[UseKey, int]:
+    """Return what leads use of rules (rule, lead) in periods that overlap this time."""
+    rules, leads = [rule for rule, _ in asked], [lead for _, lead in asked]
+    rows = await connection.fetch(_SQL["use_between"], rules, leads, since, until)
+    return {UseKey(*row[:5]): row[5] for row in map(tuple, rows)}
+
+
+async def at_once(
+    connection: Connection, rule: str, lead: str, since: int, until: int
+) -> list[Span]:
+    """Return the spans of a lead's runs under a rule that overlap this time."""
+    rows = await connection.fetch(_SQL["at_once"], rule, lead, since, until)
+    return [(row[0], row[1]) for row in rows]
+
+
+async def purge(connection: Connection, before: int, at_most: int) -> int:
+    """Delete the use of periods that ended before; return how many."""
+    return len(await connection.fetch(_SQL["purge_use"], before, at_most))

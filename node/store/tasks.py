@@ -12,6 +12,7 @@ from node.model.taskstate import TaskState
 from node.model.wire.participants import Introduction
 from node.model.wire.tasks import PARTICIPANTS, Participant
 from node.store.database import Connection, Queries, Record
+from node.store.host_limits import LimitStanding
 
 _SQL = Queries("node.store", "tasks")
 
@@ -70,10 +71,12 @@ class TaskFilter:
     limit: int = 50
 
 
-async def keep(connection: Connection, task: StoredTask, rule: str | None = None) -> bool:
+async def keep(
+    connection: Connection, task: StoredTask, limit: LimitStanding | None = None
+) -> bool:
     """Write or update a task; False if another node leads it, or a newer revision is stored.
 
-    ``rule`` is the rule of this host's limits that admits the task of another node.
+    ``limit`` is how the task of another node stands with this host's limits.
     """
     terms = task.terms
     kept = await connection.fetchval(
@@ -96,7 +99,8 @@ async def keep(connection: Connection, task: StoredTask, rule: str | None = None
         terms.created_at,
         terms.revision,
         task.pool_task,
-        rule,
+        None if limit is None else limit.rule,
+        None if limit is None else limit.run_bytes,
     )
     return kept is not None
 

@@ -22,7 +22,6 @@ from node.model.errors import (
     TooManyRequests,
     UnknownPeer,
 )
-from node.model.host_limits.rules import LimitRefusal, Rule
 from node.model.introduction_limits import duration_refusal, schedule_faults
 from node.model.rates import RateLimit
 from node.model.task_terms import terms_of
@@ -30,9 +29,10 @@ from node.model.taskstate import OPEN, TaskState
 from node.model.wire.host_limits import TaskLimit
 from node.model.wire.participants import FreedRuns, Introduction, IntroductionAnswer
 from node.plugins.contracts import Test
-from node.sharing.host_limits import LimitKeeper
+from node.sharing.host_limits import Judgement, LimitKeeper
 from node.store import bookings, changes, nodes, tasks
 from node.store.database import Connection
+from node.store.host_limits import LimitStanding
 from node.store.tasks import StoredTask
 
 _BURST_S = 5
@@ -46,20 +46,19 @@ _FULL_RETRY_S = 60
 class _Opinion:
     """The opinion of this host on an introduction: why it refuses it, or its tools.
 
-    ``rule`` is the rule of its limits that admits another node's task, ``limit`` what they refuse.
+    ``judged`` is what its limits make of another node's task.
     """
 
     reason: str | None = None
     tools: tuple[str, ...] = ()
     lacks: Mapping[str, str] = field(default_factory=dict)
-    rule: Rule | None = None
-    limit: LimitRefusal | None = None
+    judged: Judgement | None = None
 
     def answer(self, reason: str | None) -> IntroductionAnswer:
         """Return the answer to the lead; ``reason`` is why the task is refused, if it is."""
         if reason is None:
             return IntroductionAnswer(accepted=True, tools=self.tools, lacks=dict(self.lacks))
-        limit = self.limit if self.reason == reason else None
+        limit = self.judged.refusal if self.judged and self.reason == reason else None
         told = None if limit is None else TaskLimit(**vars(limit))
         return IntroductionAnswer(accepted=False, reason=reason[:1000], limit=told)
 
@@ -144,9 +143,9 @@ class Acceptance:
             return known, reason
         kept = reason is None
         if kept and known is None:
-            await self._make_room(connection, lead, opinion.rule)
+            await self._make_room(connection, lead, opinion.judged)
         if kept:
-            await self._store(connection, stored_task(introduction, lead), known, opinion.rule)
+            await self._store(connection, stored_task(introduction, lead), known, opinion.judged)
         # A host that refuses the new terms keeps the old revision, so that it refuses a hold under
         # the new one.
         revision = introduction.revision if kept or known is None else known.terms.revision
@@ -156,14 +155,18 @@ class Acceptance:
         return known, reason
 
     async def _store(
-        self, connection: Connection, task: StoredTask, known: StoredTask | None, rule: Rule | None
+        self,
+        connection: Connection,
+        task: StoredTask,
+        known: StoredTask | None,
+        judged: Judgement | None,
     ) -> None:
-        """Write the new version of another node's task, admitted by this rule."""
-        name = None if rule is None else rule.name
-        counted = self._limits.counted_priority(task.terms.priority, name)
-        await store_task(connection, task, known, self._clock.now(), name, counted)
+        """Write the new version of another node's task."""
+        standing = judged.standing if judged else LimitStanding()
+        counted = self._limits.counted_priority(task.terms.priority, standing.rule)
+        await store_task(connection, task, known, self._clock.now(), standing, counted)
 
-    async def _make_room(self, connection: Connection, lead: str, rule: Rule | None) -> None:
+    async def _make_room(self, connection: Connection, lead: str, judged: Judgement | None) -> None:
         """Count a new task of another node, which is locked until the transaction ends.
 
         :raises UnknownPeer: the node was removed a moment ago.
@@ -181,6 +184,7 @@ class Acceptance:
                 "later"
             )
             raise TooManyRequests(msg, _FULL_RETRY_S)
+        rule = judged.rule if judged else None
         if rule is not None and rule.tasks_max is not None:
             under_rule = await tasks.count_open_of(connection, lead, rule.name)
             if under_rule >= rule.tasks_max:
@@ -266,9 +270,9 @@ class Acceptance:
         foreign = lead != self._identity
         if test.scheduling_class(spec) is not introduction.scheduling_class:
             return _Opinion(f"{introduction.test} is {test.scheduling_class(spec)} here")
-        verdict = self._limits.judge(lead, introduction, spec) if foreign else None
-        if isinstance(verdict, LimitRefusal):
-            return _Opinion(verdict.in_words(), limit=verdict)
+        judged = self._limits.judge(lead, introduction, test, spec) if foreign else None
+        if judged is not None and judged.refusal is not None:
+            return _Opinion(judged.refusal.in_words(), judged=judged)
         refusal = self._foreign_refusal(lead, introduction, test, spec) if foreign else None
         if refusal is not None:
             return _Opinion(refusal)
@@ -286,7 +290,7 @@ class Acceptance:
         lacks = {
             n: why for n, why in lacks.items() if self._capabilities.tools[n].can(spec) is None
         }
-        return _Opinion(None, offered, lacks, rule=verdict)
+        return _Opinion(None, offered, lacks, judged)
 
     def _misplaced(self, introduction: Introduction) -> str | None:
         """Return why this host is not the addressed participant, or may not use its context."""
@@ -340,19 +344,20 @@ async def store_task(
     task: StoredTask,
     known: StoredTask | None,
     now: int,
-    rule: str | None = None,
+    limit: LimitStanding | None = None,
     counted_priority: int | None = None,
 ) -> None:
     """Write the new version of a task; booked runs keep the spec and tool of their booking.
 
-    ``rule`` admits the task of another node, whose priority counts as ``counted_priority`` here.
+    ``limit`` is how the task of another node stands with the limits of this host, and
+    ``counted_priority`` as what its priority counts here.
     """
     if known is not None and (task.terms.spec, task.terms.tool) != (
         known.terms.spec,
         known.terms.tool,
     ):
         await changes.keep_measured(connection, task.id)
-    await tasks.keep(connection, task, rule)
+    await tasks.keep(connection, task, limit)
     if known is not None and task.terms.priority != known.terms.priority:
         counted = task.terms.priority if counted_priority is None else counted_priority
         await changes.reprioritise(connection, task.id, counted, now)

@@ -34,10 +34,10 @@ from node.model.wire.participants import (
 )
 from node.model.wire.tasks import PRIORITY_MAX
 from node.settings import Settings
-from node.sharing.host_limits import LimitKeeper
 from node.store import bookings, reservations
 from node.store.bookings import ExchangeStatus, HeldTask, Hold, Wanted
 from node.store.database import Connection
+from node.timetable.host_limits import LimitEnforcer
 from node.timetable.lead_shares import ShareEnforcer
 from node.timetable.proposals import ToldObstacle, obstacle
 from node.timetable.superseding import supersede
@@ -59,7 +59,7 @@ class HoldBooker:
         duration_with: ToolFigure,
         rng: random.Random,
         shares: ShareEnforcer,
-        limits: LimitKeeper,
+        limits: LimitEnforcer,
     ) -> None:
         """``needs_port(task, tool)`` returns how many consecutive ports this node must assign.
 
@@ -112,7 +112,7 @@ class HoldBooker:
     def _counted(self, hold: Hold, task: HeldTask) -> Hold:
         """Return a hold with the priority as which it counts here."""
         asked = hold.request.priority
-        counted = asked if task.led_here else self._limits.counted_priority(asked, task.limit.rule)
+        counted = asked if task.led_here else self._limits.counted_priority(asked, task.limit)
         if counted == asked:
             return hold
         return replace(hold, request=hold.request.model_copy(update={"priority": counted}))
@@ -167,6 +167,7 @@ class HoldBooker:
             [it for it in new if it[0].exchange not in lacking and not it[1].limit.refusal], now
         )
         wanted, superseding_reasons = await supersede(connection, wanted, now)
+        wanted, limited = await self._limits.admitted(connection, wanted)
         wanted, kept = await self._shares.admitted(connection, wanted, now)
         earliest = now + self._settings.start_margin
         aside = await bookings.set_aside(connection, wanted, earliest, now)
@@ -176,9 +177,10 @@ class HoldBooker:
         await _restore_needlessly_set_aside(connection, aside, held, now)
         exchanges = {hold.exchange for hold, _ in new if not held.isdisjoint(hold.runs)}
         data = await self._ports.assign(connection, needed, first_ports, exchanges)
-        reasons: dict[UUID, str | KeptTime] = {
+        reasons: dict[UUID, str | KeptTime | LimitedTime] = {
             **superseding_reasons,
             **kept,
+            **limited,
             **self._ports.refusals(new, needed, lacking),
             **refused,
         }
@@ -210,12 +212,13 @@ class HoldBooker:
         task: HeldTask,
         hold: Hold,
         held: AbstractSet[UUID],
-        reasons: Mapping[UUID, str | KeptTime],
+        reasons: Mapping[UUID, str | KeptTime | LimitedTime],
         now: int,
     ) -> tuple[Refusal, ...]:
         """Return the runs that were not booked, each with the reason and the run in its way.
 
-        ``reasons`` are those known already, by run: sentences, or time that is kept for others.
+        ``reasons`` are those known already, by run: sentences, or time that is kept for others or
+        closed by limits.
         """
         request = hold.request
         refused = [run for run in request.runs if run.run not in held]
@@ -247,11 +250,7 @@ class HoldBooker:
             is not None
             and not isinstance(blocker, KeptTime | LimitedTime)
         }
-        in_the_way |= {
-            index: AboveShare.of(index, kept, run.starts_at, now)
-            for index, run in enumerate(refused)
-            if isinstance(kept := reasons.get(run.run), KeptTime)
-        }
+        in_the_way |= _closed_by_reasons(refused, reasons, now)
         return tuple(
             Refusal(
                 run=run.run,
@@ -327,6 +326,24 @@ class PortAssigner:
             if hold.exchange in lacking
             for run in hold.runs
         }
+
+
+def _closed_by_reasons(
+    refused: Sequence[RunRequest],
+    reasons: Mapping[UUID, str | KeptTime | LimitedTime],
+    now: int,
+) -> dict[int, ToldObstacle]:
+    """Return by number of the refused run the time that shares or limits keep from it."""
+    closed: dict[int, ToldObstacle] = {}
+    for index, run in enumerate(refused):
+        match reasons.get(run.run):
+            case KeptTime() as kept:
+                closed[index] = AboveShare.of(index, kept, run.starts_at, now)
+            case LimitedTime() as limit:
+                closed[index] = HostLimit.of(index, limit)
+            case _:
+                pass
+    return closed
 
 
 def _refused_by_limits(new: Sequence[NewHold]) -> dict[UUID, str]:

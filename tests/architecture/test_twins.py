@@ -23,6 +23,16 @@ WITHOUT = {
     "node.store/tasks": {"tasks", "lock_open_of", "lock_open_with"},
     # Databases in memory have no marks: none goes back. Nobody releases tasks or pardons nodes.
     "node.store/nodes": {"keep_mark", "compared", "uncompared", "heard", "silent_leads", "pardon"},
+    # All hosts of a simulated world have one owner, who sets no quotas.
+    "node.store/host_limits": {
+        "stop_counting",
+        "drop_quotas",
+        "keep_quotas",
+        "recount",
+        "claim_use",
+        "use_between",
+        "at_once",
+    },
     # The simulation has no archives, so the triggers of real tables would do nothing.
     "node.store/archives": set(Queries("node.store", "archives"))
     - {"purge_archives", "purge_destinations"},

@@ -18,6 +18,7 @@ from node.client.mailboxes import Mailboxes
 from node.client.peers import Peers
 from node.clock import Clock
 from node.core import Core
+from node.model.host_limits.document import ONE_OWNER
 from node.service import NodeDependencies, NodeService, signer
 from node.settings import Settings
 from node.store import nodes
@@ -42,7 +43,8 @@ async def served(
 ) -> AsyncIterator[Served]:
     """Serve a node's API on a port of its own; its loops are not started.
 
-    ``settings_`` are further settings of the node.
+    ``settings_`` are further settings of the node. Without ``limits`` among them, other nodes may
+    have everything.
     """
     with socket.socket() as listening:
         listening.bind(("127.0.0.1", 0))
@@ -55,7 +57,8 @@ async def served(
             session = await stack.enter_async_context(aiohttp.ClientSession(auto_decompress=False))
             peers, mailboxes = Peers(session, signer(key, clock), timeout_s=5), Mailboxes(clock, 5)
             peers.carry = mailboxes.carry
-            means = NodeDependencies(peers, lead_part(), mailboxes=mailboxes)
+            limits = None if "limits" in settings_ else ONE_OWNER
+            means = NodeDependencies(peers, lead_part(), mailboxes=mailboxes, limits=limits)
             node = Served(Core(database, clock, key.identity, settings), means)
             node.key = key
             node.capabilities.assume_all()

@@ -27,6 +27,7 @@ from node.local_participant import LocalParticipant
 from node.model import times
 from node.model.classes import SchedulingClass
 from node.model.errors import ParleyError, PeerUnreachable, UnknownPeer
+from node.model.host_limits.document import ONE_OWNER
 from node.model.ids import TaskId, exchange_id, run_id
 from node.model.wire.comparisons import NodeComparison
 from node.model.wire.participants import (
@@ -338,7 +339,8 @@ class World:
         database, key = await self._lend(connections), NodeKey.generate()
         peers = Peers(self._session, signer(key, clock), timeout_s=5)
         node = _InProcess(
-            Core(database, clock, key.identity, settings), NodeDependencies(peers, lead_part())
+            Core(database, clock, key.identity, settings),
+            NodeDependencies(peers, lead_part(), limits=ONE_OWNER),
         )
         node.capabilities.assume_all()
         node.wires = {}
@@ -351,7 +353,7 @@ class World:
         """Put a node together anew on its database, as a new process does; nothing is started."""
         before = cast("_InProcess", site.node)
         core = Core(site.database, site.clock, site.identity, before.settings)
-        node = _InProcess(core, NodeDependencies(before.peers, lead_part()))
+        node = _InProcess(core, NodeDependencies(before.peers, lead_part(), limits=ONE_OWNER))
         node.capabilities.assume_all()
         node.wires = before.wires
         site.use(node)

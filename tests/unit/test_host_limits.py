@@ -127,6 +127,23 @@ def test_each_condition_has_its_place(changes: Any, pointer: str, allowed: str) 
     assert (refusal.rule, refusal.pointer, refusal.allowed) == ("r", pointer, allowed)
 
 
+@pytest.mark.parametrize(
+    ("most", "task", "detail"),
+    [
+        ('time = "PT1M/P1D"', replace(PING, duration=2 * times.MINUTE), "one run takes PT2M"),
+        ('bytes = "1M/P1D"', replace(PING, bytes=2_000_000), "one run takes 2 MB"),
+        ('bytes = "1M/P1D"', PING, "it is not known how much a rtt run of this spec moves"),
+    ],
+)
+def test_a_run_that_exceeds_a_quota_alone_does_not_fit(
+    most: str, task: TaskFacts, detail: str
+) -> None:
+    """A task of which not even one run is within a quota is refused when it is introduced."""
+    text = f'{NOTHING}[who.a]\nothers = true\n[[rule]]\nname = "r"\nwho = ["a"]\nmost.{most}'
+    refusal = _refused(parse_limits(text), _asker(), task)
+    assert (refusal.pointer, refusal.detail) == ("/test/spec", detail)
+
+
 def test_without_a_rule_nothing_is_allowed() -> None:
     """A node for which there is no rule is told so."""
     assert _refused(parse_limits(NOTHING), _asker(), PING).rule is None
@@ -195,6 +212,13 @@ FAULTY: list[tuple[str, str, str]] = [
     (LAB.replace("most.tasks", "most.task"), "/rule/1/most/task", "no such field"),
     (LAB.replace('["throughput"]', '["thruput"]'), "/rule/0/tests", "there is no test 'thruput'"),
     (LAB.replace("protocol =", "manner ="), "/rule/0/spec/manner", "has this field"),
+    (LAB.replace("most.tasks = 3", 'most.runs = "3"'), "/rule/1/most/runs", "such as 24/P1D"),
+    (LAB.replace("most.tasks = 3", 'most.time = "PT1M/PT5M"'), "/rule/1/most/time", "whole hours"),
+    (
+        LAB.replace("most.tasks = 3", 'when = { cron = "61 * * * *", for = "PT1H" }'),
+        "/rule/1/when/cron",
+        "minute",
+    ),
     (LAB.replace("PT5M", "5 minutes"), "/rule/1/duration_max", "not an ISO 8601 duration"),
 ]
 

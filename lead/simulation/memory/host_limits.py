@@ -31,22 +31,28 @@ def keep_verdicts(
     revisions: Sequence[int],
     rules: Sequence[str | None],
     refusals: Sequence[str | None],
+    run_bytes: Sequence[int | None],
 ) -> Answer:
     """Write the verdicts on tasks that are still in these revisions."""
-    for task, revision, rule, refusal in zip(tasks, revisions, rules, refusals, strict=True):
+    given = zip(tasks, revisions, rules, refusals, run_bytes, strict=True)
+    for task, revision, rule, refusal, moved in given:
         row = tables.tasks.rows.get(task)
         if row is None or row.revision != revision:
             continue
-        if (row.limit_rule, row.limit_refusal) != (rule, refusal):
-            tables.tasks.change(row, limit_rule=rule, limit_refusal=refusal)
+        if (row.limit_rule, row.limit_refusal, row.run_bytes) != (rule, refusal, moved):
+            tables.tasks.change(row, limit_rule=rule, limit_refusal=refusal, run_bytes=moved)
     return ()
 
 
-@TWINS.of("id", "limit_rule", "limit_refusal")
+@TWINS.of("id", "limit_rule", "limit_refusal", "run_bytes")
 def limit_standings(tables: Tables, tasks: Sequence[UUID]) -> Answer:
     """Return how tasks stand with the limits."""
     rows = (tables.tasks.rows.get(task) for task in dict.fromkeys(tasks))
-    return [(row.id, row.limit_rule, row.limit_refusal) for row in rows if row is not None]
+    return [
+        (row.id, row.limit_rule, row.limit_refusal, row.run_bytes)
+        for row in rows
+        if row is not None
+    ]
 
 
 @TWINS.of("count")
@@ -54,3 +60,15 @@ def refused_count(tables: Tables) -> Answer:
     """Return how many open tasks the present limits refuse."""
     rows = tables.tasks.rows.values()
     return [(sum(row.limit_refusal is not None and row.state in _OPEN for row in rows),)]
+
+
+@TWINS.of("rule", "quantity", "period", "most")
+def quotas(_: Tables) -> Answer:
+    """Return no quotas: all nodes of a simulated world have one owner."""
+    return ()
+
+
+@TWINS.of("rule")
+def purge_use(_: Tables, _before: int, _at_most: int) -> Answer:
+    """Delete nothing: without quotas no use is counted."""
+    return ()

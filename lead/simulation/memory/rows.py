@@ -328,6 +328,7 @@ class TaskRow(TableRow):
     starts: tuple[int, ...] | None = None
     limit_rule: str | None = None
     limit_refusal: str | None = None
+    run_bytes: int | None = None
 
 
 @dataclass(slots=True, eq=False)

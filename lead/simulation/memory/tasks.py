@@ -40,6 +40,7 @@ _UP_TO_DATE = (
         "pool_task",
         "limit_rule",
         "limit_refusal",
+        "run_bytes",
     ),
 )
 
@@ -66,6 +67,7 @@ def upsert_task(
     revision: int,
     pool_task: UUID | None,
     limit_rule: str | None,
+    run_bytes: int | None,
 ) -> Answer:
     """Insert a task, or update it if its lead sends it again."""
     row = TaskRow(
@@ -91,20 +93,26 @@ def upsert_task(
         revision=revision,
         pool_task=pool_task,
         limit_rule=limit_rule,
+        run_bytes=run_bytes,
     )
-    existing = tables.tasks.rows.get(task)
+    return _put(tables, row)
+
+
+def _put(tables: Tables, row: TaskRow) -> Answer:
+    """Insert or update a task, unless another node leads it or a newer revision is known."""
+    existing = tables.tasks.rows.get(row.id)
     if existing is None:
         _refuse_cycle(tables, row)
         tables.tasks.insert(row)
-    elif existing.lead == lead and existing.revision <= revision:
+    elif existing.lead == row.lead and existing.revision <= row.revision:
         _refuse_cycle(tables, row)
         tables.tasks.change(existing, **{column: getattr(row, column) for column in _UP_TO_DATE})
-        planning = tables.plannings.rows.get(task)
+        planning = tables.plannings.rows.get(row.id)
         if planning is not None and planning.follower != (row.follows is not None):
             tables.plannings.change(planning, follower=row.follows is not None)
     else:
         return ()
-    return [(task,)]
+    return [(row.id,)]
 
 
 def _refuse_cycle(tables: Tables, row: TaskRow) -> None:

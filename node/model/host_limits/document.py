@@ -16,19 +16,24 @@ A file looks like this::
     who = ["lab"]
     tests = ["throughput"]
     spec = { duration = { "<=" = "PT60S" } }
+    when = { cron = "0 22 * * *", for = "PT8H", timezone = "Europe/Berlin" }
+    most = { runs_at_once = 2, runs = "24/P1D", time = "PT10M/P1D", bytes = "50G/P1D", tasks = 20 }
 """
 
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Annotated, Any, Final
 
-from pydantic import Field, ValidationError
+from pydantic import BeforeValidator, Field, ValidationError
 
+from node.model import times
 from node.model.classes import SchedulingClass
 from node.model.contexts import ContextWord
 from node.model.errors import FieldFault, InvalidDocument
+from node.model.host_limits.opening import Opening
+from node.model.host_limits.quotas import PeriodQuota, Quantity, parse_quota
 from node.model.host_limits.rules import HostLimits, Rule, Who
 from node.model.predicates import Predicate, conditions, parse
 from node.model.wire.fields import FROM_OUTSIDE, Count, Document, Duration, Name
@@ -47,13 +52,53 @@ version = 1
 others = true
 
 [[rule]]
-name = "other nodes"
+name = "exclusive runs of other nodes"
 who = ["others"]
+class = ["exclusive"]
+most.time = "PT6M/PT1H"
+
+[[rule]]
+name = "other runs of other nodes"
+who = ["others"]
+class = ["normal", "background", "background-multi"]
 """
 """The limits that apply where there is no file."""
 
+ONE_OWNER: Final = """\
+# All nodes that this one knows have the same owner, as in a lab: they may have everything.
+version = 1
+
+[who.others]
+others = true
+
+[[rule]]
+name = "nodes of one owner"
+who = ["others"]
+"""
+"""The limits of nodes that trust each other with everything."""
+
 RuleName = Annotated[str, Field(pattern=r"^[^\x00-\x1f\x7f]{1,100}$")]
 _LISTED = Field(None, min_length=1, max_length=1000)
+
+
+def _several(value: object) -> object:
+    """Return a value that may be written without a list as a list of one."""
+    return value if isinstance(value, list | tuple) else (value,)
+
+
+QuotaTexts = Annotated[
+    tuple[Annotated[str, Field(max_length=100)], ...],
+    BeforeValidator(_several),
+    Field(max_length=4),
+]
+
+
+class OpeningDocument(Document):
+    """Recurring time in which a rule admits runs."""
+
+    cron: Annotated[str, Field(max_length=200)]
+    duration: Annotated[Duration, Field(gt=0, le=31 * times.DAY)] = Field(alias="for")
+    timezone: Annotated[str, Field(max_length=100)] | None = None
 
 
 class WhoDocument(Document):
@@ -68,6 +113,10 @@ class MostDocument(Document):
     """The amounts that one node may have under a rule, ``[rule.most]``."""
 
     tasks: Count | None = None
+    runs_at_once: Count | None = None
+    runs: QuotaTexts = ()
+    time: QuotaTexts = ()
+    bytes: QuotaTexts = ()
 
 
 class RuleDocument(Document):
@@ -83,6 +132,9 @@ class RuleDocument(Document):
     contexts: tuple[ContextWord, ...] | None = _LISTED
     duration_max: Annotated[Duration, Field(gt=0)] | None = None
     priority_max: int | None = Field(None, ge=-PRIORITY_MAX - 1, lt=PRIORITY_MAX, strict=True)
+    when: Annotated[
+        tuple[OpeningDocument, ...], BeforeValidator(_several), Field(max_length=20)
+    ] = ()
     most: MostDocument = MostDocument()
 
 
@@ -110,10 +162,10 @@ def parse_limits(text: str) -> HostLimits:
     except ValidationError as error:
         raise InvalidDocument(faults_of(error, LimitsDocument)) from None
     faults = list(_faults(document))
-    predicates = _Predicates(faults)
+    reader = _Reader(faults)
     limits = HostLimits(
-        {name: _who(name, each, predicates) for name, each in document.who.items()},
-        tuple(_rule(number, each, predicates) for number, each in enumerate(document.rule)),
+        {name: _who(name, each, reader) for name, each in document.who.items()},
+        tuple(_rule(number, each, reader) for number, each in enumerate(document.rule)),
     )
     if faults:
         raise InvalidDocument(faults)
@@ -141,13 +193,37 @@ def _faults(document: LimitsDocument) -> Iterator[FieldFault]:
                 yield FieldFault(f"/rule/{number}/who/{place}", fault)
 
 
-class _Predicates:
-    """Reads predicates, and collects their faults."""
+class _Reader:
+    """Reads the parts that have a grammar of their own, and collects their faults."""
 
     def __init__(self, faults: list[FieldFault]) -> None:
         self._faults = faults
 
-    def read(self, document: Mapping[str, Any] | None, pointer: str) -> Predicate | None:
+    def quotas(self, most: MostDocument, pointer: str) -> tuple[PeriodQuota, ...]:
+        """Return the quotas."""
+        quotas: dict[tuple[Quantity, int], PeriodQuota] = {}
+        for quantity in Quantity:
+            for text in getattr(most, quantity):
+                try:
+                    quota = parse_quota(quantity, text)
+                except ValueError as error:
+                    self._faults.append(FieldFault(f"{pointer}/{quantity}", str(error)))
+                    continue
+                if (quantity, quota.period) in quotas:
+                    fault = "has two amounts for the same period; give one"
+                    self._faults.append(FieldFault(f"{pointer}/{quantity}", fault))
+                quotas[quantity, quota.period] = quota
+        return tuple(quotas.values())
+
+    def openings(self, when: Sequence[OpeningDocument], pointer: str) -> tuple[Opening, ...]:
+        """Return the times of a rule."""
+        openings = tuple(Opening(each.cron, each.duration, each.timezone) for each in when)
+        for number, opening in enumerate(openings):
+            at = pointer if len(openings) == 1 else f"{pointer}/{number}"
+            self._faults += [FieldFault(at + it.pointer, it.detail) for it in opening.faults()]
+        return openings
+
+    def predicate(self, document: Mapping[str, Any] | None, pointer: str) -> Predicate | None:
         """Return the predicate; None if there is none, or it has faults."""
         if document is None:
             return None
@@ -158,22 +234,26 @@ class _Predicates:
             return None
 
 
-def _who(name: str, document: WhoDocument, predicates: _Predicates) -> Who:
-    match = predicates.read(document.match, f"/who/{name}/match")
+def _who(name: str, document: WhoDocument, reader: _Reader) -> Who:
+    match = reader.predicate(document.match, f"/who/{name}/match")
     return Who(name, frozenset(document.keys), match, document.others)
 
 
-def _rule(number: int, document: RuleDocument, predicates: _Predicates) -> Rule:
+def _rule(number: int, document: RuleDocument, reader: _Reader) -> Rule:
+    pointer = f"/rule/{number}"
     return Rule(
         name=document.name,
         who=document.who,
         tests=_set(document.tests),
         classes=_set(document.classes),
-        spec=predicates.read(document.spec, f"/rule/{number}/spec"),
+        spec=reader.predicate(document.spec, f"{pointer}/spec"),
         contexts=_set(document.contexts),
         duration_max=document.duration_max,
         priority_max=document.priority_max,
         tasks_max=document.most.tasks,
+        at_once_max=document.most.runs_at_once,
+        quotas=reader.quotas(document.most, f"{pointer}/most"),
+        openings=reader.openings(document.when, f"{pointer}/when"),
     )
 
 

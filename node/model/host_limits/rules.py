@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from node.model.classes import SchedulingClass
+from node.model.host_limits.opening import Opening
+from node.model.host_limits.quotas import PeriodQuota, Quantity, RunAmounts
 from node.model.predicates import AllOf, Attributes, Condition, Predicate, format_value
 from node.model.times import format_duration
 from node.model.wire.tasks import PRIORITY_MAX
@@ -30,7 +32,8 @@ class TaskFacts:
     """The facts of a task that rules are about.
 
     ``spec`` is the complete spec, with its defaults. ``duration`` is how long a run occupies this
-    host (µs), ``context`` where on this host it measures, or None.
+    host (µs), ``context`` where on this host it measures, or None. ``bytes`` is the payload that a
+    run is expected to move here, None if that is unknown.
     """
 
     test: str
@@ -38,6 +41,7 @@ class TaskFacts:
     spec: Mapping[str, Any]
     duration: int
     context: str | None = None
+    bytes: int | None = None
 
 
 @dataclass(frozen=True)
@@ -61,7 +65,9 @@ class Rule:
     """A rule; None means that it has no such condition, or sets no such limit.
 
     ``spec`` has the predicates over the fields of the spec. ``duration_max`` is in microseconds.
-    ``tasks_max`` counts the open tasks of one node under this rule.
+    ``tasks_max`` counts the open tasks of one node under this rule, ``at_once_max`` its runs at any
+    instant, ``quotas`` what it has in periods. Runs take place within the ``openings``; without any
+    at all times.
     """
 
     name: str
@@ -73,6 +79,14 @@ class Rule:
     duration_max: int | None = None
     priority_max: int | None = None
     tasks_max: int | None = None
+    at_once_max: int | None = None
+    quotas: tuple[PeriodQuota, ...] = ()
+    openings: tuple[Opening, ...] = ()
+
+    @property
+    def bounds_time(self) -> bool:
+        """Return whether it matters when runs take place, and what was booked before."""
+        return bool(self.openings or self.quotas) or self.at_once_max is not None
 
     def what_in_words(self) -> str:
         """Describe which tasks it fits: ``throughput; exclusive; duration <= "PT60S"``."""
@@ -94,6 +108,13 @@ class Rule:
             parts.append(f"priority {self.priority_max}")
         if self.tasks_max is not None:
             parts.append(f"{self.tasks_max} open tasks")
+        if self.at_once_max is not None:
+            parts.append(f"{self.at_once_max} runs at once")
+        parts += [quota.in_words() for quota in self.quotas]
+        parts += [
+            f"{format_duration(each.duration)} from {each.cron!r} {each.timezone or 'UTC'}"
+            for each in self.openings
+        ]
         return "; ".join(parts)
 
 
@@ -188,6 +209,20 @@ def _misfits(rule: Rule, task: TaskFacts) -> Iterator[LimitRefusal]:
         yield LimitRefusal(
             rule.name, "/test/spec", detail, f"at most {format_duration(rule.duration_max)}"
         )
+    yield from _quota_misfits(rule, task)
+
+
+def _quota_misfits(rule: Rule, task: TaskFacts) -> Iterator[LimitRefusal]:
+    """Yield why not even one run fits into a quota."""
+    for quota in rule.quotas:
+        if quota.quantity is Quantity.BYTES and task.bytes is None:
+            detail = f"it is not known how much a {task.test} run of this spec moves"
+            yield LimitRefusal(rule.name, "/test/spec", detail, quota.in_words())
+            continue
+        amount = RunAmounts(task.duration, task.bytes or 0).of(quota.quantity)
+        if amount > quota.most:
+            detail = f"one run takes {quota.text_of(amount)}"
+            yield LimitRefusal(rule.name, "/test/spec", detail, quota.in_words())
 
 
 def _spec_misfits(

@@ -9,14 +9,70 @@ LIMIT $2;
 
 -- keep_verdicts --
 -- Only if the task is still as it was judged.
-UPDATE task SET limit_rule = given.rule, limit_refusal = given.refusal
-FROM unnest($1::uuid [], $2::integer [], $3::text [], $4::text []) AS given (id, revision, rule, refusal)
+UPDATE task SET limit_rule = given.rule, limit_refusal = given.refusal, run_bytes = given.run_bytes
+FROM unnest($1::uuid [], $2::integer [], $3::text [], $4::text [], $5::bigint [])
+    AS given (id, revision, rule, refusal, run_bytes)
 WHERE
     task.id = given.id AND task.revision = given.revision
-    AND (task.limit_rule, task.limit_refusal) IS DISTINCT FROM (given.rule, given.refusal);
+    AND (task.limit_rule, task.limit_refusal, task.run_bytes) IS DISTINCT FROM (given.rule, given.refusal, given.run_bytes);
 
 -- limit_standings --
-SELECT id, limit_rule, limit_refusal FROM task WHERE id = ANY($1::uuid []);
+SELECT id, limit_rule, limit_refusal, run_bytes FROM task WHERE id = ANY($1::uuid []);
 
 -- refused_count --
 SELECT count(*) FROM task WHERE limit_refusal IS NOT NULL AND state IN ('active', 'paused');
+
+-- quotas --
+SELECT rule, quantity, period, most FROM limit_quota ORDER BY rule, quantity, period;
+
+-- stop_counting --
+-- Nothing is booked while quotas change: it would be counted by the earlier ones.
+LOCK TABLE run IN SHARE ROW EXCLUSIVE MODE;
+
+-- drop_quotas --
+DELETE FROM limit_quota;
+
+-- keep_quotas --
+INSERT INTO limit_quota (rule, quantity, period, most)
+SELECT given.rule, given.quantity, given.period, given.most
+FROM unnest($1::text [], $2::text [], $3::interval [], $4::bigint []) AS given (rule, quantity, period, most);
+
+-- recount --
+SELECT recount_limit_use($1);
+
+-- claim_use --
+-- Locks the rows in the order of their key until the transaction ends, and returns what is used.
+INSERT INTO limit_use (rule, lead, quantity, period, begins_at)
+SELECT asked.rule, asked.lead, asked.quantity, asked.period, asked.begins_at
+FROM unnest($1::text [], $2::text [], $3::text [], $4::interval [], $5::timestamptz [])
+    AS asked (rule, lead, quantity, period, begins_at)
+ORDER BY asked.rule, asked.lead, asked.quantity, asked.period, asked.begins_at
+ON CONFLICT (rule, lead, quantity, period, begins_at) DO UPDATE SET used = limit_use.used
+RETURNING rule, lead, quantity, period, begins_at, used;
+
+-- use_between --
+-- What these leads use of these rules in periods that overlap a time.
+SELECT use.rule, use.lead, use.quantity, use.period, use.begins_at, use.used
+FROM unnest($1::text [], $2::text []) AS asked (rule, lead)
+INNER JOIN limit_use AS use ON asked.rule = use.rule AND asked.lead = use.lead
+WHERE use.begins_at < $4 AND use.begins_at + use.period > $3 AND use.used > 0;
+
+-- at_once --
+-- The runs of one lead under one rule that take time of this host between two instants.
+SELECT run.starts_at, run.ends_at
+FROM run
+INNER JOIN task ON run.task_id = task.id
+WHERE
+    task.limit_rule = $1 AND task.lead = $2 AND run.participant IS NOT NULL
+    AND run.state IN ('booked', 'set-aside', 'running')
+    AND run.starts_at < $4 AND run.ends_at > $3
+ORDER BY run.starts_at, run.ends_at;
+
+-- purge_use --
+DELETE FROM limit_use
+WHERE (rule, lead, quantity, period, begins_at) IN (
+    SELECT rule, lead, quantity, period, begins_at FROM limit_use
+    WHERE begins_at + period <= $1 AND period > interval '0'
+    LIMIT $2
+)
+RETURNING rule;

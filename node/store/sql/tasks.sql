@@ -2,9 +2,9 @@
 -- A task made known here; a repeated introduction by its lead updates it.
 INSERT INTO task (
     id, lead, test, spec, tool, tools, scheduling_class, duration, priority, participants, participant,
-    addresses, schedule, campaign, reference, created_at, revision, pool_task, limit_rule
+    addresses, schedule, campaign, reference, created_at, revision, pool_task, limit_rule, run_bytes
 )
-VALUES ($1, $2, $3, $4, $5, $6, $7::scheduling_class, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19)
+VALUES ($1, $2, $3, $4, $5, $6, $7::scheduling_class, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20)
 ON CONFLICT (id) DO UPDATE SET
     spec = excluded.spec,
     tool = excluded.tool,
@@ -20,6 +20,7 @@ ON CONFLICT (id) DO UPDATE SET
     revision = excluded.revision,
     pool_task = excluded.pool_task,
     limit_rule = excluded.limit_rule,
+    run_bytes = excluded.run_bytes,
     limit_refusal = NULL
 WHERE task.lead = excluded.lead AND task.revision <= excluded.revision
 RETURNING id;

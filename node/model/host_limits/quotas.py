@@ -1,0 +1,162 @@
+"""Quotas of the owner's limits: so many runs, so much time, so many bytes in a period. Pure.
+
+Periods are whole hours that follow each other since 1970-01-01T00:00:00Z: a period of a day begins
+at midnight UTC. A run counts in the period in which it starts, whenever it was booked. Each quota
+counts for itself what one node has under one rule.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from itertools import accumulate
+from typing import Final, NamedTuple
+
+from node.model import times
+from node.model.byte_quotas import bytes_text, parse_byte_quota
+from node.model.spans import Span
+
+_RUNS = re.compile(r"(\d{1,9})/(P.+)", re.ASCII)
+_TIME = re.compile(r"(P[^/]+)/(P.+)", re.ASCII)
+_LONGEST: Final = 31 * times.DAY
+_PERIODS: Final = {times.HOUR: "hour", times.DAY: "day", 7 * times.DAY: "week"}
+
+
+class Quantity(StrEnum):
+    """The quantities of which a rule may allow so much in a period."""
+
+    RUNS = "runs"
+    TIME = "time"
+    BYTES = "bytes"
+
+
+@dataclass(frozen=True)
+class RunAmounts:
+    """The amounts of one run: its time on this host (µs), and the bytes that it moves."""
+
+    time: int
+    bytes: int
+
+    def of(self, quantity: Quantity) -> int:
+        """Return how much of a quantity the run takes."""
+        if quantity is Quantity.RUNS:
+            return 1
+        return self.time if quantity is Quantity.TIME else self.bytes
+
+
+@dataclass(frozen=True)
+class PeriodQuota:
+    """At most ``most`` of a quantity (runs, µs, bytes) in each ``period`` (µs)."""
+
+    quantity: Quantity
+    most: int
+    period: int
+
+    def begin(self, instant: int) -> int:
+        """Return when the period of an instant begins."""
+        return instant - instant % self.period
+
+    def text_of(self, amount: int) -> str:
+        """Return an amount with its unit: ``24 runs``, ``PT10M``, ``50 GB``."""
+        if self.quantity is Quantity.RUNS:
+            return f"{amount} run{'' if amount == 1 else 's'}"
+        if self.quantity is Quantity.TIME:
+            return times.format_duration(amount)
+        return bytes_text(amount)
+
+    def in_words(self) -> str:
+        """Return ``24 runs per day``."""
+        period = _PERIODS.get(self.period) or times.format_duration(self.period)
+        return f"{self.text_of(self.most)} per {period}"
+
+    def used_up(self, used: int, begin: int) -> str:
+        """Return ``PT9M of PT10M per day are used; free again at …``, for a period."""
+        end = times.to_the_second(begin + self.period)
+        return f"{self.text_of(used)} of {self.in_words()} used, free again from {end}"
+
+
+class UseKey(NamedTuple):
+    """The key under which a use is counted: the rule, the lead, the quota, and its period.
+
+    Keys are locked in their order.
+    """
+
+    rule: str
+    lead: str
+    quantity: str
+    period: int
+    begins_at: int
+
+
+def use_key(rule: str, lead: str, quota: PeriodQuota, start: int) -> UseKey:
+    """Return under what a run that begins at ``start`` counts."""
+    return UseKey(rule, lead, quota.quantity, quota.period, quota.begin(start))
+
+
+class UseCount:
+    """The use of quotas, as runs are admitted one after another."""
+
+    def __init__(self, used: Mapping[UseKey, int]) -> None:
+        """``used`` has what is counted already; what it lacks is zero."""
+        self._used = dict(used)
+
+    def admit(
+        self,
+        rule: str,
+        lead: str,
+        quotas: Sequence[PeriodQuota],
+        start: int,
+        amounts: RunAmounts,
+    ) -> tuple[PeriodQuota, int] | None:
+        """Count a run and return None; or return a quota that it exceeds, and its use so far."""
+        keys = [(quota, use_key(rule, lead, quota, start)) for quota in quotas]
+        for quota, key in keys:
+            used = self._used.get(key, 0)
+            if used + amounts.of(quota.quantity) > quota.most:
+                return quota, used
+        for quota, key in keys:
+            self._used[key] = self._used.get(key, 0) + amounts.of(quota.quantity)
+        return None
+
+
+def full_spans(spans: Iterable[Span], most: int) -> list[Span]:
+    """Return where at least ``most`` of these spans overlap, in order."""
+    changes: dict[int, int] = {}
+    for start, end in spans:
+        changes[start] = changes.get(start, 0) + 1
+        changes[end] = changes.get(end, 0) - 1
+    instants = sorted(changes)
+    counts = accumulate(changes[instant] for instant in instants)
+    full: list[Span] = []
+    for start, end, count in zip(instants, instants[1:], counts, strict=False):
+        if count < most:
+            continue
+        if full and full[-1][1] == start:
+            full[-1] = (full[-1][0], end)
+        else:
+            full.append((start, end))
+    return full
+
+
+def parse_quota(quantity: Quantity, text: str) -> PeriodQuota:
+    """Parse ``24/P1D`` (runs), ``PT10M/P1D`` (time), or ``50G/P1D`` (bytes).
+
+    :raises ValueError: it is something else; says what to write.
+    """
+    if quantity is Quantity.BYTES:
+        read = parse_byte_quota(text)
+        return PeriodQuota(quantity, read.most, read.period)
+    written = _RUNS if quantity is Quantity.RUNS else _TIME
+    example = "24/P1D" if quantity is Quantity.RUNS else "PT10M/P1D"
+    match = written.fullmatch(text.strip())
+    if match is None:
+        msg = f"write an amount per period, such as {example}"
+        raise ValueError(msg)
+    amount, period = match[1], times.parse_duration(match[2])
+    most = int(amount) if quantity is Quantity.RUNS else times.parse_duration(amount)
+    if period % times.HOUR or not times.HOUR <= period <= _LONGEST:
+        msg = "the period of a quota is whole hours, PT1H to P31D"
+        raise ValueError(msg)
+    return PeriodQuota(quantity, most, period)
