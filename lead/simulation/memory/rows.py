@@ -81,6 +81,7 @@ class NodeRow(TableRow):
     set_attributes: Packed = EMPTY
     lanes: int = 8
     marked_at: int | None = None
+    uncompared: bool = False
     pardoned_at: int | None = None
     heard_at: int | None = None
 

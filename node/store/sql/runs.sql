@@ -40,7 +40,7 @@ RETURNING EXISTS (
             OR task.lead = (SELECT own.identity FROM node AS own WHERE own.is_self)
             AND task.participants @> jsonb_build_array(jsonb_build_object('node', node.identity))
     WHERE task.id = run.task_id AND node.uncompared
-);
+) AS doubtful;
 
 -- unconfirmed --
 -- Participants that have not confirmed the commit of one of these runs, led here, and must have dropped it by that instant:
