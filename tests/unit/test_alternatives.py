@@ -103,7 +103,10 @@ SITUATIONS = st.builds(
 
 def counted(situation: Situation, schedule: Schedule, duration: int) -> tuple[int, int]:
     """Return how many runs of such a task are planned, and how many find time."""
-    slots = fresh_agenda(schedule, START, duration, situation.limits, START).slots
+    limits = situation.limits
+    if schedule.repeat is None:  # may slip beyond the horizon, and is planned when that has moved
+        limits = replace(limits, horizon=limits.horizon + (schedule.slip or 0))
+    slots = fresh_agenda(schedule, START, duration, limits, START).slots
     return len(slots), len(choose(slots, situation.offers, duration, None))
 
 
