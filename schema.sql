@@ -349,6 +349,7 @@ CREATE TABLE task (
     starts timestamptz [],
     limit_rule text,
     limit_refusal text,
+    limit_caps jsonb NOT NULL DEFAULT '[]',
     run_bytes bigint,
     CHECK (duration > interval '0')
 );
@@ -379,6 +380,8 @@ COMMENT ON COLUMN task.limit_rule IS
 '(Of a task that another node leads) the rule of this host''s limits that admits it.';
 COMMENT ON COLUMN task.run_bytes IS
 '(Of a task that another node leads) payload that a run is expected to move here; null if that is unknown.';
+COMMENT ON COLUMN task.limit_caps IS
+'(Of a task that another node leads) [[cap, network]]: the caps of this host''s limits for which its runs count, each with that of a target.';
 COMMENT ON COLUMN task.limit_refusal IS
 'Why the limits, as they are by now, do not admit it: it gets no time. Null if they do.';
 CREATE INDEX task_follows ON task (follows) WHERE follows IS NOT NULL;
@@ -938,22 +941,31 @@ CREATE TABLE limit_quota (
     PRIMARY KEY (rule, quantity, period)
 );
 COMMENT ON TABLE limit_quota IS 'The quotas in the limits of this host, as they were read from their file.';
+COMMENT ON COLUMN limit_quota.rule IS 'Name of a rule, or of a cap.';
 COMMENT ON COLUMN limit_quota.period IS 'Periods follow each other since 1970; a run counts in the one in which it starts.';
 COMMENT ON COLUMN limit_quota.most IS 'Runs, microseconds, or bytes.';
 
 CREATE TABLE limit_use (
     rule text NOT NULL,
-    lead text NOT NULL,
+    holder text NOT NULL,
     quantity text NOT NULL,
     period interval NOT NULL,
     begins_at timestamptz NOT NULL,
     used bigint NOT NULL DEFAULT 0,
-    PRIMARY KEY (rule, lead, quantity, period, begins_at)
+    PRIMARY KEY (rule, holder, quantity, period, begins_at)
 );
 COMMENT ON TABLE limit_use IS
-'What each lead has of each quota in each period, past or booked. Triggers on run count it, in the transaction of the hold, and give
+'What each holder has of each quota in each period, past or booked. Triggers on run count it, in the transaction of the hold, and give
 it back. A hold locks the rows that it needs, in the order of the key, before it books: holds that come at once take turns.';
+COMMENT ON COLUMN limit_use.holder IS 'Identity of a lead, for a rule; network of a target, for a cap.';
 COMMENT ON COLUMN limit_use.quantity IS 'A quantity of limit_quota; or at-once, with a period of 0, for the lock of runs at once.';
+
+CREATE VIEW limit_account AS
+SELECT id AS task_id, limit_rule AS rule, lead AS holder, run_bytes FROM task WHERE limit_rule IS NOT NULL
+UNION ALL
+SELECT task.id, cap.value ->> 0, cap.value ->> 1, task.run_bytes
+FROM task CROSS JOIN LATERAL jsonb_array_elements(task.limit_caps) AS cap;
+COMMENT ON VIEW limit_account IS 'For whom the runs of tasks of other nodes count: their lead, and their targets.';
 
 CREATE FUNCTION limit_amount(quantity text, lasts interval, run_bytes bigint) RETURNS bigint LANGUAGE sql IMMUTABLE
 RETURN CASE quantity
@@ -968,17 +980,17 @@ BEGIN
         RETURN NULL;
     END IF;
     WITH counted AS (
-        INSERT INTO limit_use (rule, lead, quantity, period, begins_at, used)
+        INSERT INTO limit_use (rule, holder, quantity, period, begins_at, used)
         SELECT
-            quota.rule, task.lead, quota.quantity, quota.period, date_bin(quota.period, added.starts_at, 'epoch') AS begins_at,
-            sum(limit_amount(quota.quantity, added.ends_at - added.starts_at, task.run_bytes))
+            quota.rule, account.holder, quota.quantity, quota.period, date_bin(quota.period, added.starts_at, 'epoch') AS begins_at,
+            sum(limit_amount(quota.quantity, added.ends_at - added.starts_at, account.run_bytes))
         FROM added
-        INNER JOIN task ON added.task_id = task.id
-        INNER JOIN limit_quota AS quota ON task.limit_rule = quota.rule
+        INNER JOIN limit_account AS account ON added.task_id = account.task_id
+        INNER JOIN limit_quota AS quota ON account.rule = quota.rule
         WHERE added.participant IS NOT NULL AND added.state IN ('booked', 'running')
-        GROUP BY quota.rule, task.lead, quota.quantity, quota.period, begins_at
-        ORDER BY quota.rule, task.lead, quota.quantity, quota.period, begins_at
-        ON CONFLICT (rule, lead, quantity, period, begins_at) DO UPDATE SET used = limit_use.used + excluded.used
+        GROUP BY quota.rule, account.holder, quota.quantity, quota.period, begins_at
+        ORDER BY quota.rule, account.holder, quota.quantity, quota.period, begins_at
+        ON CONFLICT (rule, holder, quantity, period, begins_at) DO UPDATE SET used = limit_use.used + excluded.used
         RETURNING rule, quantity, period, used
     )
 
@@ -1009,16 +1021,16 @@ BEGIN
     UPDATE limit_use SET used = greatest(0, limit_use.used - dropped.amount)
     FROM (
         SELECT
-            quota.rule, task.lead, quota.quantity, quota.period, date_bin(quota.period, removed.starts_at, 'epoch') AS begins_at,
-            sum(limit_amount(quota.quantity, removed.ends_at - removed.starts_at, task.run_bytes)) AS amount
+            quota.rule, account.holder, quota.quantity, quota.period, date_bin(quota.period, removed.starts_at, 'epoch') AS begins_at,
+            sum(limit_amount(quota.quantity, removed.ends_at - removed.starts_at, account.run_bytes)) AS amount
         FROM removed
-        INNER JOIN task ON removed.task_id = task.id
-        INNER JOIN limit_quota AS quota ON task.limit_rule = quota.rule
+        INNER JOIN limit_account AS account ON removed.task_id = account.task_id
+        INNER JOIN limit_quota AS quota ON account.rule = quota.rule
         WHERE removed.participant IS NOT NULL AND removed.state IN ('booked', 'set-aside', 'running', 'merging')
-        GROUP BY quota.rule, task.lead, quota.quantity, quota.period, begins_at
+        GROUP BY quota.rule, account.holder, quota.quantity, quota.period, begins_at
     ) AS dropped
     WHERE
-        limit_use.rule = dropped.rule AND limit_use.lead = dropped.lead AND limit_use.quantity = dropped.quantity
+        limit_use.rule = dropped.rule AND limit_use.holder = dropped.holder AND limit_use.quantity = dropped.quantity
         AND limit_use.period = dropped.period AND limit_use.begins_at = dropped.begins_at;
     RETURN NULL;
 END
@@ -1032,12 +1044,12 @@ BEGIN
     UPDATE limit_use SET used = greatest(0, limit_use.used - back.amount)
     FROM (
         SELECT
-            quota.rule, task.lead, quota.quantity, quota.period, date_bin(quota.period, OLD.starts_at, 'epoch') AS begins_at,
+            quota.rule, account.holder, quota.quantity, quota.period, date_bin(quota.period, OLD.starts_at, 'epoch') AS begins_at,
             CASE
                 WHEN
                     NEW.state IN ('waiting', 'displaced', 'missed', 'unplaced')
                     OR (NEW.state IN ('cancelled', 'failed') AND NEW.started_at IS NULL)
-                    THEN limit_amount(quota.quantity, OLD.ends_at - OLD.starts_at, task.run_bytes)
+                    THEN limit_amount(quota.quantity, OLD.ends_at - OLD.starts_at, account.run_bytes)
                 WHEN quota.quantity = 'time' THEN limit_amount(
                     'time',
                     greatest(
@@ -1046,12 +1058,12 @@ BEGIN
                 )
                 ELSE 0
             END AS amount
-        FROM task
-        INNER JOIN limit_quota AS quota ON task.limit_rule = quota.rule
-        WHERE task.id = OLD.task_id
+        FROM limit_account AS account
+        INNER JOIN limit_quota AS quota ON account.rule = quota.rule
+        WHERE account.task_id = OLD.task_id
     ) AS back
     WHERE
-        back.amount > 0 AND limit_use.rule = back.rule AND limit_use.lead = back.lead
+        back.amount > 0 AND limit_use.rule = back.rule AND limit_use.holder = back.holder
         AND limit_use.quantity = back.quantity AND limit_use.period = back.period
         AND limit_use.begins_at = back.begins_at;
     RETURN NULL;
@@ -1069,52 +1081,63 @@ EXECUTE FUNCTION give_back_limit_use();
 
 CREATE FUNCTION recount_limit_use(at timestamptz) RETURNS void LANGUAGE sql AS $$
     DELETE FROM limit_use;
-    INSERT INTO limit_use (rule, lead, quantity, period, begins_at, used)
+    INSERT INTO limit_use (rule, holder, quantity, period, begins_at, used)
     SELECT
-        quota.rule, task.lead, quota.quantity, quota.period, date_bin(quota.period, run.starts_at, 'epoch') AS begins_at,
+        quota.rule, account.holder, quota.quantity, quota.period, date_bin(quota.period, run.starts_at, 'epoch') AS begins_at,
         sum(limit_amount(
             quota.quantity,
             CASE WHEN run.finished_at IS NULL THEN run.ends_at ELSE least(run.ends_at, run.finished_at) END - run.starts_at,
-            task.run_bytes
+            account.run_bytes
         ))
     FROM limit_quota AS quota
-    INNER JOIN task ON quota.rule = task.limit_rule
-    INNER JOIN run ON task.id = run.task_id
+    INNER JOIN limit_account AS account ON quota.rule = account.rule
+    INNER JOIN run ON account.task_id = run.task_id
     WHERE
         run.participant IS NOT NULL AND run.starts_at >= recount_limit_use.at - quota.period - interval '1 day'
         AND (
             run.state IN ('booked', 'set-aside', 'running', 'merging', 'finished')
             OR (run.state IN ('cancelled', 'failed') AND run.started_at IS NOT NULL)
         )
-    GROUP BY quota.rule, task.lead, quota.quantity, quota.period, begins_at
+    GROUP BY quota.rule, account.holder, quota.quantity, quota.period, begins_at
 $$;
 COMMENT ON FUNCTION recount_limit_use(timestamptz) IS 'Counts all runs anew, for quotas that have changed.';
 
 CREATE FUNCTION move_limit_use() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
-    IF EXISTS (SELECT FROM limit_quota WHERE rule IN (OLD.limit_rule, NEW.limit_rule)) THEN
-        INSERT INTO limit_use (rule, lead, quantity, period, begins_at, used)
-        SELECT
-            moved.limit_rule, NEW.lead, quota.quantity, quota.period,
-            date_bin(quota.period, run.starts_at, 'epoch') AS begins_at,
-            sum(moved.sign * limit_amount(quota.quantity, run.ends_at - run.starts_at, moved.run_bytes))
-        FROM (VALUES (OLD.limit_rule, OLD.run_bytes, -1), (NEW.limit_rule, NEW.run_bytes, 1)) AS moved (limit_rule, run_bytes, sign)
-        INNER JOIN limit_quota AS quota ON moved.limit_rule = quota.rule
-        INNER JOIN run ON run.task_id = NEW.id
-        WHERE run.participant IS NOT NULL AND run.state IN ('booked', 'set-aside', 'running', 'merging')
-        GROUP BY moved.limit_rule, quota.quantity, quota.period, begins_at
-        ORDER BY moved.limit_rule, quota.quantity, quota.period, begins_at
-        ON CONFLICT (rule, lead, quantity, period, begins_at) DO UPDATE
-        SET used = greatest(0, limit_use.used + excluded.used);
+    IF NOT EXISTS (SELECT FROM limit_quota) THEN
+        RETURN NULL;
     END IF;
+    INSERT INTO limit_use (rule, holder, quantity, period, begins_at, used)
+    SELECT
+        moved.rule, moved.holder, quota.quantity, quota.period, date_bin(quota.period, run.starts_at, 'epoch') AS begins_at,
+        sum(moved.sign * limit_amount(quota.quantity, run.ends_at - run.starts_at, moved.run_bytes))
+    FROM (
+        SELECT OLD.limit_rule AS rule, OLD.lead AS holder, OLD.run_bytes, -1 AS sign
+        UNION ALL
+        SELECT cap.value ->> 0, cap.value ->> 1, OLD.run_bytes, -1 FROM jsonb_array_elements(OLD.limit_caps) AS cap
+        UNION ALL
+        SELECT NEW.limit_rule, NEW.lead, NEW.run_bytes, 1
+        UNION ALL
+        SELECT cap.value ->> 0, cap.value ->> 1, NEW.run_bytes, 1 FROM jsonb_array_elements(NEW.limit_caps) AS cap
+    ) AS moved
+    INNER JOIN limit_quota AS quota ON moved.rule = quota.rule
+    INNER JOIN run ON run.task_id = NEW.id
+    WHERE run.participant IS NOT NULL AND run.state IN ('booked', 'set-aside', 'running', 'merging')
+    GROUP BY moved.rule, moved.holder, quota.quantity, quota.period, begins_at
+    ORDER BY moved.rule, moved.holder, quota.quantity, quota.period, begins_at
+    ON CONFLICT (rule, holder, quantity, period, begins_at) DO UPDATE
+    SET used = greatest(0, limit_use.used + excluded.used);
     RETURN NULL;
 END
 $$;
 COMMENT ON FUNCTION move_limit_use() IS
-'Moves what is counted for the runs of a task to the rule that admits it from now on, for example because it was edited. What is
-booked stays booked, also if that rule allows less.';
+'Moves what is counted for the runs of a task to the rule and the caps that apply to it from now on, for example because it was
+edited. What is booked stays booked, also if they allow less.';
 CREATE TRIGGER task_moved_limits AFTER UPDATE ON task FOR EACH ROW
-WHEN (old.limit_rule IS DISTINCT FROM new.limit_rule OR old.run_bytes IS DISTINCT FROM new.run_bytes)
+WHEN (
+    old.limit_rule IS DISTINCT FROM new.limit_rule OR old.limit_caps <> new.limit_caps
+    OR old.run_bytes IS DISTINCT FROM new.run_bytes
+)
 EXECUTE FUNCTION move_limit_use();
 
 CREATE TABLE part (

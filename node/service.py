@@ -223,7 +223,10 @@ class NodeService:
             self.free_time.read,
         )
         self.foreign_targets = ForeignTargets(
-            core.settings, lambda: self.directory.all, self.contexts.addresses
+            core.settings,
+            lambda: self.directory.all,
+            self.contexts.addresses,
+            lambda: self.limits,
         )
         self.registration = PeerRegistrar(core, self.directory, self.peers)
         self.peer_monitor = PeerMonitor(

@@ -19,6 +19,7 @@ from node.plugins import registry
 
 if TYPE_CHECKING:
     from node.model.errors import FieldFault
+    from node.model.host_limits.caps import Cap
     from node.model.host_limits.rules import Rule
 
 RULE = RecordLayout(
@@ -56,7 +57,8 @@ def check(context: click.Context, file: str) -> None:
     \b
       parley limits check /etc/parley/limits.toml && systemctl reload parley-node
 
-    No node is asked. Without a fault the rules are listed in the order in which they are tried.
+    No node is asked. Without a fault the rules are listed in the order in which they are tried,
+    then the caps.
     """  # noqa: D301 - click's mark for lines to keep
     invocation = context.ensure_object(Invocation)
     text = _text(Path(file))
@@ -64,7 +66,7 @@ def check(context: click.Context, file: str) -> None:
         limits = known_limits(text, _fields_of)
     except InvalidDocument as error:
         context.exit(_report(error, file, text, invocation))
-    rows = [_row(rule) for rule in limits.rules]
+    rows = [_row(rule) for rule in limits.rules] + [_cap_row(cap) for cap in limits.caps]
     OutputWriter(invocation.output, invocation.picked).many(rows, RULE)
 
 
@@ -119,4 +121,13 @@ def _row(rule: Rule) -> dict[str, Any]:
         "who": ", ".join(rule.who),
         "what": rule.what_in_words(),
         "most": rule.most_in_words(),
+    }
+
+
+def _cap_row(cap: Cap) -> dict[str, Any]:
+    return {
+        "rule": cap.name,
+        "who": "all nodes together",
+        "what": "targets" if cap.networks is None else ", ".join(map(str, cap.networks)),
+        "most": cap.in_words(),
     }

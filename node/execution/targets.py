@@ -18,13 +18,14 @@ import threading
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import Any, Protocol
 from urllib.parse import urlsplit
 
 from node.execution import host_sampling, netlink
 from node.model import participant_addresses, targets
 from node.model.contexts import offered
 from node.model.errors import HostError
+from node.model.host_limits.quotas import RunAmounts
 from node.model.loopback import is_loopback
 from node.model.naming import normal
 from node.model.targets import IpAddress, Network, TargetRules, literal
@@ -51,6 +52,21 @@ LOOK_UPS_MAX = 64
 """Maximum number of look-ups under way; each that does not end keeps a thread for half a minute."""
 
 
+class NamedTargetCounter(Protocol):
+    """Counts runs to targets whose address was not known when the runs were booked."""
+
+    @property
+    def counts_named(self) -> bool:
+        """Return whether anything is counted."""
+        ...
+
+    async def count_named(
+        self, addresses: Sequence[str], start: int, amounts: RunAmounts
+    ) -> str | None:
+        """Count a run to these addresses, and return None; or return why it is refused."""
+        ...
+
+
 class ForeignTargets:
     """The targets of tasks that other nodes lead."""
 
@@ -59,8 +75,13 @@ class ForeignTargets:
         settings: Settings,
         known: Callable[[], Sequence[KnownNode]],
         contexts: Callable[[], Mapping[str, str]],
+        counter: Callable[[], NamedTargetCounter],
     ) -> None:
-        """``known()`` returns all known nodes, ``contexts()`` the contexts with their addresses."""
+        """``known()`` returns all known nodes, ``contexts()`` the contexts with their addresses.
+
+        ``counter()`` counts runs to targets that are names.
+        """
+        self._counter = counter
         self._settings = settings
         self._known = known
         self._contexts = contexts
@@ -78,7 +99,7 @@ class ForeignTargets:
 
         ``others`` are the other participants, ``addresses`` those of the hosts that the spec names.
         """
-        mere = [addresses.get(host, host) for host in _mere_targets(test, spec)]
+        mere = [addresses.get(host, host) for host in mere_targets(test, spec)]
         parties = [each.address for each in others]
         if (refusal := self._excess(lead, test, spec, mere, others)) is not None:
             return refusal
@@ -167,12 +188,13 @@ class ForeignTargets:
         rules = replace(rules_of_parties, content=_told(test, context.spec))
         itself = isinstance(tool, TargetChecking) and tool.checks_targets
         addresses = dict(context.addresses)
-        for host in _mere_targets(test, context.spec):
+        for host in mere_targets(test, context.spec):
             at = addresses.get(host, host)
             if itself and literal(at) is None:
                 continue
             port = _port(test, context.spec)
             addresses[host] = await self._address(at, port, context, rules, patience_s)
+        await self._count_named(test, context, addresses, patience_s)
         parties = list(context.parties)
         for place, party in enumerate(parties):
             if place != context.participant:
@@ -181,6 +203,31 @@ class ForeignTargets:
                 )
                 parties[place] = replace(party, address=address)
         return replace(context, addresses=addresses, parties=tuple(parties), rules=rules)
+
+    async def _count_named(
+        self, test: Test, context: PartContext, addresses: Mapping[str, str], patience_s: float
+    ) -> None:
+        """Count a run for those of its targets that its task names without an address.
+
+        :raises HostError: a cap has no room for it, or a name has no address.
+        """
+        counter = self._counter()
+        named = [
+            host
+            for host in mere_targets(test, context.spec)
+            if literal(context.addresses.get(host, host)) is None
+        ]
+        if not named or not counter.counts_named:
+            return
+        found: list[str] = []
+        for host in named:
+            at = addresses.get(host, host)
+            address = literal(at)
+            found += [address] if address else await self._looked_up(at, context, patience_s)
+        moved = test.expected_bytes(context.spec, None) or 0
+        amounts = RunAmounts(context.ends - context.starts, moved)
+        if (refusal := await counter.count_named(found, context.starts, amounts)) is not None:
+            raise HostError(refusal)
 
     async def _address(
         self,
@@ -312,7 +359,7 @@ def _is_loopback(host: str) -> bool:
     return is_loopback(literal(host) or "")
 
 
-def _mere_targets(test: Test, spec: Any) -> list[str]:
+def mere_targets(test: Test, spec: Any) -> list[str]:
     """Return the hosts of a spec that are no participants.
 
     A host that is named twice, as a participant and as a target, is both.

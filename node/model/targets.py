@@ -108,13 +108,19 @@ def target_refusal(address: str, port: int | None, rules: TargetRules) -> str | 
     ``address`` is an IP address; ``port`` is None if the measurement has none, or none that is
     known. An IPv4 address inside an IPv6 address is judged as well.
     """
-    outer = ipaddress.ip_address(address.partition("%")[0])
-    for each in (outer, *_inside(outer)):
+    outer, *inner = reached(address)
+    for each in (outer, *inner):
         kind = _kind_refused(each, port, rules)
         if kind is not None:
             text = address if each == outer else f"{address}, which leads to {each},"
             return f"{text} is {kind}"
     return None
+
+
+def reached(address: str) -> tuple[IpAddress, ...]:
+    """Return an address, and the IPv4 addresses to which packets for it may be sent."""
+    outer = ipaddress.ip_address(address.partition("%")[0])
+    return outer, *_inside(outer)
 
 
 def api_networks(listen_host: str) -> tuple[Network, ...]:

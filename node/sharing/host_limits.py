@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,9 +20,12 @@ import structlog
 
 from node.capability.catalog import Capabilities
 from node.core import Core
+from node.execution.targets import mere_targets
 from node.model.classes import SchedulingClass
-from node.model.errors import HostError, InvalidDocument, NotFound, reason_of
+from node.model.errors import HostError, InvalidDocument, LimitUsedUp, NotFound, reason_of
+from node.model.host_limits.caps import CapAccount, accounts_of
 from node.model.host_limits.document import DEFAULT, FILE_BYTES_MAX, parse_limits
+from node.model.host_limits.quotas import Account, RunAmounts, UseKey, use_key
 from node.model.host_limits.rules import (
     Asker,
     HostLimits,
@@ -68,10 +71,15 @@ class LoadedLimits:
 
 @dataclass(frozen=True)
 class Judgement:
-    """The verdict on a task of another node, and what a run of it is expected to move here."""
+    """The verdict on a task of another node.
+
+    ``run_bytes`` is what a run of it is expected to move here, ``caps`` has the targets for which
+    it counts.
+    """
 
     verdict: Verdict
     run_bytes: int | None
+    caps: tuple[CapAccount, ...]
 
     @property
     def refusal(self) -> LimitRefusal | None:
@@ -87,8 +95,8 @@ class Judgement:
     def standing(self) -> LimitStanding:
         """Return what is stored with the task."""
         if isinstance(self.verdict, LimitRefusal):
-            return LimitStanding(refusal=self.verdict.in_words(), run_bytes=self.run_bytes)
-        return LimitStanding(rule=self.verdict.name, run_bytes=self.run_bytes)
+            return LimitStanding(None, self.verdict.in_words(), self.run_bytes, self.caps)
+        return LimitStanding(self.verdict.name, None, self.run_bytes, self.caps)
 
 
 class LimitKeeper:
@@ -145,7 +153,7 @@ class LimitKeeper:
     async def apply(self) -> None:
         """Judge all open tasks of other nodes by the limits as they are, and count by them."""
         await self._judge_all()
-        wanted = {(rule.name, quota) for rule in self.limits.rules for quota in rule.quotas}
+        wanted = self.limits.quotas
         async with self._database.transaction() as connection:
             if await host_limits.quotas(connection) != wanted:
                 await host_limits.replace_quotas(connection, wanted, self._clock.now())
@@ -167,6 +175,35 @@ class LimitKeeper:
     def judge(self, lead: str, introduction: Introduction, test: Test, spec: Any) -> Judgement:
         """Judge a task of another node; ``spec`` is that of its test, parsed."""
         return self._judge(lead, terms_of(introduction), introduction.participant, test, spec)
+
+    @property
+    def counts_named(self) -> bool:
+        """Return whether the targets of tasks of other nodes have caps."""
+        return bool(self.limits.caps)
+
+    async def count_named(
+        self, addresses: Sequence[str], start: int, amounts: RunAmounts
+    ) -> str | None:
+        """Count a run that is about to begin, for targets that its task names without an address.
+
+        Returns None; or counts nothing, and returns why a cap has no room for it.
+        """
+        caps = {cap.name: cap for cap in self.limits.caps}
+        counted: dict[UseKey, tuple[int, int]] = {}
+        refusals: dict[UseKey, str] = {}
+        for name, network in accounts_of(caps.values(), addresses):
+            for quota in caps[name].quotas:
+                key = use_key(Account(name, network, ()), quota, start)
+                counted[key] = amounts.of(quota.quantity), quota.most
+                refusals[key] = f"limit '{name}': no more than {quota.in_words()} to {network}"
+        if not counted:
+            return None
+        try:
+            async with self._database.transaction() as connection:
+                await _count(connection, counted, refusals)
+        except LimitUsedUp as error:
+            return error.detail
+        return None
 
     def counted_priority(self, priority: int, rule: str | None) -> int:
         """Return the priority as which that of another node's task counts under a rule."""
@@ -257,7 +294,9 @@ class LimitKeeper:
             context=context,
             bytes=test.expected_bytes(spec, self._mbps()),
         )
-        return Judgement(self.limits.judge(self._asker(lead), facts), facts.bytes)
+        targets = [terms.addresses.get(host, host) for host in mere_targets(test, spec)]
+        caps = accounts_of(self.limits.caps, targets)
+        return Judgement(self.limits.judge(self._asker(lead), facts), facts.bytes, caps)
 
     def _mbps(self) -> int | None:
         """Return the rate that the card of this node states (whole Mb/s)."""
@@ -270,3 +309,18 @@ class LimitKeeper:
         except NotFound:  # it was removed a moment ago
             return Asker(identity, {})
         return Asker(identity, {**known.facts, "address": known.address})
+
+
+async def _count(
+    connection: Connection,
+    counted: Mapping[UseKey, tuple[int, int]],
+    refusals: Mapping[UseKey, str],
+) -> None:
+    """Count under all of these keys.
+
+    :raises LimitUsedUp: one has no room; the transaction must be rolled back.
+    """
+    done = await host_limits.count_use(connection, counted)
+    exceeded = next((refusals[key] for key in sorted(counted) if key not in done), None)
+    if exceeded is not None:
+        raise LimitUsedUp(exceeded)

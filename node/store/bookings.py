@@ -178,7 +178,9 @@ async def accept_epochs(connection: Connection, holds: Sequence[Hold]) -> dict[U
                 row["duration"], row["priority"], row["schedule"], row["created_at"], row["counted"]
             ),
             row["restored"],
-            LimitStanding(row["limit_rule"], row["limit_refusal"], row["run_bytes"]),
+            LimitStanding.stored(
+                row["limit_rule"], row["limit_refusal"], row["run_bytes"], row["limit_caps"]
+            ),
         )
         for row in rows
     }

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Self
 from uuid import UUID
 
+from node.model.host_limits.caps import CapAccount
 from node.model.host_limits.quotas import PeriodQuota, Quantity, UseKey
 from node.model.spans import Span
 from node.store.database import Connection, Queries
@@ -18,12 +21,20 @@ class LimitStanding:
     """The rule that admits a task of another node, or why it is refused by now.
 
     Both are None for a task that this node leads. ``run_bytes`` is what a run of it is expected to
-    move here, None if that is unknown.
+    move here, None if that is unknown. ``caps`` are the accounts of its targets.
     """
 
     rule: str | None = None
     refusal: str | None = None
     run_bytes: int | None = None
+    caps: tuple[CapAccount, ...] = ()
+
+    @classmethod
+    def stored(
+        cls, rule: str | None, refusal: str | None, run_bytes: int | None, caps: list[list[str]]
+    ) -> Self:
+        """Return a standing as the table of tasks has it."""
+        return cls(rule, refusal, run_bytes, tuple((cap, network) for cap, network in caps))
 
 
 async def foreign_open(connection: Connection, after: UUID, at_most: int) -> list[UUID]:
@@ -42,13 +53,14 @@ async def keep_verdicts(
         [standing.rule for standing in judged.values()],
         [standing.refusal for standing in judged.values()],
         [standing.run_bytes for standing in judged.values()],
+        [json.dumps(standing.caps) for standing in judged.values()],
     )
 
 
 async def standings(connection: Connection, tasks: Sequence[UUID]) -> dict[UUID, LimitStanding]:
     """Return how the known ones among these tasks stand."""
     rows = await connection.fetch(_SQL["limit_standings"], list(tasks))
-    return {row[0]: LimitStanding(row[1], row[2], row[3]) for row in rows}
+    return {row[0]: LimitStanding.stored(*tuple(row)[1:]) for row in rows}
 
 
 async def refused_count(connection: Connection) -> int:
@@ -57,7 +69,7 @@ async def refused_count(connection: Connection) -> int:
 
 
 RuleQuota = tuple[str, PeriodQuota]
-"""The name of a rule, and one of its quotas."""
+"""The name of a rule or a cap, and one of its quotas."""
 
 
 async def quotas(connection: Connection) -> set[RuleQuota]:
@@ -92,9 +104,12 @@ async def claim_use(connection: Connection, keys: Collection[UseKey]) -> dict[Us
 async def use_between(
     connection: Connection, asked: Collection[tuple[str, str]], since: int, until: int
 ) -> dict[UseKey, int]:
-    """Return what leads use of rules (rule, lead) in periods that overlap this time."""
-    rules, leads = [rule for rule, _ in asked], [lead for _, lead in asked]
-    rows = await connection.fetch(_SQL["use_between"], rules, leads, since, until)
+    """Return what holders use of rules and caps in periods that overlap this time.
+
+    ``asked`` has the name of a rule with a lead, or that of a cap with the network of a target.
+    """
+    names, holders = [name for name, _ in asked], [holder for _, holder in asked]
+    rows = await connection.fetch(_SQL["use_between"], names, holders, since, until)
     return {UseKey(*row[:5]): row[5] for row in map(tuple, rows)}
 
 
@@ -104,6 +119,20 @@ async def at_once(
     """Return the spans of a lead's runs under a rule that overlap this time."""
     rows = await connection.fetch(_SQL["at_once"], rule, lead, since, until)
     return [(row[0], row[1]) for row in rows]
+
+
+async def count_use(
+    connection: Connection, counted: Mapping[UseKey, tuple[int, int]]
+) -> set[UseKey]:
+    """Count these amounts, each with the most that its quota allows; return the counted keys.
+
+    A key whose quota would be exceeded is left out, and nothing is counted under it.
+    """
+    keys = sorted(counted)
+    columns = (list(column) for column in zip(*keys, strict=True))
+    amounts, most = zip(*(counted[key] for key in keys), strict=True)
+    rows = await connection.fetch(_SQL["count_use"], *columns, list(amounts), list(most))
+    return {UseKey(*row[:5]) for row in map(tuple, rows)}
 
 
 async def purge(connection: Connection, before: int, at_most: int) -> int:

@@ -101,6 +101,7 @@ async def keep(
         task.pool_task,
         None if limit is None else limit.rule,
         None if limit is None else limit.run_bytes,
+        [] if limit is None else list(map(list, limit.caps)),
     )
     return kept is not None
 

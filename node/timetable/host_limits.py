@@ -18,7 +18,15 @@ from node.core import Core
 from node.model import times
 from node.model.host_limits.closed import LimitedTime
 from node.model.host_limits.opening import closed_spans
-from node.model.host_limits.quotas import RunAmounts, UseCount, UseKey, full_spans, use_key
+from node.model.host_limits.quotas import (
+    Account,
+    PeriodQuota,
+    RunAmounts,
+    UseCount,
+    UseKey,
+    full_spans,
+    use_key,
+)
 from node.model.host_limits.rules import Rule
 from node.model.spans import Span
 from node.model.times import to_the_second
@@ -39,11 +47,19 @@ _LOOK_AHEAD = 8 * times.DAY
 
 @dataclass(frozen=True)
 class _Limited:
-    """A lead's runs of one task, and the rule that bounds their time."""
+    """The runs of one task: the lead's rule, if it bounds their time, and what they count for.
+
+    ``accounts`` are the lead under its rule, and the targets under the caps.
+    """
 
     lead: str
-    rule: Rule
-    amounts: RunAmounts
+    rule: Rule | None
+    accounts: tuple[Account, ...]
+    run_bytes: int
+
+    def amounts(self, duration: int) -> RunAmounts:
+        """Return the amounts of a run of this duration (µs)."""
+        return RunAmounts(duration, self.run_bytes)
 
 
 class LimitEnforcer:
@@ -89,21 +105,26 @@ class LimitEnforcer:
         standings: Mapping[UUID, LimitStanding],
         reach: Span,
     ) -> dict[UseKey, int]:
-        """Return what these leads use of the quotas of their rules."""
+        """Return what is used of the quotas for which these requests count."""
         asked = {
-            (rule.name, lead)
+            (account.name, account.holder)
             for lead, request in requests
-            if lead != self._identity
-            and request.task in standings
-            and (rule := self._rule(standings[request.task])) is not None
-            and rule.quotas
+            if lead != self._identity and request.task in standings
+            for account in self._limits_of(lead, standings[request.task]).accounts
         }
         return await host_limits.use_between(connection, asked, *reach) if asked else {}
 
-    def _rule(self, standing: LimitStanding) -> Rule | None:
-        """Return the rule that admits a task, if it bounds when and how much."""
-        rule = self._keeper.limits.rule(standing.rule)
-        return rule if rule is not None and rule.bounds_time else None
+    def _limits_of(self, lead: str, standing: LimitStanding) -> _Limited:
+        """Return what bounds the runs of a task of another node."""
+        limits = self._keeper.limits
+        rule = limits.rule(standing.rule)
+        accounts = [] if rule is None else [Account(rule.name, lead, rule.quotas)]
+        for name, network in standing.caps:
+            if (cap := limits.cap(name)) is not None:
+                accounts.append(Account(name, network, cap.quotas))
+        counted = tuple(account for account in accounts if account.quotas)
+        bounding = rule if rule is not None and rule.bounds_time else None
+        return _Limited(lead, bounding, counted, standing.run_bytes or 0)
 
     async def _closed(
         self,
@@ -116,15 +137,12 @@ class LimitEnforcer:
     ) -> list[LimitedTime]:
         if standing.refusal is not None:
             return [LimitedTime(*reach, standing.rule, standing.refusal)]
-        rule = self._rule(standing)
-        if rule is None:
-            return []
-        amounts = RunAmounts(request.duration, standing.run_bytes or 0)
-        return [
-            *_outside(rule, reach),
-            *_used_up(_Limited(lead, rule, amounts), uses),
-            *(await self._full(connection, rule, lead, reach)),
-        ]
+        limited = self._limits_of(lead, standing)
+        closed = list(_used_up(limited, request.duration, uses))
+        if limited.rule is not None:
+            closed += _outside(limited.rule, reach)
+            closed += await self._full(connection, limited.rule, lead, reach)
+        return closed
 
     async def _full(
         self, connection: Connection, rule: Rule, lead: str, reach: Span
@@ -142,9 +160,10 @@ class LimitEnforcer:
         Other holds of the same leads wait until the transaction ends.
         """
         limited = {
-            hold.exchange: _Limited(hold.lead, rule, RunAmounts(0, task.limit.run_bytes or 0))
+            hold.exchange: bounds
             for hold, task, _ in wanted
-            if not task.led_here and (rule := self._rule(task.limit)) is not None
+            if not task.led_here
+            and ((bounds := self._limits_of(hold.lead, task.limit)).accounts or bounds.rule)
         }
         if not any(runs and hold.exchange in limited for hold, _, runs in wanted):
             return wanted, {}
@@ -183,45 +202,54 @@ class _BookedUse:
     async def read(self) -> None:
         """Lock and read what is used already."""
         reach = min(it.starts_at for _, it in self._runs), max(it.ends_at for _, it in self._runs)
-        for each in {it.rule.name: it.rule for it, _ in self._runs}.values():
-            self._closed[each.name] = list(_outside(each, reach))
         keys = {
-            use_key(it.rule.name, it.lead, quota, run.starts_at)
+            use_key(account, quota, run.starts_at)
             for it, run in self._runs
-            for quota in it.rule.quotas
+            for account in it.accounts
+            for quota in account.quotas
         }
-        pairs: dict[tuple[str, str], list[RunRequest]] = {}
-        for it, run in self._runs:
-            if it.rule.at_once_max is not None:
-                keys.add(UseKey(it.rule.name, it.lead, _AT_ONCE, 0, 0))
-                pairs.setdefault((it.rule.name, it.lead), []).append(run)
+        pairs = {
+            (rule.name, it.lead): rule for it, _ in self._runs if (rule := it.rule) is not None
+        }
+        for (name, lead), rule in pairs.items():
+            self._closed[name] = list(_outside(rule, reach))
+            if rule.at_once_max is not None:
+                keys.add(UseKey(name, lead, _AT_ONCE, 0, 0))
         self._count = UseCount(await host_limits.claim_use(self._connection, keys))
-        for (rule, lead), runs in pairs.items():
-            since = min(run.starts_at for run in runs)
-            until = max(run.ends_at for run in runs)
-            spans = await host_limits.at_once(self._connection, rule, lead, since, until)
-            self._at_once[rule, lead] = spans
+        for (name, lead), rule in pairs.items():
+            if rule.at_once_max is not None:
+                spans = await host_limits.at_once(self._connection, name, lead, *reach)
+                self._at_once[name, lead] = spans
 
     def refusal(self, limited: _Limited, run: RunRequest) -> LimitedTime | None:
         """Return what refuses a run; or None, and count it."""
-        rule, span = limited.rule, (run.starts_at, run.ends_at)
+        span = run.starts_at, run.ends_at
+        if limited.rule is not None:
+            refusal = self._refused_by_rule(limited.rule, limited.lead, span)
+            if refusal is not None:
+                return refusal
+        amounts = limited.amounts(run.ends_at - run.starts_at)
+        exceeded = self._count.admit(limited.accounts, run.starts_at, amounts)
+        if exceeded is not None:
+            account, quota, used = exceeded
+            return _exceeded(account, quota, used, quota.begin(run.starts_at))
+        if limited.rule is not None and limited.rule.at_once_max is not None:
+            self._at_once[limited.rule.name, limited.lead].append(span)
+        return None
+
+    def _refused_by_rule(self, rule: Rule, lead: str, span: Span) -> LimitedTime | None:
+        """Return why a rule has no run in a span: its times, or its runs at once."""
         for closed in self._closed[rule.name]:
             if closed.starts_at < span[1] and span[0] < closed.ends_at:
                 return closed
-        spans = self._at_once.get((rule.name, limited.lead))
-        if spans is not None and rule.at_once_max is not None:
-            meanwhile = [it for it in spans if it[0] < span[1] and span[0] < it[1]]
-            full = full_spans(meanwhile, rule.at_once_max)
-            if any(start < span[1] and span[0] < end for start, end in full):
-                return _at_once(rule, full[0])
-        amounts = RunAmounts(run.ends_at - run.starts_at, limited.amounts.bytes)
-        exceeded = self._count.admit(rule.name, limited.lead, rule.quotas, run.starts_at, amounts)
-        if exceeded is not None:
-            quota, used = exceeded
-            begin = quota.begin(run.starts_at)
-            return _limited_time(rule, (begin, begin + quota.period), quota.used_up(used, begin))
-        if spans is not None:
-            spans.append(span)
+        if rule.at_once_max is None:
+            return None
+        meanwhile = [
+            it for it in self._at_once[rule.name, lead] if it[0] < span[1] and span[0] < it[1]
+        ]
+        for full in full_spans(meanwhile, rule.at_once_max):
+            if full[0] < span[1] and span[0] < full[1]:
+                return _at_once(rule, full)
         return None
 
 
@@ -237,14 +265,21 @@ def _outside(rule: Rule, reach: Span) -> Iterator[LimitedTime]:
         yield _limited_time(rule, span, f"it admits no runs at this time; {opens}")
 
 
-def _used_up(limited: _Limited, uses: Mapping[UseKey, int]) -> Iterator[LimitedTime]:
-    """Yield the periods in which one more run would exceed a quota."""
-    for quota in limited.rule.quotas:
-        of_quota = (limited.rule.name, limited.lead, quota.quantity, quota.period)
-        for key, used in uses.items():
-            if key[:4] == of_quota and used + limited.amounts.of(quota.quantity) > quota.most:
-                span = key.begins_at, key.begins_at + quota.period
-                yield _limited_time(limited.rule, span, quota.used_up(used, key.begins_at))
+def _used_up(limited: _Limited, duration: int, uses: Mapping[UseKey, int]) -> Iterator[LimitedTime]:
+    """Yield the periods in which one more run of this duration (µs) would exceed a quota."""
+    amounts = limited.amounts(duration)
+    for account in limited.accounts:
+        for quota in account.quotas:
+            of_quota = (account.name, account.holder, quota.quantity, quota.period)
+            for key, used in uses.items():
+                if key[:4] == of_quota and used + amounts.of(quota.quantity) > quota.most:
+                    yield _exceeded(account, quota, used, key.begins_at)
+
+
+def _exceeded(account: Account, quota: PeriodQuota, used: int, begin: int) -> LimitedTime:
+    """Return a period in which a quota is used up; it tells nobody which target others measure."""
+    sentence = f"limit '{account.name}': {quota.used_up(used, begin)}"
+    return LimitedTime(begin, begin + quota.period, account.name, sentence)
 
 
 def _at_once(rule: Rule, span: Span) -> LimitedTime:

@@ -32,6 +32,7 @@ WITHOUT = {
         "claim_use",
         "use_between",
         "at_once",
+        "count_use",
     },
     # The simulation has no archives, so the triggers of real tables would do nothing.
     "node.store/archives": set(Queries("node.store", "archives"))

@@ -208,7 +208,11 @@ FAULTY: list[tuple[str, str, str]] = [
         "must be a list",
     ),
     (LAB.replace('"<="', '"=<"'), "/rule/0/spec/duration/=<", "is not a comparison"),
-    (LAB.replace('name = "small things"', 'name = "throughput"'), "/rule/1/name", "rule 1"),
+    (
+        LAB.replace('name = "small things"', 'name = "throughput"'),
+        "/rule/1/name",
+        "name of /rule/0",
+    ),
     (LAB.replace("most.tasks", "most.task"), "/rule/1/most/task", "no such field"),
     (LAB.replace('["throughput"]', '["thruput"]'), "/rule/0/tests", "there is no test 'thruput'"),
     (LAB.replace("protocol =", "manner ="), "/rule/0/spec/manner", "has this field"),

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from node.model import times
 from node.model.host_limits.opening import Opening, closed_spans
 from node.model.host_limits.quotas import (
+    Account,
     PeriodQuota,
     Quantity,
     RunAmounts,
@@ -48,7 +49,7 @@ def test_no_period_ever_has_more_than_its_quota(
             for quota in quotas
             if used[quota, quota.begin(start)] + amounts.of(quota.quantity) > quota.most
         ]
-        refused = count.admit("rule", "lead", quotas, start, amounts)
+        refused = count.admit([Account("rule", "lead", tuple(quotas))], start, amounts)
         assert (refused is None) == (not over)
         if refused is None:
             for quota in quotas:
@@ -60,11 +61,22 @@ def test_leads_and_rules_count_apart() -> None:
     """Use counts for its lead and its rule, and for no other one."""
     quota = parse_quota(Quantity.RUNS, "1/P1D")
     count, amounts = UseCount({}), RunAmounts(times.MINUTE, 0)
-    assert count.admit("r", "a", [quota], START, amounts) is None
-    assert count.admit("r", "b", [quota], START, amounts) is None
-    assert count.admit("s", "a", [quota], START, amounts) is None
-    assert count.admit("r", "a", [quota], START, amounts) == (quota, 1)
-    assert count.admit("r", "a", [quota], START + times.DAY, amounts) is None
+    one, other, target = (Account(*it, (quota,)) for it in (("r", "a"), ("r", "b"), ("s", "a")))
+    assert count.admit([one], START, amounts) is None
+    assert count.admit([other], START, amounts) is None
+    assert count.admit([target], START, amounts) is None
+    assert count.admit([one], START, amounts) == (one, quota, 1)
+    assert count.admit([one], START + times.DAY, amounts) is None
+
+
+def test_a_refused_run_counts_nowhere() -> None:
+    """A run that one account has no room for uses nothing of the others."""
+    quota = parse_quota(Quantity.RUNS, "1/P1D")
+    count, amounts = UseCount({}), RunAmounts(times.MINUTE, 0)
+    lead, target = Account("r", "a", (quota,)), Account("cap", "192.0.2.7/32", (quota,))
+    assert count.admit([target], START, amounts) is None
+    assert count.admit([lead, target], START, amounts) == (target, quota, 1)
+    assert count.admit([lead], START, amounts) is None
 
 
 @pytest.mark.parametrize(

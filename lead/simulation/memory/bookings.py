@@ -80,7 +80,7 @@ def blocking_runs(
 @TWINS.of(
     *("id", "participant", "scheduling_class", "spec", "test", "duration", "led_here", "campaign"),
     *("pool_task", "priority", "schedule", "created_at", "counted", "restored"),
-    *("limit_rule", "limit_refusal", "run_bytes"),
+    *("limit_rule", "limit_refusal", "run_bytes", "limit_caps"),
 )
 def accept_epochs(
     tables: Tables,
@@ -124,6 +124,7 @@ def accept_epochs(
                 row.limit_rule,
                 row.limit_refusal,
                 row.run_bytes,
+                unpack(row.limit_caps),
             )
         )
     return accepted

@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from uuid import UUID
 
+import orjson
+
+from lead.simulation.memory.rows import pack, unpack
 from lead.simulation.memory.statements import Answer, Twins
 from lead.simulation.memory.tables import Tables
 
@@ -32,24 +35,33 @@ def keep_verdicts(
     rules: Sequence[str | None],
     refusals: Sequence[str | None],
     run_bytes: Sequence[int | None],
+    caps: Sequence[str],
 ) -> Answer:
     """Write the verdicts on tasks that are still in these revisions."""
-    given = zip(tasks, revisions, rules, refusals, run_bytes, strict=True)
-    for task, revision, rule, refusal, moved in given:
+    packed = [pack(orjson.loads(each)) for each in caps]
+    given = zip(tasks, revisions, rules, refusals, run_bytes, packed, strict=True)
+    for task, revision, *verdict in given:
         row = tables.tasks.rows.get(task)
         if row is None or row.revision != revision:
             continue
-        if (row.limit_rule, row.limit_refusal, row.run_bytes) != (rule, refusal, moved):
-            tables.tasks.change(row, limit_rule=rule, limit_refusal=refusal, run_bytes=moved)
+        if [row.limit_rule, row.limit_refusal, row.run_bytes, row.limit_caps] != verdict:
+            rule, refusal, moved, accounts = verdict
+            tables.tasks.change(
+                row,
+                limit_rule=rule,
+                limit_refusal=refusal,
+                run_bytes=moved,
+                limit_caps=accounts,
+            )
     return ()
 
 
-@TWINS.of("id", "limit_rule", "limit_refusal", "run_bytes")
+@TWINS.of("id", "limit_rule", "limit_refusal", "run_bytes", "limit_caps")
 def limit_standings(tables: Tables, tasks: Sequence[UUID]) -> Answer:
     """Return how tasks stand with the limits."""
     rows = (tables.tasks.rows.get(task) for task in dict.fromkeys(tasks))
     return [
-        (row.id, row.limit_rule, row.limit_refusal, row.run_bytes)
+        (row.id, row.limit_rule, row.limit_refusal, row.run_bytes, unpack(row.limit_caps))
         for row in rows
         if row is not None
     ]

@@ -24,6 +24,7 @@ Packed = bytes
 """A JSON document as bytes."""
 
 EMPTY: Packed = b"{}"
+NOTHING: Packed = b"[]"
 
 
 def pack(document: Any) -> Packed:
@@ -330,6 +331,7 @@ class TaskRow(TableRow):
     limit_rule: str | None = None
     limit_refusal: str | None = None
     run_bytes: int | None = None
+    limit_caps: Packed = NOTHING
 
 
 @dataclass(slots=True, eq=False)

@@ -41,6 +41,7 @@ _UP_TO_DATE = (
         "limit_rule",
         "limit_refusal",
         "run_bytes",
+        "limit_caps",
     ),
 )
 
@@ -68,6 +69,7 @@ def upsert_task(
     pool_task: UUID | None,
     limit_rule: str | None,
     run_bytes: int | None,
+    limit_caps: list[list[str]],
 ) -> Answer:
     """Insert a task, or update it if its lead sends it again."""
     row = TaskRow(
@@ -94,6 +96,7 @@ def upsert_task(
         pool_task=pool_task,
         limit_rule=limit_rule,
         run_bytes=run_bytes,
+        limit_caps=pack(limit_caps),
     )
     return _put(tables, row)
 

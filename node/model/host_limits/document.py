@@ -24,6 +24,7 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from ipaddress import ip_network
 from typing import Annotated, Any, Final
 
 from pydantic import BeforeValidator, Field, ValidationError
@@ -32,10 +33,12 @@ from node.model import times
 from node.model.classes import SchedulingClass
 from node.model.contexts import ContextWord
 from node.model.errors import FieldFault, InvalidDocument
+from node.model.host_limits.caps import Cap
 from node.model.host_limits.opening import Opening
 from node.model.host_limits.quotas import PeriodQuota, Quantity, parse_quota
 from node.model.host_limits.rules import HostLimits, Rule, Who
 from node.model.predicates import Predicate, conditions, parse
+from node.model.targets import Network
 from node.model.wire.fields import FROM_OUTSIDE, Count, Document, Duration, Name
 from node.model.wire.nodes import Identity
 from node.model.wire.tasks import PRIORITY_MAX
@@ -61,6 +64,11 @@ most.time = "PT6M/PT1H"
 name = "other runs of other nodes"
 who = ["others"]
 class = ["normal", "background", "background-multi"]
+
+# To one target that takes no part, all other nodes together.
+[[cap]]
+name = "targets"
+runs = "360/PT1H"
 """
 """The limits that apply where there is no file."""
 
@@ -138,12 +146,38 @@ class RuleDocument(Document):
     most: MostDocument = MostDocument()
 
 
+class PrefixDocument(Document):
+    """The lengths of the networks in which a cap counts targets together."""
+
+    v4: Annotated[int, Field(ge=8, le=32, strict=True)] = 32
+    v6: Annotated[int, Field(ge=16, le=128, strict=True)] = 64
+
+
+class CapDocument(Document):
+    """A cap, ``[[cap]]``: what one target gets from this host, whoever asks."""
+
+    name: RuleName
+    networks: (
+        Annotated[
+            tuple[Annotated[str, Field(max_length=100)], ...],
+            BeforeValidator(_several),
+            Field(min_length=1, max_length=1000),
+        ]
+        | None
+    ) = None
+    prefix: PrefixDocument = PrefixDocument()
+    runs: QuotaTexts = ()
+    time: QuotaTexts = ()
+    bytes: QuotaTexts = ()
+
+
 class LimitsDocument(Document):
     """The whole file."""
 
     version: Annotated[int, Field(ge=1, le=1, strict=True)]
     who: dict[Name, WhoDocument] = Field(default_factory=dict, max_length=1000)
     rule: tuple[RuleDocument, ...] = Field((), max_length=1000)
+    cap: tuple[CapDocument, ...] = Field((), max_length=100)
 
 
 def parse_limits(text: str) -> HostLimits:
@@ -166,6 +200,7 @@ def parse_limits(text: str) -> HostLimits:
     limits = HostLimits(
         {name: _who(name, each, reader) for name, each in document.who.items()},
         tuple(_rule(number, each, reader) for number, each in enumerate(document.rule)),
+        tuple(_cap(number, each, reader) for number, each in enumerate(document.cap)),
     )
     if faults:
         raise InvalidDocument(faults)
@@ -174,23 +209,39 @@ def parse_limits(text: str) -> HostLimits:
 
 def _faults(document: LimitsDocument) -> Iterator[FieldFault]:
     """Yield what is wrong with the parts together."""
+    yield from _group_faults(document)
+    yield from _repeated_names(document)
+    for number, cap in enumerate(document.cap):
+        if not (cap.runs or cap.time or cap.bytes):
+            yield FieldFault(f"/cap/{number}", "caps nothing; give runs, time, or bytes")
+    for number, rule in enumerate(document.rule):
+        for place, who in enumerate(rule.who):
+            if who not in document.who:
+                known = ", ".join(sorted(document.who)) or "none"
+                fault = f"there is no [who.{who}]; there are: {known}"
+                yield FieldFault(f"/rule/{number}/who/{place}", fault)
+
+
+def _repeated_names(document: LimitsDocument) -> Iterator[FieldFault]:
+    """Yield the names that two rules or caps have: what is used is counted by name."""
+    named = [(f"/rule/{number}", each.name) for number, each in enumerate(document.rule)]
+    named += [(f"/cap/{number}", each.name) for number, each in enumerate(document.cap)]
+    places: dict[str, str] = {}
+    for pointer, name in named:
+        if name in places:
+            fault = f"is also the name of {places[name]}; give each its own"
+            yield FieldFault(f"{pointer}/name", fault)
+        places.setdefault(name, pointer)
+
+
+def _group_faults(document: LimitsDocument) -> Iterator[FieldFault]:
+    """Yield what is wrong with groups of nodes."""
     for name, group in document.who.items():
         if not group.keys and group.match is None and not group.others:
             yield FieldFault(f"/who/{name}", "names nobody; give keys, match, or others = true")
         if group.others and (group.keys or group.match is not None):
             fault = "are the nodes that no group names; leave keys and match out, or others"
             yield FieldFault(f"/who/{name}/others", fault)
-    names: dict[str, int] = {}
-    for number, rule in enumerate(document.rule):
-        if rule.name in names:
-            fault = f"is also the name of rule {names[rule.name] + 1}; give each its own"
-            yield FieldFault(f"/rule/{number}/name", fault)
-        names.setdefault(rule.name, number)
-        for place, who in enumerate(rule.who):
-            if who not in document.who:
-                known = ", ".join(sorted(document.who)) or "none"
-                fault = f"there is no [who.{who}]; there are: {known}"
-                yield FieldFault(f"/rule/{number}/who/{place}", fault)
 
 
 class _Reader:
@@ -199,7 +250,20 @@ class _Reader:
     def __init__(self, faults: list[FieldFault]) -> None:
         self._faults = faults
 
-    def quotas(self, most: MostDocument, pointer: str) -> tuple[PeriodQuota, ...]:
+    def networks(self, texts: Sequence[str] | None, pointer: str) -> tuple[Network, ...] | None:
+        """Return the networks; None if none are given."""
+        if texts is None:
+            return None
+        networks = []
+        for number, text in enumerate(texts):
+            try:
+                networks.append(ip_network(text))
+            except ValueError as error:
+                fault = f"{error}; write a network such as 192.0.2.0/24 or 2001:db8::/32"
+                self._faults.append(FieldFault(f"{pointer}/{number}", fault))
+        return tuple(networks)
+
+    def quotas(self, most: MostDocument | CapDocument, pointer: str) -> tuple[PeriodQuota, ...]:
         """Return the quotas."""
         quotas: dict[tuple[Quantity, int], PeriodQuota] = {}
         for quantity in Quantity:
@@ -254,6 +318,17 @@ def _rule(number: int, document: RuleDocument, reader: _Reader) -> Rule:
         at_once_max=document.most.runs_at_once,
         quotas=reader.quotas(document.most, f"{pointer}/most"),
         openings=reader.openings(document.when, f"{pointer}/when"),
+    )
+
+
+def _cap(number: int, document: CapDocument, reader: _Reader) -> Cap:
+    pointer = f"/cap/{number}"
+    return Cap(
+        document.name,
+        reader.quotas(document, pointer),
+        reader.networks(document.networks, f"{pointer}/networks"),
+        document.prefix.v4,
+        document.prefix.v6,
     )
 
 

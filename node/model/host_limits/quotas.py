@@ -78,21 +78,30 @@ class PeriodQuota:
 
 
 class UseKey(NamedTuple):
-    """The key under which a use is counted: the rule, the lead, the quota, and its period.
+    """The key under which a use is counted: a rule and lead, or a cap and network; and a period.
 
     Keys are locked in their order.
     """
 
     rule: str
-    lead: str
+    holder: str
     quantity: str
     period: int
     begins_at: int
 
 
-def use_key(rule: str, lead: str, quota: PeriodQuota, start: int) -> UseKey:
+@dataclass(frozen=True)
+class Account:
+    """A holder of quotas: a lead under a rule, or a target under a cap; with their names."""
+
+    name: str
+    holder: str
+    quotas: tuple[PeriodQuota, ...]
+
+
+def use_key(account: Account, quota: PeriodQuota, start: int) -> UseKey:
     """Return under what a run that begins at ``start`` counts."""
-    return UseKey(rule, lead, quota.quantity, quota.period, quota.begin(start))
+    return UseKey(account.name, account.holder, quota.quantity, quota.period, quota.begin(start))
 
 
 class UseCount:
@@ -103,20 +112,22 @@ class UseCount:
         self._used = dict(used)
 
     def admit(
-        self,
-        rule: str,
-        lead: str,
-        quotas: Sequence[PeriodQuota],
-        start: int,
-        amounts: RunAmounts,
-    ) -> tuple[PeriodQuota, int] | None:
-        """Count a run and return None; or return a quota that it exceeds, and its use so far."""
-        keys = [(quota, use_key(rule, lead, quota, start)) for quota in quotas]
-        for quota, key in keys:
+        self, accounts: Sequence[Account], start: int, amounts: RunAmounts
+    ) -> tuple[Account, PeriodQuota, int] | None:
+        """Count a run for all accounts and return None.
+
+        Or count nothing, and return an account, its quota that is exceeded, and its use so far.
+        """
+        keys = [
+            (account, quota, use_key(account, quota, start))
+            for account in accounts
+            for quota in account.quotas
+        ]
+        for account, quota, key in keys:
             used = self._used.get(key, 0)
             if used + amounts.of(quota.quantity) > quota.most:
-                return quota, used
-        for quota, key in keys:
+                return account, quota, used
+        for _, quota, key in keys:
             self._used[key] = self._used.get(key, 0) + amounts.of(quota.quantity)
         return None
 

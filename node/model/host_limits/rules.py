@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from node.model.classes import SchedulingClass
+from node.model.host_limits.caps import Cap
 from node.model.host_limits.opening import Opening
 from node.model.host_limits.quotas import PeriodQuota, Quantity, RunAmounts
 from node.model.predicates import AllOf, Attributes, Condition, Predicate, format_value
@@ -147,10 +148,11 @@ Verdict = Rule | LimitRefusal
 
 @dataclass(frozen=True)
 class HostLimits:
-    """The limits of a host: groups of nodes, and rules in their order."""
+    """The limits of a host: groups of nodes, rules in their order, and caps of targets."""
 
     who: Mapping[str, Who]
     rules: tuple[Rule, ...]
+    caps: tuple[Cap, ...] = ()
 
     def groups_of(self, asker: Asker) -> frozenset[str]:
         """Return the groups that a node belongs to: those that name it, or else the others."""
@@ -178,6 +180,17 @@ class HostLimits:
     def rule(self, name: str | None) -> Rule | None:
         """Return the rule of this name, if there is one."""
         return next((rule for rule in self.rules if rule.name == name), None)
+
+    @property
+    def quotas(self) -> set[tuple[str, PeriodQuota]]:
+        """Return the quotas of all rules and caps, each with its name."""
+        named = [(each.name, each.quotas) for each in self.rules]
+        named += [(each.name, each.quotas) for each in self.caps]
+        return {(name, quota) for name, quotas in named for quota in quotas}
+
+    def cap(self, name: str) -> Cap | None:
+        """Return the cap of this name, if there is one."""
+        return next((cap for cap in self.caps if cap.name == name), None)
 
 
 def counted_priority(priority: int, rule: Rule | None, highest: int) -> int:

@@ -9,15 +9,17 @@ LIMIT $2;
 
 -- keep_verdicts --
 -- Only if the task is still as it was judged.
-UPDATE task SET limit_rule = given.rule, limit_refusal = given.refusal, run_bytes = given.run_bytes
-FROM unnest($1::uuid [], $2::integer [], $3::text [], $4::text [], $5::bigint [])
-    AS given (id, revision, rule, refusal, run_bytes)
+UPDATE task SET limit_rule = given.rule, limit_refusal = given.refusal, run_bytes = given.run_bytes,
+    limit_caps = given.caps::jsonb
+FROM unnest($1::uuid [], $2::integer [], $3::text [], $4::text [], $5::bigint [], $6::text [])
+    AS given (id, revision, rule, refusal, run_bytes, caps)
 WHERE
     task.id = given.id AND task.revision = given.revision
-    AND (task.limit_rule, task.limit_refusal, task.run_bytes) IS DISTINCT FROM (given.rule, given.refusal, given.run_bytes);
+    AND (task.limit_rule, task.limit_refusal, task.run_bytes, task.limit_caps)
+    IS DISTINCT FROM (given.rule, given.refusal, given.run_bytes, given.caps::jsonb);
 
 -- limit_standings --
-SELECT id, limit_rule, limit_refusal, run_bytes FROM task WHERE id = ANY($1::uuid []);
+SELECT id, limit_rule, limit_refusal, run_bytes, limit_caps FROM task WHERE id = ANY($1::uuid []);
 
 -- refused_count --
 SELECT count(*) FROM task WHERE limit_refusal IS NOT NULL AND state IN ('active', 'paused');
@@ -42,19 +44,19 @@ SELECT recount_limit_use($1);
 
 -- claim_use --
 -- Locks the rows in the order of their key until the transaction ends, and returns what is used.
-INSERT INTO limit_use (rule, lead, quantity, period, begins_at)
-SELECT asked.rule, asked.lead, asked.quantity, asked.period, asked.begins_at
+INSERT INTO limit_use (rule, holder, quantity, period, begins_at)
+SELECT asked.rule, asked.holder, asked.quantity, asked.period, asked.begins_at
 FROM unnest($1::text [], $2::text [], $3::text [], $4::interval [], $5::timestamptz [])
-    AS asked (rule, lead, quantity, period, begins_at)
-ORDER BY asked.rule, asked.lead, asked.quantity, asked.period, asked.begins_at
-ON CONFLICT (rule, lead, quantity, period, begins_at) DO UPDATE SET used = limit_use.used
-RETURNING rule, lead, quantity, period, begins_at, used;
+    AS asked (rule, holder, quantity, period, begins_at)
+ORDER BY asked.rule, asked.holder, asked.quantity, asked.period, asked.begins_at
+ON CONFLICT (rule, holder, quantity, period, begins_at) DO UPDATE SET used = limit_use.used
+RETURNING rule, holder, quantity, period, begins_at, used;
 
 -- use_between --
--- What these leads use of these rules in periods that overlap a time.
-SELECT use.rule, use.lead, use.quantity, use.period, use.begins_at, use.used
-FROM unnest($1::text [], $2::text []) AS asked (rule, lead)
-INNER JOIN limit_use AS use ON asked.rule = use.rule AND asked.lead = use.lead
+-- What these holders use of these rules and caps in periods that overlap a time.
+SELECT use.rule, use.holder, use.quantity, use.period, use.begins_at, use.used
+FROM unnest($1::text [], $2::text []) AS asked (rule, holder)
+INNER JOIN limit_use AS use ON asked.rule = use.rule AND asked.holder = use.holder
 WHERE use.begins_at < $4 AND use.begins_at + use.period > $3 AND use.used > 0;
 
 -- at_once --
@@ -68,10 +70,28 @@ WHERE
     AND run.starts_at < $4 AND run.ends_at > $3
 ORDER BY run.starts_at, run.ends_at;
 
+-- count_use --
+-- Counts a run that is about to begin, for a target whose address was not known before; returns nothing if that would be
+-- more than the quota allows.
+INSERT INTO limit_use (rule, holder, quantity, period, begins_at, used)
+SELECT asked.rule, asked.holder, asked.quantity, asked.period, asked.begins_at, asked.amount
+FROM unnest($1::text [], $2::text [], $3::text [], $4::interval [], $5::timestamptz [], $6::bigint [], $7::bigint [])
+    AS asked (rule, holder, quantity, period, begins_at, amount, most)
+WHERE asked.amount <= asked.most
+ORDER BY asked.rule, asked.holder, asked.quantity, asked.period, asked.begins_at
+ON CONFLICT (rule, holder, quantity, period, begins_at) DO UPDATE
+SET used = limit_use.used + excluded.used
+WHERE
+    limit_use.used + excluded.used <= (
+        SELECT quota.most FROM limit_quota AS quota
+        WHERE quota.rule = excluded.rule AND quota.quantity = excluded.quantity AND quota.period = excluded.period
+    )
+RETURNING rule, holder, quantity, period, begins_at, used;
+
 -- purge_use --
 DELETE FROM limit_use
-WHERE (rule, lead, quantity, period, begins_at) IN (
-    SELECT rule, lead, quantity, period, begins_at FROM limit_use
+WHERE (rule, holder, quantity, period, begins_at) IN (
+    SELECT rule, holder, quantity, period, begins_at FROM limit_use
     WHERE begins_at + period <= $1 AND period > interval '0'
     LIMIT $2
 )

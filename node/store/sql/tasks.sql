@@ -2,9 +2,10 @@
 -- A task made known here; a repeated introduction by its lead updates it.
 INSERT INTO task (
     id, lead, test, spec, tool, tools, scheduling_class, duration, priority, participants, participant,
-    addresses, schedule, campaign, reference, created_at, revision, pool_task, limit_rule, run_bytes
+    addresses, schedule, campaign, reference, created_at, revision, pool_task, limit_rule, run_bytes,
+    limit_caps
 )
-VALUES ($1, $2, $3, $4, $5, $6, $7::scheduling_class, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20)
+VALUES ($1, $2, $3, $4, $5, $6, $7::scheduling_class, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21)
 ON CONFLICT (id) DO UPDATE SET
     spec = excluded.spec,
     tool = excluded.tool,
@@ -21,6 +22,7 @@ ON CONFLICT (id) DO UPDATE SET
     pool_task = excluded.pool_task,
     limit_rule = excluded.limit_rule,
     run_bytes = excluded.run_bytes,
+    limit_caps = excluded.limit_caps,
     limit_refusal = NULL
 WHERE task.lead = excluded.lead AND task.revision <= excluded.revision
 RETURNING id;

@@ -23,6 +23,10 @@ tests = ["throughput"]
 spec = { duration = { "<=" = "PT60S" } }
 priority_max = 5
 most.tasks = 2
+
+[[cap]]
+name = "targets"
+runs = "60/PT1H"
 """
 
 
@@ -42,7 +46,13 @@ def test_the_rules_of_a_sound_file_are_listed(tmp_path: Path) -> None:
             "who": "all",
             "what": 'throughput; duration <= "PT60S"',
             "most": "priority 5; 2 open tasks",
-        }
+        },
+        {
+            "rule": "targets",
+            "who": "all nodes together",
+            "what": "targets",
+            "most": "60 runs per hour to each /32 or /64",
+        },
     ]
 
 
@@ -53,6 +63,9 @@ def test_the_rules_of_a_sound_file_are_listed(tmp_path: Path) -> None:
         ('who = ["all"]', 'who = ["al"]', ":8: /rule/0/who/0: there is no [who.al]"),
         ("duration =", "length =", ":10: /rule/0/spec/length: no spec of its tests"),
         ("most.tasks = 2", "most.tasks = 0", "/rule/0/most/tasks: is 0; give 1 or more"),
+        ('runs = "60/PT1H"', 'runs = "60"', ":16: /cap/0/runs: write an amount per period"),
+        ('runs = "60/PT1H"', "", ":14: /cap/0: caps nothing"),
+        ('name = "targets"', 'name = "small"', ":15: /cap/0/name: is also the name of /rule/0"),
         ("version = 1", "version = ", ": is not TOML: Invalid value (at line 1, column 11)"),
         ("others = true", "other = true", ":4: /who/all/other: no such field"),
     ],

@@ -1,0 +1,162 @@
+"""Caps bound what one target gets from a host, whoever asks and however it is written."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from node.execution import targets as facts
+from node.model import times
+from node.model.classes import SchedulingClass
+from node.model.errors import HostError
+from node.model.wire.participants import HoldAnswer, Introduction, ProposalRequest
+from node.model.wire.tasks import Schedule
+from node.plugins import registry
+from node.plugins.contracts import PartContext, Party
+from tests.support.clocks import START
+from tests.support.limits import limit
+from tests.support.worlds import ON_ONE_LOOP, Site, World, exchange_of, hold_request, introduction
+
+pytestmark = ON_ONE_LOOP
+
+HOUR = START // times.HOUR * times.HOUR + 5 * times.HOUR
+TARGET = "198.51.100.7"
+CAPS = """
+version = 1
+
+[who.all]
+others = true
+
+[[rule]]
+name = "all"
+who = ["all"]
+
+[[cap]]
+name = "targets"
+prefix = { v4 = 24, v6 = 48 }
+runs = "6/PT1H"
+"""
+FORMS = [
+    TARGET,
+    "198.51.100.250",
+    "::ffff:198.51.100.7",
+    "64:ff9b::c633:6407",
+    "2002:c633:6407::1",
+    "0xc6336407",
+    "3325256711",
+    "0306.063.0144.07",
+]
+"""One target, and others of its network."""
+
+
+async def _host(world: World, leads: int) -> tuple[Site, list[Site]]:
+    sites = [await world.site(f"l{number}") for number in range(leads)]
+    host = await world.site("h", listen="192.0.2.1:8642")
+    await limit(host.node, CAPS)
+    return host, sites
+
+
+def _introduction(host: Site, dest: str) -> Introduction:
+    made = introduction([host])
+    return made.model_copy(
+        update={
+            "test": "rtt",
+            "tool": "ping",
+            "spec": {"source": "h", "dest": dest, "count": 3},
+            "scheduling_class": SchedulingClass.BACKGROUND,
+            "duration": 10 * times.SECOND,
+            "schedule": Schedule(
+                start=HOUR - times.HOUR, repeat=times.MINUTE, slip=50 * times.SECOND
+            ),
+            "created_at": HOUR - times.HOUR,
+        }
+    )
+
+
+async def _hold(lead: Site, host: Site, dest: str, slot: int) -> HoldAnswer:
+    task = _introduction(host, dest)
+    answer = await host.node.acceptance.consider(lead.identity, task)
+    assert answer.accepted, answer
+    request = hold_request(task, [slot])
+    return await host.node.time_line.hold(exchange_of(request), lead.identity, request)
+
+
+async def test_fifty_tasks_of_ten_leads_get_no_more(world: World) -> None:
+    """Leads that act together, and write one target in many ways, stay within the cap."""
+    host, leads = await _host(world, 10)
+    answers = await asyncio.gather(
+        *(
+            _hold(
+                leads[number % 10], host, FORMS[number % len(FORMS)], HOUR + number * times.MINUTE
+            )
+            for number in range(50)
+        )
+    )
+    assert sum(len(answer.held) for answer in answers) == 6
+    refused = [refusal for answer in answers for refusal in answer.refused]
+    assert refused[0].reason.startswith("limit 'targets': 6 runs of 6 runs per hour used")
+    assert (await _hold(leads[0], host, "203.0.113.7", HOUR)).held
+    assert (await _hold(leads[0], host, TARGET, HOUR + times.HOUR)).held
+    [[used]] = await host.rows(
+        "SELECT used FROM limit_use WHERE holder = '198.51.100.0/24' AND begins_at <= $1",
+        HOUR,
+    )
+    assert used == 6
+
+
+async def test_time_beyond_a_cap_is_not_offered(world: World) -> None:
+    """A lead that has not measured the target yet is told that others have used it up."""
+    host, [one, other] = await _host(world, 2)
+    for number in range(6):
+        assert (await _hold(one, host, TARGET, HOUR + number * times.MINUTE)).held
+    task = _introduction(host, TARGET)
+    assert (await host.node.acceptance.consider(other.identity, task)).accepted
+    request = ProposalRequest(
+        task=task.task,
+        lease_epoch=1,
+        scheduling_class=task.scheduling_class,
+        duration=task.duration,
+        priority=0,
+        windows=((HOUR, HOUR + times.HOUR),),
+    )
+    offered = await host.node.time_line.propose(other.identity, request)
+    assert not offered.free
+    assert "limit 'targets': 6 runs of 6 runs per hour used" in str(offered.reason)
+
+
+async def test_names_are_counted_once_their_address_is_known(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ten names of one address get no more than the address, counted as each run begins."""
+    host, [lead] = await _host(world, 1)
+
+    def resolved(_host: str, _family: int) -> list[str]:
+        return [TARGET]
+
+    monkeypatch.setattr(facts, "_resolved", resolved)
+    for number in range(3):
+        assert (await _hold(lead, host, TARGET, HOUR + number * times.MINUTE)).held
+    outcomes = [await _checked(host, f"n{number}.example") for number in range(10)]
+    assert outcomes[:3] == [None] * 3
+    assert set(outcomes[3:]) == {"limit 'targets': no more than 6 runs per hour to 198.51.100.0/24"}
+
+
+async def _checked(host: Site, dest: str) -> str | None:
+    """Return why a part of a run to a name is refused as it begins; None if it is not."""
+    test, tool = registry.tests()["rtt"], registry.tools()["ping"]
+    document: dict[str, Any] = {"source": "h", "dest": dest, "count": 3}
+    context = PartContext(
+        spec=test.spec_model.model_validate(document),
+        participant=0,
+        parties=(Party(name="h", address="192.0.2.1"),),
+        starts=HOUR + 30 * times.MINUTE,
+        ends=HOUR + 31 * times.MINUTE,
+        addresses={dest: dest},
+    )
+    try:
+        await host.node.foreign_targets.checked(test, tool, context, 5.0)
+    except HostError as error:
+        return error.detail
+    return None
