@@ -43,6 +43,8 @@ class Claim:
     """True if its campaign, or one above that, has limits."""
     privileged: bool = False
     """True if its campaign is urgent, or a preemptor."""
+    level: int = 0
+    """The level of its campaign."""
     taken_over: bool = False
     """True if another worker's lease on it ran out, so that what that one held is still held."""
 

@@ -8,7 +8,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from collections import defaultdict
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 
 import structlog
 
@@ -25,6 +28,8 @@ from node.store.database import Database, Notice
 
 POLL_S = 5.0
 _STOP_S = 10.0
+_PRECEDENCE_S = 2.0
+"""Longest time for which a task waits for others of a higher level, which may ask a slow node."""
 _EXTRA_WORKERS_FACTOR = 3
 """Limit on extra workers (as a multiple of the pool) while workers wait for slow participants."""
 
@@ -110,8 +115,7 @@ class Workers:
         before = now + self._horizon + 1
         await self._planner.spread()
         claims = await self._claim(now, before, idle)
-        for claimed in claims:
-            self._start(claimed)
+        self._start_all(claims)
         if len(claims) == idle:
             return self._until(self._reach.next_slow_visit_at())
         async with self._database.connection() as connection:
@@ -153,17 +157,34 @@ class Workers:
             claims += await planning.claim(connection, lease, before, left, shut=shut)
         return claims
 
-    def _start(self, claimed: Claim) -> None:
-        task = asyncio.create_task(self._plan(claimed), name=f"plan {claimed.task}")
+    def _start_all(self, claims: Sequence[Claim]) -> None:
+        """Plan all of them at once; of those that share a node, the higher levels first."""
+        higher: defaultdict[str, set[asyncio.Task[None]]] = defaultdict(set)
+        ranked = sorted(claims, key=lambda claimed: -claimed.level)
+        for _, group in groupby(ranked, key=lambda claimed: claimed.level):
+            started = []
+            for claimed in group:
+                nodes = [listed.node for listed in claimed.terms.participants]
+                ahead = set[asyncio.Task[None]]().union(*(higher[node] for node in nodes))
+                started.append((nodes, self._start(claimed, ahead)))
+            for nodes, task in started:
+                for node in nodes:
+                    higher[node].add(task)
+
+    def _start(self, claimed: Claim, ahead: Collection[asyncio.Task[None]]) -> asyncio.Task[None]:
+        task = asyncio.create_task(self._plan(claimed, ahead), name=f"plan {claimed.task}")
         self._busy[task] = claimed
         task.add_done_callback(self._finished)
+        return task
 
     def _finished(self, task: asyncio.Task[None]) -> None:
         self._busy.pop(task, None)
         self._woken.set()
 
-    async def _plan(self, claimed: Claim) -> None:
+    async def _plan(self, claimed: Claim, ahead: Collection[asyncio.Task[None]]) -> None:
         """Plan a task; an error is stored with the task, which is planned again later."""
+        if ahead:
+            await asyncio.wait(ahead, timeout=_PRECEDENCE_S)
         patience = self._lease * 9 // 10
         try:
             async with asyncio.timeout(patience / times.SECOND):

@@ -57,6 +57,7 @@ _TO_COME = frozenset({"booked", "set-aside", "running", "merging"})
     "suspended",
     "limited",
     "privileged",
+    "level",
     "taken_over",
 )
 def claim(
@@ -132,6 +133,7 @@ def _claim_row(tables: Tables, row: PlanningRow, task: TaskRow) -> tuple[Any, ..
         suspended_in(tables, campaign),
         _is_limited(tables, campaign),
         campaign.level == URGENT or campaign.preemptor,
+        campaign.level,
     )
 
 

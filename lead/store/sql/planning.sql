@@ -56,6 +56,7 @@ RETURNING
     EXISTS (
         SELECT FROM campaign WHERE campaign.id = planning.campaign_id AND (campaign.level = 10 OR campaign.preemptor)
     ) AS privileged,
+    (SELECT campaign.level FROM campaign WHERE campaign.id = planning.campaign_id) AS level,
     due.taken_over;
 
 -- next_due --
