@@ -10,10 +10,11 @@ from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from node.model import times
+from node.model.host_limits.quotas import Quantity
 from node.model.readiness import Readiness
 from node.readiness import readiness_of
 from node.service import NodeService
-from node.store import archives, outbox, pools, runs
+from node.store import archives, host_limits, outbox, pools, runs
 from node.store.database import Record
 
 
@@ -41,6 +42,7 @@ async def registry_of(node: NodeService) -> CollectorRegistry:
     )
     for each in missed:
         misses.labels(each.pool, each.campaign).set(each.runs)
+    await _add_limits(registry, node)
     Gauge("parley_outbox_messages", "Messages not yet acknowledged", registry=registry).set(backlog)
     Gauge("parley_event_streams", "Open event streams", registry=registry).set(node.hub.listeners)
     reachable = Gauge(
@@ -70,6 +72,27 @@ async def registry_of(node: NodeService) -> CollectorRegistry:
     started = Gauge("parley_start_time_seconds", "When this service started", registry=registry)
     started.set(node.started / 1_000_000)
     return registry
+
+
+async def _add_limits(registry: CollectorRegistry, node: NodeService) -> None:
+    """Add what other nodes use of the limits, all together."""
+    used = Gauge(
+        "parley_limit_used",
+        "Use of the quotas of limits in the present period, by all nodes: runs, seconds, or bytes",
+        ["rule", "quantity", "period"],
+        registry=registry,
+    )
+    async with node.database.connection() as connection:
+        uses = await host_limits.use_now(connection, node.clock.now())
+    for rule, quantity, period, amount in uses:
+        value = amount / times.SECOND if quantity == Quantity.TIME else amount
+        used.labels(rule, quantity, times.format_duration(period)).set(value)
+    refused = Gauge(
+        "parley_limit_refused_tasks",
+        "Open tasks of other nodes that the present limits refuse",
+        registry=registry,
+    )
+    refused.set((await node.limits.shown()).refused_tasks)
 
 
 def _add_readiness(registry: CollectorRegistry, facts: Readiness) -> None:

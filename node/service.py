@@ -86,6 +86,7 @@ from node.tasks.confirmation import TaskConfirmer
 from node.tasks.drafting import TaskDrafter
 from node.tasks.editing import TaskEditor
 from node.tasks.leases import LeadLeases
+from node.tasks.limit_trials import LimitTrials
 from node.tasks.node_removal import NodeRemover
 from node.tasks.pool_editing import PoolTaskEditor
 from node.tasks.pool_tasks import PoolTaskChecker
@@ -311,6 +312,9 @@ class NodeService:
             self.pool_tasks,
             self.directory,
             dependencies.new_id,
+        )
+        self.limit_trials = LimitTrials(
+            core, self.limits, self.drafter, self.directory, self.capabilities
         )
         self.admission = Admission(
             core,

@@ -5,8 +5,9 @@ from __future__ import annotations
 from aiohttp import web
 
 from node.api import requests, responses
-from node.api.routing import NODE, Route
-from node.model.wire.host_limits import ShownLimits
+from node.api.routing import NODE, Access, Route
+from node.model.errors import Conflict, NotFound
+from node.model.wire.host_limits import GrantedLimits, LimitTrial, LimitTrialRequest, ShownLimits
 
 
 async def show(request: web.Request) -> web.StreamResponse:
@@ -15,7 +16,44 @@ async def show(request: web.Request) -> web.StreamResponse:
     return responses.one(await request.app[NODE].limits.shown())
 
 
+async def trial(request: web.Request) -> web.StreamResponse:
+    """POST: what would become of a task that another node introduced here."""
+    document = requests.document(request, LimitTrialRequest)
+    return responses.one(await request.app[NODE].limit_trials.run(document))
+
+
+async def granted(request: web.Request) -> web.StreamResponse:
+    """GET: what the limits of another node's host allow this node, as that node says."""
+    requests.only(request)
+    node = request.app[NODE]
+    name = request.match_info["name"]
+    known = node.directory.find(name)
+    if known is None:
+        msg = f"no node {name} is known here; see parley node list"
+        raise NotFound(msg)
+    if known.is_self:
+        msg = "the limits of this host do not bind its own tasks; see parley limits show"
+        raise Conflict(msg)
+    return responses.one(await node.peer(known.identity).limits())
+
+
 ROUTES = (
+    Route(
+        "POST",
+        "/v1/limits/trials",
+        trial,
+        "Try a task against the limits, as if another node introduced it; nothing is stored",
+        Access.WRITE,
+        LimitTrialRequest,
+        LimitTrial,
+    ),
+    Route(
+        "GET",
+        "/v1/nodes/{name}/limits",
+        granted,
+        "Ask another node what its limits allow this one, and what is left",
+        answer=GrantedLimits,
+    ),
     Route(
         "GET",
         "/v1/limits",

@@ -15,6 +15,7 @@ from node.api.routing import NODE, SENDER, Access, Handler, Route
 from node.model.errors import NotAllowed, ParleyError, TooLarge, fault_of
 from node.model.wire.comparisons import NodeComparison
 from node.model.wire.fields import Document
+from node.model.wire.host_limits import GrantedLimits
 from node.model.wire.impacts import Impact, ImpactRequest
 from node.model.wire.participants import (
     INTRODUCTION_BYTES_MAX,
@@ -56,6 +57,11 @@ async def introduce(request: web.Request) -> web.StreamResponse:
         raise NotAllowed(msg)
     acceptance = request.app[NODE].acceptance
     return responses.one(await acceptance.consider(request[SENDER], introduction))
+
+
+async def limits(request: web.Request) -> web.StreamResponse:
+    """GET: what the limits of this host allow the node that asks, and what it has left."""
+    return responses.one(await request.app[NODE].limits.granted(request[SENDER]))
 
 
 async def consider(request: web.Request) -> web.StreamResponse:
@@ -254,6 +260,13 @@ ROUTES = (
         Introduction,
         IntroductionAnswer,
         INTRODUCTION_BYTES_MAX,
+    ),
+    _route(
+        "GET",
+        "limits",
+        limits,
+        "What the limits of this host allow the node that asks",
+        answer=GrantedLimits,
     ),
     _route(
         "POST",

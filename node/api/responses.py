@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import orjson
 from aiohttp import web
 
-from node.model.errors import Overloaded, ParleyError, TooManyRequests
+from node.model.errors import LimitUsedUp, Overloaded, ParleyError, TooManyRequests
 from node.model.wire.fields import Document
 from node.model.wire.problems import MEDIA_TYPE, problem_of
 
@@ -35,6 +35,9 @@ def problem(error: ParleyError, path: str) -> web.Response:
         headers["Retry-After"] = "1"
     if isinstance(error, TooManyRequests):
         headers["Retry-After"] = str(error.retry_after_s)
+    if isinstance(error, LimitUsedUp) and error.most is not None:
+        headers["RateLimit-Policy"] = f'"limit";q={error.most}'
+        headers["RateLimit"] = f'"limit";r=0;t={error.retry_after_s}'
     return web.Response(
         body=orjson.dumps(document), status=error.status, content_type=MEDIA_TYPE, headers=headers
     )

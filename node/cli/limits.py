@@ -40,6 +40,14 @@ LIMITS = RecordLayout(
     empty="",
     key="digest",
 )
+GRANTED = RecordLayout(columns=(), fields=("node", "rules", "caps"), empty="", key="node")
+TRIAL = RecordLayout(
+    columns=(),
+    fields=("allowed", "rule", "refusal", "counted_priority", "left"),
+    empty="",
+    key="rule",
+)
+_REFUSED = 3
 
 
 @click.group("limits")
@@ -71,10 +79,39 @@ def check(context: click.Context, file: str) -> None:
 
 
 @limits_group.command("show")
+@click.argument("name", required=False, metavar="[NODE]")
 @asks_node
-async def show(session: Session) -> None:
-    """Show the limits of the node, where they are from, and why its file was not taken, if so."""
-    session.output.one(await session.client.limits(), LIMITS, _view)
+async def show(session: Session, name: str | None) -> None:
+    """Show the limits of the node; with NODE, what that node allows this one, and what is left.
+
+    \b
+      parley limits show        # what others may have here, and why the file was not taken, if so
+      parley limits show b      # what this node may have of b
+    """  # noqa: D301 - click's mark for lines to keep
+    if name is None:
+        session.output.one(await session.client.limits(), LIMITS, _view)
+    else:
+        session.output.one(await session.client.limits_of(name), GRANTED, _granted_view)
+
+
+@limits_group.command("test")
+@click.argument("file", metavar="FILE|-")
+@click.option("--as", "lead", required=True, metavar="NODE", help="The node that leads the task.")
+@asks_node
+async def try_task(session: Session, file: str, lead: str) -> int:
+    """Try the task document in FILE against the node's limits, as if NODE had created it.
+
+    \b
+      parley limits test --as c task.json
+
+    NODE is a name or a key. Says which rule allows the task, or which refuses it, at which field,
+    and what would be allowed; and what is left of the quotas. Nothing is stored.
+    """  # noqa: D301 - click's mark for lines to keep
+    from node.cli.documents import from_file  # slow to load
+
+    trial = await session.client.try_limits(lead, from_file(file))
+    session.output.one(trial, TRIAL, _trial_view)
+    return 0 if trial.allowed else _REFUSED
 
 
 def _view(shown: Mapping[str, Any]) -> str:
@@ -85,6 +122,32 @@ def _view(shown: Mapping[str, Any]) -> str:
     if shown["refused_tasks"]:
         lines.append(f"# {shown['refused_tasks']} open tasks of other nodes get no time by these")
     return "\n".join([*lines, shown["text"].rstrip("\n")])
+
+
+def _granted_view(granted: Mapping[str, Any]) -> str:
+    lines = [] if granted["rules"] else [f"{granted['node']} has no rule for this node."]
+    for rule in granted["rules"]:
+        lines.append(f"{rule['rule']}: {rule['what']}; {rule['most'] or 'no limit of its own'}")
+        lines += map(_left_line, rule["left"])
+    lines += [f"each target: {cap}" for cap in granted["caps"]]
+    return "\n".join(lines)
+
+
+def _trial_view(trial: Mapping[str, Any]) -> str:
+    refusal = trial["refusal"]
+    if refusal is None:
+        lines = [f"✓ allowed by '{trial['rule']}', priority counts as {trial['counted_priority']}"]
+    else:
+        allowed = f"; allowed: {refusal['allowed']}" if refusal["allowed"] else ""
+        rule = f"'{refusal['rule']}'" if refusal["rule"] else "the limits"
+        place = refusal["pointer"] or "/"
+        lines = [f"✗ refused by {rule} at {place}: {refusal['detail']}{allowed}"]
+    return "\n".join([*lines, *map(_left_line, trial["left"])])
+
+
+def _left_line(left: Mapping[str, Any]) -> str:
+    used = f"{left['used']} used, {left['left']} left until {left['free_at']}"
+    return f"  {left['name']}: {left['quota']}: {used}"
 
 
 def _text(path: Path) -> str:

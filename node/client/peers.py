@@ -33,6 +33,7 @@ from node.model.errors import (
 from node.model.exchangestate import NegotiationState
 from node.model.wire.comparisons import NodeComparison
 from node.model.wire.fields import Document
+from node.model.wire.host_limits import GrantedLimits
 from node.model.wire.impacts import Impact, ImpactRequest
 from node.model.wire.nodes import NodeCard
 from node.model.wire.participants import (
@@ -289,6 +290,10 @@ class Peer:
     async def consider(self, introduction: Introduction) -> IntroductionAnswer:
         """Ask whether it would accept a task."""
         return await self._ask(IntroductionAnswer, "POST", "considerations", introduction)
+
+    async def limits(self) -> GrantedLimits:
+        """Ask what its limits allow this node, and what is left."""
+        return await self._ask(GrantedLimits, "GET", "limits")
 
     async def outlook(self, request: ImpactRequest) -> Impact:
         """Ask for the impact of runs."""

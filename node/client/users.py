@@ -33,7 +33,7 @@ from node.model.errors import (
 )
 from node.model.taskstate import TaskState
 from node.model.wire.comparisons import NodeComparison
-from node.model.wire.host_limits import ShownLimits
+from node.model.wire.host_limits import GrantedLimits, LimitTrial, ShownLimits
 from node.model.wire.nodes import (
     ClockState,
     Node,
@@ -362,6 +362,16 @@ class UserClient(MeshesApi, ArchivesApi):
     async def limits(self) -> ShownLimits:
         """Return the limits of what other nodes may have of the node's host."""
         return read(ShownLimits, await self._ask("GET", "/limits"))
+
+    async def limits_of(self, name: str) -> GrantedLimits:
+        """Have the node ask another one what its limits allow it."""
+        path = f"/nodes/{quote(name, safe='')}/limits"
+        return read(GrantedLimits, await self._ask("GET", path))
+
+    async def try_limits(self, lead: str, task: dict[str, Any]) -> LimitTrial:
+        """Try a task against the node's limits, as if this node introduced it."""
+        body = {"as": lead, "task": task}
+        return read(LimitTrial, await self._ask("POST", "/limits/trials", body=body))
 
     async def compare_node(self, name: str) -> NodeComparison:
         """Have the node compare with another one, and repair what differs."""

@@ -195,6 +195,11 @@ class LimitUsedUp(TooManyRequests):
     code = "limit-reached"
     title = "A limit of the host is reached"
 
+    def __init__(self, message: str, retry_after_s: int = 1, most: int | None = None) -> None:
+        """``most`` is how much is allowed, if that can be counted in requests."""
+        super().__init__(message, retry_after_s)
+        self.most = most
+
 
 class TooSlow(RequestError):
     """The body of a request did not arrive in time."""

@@ -25,7 +25,7 @@ from node.model.classes import SchedulingClass
 from node.model.errors import HostError, InvalidDocument, LimitUsedUp, NotFound, reason_of
 from node.model.host_limits.caps import CapAccount, accounts_of
 from node.model.host_limits.document import DEFAULT, FILE_BYTES_MAX, parse_limits
-from node.model.host_limits.quotas import Account, RunAmounts, UseKey, use_key
+from node.model.host_limits.quotas import Account, PeriodQuota, RunAmounts, UseKey, use_key
 from node.model.host_limits.rules import (
     Asker,
     HostLimits,
@@ -36,7 +36,12 @@ from node.model.host_limits.rules import (
     counted_priority,
 )
 from node.model.task_terms import TaskTerms, terms_of
-from node.model.wire.host_limits import ShownLimits
+from node.model.wire.host_limits import (
+    GrantedLimits,
+    GrantedRule,
+    QuotaLeft,
+    ShownLimits,
+)
 from node.model.wire.participants import Introduction
 from node.peers.directory import Directory
 from node.plugins.contracts import Test
@@ -171,6 +176,55 @@ class LimitKeeper:
             if len(page) < _PAGE:
                 return
             after = page[-1]
+
+    def judge_terms(
+        self, lead: str, terms: TaskTerms, place: int, test: Test, spec: Any
+    ) -> Judgement:
+        """Judge a task of these terms, in which this host has this place."""
+        return self._judge(lead, terms, place, test, spec)
+
+    async def left(self, lead: str, standing: LimitStanding) -> list[QuotaLeft]:
+        """Return what is left now of the quotas for which the runs of a task count."""
+        return await self._left(self.accounts(lead, standing))
+
+    async def _left(self, accounts: Sequence[Account]) -> list[QuotaLeft]:
+        now = self._clock.now()
+        asked = {(account.name, account.holder) for account in accounts}
+        async with self._database.connection() as connection:
+            uses = await host_limits.use_between(connection, asked, now, now + 1)
+        return [
+            _quota_left(account, quota, uses, now)
+            for account in accounts
+            for quota in account.quotas
+        ]
+
+    def accounts(self, lead: str, standing: LimitStanding) -> tuple[Account, ...]:
+        """Return for what the runs of a task count: its lead under a rule, targets under caps."""
+        rule = self.limits.rule(standing.rule)
+        accounts = [] if rule is None else [Account(rule.name, lead, rule.quotas)]
+        for name, network in standing.caps:
+            if (cap := self.limits.cap(name)) is not None:
+                accounts.append(Account(name, network, cap.quotas))
+        return tuple(account for account in accounts if account.quotas)
+
+    async def granted(self, identity: str) -> GrantedLimits:
+        """Return the limits for a node, and what it has left of them."""
+        groups = self.limits.groups_of(self._asker(identity))
+        rules = [rule for rule in self.limits.rules if not groups.isdisjoint(rule.who)]
+        left = await self._left([Account(rule.name, identity, rule.quotas) for rule in rules])
+        return GrantedLimits(
+            node=self._settings.name,
+            rules=tuple(
+                GrantedRule(
+                    rule=rule.name,
+                    what=rule.what_in_words(),
+                    most=rule.most_in_words(),
+                    left=tuple(each for each in left if each.name == rule.name),
+                )
+                for rule in rules
+            ),
+            caps=tuple(cap.in_words() for cap in self.limits.caps),
+        )
 
     def judge(self, lead: str, introduction: Introduction, test: Test, spec: Any) -> Judgement:
         """Judge a task of another node; ``spec`` is that of its test, parsed."""
@@ -309,6 +363,19 @@ class LimitKeeper:
         except NotFound:  # it was removed a moment ago
             return Asker(identity, {})
         return Asker(identity, {**known.facts, "address": known.address})
+
+
+def _quota_left(
+    account: Account, quota: PeriodQuota, uses: Mapping[UseKey, int], now: int
+) -> QuotaLeft:
+    used = uses.get(use_key(account, quota, now), 0)
+    return QuotaLeft(
+        name=account.name,
+        quota=quota.in_words(),
+        used=quota.text_of(used),
+        left=quota.text_of(max(0, quota.most - used)),
+        free_at=quota.begin(now) + quota.period,
+    )
 
 
 async def _count(

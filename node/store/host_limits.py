@@ -113,6 +113,11 @@ async def use_between(
     return {UseKey(*row[:5]): row[5] for row in map(tuple, rows)}
 
 
+async def use_now(connection: Connection, now: int) -> list[tuple[str, str, int, int]]:
+    """Return by rule or cap, quantity, and period (µs) what all together use in the present one."""
+    return [tuple(row) for row in await connection.fetch(_SQL["use_now"], now)]
+
+
 async def at_once(
     connection: Connection, rule: str, lead: str, since: int, until: int
 ) -> list[Span]:

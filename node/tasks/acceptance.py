@@ -192,7 +192,7 @@ class Acceptance:
                     f"limit '{rule.name}': its lead has {under_rule} of {rule.tasks_max} open "
                     "tasks here; end some, or ask again later"
                 )
-                raise LimitUsedUp(msg, _FULL_RETRY_S)
+                raise LimitUsedUp(msg, _FULL_RETRY_S, rule.tasks_max)
         wait = self._new_tasks.wait(lead, self._clock.monotonic())
         if wait:
             retry_s = -(-wait // times.SECOND)

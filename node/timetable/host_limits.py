@@ -116,15 +116,10 @@ class LimitEnforcer:
 
     def _limits_of(self, lead: str, standing: LimitStanding) -> _Limited:
         """Return what bounds the runs of a task of another node."""
-        limits = self._keeper.limits
-        rule = limits.rule(standing.rule)
-        accounts = [] if rule is None else [Account(rule.name, lead, rule.quotas)]
-        for name, network in standing.caps:
-            if (cap := limits.cap(name)) is not None:
-                accounts.append(Account(name, network, cap.quotas))
-        counted = tuple(account for account in accounts if account.quotas)
+        rule = self._keeper.limits.rule(standing.rule)
         bounding = rule if rule is not None and rule.bounds_time else None
-        return _Limited(lead, bounding, counted, standing.run_bytes or 0)
+        accounts = self._keeper.accounts(lead, standing)
+        return _Limited(lead, bounding, accounts, standing.run_bytes or 0)
 
     async def _closed(
         self,

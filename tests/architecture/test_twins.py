@@ -31,6 +31,7 @@ WITHOUT = {
         "recount",
         "claim_use",
         "use_between",
+        "use_now",
         "at_once",
         "count_use",
     },

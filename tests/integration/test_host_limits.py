@@ -11,8 +11,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from prometheus_client.exposition import generate_latest
 
 from node.cli import services
+from node.metrics import registry_of
 from node.model import times
 from node.model.errors import HostError
 from node.model.wire.participants import HoldAnswer, HostLimit, Introduction
@@ -21,7 +23,7 @@ from node.sharing.host_limits import LimitKeeper
 from tests.conftest import NewDatabase
 from tests.support.booking import HOUR, BookingLead
 from tests.support.clocks import START, ManualClock
-from tests.support.limits import NOTHING, set_limits
+from tests.support.limits import NOTHING, limit, set_limits
 from tests.support.patience import PATIENCE_S
 from tests.support.served_nodes import Asker, asker, served
 from tests.support.served_pairs import Pair, paired
@@ -192,6 +194,54 @@ async def _refused(booker: BookingLead) -> Introduction:
     task = await booker.task()
     await booker.site.execute("UPDATE task SET limit_refusal = $1", "limit 'x': no")
     return task
+
+
+async def test_a_task_can_be_tried(pair: Pair) -> None:
+    """The owner learns what would become of another node's task, and what that node has left."""
+    await limit(pair.a.node, SMALL.replace("most.tasks = 2", 'most.runs = "3/P1D"'))
+    body = {"as": "b", "task": _document(priority=9)}
+    status, trial = await pair.a.ask("POST", "/v1/limits/trials", body)
+    assert (status, trial["allowed"], trial["rule"]) == (200, True, "small")
+    assert trial["counted_priority"] == 5
+    [left] = trial["left"]
+    assert (left["quota"], left["used"], left["left"]) == ("3 runs per day", "0 runs", "3 runs")
+    body = {"as": pair.b.card.identity, "task": _document(duration="PT2M")}
+    _, trial = await pair.a.ask("POST", "/v1/limits/trials", body)
+    assert (trial["allowed"], trial["refusal"]["pointer"]) == (False, "/test/spec/duration")
+    for wrong, pointer in (({"as": "x"}, "/as"), ({"as": "a"}, "/as")):
+        status, problem = await pair.a.ask("POST", "/v1/limits/trials", {**body, **wrong})
+        assert (status, problem["errors"][0]["pointer"]) == (422, pointer)
+    elsewhere = {"as": "b", "task": _document(participants=["b"])}
+    status, problem = await pair.a.ask("POST", "/v1/limits/trials", elsewhere)
+    assert (status, problem["errors"][0]["pointer"]) == (422, "/task/test/spec")
+    assert await pair.a.rows("SELECT FROM task") == []
+
+
+async def test_a_node_tells_others_what_they_may_have(pair: Pair, tmp_path: Path) -> None:
+    """A node that is asked answers with its rules for the one that asks, and what is left."""
+    (tmp_path / "limits.toml").write_text(SMALL + 'most.runs = "3/P1D"\n')
+    await pair.b.limits.reload()
+    status, granted = await pair.a.ask("GET", "/v1/nodes/b/limits")
+    assert (status, granted["node"]) == (200, "b")
+    [rule] = granted["rules"]
+    assert rule["what"] == 'idle; duration <= "PT1M"'
+    assert rule["most"] == "priority 5; 2 open tasks; 3 runs per day"
+    assert rule["left"][0]["left"] == "3 runs"
+    assert (await pair.a.ask("GET", "/v1/nodes/a/limits"))[0] == 409
+    assert (await pair.a.ask("GET", "/v1/nodes/x/limits"))[0] == 404
+
+
+async def test_use_is_measured(pair: Pair) -> None:
+    """Metrics say how much of the quotas is used, and not by whom."""
+    await limit(pair.b, SMALL.replace("most.tasks = 2", 'most.time = "PT5M/P1D"'))
+    assert (await _post(pair.a))[0] == 201
+    await pair.plan()
+    pair.b.settings.state_dir.mkdir(exist_ok=True)
+    start = START + 3 * times.HOUR
+    pair.clock.advance(start - pair.clock.now())
+    text = generate_latest(await registry_of(pair.b)).decode()
+    [line] = [each for each in text.splitlines() if each.startswith("parley_limit_used{")]
+    assert line.startswith('parley_limit_used{period="P1D",quantity="time",rule="small"} 3')
 
 
 async def test_a_missing_or_faulty_file_stops_the_start(

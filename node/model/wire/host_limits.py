@@ -7,6 +7,7 @@ from typing import Annotated
 from pydantic import Field
 
 from node.model.wire.fields import Document, Instant
+from node.model.wire.tasks import TaskDocument
 
 
 class TaskLimit(Document):
@@ -39,3 +40,49 @@ class ShownLimits(Document):
         description="Open tasks of other nodes that the present limits refuse: they get no time."
     )
     text: str = Field(description="The limits, as in the file.")
+
+
+class QuotaLeft(Document):
+    """A quota in its present period, and what is left of it."""
+
+    name: str = Field(description="The rule or the cap.")
+    quota: str = Field(description="The quota in words, such as 24 runs per day.")
+    used: str
+    left: str
+    free_at: Instant = Field(description="When the next period begins.")
+
+
+class LimitTrialRequest(Document):
+    """A task to try against the limits, as if another node introduced it here."""
+
+    as_: Annotated[str, Field(alias="as", max_length=200)] = Field(
+        description="The node that would lead it: its name or its key."
+    )
+    task: TaskDocument
+
+
+class LimitTrial(Document):
+    """The verdict of the limits on a task, and what its lead has left."""
+
+    allowed: bool
+    rule: str | None = Field(description="The rule that admits it.")
+    refusal: TaskLimit | None = None
+    counted_priority: int = Field(description="The priority as which that of the task counts here.")
+    left: tuple[QuotaLeft, ...] = ()
+
+
+class GrantedRule(Document):
+    """A rule that is for the node that asks."""
+
+    rule: str
+    what: str = Field(description="Which tasks it fits.")
+    most: str = Field(description="How much they may have.")
+    left: tuple[QuotaLeft, ...] = ()
+
+
+class GrantedLimits(Document):
+    """The limits of a host for the node that asks: rules in their order, then caps of targets."""
+
+    node: str
+    rules: tuple[GrantedRule, ...]
+    caps: tuple[str, ...] = Field((), description="What one target gets, of all nodes together.")

@@ -59,6 +59,13 @@ FROM unnest($1::text [], $2::text []) AS asked (rule, holder)
 INNER JOIN limit_use AS use ON asked.rule = use.rule AND asked.holder = use.holder
 WHERE use.begins_at < $4 AND use.begins_at + use.period > $3 AND use.used > 0;
 
+-- use_now --
+-- What all holders together use of each quota in its present period.
+SELECT rule, quantity, period, sum(used)::bigint AS used FROM limit_use
+WHERE begins_at <= $1 AND begins_at + period > $1
+GROUP BY rule, quantity, period
+ORDER BY rule, quantity, period;
+
 -- at_once --
 -- The runs of one lead under one rule that take time of this host between two instants.
 SELECT run.starts_at, run.ends_at

@@ -1,0 +1,77 @@
+"""Trials of the limits: what would become of a task that another node introduced here."""
+
+from __future__ import annotations
+
+from node.capability.catalog import Capabilities
+from node.core import Core
+from node.model.errors import FieldFault, InvalidDocument
+from node.model.wire.host_limits import LimitTrial, LimitTrialRequest, TaskLimit
+from node.peers.directory import Directory
+from node.sharing.host_limits import LimitKeeper
+from node.store.nodes import KnownNode
+from node.tasks.drafting import TaskDrafter
+
+
+class LimitTrials:
+    """Tries tasks against the limits; nothing is stored, and no node is asked."""
+
+    def __init__(
+        self,
+        core: Core,
+        keeper: LimitKeeper,
+        drafter: TaskDrafter,
+        directory: Directory,
+        capabilities: Capabilities,
+    ) -> None:
+        """``keeper`` has the limits, ``drafter`` checks the documents of tasks."""
+        self._identity = core.identity
+        self._keeper = keeper
+        self._drafter = drafter
+        self._directory = directory
+        self._capabilities = capabilities
+
+    async def run(self, request: LimitTrialRequest) -> LimitTrial:
+        """Return what the limits make of a task that a node would lead, and what it has left.
+
+        :raises InvalidDocument: a field is wrong, or this host would take no part in the task.
+        """
+        lead = self._lead(request.as_)
+        try:
+            task = self._drafter.draft(request.task).task
+        except InvalidDocument as error:
+            faults = [FieldFault(f"/task{it.pointer}", it.detail) for it in error.faults]
+            raise InvalidDocument(faults) from None
+        places = [participant.node for participant in task.terms.participants]
+        if self._identity not in places:
+            fault = "does not name this host, so that its limits have nothing to say; name it"
+            raise InvalidDocument([FieldFault("/task/test/spec", fault)])
+        test = self._capabilities.test(task.terms.test)
+        spec = self._capabilities.spec(test, task.terms.spec)
+        place = places.index(self._identity)
+        judged = self._keeper.judge_terms(lead.identity, task.terms, place, test, spec)
+        refusal = judged.refusal
+        return LimitTrial(
+            allowed=refusal is None,
+            rule=None if judged.rule is None else judged.rule.name,
+            refusal=None if refusal is None else TaskLimit(**vars(refusal)),
+            counted_priority=self._keeper.counted_priority(
+                task.terms.priority, judged.standing.rule
+            ),
+            left=tuple(await self._keeper.left(lead.identity, judged.standing)),
+        )
+
+    def _lead(self, word: str) -> KnownNode:
+        """Return the node that this name, address, or key stands for.
+
+        :raises InvalidDocument: there is none, or it is this node.
+        """
+        known = self._directory.find(word)
+        if known is None and self._directory.knows(word):
+            known = self._directory.by_identity(word)
+        if known is None:
+            fault = f"no node {word} is known here; see parley node list"
+            raise InvalidDocument([FieldFault("/as", fault)])
+        if known.is_self:
+            fault = "is this node, which its own limits do not bind; name another one"
+            raise InvalidDocument([FieldFault("/as", fault)])
+        return known
