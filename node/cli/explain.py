@@ -147,6 +147,10 @@ def _obstacle(obstacle: Mapping[str, Any]) -> str:
         what = f"{obstacle.get('kind', '?')} '{obstacle.get('name', '?')}'"
         by = f"{what} by {obstacle.get('owner', '?')}, {short(obstacle['reservation'])}"
         return f"closed {printable(by)} {_listed(span)}".rstrip()
+    if obstacle.get("sentence"):
+        return f"closed {printable(obstacle['sentence'])} {_listed(span)}".rstrip()
+    if obstacle.get("percent") is not None:
+        return f"closed kept for other leads {_listed(span)}".rstrip()
     if obstacle.get("run") is None:
         kind = obstacle.get("scheduling_class", "?")
         return f"busy   another node's run ({kind}) {_listed(span)}".rstrip()

@@ -35,6 +35,7 @@ from node.model.host_limits.rules import (
     Verdict,
     counted_priority,
 )
+from node.model.lead_shares import LeadShares
 from node.model.task_terms import TaskTerms, terms_of
 from node.model.wire.host_limits import (
     GrantedLimits,
@@ -46,7 +47,7 @@ from node.model.wire.participants import Introduction
 from node.peers.directory import Directory
 from node.plugins.contracts import Test
 from node.settings import DEFAULT_LIMITS
-from node.store import host_limits, tasks
+from node.store import host_limits, shares, tasks
 from node.store.bookings import notify
 from node.store.database import Connection, Notice
 from node.store.host_limits import LimitStanding
@@ -162,6 +163,21 @@ class LimitKeeper:
         async with self._database.transaction() as connection:
             if await host_limits.quotas(connection) != wanted:
                 await host_limits.replace_quotas(connection, wanted, self._clock.now())
+        if self.limits.shares is not None:
+            await self._set_shares(self.limits.shares)
+
+    async def _set_shares(self, given: LeadShares) -> None:
+        """Store the shares of leads; leads that were refused may ask again if they changed."""
+        now = self._clock.now()
+        async with self._database.transaction() as connection:
+            if await shares.shares(connection) != given:
+                await shares.replace(connection, given)
+                await notify(connection, "freed", now, str(now + self._settings.horizon))
+
+    @property
+    def place_of_shares(self) -> str | None:
+        """Return the file that has the shares of leads; None if the API sets them."""
+        return None if self.limits.shares is None else str(self._loaded.file)
 
     async def _judge_all(self) -> None:
         after = _BEFORE_ALL

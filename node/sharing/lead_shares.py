@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from node.core import Core
 from node.model import times
-from node.model.errors import FieldFault, InvalidDocument
+from node.model.errors import Conflict, FieldFault, InvalidDocument
 from node.model.lead_shares import OTHERS, LeadShares
 from node.model.wire.shares import LeadShare, SharesDocument
 from node.peers.directory import Directory
@@ -20,8 +20,14 @@ _SHOWN = times.DAY
 class LeadSharing:
     """Shows and sets the shares of leads in this node's time."""
 
-    def __init__(self, core: Core, directory: Directory) -> None:
-        """``directory`` has the leads by name."""
+    def __init__(
+        self, core: Core, directory: Directory, place_of_shares: Callable[[], str | None]
+    ) -> None:
+        """``directory`` has the leads by name.
+
+        ``place_of_shares()`` returns the file of limits that has the shares, None if none has.
+        """
+        self._place_of_shares = place_of_shares
         self._database = core.database
         self._clock = core.clock
         self._directory = directory
@@ -31,7 +37,13 @@ class LeadSharing:
         """Store these shares instead of the earlier ones; leads that were refused may ask again.
 
         :raises InvalidDocument: a lead is not known here, is given twice, or all shares are zero.
+        :raises Conflict: the owner has written them into the file of limits.
         """
+        if (place := self._place_of_shares()) is not None:
+            msg = (
+                f"the shares are in {place}, under [shares]; change them there, and reload the node"
+            )
+            raise Conflict(msg)
         given = self._checked(document)
         now = self._clock.now()
         async with self._database.transaction() as connection:

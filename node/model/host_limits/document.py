@@ -22,6 +22,7 @@ A file looks like this::
 
 from __future__ import annotations
 
+import re
 import tomllib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from ipaddress import ip_network
@@ -37,10 +38,12 @@ from node.model.host_limits.caps import Cap
 from node.model.host_limits.opening import Opening
 from node.model.host_limits.quotas import PeriodQuota, Quantity, parse_quota
 from node.model.host_limits.rules import HostLimits, Rule, Who
+from node.model.lead_shares import OTHERS, LeadShares
 from node.model.predicates import Predicate, conditions, parse
 from node.model.targets import Network
 from node.model.wire.fields import FROM_OUTSIDE, Count, Document, Duration, Name
 from node.model.wire.nodes import Identity
+from node.model.wire.shares import LEADS_MAX, Share
 from node.model.wire.tasks import PRIORITY_MAX
 from node.model.wire.validation import faults_of
 
@@ -85,6 +88,7 @@ who = ["others"]
 """
 """The limits of nodes that trust each other with everything."""
 
+_KEY: Final = re.compile(r"ed25519:[A-Za-z0-9_-]{42}[AEIMQUYcgkosw048]")
 RuleName = Annotated[str, Field(pattern=r"^[^\x00-\x1f\x7f]{1,100}$")]
 _LISTED = Field(None, min_length=1, max_length=1000)
 
@@ -178,6 +182,7 @@ class LimitsDocument(Document):
     who: dict[Name, WhoDocument] = Field(default_factory=dict, max_length=1000)
     rule: tuple[RuleDocument, ...] = Field((), max_length=1000)
     cap: tuple[CapDocument, ...] = Field((), max_length=100)
+    shares: dict[str, Share] | None = Field(None, min_length=1, max_length=LEADS_MAX)
 
 
 def parse_limits(text: str) -> HostLimits:
@@ -201,6 +206,7 @@ def parse_limits(text: str) -> HostLimits:
         {name: _who(name, each, reader) for name, each in document.who.items()},
         tuple(_rule(number, each, reader) for number, each in enumerate(document.rule)),
         tuple(_cap(number, each, reader) for number, each in enumerate(document.cap)),
+        _shares(document.shares),
     )
     if faults:
         raise InvalidDocument(faults)
@@ -211,6 +217,7 @@ def _faults(document: LimitsDocument) -> Iterator[FieldFault]:
     """Yield what is wrong with the parts together."""
     yield from _group_faults(document)
     yield from _repeated_names(document)
+    yield from _share_faults(document.shares)
     for number, cap in enumerate(document.cap):
         if not (cap.runs or cap.time or cap.bytes):
             yield FieldFault(f"/cap/{number}", "caps nothing; give runs, time, or bytes")
@@ -220,6 +227,28 @@ def _faults(document: LimitsDocument) -> Iterator[FieldFault]:
                 known = ", ".join(sorted(document.who)) or "none"
                 fault = f"there is no [who.{who}]; there are: {known}"
                 yield FieldFault(f"/rule/{number}/who/{place}", fault)
+
+
+def _share_faults(shares: Mapping[str, int] | None) -> Iterator[FieldFault]:
+    """Yield what is wrong with the shares of leads."""
+    if shares is None:
+        return
+    for lead in shares:
+        if lead != OTHERS and _KEY.fullmatch(lead) is None:
+            fault = (
+                f"is no key of a node; write ed25519:… as parley node list shows it, or {OTHERS}"
+            )
+            yield FieldFault(f"/shares/{lead}", fault)
+    if not sum(shares.values()) or set(shares) == {OTHERS}:
+        fault = "serve nobody first; give one lead, by its key, more than 0"
+        yield FieldFault("/shares", fault)
+
+
+def _shares(shares: Mapping[str, int] | None) -> LeadShares | None:
+    if shares is None:
+        return None
+    by_lead = {lead: share for lead, share in shares.items() if lead != OTHERS}
+    return LeadShares(by_lead, shares.get(OTHERS, 1))
 
 
 def _repeated_names(document: LimitsDocument) -> Iterator[FieldFault]:

@@ -15,6 +15,7 @@ from node.model.classes import SchedulingClass
 from node.model.host_limits.caps import Cap
 from node.model.host_limits.opening import Opening
 from node.model.host_limits.quotas import PeriodQuota, Quantity, RunAmounts
+from node.model.lead_shares import LeadShares
 from node.model.predicates import AllOf, Attributes, Condition, Predicate, format_value
 from node.model.times import format_duration
 from node.model.wire.tasks import PRIORITY_MAX
@@ -148,11 +149,15 @@ Verdict = Rule | LimitRefusal
 
 @dataclass(frozen=True)
 class HostLimits:
-    """The limits of a host: groups of nodes, rules in their order, and caps of targets."""
+    """The limits of a host: groups of nodes, rules in their order, and caps of targets.
+
+    ``shares`` are those of leads in its time, None if the file leaves them to the API.
+    """
 
     who: Mapping[str, Who]
     rules: tuple[Rule, ...]
     caps: tuple[Cap, ...] = ()
+    shares: LeadShares | None = None
 
     def groups_of(self, asker: Asker) -> frozenset[str]:
         """Return the groups that a node belongs to: those that name it, or else the others."""
