@@ -68,6 +68,7 @@ WORDS = {
     **dict.fromkeys(("contact", "description"), ("z",)),
     **dict.fromkeys(("campaign", "parent"), ("default", "ops", "ops-lab")),
     **dict.fromkeys(("pool", "policy_set"), ("europe", "asia")),
+    "caps": ("[]", '[["targets", "192.0.2.7/32"]]'),
     "choice": ("sticky", "rotating"),
     "states": ("waiting", "unplaced"),
     "verdict": ("clean", "suspicious", "contaminated"),

@@ -263,6 +263,9 @@ NOT_SIMULATED = {
     "archiving",
     "destination",
     "parked_count",
+    # All nodes of a simulated world have one owner, who sets no quotas.
+    "limit_quota",
+    "limit_use",
     "lead_process",
 }
 """Tables without a counterpart in a simulation: its runs end at once and are stored nowhere, and
