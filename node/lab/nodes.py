@@ -17,7 +17,6 @@ import aiohttp
 from node.execution import process
 from node.execution.process import RunningProcess
 from node.model.errors import HostError
-from node.model.host_limits.document import ONE_OWNER
 from node.settings import Settings
 
 _POLL_S = 0.05
@@ -83,11 +82,8 @@ async def start(plan: NodePlan, command: CommandFactory) -> RunningProcess:
     """Start the node's process; it is not ready yet."""
     inside = ["ip", "netns", "exec", plan.namespace] if plan.namespace else []
     plan.state.mkdir(mode=0o700, exist_ok=True)
-    limits = plan.state / "limits.toml"
-    if not limits.exists():
-        limits.write_text(ONE_OWNER)
     environment = {
-        "PARLEY_LIMITS": str(limits),
+        "PARLEY_LIMITS": str(plan.state / "limits.toml"),
         **settings_given(os.environ),
         **module_environment(),
     }

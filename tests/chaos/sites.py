@@ -30,7 +30,6 @@ from node.execution.process import RunningProcess
 from node.lab import loopback
 from node.lab.nodes import module_environment, names
 from node.model.errors import HostError
-from node.model.host_limits.document import ONE_OWNER
 from node.postgres import PrivateCluster, ServerBinaries, locate
 from tests.chaos.hosts import Disk, HostClock, forget_shared_memory, library
 from tests.chaos.links import Wire
@@ -250,7 +249,6 @@ async def _make(
     state = (disk.directory if disk else work) / name
     state.mkdir(mode=0o711 if up else 0o700)
     (state / "results").mkdir()
-    (state / "limits.toml").write_text(ONE_OWNER)
     if up:
         cluster = PrivateCluster(state / "postgres", binaries)
     else:

@@ -18,7 +18,7 @@ from node.client.mailboxes import Mailboxes
 from node.client.peers import Peers
 from node.clock import Clock
 from node.core import Core
-from node.model.host_limits.document import ONE_OWNER
+from node.model.host_limits.document import DEFAULT
 from node.service import NodeDependencies, NodeService, signer
 from node.settings import Settings
 from node.store import nodes
@@ -57,7 +57,7 @@ async def served(
             session = await stack.enter_async_context(aiohttp.ClientSession(auto_decompress=False))
             peers, mailboxes = Peers(session, signer(key, clock), timeout_s=5), Mailboxes(clock, 5)
             peers.carry = mailboxes.carry
-            limits = None if "limits" in settings_ else ONE_OWNER
+            limits = None if "limits" in settings_ else DEFAULT
             means = NodeDependencies(peers, lead_part(), mailboxes=mailboxes, limits=limits)
             node = Served(Core(database, clock, key.identity, settings), means)
             node.key = key
