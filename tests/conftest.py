@@ -121,6 +121,8 @@ ALTER TABLE campaign ALTER COLUMN id RESTART WITH 2;
 """
 """Restores the initial state of the campaigns: only the default one exists, unchanged."""
 
+_NEWLY_SET_UP = "UPDATE schema_version SET applied_at = now() + interval '1 day';"
+"""A copy of the template would count as a database that was restored a minute after it was made."""
 _CLEAR = f"""
 DELETE FROM task; DELETE FROM node; DELETE FROM access_token; DELETE FROM idempotency;
 DELETE FROM reservation; DELETE FROM lead_share; DELETE FROM lead_question;
@@ -128,6 +130,7 @@ DELETE FROM limit_quota; DELETE FROM limit_use;
 DELETE FROM archive; DELETE FROM destination;
 DELETE FROM outbox; DELETE FROM lead_process; {CLEAR_CAMPAIGNS}
 UPDATE schema_version SET version = {SCHEMA_VERSION}, digest = '{digest_of_schema()}';
+{_NEWLY_SET_UP}
 """
 
 
@@ -160,6 +163,8 @@ async def cluster(cluster_directory: Path) -> AsyncIterator[PrivateCluster]:
             await made.create_database(name)
             database = PostgresDatabase(made.dsn(name))
             await database.open()
+            async with database.connection() as connection:
+                await connection.execute(_NEWLY_SET_UP)
             await database.close()
         yield made
     finally:
@@ -267,6 +272,7 @@ class Lender:
         assert isinstance(database, PostgresDatabase)
         async with database.connection() as connection:
             await connection.execute(_CLEAR)
+        database.was_restored = False
         self._free[database._size].append(database)
 
     async def close(self) -> None:

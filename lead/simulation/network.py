@@ -27,6 +27,7 @@ from node.model.errors import ParleyError, PeerUnreachable
 from node.model.times import SECOND
 from node.model.wire.comparisons import NodeComparison
 from node.model.wire.fields import Document
+from node.model.wire.host_limits import GrantedLimits
 from node.model.wire.impacts import Impact, ImpactRequest
 from node.model.wire.nodes import NodeCard
 from node.model.wire.participants import (
@@ -296,6 +297,11 @@ class SimulatedPeer(Peer):
         """Ask whether the node would accept a task, as over HTTP."""
         lead = self._sender.identity
         return await self._over("consider", lambda s: s.acceptance.judge(lead, introduction))
+
+    async def limits(self) -> GrantedLimits:
+        """Ask what its limits allow the sender, as over HTTP."""
+        sender = self._sender.identity
+        return await self._over("limits", lambda s: s.limits.granted(sender))
 
     async def outlook(self, request: ImpactRequest) -> Impact:
         """Ask for the impact of a task as over HTTP."""

@@ -36,7 +36,7 @@ async def _book(world: World, *names: str, outcome: str) -> tuple[UUID, UUID]:
     """Have the first site book a run of these nodes, and have a task of its own follow it."""
     lead = world.sites[0]
     # What is made anew within a minute of the database is not taken for restored.
-    await lead.execute("UPDATE schema_version SET applied_at = applied_at - interval '1 hour'")
+    await lead.execute("UPDATE schema_version SET applied_at = now() - interval '1 hour'")
     first = await _create(lead, *names, schedule={"start": "PT5M", "slip": "PT1M"})
     then = await _create(lead, *names, after={"task": str(first), "outcome": outcome})
     await lead.plan()
@@ -182,7 +182,7 @@ async def test_what_was_begun_before_the_data_went_back_ends(world: World) -> No
 async def test_a_run_that_was_booked_after_the_backup_may_have_been_measured(world: World) -> None:
     """A lead that does not know the booking of a past slot any more says what it cannot know."""
     a, b = await world.two()
-    await a.execute("UPDATE schema_version SET applied_at = applied_at - interval '1 hour'")
+    await a.execute("UPDATE schema_version SET applied_at = now() - interval '1 hour'")
     first = await _create(a, "a", "b", schedule={"start": "PT5M", "slip": "PT1M"})
     then = await _create(a, "a", "b", after={"task": str(first), "outcome": "ended"})
     backup = await back_up(a)

@@ -64,9 +64,7 @@ async def test_a_new_database_is_not_taken_for_a_restored_one(new_database: NewD
     await new.open()
     assert (new.fresh, new.was_restored) == (True, False)
     async with new.connection() as connection:
-        await connection.execute(
-            "UPDATE schema_version SET applied_at = applied_at - interval '1 hour'"
-        )
+        await connection.execute("UPDATE schema_version SET applied_at = now() - interval '1 hour'")
         await connection.execute("UPDATE generation SET place = 'elsewhere'")
     await new.look()
     assert (new.fresh, new.was_restored) == (True, True)
