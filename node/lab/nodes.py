@@ -17,6 +17,7 @@ import aiohttp
 from node.execution import process
 from node.execution.process import RunningProcess
 from node.model.errors import HostError
+from node.model.host_limits.document import DEFAULT
 from node.settings import Settings
 
 _POLL_S = 0.05
@@ -82,8 +83,11 @@ async def start(plan: NodePlan, command: CommandFactory) -> RunningProcess:
     """Start the node's process; it is not ready yet."""
     inside = ["ip", "netns", "exec", plan.namespace] if plan.namespace else []
     plan.state.mkdir(mode=0o700, exist_ok=True)
+    limits = plan.state / "limits.toml"
+    if not limits.exists():
+        limits.write_text(DEFAULT)
     environment = {
-        "PARLEY_LIMITS": str(plan.state / "limits.toml"),
+        "PARLEY_LIMITS": str(limits),
         **settings_given(os.environ),
         **module_environment(),
     }
