@@ -1,8 +1,8 @@
 """Delivers the outbox: retries each message until it is acknowledged, with growing pauses.
 
 Messages to this node itself take the same path, without HTTP. A message that its receiver refuses
-(a 4xx answer) would be refused again: it is dropped and logged. "Later" (429, 425) is none, nor
-is an unknown key (401), which its owner may add.
+(a 4xx answer) would be refused again: it is dropped and logged. "Later" (429) is no refusal, nor is
+an unknown key (401), which its owner may add.
 """
 
 from __future__ import annotations

@@ -30,7 +30,6 @@ from node.execution.restores import RestoreWatcher
 from node.execution.staggering import StartStaggerer
 from node.execution.targets import ForeignTargets
 from node.model import contexts, late_runs, times
-from node.model.early_parts import LAUNCH_HORIZON
 from node.model.errors import DatabaseUnavailable, HostError, ParleyError, reason_of
 from node.model.late_runs import UnmeasuredEnd
 from node.model.runstate import RunState
@@ -51,6 +50,12 @@ from node.store import bookings, runs
 from node.store.database import Notice
 from node.store.runs import DueRun, KeptPart
 
+LAUNCH_HORIZON = 20 * times.SECOND
+"""Time ahead of a run's start at which the launcher creates its task.
+
+At that time it also checks whether a participant has dropped a run that is led here: early enough
+for the others to hear of it before they begin. This is far more than ``PREPARATION_TIME`` needs.
+"""
 REFRESH_S = 5.0
 PREPARATION_TIME = 1200 * times.MILLISECOND
 """Time before its start at which a run becomes ``running`` and its program is started and held.

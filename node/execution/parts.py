@@ -13,8 +13,7 @@ from node.core import Core
 from node.execution.intervals import Intervals, over_all
 from node.execution.latest_results import LatestResults
 from node.model import times
-from node.model.early_parts import accepted_from
-from node.model.errors import InvalidDocument, NotAllowed, TooEarly
+from node.model.errors import InvalidDocument, NotAllowed
 from node.model.intervals import Interval
 from node.model.runstate import OVER, RunState
 from node.model.samples import samples_of
@@ -41,9 +40,6 @@ log = structlog.get_logger()
 _FASTEST_BYTES_PER_S = 125_000_000_000
 """A terabit per second, faster than any link of a host."""
 
-_EARLY_RETRY_MAX_S = 30
-"""Longest time after which a part that came too early is sent again: clocks are set right."""
-
 
 class PartCollector:
     """Stores parts; the last part of a run triggers the merge."""
@@ -54,7 +50,6 @@ class PartCollector:
         self._clock = core.clock
         self._capabilities = capabilities
         self._identity = core.identity
-        self._clock_limit = core.settings.clock_limit
         self._intervals = Intervals(core, capabilities)
         self.latest = LatestResults()
 
@@ -115,10 +110,7 @@ class PartCollector:
             log.info("parts sent again", lead=lead, parts=len(found))
 
     async def receive(self, sender: str, message: PartMessage) -> None:
-        """Store a participant's part; unknown runs are ignored, other senders refused.
-
-        :raises TooEarly: the run has not begun.
-        """
+        """Store a participant's part; unknown runs are ignored, other senders refused."""
         await self._database.settle(lambda connection: self._receive(connection, sender, message))
 
     async def _receive(self, connection: Connection, sender: str, message: PartMessage) -> None:
@@ -126,8 +118,6 @@ class PartCollector:
         if locked is None or locked.lead != self._identity:
             return
         place, circumstances = _place_of(locked, sender), None
-        begun = message.result is not None or message.started_at is not None
-        self._check_begun(locked, begun=begun)
         if message.circumstances is not None:
             circumstances = message.circumstances.model_dump(mode="json")
         part = KeptPart(
@@ -157,7 +147,6 @@ class PartCollector:
         """Store a participant's part of some intervals; it may be the last that a run waits for.
 
         :raises InvalidDocument: the run has no such intervals.
-        :raises TooEarly: the run has not begun.
         """
         await self._database.settle(
             lambda connection: self._receive_intervals(connection, sender, message)
@@ -169,28 +158,10 @@ class PartCollector:
         locked = await runs.lock(connection, message.run)
         if locked is None or locked.lead != self._identity:
             return
-        place = _place_of(locked, sender)
-        self._check_begun(locked, begun=True)
         batch = [Interval(each.number, each.result, each.reason) for each in message.intervals]
-        await self._intervals.keep(connection, locked, place, batch)
+        await self._intervals.keep(connection, locked, _place_of(locked, sender), batch)
         if locked.state is RunState.MERGING:
             await self._merge_if_complete(connection, locked)
-
-    def _check_begun(self, run: LockedRun, *, begun: bool) -> None:
-        """Refuse a part, ``begun`` or not, that nobody can have of this run yet.
-
-        :raises TooEarly: the run starts too far ahead; says when to send the part again. This
-            node's clock may be wrong, so that the part must not get lost.
-        """
-        now = self._clock.now()
-        wait = accepted_from(run.starts_at, self._clock_limit, begun=begun) - now
-        if wait > 0:
-            msg = (
-                f"run {run.id} begins at {times.format_instant(run.starts_at)}, and it is "
-                f"{times.to_the_second(now)} here: there can be no part of it yet; send it again "
-                "when the run has begun, or set the clock of the node that is wrong"
-            )
-            raise TooEarly(msg, min(-(-wait // times.SECOND), _EARLY_RETRY_MAX_S))
 
     async def give_up(self, ended_before: int, ended_after: int | None = None) -> None:
         """Merge runs that ended before this instant without their missing parts.

@@ -16,7 +16,6 @@
     │   ├── TooSlow               408  the body did not arrive in time
     │   ├── TooLarge              413
     │   ├── TooManyRequests       429  the same request is in order later
-    │   │   ├── TooEarly          425  at an instant that is still to come
     │   │   └── LimitUsedUp       429  what the limits of a host allow is used up
     │   ├── RefusedByParticipant  422  a participant will not take part
     │   └── LimitRefused          403  the limits of a host do not allow it
@@ -179,14 +178,6 @@ class TooManyRequests(RequestError):
         """``retry_after_s`` is the number of seconds after which to ask again."""
         super().__init__(message)
         self.retry_after_s = retry_after_s
-
-
-class TooEarly(TooManyRequests):
-    """The request is about something that has not begun yet; once it has, it is in order."""
-
-    code = "too-early"
-    title = "Too early"
-    status = 425
 
 
 class LimitUsedUp(TooManyRequests):

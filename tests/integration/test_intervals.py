@@ -240,7 +240,6 @@ async def test_a_run_without_intervals_takes_none(world: World) -> None:
     """Intervals of a test that has none are refused with the reason."""
     a, b = await world.two()
     [run] = await book_everywhere(introduction([a, b]), a, [a, b], [HOUR])
-    world.clock.move_to(HOUR)
     share = IntervalShare(number=0, result={}, reason=None)
     message = IntervalsMessage(run=run, intervals=(share,))
     with pytest.raises(InvalidDocument, match="the run has 0 intervals"):

@@ -11,10 +11,9 @@ from structlog.testing import capture_logs
 
 from node.clock import LatchedEvent
 from node.execution import process
-from node.execution.launcher import LaunchOutcome
+from node.execution.launcher import LAUNCH_HORIZON, LaunchOutcome
 from node.execution.process import RunningProcess
 from node.model import times
-from node.model.early_parts import LAUNCH_HORIZON
 from node.model.errors import DatabaseUnavailable
 from node.model.late_runs import LOST_RUN_TIMEOUT, START_LATENESS_MAX
 from node.model.runstate import RunState

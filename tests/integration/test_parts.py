@@ -171,7 +171,6 @@ async def test_the_end_of_a_run_is_the_end_of_no_other(world: World) -> None:
         for run in ids:
             async with site.database.transaction() as connection:
                 assert await runs.begin(connection, run, HOUR)
-    world.clock.move_to(starts[-1])
     done, opened, _ = ids
     await a.node.collector.keep_own(opened, _part(a, 0))
     for place, site in enumerate(sites):
@@ -332,7 +331,6 @@ async def test_a_run_its_lead_slept_through_is_missed(world: World) -> None:
     """A lead that was down at the start marks its run as missed, with the reason."""
     a, b = sites = await world.two()
     [run] = await book_everywhere(introduction(sites), a, sites, [HOUR])
-    world.clock.move_to(HOUR + DURATION)
     part = _part(a, 0, "the node was down at its start")
     await a.node.collector.keep_own(run, part, RunState.MISSED)
     assert await a.state(run) == "missed"

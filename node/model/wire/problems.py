@@ -14,7 +14,6 @@ from node.model.errors import (
     PeerError,
     PeerFailed,
     RequestError,
-    TooEarly,
     TooManyRequests,
     UnknownPeer,
     UnknownToPeer,
@@ -79,7 +78,7 @@ def error_of(problem: Problem) -> ParleyError:
     """Return the error that a problem document was created from, on the client's side."""
     if problem.errors:
         return InvalidDocument([FieldFault(f.pointer, f.detail) for f in problem.errors])
-    for later in (TooManyRequests, TooEarly, LimitUsedUp):
+    for later in (TooManyRequests, LimitUsedUp):
         if problem.code == later.code:
             return later(problem.detail, problem.retry_after or 1)
     if problem.code == LimitRefused.code:
