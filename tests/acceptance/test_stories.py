@@ -130,9 +130,13 @@ async def test_cron_with_a_zone(a: Outsider, b: Outsider, everywhere: Everywhere
 
 async def test_cron_comes_round(a: Outsider, b: Outsider, minutely: Json) -> None:
     """A cron task's run takes place at the full minute."""
-    first = (await a.runs(minutely))[0]
-    await a.over(first)
-    run = await a.finished(first)
+    first, *later = await a.runs(minutely)
+    run = await a.over(first)
+    for each in later:
+        if run["state"] == "finished":
+            break
+        run = await a.over(each)  # one before was missed: tests that kill these nodes ran meanwhile
+    assert run["state"] == "finished"
     assert (instant(run["starts_at"]).second, instant(run["starts_at"]).microsecond) == (0, 0)
     assert booked(await b.over(run)) == booked(run)
 
