@@ -70,6 +70,10 @@ class Directory:
         """
         return self._index.find(word)
 
+    def find_or_key(self, word: str) -> KnownNode | None:
+        """Return the node that a word stands for, as :meth:`find` does, or that has it as key."""
+        return self.find(word) or self._nodes.get(word)
+
     def sharing(self, word: str) -> list[KnownNode]:
         """Return the nodes that share an address or a host, which so stands for none of them."""
         return self._index.sharing(word)

@@ -72,9 +72,7 @@ class LeadSharing:
         by_lead: dict[str, int] = {}
         for word, share in document.shares.items():
             at = f"/shares/{word}"
-            known = self._directory.find(word)
-            if known is None:
-                known = next((it for it in self._directory.all if it.identity == word), None)
+            known = self._directory.find_or_key(word)
             if known is None:
                 reason = f"no node {word} is known here; see parley node list"
                 faults.append(FieldFault(at, reason))

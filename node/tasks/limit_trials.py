@@ -65,9 +65,7 @@ class LimitTrials:
 
         :raises InvalidDocument: there is none, or it is this node.
         """
-        known = self._directory.find(word)
-        if known is None and self._directory.knows(word):
-            known = self._directory.by_identity(word)
+        known = self._directory.find_or_key(word)
         if known is None:
             fault = f"no node {word} is known here; see parley node list"
             raise InvalidDocument([FieldFault("/as", fault)])
