@@ -38,8 +38,24 @@ class ByteQuota:
     @property
     def words(self) -> str:
         """Return ``50 GB per day``."""
-        period = _PERIODS.get(self.period) or times.format_duration(self.period)
-        return f"{bytes_text(self.most)} per {period}"
+        return f"{bytes_text(self.most)} per {period_in_words(self.period)}"
+
+
+def parse_period(text: str) -> int:
+    """Parse the period of a quota, ``P1D`` (µs).
+
+    :raises ValueError: it is no duration, or not one of whole hours up to 31 days.
+    """
+    period = times.parse_duration(text)
+    if period % times.HOUR or not times.HOUR <= period <= _LONGEST:
+        msg = "the period of a quota is whole hours, PT1H to P31D"
+        raise ValueError(msg)
+    return period
+
+
+def period_in_words(period: int) -> str:
+    """Return a period (µs) as it follows "per": ``day``, or ``PT2H``."""
+    return _PERIODS.get(period) or times.format_duration(period)
 
 
 def parse_byte_quota(text: str) -> ByteQuota:
@@ -51,10 +67,7 @@ def parse_byte_quota(text: str) -> ByteQuota:
     if match is None:
         raise ValueError(_HELP)
     amount, unit, duration = match.groups()
-    period = times.parse_duration(duration)
-    if period % times.HOUR or not times.HOUR <= period <= _LONGEST:
-        msg = "the period of a quota is whole hours, PT1H to P31D"
-        raise ValueError(msg)
+    period = parse_period(duration)
     most = Decimal(amount) * _UNITS["k" if unit == "K" else unit]
     if most != most.to_integral() or most > _MOST:
         msg = "the amount of a quota is whole bytes, at most 1000000T"

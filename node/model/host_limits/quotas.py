@@ -12,16 +12,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from itertools import accumulate
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 from node.model import times
-from node.model.byte_quotas import bytes_text, parse_byte_quota
+from node.model.byte_quotas import bytes_text, parse_byte_quota, parse_period, period_in_words
 from node.model.spans import Span
 
 _RUNS = re.compile(r"(\d{1,9})/(P.+)", re.ASCII)
 _TIME = re.compile(r"(P[^/]+)/(P.+)", re.ASCII)
-_LONGEST: Final = 31 * times.DAY
-_PERIODS: Final = {times.HOUR: "hour", times.DAY: "day", 7 * times.DAY: "week"}
 
 
 class Quantity(StrEnum):
@@ -68,8 +66,7 @@ class PeriodQuota:
 
     def in_words(self) -> str:
         """Return ``24 runs per day``."""
-        period = _PERIODS.get(self.period) or times.format_duration(self.period)
-        return f"{self.text_of(self.most)} per {period}"
+        return f"{self.text_of(self.most)} per {period_in_words(self.period)}"
 
     def used_up(self, used: int, begin: int) -> str:
         """Return ``PT9M of PT10M per day are used; free again at …``, for a period."""
@@ -165,9 +162,5 @@ def parse_quota(quantity: Quantity, text: str) -> PeriodQuota:
     if match is None:
         msg = f"write an amount per period, such as {example}"
         raise ValueError(msg)
-    amount, period = match[1], times.parse_duration(match[2])
-    most = int(amount) if quantity is Quantity.RUNS else times.parse_duration(amount)
-    if period % times.HOUR or not times.HOUR <= period <= _LONGEST:
-        msg = "the period of a quota is whole hours, PT1H to P31D"
-        raise ValueError(msg)
-    return PeriodQuota(quantity, most, period)
+    most = int(match[1]) if quantity is Quantity.RUNS else times.parse_duration(match[1])
+    return PeriodQuota(quantity, most, parse_period(match[2]))
