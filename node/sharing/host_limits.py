@@ -193,12 +193,6 @@ class LimitKeeper:
                 return
             after = page[-1]
 
-    def judge_terms(
-        self, lead: str, terms: TaskTerms, place: int, test: Test, spec: Any
-    ) -> Judgement:
-        """Judge a task of these terms, in which this host has this place."""
-        return self._judge(lead, terms, place, test, spec)
-
     async def left(self, lead: str, standing: LimitStanding) -> list[QuotaLeft]:
         """Return what is left now of the quotas for which the runs of a task count."""
         return await self._left(self.accounts(lead, standing))
@@ -244,7 +238,7 @@ class LimitKeeper:
 
     def judge(self, lead: str, introduction: Introduction, test: Test, spec: Any) -> Judgement:
         """Judge a task of another node; ``spec`` is that of its test, parsed."""
-        return self._judge(lead, terms_of(introduction), introduction.participant, test, spec)
+        return self.judge_terms(lead, terms_of(introduction), introduction.participant, test, spec)
 
     @property
     def counts_named(self) -> bool:
@@ -350,11 +344,12 @@ class LimitKeeper:
             spec = self._capabilities.spec(test, terms.spec)
         except InvalidDocument as error:  # another version of the program has accepted it
             return LimitStanding(refusal=error.detail)
-        return self._judge(task.lead, terms, task.participant, test, spec).standing
+        return self.judge_terms(task.lead, terms, task.participant, test, spec).standing
 
-    def _judge(
+    def judge_terms(
         self, lead: str, terms: TaskTerms, place: int | None, test: Test, spec: Any
     ) -> Judgement:
+        """Judge a task of these terms, in which this host has this place, or only leads."""
         context = None if place is None else terms.participants[place].context
         facts = TaskFacts(
             test=terms.test,
