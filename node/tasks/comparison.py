@@ -111,9 +111,11 @@ class NodeComparer:
         (``execution/agreement.py``).
         """
         pauses = chain(_PAUSES_S, repeat(_PAUSES_S[-1]))
-        while left := await self._uncompared():
+        left = await self._uncompared()
+        while left:
             await self._compare_each(left)
-            if await self._uncompared():
+            left = await self._uncompared()
+            if left:
                 await self._clock.sleep(next(pauses))
 
     async def _uncompared(self) -> list[KnownNode]:

@@ -31,8 +31,8 @@ due AS (
 
 UPDATE planning
 SET lease_owner = $4, lease_until = $5, plan_at = $5, lease_epoch = planning.lease_epoch + 1
-FROM due, task
-WHERE planning.task_id = due.task_id AND task.id = due.task_id
+FROM due, task, campaign
+WHERE planning.task_id = due.task_id AND task.id = due.task_id AND campaign.id = planning.campaign_id
 RETURNING
     planning.task_id, planning.next_run_at, planning.planned_to, planning.failures, planning.lease_epoch,
     task.state::text, task.test, task.spec, task.tool, task.tools, task.scheduling_class::text, task.duration,
@@ -53,10 +53,8 @@ RETURNING
         LIMIT 1
     ) AS suspended,
     EXISTS (SELECT FROM limited WHERE limited.id = planning.campaign_id) AS limited,
-    EXISTS (
-        SELECT FROM campaign WHERE campaign.id = planning.campaign_id AND (campaign.level = 10 OR campaign.preemptor)
-    ) AS privileged,
-    (SELECT campaign.level FROM campaign WHERE campaign.id = planning.campaign_id) AS level,
+    campaign.level = 10 OR campaign.preemptor AS privileged,
+    campaign.level,
     due.taken_over;
 
 -- next_due --
