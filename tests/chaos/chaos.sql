@@ -37,6 +37,7 @@ SELECT
     task.created_at,
     planning.planned_to,
     planning.plan_at,
+    planning.next_run_at,
     task.revision,
     task.ended_at,
     (SELECT archive.runs::text FROM archive WHERE archive.task_id = task.id AND archive.removed_at IS NULL),
@@ -83,14 +84,15 @@ SELECT id, held_at, expires_at FROM exchange WHERE state = 'held';
 DROP SCHEMA public CASCADE;
 CREATE SCHEMA public;
 CREATE TABLE round (
-    now timestamptz, hold_life interval, grace interval, told interval, healed_at timestamptz, asking interval, repair interval
+    now timestamptz, hold_life interval, grace interval, told interval, healed_at timestamptz, asking interval, repair interval,
+    horizon interval
 );
 CREATE TABLE restored (node text, dumped_at timestamptz, restored_at timestamptz);
 CREATE TABLE stepped (node text, began timestamptz, ended timestamptz);
 CREATE TABLE task (
     node text, id uuid, lead text, led_here boolean, state text, participants text [], reference text,
     duration interval, starts timestamptz, repeat interval, until timestamptz, slip interval,
-    created_at timestamptz, planned_to timestamptz, plan_at timestamptz, revision integer, ended_at timestamptz,
+    created_at timestamptz, planned_to timestamptz, plan_at timestamptz, next_run_at timestamptz, revision integer, ended_at timestamptz,
     archived text, test text, terms text
 );
 CREATE TABLE run (
@@ -341,10 +343,12 @@ WHERE
     );
 
 -- checks_forgotten --
--- What is to be planned is planned: nothing is long overdue.
+-- What is to be planned is planned: no slot within the horizon is long overdue.
 SELECT task.node, task.id, format('was to be planned at %s', task.plan_at)
 FROM task CROSS JOIN round
-WHERE task.led_here AND task.state = 'active' AND task.plan_at + round.grace < round.now;
+WHERE
+    task.led_here AND task.state = 'active' AND task.plan_at + round.grace < round.now
+    AND task.next_run_at + round.grace < round.now + round.horizon;
 
 -- checks_orphans --
 -- What a participant takes for open is open at its lead, once everybody had time to ask.
@@ -377,8 +381,9 @@ WHERE
 
 -- checks_parts --
 -- What a participant measured its lead has, with the same result, and nothing that is finished lacks a part. (A part that
--- came after the backup is forgotten by a restore. The lead asks again for those of runs that failed or were missed, not
--- for those of runs that it had cancelled or taken back when they were measured: these change nothing.)
+-- came after the backup is forgotten by a restore, however long before it was measured: it may have waited for its sender.
+-- The lead asks again for those of runs that failed or were missed, not for those of runs that it had cancelled or taken
+-- back when they were measured: these change nothing.)
 SELECT own.node, own.run_id, format('measured here, and %s at %s', CASE WHEN kept.run_id IS NULL THEN 'absent' ELSE 'otherwise' END, led.node)
 FROM part AS own
 INNER JOIN run ON run.node = own.node AND run.id = own.run_id AND run.participant = own.participant
@@ -389,12 +394,7 @@ WHERE
     own.result IS NOT NULL AND kept.result IS DISTINCT FROM own.result AND NOT excuses(own.run_id)
     AND NOT (
         kept.run_id IS NULL AND led.state IN ('cancelled', 'displaced')
-        AND EXISTS (
-            SELECT FROM restored
-            WHERE
-                restored.node = led.node
-                AND run.over_at BETWEEN restored.dumped_at - round.told AND restored.restored_at
-        )
+        AND EXISTS (SELECT FROM restored WHERE restored.node = led.node AND run.over_at < restored.restored_at)
     )
 UNION ALL
 SELECT led.node, led.id, format('finished, with the results of %s of %s parts', count(part.result), cardinality(led.participants))

@@ -19,6 +19,7 @@ from uuid import UUID
 import asyncpg
 
 from node import housekeeping
+from tests.chaos.plan import HORIZON_H
 from tests.chaos.queries import SQL
 
 GRACE = timedelta(seconds=45)
@@ -102,7 +103,8 @@ async def judge(
     async with _connection(court) as connection:
         await connection.execute(SQL["verdict_tables"])
         now = datetime.now(UTC)
-        row = (now, times.hold_life, GRACE, times.told, times.healed_at, times.asking, REPAIR)
+        graces = (times.hold_life, GRACE, times.told, times.healed_at, times.asking, REPAIR)
+        row = (now, *graces, timedelta(hours=HORIZON_H))
         await connection.copy_records_to_table("round", records=[row])
         copies = await asyncio.gather(*(_read(name, each) for name, each in nodes.items()))
         for tables in copies:
