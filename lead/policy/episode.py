@@ -172,15 +172,15 @@ class Episode:
         self._refused[candidate.task] = refusals
         self._ordering.stuck(candidate)
 
-    def _prepare(self, turn: AllocationRound, candidate: Candidate) -> Ask | None:
-        candidate, refusal, fewer = self._within_limits(candidate, turn)
+    def _prepare(self, turn: AllocationRound, whole: Candidate) -> Ask | None:
+        candidate, refusal, fewer = self._within_limits(whole, turn)
         if refusal is None and not candidate.named:
             refusal = self._sharing.admit(candidate, turn)
         if refusal is not None:
             if turn is AllocationRound.FIRST or (
                 turn is AllocationRound.SECOND and refusal.axis is Axis.THROTTLE
             ):
-                self._later[candidate.task] = candidate
+                self._later[candidate.task] = whole
             elif refusal.axis is Axis.SHARE:
                 self._without.append(candidate)
             self._turn_down(candidate, refusal)

@@ -48,7 +48,7 @@ COMPOSITIONS: dict[str, PolicyComposition] = {
 }
 
 EXAMPLES: dict[str, list[tuple[int, int]]] = {
-    "boinc-backoff": [(0, 5)],
+    "boinc-backoff": [(0, 5), (79766, 17)],
     "boinc-edf": [(1, 12)],
     "boinc-fetch": [(2, 19)],
     "boinc-rrsim": [(3, 26), (38, 21)],
