@@ -19,7 +19,7 @@ import random
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
-from itertools import islice, takewhile, zip_longest
+from itertools import chain, islice, takewhile, zip_longest
 
 from lead.policy.axes.feasible import LACKS_NODES
 from lead.policy.axes.order import in_turns
@@ -133,14 +133,25 @@ class Episode:
     def _rounds(self) -> Iterator[tuple[AllocationRound, Candidate]]:
         """Yield all in order; then, in turn by campaign, those above a share or a soft limit.
 
-        Those above a soft limit come last: others want the nodes as long as they may have one.
+        Those above a soft limit come last: others want the nodes as long as they may have one. If
+        one that was stuck starts in a later round, the order goes on with those it held back.
         """
-        for candidate in self._considered():
-            yield AllocationRound.FIRST, candidate
-        for turn in (AllocationRound.SECOND, AllocationRound.THIRD):
-            for candidate in self._in_turn(list(self._later.values())):
-                del self._later[candidate.task]
-                yield turn, candidate
+        refusals, coming = self._considered()
+        first = next(coming, None)
+        while first is not None:
+            for candidate in chain([first], coming):
+                self._reached += 1
+                refusal = refusals.get(candidate.task)
+                if refusal is None:
+                    yield AllocationRound.FIRST, candidate
+                else:
+                    self._turn_down(candidate, refusal)
+            for turn in (AllocationRound.SECOND, AllocationRound.THIRD):
+                for candidate in self._in_turn(list(self._later.values())):
+                    del self._later[candidate.task]
+                    yield turn, candidate
+            first = self._ordering.take()
+            coming = iter(self._ordering.take, None)
 
     def _in_turn(self, candidates: Sequence[Candidate]) -> Iterator[Candidate]:
         """Yield one candidate of each campaign after the other, as campaigns are served."""
@@ -152,21 +163,13 @@ class Episode:
         for row in zip_longest(*queues):
             yield from filter(None, row)
 
-    def _considered(self) -> Iterator[Candidate]:
-        """Yield the candidates in order, without those that a limit on candidates excludes."""
+    def _considered(self) -> tuple[Mapping[str, PolicyRefusal], Iterator[Candidate]]:
+        """Return whom a limit on candidates excludes, and why; and all candidates in order."""
         if self._ordering.awaits_outcomes:
             refusals = self._throttle.considered(self._board.candidates)
-            coming = iter(self._ordering.take, None)
-        else:
-            ordered = list(iter(self._ordering.take, None))
-            refusals, coming = self._throttle.considered(ordered), iter(ordered)
-        for candidate in coming:
-            self._reached += 1
-            refusal = refusals.get(candidate.task)
-            if refusal is None:
-                yield candidate
-            else:
-                self._turn_down(candidate, refusal)
+            return refusals, iter(self._ordering.take, None)
+        ordered = list(iter(self._ordering.take, None))
+        return self._throttle.considered(ordered), iter(ordered)
 
     def _turn_down(self, candidate: Candidate, *refusals: PolicyRefusal) -> None:
         self._refused[candidate.task] = refusals

@@ -56,7 +56,7 @@ EXAMPLES: dict[str, list[tuple[int, int]]] = {
     "campaign-default": [(5, 15), (31, 25)],
     "deferred, without slots": [(6, 22)],
     "fbsng-dynamic": [(602, 19), (23, 17)],
-    "fbsng-partition": [(8, 11)],
+    "fbsng-partition": [(8, 11), (2712895170, 10)],
     "fbsng-quota": [(10, 25)],
     "gridserver-blacklist": [(431, 22)],
     "gridserver-serial-usage": [(13, 21)],
@@ -67,7 +67,7 @@ EXAMPLES: dict[str, list[tuple[int, int]]] = {
     "maui-defer": [(23, 16)],
     "maui-fairshare": [(24, 23)],
     "maui-priority": [(28, 26)],
-    "no overtaking": [(171, 27)],
+    "no overtaking": [(171, 27), (315462465, 17)],
     "small budget": [(699, 23), (209, 18)],
 }
 """By set: seeds and numbers of candidates of pools that together reach every rule."""
@@ -249,9 +249,8 @@ class TruthDriver(Driver):
 
     def _check(self, episode: Episode, moment: Moment) -> None:
         by_task = {it.task: it for it in self.view.candidates}
+        moment.refused.update(episode._refused.keys() - moment.placed)
         for task, refusals in list(episode._refused.items()):
-            if task not in moment.placed:
-                moment.refused.add(task)
             self._look(by_task[task], refusals, moment)
 
     def _look(
