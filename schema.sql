@@ -144,12 +144,28 @@ END $$;
 CREATE TRIGGER node_named AFTER INSERT OR UPDATE OF name, url, address ON node FOR EACH ROW
 EXECUTE FUNCTION refuse_foreign_name();
 
+CREATE TYPE token_role AS ENUM (
+    'read',       -- reads
+    'run',        -- and creates tasks
+    'operate',    -- and changes all tasks, campaigns, pools, archives and reservations
+    'own'         -- and changes nodes, shares and tokens
+);
+
 CREATE TABLE access_token (
-    digest text PRIMARY KEY,
+    id uuid PRIMARY KEY,
+    digest text NOT NULL UNIQUE,
     label text NOT NULL,
-    created_at timestamptz NOT NULL
+    role token_role NOT NULL,
+    created_at timestamptz NOT NULL,
+    created_by text NOT NULL,
+    expires_at timestamptz,
+    used_at timestamptz,
+    revoked_at timestamptz
 );
 COMMENT ON TABLE access_token IS 'Bearer tokens of users, as SHA-256; the tokens themselves are not stored.';
+COMMENT ON COLUMN access_token.label IS 'Whom it is for; tokens of one label are those of one user.';
+COMMENT ON COLUMN access_token.created_by IS 'The label of the token with which it was made.';
+COMMENT ON COLUMN access_token.used_at IS 'When it was used last, to the minute.';
 
 CREATE TABLE idempotency (
     key text PRIMARY KEY,

@@ -124,6 +124,7 @@ _MEMBERS = {
     "reservation": ("state",),
     "archive": ("state",),
     "limits": ("state",),
+    "token": ("state",),
 }
 """By kind of event, the names of the words that follow the id in its notification."""
 

@@ -99,9 +99,8 @@ from node.timetable.what_if import ImpactEstimator
 from node.trust.keys import NodeKey
 from node.trust.private_files import prepare_directory
 from node.trust.signatures import Verifier, new_nonce, sign
-from node.trust.tokens import digest, new_token, write_token
+from node.users.tokens import AccessTokens
 
-_OWNER = "owner"
 _MARK_STEP = 2 * times.MINUTE
 """More than the time between two marks, so that a mark that fell behind the clock catches up."""
 _ANSWERED_AT_ONCE_S = 2.0
@@ -155,7 +154,7 @@ class NodeService:
         self.openapi: dict[str, Any] = {}
         self.served: Counter[str] = Counter()
         self.hub = EventHub(core.clock)
-        self._tokens: set[str] = set()
+        self.tokens = AccessTokens(core, dependencies.new_id)
         self._housekeeper = Housekeeper(core.clock)
         self.clock_steps = ClockStepHandler(core)
         self._loops: list[asyncio.Task[None]] = []
@@ -392,7 +391,7 @@ class NodeService:
                 msg = f"this node cannot be called {self.card.name}: {reason}"
                 raise HostError(msg)
             await self.own_card.write(connection)
-            await self._first_token(connection)
+            await self._ensure_owner(connection)
         await self.repair_instants()
         await self.directory.refresh()
         await self.campaigns.refresh()
@@ -447,13 +446,8 @@ class NodeService:
             self._loops.append(asyncio.create_task(self.work_puller.run(), name="fetching"))
         self._read(self.comparer.compare_until_answered)
 
-    async def _first_token(self, connection: Any) -> None:
-        path = self.settings.state_dir / "token"
-        if path.exists() and await nodes.has_token(connection, digest(path.read_text().strip())):
-            return
-        token = new_token(secrets.token_bytes)
-        write_token(path, token)
-        await nodes.keep_token(connection, digest(token), _OWNER, self.clock.now())
+    async def _ensure_owner(self, connection: Any) -> None:
+        await self.tokens.ensure_owner(connection, self.settings.state_dir / "token")
 
     def _periodic_jobs(self) -> tuple[PeriodicJob, ...]:
         others = participant_jobs(
@@ -589,15 +583,6 @@ class NodeService:
         """Let all loops look again if the clock was set: they wait for instants by the old one."""
         if await self.clock_steps.look():
             self._heard(Notice("wake", "", ()))
-
-    async def knows_token(self, token_digest: str) -> bool:
-        """Return whether a user's token was issued here; known tokens are cached."""
-        if token_digest not in self._tokens:
-            async with self.database.connection() as connection:
-                if not await nodes.has_token(connection, token_digest):
-                    return False
-            self._tokens.add(token_digest)
-        return True
 
     def peer(self, identity: str) -> Peer:
         """Return the client of another node.

@@ -82,7 +82,7 @@ class SimulatedNode(SimulatedService):
         """Wake the loop that settles expired holds."""
         self._hold_made.set()
 
-    async def _first_token(self, connection: Any) -> None:
+    async def _ensure_owner(self, connection: Any) -> None:
         """Create no token: nothing in a simulation authenticates with one."""
 
     async def repair_instants(self) -> None:

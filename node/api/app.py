@@ -24,6 +24,7 @@ from node.api import (
     runs,
     shares,
     tasks,
+    tokens,
 )
 from node.api.bodies import BODIES, Bodies
 from node.api.connections import ConnectionLimits, keep_connection
@@ -45,6 +46,7 @@ ROUTES = (
     *nodes.ROUTES,
     *shares.ROUTES,
     *limits.ROUTES,
+    *tokens.ROUTES,
     *events.ROUTES,
     *operations.ROUTES,
     *participant.ROUTES,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from aiohttp import web
 
 from node.api import requests, responses
-from node.api.routing import CURSOR, ID, LIMIT, NODE, TEXT, Access, Query, Route
+from node.api.routing import CURSOR, ID, LIMIT, NODE, TEXT, Query, Route
 from node.model.errors import NotFound
 from node.model.wire.archives import (
     Archive,
@@ -135,7 +135,6 @@ ROUTES = (
         "/v1/archives",
         add,
         "Add an archive of the node: it receives the results of all tasks that the node leads",
-        Access.WRITE,
         ArchiveDocument,
         Archive,
         status=201,
@@ -155,7 +154,6 @@ ROUTES = (
         "/v1/archives/{name}",
         edit,
         "Edit an archive",
-        Access.WRITE,
         ArchivePatch,
         Archive,
     ),
@@ -164,7 +162,6 @@ ROUTES = (
         "/v1/archives/{name}",
         remove,
         "Remove an archive, and drop its waiting deliveries",
-        Access.WRITE,
         status=204,
     ),
     Route(
@@ -172,7 +169,6 @@ ROUTES = (
         "/v1/archives/{name}/test",
         test,
         "Check whether results can be delivered, without delivering one",
-        Access.WRITE,
         answer=ArchiveTested,
     ),
     Route(
@@ -197,7 +193,6 @@ ROUTES = (
         "/v1/archivings/retry",
         retry,
         "Retry at once deliveries that are parked or wait for their next attempt",
-        Access.WRITE,
         RetryRequest,
         Retried,
     ),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from aiohttp import web
 
 from node.api import requests, responses
-from node.api.routing import CURSOR, INSTANT, LIMIT, NODE, Access, Query, Route
+from node.api.routing import CURSOR, INSTANT, LIMIT, NODE, Query, Route
 from node.model.errors import NotFound
 from node.model.wire.campaigns import Campaign, CampaignDocument, CampaignPatch, UsageHour
 from node.service import NodeService
@@ -119,7 +119,6 @@ ROUTES = (
         "/v1/campaigns",
         create,
         "Add a campaign",
-        Access.WRITE,
         CampaignDocument,
         Campaign,
         status=201,
@@ -139,7 +138,6 @@ ROUTES = (
         "/v1/campaigns/{name}",
         edit,
         "Edit a campaign",
-        Access.WRITE,
         CampaignPatch,
         Campaign,
     ),
@@ -148,7 +146,6 @@ ROUTES = (
         "/v1/campaigns/{name}",
         remove,
         "Remove a campaign that was never used",
-        Access.WRITE,
         status=204,
     ),
     Route(

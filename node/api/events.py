@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Sequence
 
 from aiohttp import web
 
 from node.api import requests
 from node.api.connections import giving_way
-from node.api.routing import NODE, TEXT, Query, Route
+from node.api.routing import NODE, PRINCIPAL, TEXT, Query, Route
+from node.events import Event
+from node.model.permissions import EVENTS
+from node.model.principals import Principal
 
 _BEAT_S = 15.0
 _PAUSE_S = 0.1
@@ -17,8 +21,12 @@ _DIGITS = 18  # more than the number of any event has
 
 
 async def stream(request: web.Request) -> web.StreamResponse:
-    """GET: events as they happen, after those missed since ``Last-Event-ID``."""
-    hub = request.app[NODE].hub
+    """GET: events as they happen, after those missed since ``Last-Event-ID``.
+
+    The stream ends with the validity of the caller's token.
+    """
+    node, principal = request.app[NODE], request[PRINCIPAL]
+    hub = node.hub
     requests.only(request)
     last = request.headers.get("Last-Event-ID", "")
     response = web.StreamResponse(
@@ -35,13 +43,33 @@ async def stream(request: web.Request) -> web.StreamResponse:
         await response.write(b"retry: 2000\n\n")
         # A reader that is too slow loses its stream. It resumes with its Last-Event-ID.
         while not hub.closed and (events := hub.since(place)) is not None:
+            if _has_ended(principal, events, node.clock.now()):
+                break
             if events:
                 place = events[-1].number
-                await response.write(b"".join(event.text for event in events))
+                await response.write(b"".join(event.text for event in _seen(principal, events)))
                 await hub.pause(_PAUSE_S)
             elif not await hub.change(_BEAT_S):
                 await response.write(b": still here\n\n")
     return response
+
+
+def _has_ended(principal: Principal, events: Sequence[Event], now: int) -> bool:
+    """Return whether the caller's token has expired, or one of the events revokes it."""
+    expired = principal.until is not None and principal.until <= now
+    return expired or any(
+        event.kind == "token" and event.body["id"] == principal.key for event in events
+    )
+
+
+def _seen(principal: Principal, events: Sequence[Event]) -> list[Event]:
+    """Return the events that the role of the caller lets them see."""
+    return [
+        event
+        for event in events
+        if (needed := EVENTS.get(event.kind)) is None
+        or (principal.role is not None and principal.role.includes(needed))
+    ]
 
 
 ROUTES = (

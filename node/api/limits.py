@@ -5,7 +5,7 @@ from __future__ import annotations
 from aiohttp import web
 
 from node.api import requests, responses
-from node.api.routing import NODE, Access, Route
+from node.api.routing import NODE, Route
 from node.model.errors import Conflict, NotFound
 from node.model.wire.host_limits import GrantedLimits, LimitTrial, LimitTrialRequest, ShownLimits
 
@@ -43,7 +43,6 @@ ROUTES = (
         "/v1/limits/trials",
         trial,
         "Try a task against the limits, as if another node introduced it; nothing is stored",
-        Access.WRITE,
         LimitTrialRequest,
         LimitTrial,
     ),

@@ -8,7 +8,7 @@ from aiohttp.typedefs import Handler
 
 from node.api import local_access, responses
 from node.api.bodies import BODIES
-from node.api.routing import BODY, NODE, SENDER, Access, Route
+from node.api.routing import BODY, NODE, PRINCIPAL, SENDER, Route
 from node.model.errors import (
     MalformedRequest,
     MethodNotAllowed,
@@ -19,17 +19,14 @@ from node.model.errors import (
     TooLarge,
     fault_of,
 )
+from node.model.permissions import Access, require_role
+from node.model.principals import HOST, STRANGER, Principal, PrincipalKind
 from node.trust.signatures import SignedHead
-from node.trust.tokens import digest
 
 BODY_MAX = 1_000_000
 PEER_BODY_MAX = 8_000_000
-_BODY_MAX = {
-    Access.OPEN: 65_536,
-    Access.READ: BODY_MAX,
-    Access.WRITE: BODY_MAX,
-    Access.PEER: PEER_BODY_MAX,
-}
+_BODY_MAX = {Access.OPEN: 65_536, Access.PEER: PEER_BODY_MAX}
+"""By access, the maximum bytes of a body where it is not ``BODY_MAX``."""
 OWN_FAULT = "an internal error occurred; see the log of the node"
 
 log = structlog.get_logger()
@@ -85,13 +82,11 @@ def guarded(route: Route) -> Handler:
         match route.access:
             case Access.PEER:
                 signed = _signed(request)
-            case Access.READ if not _reads_locally(request):
-                await _with_token(request)
-            case Access.WRITE:
-                await _with_token(request)
-            case Access.READ | Access.OPEN:
-                pass
-        bytes_max = route.body_max or _BODY_MAX[route.access]
+            case Access.OPEN:
+                request[PRINCIPAL] = STRANGER
+            case access:
+                request[PRINCIPAL] = await _user(request, access)
+        bytes_max = route.body_max or _BODY_MAX.get(route.access, BODY_MAX)
         async with request.app[BODIES].received(request, bytes_max) as body:
             request[BODY] = body
             if signed is not None:
@@ -99,7 +94,12 @@ def guarded(route: Route) -> Handler:
                 sender = node.verifier.check_body(signed, body, node.clock.now())
                 node.leases.heard(sender)
                 request[SENDER] = sender
-            return await route.handler(request)
+                name = node.directory.by_identity(sender).name
+                request[PRINCIPAL] = Principal(PrincipalKind.NODE, name, key=sender)
+            answer = await route.handler(request)
+        if "wait" in request.query and request[PRINCIPAL].kind is PrincipalKind.TOKEN:
+            await _user(request, route.access)  # it may have been revoked in the meantime
+        return answer
 
     return handle
 
@@ -135,14 +135,26 @@ def _reads_locally(request: web.Request) -> bool:
     )
 
 
-async def _with_token(request: web.Request) -> None:
+async def _user(request: web.Request, access: Access) -> Principal:
+    """Return the user who sends a request, or any program on this host where that may read.
+
+    :raises NotAuthenticated: they send no valid token.
+    :raises NotAllowed: the role of their token does not permit it.
+    """
     scheme, _, token = request.headers.get("Authorization", "").partition(" ")
-    if scheme.lower() != "bearer" or not token:
-        msg = (
-            "this needs a token; send 'Authorization: Bearer …' with the token in the "
-            "file 'token' of the node's state directory"
-        )
-        raise NotAuthenticated(msg)
-    if not await request.app[NODE].knows_token(digest(token.strip())):
+    given = token.strip() if scheme.lower() == "bearer" else ""
+    principal = await request.app[NODE].tokens.principal(given) if given else None
+    if principal is None and access is Access.READ and _reads_locally(request):
+        return HOST
+    if principal is None and given:
         msg = "the token is not valid for this node"
         raise NotAuthenticated(msg)
+    if principal is None:
+        msg = (
+            "this needs a token; send 'Authorization: Bearer …' with the token in the "
+            "file 'token' of the node's state directory, or with one that the owner gave you"
+        )
+        raise NotAuthenticated(msg)
+    if access.role is not None:
+        require_role(principal, access.role, f"{request.method} {request.path}")
+    return principal

@@ -9,7 +9,7 @@ from aiohttp import web
 from pydantic import BaseModel
 
 from node.api import requests, responses
-from node.api.routing import NODE, TEXT, Access, Query, Route
+from node.api.routing import NODE, TEXT, Query, Route
 from node.capability.catalog import program_version
 from node.clock import synchronisation
 from node.model import predicates
@@ -174,7 +174,7 @@ MATCH = Query(
 )
 
 ROUTES = (
-    Route("GET", "/v1/nodes/self", self_, "This node's card", Access.OPEN, answer=NodeCard),
+    Route("GET", "/v1/nodes/self", self_, "This node's card", answer=NodeCard),
     Route(
         "GET",
         "/v1/nodes",
@@ -189,7 +189,6 @@ ROUTES = (
         "/v1/nodes",
         add,
         "Add a node and pin its key",
-        Access.WRITE,
         NodeAddition,
         NodeDocument,
         status=201,
@@ -199,7 +198,6 @@ ROUTES = (
         "/v1/nodes/{name}",
         edit,
         "Set attributes of this node",
-        Access.WRITE,
         NodePatch,
         NodeDocument,
     ),
@@ -208,7 +206,6 @@ ROUTES = (
         "/v1/nodes/{name}",
         remove,
         "Remove a node, and end all open tasks between it and this one",
-        Access.WRITE,
         answer=NodeRemoval,
     ),
     Route(
@@ -216,7 +213,6 @@ ROUTES = (
         "/v1/nodes/{name}/compare",
         compare,
         "Compare with a node, and repair what differs",
-        Access.WRITE,
         answer=NodeComparison,
     ),
     Route(
@@ -224,7 +220,6 @@ ROUTES = (
         "/v1/nodes/{name}/pardon",
         pardon,
         "Forget the failed runs and the refusals that policies hold against a node",
-        Access.WRITE,
         answer=NodeDocument,
     ),
     Route("GET", "/v1/clock", clock, "This node's clock", answer=ClockState),

@@ -8,7 +8,8 @@ from typing import Any
 
 from pydantic.json_schema import models_json_schema
 
-from node.api.routing import ID, TEXT, Access, Query, Route
+from node.api.routing import ID, TEXT, Query, Route
+from node.model.permissions import Access
 from node.model.wire.fields import Document
 from node.model.wire.problems import MEDIA_TYPE, Problem
 
@@ -36,8 +37,9 @@ def describe(routes: Sequence[Route], version: str) -> dict[str, Any]:
             "title": "Parley",
             "version": version,
             "description": "Schedules measurements between hosts of different owners. "
-            "Reading from loopback needs no token; everything else does. "
-            "A token permits everything: it is the operator's, too.",
+            "Everything but a node's card and its health needs a token with the role that the "
+            "operation names; each role includes those before it: read, run, operate, own. Where "
+            "the owner lets them, programs on the node's host read without a token.",
             "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
         },
         "paths": paths,
@@ -47,8 +49,7 @@ def describe(routes: Sequence[Route], version: str) -> dict[str, Any]:
                 "token": {
                     "type": "http",
                     "scheme": "bearer",
-                    "description": "Any valid token may change everything here, campaigns, pools "
-                    "and reservations included; there are no roles.",
+                    "description": "A token has a role: read, run, operate, or own.",
                 }
             },
         },
@@ -66,8 +67,10 @@ def _operation(route: Route, named: dict[type[Document], Any]) -> dict[str, Any]
         ],
         "responses": _responses(route, named),
     }
-    if route.access is not Access.OPEN:
-        operation["security"] = [{"token": []}, *([{}] if route.access is Access.READ else [])]
+    if route.access.role is not None:
+        operation["security"] = [{"token": [str(route.access.role)]}]
+        if route.access is Access.READ:
+            operation["security"].append({})
     if route.body is not None:
         operation["requestBody"] = {
             "required": True,

@@ -11,7 +11,7 @@ from aiohttp import web
 
 from node.api import requests, responses
 from node.api.middleware import OWN_FAULT
-from node.api.routing import NODE, SENDER, Access, Handler, Route
+from node.api.routing import NODE, SENDER, Handler, Route
 from node.model.errors import NotAllowed, ParleyError, TooLarge, fault_of
 from node.model.wire.comparisons import NodeComparison
 from node.model.wire.fields import Document
@@ -243,7 +243,6 @@ def _route(  # noqa: PLR0913, PLR0917 - the columns of the table below
         f"/v1/participant/{path}",
         handler,
         summary,
-        Access.PEER,
         body,
         answer,
         status=status,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from aiohttp import web
 
 from node.api import requests, responses
-from node.api.routing import NODE, Access, Route
+from node.api.routing import NODE, Route
 from node.model.wire.plans import Plan, PlanRequest
 
 
@@ -24,7 +24,6 @@ ROUTES = (
         plan,
         "Preview a task; nothing is booked or stored",
         # It needs a token, because it makes other nodes work.
-        Access.WRITE,
         PlanRequest,
         Plan,
     ),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from aiohttp import web
 
 from node.api import requests, responses
-from node.api.routing import CURSOR, LIMIT, NODE, Access, Route
+from node.api.routing import CURSOR, LIMIT, NODE, Route
 from node.model import policysets
 from node.model.wire.pools import ExpectedMisses, Outside, PolicySet, Pool, PoolDocument, PoolPatch
 from node.service import NodeService
@@ -94,7 +94,7 @@ ROUTES = (
         answer=PolicySet,
         listed=True,
     ),
-    Route("POST", "/v1/pools", create, "Add a pool", Access.WRITE, PoolDocument, Pool, status=201),
+    Route("POST", "/v1/pools", create, "Add a pool", PoolDocument, Pool, status=201),
     Route(
         "GET",
         "/v1/pools",
@@ -105,6 +105,6 @@ ROUTES = (
         query=(LIMIT, CURSOR),
     ),
     Route("GET", "/v1/pools/{name}", show, "Show a pool", answer=Pool),
-    Route("PATCH", "/v1/pools/{name}", edit, "Edit a pool", Access.WRITE, PoolPatch, Pool),
-    Route("DELETE", "/v1/pools/{name}", remove, "Remove a pool", Access.WRITE, status=204),
+    Route("PATCH", "/v1/pools/{name}", edit, "Edit a pool", PoolPatch, Pool),
+    Route("DELETE", "/v1/pools/{name}", remove, "Remove a pool", status=204),
 )

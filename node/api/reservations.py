@@ -5,7 +5,7 @@ from __future__ import annotations
 from aiohttp import web
 
 from node.api import requests, responses
-from node.api.routing import CURSOR, LIMIT, NODE, PREFIX, Access, Route
+from node.api.routing import CURSOR, LIMIT, NODE, PREFIX, Route
 from node.api.tasks import KEY, idempotency_key
 from node.model.wire.reservations import Reservation, ReservationDocument, ReservationPatch
 from node.store.reservations import ReservationFilter
@@ -58,7 +58,6 @@ ROUTES = (
         "/v1/reservations",
         create,
         "Reserve time of this node",
-        Access.WRITE,
         ReservationDocument,
         Reservation,
         status=201,
@@ -85,7 +84,6 @@ ROUTES = (
         "/v1/reservations/{id}",
         edit,
         "Edit a reservation",
-        Access.WRITE,
         ReservationPatch,
         Reservation,
     ),
@@ -94,7 +92,6 @@ ROUTES = (
         "/v1/reservations/{id}",
         remove,
         "Remove a reservation; its time is free at once",
-        Access.WRITE,
         status=204,
     ),
 )

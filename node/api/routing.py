@@ -4,30 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
 from aiohttp import web
 
+from node.model.permissions import PERMISSIONS, Access
+from node.model.principals import Principal
 from node.model.wire.fields import Document
 
 if TYPE_CHECKING:
     from node.service import NodeService
 
 
-class Access(StrEnum):
-    """The callers that a route permits."""
-
-    OPEN = "open"
-    READ = "read"
-    WRITE = "write"
-    PEER = "peer"
-
-
 NODE: web.AppKey[NodeService] = web.AppKey("node")
 """The node that an application serves."""
 
-ACCESS: web.RequestKey[Access] = web.RequestKey("access")
+PRINCIPAL: web.RequestKey[Principal] = web.RequestKey("principal")
+"""The caller."""
 SENDER: web.RequestKey[str] = web.RequestKey("sender")
 """The identity of the node that signed a participant's request."""
 BODY: web.RequestKey[bytes] = web.RequestKey("body")
@@ -52,7 +45,6 @@ class Route:
     path: str
     handler: Handler
     summary: str
-    access: Access = Access.READ
     body: type[Document] | None = None
     answer: type[Document] | None = None
     listed: bool = False
@@ -62,6 +54,11 @@ class Route:
     headers: tuple[Query, ...] = ()
     body_max: int | None = None
     """Maximum bytes of the body, if it is less than the access rule allows."""
+
+    @property
+    def access(self) -> Access:
+        """The callers that it permits, by the table of permissions."""
+        return PERMISSIONS[f"{self.method} {self.path}"]
 
 
 TEXT = {"type": "string"}

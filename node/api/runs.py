@@ -19,7 +19,6 @@ from node.api.routing import (
     PREFIX,
     TEXT,
     WHOLE_LIMIT,
-    Access,
     Query,
     Route,
     waits,
@@ -306,7 +305,6 @@ ROUTES = (
         "/v1/runs/{id}",
         cancel,
         "Cancel a run, even while it is running",
-        Access.WRITE,
         answer=Run,
     ),
     Route(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from aiohttp import web
 
 from node.api import requests, responses
-from node.api.routing import NODE, Access, Route
+from node.api.routing import NODE, Route
 from node.model.wire.shares import LeadShare, SharesDocument
 
 
@@ -36,7 +36,6 @@ ROUTES = (
         "/v1/shares",
         replace,
         "Set the shares of leads in this node's time",
-        Access.WRITE,
         SharesDocument,
         LeadShare,
         listed=True,

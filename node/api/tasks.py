@@ -19,7 +19,6 @@ from node.api.routing import (
     NODE,
     PREFIX,
     TEXT,
-    Access,
     Query,
     Route,
     waits,
@@ -359,7 +358,6 @@ ROUTES = (
         "/v1/tasks",
         create,
         "Create a task",
-        Access.WRITE,
         TaskDocument,
         Task,
         status=201,
@@ -389,7 +387,6 @@ ROUTES = (
         "/v1/tasks/{id}",
         edit,
         "Edit a task",
-        Access.WRITE,
         TaskPatch,
         Task,
         query=(DRY_RUN,),
@@ -399,23 +396,17 @@ ROUTES = (
         "/v1/tasks/{id}/pause",
         pause,
         "Pause a task: free its future runs",
-        Access.WRITE,
         answer=Task,
     ),
-    Route(
-        "POST", "/v1/tasks/{id}/resume", resume, "Resume a paused task", Access.WRITE, answer=Task
-    ),
+    Route("POST", "/v1/tasks/{id}/resume", resume, "Resume a paused task", answer=Task),
     Route(
         "POST",
         "/v1/tasks/{id}/release",
         release,
         "Try now what a task waits for, and end a hold by the policies of its pool",
-        Access.WRITE,
         answer=Task,
     ),
-    Route(
-        "DELETE", "/v1/tasks/{id}", cancel, "Cancel a task and its runs", Access.WRITE, answer=Task
-    ),
+    Route("DELETE", "/v1/tasks/{id}", cancel, "Cancel a task and its runs", answer=Task),
     Route(
         "GET",
         "/v1/tasks/{id}/seats",

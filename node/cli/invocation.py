@@ -124,7 +124,7 @@ def global_options(command: AnyCommand) -> AnyCommand:
         ),
         _shared(
             "--token",
-            help="Access token, which may do everything [PARLEY_TOKEN, else the token file].",
+            help="Access token, see parley token [PARLEY_TOKEN, else the token file].",
         ),
         _shared("--server", metavar="URL", help=f"Node [PARLEY_SERVER, else {DEFAULT_SERVER}]."),
     ):

@@ -111,6 +111,10 @@ COMMANDS: dict[str, tuple[str, str]] = {
         "node.cli.limits:limits_group",
         "Check and show the limits of what other nodes may have of this host.",
     ),
+    "token": (
+        "node.cli.tokens:token_group",
+        "Add, list and revoke the tokens of the node's users; each has a role.",
+    ),
     "test": ("node.cli.nodes:test_group", "List and show what can be measured."),
     "tool": ("node.cli.nodes:tool_group", "List the programs that measure."),
     "plugin": (

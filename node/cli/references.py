@@ -1,4 +1,4 @@
-"""Find tasks, runs and reservations by what people type: an id, its first digits, or ``@-1``."""
+"""Find tasks, runs, and other things by what people type: an id, its first digits, or ``@-1``."""
 
 from __future__ import annotations
 
@@ -84,6 +84,15 @@ async def find_reservation(session: Session, written: str) -> Reservation:
         lambda one: f"{one.id} {one.kind} {one.name}",
     )
     return await client.reservation(one.id)
+
+
+async def find_token(session: Session, written: str) -> UUID:
+    """Return the id of the token that ``written`` refers to."""
+    if identifier := _whole_id(written):
+        return identifier
+    tokens = session.client.tokens
+    found = await _listed("token", written, tokens, tokens, lambda one: f"{one.id} {one.label}")
+    return found.id
 
 
 async def find_either(session: Session, written: str) -> Run | Task:

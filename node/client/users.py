@@ -23,6 +23,7 @@ from node.client.causes import cause_of
 from node.client.meshes import MeshesApi
 from node.client.responses import Page as Page  # noqa: PLC0414 - the client's callers name it
 from node.client.responses import not_finite, page, read
+from node.client.tokens import TokensApi
 from node.model import times
 from node.model.errors import (
     AnswerLost,
@@ -84,7 +85,7 @@ class TimeSpan:
     reserved: tuple[ReservedSpan, ...] = ()
 
 
-class UserClient(MeshesApi, ArchivesApi):
+class UserClient(MeshesApi, ArchivesApi, TokensApi):
     """A session with one node; use it as an asynchronous context manager."""
 
     def __init__(

@@ -1,4 +1,4 @@
-"""This node, the nodes it knows, and the tokens of its users."""
+"""This node, and the nodes it knows."""
 
 from __future__ import annotations
 
@@ -179,16 +179,6 @@ async def uncompared(connection: Connection) -> frozenset[str]:
 async def compared(connection: Connection, identity: str, generation: UUID) -> None:
     """Note that a node was compared with this ``generation`` of the database."""
     await connection.execute(_SQL["compared"], identity, generation)
-
-
-async def keep_token(connection: Connection, digest: str, label: str, now: int) -> None:
-    """Store the digest of a user's token."""
-    await connection.execute(_SQL["keep_token"], digest, label, now)
-
-
-async def has_token(connection: Connection, digest: str) -> bool:
-    """Return whether a token with this digest was issued."""
-    return bool(await connection.fetchval(_SQL["has_token"], digest))
 
 
 async def notify(connection: Connection, name: str, what: str) -> None:

@@ -78,6 +78,8 @@ WITHOUT = {
     "node.store/readiness": {"keep_lead", "facts", "leads"},
     # Simulated clocks are set by seconds.
     "node.store/clock_steps": set(Queries("node.store", "clock_steps")),
+    # Nothing in a simulation authenticates with a token.
+    "node.store/tokens": set(Queries("node.store", "tokens")),
     # The tables in memory need no setup.
     "node.store/setup": set(Queries("node.store", "setup")),
 }

@@ -18,8 +18,8 @@ import pytest
 
 from node import events
 from node.api import app, bodies
-from node.api.routing import Access
 from node.model import times
+from node.model.permissions import Access
 from node.model.wire.validation import FAULTS_MAX
 from node.store.database import Notice
 from node.trust.keys import NodeKey
@@ -288,7 +288,7 @@ async def test_no_request_is_cut_off_for_another(
             begun = connected(a, post("/v1/tasks", b"{}")[:-1])
             under_way.append(await stack.enter_async_context(begun))
             async with asyncio.timeout(PATIENCE_S):
-                while a.node.served[Access.WRITE] < number:
+                while a.node.served[Access.RUN] < number:
                     await a.rows("SELECT 1")
         async with connected(a) as (reader, _):
             answer = await ended(reader)

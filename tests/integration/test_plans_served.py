@@ -12,12 +12,10 @@ from node.client.users import UserClient
 from node.model import times
 from node.model.errors import NoTime
 from node.model.wire.plans import Outcome
-from node.store import nodes
-from node.trust.tokens import digest
 from tests.conftest import NewDatabase
 from tests.support.clocks import START, ManualClock
 from tests.support.reservations import document as reservation
-from tests.support.served_nodes import know, served
+from tests.support.served_nodes import give_token, know, served
 
 
 @pytest.fixture
@@ -30,8 +28,7 @@ async def client(
         b = await stack.enter_async_context(served("b", await new_database(), clock, tmp_path))
         await know(a, b)
         await know(b, a)
-        async with a.database.transaction() as connection:
-            await nodes.keep_token(connection, digest("secret"), "owner", clock.now())
+        await give_token(a)
         async with UserClient(a.settings.public_url, "secret", clock) as user:
             yield user
 

@@ -15,13 +15,11 @@ from node.client.users import UserClient
 from node.model import times
 from node.model.errors import Conflict, InvalidDocument, NotAuthenticated, NotFound
 from node.model.times import format_instant
-from node.store import nodes
-from node.trust.tokens import digest
 from tests.conftest import NewDatabase
 from tests.support.booking import HOUR
 from tests.support.clocks import START, ManualClock
 from tests.support.reservations import document
-from tests.support.served_nodes import Served, served
+from tests.support.served_nodes import Served, give_token, served
 
 HALF = 30 * times.MINUTE
 
@@ -32,8 +30,7 @@ async def node(
 ) -> AsyncIterator[Served]:
     """Return a served node with the token of its owner."""
     async with served("a", await new_database(), clock, tmp_path) as server:
-        async with server.database.transaction() as connection:
-            await nodes.keep_token(connection, digest("secret"), "owner", clock.now())
+        await give_token(server)
         yield server
 
 

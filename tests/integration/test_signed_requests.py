@@ -21,13 +21,11 @@ from node.model.errors import UnknownToPeer
 from node.model.wire.nodes import NodeAddition
 from node.model.wire.problems import MEDIA_TYPE
 from node.model.wire.validation import FAULTS_MAX
-from node.store import nodes
 from node.trust.keys import NodeKey
 from node.trust.signatures import AGE_MAX_S, SKEW_S, new_nonce, sign
-from node.trust.tokens import digest
 from tests.conftest import NewDatabase
 from tests.support.clocks import START, ManualClock
-from tests.support.served_nodes import Served, know, served
+from tests.support.served_nodes import Served, give_token, know, served
 
 HOUR = START + times.HOUR
 PATH = "/v1/participant/proposals"
@@ -260,8 +258,7 @@ async def test_a_users_token_opens_no_participant_route(
     caller: Caller, method: str, path: str
 ) -> None:
     """A user's token is not valid for requests between nodes."""
-    async with caller.b.database.connection() as connection:
-        await nodes.keep_token(connection, digest("parley_secret"), "owner", START)
+    await give_token(caller.b, "parley_secret")
     path = path.replace("{id}", str(uuid4())).replace("{task}", str(uuid4()))
     url, headers = f"{caller.b.card.url}{path}", {"Authorization": "Bearer parley_secret"}
     async with caller.http.request(method, url, data=b"{}", headers=headers) as response:

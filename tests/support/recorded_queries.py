@@ -159,7 +159,6 @@ def _as_json(value: Any) -> Any:
 def contents(tables: Tables) -> dict[str, list[str]]:
     """Return all tables of a database in memory, by the names of the schema."""
     named: dict[str, Table[Any, Any]] = {
-        "access_token": tables.access_tokens,
         "campaign": tables.campaigns,
         "charge": tables.charges,
         "charge_hour": tables.charge_hours,
@@ -233,7 +232,6 @@ def _as_in_memory(row: dict[str, Any]) -> dict[str, Any]:
 
 
 ROWS: dict[str, type[TableRow]] = {
-    "access_token": rows.AccessTokenRow,
     "campaign": rows.CampaignRow,
     "charge": rows.ChargeRow,
     "charge_hour": rows.ChargeHourRow,
@@ -267,6 +265,8 @@ NOT_SIMULATED = {
     "limit_quota",
     "limit_use",
     "lead_process",
+    # Simulated nodes have no users.
+    "access_token",
 }
 """Tables without a counterpart in a simulation: its runs end at once and are stored nowhere, and
 nobody asks whether its nodes are ready.

@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import aiohttp
 
@@ -19,10 +20,12 @@ from node.client.peers import Peers
 from node.clock import Clock
 from node.core import Core
 from node.model.host_limits.document import DEFAULT
+from node.model.principals import Role
 from node.service import NodeDependencies, NodeService, signer
 from node.settings import Settings
-from node.store import nodes
+from node.store import nodes, tokens
 from node.store.database import PostgresDatabase
+from node.store.tokens import StoredToken
 from node.trust.keys import NodeKey
 from node.trust.tokens import digest
 from tests.support.clocks import ManualClock
@@ -122,6 +125,14 @@ async def asker(
         served(name, dsn, clock, directory, **settings_) as node,
         aiohttp.ClientSession(headers=headers) as session,
     ):
-        async with node.database.transaction() as connection:
-            await nodes.keep_token(connection, digest("secret"), "owner", clock.now())
+        await give_token(node)
         yield Asker(node, session)
+
+
+async def give_token(
+    node: NodeService, secret: str = "secret", label: str = "owner", role: Role = Role.OWN
+) -> None:
+    """Let a user have a token with this secret."""
+    made = StoredToken(uuid4(), label, role, node.clock.now(), "test")
+    async with node.database.transaction() as connection:
+        await tokens.keep(connection, digest(secret), made)

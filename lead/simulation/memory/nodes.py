@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from lead.simulation.memory.rows import AccessTokenRow, NodeRow, pack, unpack
+from lead.simulation.memory.rows import NodeRow, pack, unpack
 from lead.simulation.memory.statements import Answer, Twins
 from lead.simulation.memory.tables import Tables
 
@@ -209,20 +209,6 @@ def keep_figures(
     if row is not None:
         tables.nodes.change(row, busy_until=busy_until, shortfall=shortfall)
     return ()
-
-
-@TWINS.of()
-def keep_token(tables: Tables, digest: str, label: str, now: int) -> Answer:
-    """Store an access token."""
-    if digest not in tables.access_tokens.rows:
-        tables.access_tokens.insert(AccessTokenRow(digest, label, now))
-    return ()
-
-
-@TWINS.of("exists")
-def has_token(tables: Tables, digest: str) -> Answer:
-    """Return whether this access token exists."""
-    return [(digest in tables.access_tokens.rows,)]
 
 
 @TWINS.of("pg_notify")

@@ -105,15 +105,6 @@ class LeadQuestionRow(TableRow):
 
 
 @dataclass(slots=True, eq=False)
-class AccessTokenRow(TableRow):
-    """A user's token, stored as its digest."""
-
-    digest: str
-    label: str
-    created_at: int
-
-
-@dataclass(slots=True, eq=False)
 class IdempotencyRow(TableRow):
     """The record of a POST that was served."""
 

@@ -12,7 +12,6 @@ from lead.simulation.memory.indexes import GroupedRows, OrderedRows
 from lead.simulation.memory.journal import Journal, Table
 from lead.simulation.memory.ledgertable import CampaignTable, ChargeHourTable, ChargeTable
 from lead.simulation.memory.rows import (
-    AccessTokenRow,
     CampaignRow,
     ChargeRow,
     DecisionRow,
@@ -95,14 +94,6 @@ class LeadQuestionTable(Table[tuple[str, int], LeadQuestionRow]):
     def key(self, row: LeadQuestionRow) -> tuple[str, int]:
         """Return the lead and the hour."""
         return row.lead, row.hour
-
-
-class AccessTokenTable(Table[str, AccessTokenRow]):
-    """The access tokens of users."""
-
-    def key(self, row: AccessTokenRow) -> str:
-        """Return the digest."""
-        return row.digest
 
 
 class IdempotencyTable(Table[str, IdempotencyRow]):
@@ -283,7 +274,6 @@ class Tables:
         """Create the tables as after setting up a node."""
         self.journal = journal = Journal()
         self.nodes = NodeTable(journal)
-        self.access_tokens = AccessTokenTable(journal)
         self.lead_shares = LeadShareTable(journal)
         self.lead_questions = LeadQuestionTable(journal)
         self.idempotencies = IdempotencyTable(journal)

@@ -106,11 +106,5 @@ WITH kept AS (
 
 SELECT marked_at FROM node WHERE identity = $1;
 
--- keep_token --
-INSERT INTO access_token (digest, label, created_at) VALUES ($1, $2, $3) ON CONFLICT DO NOTHING;
-
--- has_token --
-SELECT EXISTS (SELECT FROM access_token WHERE digest = $1);
-
 -- notify --
 SELECT pg_notify('parley', $1);

@@ -119,15 +119,15 @@ async def test_a_statement_of_its_own_is_done_when_it_is_over(database: MemoryDa
     """A statement outside a transaction is committed at once."""
 
     async def point(passed: str) -> None:
-        if passed == "after nodes.keep_token":
+        if passed == "after tasks.keep_idempotency":
             raise Crash
 
     database.point = point
     with pytest.raises(Crash):
         async with database.connection() as connection:
-            await nodes.keep_token(connection, "digest", "label", START)
+            await tasks.keep_idempotency(connection, "key", "digest", TASK, START)
     async with database.connection() as connection:
-        assert await nodes.has_token(connection, "digest")
+        assert await tasks.find_idempotency(connection, "key") is not None
 
 
 async def test_nobody_sees_what_is_not_committed(database: MemoryDatabase) -> None:
@@ -147,12 +147,12 @@ async def test_two_may_read_before_either_writes(database: MemoryDatabase) -> No
 
     async def check_then_write(name: str) -> None:
         async with database.transaction() as connection:
-            reads.append((name, await nodes.has_token(connection, "digest")))
+            reads.append((name, await tasks.find_idempotency(connection, "key")))
             await ManualClock().sleep(0)
-            await nodes.keep_token(connection, "digest", name, START)
+            await tasks.keep_idempotency(connection, "key", name, TASK, START)
 
     await asyncio.gather(check_then_write("one"), check_then_write("other"))
-    assert reads == [("one", False), ("other", False)]
+    assert reads == [("one", None), ("other", None)]
 
 
 async def test_after_a_broken_constraint_nothing_more_is_done(database: MemoryDatabase) -> None:

@@ -1,0 +1,54 @@
+"""Routes of the tokens of users."""
+
+from __future__ import annotations
+
+from aiohttp import web
+
+from node.api import requests, responses
+from node.api.routing import CURSOR, LIMIT, NODE, PREFIX, PRINCIPAL, Route
+from node.model.wire.tokens import NewToken, Token, TokenRequest
+
+
+async def add(request: web.Request) -> web.StreamResponse:
+    """POST: 201 with a new token; its secret is shown this once."""
+    document = requests.document(request, TokenRequest)
+    made = await request.app[NODE].tokens.add(document, request[PRINCIPAL])
+    return responses.one(made, 201, {"Location": "/v1/tokens"})
+
+
+async def list_(request: web.Request) -> web.StreamResponse:
+    """GET: a page of all tokens, the newest first, but for their secrets."""
+    requests.only(request, "prefix", "limit", "cursor")
+    prefix, limit = requests.word(request, "prefix"), requests.limit(request)
+    listed = await request.app[NODE].tokens.listed(prefix, requests.cursor(request), limit)
+    following = requests.next_cursor(listed, limit, lambda token: (token.created_at, token.id))
+    return responses.many(listed, following)
+
+
+async def revoke(request: web.Request) -> web.StreamResponse:
+    """DELETE: the token, which is valid no longer; idempotent."""
+    token = requests.identifier(request)
+    return responses.one(await request.app[NODE].tokens.revoke(token))
+
+
+ROUTES = (
+    Route(
+        "POST",
+        "/v1/tokens",
+        add,
+        "Make a token for a user; its secret is shown this once",
+        TokenRequest,
+        NewToken,
+        status=201,
+    ),
+    Route(
+        "GET",
+        "/v1/tokens",
+        list_,
+        "List tokens, newest first",
+        answer=Token,
+        listed=True,
+        query=(PREFIX, LIMIT, CURSOR),
+    ),
+    Route("DELETE", "/v1/tokens/{id}", revoke, "Revoke a token at once", answer=Token),
+)

@@ -1,0 +1,106 @@
+"""``parley token``: the tokens of the node's users."""
+
+from __future__ import annotations
+
+import click
+
+from node.cli.listing import limit_option, print_list
+from node.cli.output import Column, Record, RecordLayout, records_of
+from node.cli.references import find_token, short
+from node.cli.session import Session, asks_node
+from node.cli.times import DURATION, local
+from node.model.principals import Role
+
+
+def _valid(token: Record) -> str:
+    if token["revoked_at"]:
+        return f"revoked {local(token['revoked_at'])}"
+    return f"until {local(token['expires_at'])}" if token["expires_at"] else "yes"
+
+
+TOKEN = RecordLayout(
+    columns=(
+        Column("token", lambda token: short(token["id"]), whole=True),
+        Column("label", lambda token: token["label"]),
+        Column("role", lambda token: token["role"]),
+        Column("valid", _valid),
+        Column("last used", lambda token: local(token["used_at"]) or "never"),
+        Column("made", lambda token: f"{local(token['created_at'])} by {token['created_by']}"),
+    ),
+    fields=(
+        "id",
+        "label",
+        "role",
+        "created_at",
+        "created_by",
+        "expires_at",
+        "used_at",
+        "revoked_at",
+    ),
+    empty="No tokens.",
+)
+
+
+@click.group("token")
+def token_group() -> None:
+    """Add, list and revoke the tokens of the node's users; each has a role."""
+
+
+@token_group.command("add")
+@click.option("--label", required=True, help="Whom it is for, such as alice.")
+@click.option(
+    "--role",
+    required=True,
+    type=click.Choice([str(role) for role in Role]),
+    help="What it permits; each role includes those before it.",
+)
+@click.option("--expires", type=DURATION, help="How long it is valid: 12h, P30D. [for good]")
+@asks_node
+async def add(session: Session, label: str, role: str, expires: int | None) -> None:
+    """Make a token, and print it; it is shown this once.
+
+    \b
+      parley token add --role run --label alice --expires P30D
+
+    \b
+      read      reads
+      run       and creates tasks
+      operate   and changes all tasks, campaigns, pools, archives and reservations
+      own       and changes nodes, shares and tokens
+
+    Several tokens of one label are those of one user.
+    """  # noqa: D301 - click's mark for lines to keep
+    from pydantic import ValidationError  # slow to load
+
+    from node.model.errors import InvalidDocument
+    from node.model.wire.tokens import TokenRequest
+    from node.model.wire.validation import faults_of
+
+    try:
+        request = TokenRequest(label=label, role=Role(role), expires_in=expires)
+    except ValidationError as error:
+        raise InvalidDocument(faults_of(error, TokenRequest)) from error
+    made = await session.client.add_token(request)
+    session.output.one(made, TOKEN, lambda token: str(token["token"]))
+    session.progress.note(
+        f"This is the token of {made.label}, role {made.role}; it is shown this once. "
+        f"To revoke it: parley token revoke {short(made.id)}"
+    )
+
+
+@token_group.command("list")
+@limit_option
+@asks_node
+async def list_(session: Session, limit: int) -> None:
+    """List the tokens, newest first, with those that are valid no longer."""
+    await print_list(session, TOKEN, session.client.tokens, limit)
+
+
+@token_group.command("revoke")
+@click.argument("identifiers", nargs=-1, required=True, metavar="ID...")
+@asks_node
+async def revoke(session: Session, identifiers: tuple[str, ...]) -> None:
+    """Revoke tokens: they are refused from now on, and their event streams end."""
+    found = [await find_token(session, each) for each in identifiers]
+    revoked = [await session.client.revoke_token(token) for token in found]
+    session.output.many(records_of(revoked), TOKEN)

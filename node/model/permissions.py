@@ -1,0 +1,156 @@
+"""The table of what each role permits: by method and path of the API, the access that it needs.
+
+A route of the API without a row here cannot be served.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import StrEnum
+
+from node.model.errors import NotAllowed
+from node.model.principals import Principal, Role
+
+
+class Access(StrEnum):
+    """The callers that a route permits."""
+
+    OPEN = "open"
+    """Anybody."""
+    PEER = "peer"
+    """Other nodes, by their signature."""
+    READ = "read"
+    """Tokens of any role, and readers on this host where the owner lets them."""
+    RUN = "run"
+    OPERATE = "operate"
+    OWN = "own"
+
+    @property
+    def role(self) -> Role | None:
+        """The least role that a token needs; None if a token is no way in."""
+        return _ROLES.get(self)
+
+
+_ROLES = {
+    Access.READ: Role.READ,
+    Access.RUN: Role.RUN,
+    Access.OPERATE: Role.OPERATE,
+    Access.OWN: Role.OWN,
+}
+
+PERMISSIONS: Mapping[str, Access] = {
+    "POST /v1/tasks": Access.RUN,
+    "GET /v1/tasks": Access.READ,
+    "GET /v1/tasks/{id}": Access.READ,
+    "PATCH /v1/tasks/{id}": Access.OPERATE,
+    "POST /v1/tasks/{id}/pause": Access.OPERATE,
+    "POST /v1/tasks/{id}/resume": Access.OPERATE,
+    "POST /v1/tasks/{id}/release": Access.OPERATE,
+    "DELETE /v1/tasks/{id}": Access.OPERATE,
+    "GET /v1/tasks/{id}/seats": Access.READ,
+    "GET /v1/tasks/{id}/runs": Access.READ,
+    "GET /v1/tasks/{id}/explain": Access.READ,
+    "GET /v1/runs": Access.READ,
+    "GET /v1/runs/{id}": Access.READ,
+    "DELETE /v1/runs/{id}": Access.OPERATE,
+    "GET /v1/runs/{id}/explain": Access.READ,
+    "GET /v1/schedule": Access.READ,
+    "POST /v1/plans": Access.RUN,
+    "POST /v1/reservations": Access.OPERATE,
+    "GET /v1/reservations": Access.READ,
+    "GET /v1/reservations/{id}": Access.READ,
+    "PATCH /v1/reservations/{id}": Access.OPERATE,
+    "DELETE /v1/reservations/{id}": Access.OPERATE,
+    "POST /v1/campaigns": Access.OPERATE,
+    "GET /v1/campaigns": Access.READ,
+    "GET /v1/campaigns/{name}": Access.READ,
+    "PATCH /v1/campaigns/{name}": Access.OPERATE,
+    "DELETE /v1/campaigns/{name}": Access.OPERATE,
+    "GET /v1/campaigns/{name}/usage": Access.READ,
+    "GET /v1/usage": Access.READ,
+    "GET /v1/policysets": Access.READ,
+    "POST /v1/pools": Access.OPERATE,
+    "GET /v1/pools": Access.READ,
+    "GET /v1/pools/{name}": Access.READ,
+    "PATCH /v1/pools/{name}": Access.OPERATE,
+    "DELETE /v1/pools/{name}": Access.OPERATE,
+    "GET /v1/runs/{id}/intervals": Access.READ,
+    "GET /v1/meshes": Access.READ,
+    "GET /v1/meshes/{name}": Access.READ,
+    "GET /v1/meshes/{name}/pairs": Access.READ,
+    "GET /v1/meshes/{name}/tasks": Access.READ,
+    "GET /v1/archivers": Access.READ,
+    "GET /v1/archivers/{name}": Access.READ,
+    "POST /v1/archives": Access.OPERATE,
+    "GET /v1/archives": Access.READ,
+    "GET /v1/archives/{name}": Access.READ,
+    "PATCH /v1/archives/{name}": Access.OPERATE,
+    "DELETE /v1/archives/{name}": Access.OPERATE,
+    "POST /v1/archives/{name}/test": Access.OPERATE,
+    "GET /v1/archivings": Access.READ,
+    "POST /v1/archivings/retry": Access.OPERATE,
+    "GET /v1/archivings/backlog": Access.READ,
+    "GET /v1/nodes/self": Access.OPEN,
+    "GET /v1/nodes": Access.READ,
+    "POST /v1/nodes": Access.OWN,
+    "PATCH /v1/nodes/{name}": Access.OWN,
+    "DELETE /v1/nodes/{name}": Access.OWN,
+    "POST /v1/nodes/{name}/compare": Access.OPERATE,
+    "POST /v1/nodes/{name}/pardon": Access.OPERATE,
+    "GET /v1/clock": Access.READ,
+    "GET /v1/tests": Access.READ,
+    "GET /v1/tests/{name}": Access.READ,
+    "GET /v1/tools": Access.READ,
+    "GET /v1/shares": Access.READ,
+    "PUT /v1/shares": Access.OWN,
+    "POST /v1/limits/trials": Access.OPERATE,
+    "GET /v1/nodes/{name}/limits": Access.READ,
+    "GET /v1/limits": Access.READ,
+    "POST /v1/tokens": Access.OWN,
+    "GET /v1/tokens": Access.OWN,
+    "DELETE /v1/tokens/{id}": Access.OWN,
+    "GET /v1/events": Access.READ,
+    "GET /healthz": Access.OPEN,
+    "GET /readyz": Access.OPEN,
+    "GET /metrics": Access.READ,
+    "GET /v1/openapi.json": Access.OPEN,
+    "PUT /v1/participant/tasks/{id}": Access.PEER,
+    "GET /v1/participant/limits": Access.PEER,
+    "POST /v1/participant/considerations": Access.PEER,
+    "POST /v1/participant/outlooks": Access.PEER,
+    "POST /v1/participant/proposals": Access.PEER,
+    "POST /v1/participant/holds": Access.PEER,
+    "POST /v1/participant/rulings": Access.PEER,
+    "GET /v1/participant/exchanges/{id}": Access.PEER,
+    "GET /v1/participant/runs/{id}": Access.PEER,
+    "POST /v1/participant/runs/ends": Access.PEER,
+    "POST /v1/participant/tasks/ends": Access.PEER,
+    "POST /v1/participant/tasks/confirmations": Access.PEER,
+    "POST /v1/participant/tasks/freed": Access.PEER,
+    "POST /v1/participant/intervals": Access.PEER,
+    "POST /v1/participant/parts": Access.PEER,
+    "POST /v1/participant/digests": Access.PEER,
+    "POST /v1/participant/comparisons": Access.PEER,
+    "POST /v1/participant/work": Access.PEER,
+    "POST /v1/participant/errands": Access.PEER,
+}
+"""By method and path, the access that a request needs."""
+
+EVENTS: Mapping[str, Role] = {"token": Role.OWN}
+"""By kind of event, the least role that sees it, if it is more than to read."""
+
+
+def require_role(principal: Principal, needed: Role, doing: str) -> None:
+    """Return if the caller has at least this role.
+
+    ``doing`` is what they want to do, such as ``POST /v1/pools``.
+
+    :raises NotAllowed: the role of their token does not include it.
+    """
+    if principal.role is None or not principal.role.includes(needed):
+        msg = (
+            f"{doing} needs a token with the role {needed}, and the token {principal.name!r} has "
+            f"the role {principal.role or 'none'}; ask the owner of the node for a token with the "
+            f"role {needed} (parley token add --role {needed} --label {principal.name})"
+        )
+        raise NotAllowed(msg)

@@ -1,0 +1,55 @@
+"""The callers of a node's API: who sends a request, and the role in which they do."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class Role(StrEnum):
+    """The role of a token; each includes those before it."""
+
+    READ = "read"
+    RUN = "run"
+    OPERATE = "operate"
+    OWN = "own"
+
+    def includes(self, other: Role) -> bool:
+        """Return whether this role permits everything that the other one does."""
+        return _RANKS[self] >= _RANKS[other]
+
+
+_RANKS = {role: rank for rank, role in enumerate(Role)}
+
+
+class PrincipalKind(StrEnum):
+    """The way in which a caller is known."""
+
+    TOKEN = "token"  # noqa: S105 - a word, no token
+    """A user, by a token of this node."""
+    HOST = "host"
+    """Any program on this host, which may read over loopback without a token."""
+    NODE = "node"
+    """Another node, by the signature of its pinned key."""
+    STRANGER = "stranger"
+    """Anybody, on the few routes that are open to all."""
+
+
+@dataclass(frozen=True)
+class Principal:
+    """The caller of one request.
+
+    ``name`` is the label of the token, or the name of the node; ``key`` is the id of the token, or
+    the identity of the node. Nodes and strangers have no role. A token is valid ``until`` then
+    (µs), None if it does not expire.
+    """
+
+    kind: PrincipalKind
+    name: str
+    role: Role | None = None
+    key: str | None = None
+    until: int | None = None
+
+
+STRANGER = Principal(PrincipalKind.STRANGER, "")
+HOST = Principal(PrincipalKind.HOST, "this host", Role.READ)

@@ -1,0 +1,46 @@
+"""The tokens of users, as their owner sees them."""
+
+from __future__ import annotations
+
+from typing import Annotated
+from uuid import UUID
+
+from pydantic import Field, StringConstraints
+
+from node.model import times
+from node.model.principals import Role
+from node.model.wire.fields import Document, Duration, Instant
+
+Label = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._@-]{0,62}$")]
+"""The name of whom a token is for, such as ``alice`` or ``alice@example.org``."""
+
+_LIFE_MAX = 3660 * times.DAY
+
+
+class TokenRequest(Document):
+    """A token to be made."""
+
+    label: Label = Field(description="Whom it is for. Tokens of one label are those of one user.")
+    role: Role = Field(description="What it permits; each role includes those before it.")
+    expires_in: Annotated[Duration, Field(gt=0, le=_LIFE_MAX)] | None = Field(
+        None, description="The time after which it is valid no longer; null: it does not expire."
+    )
+
+
+class Token(Document):
+    """A token of a user, but for its secret."""
+
+    id: UUID
+    label: str
+    role: Role
+    created_at: Instant
+    created_by: str = Field(description="The label of the token with which it was made.")
+    expires_at: Instant | None
+    used_at: Instant | None = Field(description="When it was used last, to the minute.")
+    revoked_at: Instant | None
+
+
+class NewToken(Token):
+    """A token that was just made, with its secret, which is shown this once."""
+
+    token: str

@@ -1,0 +1,23 @@
+-- keep_token --
+INSERT INTO access_token (id, digest, label, role, created_at, created_by, expires_at)
+VALUES ($1, $2, $3, $4::token_role, $5, $6, $7);
+
+-- token_with --
+SELECT id, label, role::text, created_at, created_by, expires_at, used_at, revoked_at
+FROM access_token WHERE digest = $1;
+
+-- note_use --
+UPDATE access_token SET used_at = $2 WHERE id = $1;
+
+-- tokens --
+SELECT id, label, role::text, created_at, created_by, expires_at, used_at, revoked_at
+FROM access_token
+WHERE
+    ($1::text IS NULL OR id::text LIKE $1 || '%')
+    AND ($2::timestamptz IS NULL OR (created_at, id) < ($2, $3::uuid))
+ORDER BY created_at DESC, id DESC
+LIMIT $4;
+
+-- revoke_token --
+UPDATE access_token SET revoked_at = coalesce(revoked_at, $2) WHERE id = $1
+RETURNING id, label, role::text, created_at, created_by, expires_at, used_at, revoked_at;

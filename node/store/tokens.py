@@ -1,0 +1,74 @@
+"""The tokens of users; of each only the digest is stored."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from uuid import UUID
+
+from node.model.principals import Role
+from node.store.database import Connection, Queries, Record
+
+_SQL = Queries("node.store", "tokens")
+
+
+@dataclass(frozen=True)
+class StoredToken:
+    """A token but for its secret; instants in microseconds."""
+
+    id: UUID
+    label: str
+    role: Role
+    created_at: int
+    created_by: str
+    expires_at: int | None = None
+    used_at: int | None = None
+    revoked_at: int | None = None
+
+
+async def keep(connection: Connection, digest: str, token: StoredToken) -> None:
+    """Store a new token under the digest of its secret."""
+    await connection.execute(
+        _SQL["keep_token"],
+        token.id,
+        digest,
+        token.label,
+        token.role,
+        token.created_at,
+        token.created_by,
+        token.expires_at,
+    )
+
+
+async def find(connection: Connection, digest: str) -> StoredToken | None:
+    """Return the token whose secret has this digest; None if there was never one."""
+    row = await connection.fetchrow(_SQL["token_with"], digest)
+    return None if row is None else _token(row)
+
+
+async def note_use(connection: Connection, token: UUID, now: int) -> None:
+    """Record that a token is used."""
+    await connection.execute(_SQL["note_use"], token, now)
+
+
+async def listed(
+    connection: Connection, prefix: str | None, before: tuple[int, UUID] | None, limit: int
+) -> list[StoredToken]:
+    """Return a page of all tokens that were ever made, the newest first.
+
+    ``prefix`` is the beginning of their ids, ``before`` the instant and the id of the last token of
+    the page before.
+    """
+    at, last = before or (None, None)
+    rows = await connection.fetch(_SQL["tokens"], prefix, at, last, limit)
+    return [_token(row) for row in rows]
+
+
+async def revoke(connection: Connection, token: UUID, now: int) -> StoredToken | None:
+    """Make a token invalid, unless it was before, and return it; None if there is none."""
+    row = await connection.fetchrow(_SQL["revoke_token"], token, now)
+    return None if row is None else _token(row)
+
+
+def _token(row: Record) -> StoredToken:
+    values = dict(row)
+    return StoredToken(role=Role(values.pop("role")), **values)

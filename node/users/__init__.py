@@ -1,0 +1,1 @@
+"""The users of this node: their tokens."""

@@ -1,0 +1,126 @@
+"""The tokens with which users show who they are, and which role they have."""
+
+from __future__ import annotations
+
+import contextlib
+import secrets
+from collections.abc import Callable
+from dataclasses import asdict
+from pathlib import Path
+from uuid import UUID
+
+from node.core import Core
+from node.model import times
+from node.model.errors import DatabaseUnavailable, NotAuthenticated, NotFound
+from node.model.principals import Principal, PrincipalKind, Role
+from node.model.wire.tokens import NewToken, Token, TokenRequest
+from node.store import tokens
+from node.store.bookings import notify
+from node.store.database import Connection
+from node.store.tokens import StoredToken
+from node.trust.tokens import digest, new_token, write_token
+
+_OWNER = "owner"
+_USE_STEP = times.MINUTE
+"""Minimum time between two records of the use of a token."""
+
+
+class AccessTokens:
+    """Makes, lists and revokes the tokens of this node, and finds whose token a request has.
+
+    Tokens are looked up with each request and cached nowhere, so that a revoked one is refused at
+    once, by every process.
+    """
+
+    def __init__(self, core: Core, new_id: Callable[[], UUID]) -> None:
+        """``new_id`` makes the ids of tokens."""
+        self._database = core.database
+        self._clock = core.clock
+        self._new_id = new_id
+
+    async def ensure_owner(self, connection: Connection, path: Path) -> None:
+        """Make a token for the owner and write it to this file, unless it has a valid one."""
+        if (secret := _read(path)) is not None:
+            known = await tokens.find(connection, digest(secret))
+            if known is not None and self._why_invalid(known) is None:
+                return
+        request = TokenRequest(label=_OWNER, role=Role.OWN)
+        made = await self._make(connection, request, "this node")
+        write_token(path, made.token)
+
+    async def principal(self, token: str) -> Principal | None:
+        """Return the user with this token, and note its use; None if it was never made here.
+
+        :raises NotAuthenticated: it has expired, or was revoked.
+        """
+        now = self._clock.now()
+        async with self._database.connection() as connection:
+            known = await tokens.find(connection, digest(token))
+            if known is None:
+                return None
+            if (reason := self._why_invalid(known)) is not None:
+                raise NotAuthenticated(reason)
+            if known.used_at is None or not known.used_at <= now < known.used_at + _USE_STEP:
+                with contextlib.suppress(DatabaseUnavailable):  # reading goes on with a full disk
+                    await tokens.note_use(connection, known.id, now)
+        return Principal(
+            PrincipalKind.TOKEN, known.label, known.role, str(known.id), known.expires_at
+        )
+
+    def _why_invalid(self, token: StoredToken) -> str | None:
+        """Return why a token of this node is not valid now, or None if it is."""
+        if token.revoked_at is not None:
+            then, ended = token.revoked_at, "was revoked"
+        elif token.expires_at is not None and token.expires_at <= self._clock.now():
+            then, ended = token.expires_at, "has expired"
+        else:
+            return None
+        return (
+            f"the token {token.label!r} {ended} at {times.to_the_second(then)}; ask the owner of "
+            f"the node for another one (parley token add --role {token.role} "
+            f"--label {token.label})"
+        )
+
+    async def add(self, request: TokenRequest, by: Principal) -> NewToken:
+        """Make a token and return it with its secret, which is stored nowhere."""
+        async with self._database.transaction() as connection:
+            return await self._make(connection, request, by.name)
+
+    async def _make(self, connection: Connection, request: TokenRequest, by: str) -> NewToken:
+        secret, now = new_token(secrets.token_bytes), self._clock.now()
+        expires_at = None if request.expires_in is None else now + request.expires_in
+        made = StoredToken(self._new_id(), request.label, request.role, now, by, expires_at)
+        await tokens.keep(connection, digest(secret), made)
+        return NewToken(token=secret, **asdict(made))
+
+    async def listed(
+        self, prefix: str | None, before: tuple[int, UUID] | None, limit: int
+    ) -> list[Token]:
+        """Return a page of all tokens, the newest first, with those that are valid no longer.
+
+        ``prefix`` is the beginning of their ids, ``before`` the instant and the id of the last
+        token of the page before.
+        """
+        async with self._database.connection() as connection:
+            return list(map(_shown, await tokens.listed(connection, prefix, before, limit)))
+
+    async def revoke(self, token: UUID) -> Token:
+        """Make a token invalid at once; idempotent.
+
+        :raises NotFound: there is none with this id.
+        """
+        async with self._database.transaction() as connection:
+            revoked = await tokens.revoke(connection, token, self._clock.now())
+            if revoked is None:
+                msg = f"there is no token {token} here; see parley token list"
+                raise NotFound(msg)
+            await notify(connection, "token", token, "revoked")
+        return _shown(revoked)
+
+
+def _read(path: Path) -> str | None:
+    return path.read_text().strip() if path.exists() else None
+
+
+def _shown(token: StoredToken) -> Token:
+    return Token(**asdict(token))
