@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import random
-import secrets
 from collections import Counter
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
@@ -17,7 +16,7 @@ import structlog
 
 from node.capability.catalog import Capabilities
 from node.client.mailboxes import Mailboxes
-from node.client.peers import Peer, Peers, Sign, via_own_node
+from node.client.peers import Peer, Peers, via_own_node
 from node.clock import Clock
 from node.clock_steps import ClockStepHandler
 from node.core import Core
@@ -98,7 +97,8 @@ from node.timetable.reservations import Reservations
 from node.timetable.what_if import ImpactEstimator
 from node.trust.keys import NodeKey
 from node.trust.private_files import prepare_directory
-from node.trust.signatures import Verifier, new_nonce, sign
+from node.trust.signatures import Verifier
+from node.trust.signer import Signer
 from node.users.tokens import AccessTokens
 
 _MARK_STEP = 2 * times.MINUTE
@@ -670,20 +670,9 @@ async def assemble(
     await database.open()
     timeout_s = settings.peer_timeout / times.SECOND
     added_as = key.identity if settings.pull else f"{settings.public_url} --identity {key.identity}"
-    peers = Peers(session, signer(key, clock), timeout_s, added_as)
+    peers = Peers(session, Signer(key, clock.now), timeout_s, added_as)
     mailboxes = Mailboxes(clock, timeout_s)
     own = peers.to(key.identity, settings.name, settings.local_url)
     peers.carry = mailboxes.carry if serving else via_own_node(peers, own)
     core = Core(database, clock, key.identity, settings)
     return NodeService(core, NodeDependencies(peers, lead, mailboxes=mailboxes))
-
-
-def signer(key: NodeKey, clock: Clock) -> Sign:
-    """Return a function that signs requests with this key, each with a new nonce."""
-
-    def signed(method: str, url: str, body: bytes, receiver: str) -> dict[str, str]:
-        created = clock.now() // times.SECOND
-        nonce = new_nonce(secrets.token_bytes)
-        return sign(key, method, url, body, created=created, nonce=nonce, to=receiver)
-
-    return signed

@@ -28,7 +28,7 @@ from node.api import (
 )
 from node.api.bodies import BODIES, Bodies
 from node.api.connections import ConnectionLimits, keep_connection
-from node.api.middleware import PEER_BODY_MAX, add_headers, guarded, problems
+from node.api.middleware import PEER_BODY_MAX, add_headers, guarded, problems, signatures
 from node.api.routing import NODE
 from node.service import NodeService
 from node.settings import Settings
@@ -101,7 +101,9 @@ async def listen(
 
 def application(node: NodeService, page: list[web.RouteDef]) -> web.Application:
     """Return the application that serves the API; ``page`` are the routes of the web page."""
-    app = web.Application(middlewares=[keep_connection, problems], client_max_size=PEER_BODY_MAX)
+    app = web.Application(
+        middlewares=[keep_connection, signatures, problems], client_max_size=PEER_BODY_MAX
+    )
     app[NODE] = node
     app[BODIES] = Bodies()
     app.on_response_prepare.append(add_headers)

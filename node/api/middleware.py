@@ -8,7 +8,7 @@ from aiohttp.typedefs import Handler
 
 from node.api import local_access, responses
 from node.api.bodies import BODIES
-from node.api.routing import BODY, NODE, PRINCIPAL, SENDER, Route
+from node.api.routing import ANSWER_NONCE, BODY, NODE, PRINCIPAL, SENDER, Route
 from node.model.errors import (
     MalformedRequest,
     MethodNotAllowed,
@@ -30,6 +30,17 @@ _BODY_MAX = {Access.OPEN: 65_536, Access.PEER: PEER_BODY_MAX}
 OWN_FAULT = "an internal error occurred; see the log of the node"
 
 log = structlog.get_logger()
+
+
+@web.middleware
+async def signatures(request: web.Request, handler: Handler) -> web.StreamResponse:
+    """Sign the answer to a node's request, for the nonce of that request."""
+    answer = await handler(request)
+    nonce = request.get(ANSWER_NONCE)
+    if nonce is not None and isinstance(answer, web.Response):
+        body = answer.body if isinstance(answer.body, bytes) else b""
+        answer.headers.update(request.app[NODE].peers.signer.answer(answer.status, body, nonce))
+    return answer
 
 
 @web.middleware
@@ -120,12 +131,14 @@ def _refuse_nul(request: web.Request) -> None:
 
 def _signed(request: web.Request) -> SignedHead:
     node = request.app[NODE]
-    return node.verifier.check_head(
+    head = node.verifier.check_head(
         method=request.method,
         target=request.raw_path,
         headers=request.headers,
         now=node.clock.now(),
     )
+    request[ANSWER_NONCE] = head.nonce
+    return head
 
 
 def _reads_locally(request: web.Request) -> bool:

@@ -9,7 +9,7 @@ from aiohttp import web
 from pydantic import BaseModel
 
 from node.api import requests, responses
-from node.api.routing import NODE, TEXT, Query, Route
+from node.api.routing import ANSWER_NONCE, NODE, TEXT, Query, Route
 from node.capability.catalog import program_version
 from node.clock import synchronisation
 from node.model import predicates
@@ -30,6 +30,7 @@ from node.plugins.contracts import StreamingTest, Test
 from node.readiness import missing_lead
 from node.service import NodeService
 from node.store.nodes import KnownNode
+from node.trust.signatures import nonce_wanted
 
 
 def _document(node: NodeService, known: KnownNode) -> NodeDocument:
@@ -40,6 +41,8 @@ def _document(node: NodeService, known: KnownNode) -> NodeDocument:
 
 async def self_(request: web.Request) -> web.StreamResponse:
     """GET: this node's card, open to all, because nodes that pin its key read it here."""
+    if (nonce := nonce_wanted(request.headers)) is not None:
+        request[ANSWER_NONCE] = nonce
     return responses.one(request.app[NODE].card)
 
 

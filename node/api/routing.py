@@ -23,6 +23,8 @@ PRINCIPAL: web.RequestKey[Principal] = web.RequestKey("principal")
 """The caller."""
 SENDER: web.RequestKey[str] = web.RequestKey("sender")
 """The identity of the node that signed a participant's request."""
+ANSWER_NONCE: web.RequestKey[str] = web.RequestKey("answer nonce")
+"""The nonce of the node's request, for which the answer is signed."""
 BODY: web.RequestKey[bytes] = web.RequestKey("body")
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]

@@ -9,7 +9,8 @@ are parsed like anything from outside: an invalid answer is :class:`PeerAnswered
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import TypeVar
 from uuid import UUID
@@ -26,6 +27,7 @@ from node.model.errors import (
     NotFound,
     ParleyError,
     PeerAnswered,
+    PeerFailed,
     PeerUnreachable,
     TooLarge,
     UnknownToPeer,
@@ -65,9 +67,8 @@ from node.model.wire.participants import (
 )
 from node.model.wire.problems import MEDIA_TYPE, Problem, peer_error_of
 from node.model.wire.work import ForwardedQuestion, Question, Reply, WorkRequest, WorkResponse
-
-Sign = Callable[[str, str, bytes, str], dict[str, str]]
-"""``sign(method, url, body, receiver's identity)`` gives the headers to send."""
+from node.trust.signatures import NONCE_HEADER, check_answer
+from node.trust.signer import Signer
 
 Answer = TypeVar("Answer", bound=Document)
 
@@ -81,15 +82,41 @@ _ERRAND_S = 2.0
 """Extra time in seconds for a forwarded question to travel through this node's own API."""
 
 
+@dataclass(frozen=True)
+class _Answer:
+    """An answer as it came, with its undecoded body."""
+
+    status: int
+    media_type: str
+    headers: Mapping[str, str]
+    body: bytes
+
+
+def _check(answer: _Answer, identity: str, nonce: str, name: str) -> None:
+    """Check that a node gave this answer to the request with this nonce.
+
+    :raises PeerAnswered: it did not.
+    """
+    try:
+        check_answer(identity, nonce, answer.status, answer.headers, answer.body)
+    except NotAuthenticated as error:
+        msg = f"{name} gave an answer that cannot be trusted: {error.detail}"
+        raise PeerAnswered(msg) from error
+
+
 class Peers:
     """Sends signed requests to other nodes."""
 
     def __init__(
-        self, session: aiohttp.ClientSession, sign: Sign, timeout_s: float, added_as: str = "URL"
+        self,
+        session: aiohttp.ClientSession,
+        signer: Signer,
+        timeout_s: float,
+        added_as: str = "URL",
     ) -> None:
         """Use this session, which the caller closes; others add this node as ``added_as``."""
         self._session = session
-        self._sign = sign
+        self.signer = signer
         self._timeout_s = timeout_s
         self._added_as = added_as
         self._batches: dict[str, PeerBatches] = {}
@@ -103,16 +130,19 @@ class Peers:
         return batches
 
     async def card(self, url: str) -> NodeCard:
-        """Return the card of the node at this URL; unsigned, because its key is not known yet.
+        """Return the card of the node at this URL, which is signed with the key that it shows.
 
         :raises PeerUnreachable: there is no answer.
-        :raises PeerAnswered: the answer is not from a node.
+        :raises PeerAnswered: the answer is not from a node, or not signed with the card's key.
         """
-        address = f"{url.rstrip('/')}/v1/nodes/self"
+        address, nonce = f"{url.rstrip('/')}/v1/nodes/self", self.signer.nonce()
         try:
-            return _parsed(NodeCard, await self._exchange("GET", address, b"", {}), url)
+            answer = await self._request("GET", address, b"", {NONCE_HEADER: nonce})
         except TooLarge as error:
             raise PeerAnswered(error.detail) from error
+        card = _parsed(NodeCard, self._content_of(answer, url), url)
+        _check(answer, card.identity, nonce, url)
+        return card
 
     def to(self, identity: str, name: str, url: str | None) -> Peer:
         """Return a client of one other node; a node without a URL fetches its requests."""
@@ -139,10 +169,12 @@ class Peers:
         url = f"{peer.url or _NOWHERE}/v1/participant/{path}"
 
         async def once() -> bytes:
-            headers = self._sign(method, url, body, peer.identity)
+            nonce = self.signer.nonce()
+            headers = self.signer.request(method, url, body, nonce=nonce, to=peer.identity)
             if peer.url is None:
                 return await self._leave(peer, method, url, body, headers)
-            return await self._exchange(method, url, body, headers, peer.name, wait_s)
+            answer = await self._request(method, url, body, headers, peer.name, wait_s)
+            return self._trusted(answer, peer, nonce)
 
         try:
             return await once()
@@ -179,26 +211,35 @@ class Peers:
         :raises PeerUnreachable: it does not answer.
         """
         body, headers = question.body.encode(), question.headers
-        status, _, payload = await self._request(
-            question.method, f"{url}{question.path}", body, headers
-        )
-        return Reply(status=status, body=payload.decode("utf-8", "replace"))
+        answer = await self._request(question.method, f"{url}{question.path}", body, headers)
+        return Reply(status=answer.status, body=answer.body.decode("utf-8", "replace"))
 
-    async def _exchange(
-        self,
-        method: str,
-        url: str,
-        body: bytes,
-        headers: dict[str, str],
-        name: str | None = None,
-        wait_s: float = 0.0,
-    ) -> bytes:
-        status, kind, payload = await self._request(method, url, body, headers, name, wait_s)
-        if status < 300:  # noqa: PLR2004 - HTTP's own border
-            return payload
-        if kind == MEDIA_TYPE:
-            raise self._error_of(_parsed(Problem, payload, name or url), name or url)
-        msg = f"{name or url} answered {status} without a reason; is it a node?"
+    def _trusted(self, answer: _Answer, peer: Peer, nonce: str) -> bytes:
+        """Return the body of an answer that the node signed, or raise the error that it is.
+
+        Only what hinders the question itself may come unsigned: the node does not know this one or
+        its request, or something in between answers.
+        """
+        try:
+            _check(answer, peer.identity, nonce, peer.name)
+        except PeerAnswered as unsigned:
+            try:
+                self._content_of(answer, peer.name)
+            except (NotAuthenticated, UnknownToPeer, PeerAnswered):
+                raise
+            except ParleyError as error:
+                msg = f"{peer.name} cannot do it: {error.detail}"
+                raise PeerFailed(msg) from unsigned
+            raise
+        return self._content_of(answer, peer.name)
+
+    def _content_of(self, answer: _Answer, name: str) -> bytes:
+        """Return the body of an answer, or raise the error that it is."""
+        if answer.status < 300:  # noqa: PLR2004 - HTTP's own border
+            return answer.body
+        if answer.media_type == MEDIA_TYPE:
+            raise self._error_of(_parsed(Problem, answer.body, name), name)
+        msg = f"{name} answered {answer.status} without a reason; is it a node?"
         raise PeerAnswered(msg)
 
     def _error_of(self, problem: Problem, name: str) -> ParleyError:
@@ -217,8 +258,9 @@ class Peers:
         headers: dict[str, str],
         name: str | None = None,
         wait_s: float = 0.0,
-    ) -> tuple[int, str, bytes]:
-        headers = {"Content-Type": "application/json", **headers}
+    ) -> _Answer:
+        # No proxy is to compress the answer: its digest is that of the bytes as the node sent them.
+        headers = {"Content-Type": "application/json", "Accept-Encoding": "identity", **headers}
         limit = aiohttp.ClientTimeout(total=self._timeout_s + wait_s, sock_connect=self._timeout_s)
         try:
             async with self._session.request(
@@ -229,7 +271,10 @@ class Peers:
                 timeout=limit,
                 allow_redirects=False,
             ) as response:
-                return response.status, response.content_type, await _read(response)
+                body_of_answer = await _read(response)
+                return _Answer(
+                    response.status, response.content_type, response.headers, body_of_answer
+                )
         except (aiohttp.ClientError, OSError, TimeoutError) as error:
             late = isinstance(error, TimeoutError)
             cause = f"no answer within {self._timeout_s:g} s" if late else cause_of(error)

@@ -1,4 +1,4 @@
-"""Sign and verify requests between nodes: RFC 9421 with an RFC 9530 digest, in a fixed profile.
+"""Sign and verify messages between nodes: RFC 9421 with an RFC 9530 digest, in a fixed profile.
 
 A signed request carries four headers::
 
@@ -7,6 +7,10 @@ A signed request carries four headers::
     Signature-Input: parley=("@method" "@path" "@query" "content-digest" "parley-to")
                      ;created=1798761600;nonce="…";keyid="ed25519:…";alg="ed25519"
     Signature: parley=:…:
+
+The answer carries the same headers without ``Parley-To``. They cover ``("@status"
+"content-digest")``, and repeat the nonce of the request, so that an answer to one request is none
+to another. An unsigned request (for a card) names the nonce for its answer in ``Parley-Nonce``.
 
 **Own code** on top of ``cryptography``, because the library ``http-message-signatures`` takes 1.5
 ms to sign and 0.8 ms to verify, most of a request's time, for a generality that a fixed profile
@@ -31,7 +35,7 @@ nonce (:meth:`Verifier.check_body`): only the holder of a known key can use up m
 before the start are refused, and the client signs again; because of the whole seconds that can
 take until the second after the start. (A peer whose clock runs ahead by ``a`` ≤ ``skew_s`` leaves
 ``a`` seconds in which a request from before the restart could come again; ids make participant
-requests idempotent.) Answers are not signed: whoever must trust them uses HTTPS.
+requests idempotent.) The time of an answer is not checked: its nonce shows that it is new.
 """
 
 from __future__ import annotations
@@ -49,7 +53,7 @@ from node.trust.keys import NodeKey, fingerprint, public_of, verify
 from node.trust.nonces import NonceMemory
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
 AGE_MAX_S = 60
 SKEW_S = 30
@@ -57,10 +61,14 @@ NONCES_PER_SIGNER = 200_000
 """Maximum per 90 s (25 MB): 2,200 requests/s of one peer, close to what a node can verify."""
 
 COMPONENTS = '("@method" "@path" "@query" "content-digest" "parley-to")'
+ANSWER_COMPONENTS = '("@status" "content-digest")'
 PARAMETERS = ("created", "nonce", "keyid", "alg")
+NONCE_HEADER = "Parley-Nonce"
+"""Header of an unsigned request that asks for a signed answer."""
 
 _NONCE_BYTES = 16
-_HEADERS = ("content-digest", "parley-to", "signature-input", "signature")
+_ANSWER_HEADERS = ("content-digest", "signature-input", "signature")
+_HEADERS = (*_ANSWER_HEADERS, "parley-to")
 _METHOD = re.compile(r"[A-Z]{1,20}", re.ASCII)
 _TARGET = re.compile(r"/[!-~]*", re.ASCII)
 _INPUT = re.compile(
@@ -111,13 +119,59 @@ def sign(  # noqa: PLR0913 - a request has this many parts, and all of them are 
         msg = "method, created or nonce does not have the form that is signed"
         raise ValueError(msg)
     digest = content_digest(body)
-    signed_as = (
-        f'{COMPONENTS};created={created};nonce="{nonce}";keyid="{key.identity}";alg="ed25519"'
-    )
+    signed_as = _signed_as(COMPONENTS, created, nonce, key.identity)
     signature = key.sign(_signature_base(method, target, digest, to, signed_as))
+    return {"Parley-To": to, **_signature_headers(digest, signed_as, signature)}
+
+
+def sign_answer(
+    key: NodeKey, status: int, body: bytes, *, created: int, nonce: str
+) -> dict[str, str]:
+    """Return the headers that sign the answer to the request with this nonce.
+
+    ``body`` is the body as sent; ``created`` is in seconds.
+    """
+    digest = content_digest(body)
+    signed_as = _signed_as(ANSWER_COMPONENTS, created, nonce, key.identity)
+    signature = key.sign(_answer_base(status, digest, signed_as))
+    return _signature_headers(digest, signed_as, signature)
+
+
+def nonce_wanted(headers: Mapping[str, str]) -> str | None:
+    """Return the nonce with which an unsigned request asks for a signed answer, if it does."""
+    nonce = headers.get(NONCE_HEADER, "")
+    return nonce if _NONCE.fullmatch(nonce) else None
+
+
+def check_answer(
+    identity: str, nonce: str, status: int, headers: Mapping[str, str], body: bytes
+) -> None:
+    """Check that a node (by its identity) gave this answer to the request with this nonce.
+
+    :raises NotAuthenticated: it did not, with the reason. No other exception is raised, whatever
+        the answer contains.
+    """
+    answer = Words("the answer")
+    claim = _claim_of(headers, answer, _ANSWER_HEADERS, ANSWER_COMPONENTS)
+    if claim.identity != identity:
+        raise answer.refusal(
+            f"is signed with the key {fingerprint(claim.identity)}, not {fingerprint(identity)}"
+        )
+    if claim.nonce != nonce:
+        raise answer.refusal("is one to another request")
+    if claim.digest != content_digest(body):
+        raise answer.refusal("has a body that differs from its Content-Digest")
+    if not verify(identity, claim.signature, _answer_base(status, claim.digest, claim.signed_as)):
+        raise answer.refusal("has a wrong signature: its status or a signed header was changed")
+
+
+def _signed_as(components: str, created: int, nonce: str, identity: str) -> str:
+    return f'{components};created={created};nonce="{nonce}";keyid="{identity}";alg="ed25519"'
+
+
+def _signature_headers(digest: str, signed_as: str, signature: bytes) -> dict[str, str]:
     return {
         "Content-Digest": digest,
-        "Parley-To": to,
         "Signature-Input": f"parley={signed_as}",
         "Signature": f"parley=:{base64.b64encode(signature).decode('ascii')}:",
     }
@@ -167,14 +221,14 @@ class Verifier:
             whatever the request contains.
         """
         if not _METHOD.fullmatch(method) or not _TARGET.fullmatch(target):
-            raise _refusal("has a method or a target that cannot be signed")
+            raise _REQUEST.refusal("has a method or a target that cannot be signed")
         claim = _claim_of(headers)
         self._check_receiver(claim)
         self._check_signer(claim)
         self._check_time(claim, now)
         base = _signature_base(method, target, claim.digest, claim.to, claim.signed_as)
         if not verify(claim.identity, claim.signature, base):
-            raise _refusal(
+            raise _REQUEST.refusal(
                 "has a wrong signature: method, path, query or a signed header was changed, or "
                 f"it was not made with the key {fingerprint(claim.identity)}"
             )
@@ -188,15 +242,15 @@ class Verifier:
         :raises NotAuthenticated: the body is not the signed one, or the request came before.
         """
         if head.digest != content_digest(body):
-            raise _refusal("has a body that differs from its Content-Digest")
+            raise _REQUEST.refusal("has a body that differs from its Content-Digest")
         objection = self._nonces.objection(head.identity, head.nonce, head.created, now)
         if objection:
-            raise _refusal(objection)
+            raise _REQUEST.refusal(objection)
         return head.identity
 
     def _check_receiver(self, claim: SignedHead) -> None:
         if claim.to != self._identity:
-            raise _refusal(
+            raise _REQUEST.refusal(
                 f"is meant for the node with the key {fingerprint(claim.to)}; this node has the "
                 f"key {fingerprint(self._identity)}"
             )
@@ -216,84 +270,117 @@ class Verifier:
             f"signed at {format_instant(created)}, and this node's clock says {format_instant(now)}"
         )
         if now > created + self._age_max_s * SECOND:
-            raise _refusal(f"is stale: {clocks}, more than {self._age_max_s} s later")
+            raise _REQUEST.refusal(f"is stale: {clocks}, more than {self._age_max_s} s later")
         if now < created - self._skew_s * SECOND:
-            raise _refusal(
+            raise _REQUEST.refusal(
                 f"comes from the future: {clocks}, more than {self._skew_s} s earlier; compare the "
                 "clocks of both hosts"
             )
         if created < (started := self._started()):
-            raise _refusal(
+            raise _REQUEST.refusal(
                 f"was signed at {format_instant(created)}, before this node started at "
                 f"{format_instant(started)}; sign it again"
             )
 
 
-def _claim_of(headers: Mapping[str, str]) -> SignedHead:
-    """Parse the four headers, which must have exactly our form."""
-    fields = _signature_headers(headers)
+@dataclass(frozen=True)
+class Words:
+    """The words for what is refused: a request, or an answer."""
+
+    what: str
+
+    def refusal(self, reason: str) -> NotAuthenticated:
+        """Return the error that what was received has this fault."""
+        return NotAuthenticated(f"{self.what} {reason}")
+
+    def malformed(self, fault: str) -> NotAuthenticated:
+        """Return the error that its signature has this fault."""
+        return self.refusal(f"carries a malformed signature: {fault}")
+
+
+_REQUEST = Words("the request")
+
+
+def _claim_of(
+    headers: Mapping[str, str],
+    words: Words = _REQUEST,
+    names: Sequence[str] = _HEADERS,
+    components: str = COMPONENTS,
+) -> SignedHead:
+    """Parse the signature's headers ``names``, which must have exactly our form."""
+    fields = _fields_of(headers, names, words)
     shape = _INPUT.fullmatch(fields["signature-input"])
     if shape is None:
-        raise _malformed('Signature-Input is not one signature labelled "parley"')
-    parameters = _parameters_of(shape["parameters"])
-    if shape["components"] != COMPONENTS:
-        raise _refusal(f"covers the wrong components; this node requires exactly {COMPONENTS}")
+        raise words.malformed('Signature-Input is not one signature labelled "parley"')
+    parameters = _parameters_of(shape["parameters"], words)
+    if shape["components"] != components:
+        raise words.refusal(f"covers the wrong components; this node requires exactly {components}")
     signature = _SIGNATURE.fullmatch(fields["signature"])
     if signature is None or not _is_canonical(signature["bytes"]):
-        raise _malformed("Signature does not consist of 64 bytes in base64")
+        raise words.malformed("Signature does not consist of 64 bytes in base64")
     if _DIGEST.fullmatch(fields["content-digest"]) is None:
-        raise _malformed("Content-Digest is not one SHA-256 in base64")
-    for name, identity in (("keyid", parameters["keyid"]), ("Parley-To", fields["parley-to"])):
+        raise words.malformed("Content-Digest is not one SHA-256 in base64")
+    to = fields.get("parley-to", parameters["keyid"])
+    for name, identity in (("keyid", parameters["keyid"]), ("Parley-To", to)):
         try:
             public_of(identity)
         except ValueError as error:
-            raise _malformed(f"{name} is {error}") from None
+            raise words.malformed(f"{name} is {error}") from None
     return SignedHead(
         identity=parameters["keyid"],
         created=int(parameters["created"]),
         nonce=parameters["nonce"],
-        to=fields["parley-to"],
+        to=to,
         digest=fields["content-digest"],
         signature=base64.b64decode(signature["bytes"]),
         signed_as=fields["signature-input"].removeprefix("parley="),
     )
 
 
-def _signature_headers(headers: Mapping[str, str]) -> dict[str, str]:
-    """Return the four headers by their lower-case names; each must be there exactly once."""
+def _fields_of(headers: Mapping[str, str], names: Sequence[str], words: Words) -> dict[str, str]:
+    """Return these headers by their lower-case names; each must be there exactly once."""
     fields: dict[str, str] = {}
     for name, value in headers.items():
         lower = name.lower()
-        if lower in _HEADERS:
+        if lower in names:
             if lower in fields:
-                raise _malformed(f"{lower} is given twice")
+                raise words.malformed(f"{lower} is given twice")
             fields[lower] = value
     if "signature-input" not in fields or "signature" not in fields:
-        raise _refusal("is not signed; participants sign theirs with their node's key (RFC 9421)")
-    for name in _HEADERS:
+        raise words.refusal(
+            "is not signed; nodes sign what they send to each other with their keys (RFC 9421)"
+        )
+    for name in names:
         if name not in fields:
-            raise _malformed(f"the header {name} is missing")
+            raise words.malformed(f"the header {name} is missing")
     return fields
 
 
-def _parameters_of(text: str) -> dict[str, str]:
+def _parameters_of(text: str, words: Words) -> dict[str, str]:
     """Return the four parameters without their quotes; each must be well-formed."""
     pairs = _PARAMETER.findall(text)
     if sorted(name for name, _ in pairs) != sorted(PARAMETERS):
-        raise _malformed(f"its parameters are not exactly {', '.join(PARAMETERS)}, each once")
+        raise words.malformed(f"its parameters are not exactly {', '.join(PARAMETERS)}, each once")
     raw: dict[str, str] = dict(pairs)
     quoted = {name: raw[name][1:-1] for name in ("nonce", "keyid", "alg") if raw[name][0] == '"'}
     if len(quoted) < len(PARAMETERS) - 1:
-        raise _malformed("nonce, keyid and alg must be strings")
+        raise words.malformed("nonce, keyid and alg must be strings")
     if quoted["alg"] != "ed25519":
-        raise _refusal('uses an unknown algorithm; this node supports only "ed25519"')
+        raise words.refusal('uses an unknown algorithm; this node supports only "ed25519"')
     if not _NONCE.fullmatch(quoted["nonce"]) or not _CREATED.fullmatch(raw["created"]):
-        raise _malformed("created is not a time in seconds, or nonce not 16 to 32 characters")
+        raise words.malformed("created is not a time in seconds, or nonce not 16 to 32 characters")
     return quoted | {"created": raw["created"]}
 
 
+def _answer_base(status: int, digest: str, signed_as: str) -> bytes:
+    """Return the bytes of an answer to sign (RFC 9421, section 2.5)."""
+    return (
+        f'"@status": {status}\n"content-digest": {digest}\n"@signature-params": {signed_as}'
+    ).encode("ascii")
+
+
 def _signature_base(method: str, target: str, digest: str, to: str, signed_as: str) -> bytes:
-    """Return the bytes to sign (RFC 9421, section 2.5)."""
+    """Return the bytes of a request to sign (RFC 9421, section 2.5)."""
     path, _, query = target.partition("?")
     return (
         f'"@method": {method}\n'
@@ -320,11 +407,3 @@ def _target_of(url: str) -> str:
 def _is_canonical(text: str) -> bool:
     """Return whether base64 has its canonical form: unused bits of the last character are zero."""
     return base64.b64encode(base64.b64decode(text)).decode("ascii") == text
-
-
-def _refusal(reason: str) -> NotAuthenticated:
-    return NotAuthenticated(f"the request {reason}")
-
-
-def _malformed(what: str) -> NotAuthenticated:
-    return _refusal(f"carries a malformed signature: {what}")

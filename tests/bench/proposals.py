@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import secrets
 import statistics
 import time
 from uuid import uuid4
@@ -13,7 +12,7 @@ from node.client.peers import Peer, Peers
 from node.model import times
 from node.model.classes import SchedulingClass
 from node.model.wire.participants import ProposalRequest
-from node.trust.signatures import new_nonce, sign
+from node.trust.signer import Signer
 from tests.bench.figures import Figure
 from tests.bench.fleet import Fleet, rss_mb
 
@@ -87,14 +86,9 @@ async def proposals(fleet: Fleet) -> list[Figure]:
 
 async def _time(fleet: Fleet, sender: str, receiver: str) -> float:
     """Return the median time of a proposal in milliseconds."""
-    key = fleet.key(sender)
-
-    def headers(method: str, url: str, body: bytes, to: str) -> dict[str, str]:
-        nonce = new_nonce(secrets.token_bytes)
-        return sign(key, method, url, body, created=int(time.time()), nonce=nonce, to=to)
-
+    signer = Signer(fleet.key(sender), lambda: time.time_ns() // 1000)
     async with aiohttp.ClientSession(auto_decompress=False) as session:
-        peers = Peers(session, headers, 60)
+        peers = Peers(session, signer, 60)
         url = fleet.node(receiver).url
         peer = peers.to((await peers.card(url)).identity, receiver, url)
         durations = []

@@ -25,9 +25,10 @@ from node.model.wire.participants import (
 )
 from node.model.wire.tasks import Participant as Listed
 from node.model.wire.tasks import Schedule
-from node.service import NodeService, signer
+from node.service import NodeService
 from node.store import tasks
 from node.tasks.acceptance import stored_task
+from node.trust.signer import Signer
 from tests.conftest import NewDatabase
 from tests.support.clocks import START, ManualClock
 from tests.support.served_nodes import fetching, know, served
@@ -105,7 +106,7 @@ async def party(
             await stack.enter_async_context(fetching(far))
         peer = lead.peer(far.card.identity)
         if request.param == FETCHES_BESIDE:
-            peers = Peers(lead.peers._session, signer(lead.key, clock), timeout_s=5)
+            peers = Peers(lead.peers._session, Signer(lead.key, clock.now), timeout_s=5)
             own = peers.to(lead.card.identity, "a", lead.card.url)
             peers.carry = via_own_node(peers, own)
             peer = peers.to(far.card.identity, "b", None)

@@ -15,11 +15,28 @@ from aiohttp.test_utils import TestServer
 
 from node.api import participant, responses
 from node.client import peers
+from node.clock import SystemClock
 from node.model.classes import SchedulingClass
-from node.model.errors import DatabaseUnavailable, NoRoom, PeerAnswered, PeerFailed
+from node.model.errors import (
+    DatabaseUnavailable,
+    NoRoom,
+    NotFound,
+    PeerAnswered,
+    PeerFailed,
+)
+from node.model.wire.nodes import NodeCard
 from node.model.wire.participants import Proposal, ProposalRequest
 from node.model.wire.problems import problem_of
+from node.trust.keys import NodeKey
+from node.trust.signer import Signer
+from tests.support.signing import answer_nonce, signing_with
 from tests.support.worlds import introduction
+
+OWN, OTHER = NodeKey.generate(), NodeKey.generate()
+
+
+def _client(session: aiohttp.ClientSession) -> peers.Peers:
+    return peers.Peers(session, Signer(OWN, SystemClock().now), 5.0)
 
 
 def _request() -> ProposalRequest:
@@ -42,11 +59,11 @@ async def _ask_three(propose: Callable[[list[Any]], Any]) -> list[Proposal | Bas
     async def answer(request: web.Request) -> web.Response:
         return web.json_response(propose((await request.json())["items"]))
 
-    app = web.Application()
+    app = web.Application(middlewares=[signing_with(OTHER)])
     app.router.add_post("/v1/participant/proposals", answer)
     async with TestServer(app) as server, aiohttp.ClientSession() as session:
-        client = peers.Peers(session, lambda *_: {}, 5.0)
-        peer = client.to("identity", "b", str(server.make_url("/")))
+        client = _client(session)
+        peer = client.to(OTHER.identity, "b", str(server.make_url("/")))
         requests = (peer.propose(_request()) for _ in range(3))
         return await asyncio.gather(*requests, return_exceptions=True)
 
@@ -88,10 +105,10 @@ async def test_a_card_without_end_is_no_card(monkeypatch: pytest.MonkeyPatch) ->
     async def card(_: web.Request) -> web.Response:
         return web.Response(text="x" * 100)
 
-    app = web.Application()
+    app = web.Application(middlewares=[signing_with(OTHER)])
     app.router.add_get("/v1/nodes/self", card)
     async with TestServer(app) as server, aiohttp.ClientSession() as session:
-        client = peers.Peers(session, lambda *_: {}, 5.0)
+        client = _client(session)
         with pytest.raises(PeerAnswered, match="more than 10 bytes"):
             await client.card(str(server.make_url("/")))
 
@@ -125,15 +142,79 @@ async def test_what_another_host_cannot_do_is_not_this_hosts_fault(
         asked.append(len((await request.json())["items"]))
         return web.json_response({"items": [{"problem": problem.model_dump(mode="json")}]})
 
-    app = web.Application()
+    app = web.Application(middlewares=[signing_with(OTHER)])
     app.router.add_post("/v1/participant/considerations", failing)
     app.router.add_post("/v1/participant/proposals", each)
     async with TestServer(app) as server, aiohttp.ClientSession() as session:
-        client = peers.Peers(session, lambda *_: {}, 5.0)
-        peer = client.to("identity", "b", str(server.make_url("/")))
+        client = _client(session)
+        peer = client.to(OTHER.identity, "b", str(server.make_url("/")))
         sentence = "^b cannot do it: the database does not answer: disk full$"
         with pytest.raises(PeerFailed, match=sentence):
             await peer.consider(introduction([]))
         with pytest.raises(PeerFailed, match=sentence):
             await peer.propose(_request())
     assert asked == [1]
+
+
+FORGERIES: dict[str, str] = {
+    "unsigned": "is not signed",
+    "of another key": "is signed with the key",
+    "to another request": "is one to another request",
+    "another status": "its status or a signed header was changed",
+    "another body": "has a body that differs from its Content-Digest",
+    "half a signature": "the header content-digest is missing",
+}
+
+
+def _forged(how: str, body: bytes, nonce: str) -> web.Response:
+    """Return what somebody on the path makes of an answer with this body."""
+    key = OWN if how == "of another key" else OTHER
+    nonce = "of-an-earlier-request" if how == "to another request" else nonce
+    headers = Signer(key, SystemClock().now).answer(200, body, nonce)
+    if how == "half a signature":
+        del headers["Content-Digest"]
+    return web.Response(
+        body=body + b" " if how == "another body" else body,
+        status=201 if how == "another status" else 200,
+        headers={} if how == "unsigned" else headers,
+        content_type="application/json",
+    )
+
+
+@pytest.mark.parametrize("how", FORGERIES)
+async def test_an_answer_that_the_node_did_not_give_is_not_believed(how: str) -> None:
+    """An answer, or a card, that was made or changed on the way is refused with the reason."""
+    card = NodeCard(
+        identity=OTHER.identity, name="b", url=None, address="b.example", version="1", lanes=1
+    )
+
+    async def propose(request: web.Request) -> web.Response:
+        return _forged(how, ANSWER.model_dump_json().encode(), answer_nonce(request))
+
+    async def show(request: web.Request) -> web.Response:
+        return _forged(how, card.model_dump_json().encode(), answer_nonce(request))
+
+    app = web.Application()
+    app.router.add_post("/v1/participant/proposals", propose)
+    app.router.add_get("/v1/nodes/self", show)
+    async with TestServer(app) as server, aiohttp.ClientSession() as session:
+        client, url = _client(session), str(server.make_url("/"))
+        reason = f"cannot be trusted: the answer .*{FORGERIES[how]}"
+        with pytest.raises(PeerAnswered, match=f"^b gave an answer that {reason}"):
+            await client.to(OTHER.identity, "b", url).propose(_request())
+        with pytest.raises(PeerAnswered, match=reason):
+            await client.card(url)
+
+
+async def test_an_unsigned_refusal_says_nothing_about_the_task() -> None:
+    """The problem of a proxy, or a forged one, is a fault of the host that was asked."""
+
+    async def gone(_: web.Request) -> web.Response:
+        return responses.problem(NotFound("there is no such task"), "/")
+
+    app = web.Application()
+    app.router.add_post("/v1/participant/considerations", gone)
+    async with TestServer(app) as server, aiohttp.ClientSession() as session:
+        peer = _client(session).to(OTHER.identity, "b", str(server.make_url("/")))
+        with pytest.raises(PeerFailed, match=r"^b cannot do it: there is no such task"):
+            await peer.consider(introduction([]))

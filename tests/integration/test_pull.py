@@ -24,13 +24,14 @@ from node.model.wire.participants import HoldAnswer
 from node.model.wire.tasks import Participant as Listed
 from node.model.wire.work import Question, WorkRequest
 from node.peers.pull import PAUSE_FIRST
-from node.service import signer
 from node.store import nodes, tasks
 from node.tasks.acceptance import stored_task
+from node.trust.signer import Signer
 from tests.chaos.links import Mood, Wire
 from tests.conftest import NewDatabase
 from tests.support.clocks import START, ManualClock
 from tests.support.served_nodes import Served, fetching, served
+from tests.support.signing import signing_with
 from tests.support.worlds import DURATION, commit_request, exchange_of, hold_request, introduce
 
 HOUR = START + times.HOUR
@@ -185,7 +186,7 @@ async def test_a_name_is_nobodys_address(pair: Pair) -> None:
 
 async def test_errands_are_run_for_the_own_lead_only(pair: Pair) -> None:
     """A node carries requests for its own lead in another process, but not for other nodes."""
-    outside = Peers(pair.lead.peers._session, signer(pair.lead.key, pair.clock), timeout_s=5)
+    outside = Peers(pair.lead.peers._session, Signer(pair.lead.key, pair.clock.now), timeout_s=5)
     own = outside.to(pair.lead.card.identity, "a", pair.lead.card.url)
     outside.carry = via_own_node(outside, own)
     async with fetching(pair.far):
@@ -306,7 +307,7 @@ async def test_a_lead_that_never_waits_is_not_asked_without_end(
     async def nothing(_: web.Request) -> web.Response:
         return web.json_response({"questions": []})
 
-    app = web.Application()
+    app = web.Application(middlewares=[signing_with(pair.lead.key)])
     app.router.add_post("/v1/participant/work", nothing)
     async with TestServer(app) as server:
         async with pair.far.database.transaction() as connection:

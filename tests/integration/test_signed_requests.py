@@ -168,7 +168,8 @@ async def test_a_document_of_faults_costs_little(caller: Caller, path: str, body
 async def test_an_unsigned_request_is_refused(caller: Caller) -> None:
     """An unsigned request is refused."""
     assert await caller.refused(caller.body(), {}) == (
-        "the request is not signed; participants sign theirs with their node's key (RFC 9421)"
+        "the request is not signed; nodes sign what they send to each other with their keys "
+        "(RFC 9421)"
     )
 
 

@@ -21,12 +21,13 @@ from node.clock import Clock
 from node.core import Core
 from node.model.host_limits.document import DEFAULT
 from node.model.principals import Role
-from node.service import NodeDependencies, NodeService, signer
+from node.service import NodeDependencies, NodeService
 from node.settings import Settings
 from node.store import nodes, tokens
 from node.store.database import PostgresDatabase
 from node.store.tokens import StoredToken
 from node.trust.keys import NodeKey
+from node.trust.signer import Signer
 from node.trust.tokens import digest
 from tests.support.clocks import ManualClock
 
@@ -58,7 +59,8 @@ async def served(
             await database.open()
             stack.push_async_callback(database.close)
             session = await stack.enter_async_context(aiohttp.ClientSession(auto_decompress=False))
-            peers, mailboxes = Peers(session, signer(key, clock), timeout_s=5), Mailboxes(clock, 5)
+            peers = Peers(session, Signer(key, clock.now), timeout_s=5)
+            mailboxes = Mailboxes(clock, 5)
             peers.carry = mailboxes.carry
             limits = None if "limits" in settings_ else DEFAULT
             means = NodeDependencies(peers, lead_part(), mailboxes=mailboxes, limits=limits)

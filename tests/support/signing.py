@@ -1,19 +1,24 @@
-"""Signed requests from Anna to Bert, for the tests of signatures."""
+"""Signed requests from Anna to Bert, and answers of stand-ins for nodes."""
 
 from __future__ import annotations
 
+import re
 import secrets
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
 import pytest
+from aiohttp import web
+from aiohttp.typedefs import Handler, Middleware
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from multidict import CIMultiDict
 
+from node.clock import SystemClock
 from node.model.errors import NotAuthenticated
 from node.model.times import SECOND
 from node.trust.keys import NodeKey
-from node.trust.signatures import Verifier, new_nonce, sign
+from node.trust.signatures import NONCE_HEADER, Verifier, new_nonce, sign
+from node.trust.signer import Signer
 
 PRIVATE = Ed25519PrivateKey.generate()
 ANNA, BERT, CARL = NodeKey(PRIVATE), NodeKey.generate(), NodeKey.generate()
@@ -85,3 +90,24 @@ def edited(received: Request, name: str, old: str, new: str) -> Request:
     value = received.headers[name]
     assert old in value
     return with_header(received, name, value.replace(old, new, 1))
+
+
+def answer_nonce(received: web.Request) -> str:
+    """Return the nonce for which the answer to a request is to be signed."""
+    found = re.search(r'nonce="([^"]+)"', received.headers.get("Signature-Input", ""))
+    return found[1] if found else received.headers[NONCE_HEADER]
+
+
+def signing_with(key: NodeKey) -> Middleware:
+    """Return the middleware of a stand-in for a node, which signs its answers with this key."""
+
+    @web.middleware
+    async def signed(request: web.Request, handler: Handler) -> web.StreamResponse:
+        answer = await handler(request)
+        assert isinstance(answer, web.Response)
+        assert isinstance(answer.body, bytes)
+        signer = Signer(key, SystemClock().now)
+        answer.headers.update(signer.answer(answer.status, answer.body, answer_nonce(request)))
+        return answer
+
+    return signed

@@ -56,7 +56,7 @@ from node.model.wire.participants import (
 from node.model.wire.problems import peer_error_of, problem_of
 from node.model.wire.tasks import Participant as Listed
 from node.model.wire.tasks import Schedule
-from node.service import NodeDependencies, NodeService, signer
+from node.service import NodeDependencies, NodeService
 from node.settings import Settings
 from node.store import nodes, outbox, tasks
 from node.store.database import Database
@@ -64,6 +64,7 @@ from node.store.outbox import MessageKind
 from node.tasks.acceptance import stored_task
 from node.timetable.booking import TimeLine
 from node.trust.keys import NodeKey
+from node.trust.signer import Signer
 from tests.support.clocks import START, ManualClock
 
 ON_ONE_LOOP = pytest.mark.asyncio(loop_scope="session")
@@ -337,7 +338,7 @@ class World:
         clock = clock or self.clock
         settings = Settings(name=name, state_dir=self._directory / name, **options)
         database, key = await self._lend(connections), NodeKey.generate()
-        peers = Peers(self._session, signer(key, clock), timeout_s=5)
+        peers = Peers(self._session, Signer(key, clock.now), timeout_s=5)
         node = _InProcess(
             Core(database, clock, key.identity, settings),
             NodeDependencies(peers, lead_part(), limits=DEFAULT),

@@ -1,0 +1,32 @@
+"""Sign what one node sends to others: its requests, and its answers to theirs."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable
+
+from node.model.times import SECOND
+from node.trust.keys import NodeKey
+from node.trust.signatures import new_nonce, sign, sign_answer
+
+
+class Signer:
+    """Signs with a node's key at the instant ``now()`` (µs)."""
+
+    def __init__(self, key: NodeKey, now: Callable[[], int]) -> None:
+        """Sign with this key."""
+        self._key = key
+        self._now = now
+
+    def nonce(self) -> str:
+        """Return a new nonce."""
+        return new_nonce(secrets.token_bytes)
+
+    def request(self, method: str, url: str, body: bytes, *, nonce: str, to: str) -> dict[str, str]:
+        """Return the headers of a request to the node with the identity ``to``."""
+        created = self._now() // SECOND
+        return sign(self._key, method, url, body, created=created, nonce=nonce, to=to)
+
+    def answer(self, status: int, body: bytes, nonce: str) -> dict[str, str]:
+        """Return the headers of the answer to the request with this nonce."""
+        return sign_answer(self._key, status, body, created=self._now() // SECOND, nonce=nonce)
