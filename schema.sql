@@ -628,6 +628,7 @@ CREATE TABLE run (
     participant smallint,
     scheduling_class scheduling_class NOT NULL,
     priority integer NOT NULL,
+    rank smallint NOT NULL DEFAULT 0,
     starts_at timestamptz NOT NULL,
     ends_at timestamptz NOT NULL,
     during tstzrange GENERATED ALWAYS AS (tstzrange(starts_at, ends_at)) STORED,
@@ -659,6 +660,8 @@ COMMENT ON TABLE run IS
 COMMENT ON COLUMN run.slot IS 'Nominal start: the slot of the task that this run serves.';
 COMMENT ON COLUMN run.attempt IS 'Counts the runs of one slot from 1; each attempt is a separate run.';
 COMMENT ON COLUMN run.participant IS 'This node''s index in the run; null if it only leads.';
+COMMENT ON COLUMN run.rank IS
+'Whom it displaces before priorities are compared: 0 for tasks of this host, -1 for those of other nodes after them.';
 COMMENT ON COLUMN run.lane IS
 'The lanes that it occupies during its time: all (exclusive), one (normal), null for none (background).';
 COMMENT ON COLUMN run.reason IS 'Why it did not take place, or what went wrong: one sentence.';
@@ -772,7 +775,7 @@ EXECUTE FUNCTION tell_changed();
 CREATE FUNCTION tell_taken() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
     PERFORM pg_notify('parley', concat_ws(
-        ' ', 'taken', page.scheduling_class, page.priority,
+        ' ', 'taken', page.scheduling_class, page.priority, page.rank,
         encode(
             string_agg(
                 timestamptz_send(page.starts_at) || timestamptz_send(page.ends_at), ''
@@ -782,17 +785,17 @@ BEGIN
     ))
     FROM (
         SELECT
-            scheduling_class, priority, starts_at, ends_at,
-            (row_number() OVER (PARTITION BY scheduling_class, priority ORDER BY starts_at, ends_at) - 1) / 240 AS number
+            scheduling_class, priority, rank, starts_at, ends_at,
+            (row_number() OVER (PARTITION BY scheduling_class, priority, rank ORDER BY starts_at, ends_at) - 1) / 240 AS number
         FROM added
         WHERE lane IS NOT NULL AND state IN ('booked', 'running')
     ) AS page -- a notification holds less than 8,000 bytes
-    GROUP BY page.scheduling_class, page.priority, page.number;
+    GROUP BY page.scheduling_class, page.priority, page.rank, page.number;
     RETURN NULL;
 END
 $$;
 COMMENT ON FUNCTION tell_taken() IS
-'Notifies of the spans that new runs occupy, by class and priority; each is sixteen bytes, start and end in Postgres'' format.';
+'Notifies of the spans that new runs occupy, by class, priority, and rank; each is sixteen bytes, start and end in Postgres'' format.';
 CREATE TRIGGER run_taken AFTER INSERT ON run REFERENCING NEW TABLE AS added FOR EACH STATEMENT
 EXECUTE FUNCTION tell_taken();
 

@@ -245,7 +245,7 @@ class NodeService:
         )
         self.holds = HoldExpirer(core, self.time_line, self._ask_decision)
         self.freed_time = FreedTimeNotifier(core, self.time_line, self.peer)
-        self.impacts = ImpactEstimator(core)
+        self.impacts = ImpactEstimator(core, self.limits)
         self.acceptance = Acceptance(
             core,
             self.capabilities,

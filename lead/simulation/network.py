@@ -305,7 +305,8 @@ class SimulatedPeer(Peer):
 
     async def outlook(self, request: ImpactRequest) -> Impact:
         """Ask for the impact of a task as over HTTP."""
-        return await self._over("outlook", lambda s: s.impacts.outlook(request))
+        sender = self._sender.identity
+        return await self._over("outlook", lambda s: s.impacts.outlook(request, sender))
 
     async def freed(self, message: FreedTime) -> None:
         """Report freed time as over HTTP."""

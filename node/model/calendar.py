@@ -24,8 +24,8 @@ CACHE_CHUNK = 5 * times.MINUTE
 CACHE_LIFETIME = 10 * times.MINUTE
 """Maximum age of a piece, which bounds the harm of a change that was never reported."""
 
-OccupancyKey = tuple[SchedulingClass, int]
-"""Class and priority, which together decide whom a run blocks."""
+OccupancyKey = tuple[SchedulingClass, int, int]
+"""Class, priority, and rank, which together decide whom a run blocks."""
 
 _NOTHING: tuple[int, dict[OccupancyKey, list[Span]]] = 0, {}
 
@@ -73,7 +73,7 @@ class Calendar:
             self._pieces[number] = now, {}
         spans_by_kind: dict[OccupancyKey, list[Span]] = defaultdict(list)
         for each in occupied:
-            spans_by_kind[each.scheduling_class, each.priority] += each.spans
+            spans_by_kind[each.scheduling_class, each.priority, each.rank] += each.spans
         for kind, together in spans_by_kind.items():
             for span in normalise(together):
                 self._add(kind, span)
@@ -90,9 +90,11 @@ class Calendar:
             self._forget_span(span)
         self._taken, self._given_back, self._reading = [], [], False
 
-    def take(self, scheduling_class: SchedulingClass, priority: int, spans: Iterable[Span]) -> None:
-        """Add runs of this class and priority that were booked."""
-        kind = scheduling_class, priority
+    def take(
+        self, scheduling_class: SchedulingClass, priority: int, rank: int, spans: Iterable[Span]
+    ) -> None:
+        """Add runs of this class, priority, and rank that were booked."""
+        kind = scheduling_class, priority, rank
         for span in spans:
             self._add(kind, span)
             if self._reading:
@@ -116,7 +118,8 @@ class Calendar:
             for kind, piece_spans in kinds.items():
                 spans_by_kind[kind] += piece_spans
         return [
-            OccupiedSpan(*kind, fixed=False, spans=each) for kind, each in spans_by_kind.items()
+            OccupiedSpan(kind, priority, fixed=False, spans=each, rank=rank)
+            for (kind, priority, rank), each in spans_by_kind.items()
         ]
 
     def _add(self, kind: OccupancyKey, span: Span) -> None:

@@ -4,9 +4,9 @@ All instants are microseconds; spans are half-open ``(start, end)`` tuples. One 
 sorted bookings serves all windows and both passes:
 
 * pass 1 displaces nothing: every booking of a conflicting class blocks;
-* pass 2 lets bookings of strictly lower priority give way, except those that are running or start
-  within the start margin (:attr:`Booking.fixed`); where the runs that may give way are listed
-  (:attr:`TimelineQuestion.yielding`), only these.
+* pass 2 lets bookings of lower rank give way, and those of the same rank and strictly lower
+  priority, except those that are running or start within the start margin (:attr:`Booking.fixed`);
+  where the runs that may give way are listed (:attr:`TimelineQuestion.yielding`), only these.
 
 Reserved time blocks in both passes, whatever the classes, unless the reservation admits the run; so
 does time that is kept for other leads.
@@ -29,8 +29,12 @@ from uuid import UUID
 from node.model.classes import SchedulingClass, blockers
 from node.model.host_limits.closed import LimitedTime
 from node.model.lead_shares import KeptTime
+from node.model.ranks import OWN
 from node.model.reservations import ReservationSpan, spans_of
 from node.model.spans import Span, normalise, union
+
+Precedence = tuple[int, int]
+"""A rank and a priority: runs of a higher one displace those of a lower one."""
 
 ClosedTime = ReservationSpan | KeptTime | LimitedTime
 """Time in which a run may not take place, whatever is booked."""
@@ -54,16 +58,18 @@ class Booking:
     ends_at: int
     fixed: bool
     lead: str = ""
+    rank: int = OWN
 
 
 @dataclass(frozen=True, slots=True)
 class OccupiedSpan:
-    """Time that runs of one class and priority occupy; ``fixed`` as for :class:`Booking`."""
+    """Time that runs of one class, rank, and priority occupy; ``fixed`` as for a booking."""
 
     scheduling_class: SchedulingClass
     priority: int
     fixed: bool
     spans: Sequence[Span]
+    rank: int = OWN
 
 
 @dataclass(frozen=True)
@@ -71,7 +77,8 @@ class TimelineQuestion:
     """A question to a time line: the ranges in which a run of this class and duration could go.
 
     ``earliest`` and ``latest`` bound every range: no run starts before the one or ends after the
-    other. ``yielding`` are the runs that may give way if their priority is lower; None means any.
+    other. ``yielding`` are the runs that may give way if their rank or priority is lower; None
+    means any.
     ``closed`` are the reservations that do not admit the run, the time kept for other leads, and
     the time that limits of the host close.
     """
@@ -84,6 +91,12 @@ class TimelineQuestion:
     latest: int
     closed: Sequence[ClosedTime] = ()
     yielding: frozenset[UUID] | None = None
+    rank: int = OWN
+
+    @property
+    def precedence(self) -> Precedence:
+        """The rank and the priority, which decide whom it displaces."""
+        return self.rank, self.priority
 
 
 @dataclass(frozen=True)
@@ -103,14 +116,16 @@ class Occupation:
         self._occupied = occupied
         self._merged: dict[frozenset[int], list[Span]] = {}
 
-    def blocking(self, scheduling_class: SchedulingClass, priority: int | None) -> list[Span]:
-        """Return what a run of this class must avoid; with ``priority``, only what stays."""
+    def blocking(
+        self, scheduling_class: SchedulingClass, precedence: Precedence | None
+    ) -> list[Span]:
+        """Return what a run of this class must avoid; with ``precedence``, only what stays."""
         conflicting = blockers(scheduling_class)
         indices = frozenset(
             index
             for index, each in enumerate(self._occupied)
             if each.scheduling_class in conflicting
-            and (priority is None or each.fixed or each.priority >= priority)
+            and (precedence is None or each.fixed or (each.rank, each.priority) >= precedence)
         )
         if indices not in self._merged:
             spans = chain.from_iterable(self._occupied[index].spans for index in indices)
@@ -128,12 +143,17 @@ def answer_question(question: TimelineQuestion, bookings: Sequence[Booking]) -> 
 
 def occupation_of(bookings: Sequence[Booking]) -> Occupation:
     """Return what these bookings occupy."""
-    grouped: dict[tuple[SchedulingClass, int, bool], list[Span]] = defaultdict(list)
+    grouped: dict[tuple[SchedulingClass, int, bool, int], list[Span]] = defaultdict(list)
     for each in bookings:
-        grouped[each.scheduling_class, each.priority, each.fixed].append(
+        grouped[each.scheduling_class, each.priority, each.fixed, each.rank].append(
             (each.starts_at, each.ends_at)
         )
-    return Occupation([OccupiedSpan(*kind, spans) for kind, spans in grouped.items()])
+    return Occupation(
+        [
+            OccupiedSpan(kind, priority, fixed, spans, rank)
+            for (kind, priority, fixed, rank), spans in grouped.items()
+        ]
+    )
 
 
 @dataclass(frozen=True)
@@ -153,9 +173,9 @@ def free_ranges(
     After ``ranges_max`` of them each further window has only its first one: hundreds of windows
     that are each a day long would have the thousand gaps of that day hundreds of times.
     """
-    priority = question.priority if question.yielding is None else None
+    precedence = question.precedence if question.yielding is None else None
     every = occupation.blocking(question.scheduling_class, None)
-    lasting = occupation.blocking(question.scheduling_class, priority)
+    lasting = occupation.blocking(question.scheduling_class, precedence)
     return _ranges(question, every, lasting, ranges_max)
 
 
@@ -208,7 +228,8 @@ def displaced_bookings(
 
 def _gives_way(booking: Booking, question: TimelineQuestion) -> bool:
     listed = question.yielding is None or booking.run in question.yielding
-    return listed and not booking.fixed and booking.priority < question.priority
+    lower = (booking.rank, booking.priority) < question.precedence
+    return listed and not booking.fixed and lower
 
 
 def trim_window(question: TimelineQuestion, window: Span) -> Span:

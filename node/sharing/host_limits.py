@@ -36,6 +36,7 @@ from node.model.host_limits.rules import (
     counted_priority,
 )
 from node.model.lead_shares import LeadShares
+from node.model.ranks import PEER
 from node.model.task_terms import TaskTerms, terms_of
 from node.model.wire.host_limits import (
     GrantedLimits,
@@ -273,6 +274,12 @@ class LimitKeeper:
         """Return the priority as which that of another node's task counts under a rule."""
         highest = self._settings.peer_priority_max
         return counted_priority(priority, self.limits.rule(rule), highest)
+
+    def highest_rank(self, identity: str) -> int:
+        """Return the highest rank that a run of a node can have here."""
+        groups = self.limits.groups_of(self._asker(identity))
+        ranks = (rule.rank for rule in self.limits.rules if not groups.isdisjoint(rule.who))
+        return max(ranks, default=PEER)
 
     async def standings(
         self, connection: Connection, wanted: Sequence[UUID]

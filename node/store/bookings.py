@@ -18,6 +18,7 @@ from node.model.classes import SchedulingClass
 from node.model.digests import starts_of
 from node.model.exchangestate import ExchangeState
 from node.model.hold_limits import IntroducedTask
+from node.model.ranks import OWN
 from node.model.spans import Span
 from node.model.taskstate import TaskState
 from node.model.timeline import Booking, OccupiedSpan
@@ -54,11 +55,12 @@ class HeldTask:
 
 @dataclass(frozen=True)
 class Hold:
-    """A request by ``lead`` to hold the runs of one exchange."""
+    """A request by ``lead`` to hold the runs of one exchange, and the rank that they have here."""
 
     exchange: UUID
     lead: str
     request: HoldRequest
+    rank: int = OWN
 
     @property
     def runs(self) -> Sequence[UUID]:
@@ -122,7 +124,7 @@ async def occupied(
         [end for _, end in windows],
         fixed_before,
     )
-    return [OccupiedSpan(SchedulingClass(r[0]), r[1], r[2], unpack_spans(r[3])) for r in rows]
+    return [OccupiedSpan(SchedulingClass(r[0]), r[1], r[2], unpack_spans(r[3]), r[4]) for r in rows]
 
 
 def unpack_spans(sent: bytes) -> list[Span]:
@@ -282,6 +284,7 @@ async def set_aside(
             task.scheduling_class,
             hold.request.priority,
             hold.request.yielding is None,
+            hold.rank,
         )
         for hold, task, runs in wanted
         for run in runs
@@ -325,6 +328,7 @@ async def book(connection: Connection, wanted: Wanted, now: int) -> set[UUID]:
         [task.participant for _, task, _ in wanted],
         [task.scheduling_class for _, task, _ in wanted],
         [hold.request.priority for hold, _, _ in wanted],
+        [hold.rank for hold, _, _ in wanted],
     )
     return {row[0] for row in rows}
 

@@ -14,7 +14,11 @@ _SQL = Queries("node.store", "impacts")
 
 
 async def runs_giving_way(
-    connection: Connection, request: ImpactRequest, displacing: Sequence[int], earliest: int
+    connection: Connection,
+    request: ImpactRequest,
+    displacing: Sequence[int],
+    rank: int,
+    earliest: int,
 ) -> list[tuple[Obstacle, str]]:
     """Return the runs that a hold of these runs would set aside, by start, with their leads."""
     rows = await connection.fetch(
@@ -23,6 +27,7 @@ async def runs_giving_way(
         [request.runs[index][0] for index in displacing],
         [request.runs[index][1] for index in displacing],
         sorted(blockers(request.scheduling_class)),
+        rank,
         request.priority,
         earliest,
     )

@@ -115,7 +115,7 @@ class TimeLine:
             # Repeats of an earlier hold are in the calendar already, or have been given back since.
             if hold.exchange in new and isinstance(answer, HoldAnswer):
                 counted, task = new[hold.exchange]
-                self._proposals.booked(task, counted.request, answer)
+                self._proposals.booked(task, counted, answer)
         return answers
 
     async def commit(

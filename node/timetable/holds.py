@@ -19,6 +19,7 @@ from node.model.exchangestate import ExchangeState
 from node.model.hold_limits import IntroducedTask, contradiction
 from node.model.host_limits.closed import LimitedTime
 from node.model.lead_shares import KeptTime
+from node.model.ranks import PEER
 from node.model.reservations import Applicant, inadmissible_spans
 from node.model.taskstate import OPEN, TaskState
 from node.model.timeline import TimelineQuestion, answer_question
@@ -110,12 +111,15 @@ class HoldBooker:
         return [answers[hold.exchange] for hold in holds], {it[0].exchange: it for it in new}
 
     def _counted(self, hold: Hold, task: HeldTask) -> Hold:
-        """Return a hold with the priority as which it counts here."""
-        asked = hold.request.priority
-        counted = asked if task.led_here else self._limits.counted_priority(asked, task.limit)
-        if counted == asked:
+        """Return a hold with the rank and the priority as which it counts here."""
+        if task.led_here:
             return hold
-        return replace(hold, request=hold.request.model_copy(update={"priority": counted}))
+        asked = hold.request.priority
+        counted = self._limits.counted_priority(asked, task.limit)
+        ranked = replace(hold, rank=self._limits.rank(hold.lead, task.limit))
+        if counted == asked:
+            return ranked
+        return replace(ranked, request=hold.request.model_copy(update={"priority": counted}))
 
     def _contradictions(
         self, holds: Sequence[Hold], tasks: Mapping[UUID, HeldTask]
@@ -229,18 +233,19 @@ class HoldBooker:
         reserved = await reservations.between(connection, first, last)
         runs = await bookings.blocking_runs(connection, windows, now + self._settings.start_margin)
         # A run that may not displace is blocked by every booked run, whatever its priority. Asking
-        # with a priority below all that exist reports every one of them as an obstacle.
+        # with a rank below all that exist reports every one of them as an obstacle.
         displacing_nothing = TimelineQuestion(
             windows=windows,
             scheduling_class=task.scheduling_class,
             duration=task.introduced.duration,
-            priority=-PRIORITY_MAX - 1,
+            priority=request.priority,
             earliest=now,
             latest=last,
             closed=inadmissible_spans(_applicant(task, hold), reserved),
+            rank=PEER - 1,
         )
         yielding = None if request.yielding is None else frozenset(request.yielding)
-        displacing = replace(displacing_nothing, priority=request.priority, yielding=yielding)
+        displacing = replace(displacing_nothing, rank=hold.rank, yielding=yielding)
         when_displacing = dict(answer_question(displacing, runs).obstacles)
         otherwise = dict(answer_question(displacing_nothing, runs).obstacles)
         in_the_way: dict[int, ToldObstacle] = {

@@ -27,7 +27,8 @@ from node.model.host_limits.quotas import (
     full_spans,
     use_key,
 )
-from node.model.host_limits.rules import Rule
+from node.model.host_limits.rules import Rule, rank_under
+from node.model.ranks import OWN
 from node.model.spans import Span
 from node.model.times import to_the_second
 from node.model.wire.participants import ProposalRequest, RunRequest
@@ -37,12 +38,22 @@ from node.store.bookings import Wanted
 from node.store.database import Connection
 from node.store.host_limits import LimitStanding
 
-LimitedRequest = tuple[str, ProposalRequest, Sequence[LimitedTime]]
-"""A lead, its request with the priority as which it counts here, and what limits close to it."""
-
 _AT_ONCE = "at-once"
 _LOOK_AHEAD = 8 * times.DAY
 """Time after what is asked about in which the next opening of a rule is looked for."""
+
+
+@dataclass(frozen=True)
+class LimitedRequest:
+    """A lead's request with the priority and the rank as which it counts here.
+
+    ``closed`` is the time that limits close to it.
+    """
+
+    lead: str
+    request: ProposalRequest
+    closed: Sequence[LimitedTime] = ()
+    rank: int = OWN
 
 
 @dataclass(frozen=True)
@@ -75,13 +86,22 @@ class LimitEnforcer:
         """Return the priority as which that of another node's task counts here."""
         return self._keeper.counted_priority(priority, standing.rule)
 
+    def rank(self, lead: str, standing: LimitStanding) -> int:
+        """Return the rank that the runs of another node's task have here.
+
+        A task that is only planned has no rule yet: it is taken for one of the highest rank.
+        """
+        if standing == LimitStanding():
+            return self._keeper.highest_rank(lead)
+        return rank_under(self._keeper.limits.rule(standing.rule))
+
     async def limited(
         self, connection: Connection, requests: Sequence[tuple[str, ProposalRequest]], now: int
     ) -> list[LimitedRequest]:
         """Return for each lead's request how it counts here, and the time that is closed to it."""
         foreign = {request.task for lead, request in requests if lead != self._identity}
         if not foreign:
-            return [(lead, request, ()) for lead, request in requests]
+            return [LimitedRequest(lead, request) for lead, request in requests]
         standings = await self._keeper.standings(connection, sorted(foreign))
         reach = now, now + self._horizon
         uses = await self._uses(connection, requests, standings, reach)
@@ -89,13 +109,13 @@ class LimitEnforcer:
         for lead, request in requests:
             standing = standings.get(request.task, LimitStanding())
             if lead == self._identity:
-                limited.append((lead, request, ()))
+                limited.append(LimitedRequest(lead, request))
                 continue
             counted = self.counted_priority(request.priority, standing)
             closed = await self._closed(connection, lead, request, standing, uses, reach)
             if counted != request.priority:
                 request = request.model_copy(update={"priority": counted})  # noqa: PLW2901
-            limited.append((lead, request, closed))
+            limited.append(LimitedRequest(lead, request, closed, self.rank(lead, standing)))
         return limited
 
     async def _uses(

@@ -39,14 +39,13 @@ from node.model.wire.participants import (
     AboveShare,
     Closure,
     HoldAnswer,
-    HoldRequest,
     HostLimit,
     Obstacle,
     Proposal,
     ProposalRequest,
 )
 from node.store import bookings, reservations
-from node.store.bookings import HeldTask
+from node.store.bookings import HeldTask, Hold
 from node.store.database import Connection, Notice
 from node.timetable.host_limits import LimitedRequest, LimitEnforcer
 from node.timetable.lead_shares import ShareEnforcer
@@ -80,9 +79,10 @@ class Proposals:
     def heard(self, notice: Notice) -> None:
         """Update the cache with a change, or clear it if changes may have been missed."""
         match notice.kind, notice.words:
-            case "taken", (priority, packed):
+            case "taken", (priority, rank, packed):
                 spans = bookings.unpack_spans(bytes.fromhex(packed))
-                self._calendar.take(SchedulingClass(notice.id), int(priority), spans)
+                kind = SchedulingClass(notice.id)
+                self._calendar.take(kind, int(priority), int(rank), spans)
             case (("freed" | "changed"), (end,)):
                 self._calendar.give_back((int(notice.id), int(end)))
             case "reserved", _:
@@ -94,12 +94,16 @@ class Proposals:
             case _:
                 pass
 
-    def booked(self, task: HeldTask, request: HoldRequest, answered: HoldAnswer) -> None:
-        """Add what this process has just booked to the cache, so that it is not offered again."""
+    def booked(self, task: HeldTask, hold: Hold, answered: HoldAnswer) -> None:
+        """Add what this process has just booked to the cache, so that it is not offered again.
+
+        ``hold`` has the rank and the priority as which it counts here.
+        """
+        request = hold.request
         spans = {run.run: (run.starts_at, run.ends_at) for run in request.runs}
         if blockers(task.scheduling_class):
             held = [spans[run] for run in answered.held]
-            self._calendar.take(task.scheduling_class, request.priority, held)
+            self._calendar.take(task.scheduling_class, request.priority, hold.rank, held)
         for refusal in answered.refused:
             self._calendar.give_back(spans[refusal.run])
 
@@ -173,18 +177,18 @@ class Proposals:
     ) -> list[TimelineQuestion]:
         """Return the questions; ``kept`` is by request, in their order."""
         return [
-            self._question(lead, request, reserved, [*kept_time, *limited], now)
-            for (lead, request, limited), kept_time in zip(requests, kept, strict=True)
+            self._question(limited, reserved, [*kept_time, *limited.closed], now)
+            for limited, kept_time in zip(requests, kept, strict=True)
         ]
 
     def _question(
         self,
-        lead: str,
-        request: ProposalRequest,
+        limited: LimitedRequest,
         reserved: Sequence[ReservationSpan],
         closed: Sequence[KeptTime | LimitedTime],
         now: int,
     ) -> TimelineQuestion:
+        lead, request = limited.lead, limited.request
         applicant = Applicant(
             task=request.task,
             lead=lead,
@@ -204,6 +208,7 @@ class Proposals:
             latest=now + self._settings.horizon,
             closed=[*inadmissible_spans(applicant, reserved), *closed],
             yielding=None if request.yielding is None else frozenset(request.yielding),
+            rank=limited.rank,
         )
 
     async def _free_and_blocking(
@@ -265,7 +270,7 @@ def _may_stay(
     """
     return any(
         each.scheduling_class in blockers(question.scheduling_class)
-        and each.priority < question.priority
+        and (each.rank, each.priority) < question.precedence
         and any(start < soon[1] and soon[0] < end for start, end in each.spans)
         for question in questions
         if any(window[0] < soon[1] for window in question.windows)

@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 from node.core import Core
+from node.model.ranks import OWN
 from node.model.wire.impacts import DISPLACED_MAX, Impact, ImpactRequest
+from node.sharing.host_limits import LimitKeeper
 from node.store import impacts
 
 
 class ImpactEstimator:
     """Computes what further runs would displace, and how full they would make this node."""
 
-    def __init__(self, core: Core) -> None:
-        """Runs that start within the start margin of the settings are never displaced."""
+    def __init__(self, core: Core, keeper: LimitKeeper) -> None:
+        """Runs that start within the start margin of the settings are never displaced.
+
+        ``keeper`` has the limits, which rank the runs of other nodes.
+        """
+        self._keeper = keeper
+        self._identity = core.identity
         self._database = core.database
         self._clock = core.clock
         self._start_margin = core.settings.start_margin
@@ -26,8 +33,13 @@ class ImpactEstimator:
         async with self._database.connection() as connection:
             displaced = []
             if displacing:
-                earliest = self._clock.now() + self._start_margin
-                displaced = await impacts.runs_giving_way(connection, request, displacing, earliest)
+                displaced = await impacts.runs_giving_way(
+                    connection,
+                    request,
+                    displacing,
+                    self._rank(sender),
+                    self._clock.now() + self._start_margin,
+                )
             gone = [giving.run for giving, _ in displaced if giving.run is not None]
             hours = await impacts.hours(connection, request, gone)
         return Impact(
@@ -38,3 +50,7 @@ class ImpactEstimator:
             displaced_count=len(displaced),
             hours=tuple(hours),
         )
+
+    def _rank(self, sender: str | None) -> int:
+        """Return the highest rank that a run of the node that asks can have."""
+        return OWN if sender in (None, self._identity) else self._keeper.highest_rank(sender)

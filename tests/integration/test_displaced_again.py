@@ -25,7 +25,7 @@ async def _led(lead: Site, participants: tuple[Site, ...], **options: Any) -> In
 
 
 async def _displaced(world: World, slip: int, **schedule: Any) -> tuple[Introduction, Introduction]:
-    """Displace a run of a, b and c at b by a run of higher priority; return both tasks."""
+    """Displace a run of a, b and c at b by a run of b's own; return both tasks."""
     a, b, c = await world.three()
     low = await _led(a, (a, b, c), schedule=Schedule(start=HOUR, slip=slip, **schedule))
     await a.plan()
@@ -42,9 +42,8 @@ async def test_the_trace_says_by_whom(world: World) -> None:
     await world.settle()
     first, again = (run_id(TaskId(low.task), HOUR, attempt) for attempt in (1, 2))
     assert [await site.state(first) for site in (a, b, c)] == ["displaced"] * 3
-    by = f"displaced by a run of higher priority (idle of task {high.task}, priority 5 over 0)"
-    assert await b.reason(first) == by
-    by = "displaced by a run of higher priority that another node leads"
+    by = "displaced by a run that the owner of the host puts first"
+    assert await b.reason(first) == f"{by} (idle of task {high.task})"
     assert await a.reason(first) == await c.reason(first) == by
     assert await a.reason(again) == f"{by}; is being placed again"
     winner = run_id(TaskId(high.task), HOUR, 1)

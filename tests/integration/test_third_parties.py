@@ -26,6 +26,7 @@ from node.store import tasks
 from node.tasks.acceptance import stored_task
 from tests.conftest import NewDatabase
 from tests.support.clocks import START, ManualClock
+from tests.support.limits import RANKED_ALIKE, set_limits
 from tests.support.served_nodes import Served, know, served
 from tests.support.worlds import DURATION, exchange_of, hold_request, introduce
 
@@ -61,6 +62,7 @@ async def trio(
         await know(a, b, c)
         await know(b, a, c)
         await know(c, a, b)
+        set_limits(b, RANKED_ALIKE)
         busy = await _introduced(c, b, priority=7)
         hold = hold_request(busy, [HOUR])
         assert (await c.peer(b.card.identity).hold(exchange_of(busy), hold)).held

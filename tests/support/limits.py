@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from node.model.host_limits.document import DEFAULT
 from node.service import NodeService
+
+RANKED_ALIKE = f'{DEFAULT}rank = "own"\n'
+"""Limits by which the priorities alone decide between the host's own tasks and those of others."""
 
 NOTHING = "version = 1\n"
 """Limits that admit no task of another node."""

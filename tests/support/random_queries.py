@@ -42,6 +42,7 @@ SMALL = {
     "background": (0, 0, 10),
     **dict.fromkeys(("moved", "moved_bytes"), (0, 7, 60_000_000)),
     "lanes": (1, 3, 8),
+    "ranks": (0, -1),
     "level": (0, 5, 10),
     "shares": (0, 1, 3),
     "seats_max": (1, 2),

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from node.model import times
 from node.model.calendar import CACHE_CHUNK, CACHE_LIFETIME, Calendar
 from node.model.classes import SchedulingClass
+from node.model.ranks import OWN
 from node.model.spans import Span, intersect, normalise
 from node.model.timeline import OccupiedSpan
 
@@ -53,7 +54,7 @@ class Bench:
         """Deliver this many notifications."""
         for kind, (scheduling_class, priority, taken) in self.under_way[:most]:
             if kind == "taken":
-                self.calendar.take(scheduling_class, priority, [taken])
+                self.calendar.take(scheduling_class, priority, OWN, [taken])
             else:
                 self.calendar.give_back(taken)
         del self.under_way[:most]
@@ -153,7 +154,7 @@ def test_what_was_booked_is_known_at_once(before: list[Run], asked: list[Span], 
     read(bench, asked)
     scheduling_class, priority, taken = run
     bench.book(run)
-    bench.calendar.take(scheduling_class, priority, [taken])
+    bench.calendar.take(scheduling_class, priority, OWN, [taken])
     at_once = bench.kept(asked)
     assert missing(bench.calendar, asked, NOW) == []
     bench.deliver(1)
@@ -197,7 +198,7 @@ def test_many_runs_of_one_time_are_kept_once() -> None:
     calendar = Calendar()
     calendar.read(calendar.missing([(NOW, NOW + CACHE_CHUNK)], NOW), [], NOW)
     for _ in range(1000):
-        calendar.take(SchedulingClass.NORMAL, 0, [(NOW, NOW + 1), (NOW + 2, NOW + 3)])
+        calendar.take(SchedulingClass.NORMAL, 0, OWN, [(NOW, NOW + 1), (NOW + 2, NOW + 3)])
     [occupied] = calendar.occupied([(NOW, NOW + 1)])
     assert len(occupied.spans) < 8
 

@@ -13,6 +13,7 @@ from lead.planning.agenda import Slot
 from lead.planning.placement import ChosenStart, Offer, choose
 from lead.planning.task_selection import AgendaTask, select
 from node.model.classes import SchedulingClass
+from node.model.ranks import OWN, PEER
 from node.model.timeline import Booking, TimelineQuestion, answer_question, displaced_bookings
 
 LAST = 24
@@ -22,6 +23,8 @@ MUTUAL = {
     frozenset({SchedulingClass.EXCLUSIVE, SchedulingClass.NORMAL}),
 }
 """The pairs of classes that must not overlap; of equal classes only exclusive ones."""
+
+RANKS = st.sampled_from([OWN, PEER])
 
 patient = settings(deadline=None, max_examples=100)
 
@@ -37,25 +40,30 @@ def time_lines(draw: st.DrawFn) -> list[Booking]:
                 st.integers(0, LAST),
                 st.integers(1, 10),
                 st.booleans(),
+                RANKS,
             ),
             max_size=5,
         )
     )
     return [
-        Booking(UUID(int=number), TASK, "idle", kind, priority, start, start + length, fixed)
-        for number, (kind, priority, start, length, fixed) in enumerate(drawn)
+        Booking(
+            *(UUID(int=number), TASK, "idle", kind, priority, start, start + length, fixed),
+            rank=rank,
+        )
+        for number, (kind, priority, start, length, fixed, rank) in enumerate(drawn)
     ]
 
 
 QUESTIONS = st.builds(
-    lambda kind, start, length, duration, priority: TimelineQuestion(
-        [(start, start + length)], kind, duration, priority, 0, LAST + 12
+    lambda kind, start, length, duration, priority, rank: TimelineQuestion(
+        [(start, start + length)], kind, duration, priority, 0, LAST + 12, rank=rank
     ),
     st.sampled_from(SchedulingClass),
     st.integers(0, 12),
     st.integers(1, 18),
     st.integers(1, 5),
     st.integers(-1, 2),
+    RANKS,
 )
 NODES = st.lists(time_lines(), min_size=1, max_size=3)
 
@@ -71,6 +79,13 @@ def met(question: TimelineQuestion, start: int, booked: list[Booking]) -> list[B
     ]
 
 
+def _lower(booking: Booking, question: TimelineQuestion) -> bool:
+    """Return whether a run may give way: the host's own first, then by priority."""
+    if booking.rank != question.rank:
+        return question.rank == OWN
+    return booking.priority < question.priority
+
+
 def expected(question: TimelineQuestion, nodes: list[list[Booking]]) -> tuple[int, bool] | None:
     """Return the earliest start without conflicts, else the earliest by displacement."""
     [(first, end)] = question.windows
@@ -82,7 +97,7 @@ def expected(question: TimelineQuestion, nodes: list[list[Booking]]) -> tuple[in
             stays = [
                 one
                 for one in in_the_way
-                if not displacing or one.fixed or one.priority >= question.priority
+                if not displacing or one.fixed or not _lower(one, question)
             ]
             if not stays:
                 return start, displacing
@@ -124,16 +139,18 @@ def test_only_conflicting_runs_are_displaced(
         gone = displaced_bookings(question, choice.starts_at, booked)
         assert gone == met(question, choice.starts_at, booked)
         assert choice.displacing or gone == []
-        assert all(one.priority < question.priority and not one.fixed for one in gone)
+        assert all(_lower(one, question) and not one.fixed for one in gone)
+        assert question.rank == OWN or all(one.rank == PEER for one in gone)
 
 
 @patient
 @given(QUESTIONS, NODES)
-def test_equal_priorities_never_displace_each_other(
+def test_equals_never_displace_each_other(
     question: TimelineQuestion, nodes: list[list[Booking]]
 ) -> None:
-    """Among runs of one priority the first to be booked keeps its time, whoever asks later."""
-    equal = [[replace(one, priority=question.priority) for one in booked] for booked in nodes]
+    """Of runs of one rank and priority the first to be booked keeps its time."""
+    priority, rank = question.priority, question.rank
+    equal = [[replace(one, priority=priority, rank=rank) for one in booked] for booked in nodes]
     choice = placed(question, equal)
     assert choice is None or not choice.displacing
     assert all(displaced_bookings(question, start, b) == [] for b in equal for start in range(LAST))

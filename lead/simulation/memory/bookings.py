@@ -30,17 +30,17 @@ def lane(scheduling_class: str) -> str | None:
     return scheduling_class if scheduling_class in {"exclusive", "normal"} else None
 
 
-@TWINS.of("scheduling_class", "priority", "fixed", "spans")
+@TWINS.of("scheduling_class", "priority", "fixed", "spans", "rank")
 def occupied(
     tables: Tables, starts: Sequence[int], ends: Sequence[int], fixed_before: int
 ) -> Answer:
-    """Return the occupied spans in these windows by class, priority and fixedness, each once."""
-    spans: dict[tuple[str, int, bool], dict[tuple[int, int], None]] = {}
+    """Return the occupied spans in these windows by class, priority, rank, and fixedness."""
+    spans: dict[tuple[str, int, bool, int], dict[tuple[int, int], None]] = {}
     for run in _touching(tables, starts, ends):
         fixed = run.state == "running" or run.starts_at < fixed_before
-        of_kind = spans.setdefault((run.scheduling_class, run.priority, fixed), {})
+        of_kind = spans.setdefault((run.scheduling_class, run.priority, fixed, run.rank), {})
         of_kind[run.starts_at, run.ends_at] = None
-    return [(*kind, pack_spans(of_kind)) for kind, of_kind in spans.items()]
+    return [(*kind[:3], pack_spans(of_kind), kind[3]) for kind, of_kind in spans.items()]
 
 
 def _touching(tables: Tables, starts: Sequence[int], ends: Sequence[int]) -> Iterable[RunRow]:
@@ -54,7 +54,7 @@ def _touching(tables: Tables, starts: Sequence[int], ends: Sequence[int]) -> Ite
 
 @TWINS.of(
     *("id", "task_id", "test", "scheduling_class", "priority", "starts_at", "ends_at", "fixed"),
-    "lead",
+    *("lead", "rank"),
 )
 def blocking_runs(
     tables: Tables, starts: Sequence[int], ends: Sequence[int], fixed_before: int
@@ -72,6 +72,7 @@ def blocking_runs(
             run.ends_at,
             run.state == "running" or run.starts_at < fixed_before,
             tasks[run.task_id].lead,
+            run.rank,
         )
         for run in _touching(tables, starts, ends)
     ]
@@ -256,21 +257,22 @@ def set_aside(
     classes: Sequence[str],
     priorities: Sequence[int],
     whichever: Sequence[bool],
+    ranks: Sequence[int],
     named_by: Sequence[UUID],
     named: Sequence[UUID],
     earliest: int,
     now: int,
 ) -> Answer:
-    """Set aside runs of strictly lower priority, named ones or any, and store for which run."""
+    """Set aside runs of lower rank or priority, named ones or any, and store for which run."""
     yielding = set(zip(named_by, named, strict=True))
     victims: dict[UUID, tuple[RunRow, UUID]] = {}
     wanted = sorted(
-        zip(priorities, starts, ends, classes, runs, whichever, strict=True),
-        key=lambda run: (-run[0], run[1]),
+        zip(ranks, priorities, starts, ends, classes, runs, whichever, strict=True),
+        key=lambda run: (-run[0], -run[1], run[2]),
     )
-    for priority, start, end, scheduling_class, displacing, of_any in wanted:
+    for rank, priority, start, end, scheduling_class, displacing, of_any in wanted:
         for run in tables.runs.touching(start, end):
-            gives_way = run.state == "booked" and run.priority < priority
+            gives_way = run.state == "booked" and (run.rank, run.priority) < (rank, priority)
             conflicts = "exclusive" in {scheduling_class, run.scheduling_class}
             may = of_any or (displacing, run.id) in yielding
             if gives_way and may and conflicts and run.starts_at >= earliest:
@@ -295,13 +297,14 @@ def book(
     participants: Sequence[int | None],
     classes: Sequence[str],
     priorities: Sequence[int],
+    ranks: Sequence[int],
 ) -> Answer:
-    """Book the runs that are free in order of start; at equal starts the highest priority first."""
+    """Book the runs that are free in order of start; at equal starts those that come first."""
     rows: list[RunRow] = []
     names = [str(scheduling_class) for scheduling_class in classes]
     wanted = sorted(
         zip(starts, numbers, runs, slots, attempts, ends, strict=True),
-        key=lambda run: (run[0], -priorities[run[1] - 1], run[1]),
+        key=lambda run: (run[0], -ranks[run[1] - 1], -priorities[run[1] - 1], run[1]),
     )
     for starts_at, number, run, slot, attempt, ends_at in wanted:
         index = number - 1
@@ -320,6 +323,7 @@ def book(
             now,
             now,
             lane(names[index]),
+            rank=ranks[index],
         )
         if not tables.closed_to(row) and tables.runs.offer(row):
             rows.append(row)

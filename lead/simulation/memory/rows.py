@@ -18,6 +18,7 @@ from uuid import UUID
 
 import orjson
 
+from node.model.ranks import OWN
 from node.store.database import POSTGRES_EPOCH
 
 Packed = bytes
@@ -408,6 +409,7 @@ class RunRow(TableRow):
     summary: str | None = None
     verdict: str | None = None
     verdict_reasons: list[str] = field(default_factory=list)
+    rank: int = OWN
 
 
 @dataclass(slots=True, eq=False)

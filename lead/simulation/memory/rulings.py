@@ -39,6 +39,7 @@ def _set_aside_for(tables: Tables, runs: Iterable[UUID]) -> list[RunRow]:
 
 _DISPLACED_BY = "displaced by a run of higher priority"
 _PUT_FIRST = "displaced by a run that its lead puts first, whatever the priorities"
+_RANKED = "displaced by a run that the owner of the host puts first"
 _DISPLACED = ("id", "task_id", "reason", "displaced_by", "lead")
 
 
@@ -68,13 +69,17 @@ def displace(tables: Tables, exchanges: Sequence[UUID], now: int) -> Answer:
                 f"{_DISPLACED_BY} ({winning.test} of task {winner.task_id}, "
                 f"priority {winner.priority} over {run.priority})"
             )
-            if winner.priority > winning.priority:
+            if winner.rank > run.rank:
+                why = f"{_RANKED} ({winning.test} of task {winner.task_id})"
+            elif winner.priority > winning.priority:
                 why = f"{_PUT_FIRST} ({winning.test} of task {winner.task_id})"
             tables.runs.change(run, state="displaced", changed_at=now, reason=why)
             lead = tables.tasks.rows[run.task_id].lead
             itself = tables.nodes.itself
             known = lead in (winning.lead, itself and itself.identity)
-            told = why if known else f"{_DISPLACED_BY} that another node leads"
+            by_rank = winner.rank > run.rank
+            other = _RANKED if by_rank else f"{_DISPLACED_BY} that another node leads"
+            told = why if known else other
             answer.append((run.id, run.task_id, told, winner.id if known else None, lead))
     return answer
 

@@ -162,16 +162,16 @@ class RunTable(Table[UUID, RunRow]):
 
     def tell_taken(self, taken: Iterable[RunRow]) -> None:
         """Notify of the runs that one statement has booked."""
-        by_kind: dict[tuple[str, int], list[tuple[int, int]]] = {}
+        by_kind: dict[tuple[str, int, int], list[tuple[int, int]]] = {}
         for run in taken:
             if run.lane is not None:
-                kind = run.scheduling_class, run.priority
+                kind = run.scheduling_class, run.priority, run.rank
                 by_kind.setdefault(kind, []).append((run.starts_at, run.ends_at))
-        for (scheduling_class, priority), spans in by_kind.items():
+        for (scheduling_class, priority, rank), spans in by_kind.items():
             spans.sort()
             for first in range(0, len(spans), _SPANS_MAX):
                 packed = pack_spans(spans[first : first + _SPANS_MAX]).hex()
-                self._journal.tell(f"taken {scheduling_class} {priority} {packed}")
+                self._journal.tell(f"taken {scheduling_class} {priority} {rank} {packed}")
 
     def change(self, row: RunRow, **changes: Any) -> None:
         """Give columns new values; notify if the run frees its time or takes it differently."""

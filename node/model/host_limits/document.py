@@ -26,7 +26,7 @@ import re
 import tomllib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from ipaddress import ip_network
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, Literal
 
 from pydantic import BeforeValidator, Field, ValidationError
 
@@ -40,6 +40,7 @@ from node.model.host_limits.quotas import PeriodQuota, Quantity, parse_quota
 from node.model.host_limits.rules import HostLimits, Rule, Who
 from node.model.lead_shares import OTHERS, LeadShares
 from node.model.predicates import Predicate, conditions, parse
+from node.model.ranks import OWN, PEER
 from node.model.targets import Network
 from node.model.wire.fields import FROM_OUTSIDE, Count, Document, Duration, Name
 from node.model.wire.nodes import Identity
@@ -122,6 +123,7 @@ class RuleDocument(Document):
     when: Annotated[
         tuple[OpeningDocument, ...], BeforeValidator(_several), Field(max_length=20)
     ] = ()
+    rank: Literal["own", "peer"] = "peer"
     most: MostDocument = MostDocument()
 
 
@@ -322,6 +324,7 @@ def _rule(number: int, document: RuleDocument, reader: _Reader) -> Rule:
         at_once_max=document.most.runs_at_once,
         quotas=reader.quotas(document.most, f"{pointer}/most"),
         openings=reader.openings(document.when, f"{pointer}/when"),
+        rank=OWN if document.rank == "own" else PEER,
     )
 
 

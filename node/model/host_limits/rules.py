@@ -17,6 +17,7 @@ from node.model.host_limits.opening import Opening
 from node.model.host_limits.quotas import PeriodQuota, Quantity, RunAmounts
 from node.model.lead_shares import LeadShares
 from node.model.predicates import AllOf, Attributes, Condition, Predicate, format_value
+from node.model.ranks import OWN, PEER
 from node.model.times import format_duration
 from node.model.wire.tasks import PRIORITY_MAX
 
@@ -69,7 +70,7 @@ class Rule:
     ``spec`` has the predicates over the fields of the spec. ``duration_max`` is in microseconds.
     ``tasks_max`` counts the open tasks of one node under this rule, ``at_once_max`` its runs at any
     instant, ``quotas`` what it has in periods. Runs take place within the ``openings``; without any
-    at all times.
+    at all times. ``rank`` is theirs beside the runs of the host's own tasks.
     """
 
     name: str
@@ -84,6 +85,7 @@ class Rule:
     at_once_max: int | None = None
     quotas: tuple[PeriodQuota, ...] = ()
     openings: tuple[Opening, ...] = ()
+    rank: int = PEER
 
     @property
     def bounds_time(self) -> bool:
@@ -108,6 +110,8 @@ class Rule:
         parts = []
         if self.priority_max is not None:
             parts.append(f"priority {self.priority_max}")
+        if self.rank == OWN:
+            parts.append("ranks with the host's own tasks")
         if self.tasks_max is not None:
             parts.append(f"{self.tasks_max} open tasks")
         if self.at_once_max is not None:
@@ -205,6 +209,11 @@ def counted_priority(priority: int, rule: Rule | None, highest: int) -> int:
     """
     most = highest if rule is None or rule.priority_max is None else rule.priority_max
     return min(priority, most, PRIORITY_MAX - 1)
+
+
+def rank_under(rule: Rule | None) -> int:
+    """Return the rank of the runs of another node's task under a rule."""
+    return PEER if rule is None else rule.rank
 
 
 def _misfits(rule: Rule, task: TaskFacts) -> Iterator[LimitRefusal]:

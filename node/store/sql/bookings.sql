@@ -1,19 +1,21 @@
 -- occupied --
--- What occupies time in these windows: per class and priority one string of instants, start and end of each span in turn,
+-- What occupies time in these windows: per class, priority, and rank one string of instants, start and end of each span in turn,
 -- eight bytes each, in Postgres' format. Runs of a campaign often share their times: each span is sent once.
 -- Background runs are not in the index and are not read.
 SELECT
     span.scheduling_class::text,
     span.priority,
     span.fixed,
-    string_agg(timestamptz_send(span.starts_at) || timestamptz_send(span.ends_at), ''::bytea) AS spans
+    string_agg(timestamptz_send(span.starts_at) || timestamptz_send(span.ends_at), ''::bytea) AS spans,
+    span.rank
 FROM (
     SELECT DISTINCT -- the most selective columns first: it sorts by them in this order
         run.starts_at,
         run.ends_at,
         run.priority,
         run.scheduling_class,
-        (run.state = 'running' OR run.starts_at < $3) AS fixed
+        (run.state = 'running' OR run.starts_at < $3) AS fixed,
+        run.rank
     FROM run
     WHERE
         run.during && (
@@ -23,7 +25,7 @@ FROM (
         AND run.lane IS NOT NULL
         AND run.state IN ('booked', 'running')
 ) AS span
-GROUP BY span.scheduling_class, span.priority, span.fixed;
+GROUP BY span.scheduling_class, span.priority, span.fixed, span.rank;
 
 -- blocking_runs --
 -- What occupies time in these windows, run by run.
@@ -36,7 +38,8 @@ SELECT
     run.starts_at,
     run.ends_at,
     (run.state = 'running' OR run.starts_at < $3) AS fixed,
-    task.lead
+    task.lead,
+    run.rank
 FROM run
 INNER JOIN task ON run.task_id = task.id
 WHERE
@@ -138,12 +141,13 @@ WHERE run.id = given.id AND run.state IN ('booked', 'set-aside');
 DELETE FROM run WHERE id = ANY($1::uuid []);
 
 -- set_aside --
--- Sets aside runs of strictly lower priority: never running ones, never those about to start, and only the listed ones
+-- Sets aside runs of lower rank, or of the same rank and strictly lower priority: never running ones, never those about to start, and only the listed ones
 -- unless any may give way. Each remembers which run displaces it.
 WITH wanted AS (
-    SELECT id, starts_at, ends_at, scheduling_class, priority, whichever
-    FROM unnest($1::uuid [], $2::timestamptz [], $3::timestamptz [], $4::text [], $5::integer [], $6::boolean [])
-        AS wanted (id, starts_at, ends_at, scheduling_class, priority, whichever)
+    SELECT id, starts_at, ends_at, scheduling_class, priority, whichever, rank
+    FROM unnest(
+        $1::uuid [], $2::timestamptz [], $3::timestamptz [], $4::text [], $5::integer [], $6::boolean [], $7::smallint []
+    ) AS wanted (id, starts_at, ends_at, scheduling_class, priority, whichever, rank)
 ),
 
 victim AS (
@@ -154,20 +158,20 @@ victim AS (
         run.state = 'booked'
         AND run.lane IS NOT NULL
         AND (wanted.scheduling_class = 'exclusive' OR run.scheduling_class = 'exclusive')
-        AND run.priority < wanted.priority
-        AND run.starts_at >= $9
+        AND (run.rank, run.priority) < (wanted.rank, wanted.priority)
+        AND run.starts_at >= $10
         AND (
             wanted.whichever
             OR EXISTS (
-                SELECT FROM unnest($7::uuid [], $8::uuid []) AS named (displacing, yielding)
+                SELECT FROM unnest($8::uuid [], $9::uuid []) AS named (displacing, yielding)
                 WHERE named.displacing = wanted.id AND named.yielding = run.id
             )
         )
-    ORDER BY run.id, wanted.priority DESC, wanted.starts_at
+    ORDER BY run.id, wanted.rank DESC, wanted.priority DESC, wanted.starts_at
 )
 
 UPDATE run
-SET state = 'set-aside', displaced_by = victim.displaced_by, changed_at = $10
+SET state = 'set-aside', displaced_by = victim.displaced_by, changed_at = $11
 FROM victim
 WHERE run.id = victim.id AND run.state = 'booked'
 RETURNING run.displaced_by;
@@ -176,12 +180,12 @@ RETURNING run.displaced_by;
 -- In start order, so that concurrent batches wait for each other in one direction and cannot deadlock. Fails in time that
 -- is reserved for others.
 INSERT INTO run (
-    id, task_id, exchange_id, slot, attempt, participant, scheduling_class, priority,
+    id, task_id, exchange_id, slot, attempt, participant, scheduling_class, priority, rank,
     starts_at, ends_at, lane, state, created_at, changed_at
 )
 SELECT
     wanted.id, wanted.task_id, wanted.exchange_id, wanted.slot, wanted.attempt, wanted.participant,
-    wanted.scheduling_class, wanted.priority, wanted.starts_at, wanted.ends_at,
+    wanted.scheduling_class, wanted.priority, wanted.rank, wanted.starts_at, wanted.ends_at,
     CASE wanted.scheduling_class
         WHEN 'exclusive' THEN int8range(NULL, NULL)
         WHEN 'normal' THEN int8range(number, number, '[]')
@@ -190,13 +194,13 @@ SELECT
 FROM (
     SELECT
         wanted.id, wanted.slot, wanted.attempt, wanted.starts_at, wanted.ends_at,
-        exchange.id AS exchange_id, exchange.task_id, exchange.participant, exchange.priority,
+        exchange.id AS exchange_id, exchange.task_id, exchange.participant, exchange.priority, exchange.rank,
         exchange.scheduling_class::scheduling_class AS scheduling_class,
         CASE WHEN exchange.scheduling_class = 'normal' THEN nextval('lane') END AS number
     FROM unnest($2::integer [], $3::uuid [], $4::timestamptz [], $5::smallint [], $6::timestamptz [], $7::timestamptz [])
         AS wanted (number, id, slot, attempt, starts_at, ends_at)
-    INNER JOIN unnest($8::uuid [], $9::uuid [], $10::smallint [], $11::text [], $12::integer []) WITH ORDINALITY
-        AS exchange (id, task_id, participant, scheduling_class, priority, number)
+    INNER JOIN unnest($8::uuid [], $9::uuid [], $10::smallint [], $11::text [], $12::integer [], $13::smallint [])
+        WITH ORDINALITY AS exchange (id, task_id, participant, scheduling_class, priority, rank, number)
         ON wanted.number = exchange.number
     WHERE NOT EXISTS (
         SELECT
@@ -211,7 +215,7 @@ FROM (
                 exchange.priority, coalesce(task.parent, task.pool_task)
             )
     )
-    ORDER BY wanted.starts_at, exchange.priority DESC, wanted.number
+    ORDER BY wanted.starts_at, exchange.rank DESC, exchange.priority DESC, wanted.number
 ) AS wanted
 ON CONFLICT DO NOTHING
 RETURNING id;
@@ -279,6 +283,9 @@ SET
     state = 'displaced',
     changed_at = $2,
     reason = CASE
+        WHEN winner.rank > run.rank THEN format(
+            'displaced by a run that the owner of the host puts first (%s of task %s)', winner_task.test, winner.task_id
+        )
         WHEN winner.priority > winner_task.priority THEN format(
             'displaced by a run that its lead puts first, whatever the priorities (%s of task %s)', winner_task.test, winner.task_id
         )
@@ -298,6 +305,7 @@ RETURNING
     run.id, run.task_id,
     CASE
         WHEN node.is_self OR task.lead = winner_task.lead THEN run.reason
+        WHEN winner.rank > run.rank THEN 'displaced by a run that the owner of the host puts first'
         ELSE 'displaced by a run of higher priority that another node leads'
     END AS reason,
     CASE WHEN node.is_self OR task.lead = winner_task.lead THEN winner.id END AS displaced_by,

@@ -1,5 +1,5 @@
 -- giving_way --
--- The runs that "set_aside" would take for these runs: strictly lower priority, not running, not about to start.
+-- The runs that "set_aside" would take for these runs: lower rank, or strictly lower priority, not running, not about to start.
 SELECT * FROM (
     SELECT DISTINCT ON (run.id)
         wanted.number,
@@ -18,8 +18,8 @@ SELECT * FROM (
         run.state = 'booked'
         AND run.lane IS NOT NULL
         AND run.scheduling_class = ANY($4::scheduling_class [])
-        AND run.priority < $5
-        AND run.starts_at >= $6
+        AND (run.rank, run.priority) < ($5, $6)
+        AND run.starts_at >= $7
     ORDER BY run.id, wanted.number
 ) AS victim
 ORDER BY victim.starts_at, victim.id;
