@@ -33,6 +33,10 @@ _ON_ITS_WAY = 30 * times.SECOND
 _AT_ONCE = 200
 """Maximum number of runs or tasks that one transaction ends: others wait for its locks."""
 
+_PROMPT_ATTEMPTS = 3
+_AGAIN_FIRST, _AGAIN_MOST = 5 * times.SECOND, 10 * times.MINUTE
+"""A run that was displaced so often is placed again after such pauses, each twice the last."""
+
 TOO_LATE = "its time had begun, so it is not placed again"
 
 
@@ -145,7 +149,11 @@ class TaskTerminator:
     async def _place_again(
         self, connection: Connection, lost: Sequence[tuple[LockedRun, str]], now: int
     ) -> None:
-        """Have lost runs placed again as further attempts, each with the reason of its loss."""
+        """Have lost runs placed again as further attempts, each with the reason of its loss.
+
+        One that is displaced again and again waits for longer each time: on each host other tasks
+        come first, so that a run which takes the time of another one may lose its own to a third.
+        """
         again = [
             NextAttempt(
                 run.id,
@@ -158,8 +166,11 @@ class TaskTerminator:
         first: dict[UUID, int] = {}
         for task, slot in await runs.wait_again(connection, again, now):
             first[task] = min(slot, first.get(task, slot))
+        tries: dict[UUID, int] = {}
+        for run, _ in lost:
+            tries[run.task] = min(run.attempt, tries.get(run.task, run.attempt))
         for task, slot in sorted(first.items()):
-            await tasks.wake_planning(connection, task, now, slot)
+            await tasks.wake_planning(connection, task, now + _pause(tries[task]), slot)
             await bookings.notify(connection, "task", task, "plan")
 
     async def cancel_task(self, task: UUID) -> None:
@@ -435,6 +446,12 @@ class TaskTerminator:
         }
         body = TaskEnd(task=task.id, state=state, reason=reason[:1000]).model_dump(mode="json")
         return [OutgoingMessage(node, outbox.MessageKind.TASK_END, body) for node in sorted(told)]
+
+
+def _pause(attempts: int) -> int:
+    """Return how long (µs) a slot waits that was displaced after so many attempts."""
+    further = attempts - _PROMPT_ATTEMPTS
+    return 0 if further <= 0 else min(_AGAIN_FIRST << min(further - 1, 20), _AGAIN_MOST)
 
 
 def _identities(participants: Iterable[Participant]) -> set[str]:

@@ -114,3 +114,22 @@ async def test_a_lead_that_is_away_learns_of_it_later(world: World) -> None:
     await world.pass_time(2 * times.MINUTE, 5 * times.SECOND)
     assert (await a.state(first), await a.state(again)) == ("displaced", "scheduled")
     assert await b.state(again) == "scheduled"
+
+
+async def test_hosts_that_displace_each_other_in_a_circle_do_so_ever_less(world: World) -> None:
+    """Each host puts its own task first, so that three of one slot never settle: they slow down."""
+    a, b, c = await world.three()
+    for lead, other in ((a, b), (b, c), (c, a)):
+        await _led(lead, (lead, other), schedule=Schedule(start=HOUR, slip=0))
+    attempts: list[int] = []
+    for _ in range(60):
+        for site in world.sites:
+            await site.plan()
+            await world.settle()
+        world.clock.advance(10 * times.SECOND)
+        rows = [await site.rows("SELECT DISTINCT id FROM run") for site in world.sites]
+        attempts.append(len({row[0] for each in rows for row in each}))
+    assert attempts[4] > 10
+    assert attempts[-1] - attempts[30] < 10
+    states = [state for site in world.sites for state in (await site.states()).values()]
+    assert states.count("scheduled") == 2

@@ -148,7 +148,7 @@ def test_only_conflicting_runs_are_displaced(
 def test_equals_never_displace_each_other(
     question: TimelineQuestion, nodes: list[list[Booking]]
 ) -> None:
-    """Of runs of one rank and priority the first to be booked keeps its time."""
+    """The first to be booked of runs of one rank and priority keeps its time."""
     priority, rank = question.priority, question.rank
     equal = [[replace(one, priority=priority, rank=rank) for one in booked] for booked in nodes]
     choice = placed(question, equal)
