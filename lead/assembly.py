@@ -179,7 +179,7 @@ def preview_of(node: NodeService) -> Preview:
 
 def task_preview(
     node: NodeService,
-    adviser_of: Callable[[str], ImpactSource],
+    impact_source_of: Callable[[str], ImpactSource],
     draft: Callable[[TaskDocument], StoredTask],
 ) -> TaskPreviewer:
     """Build the preview of tasks with named participants."""
@@ -190,7 +190,7 @@ def task_preview(
         node.settings.clock_limit,
         PreviewDependencies(
             draft=draft,
-            adviser_of=adviser_of,
+            impact_source_of=impact_source_of,
             choose_tool=node.capabilities.agree,
             room_of=partial(_room_of, node.database, limits),
             suspended_in=partial(_suspended_in, node.database),

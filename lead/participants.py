@@ -41,7 +41,7 @@ class ImpactSource(ProposalSource, Protocol):
         """Return whether the node would accept this task."""
         ...
 
-    async def outlook(self, request: ImpactRequest) -> Impact:
+    async def impact(self, request: ImpactRequest) -> Impact:
         """Return what these runs would displace there, and how full the node would be."""
         ...
 

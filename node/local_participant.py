@@ -50,9 +50,9 @@ class LocalParticipant:
         """Return whether this host would take part; nothing is stored."""
         return await self._acceptance.judge(self.identity, introduction)
 
-    async def outlook(self, request: ImpactRequest) -> Impact:
+    async def impact(self, request: ImpactRequest) -> Impact:
         """Return what these runs would displace here, and how full the hours would be."""
-        return await self._impacts.outlook(request)
+        return await self._impacts.impact(request)
 
     async def propose(self, request: ProposalRequest) -> Proposal:
         """Return the free ranges in the windows."""

@@ -65,7 +65,7 @@ class Outbox:
 
     def heard(self, notice: Notice) -> None:
         """Wake up for a new message, or for a node that answers again."""
-        is_message = notice.kind == "letter" and notice.id in self._kinds
+        is_message = notice.kind == "message" and notice.id in self._kinds
         if is_message or notice.kind in {"wake", "node"}:
             self._woken.set()
 

@@ -60,7 +60,7 @@ class SeatCase:
     nodes could not, with the reason.
     """
 
-    whole: PoolTask
+    pool_task: PoolTask
     request: SeatRequest
     open: OpenTerm
     recurrence: Recurrence
@@ -80,12 +80,12 @@ class SeatCase:
     @property
     def name(self) -> str:
         """Return the name of the candidate: its task and its first slot."""
-        return f"{self.whole.id} {times.format_instant(self.open.term.starts_at)}"
+        return f"{self.pool_task.id} {times.format_instant(self.open.term.starts_at)}"
 
     @property
     def windows(self) -> list[Slot]:
         """Return the slots as the windows that nodes are asked for."""
-        return windows_of(self.slots, self.recurrence, self.whole.terms.duration)
+        return windows_of(self.slots, self.recurrence, self.pool_task.terms.duration)
 
     @property
     def least(self) -> int:
@@ -120,7 +120,7 @@ def candidate_of(
     determines what it ``needs``, and what each of its runs ``moves`` on each node. Spread is left
     out: it depends on which nodes have time, which only asking shows.
     """
-    task, starts_at = case.whole, case.slots[0] if case.begins is None else case.begins
+    task, starts_at = case.pool_task, case.slots[0] if case.begins is None else case.begins
     hour = starts_at // BUCKET * BUCKET
     coming = [slot for slot in case.slots if slot >= starts_at]
     in_hour = sum(slot < hour + BUCKET for slot in coming)
@@ -279,7 +279,7 @@ def charges_to_come(runs: Iterable[PostedRun], lanes: int) -> list[Charge]:
 def remembered_state(state: RememberedState, cases: Sequence[SeatCase]) -> RememberedState:
     """Return the policies' state with each seat's previous nodes as earlier measurements."""
     measured = {
-        (case.whole.campaign, name, str(case.whole.id)): case.whole.terms.created_at
+        (case.pool_task.campaign, name, str(case.pool_task.id)): case.pool_task.terms.created_at
         for case in cases
         for name in case.usual
     }

@@ -211,9 +211,9 @@ def _whole(cases: Iterable[SeatCase]) -> dict[SchedulingClass, Span]:
     """Return, by class, the time in which the runs of these cases may take place."""
     spans: dict[SchedulingClass, Span] = {}
     for case in cases:
-        kind = case.whole.terms.scheduling_class
+        kind = case.pool_task.terms.scheduling_class
         slots = case.slots[:BATCH_MAX]
-        ends = windows_of(slots[-1:], case.recurrence, case.whole.terms.duration)
+        ends = windows_of(slots[-1:], case.recurrence, case.pool_task.terms.duration)
         start, end = spans.get(kind, (slots[0], ends[0].end))
         spans[kind] = min(start, slots[0]), max(end, ends[0].end)
     return spans

@@ -108,16 +108,16 @@ class RulingWriter:
             raise StaleEpisode
         new_tasks: list[UUID] = []
         decided: list[UUID] = []
-        for result in sorted(ruling.results, key=lambda it: it.case.whole.id):
-            whole = result.case.whole
-            if await episodes.revision_of(connection, whole.id) != whole.terms.revision:
+        for result in sorted(ruling.results, key=lambda it: it.case.pool_task.id):
+            pool_task = result.case.pool_task
+            if await episodes.revision_of(connection, pool_task.id) != pool_task.terms.revision:
                 continue
             new_tasks += await self._give(connection, result, now)
             account = search_account_of(ruling, result)
             await self._schedule_retry(connection, result, account, ruling.pause_max, now)
             # One at a time: a task may have several terms here.
-            await planning.keep_decisions(connection, [(whole.id, _decision(account))], now)
-            decided.append(whole.id)
+            await planning.keep_decisions(connection, [(pool_task.id, _decision(account))], now)
+            decided.append(pool_task.id)
         await episodes.tell_misses(connection, now)
         await episodes.notify(connection, new_tasks, "active")
         await episodes.notify(connection, list(dict.fromkeys(decided)), "planned")

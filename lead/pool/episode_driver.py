@@ -57,7 +57,7 @@ class EpisodeDriver:
         self._seat_task = seat_task
         self._rng = rng
 
-    async def hold(
+    async def run(
         self, episode_input: EpisodeInput, membership: Membership
     ) -> tuple[EpisodeRuling, bool]:
         """Drive one episode.
@@ -88,7 +88,7 @@ class EpisodeDriver:
         for case in episode_input.closed:
             if case.open.blocked:
                 continue
-            why = case.closed.why(case.windows, case.whole.terms.duration)
+            why = case.closed.why(case.windows, case.pool_task.terms.duration)
             misses = episode.misses_without_nodes(candidate_of(case, episode_input.view.horizon))
             results[case.name] = CaseResult(case, heard={case.closed.name: why}, misses=misses)
         outcome = episode.outcome()
@@ -139,7 +139,7 @@ class EpisodeDriver:
             parts = self._parts(case, found, membership)
         except Exception as error:  # noqa: BLE001 - it must stop this case only
             why = describe_failure(error, "giving seats failed")
-            return CaseResult(case, heard={case.whole.terms.test: why}), None, _NOTHING
+            return CaseResult(case, heard={case.pool_task.terms.test: why}), None, _NOTHING
         crowded = _crowded_out(case, found)
         if len(found.seats) < len(case.empty):
             left_out = {name: it.sentence for name, it in request.left_out.items()}
@@ -150,12 +150,12 @@ class EpisodeDriver:
         run = PostedRun(
             run=case.name,
             task=case.name,
-            campaign=case.whole.campaign,
+            campaign=case.pool_task.campaign,
             nodes=tuple(found.seats.values()),
             start=found.starts_at,
-            end=found.starts_at + case.whole.terms.duration,
+            end=found.starts_at + case.pool_task.terms.duration,
             scheduling_class=request.candidate.scheduling_class,
-            priority=case.whole.terms.priority,
+            priority=case.pool_task.terms.priority,
             needs=request.candidate.needs,
         )
         result = CaseResult(case, found.seats, parts, found.heard, crowded)
@@ -202,11 +202,13 @@ class EpisodeDriver:
     def _seat_task_for(
         self, case: SeatCase, names: Sequence[str], slots: Sequence[int], slip: int | None = None
     ) -> StoredTask:
-        whole = case.whole
-        own = schedule_for(whole.terms.schedule, case.recurrence, whole.terms.duration, slots)
+        pool_task = case.pool_task
+        own = schedule_for(
+            pool_task.terms.schedule, case.recurrence, pool_task.terms.duration, slots
+        )
         if slip is not None and slip < case.recurrence.slip:
             own = own.model_copy(update={"slip": min(slip, own.slip or 0)})
-        return self._seat_task(_stored(whole), case.request, names, own)
+        return self._seat_task(_stored(pool_task), case.request, names, own)
 
 
 def _add_refusals(
@@ -237,14 +239,14 @@ class _GivenSeats:
 
     def applied_to(self, case: SeatCase) -> SeatCase:
         """Return a case with the nodes that got seats of its task in this episode."""
-        task = case.whole.id
+        task = case.pool_task.id
         before = {**case.before, **self._before.get(task, {})}
         used_at = {**case.used_at, **self._used_at.get(task, {})}
         return replace(case, before=before, used_at=used_at)
 
     def add(self, result: CaseResult) -> None:
         """Add the seats of a result."""
-        task, at = result.case.whole.id, result.case.open.term.starts_at
+        task, at = result.case.pool_task.id, result.case.open.term.starts_at
         self._before.setdefault(task, {}).update(result.taken)
         self._used_at.setdefault(task, {}).update(dict.fromkeys(result.taken.values(), at))
 
@@ -261,5 +263,5 @@ def _crowded_out(case: SeatCase, found: SeatSearchResult) -> tuple[PolicyRefusal
     return (spread_refusal(limits, possible, usable, case.open.seats),)
 
 
-def _stored(whole: PoolTask) -> StoredTask:
-    return StoredTask(id=whole.id, lead="", state=TaskState.ACTIVE, terms=whole.terms)
+def _stored(pool_task: PoolTask) -> StoredTask:
+    return StoredTask(id=pool_task.id, lead="", state=TaskState.ACTIVE, terms=pool_task.terms)

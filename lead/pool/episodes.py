@@ -100,7 +100,7 @@ class EpisodeLoop:
         database: Database,
         clock: Clock,
         bounds: EpisodeLimits,
-        powers: SeatDependencies,
+        dependencies: SeatDependencies,
         rng: random.Random,
     ) -> None:
         """``rng`` draws the pauses before retries."""
@@ -108,20 +108,20 @@ class EpisodeLoop:
         self._database = database
         self._clock = clock
         self._limits = limits
-        self._powers = powers
+        self._dependencies = dependencies
         self._rng = rng
         self._poll_s = bounds.poll_s
         self._phase = bounds.phase
         self._assignment = RulingWriter(database, clock, limits.horizon, bounds.phase, rng)
         self._snapshots = EpisodeInputReader(
-            database, clock, limits, powers.needs, powers.resources
+            database, clock, limits, dependencies.needs, dependencies.resources
         )
         self._driver = EpisodeDriver(
-            clock, bounds.clock_limit, powers.participant_of, powers.seat_task, rng
+            clock, bounds.clock_limit, dependencies.participant_of, dependencies.seat_task, rng
         )
         self._woken = asyncio.Event()
-        self._look_at: int | None = 0
-        self._known = Membership({}, [], powers.wanted_of)
+        self._recheck_at: int | None = 0
+        self._known = Membership({}, [], dependencies.wanted_of)
         self._faults: Counter[str] = Counter()
         """Number of consecutive failures, by pool or task."""
         self._begun: dict[str, int] = {}
@@ -133,7 +133,7 @@ class EpisodeLoop:
         Also when notifications may have been lost.
         """
         if notice.kind in {"pool", "campaign", "node", "reservation", "wake"}:
-            self._look_at = 0
+            self._recheck_at = 0
             self._woken.set()
         if notice.kind == "seats":
             self._woken.set()
@@ -160,17 +160,17 @@ class EpisodeLoop:
         Returns the seconds until more may be due. Changes of pools and nodes are handled between
         two episodes: many seats may have to be given, and only to nodes that are up.
         """
-        if self._look_at is not None and self._look_at <= self._clock.now():
-            await self._look()
-        await self._lose()
+        if self._recheck_at is not None and self._recheck_at <= self._clock.now():
+            await self._recheck_seats()
+        await self._empty_lost_seats()
         more = await self._open_terms()
-        if await self._hold() or more:
+        if await self._run_episodes() or more:
             return 0.0
         async with self._database.connection() as connection:
             # Also without an episode misses end: the task does, or the start is over.
             await episodes.tell_misses(connection, self._clock.now())
             due = await episodes.next_due(connection)
-        instants = [at for at in (due, self._look_at) if at is not None]
+        instants = [at for at in (due, self._recheck_at) if at is not None]
         if not instants:
             return self._poll_s
         return min(self._poll_s, max(0.0, (min(instants) - self._clock.now()) / times.SECOND))
@@ -178,13 +178,13 @@ class EpisodeLoop:
     async def _membership(self) -> Membership:
         async with self._database.connection() as connection:
             listed = await pools.listed(connection)
-        nodes = await self._powers.known()
+        nodes = await self._dependencies.known()
         self._known = self._known.later({pool.name: pool for pool in listed}, nodes)
         return self._known
 
-    async def _look(self) -> None:
+    async def _recheck_seats(self) -> None:
         """Take seats from nodes that cannot keep them, store what pools lack, and retry all."""
-        self._look_at = None
+        self._recheck_at = None
         async with self._database.connection() as connection:
             asking = {each.task: each for each in await episodes.asking(connection)}
             sitting = await episodes.sitting(connection, self._clock.now()) if asking else []
@@ -203,8 +203,8 @@ class EpisodeLoop:
                 work = self._take_back(membership, asking[task], list(seats), now)
                 await self._try(f"seats of {task}", [task], work, later)
         await self._store_lacks(membership, list(asking.values()))
-        if self._look_at is None:  # else something has changed meanwhile
-            self._look_at = min((at for at in again if at is not None), default=None)
+        if self._recheck_at is None:  # else something has changed meanwhile
+            self._recheck_at = min((at for at in again if at is not None), default=None)
 
     async def _take_back(
         self,
@@ -216,7 +216,7 @@ class EpisodeLoop:
         for seat in sitting:
             reason = membership.seat_loss_reason(asking, seat.node, now)
             if reason is not None:
-                await self._powers.take_back(seat.seat_task, reason)
+                await self._dependencies.take_back(seat.seat_task, reason)
         return False
 
     async def _store_lacks(
@@ -233,7 +233,7 @@ class EpisodeLoop:
                 await episodes.notify(connection, new, "planned")
             await episodes.try_all(connection, now)
 
-    async def _lose(self) -> None:
+    async def _empty_lost_seats(self) -> None:
         """Empty the seats whose tasks have ended, and store why."""
         now = self._clock.now()
         async with self._database.transaction() as connection:
@@ -253,30 +253,30 @@ class EpisodeLoop:
         async with self._database.connection() as connection:
             due = await episodes.terms_to_open(connection, now, CASES_MAX)
             by_name = {pool.name: pool for pool in await pools.listed(connection)} if due else {}
-        for whole in due:
+        for pool_task in due:
 
             async def later(
-                connection: Connection, at: int, why: str, whole: PoolTask = whole
+                connection: Connection, at: int, why: str, pool_task: PoolTask = pool_task
             ) -> None:
                 del why
-                on = NextTerm(whole.next_slot, at, whole.rounds_left)
-                await episodes.go_on(connection, whole.id, whole.next_slot or 0, on)
+                on = NextTerm(pool_task.next_slot, at, pool_task.rounds_left)
+                await episodes.go_on(connection, pool_task.id, pool_task.next_slot or 0, on)
 
-            work = self._open(by_name[whole.pool], whole, now)
-            await self._try(f"terms of {whole.id}", [whole.id], work, later)
+            work = self._open(by_name[pool_task.pool], pool_task, now)
+            await self._try(f"terms of {pool_task.id}", [pool_task.id], work, later)
         return len(due) == CASES_MAX
 
-    async def _open(self, pool: StoredPool, whole: PoolTask, now: int) -> bool:
-        request = SeatRequest.model_validate(whole.request)
+    async def _open(self, pool: StoredPool, pool_task: PoolTask, now: int) -> bool:
+        request = SeatRequest.model_validate(pool_task.request)
         length = term_length(request.choice or pool.choice, pool.term)
         horizon, phase = self._limits.horizon, self._phase
-        terms, on = due_terms(whole, request, length, horizon, now, phase)
+        terms, on = due_terms(pool_task, request, length, horizon, now, phase)
         async with self._database.transaction() as connection:
-            if await episodes.go_on(connection, whole.id, whole.next_slot or 0, on):
+            if await episodes.go_on(connection, pool_task.id, pool_task.next_slot or 0, on):
                 await episodes.open_terms(connection, terms, now)
         return False
 
-    async def _hold(self) -> bool:
+    async def _run_episodes(self) -> bool:
         """Run an episode for each pool with something due; return whether more is due."""
         now = self._clock.now()
         async with self._database.connection() as connection:
@@ -285,11 +285,11 @@ class EpisodeLoop:
             return False
         membership = await self._membership()
         more = False
-        for name in dict.fromkeys(whole.pool for whole in due):
-            tasks = [whole for whole in due if whole.pool == name]
+        for name in dict.fromkeys(pool_task.pool for pool_task in due):
+            tasks = [pool_task for pool_task in due if pool_task.pool == name]
             tasks += await self._blocked(membership.pools[name], tasks, now)
             more |= len(tasks) == CASES_MAX
-            ids = [whole.id for whole in tasks]
+            ids = [pool_task.id for pool_task in tasks]
 
             async def later(
                 connection: Connection, at: int, why: str, ids: Sequence[UUID] = ids
@@ -306,8 +306,8 @@ class EpisodeLoop:
             return []
         async with self._database.connection() as connection:
             blocked = await episodes.blocked(connection, pool.name, now, CASES_MAX)
-        known = {whole.id for whole in due}
-        return [whole for whole in blocked if whole.id not in known]
+        known = {pool_task.id for pool_task in due}
+        return [pool_task for pool_task in blocked if pool_task.id not in known]
 
     async def _try(
         self,
@@ -361,11 +361,11 @@ class EpisodeLoop:
         await self._assignment.give_up(snapshot.over)
         more = snapshot.left > 0
         if snapshot.cases or snapshot.closed:
-            ruling, unreached = await self._driver.hold(snapshot, membership)
+            ruling, unreached = await self._driver.run(snapshot, membership)
             try:
                 await self._assignment.settle(ruling)
                 for task, reason in ruling.returned.items():
-                    await self._powers.take_back(task, reason)
+                    await self._dependencies.take_back(task, reason)
             except StaleEpisode:
                 log.info("episode discarded, another one was faster", pool=pool)
                 unreached = True
@@ -424,18 +424,18 @@ def phase_of(lead: str, horizon: int) -> int:
 
 
 def due_terms(
-    whole: PoolTask, request: SeatRequest, length: int, horizon: int, now: int, phase: int = 0
+    pool_task: PoolTask, request: SeatRequest, length: int, horizon: int, now: int, phase: int = 0
 ) -> tuple[list[OpenTerm], NextTerm]:
     """Return the terms of a task that are due, and the term that follows them."""
-    recurrence = whole.terms.recurrence
-    after, rounds = (whole.next_slot or 0) - 1, whole.rounds_left
+    recurrence = pool_task.terms.recurrence
+    after, rounds = (pool_task.next_slot or 0) - 1, pool_task.rounds_left
     terms: list[OpenTerm] = []
     while (term := next_term(recurrence, length, after, rounds)) is not None:
         due = due_at(term, horizon) + phase
         if due > now or len(terms) == _TERMS_MAX:
             return terms, NextTerm(term.starts_at, max(due, now), rounds)
         over_at = term.ends_at + recurrence.slip
-        terms.append(OpenTerm(whole.id, term, over_at, request.k))
+        terms.append(OpenTerm(pool_task.id, term, over_at, request.k))
         after = term.ends_at - 1
         if rounds is not None:
             rounds -= len(slots_in(recurrence, term))

@@ -292,7 +292,7 @@ class NodeSearch:
 
     def _give(self, slots: SeatSlots, names: Sequence[str], starts: Sequence[int]) -> None:
         """Take the time of runs with these starts on each of these nodes, unless it is dropped."""
-        self._tentative.give(names, slots.kind, starts, slots.case.whole.terms.duration)
+        self._tentative.give(names, slots.kind, starts, slots.case.pool_task.terms.duration)
 
     def _crowded(self, slots: SeatSlots, taken: Sequence[str]) -> dict[str, str]:
         """Return the nodes that have time but are left out by the spread, with the attribute."""
@@ -337,7 +337,7 @@ class NodeSearch:
             return withheld
         offers = [self._left(slots, each) for each in participants]
         offers += slots.reserved
-        duration = slots.case.whole.terms.duration
+        duration = slots.case.pool_task.terms.duration
         reason = unplaced_reason(0, slots.slots[0], duration, offers, slots.proposals)
         return reason.removeprefix(f"{name}: ")
 
@@ -348,7 +348,7 @@ class NodeSearch:
             return withheld
         others = [self._left(slots, each) for each in slots.fixed]
         if (others or slots.reserved) and not slots.choices(others):
-            slot, duration = slots.slots[0], slots.case.whole.terms.duration
+            slot, duration = slots.slots[0], slots.case.pool_task.terms.duration
             return unplaced_reason(0, slot, duration, [*others, *slots.reserved], slots.proposals)
         return self._cache.why(name, slots.request)
 
@@ -368,6 +368,6 @@ class NodeSearch:
             if span is not None:
                 start, end = map(to_the_second, span)
                 whose = "" if each == name else f"{each}: "
-                needed = f"no {format_duration(slots.case.whole.terms.duration)} free"
+                needed = f"no {format_duration(slots.case.pool_task.terms.duration)} free"
                 return f"{whose}{needed}: given to another seat from {start} to {end}"
         return None

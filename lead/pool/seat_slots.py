@@ -49,7 +49,7 @@ class SeatSlots:
         self.case = case
         self.fixed = fixed
         self.spread = spread
-        self.kind = case.whole.terms.scheduling_class
+        self.kind = case.pool_task.terms.scheduling_class
         self.windows = case.windows
         self.slots = self.windows[:BATCH_MAX]
         self.offers: dict[str, Offer] = {}
@@ -68,7 +68,7 @@ class SeatSlots:
         """Leave out the pool's time that is reserved for others."""
         reserved = self.case.closed
         if self.slots and reserved.spans:
-            offer, proposal = reserved.offer(self.slots, self.case.whole.terms.duration, now)
+            offer, proposal = reserved.offer(self.slots, self.case.pool_task.terms.duration, now)
             self.proposals[reserved.name] = proposal
             self.reserved.append(offer)
 
@@ -76,17 +76,17 @@ class SeatSlots:
     def request(self) -> ProposalRequest:
         """The question that nodes are asked."""
         displacing, named = self.placement.displacing, self.may_yield
-        own = self.case.whole.terms.priority
+        own = self.case.pool_task.terms.priority
         return ProposalRequest(
-            task=self.case.whole.id,
+            task=self.case.pool_task.id,
             lease_epoch=FIRST_EPOCH,
             scheduling_class=self.kind,
-            duration=self.case.whole.terms.duration,
+            duration=self.case.pool_task.terms.duration,
             priority=own if displacing is None else min(displacing.priority, PRIORITY_MAX),
             yielding=None if named is None else tuple(UUID(run.run) for run in named),
             windows=tuple((slot.start, slot.end) for slot in self.slots),
-            test=self.case.whole.terms.test,
-            campaign=self.case.whole.campaign,
+            test=self.case.pool_task.terms.test,
+            campaign=self.case.pool_task.campaign,
         )
 
     def add(self, name: str, proposal: Proposal) -> None:
@@ -121,7 +121,7 @@ class SeatSlots:
 
         A negative value means that a run cannot even start at its slot.
         """
-        case, duration = self.case, self.case.whole.terms.duration
+        case, duration = self.case, self.case.pool_task.terms.duration
         slip = case.recurrence.slip
         for start, end in (it.span for it in self._kept(names)):
             # Windows do not overlap, and the last one that reaches into it leaves the least.
@@ -145,7 +145,7 @@ class SeatSlots:
         slip = self.slip([offer.name])
         if slip == self.case.recurrence.slip:
             return offer
-        longest = self.case.whole.terms.duration + slip
+        longest = self.case.pool_task.terms.duration + slip
         ends = [(slot.start, min(slot.end, slot.start + longest)) for slot in self.slots]
         # A sweep, because a search does this for each node (see TentativeBookings.left).
         allowed = normalise(ends) if slip >= 0 else []
@@ -157,7 +157,7 @@ class SeatSlots:
 
     def beyond(self, horizon: int) -> int:
         """Return how many slots lie beyond a node's horizon, of which its offer says nothing."""
-        duration = self.case.whole.terms.duration
+        duration = self.case.pool_task.terms.duration
         return sum(slot.start + duration > horizon for slot in self.slots)
 
     def reaches_beyond(self, names: Sequence[str]) -> bool:
@@ -168,11 +168,13 @@ class SeatSlots:
         self, offers: Sequence[Offer], rng: random.Random | None = None
     ) -> list[ChosenStart]:
         """Choose the starts of runs on all nodes with these offers, outside reserved time."""
-        return choose(self.slots, [*offers, *self.reserved], self.case.whole.terms.duration, rng)
+        return choose(
+            self.slots, [*offers, *self.reserved], self.case.pool_task.terms.duration, rng
+        )
 
     def starts(self, offers: Mapping[str, Sequence[Offer]]) -> Iterator[dict[str, list[Span]]]:
         """Yield for each slot the closed ranges of starts that all offers of a node leave it."""
-        duration = self.case.whole.terms.duration
+        duration = self.case.pool_task.terms.duration
         free = {
             name: reduce(
                 intersect, (normalise(it.free_displacing) for it in [*own, *self.reserved])
@@ -198,7 +200,7 @@ class SeatSlots:
 
         It is seeded by the term and the nodes, so that a plan can be repeated.
         """
-        if not self.case.whole.terms.schedule.slip_random:
+        if not self.case.pool_task.terms.schedule.slip_random:
             return None
         return random.Random(f"{self.case.name} {' '.join(group)}")
 
@@ -206,7 +208,7 @@ class SeatSlots:
         self, names: Sequence[str], choices: Sequence[ChosenStart]
     ) -> list[PostedRun]:
         """Return the named runs that these choices would displace on these nodes."""
-        duration = self.case.whole.terms.duration
+        duration = self.case.pool_task.terms.duration
         spans = [(it.starts_at, it.starts_at + duration) for it in choices if it.displacing]
         return [
             run

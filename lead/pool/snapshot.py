@@ -172,7 +172,7 @@ class EpisodeInputReader:
             except Exception as error:  # noqa: BLE001 - the caller reports it with the task
                 cases.broken[task.id] = error
         return _Cases(
-            [case for case in cases.due if case.whole.id not in cases.broken],
+            [case for case in cases.due if case.pool_task.id not in cases.broken],
             [each for each in cases.over if each.open.task not in cases.broken],
             cases.broken,
         )
@@ -207,7 +207,7 @@ class EpisodeInputReader:
             begins = reserved.first_open(windows, task.terms.duration)
         used_at = stored.used_at[task.id].items()
         return SeatCase(
-            whole=task,
+            pool_task=task,
             request=request,
             open=term,
             recurrence=recurrence,
@@ -250,9 +250,9 @@ def _with_able_nodes(
     ``refusing`` are those that have refused the task and are left alone, with the reason.
     """
     try:
-        able, unable = membership.judged(case.whole.criteria)
+        able, unable = membership.judged(case.pool_task.criteria)
     except ParleyError as error:
-        return replace(case, unable={case.whole.terms.test: error.detail})
+        return replace(case, unable={case.pool_task.terms.test: error.detail})
     sitting = frozenset(case.sitting.values())
     free = tuple(name for name in able if name not in sitting and name not in refusing)
     return replace(case, able=free, unable={**unable, **refusing})

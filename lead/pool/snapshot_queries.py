@@ -154,7 +154,7 @@ async def read_runs(
     seats = await episodes.to_come(connection, scope.identities)
     needs_by_task: dict[UUID, Needs] = {}
     # What other runs need matters only if the runs of a case need something themselves.
-    if any(needs.of(case.whole.terms.test, case.whole.terms.spec) for case in cases):
+    if any(needs.of(case.pool_task.terms.test, case.pool_task.terms.spec) for case in cases):
         tasks = {run.task_id for run in booked} | {seat.task for seat in seats}
         tests = await episodes.tests_of(connection, tasks)
         needs_by_task = {task: needs.of(*test) for task, test in tests.items()}

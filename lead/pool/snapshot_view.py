@@ -73,7 +73,7 @@ def view_of(sources: ViewSources, needs: NeedsByTest, resources: Collection[str]
             candidate_of(
                 case,
                 scope.horizon,
-                needs.of(case.whole.terms.test, case.whole.terms.spec),
+                needs.of(case.pool_task.terms.test, case.pool_task.terms.spec),
                 _moves(case, needs, sources.members),
             )
             for case in cases
@@ -95,11 +95,13 @@ def _moves(case: SeatCase, needs: NeedsByTest, members: Sequence[MemberCandidate
         rates = (slowest_mbps([node]) for node in members if node.name in set(case.able))
         return max((rate for rate in rates if rate is not None), default=None)
 
-    return needs.expected_bytes(case.whole.terms.test, case.whole.terms.spec, fastest_mbps)
+    return needs.expected_bytes(case.pool_task.terms.test, case.pool_task.terms.spec, fastest_mbps)
 
 
 def _reservations(sources: ViewSources) -> list[ReservationView]:
-    applicants = {case.name: applicant(case.whole.terms, case.whole.id) for case in sources.cases}
+    applicants = {
+        case.name: applicant(case.pool_task.terms, case.pool_task.id) for case in sources.cases
+    }
     nodes = [node.name for node in sources.members]
     return reservations_of(sources.reserved, nodes, applicants)
 

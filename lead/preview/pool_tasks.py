@@ -101,17 +101,17 @@ class PoolTaskPreviewer:
         database: Database,
         clock: Clock,
         bounds: EpisodeLimits,
-        powers: SeatDependencies,
-        counsel: SeatPreviewDependencies,
-        foresight: TaskPreviewer,
+        seat_dependencies: SeatDependencies,
+        dependencies: SeatPreviewDependencies,
+        task_previewer: TaskPreviewer,
     ) -> None:
-        """``bounds`` are those of giving seats; ``foresight`` previews tasks without a pool."""
+        """``bounds`` are those of the episode loop; ``task_previewer`` previews named nodes."""
         self._database = database
         self._clock = clock
         self._bounds = bounds
-        self._powers = powers
-        self._counsel = counsel
-        self._foresight = foresight
+        self._seat_dependencies = seat_dependencies
+        self._dependencies = dependencies
+        self._task_previewer = task_previewer
 
     async def plan(self, request: PlanRequest) -> Plan:
         """Return what would happen to this task.
@@ -121,25 +121,27 @@ class PoolTaskPreviewer:
         document = request.model_dump(mode="json", exclude_unset=True, exclude={"runs"})
         asked = TaskDocument.model_validate(document)
         if asked.seats is None:
-            return await self._foresight.plan(request)
-        foreseen = await self._foreseen(asked, asked.seats)
-        outlooks = await self._foresight.outlooks([it.considered for it in foreseen.groups])
-        terms = foreseen.task.terms
-        moved = self._powers.needs.expected_bytes(terms.test, terms.spec, lambda: None)
-        plan = plan_of(foreseen, outlooks, request.runs, self._clock.now())
+            return await self._task_previewer.plan(request)
+        preview = await self._preview(asked, asked.seats)
+        impacts = await self._task_previewer.impacts([it.considered for it in preview.groups])
+        terms = preview.task.terms
+        moved = self._seat_dependencies.needs.expected_bytes(terms.test, terms.spec, lambda: None)
+        plan = plan_of(preview, impacts, request.runs, self._clock.now())
         return plan.model_copy(update={"expected_bytes": moved})
 
-    async def _foreseen(self, document: TaskDocument, request: SeatRequest) -> PoolTaskPreview:
-        task, slot = await self._counsel.draft_pool_task(document, request)
+    async def _preview(self, document: TaskDocument, request: SeatRequest) -> PoolTaskPreview:
+        task, slot = await self._dependencies.draft_pool_task(document, request)
         async with self._database.connection() as connection:
             listed = {pool.name: pool for pool in await pools.listed(connection)}
-        membership = Membership(listed, await self._powers.known(), self._powers.wanted_of)
-        whole = _whole(task, request, slot, self._clock.now())
+        membership = Membership(
+            listed, await self._seat_dependencies.known(), self._seat_dependencies.wanted_of
+        )
+        pool_task = _drafted_pool_task(task, request, slot, self._clock.now())
         pool = listed[request.pool]
         length = term_length(request.choice or pool.choice, pool.term)
         horizon = self._bounds.limits.horizon
-        terms, later = due_terms(whole, request, length, horizon, self._clock.now())
-        results, over = await self._results(membership, whole, terms) if terms else ({}, set())
+        terms, later = due_terms(pool_task, request, length, horizon, self._clock.now())
+        results, over = await self._results(membership, pool_task, terms) if terms else ({}, set())
         first = results.get(terms[0].key) if terms else None
 
         def account(term: OpenTerm) -> SeatSearchAccount | str:
@@ -158,55 +160,63 @@ class PoolTaskPreviewer:
         )
 
     async def _results(
-        self, membership: Membership, whole: PoolTask, terms: Sequence[OpenTerm]
+        self, membership: Membership, pool_task: PoolTask, terms: Sequence[OpenTerm]
     ) -> tuple[dict[Key, tuple[CaseResult, SeatSearchAccount]], set[Key]]:
         """Return the results of an episode with these terms now, and the terms that are over."""
-        bounds, powers = self._bounds, self._powers
+        bounds, seat_dependencies = self._bounds, self._seat_dependencies
         async with self._database.connection() as connection:
             due = await episodes.due(connection, self._clock.now(), CASES_MAX)
-        pool = membership.pools[whole.pool]
-        tasks = [*(task for task in due if task.pool == whole.pool), whole]
+        pool = membership.pools[pool_task.pool]
+        tasks = [*(task for task in due if task.pool == pool_task.pool), pool_task]
         reader = EpisodeInputReader(
-            self._database, self._clock, bounds.limits, powers.needs, powers.resources
+            self._database,
+            self._clock,
+            bounds.limits,
+            seat_dependencies.needs,
+            seat_dependencies.resources,
         )
         found = await reader.of(membership, pool, tasks, terms)
-        if whole.id in found.broken:
-            raise found.broken[whole.id]
-        rng = random.Random(whole.id.int)
+        if pool_task.id in found.broken:
+            raise found.broken[pool_task.id]
+        rng = random.Random(pool_task.id.int)
         episode = EpisodeDriver(
-            self._clock, bounds.clock_limit, powers.participant_of, powers.seat_task, rng
+            self._clock,
+            bounds.clock_limit,
+            seat_dependencies.participant_of,
+            seat_dependencies.seat_task,
+            rng,
         )
-        ruling, _ = await episode.hold(found, membership)
+        ruling, _ = await episode.run(found, membership)
         results = {
             result.case.open.key: (result, search_account_of(ruling, result))
             for result in ruling.results
-            if result.case.whole.id == whole.id
+            if result.case.pool_task.id == pool_task.id
         }
         return results, {over.open.key for over in found.over}
 
     async def _groups(self, result: CaseResult) -> list[SeatGroup]:
         """Preview the ordinary tasks of a term, each with the time of the earlier ones taken."""
-        promises = TentativeBookings((), self._clock.now())
+        tentative = TentativeBookings((), self._clock.now())
         groups: list[SeatGroup] = []
         for part in result.parts:
-            group = await self._group(result, part, promises)
+            group = await self._group(result, part, tentative)
             task, placed = group.considered.task, group.considered.placed
             names = [participant.name for participant in task.terms.participants]
             kind, duration = task.terms.scheduling_class, task.terms.duration
-            promises.give(names, kind, [it.starts_at for it in placed.choices], duration)
-            promises.keep()
+            tentative.give(names, kind, [it.starts_at for it in placed.choices], duration)
+            tentative.keep()
             groups.append(group)
         return groups
 
     async def _group(
-        self, result: CaseResult, part: SeatTaskPlan, promises: TentativeBookings
+        self, result: CaseResult, part: SeatTaskPlan, tentative: TentativeBookings
     ) -> SeatGroup:
-        beside = ConcurrentPlanning(promises, part.yielding, result.case.closed)
-        considered = await self._foresight.consider(part.task, beside)
+        beside = ConcurrentPlanning(tentative, part.yielding, result.case.closed)
+        considered = await self._task_previewer.consider(part.task, beside)
         return SeatGroup({n: result.taken[n] for n in part.seats}, considered, part.yielding)
 
 
-def _whole(task: StoredTask, request: SeatRequest, slot: int, now: int) -> PoolTask:
+def _drafted_pool_task(task: StoredTask, request: SeatRequest, slot: int, now: int) -> PoolTask:
     """Return a drafted pool task as the lead would read it from the database."""
     return PoolTask(
         id=task.id,
@@ -222,11 +232,9 @@ def _whole(task: StoredTask, request: SeatRequest, slot: int, now: int) -> PoolT
 # -- the answer ------------------------------------------------------------------------------------
 
 
-def plan_of(
-    foreseen: PoolTaskPreview, outlooks: Mapping[str, Impact], shown: int, now: int
-) -> Plan:
+def plan_of(preview: PoolTaskPreview, impacts: Mapping[str, Impact], shown: int, now: int) -> Plan:
     """Return the plan to answer with, at most ``shown`` of its starts. Pure."""
-    task, groups = foreseen.task, foreseen.groups
+    task, groups = preview.task, preview.groups
     asked = sum(len(group.considered.placed.windows) for group in groups)
     starts = sorted(
         (start for group in groups for start in _starts(group)),
@@ -235,11 +243,11 @@ def plan_of(
     unplaced = sorted(
         (at, why) for group in groups for at, why in group.considered.placed.reasons.items()
     )
-    gone = [lost for name in outlooks for lost in _displaced(foreseen, name, outlooks[name])]
-    outcome = _outcome(foreseen, asked, len(starts))
+    gone = [lost for name in impacts for lost in _displaced(preview, name, impacts[name])]
+    outcome = _outcome(preview, asked, len(starts))
     return Plan(
         outcome=outcome,
-        sentence=_sentence(foreseen, asked, starts),
+        sentence=_sentence(preview, asked, starts),
         now=now,
         test=task.terms.test,
         tool=groups[0].considered.task.terms.tool if groups else task.terms.tool,
@@ -251,12 +259,12 @@ def plan_of(
         starts=tuple(starts[:shown]),
         drawn=task.terms.schedule.slip_random,
         unplaced=tuple(UnplacedStart(slot=at, reason=why) for at, why in unplaced[:shown]),
-        seats=tuple(it for number in range(len(foreseen.terms)) for it in _seats(foreseen, number)),
+        seats=tuple(it for number in range(len(preview.terms)) for it in _seats(preview, number)),
         displaced=tuple(gone),
         displaced_count=len(gone),
-        participants=tuple(_answers(foreseen)),
+        participants=tuple(_answers(preview)),
         occupancy=tuple(
-            forecast.occupancy(name, now, outlook.hours) for name, outlook in outlooks.items()
+            forecast.occupancy(name, now, impact.hours) for name, impact in impacts.items()
         ),
         alternatives=(),
         no_alternatives=() if outcome in (Outcome.FOUND, Outcome.LATER) else _NONE,
@@ -271,15 +279,15 @@ _NONE = (
 )
 
 
-def _outcome(foreseen: PoolTaskPreview, asked: int, placed: int) -> Outcome:
-    if not foreseen.terms:
+def _outcome(preview: PoolTaskPreview, asked: int, placed: int) -> Outcome:
+    if not preview.terms:
         return Outcome.LATER
-    failures = [group.considered.placed.failure for group in foreseen.groups]
+    failures = [group.considered.placed.failure for group in preview.groups]
     if failures and failures[0] is not None and all(failures):
         return failures[0][0]
     if not placed:
         return Outcome.NO_TIME
-    accounts = [account for _, account in foreseen.terms]
+    accounts = [account for _, account in preview.terms]
     all_seated = all(
         isinstance(it, SeatSearchAccount) and it.outcome is PlanningOutcome.SEATED
         for it in accounts
@@ -287,30 +295,32 @@ def _outcome(foreseen: PoolTaskPreview, asked: int, placed: int) -> Outcome:
     return Outcome.FOUND if all_seated and placed == asked else Outcome.PARTLY
 
 
-def _sentence(foreseen: PoolTaskPreview, asked: int, starts: Sequence[PlannedStart]) -> str:
-    if not foreseen.terms:
-        return f"nobody can say yet: its nodes are chosen from {foreseen.begins} on"
-    (_, first), *later = foreseen.terms
+def _sentence(preview: PoolTaskPreview, asked: int, starts: Sequence[PlannedStart]) -> str:
+    if not preview.terms:
+        return f"nobody can say yet: its nodes are chosen from {preview.begins} on"
+    (_, first), *later = preview.terms
     if isinstance(first, str):
         return first
-    said = [first.sentence()]
+    sentences = [first.sentence()]
     if starts:
         at = to_the_second(starts[0].starts_at)
-        said.append(f"{len(starts)} of {asked} runs would be booked, the first at {at}")
-    failures = [group.considered.placed.failure for group in foreseen.groups]
-    reasons = [why for group in foreseen.groups for why in group.considered.placed.reasons.values()]
-    said += dict.fromkeys([it[1] for it in failures if it is not None] + reasons[:1])
+        sentences.append(f"{len(starts)} of {asked} runs would be booked, the first at {at}")
+    failures = [group.considered.placed.failure for group in preview.groups]
+    reasons = [why for group in preview.groups for why in group.considered.placed.reasons.values()]
+    sentences += dict.fromkeys([it[1] for it in failures if it is not None] + reasons[:1])
     if later:
         taken = sum(
             len(account.taken) for _, account in later if isinstance(account, SeatSearchAccount)
         )
         wanted = sum(term.seats for term, _ in later)
         many = "term" if len(later) == 1 else "terms"
-        said.append(f"of {len(later)} {many} more {taken} of {wanted} seats")
-    if misses := foreseen.misses:
+        sentences.append(f"of {len(later)} {many} more {taken} of {wanted} seats")
+    if misses := preview.misses:
         runs, first_miss = len(misses), to_the_second(misses[0])
-        said.append(f"{runs} of its runs would miss the latest start, the first at {first_miss}")
-    return "; ".join(said)
+        sentences.append(
+            f"{runs} of its runs would miss the latest start, the first at {first_miss}"
+        )
+    return "; ".join(sentences)
 
 
 def _starts(group: SeatGroup) -> list[PlannedStart]:
@@ -327,48 +337,48 @@ def _starts(group: SeatGroup) -> list[PlannedStart]:
     ]
 
 
-def _displaced(foreseen: PoolTaskPreview, name: str, outlook: Impact) -> list[Displaced]:
+def _displaced(preview: PoolTaskPreview, name: str, impact: Impact) -> list[Displaced]:
     """Return the runs that would be displaced on a node; if runs are named, only those."""
-    together = [group.considered for group in foreseen.groups]
-    found = forecast.displaced_runs(name, chosen_on_node(name, together), outlook)
-    named = [group.yielding for group in foreseen.groups]
+    together = [group.considered for group in preview.groups]
+    found = forecast.displaced_runs(name, chosen_on_node(name, together), impact)
+    named = [group.yielding for group in preview.groups]
     may = {run for runs in named for run in runs or ()}
     return [lost for lost in found if None in named or lost.run in may]
 
 
-def _seats(foreseen: PoolTaskPreview, number: int) -> list[PlannedSeat]:
+def _seats(preview: PoolTaskPreview, number: int) -> list[PlannedSeat]:
     """Return the seats of one of the terms."""
-    term, account = foreseen.terms[number]
-    groups = {n: group for group in foreseen.groups for n in group.seats} if number == 0 else {}
+    term, account = preview.terms[number]
+    groups = {n: group for group in preview.groups for n in group.seats} if number == 0 else {}
     empty = PlannedSeat(term=term.term.starts_at, until=term.term.ends_at, number=1, node=None)
-    found = []
+    planned = []
     for seat in range(1, term.seats + 1):
         if isinstance(account, str):
-            told = {"number": seat, "reason": account}
+            fields = {"number": seat, "reason": account}
         else:
             node = account.taken.get(seat)
             why = account.why_not() if node is None else None
-            told = {"number": seat, "node": node, "reason": why}
+            fields = {"number": seat, "node": node, "reason": why}
         if (group := groups.get(seat)) is not None:
             placed = group.considered.placed
-            told |= {"asked": len(placed.windows), "placed": len(placed.choices)}
+            fields |= {"asked": len(placed.windows), "placed": len(placed.choices)}
             lacks = placed.failure is not None or len(placed.choices) < len(placed.windows)
-            told["reason"] = placed.sentence() if lacks else None
-        found.append(empty.model_copy(update=told))
-    return found
+            fields["reason"] = placed.sentence() if lacks else None
+        planned.append(empty.model_copy(update=fields))
+    return planned
 
 
-def _answers(foreseen: PoolTaskPreview) -> list[ParticipantAnswer]:
+def _answers(preview: PoolTaskPreview) -> list[ParticipantAnswer]:
     """Return the answers of the chosen nodes, and why other nodes of the pool are not chosen."""
-    said: dict[str, ParticipantAnswer] = {}
-    for group in foreseen.groups:
+    answers: dict[str, ParticipantAnswer] = {}
+    for group in preview.groups:
         for participant in group.considered.task.terms.participants:
             answered = participant_answer(group.considered, participant)
-            told = {"windows_free": None, "reason": answered.reason}
-            said.setdefault(participant.name, answered.model_copy(update=told))
-    account = foreseen.terms[0][1] if foreseen.terms else ""
+            changed = {"windows_free": None, "reason": answered.reason}
+            answers.setdefault(participant.name, answered.model_copy(update=changed))
+    account = preview.terms[0][1] if preview.terms else ""
     for name, why in () if isinstance(account, str) else account.refused.items():
-        if name in foreseen.nodes and name not in said:
-            node = foreseen.nodes[name]
-            said[name] = ParticipantAnswer(name=name, node=node, answer="not-chosen", reason=why)
-    return list(said.values())
+        if name in preview.nodes and name not in answers:
+            node = preview.nodes[name]
+            answers[name] = ParticipantAnswer(name=name, node=node, answer="not-chosen", reason=why)
+    return list(answers.values())

@@ -79,7 +79,7 @@ class PreviewDependencies:
     """
 
     draft: Callable[[TaskDocument], StoredTask]
-    adviser_of: Callable[[str], ImpactSource]
+    impact_source_of: Callable[[str], ImpactSource]
     choose_tool: ChooseTool
     room_of: Callable[[TaskTerms, int, int], Awaitable[CampaignRoom | None]]
     suspended_in: Callable[[TaskTerms], Awaitable[str | None]]
@@ -114,11 +114,11 @@ class ConsideredTask:
 class ConcurrentPlanning:
     """The tasks that would be planned at the same time.
 
-    ``promises`` is the time that they take, if any. ``yielding`` are the runs that this task may
+    ``tentative`` is the time that they take, if any. ``yielding`` are the runs that this task may
     displace; None is any run of lower priority. ``closed`` is the reserved time of its pool.
     """
 
-    promises: TentativeBookings | None = None
+    tentative: TentativeBookings | None = None
     yielding: Sequence[UUID] | None = None
     closed: ReservedTime | None = None
 
@@ -131,13 +131,13 @@ class TaskPreviewer:
     """Previews tasks with named participants."""
 
     def __init__(
-        self, clock: Clock, limits: Limits, clock_limit: int, counsel: PreviewDependencies
+        self, clock: Clock, limits: Limits, clock_limit: int, dependencies: PreviewDependencies
     ) -> None:
         """``limits`` and ``clock_limit`` (microseconds) are those of real planning."""
         self._clock = clock
         self._limits = limits
         self._clock_limit = clock_limit
-        self._counsel = counsel
+        self._dependencies = dependencies
 
     async def plan(self, request: PlanRequest) -> Plan:
         """Return what would happen to this task.
@@ -146,18 +146,18 @@ class TaskPreviewer:
         """
         document = request.model_dump(mode="json", exclude_unset=True, exclude={"runs"})
         considered = await self._consider(TaskDocument.model_validate(document))
-        outlooks = await self.outlooks([considered])
+        impacts = await self.impacts([considered])
         found, missing = await self._alternatives(document, considered)
-        return _plan(considered, outlooks, request.runs, self._clock.now()).model_copy(
+        return _plan(considered, impacts, request.runs, self._clock.now()).model_copy(
             update={
                 "alternatives": tuple(found),
                 "no_alternatives": tuple(missing),
-                "expected_bytes": self._counsel.expected_bytes(considered.task.terms),
+                "expected_bytes": self._dependencies.expected_bytes(considered.task.terms),
             }
         )
 
     async def _consider(self, document: TaskDocument) -> ConsideredTask:
-        return await self.consider(self._counsel.draft(document), ConcurrentPlanning())
+        return await self.consider(self._dependencies.draft(document), ConcurrentPlanning())
 
     async def consider(self, drafted: StoredTask, beside: ConcurrentPlanning) -> ConsideredTask:
         """Ask the participants of a drafted task, and choose the starts of its runs."""
@@ -174,7 +174,7 @@ class TaskPreviewer:
             if participant.accepted is None:
                 failure = (Outcome.UNREACHABLE, str(participant.reason))
                 return ConsideredTask(task, self._limits, ForecastPlacement(failure=failure))
-        if (campaign := await self._counsel.suspended_in(task.terms)) is not None:
+        if (campaign := await self._dependencies.suspended_in(task.terms)) is not None:
             failure = (Outcome.NO_TIME, suspended(campaign))
             return ConsideredTask(task, self._limits, ForecastPlacement(failure=failure))
         return await self._place(task, beside)
@@ -186,9 +186,9 @@ class TaskPreviewer:
 
     async def _ask(self, task: StoredTask, place: int) -> Listed:
         participant = task.terms.participants[place]
-        adviser = self._counsel.adviser_of(participant.node)
+        source = self._dependencies.impact_source_of(participant.node)
         try:
-            answer = await adviser.consider(task.introduction(place))
+            answer = await source.consider(task.introduction(place))
         except ParleyError as error:
             return participant.model_copy(update={"reason": error.detail})
         return participant.model_copy(update=answer.model_dump())
@@ -197,7 +197,7 @@ class TaskPreviewer:
         """Return the task with the best tool of the participants that have accepted."""
         terms = task.terms
         offers = [p.tools for p in terms.participants if p.accepted]
-        tool, duration = self._counsel.choose_tool(terms.test, terms.tools, offers, terms.spec)
+        tool, duration = self._dependencies.choose_tool(terms.test, terms.tools, offers, terms.spec)
         return replace(task, terms=replace(terms, tool=tool, duration=duration))
 
     async def _place(self, task: StoredTask, beside: ConcurrentPlanning) -> ConsideredTask:
@@ -209,7 +209,7 @@ class TaskPreviewer:
         if ahead < self._limits.horizon:
             limits = replace(self._limits, horizon=ahead)
             found, _ = await self._offered(task, limits, beside)
-        if beside.promises is None and found.placed.reasons:
+        if beside.tentative is None and found.placed.reasons:
             return await self._displaced(found, beside)
         return found
 
@@ -219,7 +219,7 @@ class TaskPreviewer:
         without = [slot for slot in found.placed.asked.slots if slot.nominal in reasons]
         if not without:
             return found
-        may = await self._counsel.displaceable(found.task.terms, without)
+        may = await self._dependencies.displaceable(found.task.terms, without)
         if isinstance(may, PolicyRefusal):
             added = {it.nominal: f"{reasons[it.nominal]}; {may.sentence}" for it in without}
             return replace(found, placed=replace(found.placed, reasons={**reasons, **added}))
@@ -240,7 +240,7 @@ class TaskPreviewer:
         now = self._clock.now()
         schedule, created_at = task.terms.schedule, task.terms.created_at
         after = schedule.after
-        ends = () if after is None else await self._counsel.ends_of(after.task)
+        ends = () if after is None else await self._dependencies.ends_of(after.task)
         agenda = fresh_agenda(schedule, created_at, task.terms.duration, limits, now, ends)
         if not agenda.slots:
             placed = _chosen(task, agenda, CollectedOffers(), beside)
@@ -261,7 +261,7 @@ class TaskPreviewer:
             asked.offers.append(offer)
             asked.proposals[offer.name] = proposal
         until = max(slot.end for slot in agenda.slots)
-        room = await self._counsel.room_of(task.terms, until, now)
+        room = await self._dependencies.room_of(task.terms, until, now)
         if room is not None and room.full:
             offer, asked.proposals[room.name] = room.offer(agenda.slots, duration, now)
             asked.offers.append(offer)
@@ -286,10 +286,10 @@ class TaskPreviewer:
             test=task.terms.test,
             campaign=task.terms.campaign,
         )
-        advisers = [self._counsel.adviser_of(p.node) for p in task.terms.participants]
-        return await ask(advisers, request, self._clock, self._clock_limit)
+        sources = [self._dependencies.impact_source_of(p.node) for p in task.terms.participants]
+        return await ask(sources, request, self._clock, self._clock_limit)
 
-    async def outlooks(self, together: Sequence[ConsideredTask]) -> dict[str, Impact]:
+    async def impacts(self, together: Sequence[ConsideredTask]) -> dict[str, Impact]:
         """Return the impact of the chosen runs on each participant that answers, by name.
 
         All tasks that would be planned ``together`` have the same scheduling class.
@@ -297,14 +297,14 @@ class TaskPreviewer:
         nodes = {p.name: p.node for it in together for p in it.task.terms.participants}
         answers = await asyncio.gather(
             *(
-                self._outlook(node, together, chosen_on_node(name, together))
+                self._impact(node, together, chosen_on_node(name, together))
                 for name, node in nodes.items()
             )
         )
         named = zip(nodes, answers, strict=True)
         return {name: answered for name, answered in named if answered is not None}
 
-    async def _outlook(
+    async def _impact(
         self, node: str, together: Sequence[ConsideredTask], choices: Sequence[ChosenStart]
     ) -> Impact | None:
         """Ask one node; None if it has no runs, or no longer answers."""
@@ -320,7 +320,7 @@ class TaskPreviewer:
             mesh=_mesh_of(task.terms.reference),
         )
         try:
-            return await self._counsel.adviser_of(node).outlook(request)
+            return await self._dependencies.impact_source_of(node).impact(request)
         except ParleyError:
             return None
 
@@ -380,7 +380,7 @@ class TaskPreviewer:
         asked = await self._propose(task, shortest_run, [whole], lower)
         if asked.failures:
             return [], dict.fromkeys(_NAMED, "; ".join(f.reason for f in asked.failures.values()))
-        room = await self._counsel.room_of(task.terms, whole[1], now)
+        room = await self._dependencies.room_of(task.terms, whole[1], now)
         if room is not None and room.full:
             slot = Slot(whole[0], 1, *whole)
             asked.offers.append(room.offer([slot], shortest_run, now)[0])
@@ -409,7 +409,7 @@ class TaskPreviewer:
 
     def _occupied(self, task: StoredTask, spec: Mapping[str, Any], tool: str) -> int | None:
         try:
-            return self._counsel.choose_tool(task.terms.test, (tool,), [], dict(spec))[1]
+            return self._dependencies.choose_tool(task.terms.test, (tool,), [], dict(spec))[1]
         except (RequestError, ToolUnavailable):
             return None
 
@@ -474,7 +474,7 @@ def _chosen(
     slots, duration = agenda.slots, task.terms.duration
     rng = slip_random_generator(task.id, FIRST_EPOCH, task.terms.schedule)
     kind = task.terms.scheduling_class
-    taken = beside.promises
+    taken = beside.tentative
     offers = [taken.left(offer, kind) if taken else offer for offer in asked.offers]
     choices = choose(slots, offers, duration, rng)
     reasons = unplaced_reasons(slots, choices, duration, offers, asked.proposals)
@@ -484,11 +484,11 @@ def _chosen(
     return ForecastPlacement(agenda, choices, over | reasons, follows=follows)
 
 
-def _plan(considered: ConsideredTask, outlooks: Mapping[str, Impact], shown: int, now: int) -> Plan:
+def _plan(considered: ConsideredTask, impacts: Mapping[str, Impact], shown: int, now: int) -> Plan:
     task, placed = considered.task, considered.placed
     choices = sorted(placed.choices, key=lambda choice: choice.starts_at)
     reasons = sorted(placed.reasons.items())
-    lost, count = _displaced_runs(considered, outlooks)
+    lost, count = _displaced_runs(considered, impacts)
     return Plan(
         outcome=placed.outcome,
         sentence=placed.sentence(),
@@ -515,7 +515,7 @@ def _plan(considered: ConsideredTask, outlooks: Mapping[str, Impact], shown: int
         displaced_count=count,
         participants=tuple(participant_answer(considered, p) for p in task.terms.participants),
         occupancy=tuple(
-            forecast.occupancy(name, now, outlook.hours) for name, outlook in outlooks.items()
+            forecast.occupancy(name, now, impact.hours) for name, impact in impacts.items()
         ),
         alternatives=(),
         no_alternatives=(),
@@ -523,7 +523,7 @@ def _plan(considered: ConsideredTask, outlooks: Mapping[str, Impact], shown: int
 
 
 def _displaced_runs(
-    considered: ConsideredTask, outlooks: Mapping[str, Impact]
+    considered: ConsideredTask, impacts: Mapping[str, Impact]
 ) -> tuple[list[Displaced], int]:
     """Return the runs that would be displaced, and their number.
 
@@ -533,29 +533,29 @@ def _displaced_runs(
     choices = considered.placed.choices
     lost = [
         run
-        for name, outlook in outlooks.items()
-        for run in forecast.displaced_runs(name, choices, outlook)
+        for name, impact in impacts.items()
+        for run in forecast.displaced_runs(name, choices, impact)
     ]
     if considered.displacing is None or considered.displacing.yielding is None:
-        return lost, sum(outlook.displaced_count for outlook in outlooks.values())
+        return lost, sum(impact.displaced_count for impact in impacts.values())
     lost = [run for run in lost if run.run in considered.displacing.yielding]
     return lost, len(lost)
 
 
 def participant_answer(considered: ConsideredTask, participant: Listed) -> ParticipantAnswer:
     """Return one participant's answer to a task."""
-    said, reason, windows_free = "accepts", participant.reason, None
+    answer, reason, windows_free = "accepts", participant.reason, None
     if not participant.accepted:
-        said = "unreachable" if participant.accepted is None else "refuses"
+        answer = "unreachable" if participant.accepted is None else "refuses"
     elif (failure := considered.asked.failures.get(participant.name)) is not None:
-        said, reason = failure.outcome, failure.reason
+        answer, reason = failure.outcome, failure.reason
     for offer in considered.asked.offers:
         if offer.name == participant.name:
             windows_free, reason = _time_of(considered, offer)
     return ParticipantAnswer(
         name=participant.name,
         node=participant.node,
-        answer=said,
+        answer=answer,
         reason=reason,
         tools=participant.tools,
         windows_free=windows_free,

@@ -224,9 +224,9 @@ def _to_come(host: Host, run: RunRow, soon: int) -> bool:
 
 def _old_letters(host: Host) -> Iterator[str]:
     now = host.clock.now()
-    for letter in host.database.tables.letters.rows.values():
-        if now - letter.created_at > 2 * _UNDER_WAY:
-            yield f"{host.name} could not deliver message {letter.id} ({letter.kind})"
+    for message in host.database.tables.outbox.rows.values():
+        if now - message.created_at > 2 * _UNDER_WAY:
+            yield f"{host.name} could not deliver message {message.id} ({message.kind})"
 
 
 def _lost_displaced(world: SimulatedWorld, host: Host) -> Iterator[str]:

@@ -303,10 +303,10 @@ class SimulatedPeer(Peer):
         sender = self._sender.identity
         return await self._over("limits", lambda s: s.limits.granted(sender))
 
-    async def outlook(self, request: ImpactRequest) -> Impact:
+    async def impact(self, request: ImpactRequest) -> Impact:
         """Ask for the impact of a task as over HTTP."""
         sender = self._sender.identity
-        return await self._over("outlook", lambda s: s.impacts.outlook(request, sender))
+        return await self._over("impact", lambda s: s.impacts.impact(request, sender))
 
     async def freed(self, message: FreedTime) -> None:
         """Report freed time as over HTTP."""

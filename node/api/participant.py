@@ -70,11 +70,11 @@ async def consider(request: web.Request) -> web.StreamResponse:
     return responses.one(await request.app[NODE].acceptance.judge(request[SENDER], introduction))
 
 
-async def outlook(request: web.Request) -> web.StreamResponse:
+async def impact(request: web.Request) -> web.StreamResponse:
     """POST: what runs would displace here, and how full the node would be; nothing is booked."""
     impact_request = requests.document(request, ImpactRequest)
     impacts = request.app[NODE].impacts
-    return responses.one(await impacts.outlook(impact_request, request[SENDER]))
+    return responses.one(await impacts.impact(impact_request, request[SENDER]))
 
 
 async def propose(request: web.Request) -> web.StreamResponse:
@@ -276,7 +276,7 @@ ROUTES = (
         IntroductionAnswer,
         INTRODUCTION_BYTES_MAX,
     ),
-    _route("POST", "outlooks", outlook, "Ask for the impact of runs", ImpactRequest, Impact),
+    _route("POST", "outlooks", impact, "Ask for the impact of runs", ImpactRequest, Impact),
     _route(
         "POST",
         "proposals",

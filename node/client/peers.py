@@ -340,7 +340,7 @@ class Peer:
         """Ask what its limits allow this node, and what is left."""
         return await self._ask(GrantedLimits, "GET", "limits")
 
-    async def outlook(self, request: ImpactRequest) -> Impact:
+    async def impact(self, request: ImpactRequest) -> Impact:
         """Ask for the impact of runs."""
         return await self._ask(Impact, "POST", "outlooks", request)
 

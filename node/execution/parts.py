@@ -104,8 +104,8 @@ class PartCollector:
             return
         async with self._database.transaction() as connection:
             found = await runs.parts_to_send(connection, lead, asked)
-            letters = [_letter(lead, run, part) for run, part in found.items()]
-            await outbox.post_all(connection, letters, self._clock.now())
+            messages = [_part_message(lead, run, part) for run, part in found.items()]
+            await outbox.post_all(connection, messages, self._clock.now())
         if found:
             log.info("parts sent again", lead=lead, parts=len(found))
 
@@ -284,14 +284,14 @@ class PartCollector:
         await self._notify(connection, run, state)
 
     async def _send(self, connection: Connection, run: LockedRun, part: KeptPart) -> None:
-        letter = _letter(run.lead, run.id, part)
-        await outbox.post_all(connection, [letter], self._clock.now())
+        message = _part_message(run.lead, run.id, part)
+        await outbox.post_all(connection, [message], self._clock.now())
 
     async def _notify(self, connection: Connection, run: LockedRun, state: RunState) -> None:
         await bookings.notify(connection, "run", run.id, run.task, state)
 
 
-def _letter(lead: str, run: UUID, part: KeptPart) -> OutgoingMessage:
+def _part_message(lead: str, run: UUID, part: KeptPart) -> OutgoingMessage:
     message = PartMessage(
         run=run,
         result=part.result,

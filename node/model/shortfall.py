@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from node.model.spans import Span
-from node.model.spare_capacity import Stretch, outlook
+from node.model.spare_capacity import Stretch, spare_capacity
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,5 +32,5 @@ def shortfall(busy: Sequence[Span], now: int, until: int) -> Shortfall:
         before = stretches[-1][1] if stretches else now
         stretches += [(before, start, 0)] if before < start else []
         stretches += [(start, end, 1)] if now < end else []
-    ahead = outlook(stretches, 1, now, until)
+    ahead = spare_capacity(stretches, 1, now, until)
     return Shortfall(int(ahead.shortfall), now + ahead.saturated)

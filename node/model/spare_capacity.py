@@ -25,7 +25,7 @@ class SpareCapacity:
     idle_now: float
 
 
-def outlook(stretches: Sequence[Stretch], seats: int, now: int, until: int) -> SpareCapacity:
+def spare_capacity(stretches: Sequence[Stretch], seats: int, now: int, until: int) -> SpareCapacity:
     """Compute the spare capacity over ``[now, until)``; the saturated time may be longer.
 
     Only the first stretch of full seats counts as saturated: what starts later can be moved.

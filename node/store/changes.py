@@ -163,12 +163,14 @@ async def keep_changes(
 async def is_being_told(connection: Connection, task: UUID, node: str) -> bool:
     """Return whether a message about a change of the task to this participant is pending."""
     return bool(
-        await connection.fetchval(_SQL["letter_to"], MessageKind.TASK_CHANGE, str(task), node)
+        await connection.fetchval(_SQL["pending_for"], MessageKind.TASK_CHANGE, str(task), node)
     )
 
 
-async def others_to_hear(connection: Connection, task: UUID, letter: int) -> bool:
+async def others_to_hear(connection: Connection, task: UUID, message_id: int) -> bool:
     """Return whether messages other than this one about changes of the task are pending."""
     return bool(
-        await connection.fetchval(_SQL["letters_left"], MessageKind.TASK_CHANGE, str(task), letter)
+        await connection.fetchval(
+            _SQL["others_pending"], MessageKind.TASK_CHANGE, str(task), message_id
+        )
     )

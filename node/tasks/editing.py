@@ -444,10 +444,10 @@ class TaskEditor:
             await self._tell(connection, [task], now, only=node)
             return True
 
-    async def acknowledged(self, letter: int, task: UUID) -> None:
+    async def acknowledged(self, message_id: int, task: UUID) -> None:
         """Record that a participant knows of a change; plan the task once all of them do."""
         async with self._database.transaction() as connection:
-            if not await changes.others_to_hear(connection, task, letter):
+            if not await changes.others_to_hear(connection, task, message_id):
                 standing = (await changes.standings(connection, [task])).get(task)
                 if standing is not None and standing.next_slot is not None:
                     now = self._clock.now()

@@ -23,7 +23,7 @@ class ImpactEstimator:
         self._clock = core.clock
         self._start_margin = core.settings.start_margin
 
-    async def outlook(self, request: ImpactRequest, sender: str | None = None) -> Impact:
+    async def impact(self, request: ImpactRequest, sender: str | None = None) -> Impact:
         """Return what would be displaced, and how full each of the next hours would be.
 
         ``sender`` is the identity of the node that asks, which learns nothing of the tasks of

@@ -6,8 +6,8 @@ UPDATE node SET url = $2 WHERE identity = $1;
 SELECT pg_notify('parley', $1);
 
 -- unsaid --
--- What keeps a node from rest: letters and results that did not leave at once, exchanges and holds that have run out
--- undecided, and runs whose time is over.
+-- Number of items that keep a node from being idle: messages and results not delivered at once, exchanges and holds that
+-- expired without a decision, and runs whose time is over.
 SELECT
     (SELECT count(*) FROM outbox WHERE created_at < now() - interval '10 seconds')
     + (SELECT count(*) FROM negotiation WHERE state = 'open' AND expires_at < now() - interval '10 seconds')

@@ -52,7 +52,7 @@ class Party:
     """A participant under test, who leads it, and where it really is."""
 
     participant: ParticipantClient
-    adviser: ImpactSource
+    impacts: ImpactSource
     lead: NodeService
     node: NodeService
 
@@ -140,11 +140,11 @@ async def test_it_accepts_what_it_can_do(party: Party) -> None:
 async def test_it_considers_without_keeping(party: Party) -> None:
     """A task that is only considered gets the answer of an introduction, and is not known after."""
     task = party.task()
-    answered = await party.adviser.consider(task)
+    answered = await party.impacts.consider(task)
     assert (answered.accepted, answered.reason, answered.tools) == (True, None, ("sleep",))
     with pytest.raises(NotFound, match="introduce it first"):
         await party.hold(hold_request(task, [HOUR]))
-    answered = await party.adviser.consider(task.model_copy(update={"test": "juggling"}))
+    answered = await party.impacts.consider(task.model_copy(update={"test": "juggling"}))
     assert "there is no test 'juggling'" in (answered.reason or "")
 
 
@@ -163,14 +163,14 @@ async def test_it_looks_ahead_without_booking(party: Party) -> None:
         runs=runs,
         displacing=(1,),
     )
-    answered = await party.adviser.outlook(asked)
+    answered = await party.impacts.impact(asked)
     assert [(lost.window, lost.run) for lost in answered.displaced] == [(1, kept.runs[0].run)]
     assert answered.displaced_count == 1
     assert len(answered.hours) == HOURS
     full = [hour for hour in answered.hours if hour.before or hour.after]
     assert [(hour.before, hour.after) for hour in full] == [(DURATION, DURATION + times.MINUTE)]
     equal = asked.model_copy(update={"priority": 0})
-    assert (await party.adviser.outlook(equal)).displaced == ()
+    assert (await party.impacts.impact(equal)).displaced == ()
     answer = await party.participant.propose(_proposal(low, WINDOW))
     assert answer.free == ((HOUR + DURATION, HOUR + times.HOUR),)
 
@@ -193,7 +193,7 @@ async def test_what_others_have(party: Party) -> None:
     options = {"since": START, "scheduling_class": SchedulingClass.NORMAL, "priority": 0}
     for mesh, share in (("ours", 2), ("theirs", 2), (None, 3)):
         asked = ImpactRequest.model_validate({**options, "runs": runs, "mesh": mesh})
-        hours = (await party.adviser.outlook(asked)).hours
+        hours = (await party.impacts.impact(asked)).hours
         assert sum(hour.others for hour in hours) == share * DURATION
         assert sum(hour.before for hour in hours) == 4 * DURATION
 

@@ -25,7 +25,7 @@ from lead.policy.share.recent_work import (
 )
 from lead.policy.view import Backoff
 from node.model import times
-from node.model.spare_capacity import SpareCapacity, outlook
+from node.model.spare_capacity import SpareCapacity, spare_capacity
 from tests.golden.figures import figure, first_given, micros, seconds
 from tests.golden.originals.busy_time import busy_for
 from tests.golden.originals.decay import decayed
@@ -104,7 +104,7 @@ def _simulation(given: Given) -> Given:
     work = _work(given["tasks"])
     seats = _seats(given, work)
     course = simulate(work, seats, 0)
-    capacity = outlook(course.stretches, seats.count, 0, micros(given["max_buffer"]))
+    capacity = spare_capacity(course.stretches, seats.count, 0, micros(given["max_buffer"]))
     answer: Given = {
         "shortfall": seconds(capacity.shortfall),
         "saturated": seconds(capacity.saturated),

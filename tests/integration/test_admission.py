@@ -172,7 +172,7 @@ async def test_a_created_task_leaves_no_message_that_ends_it(world: World) -> No
     """Nothing tells the participants of a stored task that it does not exist."""
     a, b = await world.two()
     await a.node.admission.create(_document(a, b), None)
-    assert await a.letters() == []
+    assert await a.outbox_messages() == []
 
 
 async def test_a_target_is_measured_where_it_is_written(world: World) -> None:

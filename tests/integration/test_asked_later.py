@@ -65,14 +65,16 @@ async def test_a_change_is_told_later(world: World) -> None:
     b.node.acceptance._tasks_max = 0
     await a.node.editing.edit(task, TaskPatch(priority=7))
     await world.settle()
-    assert [(node, kind) for node, kind, _ in await a.letters()] == [(b.identity, "task-change")]
+    assert [(node, kind) for node, kind, _ in await a.outbox_messages()] == [
+        (b.identity, "task-change")
+    ]
     b.node.acceptance._tasks_max = 1
     world.clock.advance(59 * times.SECOND)
     await world.settle()
-    assert await a.letters()
+    assert await a.outbox_messages()
     world.clock.advance(times.SECOND)
     await world.settle()
-    assert not await a.letters()
+    assert not await a.outbox_messages()
     assert [row[0] for row in await b.rows("SELECT priority FROM task")] == [7]
 
 

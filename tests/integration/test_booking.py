@@ -284,7 +284,7 @@ async def test_concurrent_displacing_batches_end_consistent(world: World) -> Non
     states = {(row[0], row[1]): row[2] for row in rows}
     assert set(states) <= {(0, str(RunState.BOOKED)), (0, str(RunState.DISPLACED))}
     assert sum(states.values()) == 50
-    messages = [body["run"] for _, _, body in await booker.site.letters()]
+    messages = [body["run"] for _, _, body in await booker.site.outbox_messages()]
     assert len(messages) == states.get((0, str(RunState.DISPLACED)), 0)
 
 

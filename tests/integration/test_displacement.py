@@ -87,7 +87,7 @@ async def test_a_commit_displaces_and_tells_the_lead(booker: BookingLead) -> Non
     await booker.hold(request, exchange)
     await booker.site.node.time_line.commit(exchange, commit_request(request))
     assert await booker.site.state(low) == "displaced"
-    [(node, kind, body)] = await booker.site.letters()
+    [(node, kind, body)] = await booker.site.outbox_messages()
     assert (node, kind) == (booker.lead.identity, "run-end")
     assert (body["run"], body["state"]) == (str(low), "displaced")
     assert body["displaced_by"] == str(request.runs[0].run)
@@ -103,7 +103,7 @@ async def test_a_set_aside_run_comes_back_when_the_hold_runs_out(booker: Booking
     booker.world.clock.advance(HOLD_LIFE)
     assert await booker.site.node.holds.run_once() == 1
     assert await booker.site.states() == {low: "scheduled"}
-    assert await booker.site.letters() == []
+    assert await booker.site.outbox_messages() == []
 
 
 async def test_a_set_aside_run_whose_time_is_gone_is_displaced(booker: BookingLead) -> None:
@@ -119,7 +119,7 @@ async def test_a_set_aside_run_whose_time_is_gone_is_displaced(booker: BookingLe
     await booker.site.node.time_line.release(exchange, release_of(task))
     assert await booker.site.state(low) == "displaced"
     assert "lost its time meanwhile" in (await booker.site.reason(low) or "")
-    assert [body["run"] for _, _, body in await booker.site.letters()] == [str(low)]
+    assert [body["run"] for _, _, body in await booker.site.outbox_messages()] == [str(low)]
 
 
 async def test_a_refused_winner_gives_back_at_once(booker: BookingLead) -> None:
@@ -179,7 +179,7 @@ async def test_what_gave_way_to_a_displaced_run_is_not_forgotten(booker: Booking
     await booker.site.node.time_line.commit(exchange, commit_request(winner))
     await booker.site.node.time_line.release(held, release_of(task))
     assert await booker.site.state(low) == "displaced"
-    assert str(low) in {body["run"] for _, _, body in await booker.site.letters()}
+    assert str(low) in {body["run"] for _, _, body in await booker.site.outbox_messages()}
 
 
 async def test_a_commit_displaces_for_its_own_runs_only(booker: BookingLead) -> None:

@@ -162,7 +162,7 @@ async def test_an_unreachable_participant_learns_when_it_is_back(world: World) -
     await a.node.editing.pause(task)
     await world.settle()
     assert (len(await _scheduled(a)), len(await _scheduled(b))) == (0, DAY_OF_RUNS)
-    assert len([letter for letter in await a.letters() if letter[1] == "task-change"]) == 1
+    assert len([each for each in await a.outbox_messages() if each[1] == "task-change"]) == 1
     world.cut = set()
     await world.pass_time(times.MINUTE, 10 * times.SECOND)
     assert await _agreed(a, b) == 0

@@ -51,13 +51,13 @@ async def test_a_commit_on_its_way_keeps_its_negotiation(world: World) -> None:
 
     world.watch = lose
     await a.plan()
-    assert {kind for _, kind, _ in await a.letters()} == {"commit"}
+    assert {kind for _, kind, _ in await a.outbox_messages()} == {"commit"}
     world.clock.advance(2 * times.DAY)
     await _purge(world)
     assert len(await a.rows("SELECT FROM negotiation")) == 1
     world.watch = None
     await world.settle()
-    assert await a.letters() == []
+    assert await a.outbox_messages() == []
     await _purge(world)
     assert await a.rows("SELECT FROM negotiation") == []
 

@@ -74,7 +74,7 @@ async def test_an_interval_is_merged_as_soon_as_both_have_told(world: World) -> 
     a, b, run = await _running(world)
     await a.node.collector.keep_own_intervals(run, _sent(0, 1))
     assert await _listed(a, run) == []
-    assert await a.letters() == []
+    assert await a.outbox_messages() == []
     await b.node.collector.keep_own_intervals(run, _reflected(0))
     await world.settle()
     assert await _listed(a, run) == [(0, True, None)]

@@ -394,7 +394,7 @@ async def test_a_node_that_stops_ends_what_it_measures(
     assert launcher._tasks == {}
     assert (await b.state(run), await b.state(later)) == ("failed", "scheduled")
     assert await b.reason(run) == "the node was stopped during the run"
-    [(_, _, message)] = await b.letters()
+    [(_, _, message)] = await b.outbox_messages()
     assert (message["reason"], message["started_at"]) == (await b.reason(run), HOUR)
 
 

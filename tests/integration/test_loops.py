@@ -115,7 +115,7 @@ async def test_a_message_that_cannot_be_made_holds_up_no_other(world: World) -> 
             await outbox.post(connection, [b.identity], MessageKind.PART, body, a.clock.now())
     await a.node.outbox.run_once()
     assert delivered == [{"fine": 1}]
-    assert [body for _, _, body in await a.letters()] == [{"stumble": 1}]
+    assert [body for _, _, body in await a.outbox_messages()] == [{"stumble": 1}]
 
 
 @ON_ONE_LOOP
@@ -143,7 +143,7 @@ async def test_a_slow_node_holds_up_no_other(world: World) -> None:
     with contextlib.suppress(asyncio.CancelledError):
         await running
     assert delivered == [c.identity, c.identity]
-    assert len(await a.letters()) >= 1
+    assert len(await a.outbox_messages()) >= 1
 
 
 @ON_ONE_LOOP
@@ -175,4 +175,4 @@ async def test_letters_to_a_node_that_is_back_do_not_wait(
     await a.node.peer_monitor.run_once()
     await a.node.outbox.run_once()
     assert delivered == [b.identity]
-    assert [node for node, _, _ in await a.letters()] == [c.identity]
+    assert [node for node, _, _ in await a.outbox_messages()] == [c.identity]

@@ -53,7 +53,7 @@ async def test_all_tasks_with_a_removed_node_end(world: World) -> None:
     # The removed node was told at once, though nothing can be sent to it any more.
     assert await _state(b, theirs) == ("refused", why_theirs)
     assert await _state(b, ours) == ("cancelled", why_ours)
-    assert {node for node, _, _ in await a.letters()} == {c.identity}
+    assert {node for node, _, _ in await a.outbox_messages()} == {c.identity}
     await world.settle()
     assert await _state(c, ours) == ("cancelled", why_ours)
     assert (await _state(c, other))[0] == (await _state(b, alone))[0] == "active"

@@ -26,7 +26,7 @@ async def test_the_end_of_a_task_does_not_overtake_its_change(world: World) -> N
     await a.node.termination.cancel_task(task.task)
     world.cut = set()
     await world.pass_time(30 * times.SECOND, 5 * times.SECOND)
-    assert await a.letters() == []
+    assert await a.outbox_messages() == []
     assert [row[0] for row in await b.rows("SELECT state::text FROM task")] in ([], ["cancelled"])
 
 
@@ -41,10 +41,10 @@ async def test_messages_behind_one_that_failed_wait_no_longer_than_it(world: Wor
     for task in tasks:
         await a.node.termination.cancel_task(task.task)
     await world.pass_time(2 * times.SECOND)
-    assert len(await a.letters()) == len(tasks)
+    assert len(await a.outbox_messages()) == len(tasks)
     world.cut = set()
     await world.pass_time(6 * times.SECOND)
-    assert await a.letters() == []
+    assert await a.outbox_messages() == []
     states = await b.rows("SELECT DISTINCT state::text FROM task")
     assert [row[0] for row in states] == ["cancelled"]
 

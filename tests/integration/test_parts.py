@@ -188,7 +188,7 @@ async def test_a_run_that_was_cancelled_is_not_missed(world: World) -> None:
         assert await runs.move(connection, [run], RunState.CANCELLED, "enough", HOUR)
     await a.node.collector.keep_own(run, _part(a, 0, "late"), RunState.MISSED)
     assert (await a.state(run), await a.reason(run)) == ("cancelled", "enough")
-    assert await a.letters() == []
+    assert await a.outbox_messages() == []
 
 
 async def test_a_part_of_a_run_that_is_gone_is_dropped(world: World) -> None:

@@ -87,7 +87,7 @@ async def test_a_day_is_booked_on_all_in_one_exchange(
     [decision] = await _decisions(lead)
     assert (decision["outcome"], decision["placed"]) == ("booked", DAY_OF_RUNS)
     assert decision["sentence"].startswith("288 of 288 runs booked, the first at ")
-    assert [await site.letters() for site in world.sites] == [[]] * 3
+    assert [await site.outbox_messages() for site in world.sites] == [[]] * 3
 
 
 async def test_two_tasks_share_the_time(world: World) -> None:

@@ -200,7 +200,7 @@ async def test_a_silent_node_at_the_end_only_lacks_its_figures(world: World) -> 
     a, b = await world.two()
 
     async def cut(call: tuple[str, str, str], phase: str) -> None:
-        if call == ("a", "b", "outlook"):
+        if call == ("a", "b", "impact"):
             world.cut.add(frozenset("ab"))
 
     world.watch = cut

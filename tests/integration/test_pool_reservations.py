@@ -353,13 +353,13 @@ async def test_policies_know_of_it(world: World) -> None:
     await pool.create(1, seat=False, schedule=UNTIL, kind="background")
     created = await reserve(pool.lead, pool="europe", access={"tasks": [str(admitted)]})
     snapshots = []
-    original = pool.episodes._driver.hold
+    original = pool.episodes._driver.run
 
-    async def hold(episode_input: Any, membership: Any) -> Any:
+    async def run(episode_input: Any, membership: Any) -> Any:
         snapshots.append(episode_input.view)
         return await original(episode_input, membership)
 
-    pool.episodes._driver.hold = hold  # type: ignore[method-assign]
+    pool.episodes._driver.run = run  # type: ignore[method-assign]
     await pool.episodes.run_once()
     [reservation] = snapshots[0].reservations
     assert (reservation.start, reservation.end) == (HOUR, HOUR + HALF)

@@ -34,14 +34,14 @@ async def test_a_fault_in_one_pool_leaves_the_others_alone(world: World) -> None
     await pool.lead.node.pools.create(PoolDocument.model_validate(document))
     first = await pool.create(1, seat=False)
     other = await pool.create(1, seat=False, request={"pool": "all"})
-    held = pool.episodes._driver.hold
+    original = pool.episodes._driver.run
 
-    async def hold(episode_input: Any, membership: Any) -> Any:
+    async def run(episode_input: Any, membership: Any) -> Any:
         if episode_input.pool.name == "europe":
             raise RuntimeError("unexpected")
-        return await held(episode_input, membership)
+        return await original(episode_input, membership)
 
-    pool.episodes._driver.hold = hold  # type: ignore[method-assign]
+    pool.episodes._driver.run = run  # type: ignore[method-assign]
     await pool.seat()
     assert await pool.seats(first) == {}
     assert list(await pool.seats(other)) == [0, 6, 12]
@@ -49,7 +49,7 @@ async def test_a_fault_in_one_pool_leaves_the_others_alone(world: World) -> None
     assert await pool.told(first) == [("broken off", reason)]
     said = await pool.lead.rows("SELECT DISTINCT reason FROM term WHERE pool_task = $1", first)
     assert [row[0] for row in said] == [reason]
-    pool.episodes._driver.hold = held  # type: ignore[method-assign]
+    pool.episodes._driver.run = original  # type: ignore[method-assign]
     await pool.seat()
     assert await pool.seats(first) == {}, "not before the pause is over"
     world.clock.advance(times.SECOND)
@@ -138,10 +138,10 @@ async def test_a_fault_in_looking_for_nodes_is_that_of_one_task(world: World) ->
     other = await pool.create(1, seat=False)
     original = pool.episodes._driver._seat_task
 
-    def seat_task(whole: Any, *arguments: Any) -> Any:
-        if whole.id == first:
+    def seat_task(pool_task: Any, *arguments: Any) -> Any:
+        if pool_task.id == first:
             raise RuntimeError("unexpected")
-        return original(whole, *arguments)
+        return original(pool_task, *arguments)
 
     pool.episodes._driver._seat_task = seat_task
     await pool.seat()

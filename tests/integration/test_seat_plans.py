@@ -16,7 +16,7 @@ from node.model.wire.plans import Outcome, Plan, PlanRequest
 from node.model.wire.tasks import TaskDocument
 from tests.support.clocks import START
 from tests.support.pool_worlds import Pooled, idle, pooled
-from tests.support.previews import foresight
+from tests.support.previews import task_previewer
 from tests.support.reservations import WORDS, reserve
 from tests.support.worlds import ON_ONE_LOOP, World
 
@@ -41,7 +41,7 @@ async def preview(pool: Pooled, document: TaskDocument, **options: Any) -> Plan:
     """Return the plan of this task at the lead of the pool."""
     site = pool.lead
 
-    previewer = pool_task_preview(site.node, site._participant, foresight(pool.world, site))
+    previewer = pool_task_preview(site.node, site._participant, task_previewer(pool.world, site))
     body = document.model_dump(mode="json", exclude_unset=True)
     return await previewer.plan(PlanRequest.model_validate(body | options))
 

@@ -28,8 +28,8 @@ async def _lose(pool: Pooled, task: UUID) -> None:
     rows = await pool.lead.rows(
         "SELECT task_id FROM seat WHERE pool_task = $1 AND lost_at IS NULL ORDER BY place", task
     )
-    await pool.episodes._powers.take_back(rows[-1][0], "it is gone")
-    await pool.episodes._lose()
+    await pool.episodes._dependencies.take_back(rows[-1][0], "it is gone")
+    await pool.episodes._empty_lost_seats()
 
 
 async def _edit(pool: Pooled, task: UUID) -> None:
@@ -42,14 +42,14 @@ async def test_a_seat_that_is_lost_while_another_is_given_is_given_anew(world: W
     pool = await pooled(world, [{}, {}, {}])
     task = await pool.create(2, schedule=ONE_TERM)
     await _lose(pool, task)
-    held = pool.episodes._driver.hold
+    original = pool.episodes._driver.run
 
-    async def hold(episode_input: Any, membership: Any) -> Any:
-        pool.episodes._driver.hold = held  # type: ignore[method-assign]
+    async def run(episode_input: Any, membership: Any) -> Any:
+        pool.episodes._driver.run = original  # type: ignore[method-assign]
         await _lose(pool, task)
-        return await held(episode_input, membership)
+        return await original(episode_input, membership)
 
-    pool.episodes._driver.hold = hold  # type: ignore[method-assign]
+    pool.episodes._driver.run = run  # type: ignore[method-assign]
     await pool.seat()
     assert list((await pool.seats(task))[0]) == [1, 2]
 
@@ -127,7 +127,7 @@ async def test_looking_around_asks_no_more_for_more_tasks(
     statements = _statements(monkeypatch)
     for _ in range(2):
         statements.clear()
-        await pool.episodes._look()
+        await pool.episodes._recheck_seats()
         assert len(statements) < 15
         rows = await pool.lead.rows("SELECT times FROM decision WHERE outcome = 'lacks nodes'")
         assert [row[0] for row in rows] == [1] * 2000

@@ -93,7 +93,7 @@ async def test_a_cancel_at_a_participant_reaches_all(world: World) -> None:
     [run] = await book_everywhere(introduction(sites), a, sites, [HOUR])
     await b.node.termination.cancel_run(run)
     assert await b.state(run) == "cancelled"
-    assert [node for node, _, _ in await b.letters()] == [a.identity]
+    assert [node for node, _, _ in await b.outbox_messages()] == [a.identity]
     await world.settle()
     assert await _everywhere(world, run) == ["cancelled"] * 3
     assert [call[:2] for call in world.calls if call[2] == "end_run"] == [("b", "a"), ("a", "c")]
@@ -155,7 +155,9 @@ async def test_a_cancelled_winner_tells_of_what_cannot_come_back(world: World) -
     world.clock.move_to(HOUR)
     await b.node.termination.cancel_run(request.runs[0].run)
     assert await b.state(low) == "displaced"
-    assert [(node, body["run"]) for node, _, body in await b.letters()] == [(a.identity, str(low))]
+    assert [(node, body["run"]) for node, _, body in await b.outbox_messages()] == [
+        (a.identity, str(low))
+    ]
 
 
 async def test_cancelling_is_idempotent(world: World) -> None:

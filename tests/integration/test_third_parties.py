@@ -104,13 +104,13 @@ async def test_what_keeps_a_node_busy(trio: Trio) -> None:
         runs=(WINDOW,),
         displacing=(0,),
     )
-    impact = await peer.outlook(request)
+    impact = await peer.impact(request)
     assert impact.displaced_count == 1
     for told in (proposal, held, impact):
         document = told.model_dump_json()
         assert str(HOUR) in document
         assert not any(secret in document for secret in trio.secrets())
-    [kept] = (await trio.c.peer(trio.b.card.identity).outlook(request)).displaced
+    [kept] = (await trio.c.peer(trio.b.card.identity).impact(request)).displaced
     assert (kept.run, kept.priority) == (trio.hold.runs[0].run, 7)
     own = await trio.b.local_participant.propose(_proposal(wanted))
     theirs = await trio.c.peer(trio.b.card.identity).propose(_proposal(trio.busy))

@@ -214,7 +214,7 @@ async def test_a_participant_that_was_away_learns_of_a_cancel(world: World) -> N
     world.cut = set()
     await world.pass_time(10 * times.MINUTE, times.MINUTE)
     assert list((await b.states()).values()) == ["cancelled"]
-    assert await a.letters() == []
+    assert await a.outbox_messages() == []
 
 
 async def test_a_clock_that_is_off_is_a_reason_and_no_end(world: World) -> None:

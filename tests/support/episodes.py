@@ -103,7 +103,7 @@ def case_of(
         reference=None,
         **{**usual, **task},
     )
-    whole = PoolTask(
+    pool_task = PoolTask(
         id=uuid5(_NAMES, name),
         terms=terms,
         pool="europe",
@@ -112,20 +112,20 @@ def case_of(
         due_at=None,
         rounds_left=None,
     )
-    return _case(whole, recurrence, Term(START, START + hours * times.HOUR), able, k)
+    return _case(pool_task, recurrence, Term(START, START + hours * times.HOUR), able, k)
 
 
 def _case(
-    whole: PoolTask, recurrence: Recurrence, term: Term, able: Sequence[str], k: int
+    pool_task: PoolTask, recurrence: Recurrence, term: Term, able: Sequence[str], k: int
 ) -> SeatCase:
     return SeatCase(
-        whole=whole,
-        request=SeatRequest(pool=whole.pool, k=k),
-        open=OpenTerm(whole.id, term, term.ends_at, k),
+        pool_task=pool_task,
+        request=SeatRequest(pool=pool_task.pool, k=k),
+        open=OpenTerm(pool_task.id, term, term.ends_at, k),
         recurrence=recurrence,
         slots=slots_in(recurrence, term),
         empty=list(range(1, k + 1)),
-        closed=ReservedTime(whole.pool),
+        closed=ReservedTime(pool_task.pool),
         begins=term.starts_at,
         able=able,
     )
@@ -186,14 +186,14 @@ async def hold(
     found = EpisodeInput(stored, PolicyMemory({}, 0), view, known, coming, named)
     membership = Membership({"europe": stored}, hosts, _nothing_wanted)
     by_key = {host.identity: host for host in hosts}
-    held = EpisodeDriver(
+    driver = EpisodeDriver(
         ManualClock(),
         times.SECOND,
         by_key.__getitem__,
         partial(_seat_task, fixed),
         random.Random(1),
     )
-    ruling, _ = await held.hold(found, membership)
+    ruling, _ = await driver.run(found, membership)
     return ruling
 
 
@@ -201,7 +201,7 @@ def given(ruling: EpisodeRuling) -> dict[str, set[str]]:
     """Return by campaign the nodes that were assigned seats."""
     found: dict[str, set[str]] = {}
     for result in ruling.results:
-        found.setdefault(result.case.whole.campaign, set()).update(result.taken.values())
+        found.setdefault(result.case.pool_task.campaign, set()).update(result.taken.values())
     return found
 
 
@@ -211,7 +211,7 @@ def _nothing_wanted(*_: Any) -> NodeRequirements:
 
 def _seat_task(
     fixed: str | None,
-    whole: StoredTask,
+    pool_task: StoredTask,
     request: SeatRequest,
     names: Sequence[str],
     schedule: Schedule,
@@ -221,5 +221,5 @@ def _seat_task(
         Participant(node=name, name=name, url=None, address=name)
         for name in (*names, *([fixed] if fixed else []))
     )
-    terms = replace(whole.terms, participants=participants, schedule=schedule)
-    return replace(whole, id=uuid5(whole.id, ",".join(names)), terms=terms)
+    terms = replace(pool_task.terms, participants=participants, schedule=schedule)
+    return replace(pool_task, id=uuid5(pool_task.id, ",".join(names)), terms=terms)

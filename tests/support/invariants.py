@@ -104,7 +104,9 @@ async def settled(
     ledgers = {site.identity: await ledger(site) for site in sites}
     faults = [fault for found in ledgers.values() for fault in _leftovers(found)]
     for site in sites:
-        faults += [f"{site.name}: {kind} not delivered" for _, kind, _ in await site.letters()]
+        faults += [
+            f"{site.name}: {kind} not delivered" for _, kind, _ in await site.outbox_messages()
+        ]
     for lead, task in tasks:
         others = [ledgers[p.node] for p in task.participants]
         faults += _all_or_none(ledgers[lead.identity], others, task)

@@ -24,15 +24,15 @@ def bounds_of(site: Site) -> EpisodeLimits:
     return EpisodeLimits(limits_of(settings), settings.clock_limit)
 
 
-def powers_of(site: Site) -> SeatDependencies:
+def seat_dependencies_of(site: Site) -> SeatDependencies:
     """Return the dependencies of seat assignment at a site."""
     return seat_dependencies(site.node, site._participant)
 
 
 def episodes_of(site: Site) -> EpisodeLoop:
     """Return the loop that assigns the seats of a site's pool tasks; it is not started."""
-    bounds, powers = bounds_of(site), powers_of(site)
-    return EpisodeLoop(site.node.database, site.clock, bounds, powers, random.Random(1))
+    bounds, dependencies = bounds_of(site), seat_dependencies_of(site)
+    return EpisodeLoop(site.node.database, site.clock, bounds, dependencies, random.Random(1))
 
 
 @dataclass
@@ -53,7 +53,7 @@ class Pooled:
 
     async def changed(self) -> None:
         """React to changes of pools, nodes, or campaigns, as after a notification."""
-        self.episodes._look_at = 0
+        self.episodes._recheck_at = 0
         await self.seat()
 
     async def create(self, k: int, *, seat: bool = True, **options: Any) -> UUID:

@@ -45,13 +45,13 @@ class Advice:
         interest = self._receiver.node.freed_time
         return await interest.propose(self._sender.identity, request)
 
-    async def outlook(self, request: ImpactRequest) -> Impact:
+    async def impact(self, request: ImpactRequest) -> Impact:
         """Answer as over HTTP."""
-        await self._meet("outlook")
-        return await self._receiver.node.impacts.outlook(request, self._sender.identity)
+        await self._meet("impact")
+        return await self._receiver.node.impacts.impact(request, self._sender.identity)
 
 
-def foresight(world: World, site: Site, task: UUID | None = None) -> TaskPreviewer:
+def task_previewer(world: World, site: Site, task: UUID | None = None) -> TaskPreviewer:
     """Return the preview service of one node; every task it drafts has the given id, if any."""
     by_identity = {other.identity: other for other in world.sites}
 
@@ -68,7 +68,7 @@ async def plan(world: World, site: Site, document: dict[str, Any], **options: An
     """Return the preview of this task at this node."""
     task = options.pop("task", None)
     request = PlanRequest.model_validate({**document, **options})
-    return await foresight(world, site, task).plan(request)
+    return await task_previewer(world, site, task).plan(request)
 
 
 def idle(*participants: Site, seconds: int = 300, **options: Any) -> dict[str, Any]:

@@ -169,7 +169,7 @@ def contents(tables: Tables) -> dict[str, list[str]]:
         "lead_share": tables.lead_shares,
         "negotiation": tables.negotiations,
         "node": tables.nodes,
-        "outbox": tables.letters,
+        "outbox": tables.outbox,
         "part": tables.parts,
         "planning": tables.plannings,
         "reservation": tables.reservations,

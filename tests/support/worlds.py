@@ -282,7 +282,7 @@ class Site:
         rows = await self.rows("SELECT reason FROM run WHERE id = $1", run)
         return str(rows[0][0]) if rows and rows[0][0] is not None else None
 
-    async def letters(self) -> list[tuple[str, str, dict[str, Any]]]:
+    async def outbox_messages(self) -> list[tuple[str, str, dict[str, Any]]]:
         """Return the messages in the outbox: node, kind, body."""
         rows = await self.rows("SELECT node, kind, message FROM outbox ORDER BY id")
         return [(row[0], row[1], row[2]) for row in rows]

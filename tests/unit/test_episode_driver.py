@@ -213,15 +213,15 @@ async def test_assigned_seats_occupy_their_time() -> None:
     assert [part.starts for part in _parts(ruling)] == [[START], [after]]
 
 
-def _slipping_at_random(whole: PoolTask) -> PoolTask:
-    schedule = whole.terms.schedule.model_copy(update={"slip_random": True})
-    return replace(whole, terms=replace(whole.terms, schedule=schedule))
+def _slipping_at_random(pool_task: PoolTask) -> PoolTask:
+    schedule = pool_task.terms.schedule.model_copy(update={"slip_random": True})
+    return replace(pool_task, terms=replace(pool_task.terms, schedule=schedule))
 
 
 async def test_a_random_slip_draws_the_promised_start() -> None:
     """The start is neither the earliest nor the same for all, but the same for the same state."""
     cases = [case_of(f"t{number}", "ops", ["n1"]) for number in range(2)]
-    drawn = [replace(case, whole=_slipping_at_random(case.whole)) for case in cases]
+    drawn = [replace(case, pool_task=_slipping_at_random(case.pool_task)) for case in cases]
     pool = {"policy_set": "pscheduler"}
     both = [await hold([Host("n1")], [CampaignView("ops")], [case], pool) for case in drawn]
     starts = [part.starts[0] for ruling in both for part in _parts(ruling)]

@@ -26,18 +26,18 @@ KEPT_FROM = START + 5 * times.MINUTE
 """The end of the run that the lead knows of; all twenty nodes seem to be free then."""
 
 
-def _lasting(whole: PoolTask, duration: int) -> PoolTask:
-    return replace(whole, terms=replace(whole.terms, duration=duration))
+def _lasting(pool_task: PoolTask, duration: int) -> PoolTask:
+    return replace(pool_task, terms=replace(pool_task.terms, duration=duration))
 
 
 def _blocked(after: int) -> SeatCase:
     """Return the longest waiting task: twenty nodes together for two minutes, at ``after``."""
     case = case_of("all", "ops", NAMES, 20, created_at=START - times.DAY)
-    whole = _lasting(case.whole, 2 * times.MINUTE)
+    pool_task = _lasting(case.pool_task, 2 * times.MINUTE)
     at = START + after
     return replace(
         case,
-        whole=whole,
+        pool_task=pool_task,
         request=SeatRequest(pool="europe", k=20, together=True),
         open=replace(case.open, term=Term(at, at + times.HOUR), over_at=at + times.HOUR),
         slots=[at],
@@ -48,7 +48,7 @@ def _blocked(after: int) -> SeatCase:
 def _single(node: str, duration: int, *, hours: int) -> SeatCase:
     """Return runs on one node whose slip of ten minutes reaches into the reserved time."""
     case = case_of(f"on {node}", "ops", [node], hours=hours)
-    return replace(case, whole=_lasting(case.whole, duration))
+    return replace(case, pool_task=_lasting(case.pool_task, duration))
 
 
 async def _held(single: SeatCase, after: int = 0) -> CaseResult:
@@ -95,5 +95,5 @@ async def test_no_seat_if_its_run_cannot_end_before_the_slot() -> None:
     result = await _held(_single("n1", 3 * times.MINUTE, hours=1))
     assert (dict(result.taken), list(result.parts)) == ({}, [])
     start, end = (times.to_the_second(KEPT_FROM + each * times.MINUTE) for each in (0, 2))
-    holder = f"task {_blocked(0).whole.id}, which is blocked"
+    holder = f"task {_blocked(0).pool_task.id}, which is blocked"
     assert result.heard == {"n1": f"its time from {start} to {end} is kept for {holder}"}

@@ -58,7 +58,7 @@ def asking(dest: str | None = None, **match: Any) -> PoolTaskCriteria:
     """Return a task that wants a node of it."""
     request = {"pool": "europe", "k": 1, "match": match}
     spec = {} if dest is None else {"dest": dest}
-    task = case_of("a", "ops", []).whole.id
+    task = case_of("a", "ops", []).pool_task.id
     return PoolTaskCriteria(task, "rtt", spec, [], "europe", request, None)
 
 

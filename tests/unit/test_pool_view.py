@@ -19,7 +19,7 @@ def test_a_term_waits_since_it_became_due() -> None:
     horizon = 6 * times.HOUR
     assert candidate_of(case, horizon).waits_since == START
     term = Term(START + times.DAY, START + times.DAY + times.HOUR)
-    later = replace(case, open=OpenTerm(case.whole.id, term, term.ends_at, 1))
+    later = replace(case, open=OpenTerm(case.pool_task.id, term, term.ends_at, 1))
     assert candidate_of(later, horizon).waits_since == START + 20 * times.HOUR
 
 

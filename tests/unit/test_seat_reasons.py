@@ -58,9 +58,9 @@ def _case(seats: int, hours: int, minutes: tuple[int, int], request: SeatRequest
     """Return ``seats`` seats for runs of some ``minutes`` that may slip by some."""
     case = case_of("t", "ops", NAMES, seats, hours=hours)
     duration, slip = (each * times.MINUTE for each in minutes)
-    whole = replace(case.whole, terms=replace(case.whole.terms, duration=duration))
+    pool_task = replace(case.pool_task, terms=replace(case.pool_task.terms, duration=duration))
     recurrence = replace(case.recurrence, slip=slip)
-    return replace(case, whole=whole, recurrence=recurrence, request=request)
+    return replace(case, pool_task=pool_task, recurrence=recurrence, request=request)
 
 
 def _may_sit_together(names: Collection[str], site_of: Mapping[str, str], most: int) -> bool:
@@ -81,7 +81,7 @@ class _Facts:
 
     def covered(self, *names: str, busy: Busy | None = None) -> int:
         """Return for how many slots these nodes have time at the same instant."""
-        duration, all_names = self.case.whole.terms.duration, (*names, *self.fixed)
+        duration, all_names = self.case.pool_task.terms.duration, (*names, *self.fixed)
         known = self.busy if busy is None else busy
         return sum(bool(_starts(it, duration, all_names, known)) for it in self.case.windows)
 
@@ -95,7 +95,7 @@ class _Facts:
 
     def after(self, taken: Mapping[str, Sequence[int]]) -> Busy:
         """Return what is busy beside the runs of these nodes, by their starts."""
-        length, soon = self.case.whole.terms.duration, START + SOON
+        length, soon = self.case.pool_task.terms.duration, START + SOON
         runs = [
             ((at - START) / STEP, (at - START + length + SOON * (at < soon)) / STEP)
             for starts in taken.values()
@@ -178,8 +178,10 @@ async def test_reasons_of_nodes_are_true(
 def _lasting(name: str, minutes: int, *, after: int = 0) -> SeatCase:
     """Return one run on ``n1`` that may slip by ten minutes, some minutes after the start."""
     at, case = START + after * times.MINUTE, case_of(name, "ops", ["n1"])
-    whole = replace(case.whole, terms=replace(case.whole.terms, duration=minutes * times.MINUTE))
-    return replace(case, whole=whole, slots=[at], begins=at)
+    pool_task = replace(
+        case.pool_task, terms=replace(case.pool_task.terms, duration=minutes * times.MINUTE)
+    )
+    return replace(case, pool_task=pool_task, slots=[at], begins=at)
 
 
 async def test_a_node_whose_time_was_just_given_away_says_until_when() -> None:

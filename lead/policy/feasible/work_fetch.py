@@ -37,7 +37,7 @@ def buffer_of(low: int = times.DAY // 10, more: int = times.DAY // 2) -> Buffer:
 
 
 def amount_to_ask(
-    outlook: SpareCapacity, buffer: Buffer, *, on_contact: bool = False, stands_highest: bool = True
+    spare: SpareCapacity, buffer: Buffer, *, on_contact: bool = False, stands_highest: bool = True
 ) -> float:
     """Return how much work to ask for (seat-µs); 0 means not to ask.
 
@@ -45,6 +45,6 @@ def amount_to_ask(
     highest standing of all that may be asked.
     """
     enough = buffer.high if on_contact else buffer.low
-    if not stands_highest or outlook.saturated >= enough:
+    if not stands_highest or spare.saturated >= enough:
         return 0
-    return outlook.shortfall
+    return spare.shortfall

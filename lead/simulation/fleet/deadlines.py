@@ -23,8 +23,8 @@ _LENGTH = 10 * times.MINUTE
 _WANTED = 0.9
 """The part of the fleet that is wanted: all of it could be had, in the right order."""
 _TIGHT = 5 * times.MINUTE
-_FORESEEN = {"boinc-edf": 95.0}
-_FORESEEN_ELSEWHERE = 75.0
+_FORECAST_SHARE = {"boinc-edf": 95.0}
+_FORECAST_SHARE_ELSEWHERE = 75.0
 """The least percentage of missed runs that must have been forecast.
 
 The forecast lets campaigns take turns and asks every node. Where another rule orders them, or nodes
@@ -50,8 +50,8 @@ def deadlines(scenario: FleetScenario, name: str, step_done: StepDone) -> Iterab
     regardless = without_deadlines(policy)
     if regardless is None:
         return
-    missed, foreseen = _missed(scenario, name, policy, step_done)
-    before, foreseen_before = _missed(scenario, name, regardless, step_done)
+    missed, forecast = _missed(scenario, name, policy, step_done)
+    before, forecast_before = _missed(scenario, name, regardless, step_done)
     check = partial(FleetCheck, trial="deadlines", policy=name)
     yield check(who="runs missed without regard to deadlines", unit="runs", promised=1, least=1,
                 found=before)  # fmt: skip
@@ -59,10 +59,10 @@ def deadlines(scenario: FleetScenario, name: str, step_done: StepDone) -> Iterab
     # and put others off in vain: there are fewer misses in most seeds, but not in each.
     most = before + before // 3 if isinstance(policy.order, LateFirst) else before - 1
     yield check(who="runs missed", unit="runs", promised=0, most=most, found=missed)
-    bound = _FORESEEN.get(name, _FORESEEN_ELSEWHERE)
+    bound = _FORECAST_SHARE.get(name, _FORECAST_SHARE_ELSEWHERE)
     for who, lost, known in (
-        ("missed runs that were forecast", missed, foreseen),
-        ("those missed without regard that were forecast", before, foreseen_before),
+        ("missed runs that were forecast", missed, forecast),
+        ("those missed without regard that were forecast", before, forecast_before),
     ):
         part = 100 * known / lost if lost else 100
         yield check(who=who, unit="%", promised=100, least=bound, found=round(part, 3))

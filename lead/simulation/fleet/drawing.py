@@ -15,7 +15,7 @@ _BARS = 470
 _END = 900
 _HEADING = 52
 _LINE = 120
-"""Maximum letters per line of a promise."""
+"""Maximum number of characters per line of a promise."""
 
 
 def draw_fleet_report(report: FleetReport) -> str:

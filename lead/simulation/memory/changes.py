@@ -233,14 +233,16 @@ def keep_change(
 
 
 @TWINS.of("exists")
-def letter_to(tables: Tables, kind: str, task: str, node: str) -> Answer:
+def pending_for(tables: Tables, kind: str, task: str, node: str) -> Answer:
     """Return whether a participant has not received the task's change yet."""
-    every = (row for row in tables.letters.rows.values() if (row.kind, row.node) == (kind, node))
+    every = (row for row in tables.outbox.rows.values() if (row.kind, row.node) == (kind, node))
     return [(any(unpack(row.message).get("task") == task for row in every),)]
 
 
 @TWINS.of("exists")
-def letters_left(tables: Tables, kind: str, task: str, letter: int) -> Answer:
+def others_pending(tables: Tables, kind: str, task: str, message_id: int) -> Answer:
     """Return whether other participants have not received the task's change yet."""
-    others = (row for row in tables.letters.rows.values() if row.kind == kind and row.id != letter)
+    others = (
+        row for row in tables.outbox.rows.values() if row.kind == kind and row.id != message_id
+    )
     return [(any(unpack(row.message).get("task") == task for row in others),)]

@@ -29,10 +29,9 @@ def post(
     """Insert messages, each for its node."""
     posted = []
     for node, kind, message in zip(nodes, kinds, messages, strict=True):
-        number = next(tables.letters.ids)
-        letter = OutboxRow(number, node, str(kind), pack(message), now, now + delay)
-        tables.letters.insert(letter)
-        tables.journal.tell(f"letter {kind}")
+        number = next(tables.outbox.ids)
+        tables.outbox.insert(OutboxRow(number, node, str(kind), pack(message), now, now + delay))
+        tables.journal.tell(f"message {kind}")
         posted.append((number, None))
     return posted
 
@@ -44,12 +43,12 @@ def due(
     """Return due messages and postpone them, so that they are retried if not acknowledged."""
     wanted = (
         row
-        for row in tables.letters.due.before(now + 1)
+        for row in tables.outbox.due.before(now + 1)
         if row.kind in kinds and row.node not in busy and not _overtakes(tables, row, now)
     )
     taken = list(islice(wanted, _TAKEN_MAX))
     for row in taken:
-        tables.letters.change(row, next_at=again_at)
+        tables.outbox.change(row, next_at=again_at)
     return [
         (row.id, row.node, row.kind, unpack(row.message), row.attempts, row.created_at)
         for row in taken
@@ -66,25 +65,25 @@ def _overtakes(tables: Tables, row: OutboxRow, now: int) -> bool:
         and earlier.node == row.node
         and earlier.kind in _IN_ORDER
         and unpack(earlier.message)["task"] == task
-        for earlier in tables.letters.due.after(now)
+        for earlier in tables.outbox.due.after(now)
     )
 
 
 @TWINS.of("task")
 def ends_under_way(tables: Tables, node: str, tasks: Sequence[UUID]) -> Answer:
     """Return those of these tasks whose end a node is about to be told."""
-    letters = tables.letters.rows.values()
-    told = (unpack(it.message) for it in letters if it.node == node and it.kind == "task-end")
+    messages = tables.outbox.rows.values()
+    told = (unpack(it.message) for it in messages if it.node == node and it.kind == "task-end")
     return [(task,) for end in told if (task := UUID(end["task"])) in tasks]
 
 
 @TWINS.of("id")
 def recall(tables: Tables, ids: Sequence[int], next_at: int) -> Answer:
     """Delete messages that nobody has taken since they were written."""
-    found = (tables.letters.rows.get(number) for number in ids)
+    found = (tables.outbox.rows.get(number) for number in ids)
     recalled = {row.id: row for row in found if row is not None and row.next_at == next_at}
     for row in recalled.values():
-        tables.letters.delete(row)
+        tables.outbox.delete(row)
     return [(number,) for number in recalled]
 
 
@@ -92,42 +91,40 @@ def recall(tables: Tables, ids: Sequence[int], next_at: int) -> Answer:
 def delivered(tables: Tables, ids: Sequence[int]) -> Answer:
     """Delete acknowledged messages."""
     for number in ids:
-        row = tables.letters.rows.get(number)
+        row = tables.outbox.rows.get(number)
         if row is not None:
-            tables.letters.delete(row)
+            tables.outbox.delete(row)
     return ()
 
 
 @TWINS.of()
-def failed(tables: Tables, letters: Sequence[int], next_at: int, error: str, sooner: int) -> Answer:
+def failed(tables: Tables, ids: Sequence[int], next_at: int, error: str, sooner: int) -> Answer:
     """Record a failed delivery, to be retried sooner if the node is not known to be unreachable."""
     away = {row.identity for row in tables.nodes.rows.values() if row.unreachable_since is not None}
-    for letter in letters:
-        row = tables.letters.rows.get(letter)
+    for number in ids:
+        row = tables.outbox.rows.get(number)
         if row is not None:
             again_at = next_at if row.node in away else min(next_at, sooner)
-            tables.letters.change(
-                row, attempts=row.attempts + 1, next_at=again_at, last_error=error
-            )
+            tables.outbox.change(row, attempts=row.attempts + 1, next_at=again_at, last_error=error)
     return ()
 
 
 @TWINS.of("count")
 def purge_messages(tables: Tables, before: int, at_most: int) -> Answer:
     """Delete messages that nobody has acknowledged for long."""
-    old = [row for row in tables.letters.rows.values() if row.created_at < before]
+    old = [row for row in tables.outbox.rows.values() if row.created_at < before]
     gone = sorted(old, key=lambda row: row.id)[:at_most]
     for row in gone:
-        tables.letters.delete(row)
+        tables.outbox.delete(row)
     return [(len(gone),)]
 
 
 @TWINS.of()
 def hasten(tables: Tables, nodes: Sequence[str], now: int) -> Answer:
     """Make the failed messages of nodes that answer again due now."""
-    late = [row for row in tables.letters.due.after(now) if row.node in nodes and row.attempts]
+    late = [row for row in tables.outbox.due.after(now) if row.node in nodes and row.attempts]
     for row in late:
-        tables.letters.change(row, next_at=now)
+        tables.outbox.change(row, next_at=now)
     return ()
 
 
@@ -136,7 +133,7 @@ def next_due(tables: Tables, kinds: Sequence[str], busy: Sequence[str]) -> Answe
     """Return when the next message for a node that is not busy is due."""
     due_at = (
         at
-        for at, row in tables.letters.due
+        for at, row in tables.outbox.due
         if row.kind in kinds and row.node not in busy and not _overtakes(tables, row, at)
     )
     return [(next(due_at, None),)]
@@ -145,4 +142,4 @@ def next_due(tables: Tables, kinds: Sequence[str], busy: Sequence[str]) -> Answe
 @TWINS.of("count")
 def backlog(tables: Tables) -> Answer:
     """Return the number of messages."""
-    return [(len(tables.letters.rows),)]
+    return [(len(tables.outbox.rows),)]

@@ -437,7 +437,7 @@ def _settled(tables: Tables, task: UUID, decided_before: int) -> bool:
             row.state == "committed"
             and row.decided_at is not None
             and row.decided_at > decided_before
-            and any(tables.letters.commits.of(str(row.id)))
+            and any(tables.outbox.commits.of(str(row.id)))
         )
         for row in tables.negotiations.by_task.of(task)
     )

@@ -89,9 +89,9 @@ def _silent(tables: Tables, run: UUID, now: int) -> Sequence[str]:
         return ()
     if now <= negotiation.decided_at + 2 * (negotiation.expires_at - negotiation.opened_at):
         return ()
-    letters = sorted(tables.letters.commits.of(str(negotiation.id)), key=lambda letter: letter.id)
+    messages = sorted(tables.outbox.commits.of(str(negotiation.id)), key=lambda message: message.id)
     nodes = tables.nodes.rows
-    return [nodes[it.node].name if it.node in nodes else it.node for it in letters]
+    return [nodes[it.node].name if it.node in nodes else it.node for it in messages]
 
 
 @TWINS.of()
@@ -210,7 +210,7 @@ def parts_to_send(tables: Tables, lead: str, asked: Sequence[UUID]) -> Answer:
     """Return this node's parts of runs that another node leads, but for those on their way."""
     under_way = {
         unpack(row.message).get("run")
-        for row in tables.letters.rows.values()
+        for row in tables.outbox.rows.values()
         if row.node == lead and row.kind == "part"
     }
     found = []
@@ -466,7 +466,7 @@ def purge_negotiations(tables: Tables, before: int, at_most: int) -> Answer:
     """Delete old negotiations, whose decisions no participant asks for any more."""
     decided = list(tables.negotiations.decided_before(before))
     decided.sort(key=lambda row: (row.decided_at, row.id))
-    old = [row for row in decided if not tables.letters.commits.of(str(row.id))]
+    old = [row for row in decided if not tables.outbox.commits.of(str(row.id))]
     gone = {row.id for row in old[:at_most]}
     for row in decided:
         if row.id in gone:

@@ -293,7 +293,7 @@ class Tables:
         self.terms = TermTable(journal, self.pool_tasks)
         self.seats = SeatTable(journal, self.tasks, self.terms)
         self.policy_states = PolicyStateTable(journal)
-        self.letters = OutboxTable(journal)
+        self.outbox = OutboxTable(journal)
         self.reservations = ReservationTable(journal, self.pools)
         self.reserved = ReservedSpanTable(journal, self.reservations)
         journal.commit()

@@ -337,7 +337,7 @@ def _end_of(row: TaskRow, followed: TaskRow | None) -> tuple[str, str]:
 @TWINS.of("count")
 def purge_tasks(tables: Tables, before: int, at_most: int) -> Answer:
     """Delete tasks that ended long ago."""
-    pending = {unpack(letter.message).get("task") for letter in tables.letters.rows.values()}
+    pending = {unpack(message.message).get("task") for message in tables.outbox.rows.values()}
     old = [
         (row.ended_at, row.id)
         for row in tables.tasks.rows.values()

@@ -129,10 +129,10 @@ FROM
         WITH ORDINALITY AS given (task, outcome, sentence, first_slot, last_slot, trace, number)
 ORDER BY given.number;
 
--- letter_to --
+-- pending_for --
 -- Whether a participant has not acknowledged the task's change yet.
 SELECT EXISTS (SELECT FROM outbox WHERE kind = $1 AND message ->> 'task' = $2 AND node = $3);
 
--- letters_left --
+-- others_pending --
 -- Whether other participants have not acknowledged the task's change yet.
 SELECT EXISTS (SELECT FROM outbox WHERE kind = $1 AND message ->> 'task' = $2 AND id <> $3);

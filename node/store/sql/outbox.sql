@@ -1,10 +1,10 @@
 -- post --
 -- The notification names the kind, so that only its deliverers wake up.
 INSERT INTO outbox (node, kind, message, created_at, next_at)
-SELECT letter.node, letter.kind, letter.message, $4::timestamptz, $4::timestamptz + $5::interval
-FROM unnest($1::text [], $2::text [], $3::jsonb []) WITH ORDINALITY AS letter (node, kind, message, number)
-ORDER BY letter.number
-RETURNING id, pg_notify('parley', 'letter ' || kind);
+SELECT posted.node, posted.kind, posted.message, $4::timestamptz, $4::timestamptz + $5::interval
+FROM unnest($1::text [], $2::text [], $3::jsonb []) WITH ORDINALITY AS posted (node, kind, message, number)
+ORDER BY posted.number
+RETURNING id, pg_notify('parley', 'message ' || kind);
 
 -- due --
 -- Taken for a limited time: another process, or this one after a crash, takes them again later.

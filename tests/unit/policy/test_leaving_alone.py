@@ -140,8 +140,8 @@ def test_work_is_fetched_below_the_buffer(
     saturated: int, asked: int, *, on_contact: bool, highest: bool
 ) -> None:
     """A node asks below the low mark, or on contact below the high one, and only the best lead."""
-    outlook = SpareCapacity(7, saturated, 0)
-    result = amount_to_ask(outlook, BUFFER, on_contact=on_contact, stands_highest=highest)
+    spare = SpareCapacity(7, saturated, 0)
+    result = amount_to_ask(spare, BUFFER, on_contact=on_contact, stands_highest=highest)
     assert result == asked
 
 

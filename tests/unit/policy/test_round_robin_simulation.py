@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from lead.policy.order.deadline_first import by_deadline
 from lead.policy.share.recent_work import WorkItem
 from node.model import times
-from node.model.spare_capacity import SpareCapacity, outlook
+from node.model.spare_capacity import SpareCapacity, spare_capacity
 from tests.golden.originals.busy_time import busy_for
 from tests.golden.originals.round_robin_simulation import (
     SLICE,
@@ -105,7 +105,7 @@ def test_the_outlook_agrees_with_counting_every_instant(
     used = [sum(n for a, b, n in spans if a <= t < b) for t in range(now, now + 80)]
     full = next((at for at, it in enumerate(used) if it < seats), 80)
     stretches = [(now + at, now + at + 1, it) for at, it in enumerate(used)]
-    assert outlook(stretches, seats, now, now + ahead) == SpareCapacity(
+    assert spare_capacity(stretches, seats, now, now + ahead) == SpareCapacity(
         shortfall=sum(max(0, seats - it) for it in used[:ahead]),
         saturated=full,
         idle_now=max(0, seats - used[0]),
