@@ -86,12 +86,13 @@ class NodeViewContext:
     """The instant and the ``horizon`` (µs) of a view, and the resources that are counted.
 
     Counted resources are those that some test needs or some quota limits: a longitude is a number,
-    but no resource.
+    but no resource. A silent node is awaited for ``patience`` (µs).
     """
 
     now: int
     horizon: int
     counted: Collection[str]
+    patience: int = 0
 
 
 def node_view_of(
@@ -112,6 +113,8 @@ def node_view_of(
         attributes={word: comparable_value(value) for word, value in facts.items()},
         lanes=node.lanes,
         up=node.unreachable_since is None,
+        awaited=node.unreachable_since is not None
+        and context.now < node.unreachable_since + context.patience,
         resources={word: int(it) for word, it in figures.items() if word in context.counted},
         figures=figures,
         speed=figures.get("speed", 1),

@@ -300,6 +300,7 @@ def state_to_keep(state: RememberedState, now: int) -> RememberedState:
         deferrals={name: it for name, it in state.deferrals.items() if recent(name)},
         eligible_since={name: it for name, it in state.eligible_since.items() if recent(name)},
         slots={name: it for name, it in state.slots.items() if it.start >= now},
+        held=tuple(filter(recent, state.held)),
         backoffs={
             key: it for key, it in state.backoffs.items() if it.until > now - _FORGOTTEN_AFTER
         },

@@ -21,7 +21,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain, islice, takewhile, zip_longest
 
-from lead.policy.axes.feasible import LACKS_NODES
+from lead.policy.axes.feasible import LACKS_NODES, TOO_FEW
 from lead.policy.axes.order import in_turns
 from lead.policy.episode_figures import Board
 from lead.policy.order.expected_misses import expected_misses
@@ -73,10 +73,11 @@ class Episode:
         self._view = view
         self._board = board = Board(view)
         self._refused: dict[str, tuple[PolicyRefusal, ...]] = {}
+        self._awaiting: dict[str, PolicyRefusal] = {}
         # Feasibility comes first: shares and limits are computed from the feasible candidates. The
         # order comes last: it needs the sequence in which the shares serve campaigns.
         self._judge = policy.feasible.begin(board, rng)
-        board.candidates = list(self._fit(view.candidates))
+        board.candidates = list(self._fit(view.candidates, policy))
         self._sharing = policy.share.begin(board)
         self._throttle = policy.throttle.begin(board)
         self._selecting = policy.select.begin(board)
@@ -96,14 +97,26 @@ class Episode:
         self._reached = 0
         self._open: dict[int, tuple[Ask, PolicyRefusal | None]] = {}
 
-    def _fit(self, candidates: Sequence[Candidate]) -> Iterator[Candidate]:
+    def _fit(
+        self, candidates: Sequence[Candidate], policy: PolicyComposition
+    ) -> Iterator[Candidate]:
+        """Yield what may run, and what others wait for although some of its nodes are away."""
         check = self._judge.check
         for candidate in candidates:
             refusal = check(candidate)
             if refusal is None:
                 yield candidate
-            else:
-                self._refused[candidate.task] = (refusal,)
+                continue
+            self._refused[candidate.task] = (refusal,)
+            if policy.minds_blocked and refusal.rule is TOO_FEW and self._awaits_nodes(candidate):
+                self._awaiting[candidate.task] = refusal
+                yield candidate
+
+    def _awaits_nodes(self, candidate: Candidate) -> bool:
+        """Return whether it has enough nodes once those that may answer soon do."""
+        nodes = self._view.nodes
+        known = [nodes[name] for name in candidate.nodes if name in nodes]
+        return sum(node.up or node.awaited for node in known) >= candidate.least
 
     @property
     def open(self) -> Collection[int]:
@@ -176,6 +189,10 @@ class Episode:
         self._ordering.stuck(candidate)
 
     def _prepare(self, turn: AllocationRound, whole: Candidate) -> Ask | None:
+        if whole.task in self._awaiting:
+            self._turn_down(whole, self._awaiting[whole.task])
+            self._is_blocked(whole)
+            return None
         candidate, refusal, fewer = self._within_limits(whole, turn)
         if refusal is None and not candidate.named:
             refusal = self._sharing.admit(candidate, turn)
@@ -192,7 +209,7 @@ class Episode:
         if len(chosen) < candidate.least:
             self._turn_down(candidate, *refusals)
             return None
-        if candidate.blocked:
+        if candidate.blocked and candidate.task not in self._view.state.held:
             self._turn_down(candidate, NOT_TRIED.refuse(task=candidate.task))
             self._is_blocked(candidate)
             return None

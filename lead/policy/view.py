@@ -43,12 +43,15 @@ class NodeView:
     runs fit side by side. ``resources`` is the configured amount of each counted resource (for
     example ``mbps``); the amount of an unlisted resource is unknown. ``load`` is between 0 and 1.
     ``busy_until`` hints that no exclusive run can start earlier unless other runs are displaced.
+    A node that is not ``up`` is ``awaited`` if it may answer again soon: others keep waiting for
+    tasks that need it.
     """
 
     name: str
     attributes: Mapping[str, str] = field(default_factory=dict)
     lanes: int = 1
     up: bool = True
+    awaited: bool = False
     resources: Mapping[str, int] = field(default_factory=dict)
     figures: Mapping[str, Exact] = field(default_factory=dict)
     speed: Exact = 1
@@ -139,7 +142,8 @@ class Candidate:
     measured it before. ``waits_since`` is when this run became due.
 
     A ``blocked`` candidate found no time in an earlier episode and is not tried in this one: it
-    only has what it is guaranteed, such as a slot, or that others wait for it.
+    only has what it is guaranteed, such as a slot, or that others wait for it. One that merely had
+    to wait for others is tried once these are gone.
 
     A candidate that represents several runs lists all their ideal times in ``runs``, in order, its
     own first; ``duration`` is then what they take of the first hour.
@@ -309,7 +313,8 @@ class RememberedState:
     ``deferrals`` by task; ``measured`` by (campaign, node, target), when it was last measured
     there; ``newcomers`` by campaign, the usage it began with; ``eligible_since`` by task, since
     when its waiting counts; ``starts`` numbers the starts; ``slots`` by task, the reservations that
-    outlive an episode.
+    outlive an episode; ``held`` are the tasks that only waited for others, and found no lack of
+    time themselves.
     """
 
     queues: Mapping[str, QueueState] = field(default_factory=dict)
@@ -322,6 +327,7 @@ class RememberedState:
     eligible_since: Mapping[str, int] = field(default_factory=dict)
     starts: int = 0
     slots: Mapping[str, KeptSlot] = field(default_factory=dict)
+    held: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

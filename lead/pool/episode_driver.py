@@ -16,7 +16,7 @@ from lead.planning.proposal_cache import ProposalCache
 from lead.policy.episode import Episode, spread_refusal
 from lead.policy.placement_requests import Ask, EpisodeOutcome
 from lead.policy.settings import configured
-from lead.policy.verdict import PolicyRefusal
+from lead.policy.verdict import Axis, PolicyRefusal
 from lead.policy.view import PostedRun
 from lead.pool.assignment import (
     PAUSE_MAX,
@@ -217,10 +217,16 @@ def _add_refusals(
     outcome: EpisodeOutcome,
     membership: Membership,
 ) -> None:
-    """Add the refusals to the results; blocked cases were not tried, and have none."""
+    """Add the refusals to the results; blocked cases that were not tried have none.
+
+    Those of them that wait for others are told anew, once these are others than before.
+    """
     for name, refusals in outcome.refused.items():
-        if cases[name].open.blocked:
-            continue
+        told = cases[name].open
+        if told.blocked and name not in results:
+            first = refusals[0]
+            if first.axis is not Axis.ORDER or first.sentence in (told.reason or ""):
+                continue
         before = results.get(name, CaseResult(cases[name]))
         # Nodes that are down were not asked, and may be all that is missing.
         heard = {**membership.silent(before.case.able), **before.heard}

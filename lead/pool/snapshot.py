@@ -123,7 +123,16 @@ class EpisodeInputReader:
             returnable = await read_returnable(connection, pool.name, cases, now)
         self._log_note(pool.name, runs.note)
         sources = ViewSources(
-            pool.name, scope, members, remembered, cases, runs, history, terms.reserved, returnable
+            pool.name,
+            pool.patience,
+            scope,
+            members,
+            remembered,
+            cases,
+            runs,
+            history,
+            terms.reserved,
+            returnable,
         )
         return EpisodeInput(
             pool,

@@ -34,9 +34,13 @@ from node.model.reservations import ReservationSpan
 
 @dataclass(frozen=True)
 class ViewSources:
-    """Everything that was read for an episode; ``members`` are the nodes of the pool."""
+    """Everything that was read for an episode; ``members`` are the nodes of the pool.
+
+    Those of them that are silent are awaited for its ``patience`` (µs).
+    """
 
     pool: str
+    patience: int
     scope: Scope
     members: Sequence[MemberCandidate]
     remembered: PolicyMemory
@@ -56,7 +60,7 @@ def view_of(sources: ViewSources, needs: NeedsByTest, resources: Collection[str]
     loads = node_loads([*runs.booked, *runs.to_come], lanes_of, scope.now)
     counted = frozenset(resources).union(*(each.settings.quotas for each in runs.campaigns))
     counted -= {BYTES}
-    context = NodeViewContext(scope.now, scope.horizon, counted)
+    context = NodeViewContext(scope.now, scope.horizon, counted, sources.patience)
     lanes = min((node.lanes for node in sources.members), default=1)
     return View(
         now=scope.now,

@@ -254,6 +254,12 @@ async def try_during(connection: Connection, spans: Sequence[Span], now: int) ->
     return [row[0] for row in rows]
 
 
+async def try_after(connection: Connection, tasks: Collection[UUID], now: int) -> list[UUID]:
+    """Make the terms due now that may have waited for these tasks; return their pool tasks."""
+    rows = await connection.fetch(_SQL["try_after"], list(tasks), now)
+    return [row[0] for row in rows]
+
+
 async def put_off(
     connection: Connection, tasks: Sequence[UUID], now: int, try_at: int, why: str | None = None
 ) -> None:

@@ -8,6 +8,7 @@ from uuid import UUID
 from node.model import times
 from node.model.wire.campaigns import CampaignDocument
 from node.model.wire.tasks import TaskDocument
+from node.store.database import parse_notice
 from tests.support.clocks import START
 from tests.support.pool_worlds import Pooled, episodes_of, pooled
 from tests.support.worlds import ON_ONE_LOOP, Site, World
@@ -89,6 +90,62 @@ async def test_a_task_is_passed_no_more_often_than_allowed(world: World) -> None
     for _ in range(4):
         await _later(pool, 2 * times.MINUTE)
     assert await _seated(pool, wide) == [True]
+
+
+async def test_a_wide_task_is_not_passed_while_a_node_is_away(world: World) -> None:
+    """A node that does not answer for some minutes ends no wait for a task that needs it."""
+    pool = await pooled(world, [{}, {}, {}, {}], policy={"set": "fbsng-dynamic"})
+    await _queues(pool, ops={"passes": 1})
+    await _occupied(pool, "n4")
+    wide, narrow = await _wide_and_narrow(pool, 4)
+    away = "UPDATE node SET unreachable_since = $1, last_error = 'refused' WHERE name = 'n3'"
+    await pool.lead.execute(away, world.clock.now())
+    for _ in range(5):
+        await _later(pool, times.MINUTE)
+    assert await _seated(pool, wide, *narrow) == [False, True, False]
+    assert f"waits: {wide} {AT} cannot start" in (await pool.told(narrow[1]))[-1][1]
+    for _ in range(10):
+        await _later(pool, times.MINUTE)
+    assert await _seated(pool, wide, *narrow) == [False, True, True]
+
+
+async def _wide_and_narrow(pool: Pooled, k: int) -> tuple[UUID, list[UUID]]:
+    """Create a task of so many nodes at once, then two of one, of which one passes it."""
+    wide = await pool.create(k, request=TOGETHER, schedule=ONCE, campaign="ops")
+    narrow = []
+    for _ in range(2):
+        await _later(pool, 7 * times.SECOND)
+        narrow.append(await pool.create(1, schedule=ONCE, campaign="ops"))
+    assert await _seated(pool, wide, *narrow) == [False, True, False]
+    return wide, narrow
+
+
+async def test_the_end_of_a_wide_task_ends_the_wait_for_it(world: World) -> None:
+    """Tasks that waited for another one start at once when that is cancelled, and keep nobody."""
+    pool = await pooled(world, [{}, {}, {}, {}], policy={"set": "fbsng-dynamic"})
+    await _queues(pool, ops={"passes": 1})
+    await _occupied(pool, "n4")
+    wide, narrow = await _wide_and_narrow(pool, 4)
+    for task in (wide, narrow[1]):
+        await _sleeps(pool, task)
+    await pool.lead.node.termination.cancel_task(wide)
+    pool.lead.lead.freed_room.heard(parse_notice(f"task {wide} cancelled"))
+    await pool.lead.lead.freed_room.run_once()
+    await _later(pool, 7 * times.SECOND)
+    assert await _seated(pool, *narrow) == [True, True]
+
+
+async def test_what_only_waits_keeps_nobody_waiting(world: World) -> None:
+    """A task that waited for another one starts with the next ones, and is not in their way."""
+    pool = await pooled(world, [{}, {}, {}, {}], policy={"set": "fbsng-dynamic"})
+    await _queues(pool, ops={"passes": 1})
+    await _occupied(pool, "n4")
+    wide, narrow = await _wide_and_narrow(pool, 4)
+    await _sleeps(pool, narrow[1])
+    await pool.lead.node.termination.cancel_task(wide)
+    await _later(pool, 7 * times.SECOND)
+    narrow.append(await pool.create(1, schedule=ONCE, campaign="ops"))
+    assert await _seated(pool, *narrow) == [True, True, True]
 
 
 async def test_a_light_queue_waits_while_a_heavy_one_is_stuck(world: World) -> None:

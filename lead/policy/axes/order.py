@@ -255,6 +255,7 @@ class MovingPriorities:
         self._turn: GapAttempt[GapAttempt[str]] | None = None
         self._tried: GapAttempt[str] | None = None
         self._held: dict[str, PolicyRefusal] = {}
+        self._held_before = state.held
 
     def take(self) -> Candidate | None:
         """Return the first task of the first campaign that is neither blocked nor stuck."""
@@ -350,8 +351,15 @@ class MovingPriorities:
         return self._held
 
     def remember(self, state: RememberedState) -> RememberedState:
-        """Return the state with the current priorities and passes."""
-        return replace(state, queues=self._queues, passes=self._passes, starts=self._starts)
+        """Return the state with the current priorities and passes, and who only waited."""
+        absent = [task for task in self._held_before if task not in self._known]
+        return replace(
+            state,
+            queues=self._queues,
+            passes=self._passes,
+            starts=self._starts,
+            held=(*absent, *self._held),
+        )
 
 
 @dataclass(frozen=True, slots=True)

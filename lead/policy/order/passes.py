@@ -20,7 +20,7 @@ Result = TypeVar("Result")
 HELD = RefusalRule(
     Axis.ORDER,
     "passes",
-    "waits: {stuck} cannot start and was passed {passes} times already, of at most {gap}",
+    "waits: {stuck} cannot start and was passed {passes:time} already, of at most {gap}",
 )
 
 

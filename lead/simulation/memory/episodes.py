@@ -283,6 +283,23 @@ def try_during(tables: Tables, starts: Sequence[int], ends: Sequence[int], now: 
     return [(task,) for task in woken]
 
 
+@TWINS.of("pool_task")
+def try_after(tables: Tables, tasks: Sequence[UUID], now: int) -> Answer:
+    """Schedule the terms for now that may have waited for seats of these tasks."""
+    requests = tables.pool_tasks.rows
+    woken: dict[UUID, None] = {}
+    for task in tasks:
+        if task not in requests or all(it.try_at is None for it in tables.terms.of_task.of(task)):
+            continue
+        for row in list(tables.terms.tried.values()):
+            alike = requests[row.pool_task].pool_id == requests[task].pool_id
+            waits = row.try_at is not None and row.try_at > now and row.tries > 0
+            if alike and waits and row.pool_task != task:
+                tables.terms.change(row, try_at=now)
+                woken[row.pool_task] = None
+    return [(it,) for it in woken]
+
+
 @TWINS.of()
 def put_off(
     tables: Tables, tasks: Sequence[UUID], now: int, try_at: int, why: str | None

@@ -314,6 +314,22 @@ WITH woken AS (
 
 SELECT DISTINCT pool_task FROM woken;
 
+-- try_after --
+-- These pool tasks do not want any more what they wanted, and found no nodes for: search now for the seats of the same pools
+-- that may have waited for theirs.
+WITH woken AS (
+    UPDATE term SET try_at = $2
+    FROM pool_task AS own
+    INNER JOIN pool_task AS other ON own.pool_id = other.pool_id AND own.task_id <> other.task_id
+    WHERE
+        own.task_id = ANY($1::uuid []) AND term.pool_task = other.task_id
+        AND term.try_at > $2 AND term.tries > 0
+        AND EXISTS (SELECT FROM term AS empty WHERE empty.pool_task = own.task_id AND empty.try_at IS NOT NULL)
+    RETURNING term.pool_task
+)
+
+SELECT DISTINCT pool_task FROM woken;
+
 -- put_off --
 -- Postpones searches that are due, with a reason or that of before.
 UPDATE term SET try_at = $3, reason = coalesce($4, reason) WHERE pool_task = ANY($1::uuid []) AND try_at <= $2;

@@ -230,6 +230,39 @@ def test_a_wide_task_is_passed_a_limited_number_of_times() -> None:
     assert outcome.refused["small2"][0].rule.name == "passes"
 
 
+@pytest.mark.parametrize(("awaited", "placed"), [(True, 2), (False, 3)])
+def test_others_wait_while_a_node_is_away_for_a_while(*, awaited: bool, placed: int) -> None:
+    """A wide task keeps what it is guaranteed while one of its nodes may answer again soon."""
+    nodes = nodes_of(4)
+    nodes["n0"] = replace(nodes["n0"], up=False, awaited=awaited)
+    campaigns = [CampaignView("a", queue=QueueView(passes=2))]
+    wide = due("wide", "a", nodes, k=4, k_min=4, together=True, slip=0, added_at=-1)
+    small = [due(f"small{n}", "a", nodes, slip=0, added_at=n) for n in range(3)]
+    outcome = Driver(view_of(nodes, campaigns, [wide, *small])).drive(SETS["fbsng-dynamic"])
+    assert len(outcome.placed) == placed
+    [why] = outcome.refused["wide"]
+    assert why.rule.name == "too-few-nodes"
+    assert ("small2" in outcome.refused) is awaited
+
+
+def test_what_only_waited_is_tried_when_nothing_holds_it() -> None:
+    """A task that waited for another one is not stuck itself: without that one it starts."""
+    nodes = nodes_of(2)
+    campaigns = [CampaignView("a", queue=QueueView(passes=0))]
+    wide = due("wide", "a", nodes, k=2, k_min=2, together=True, slip=0, added_at=-1)
+    small = due("small", "a", nodes, slip=0)
+    taken = PostedRun("x", "x", "a", ("n0",), NOW, NOW + times.MINUTE)
+    first = Driver(view_of(nodes, campaigns, [wide, small], runs=[taken]))
+    before = first.drive(SETS["fbsng-dynamic"])
+    assert before.state.held == ("small",)
+    other = due("other", "a", nodes, slip=0, added_at=1)
+    again = [replace(small, blocked=True), other]
+    view = view_of(nodes, campaigns, again, runs=[taken], state=before.state)
+    outcome = Driver(view).drive(SETS["fbsng-dynamic"])
+    assert [run.task for run in outcome.placed] == ["small"]
+    assert outcome.state.held == ()
+
+
 def test_a_blocked_task_gets_a_slot() -> None:
     """Later tasks fill the time before the slot of a blocked task and never overlap it."""
     nodes = nodes_of(2)
