@@ -36,7 +36,7 @@ from node.model.wire.comparisons import TaskComparison
 from node.model.wire.pools import PolicyChoice
 from node.model.wire.seats import SeatRequest
 from node.model.wire.tasks import TaskDocument
-from node.service import LeadPart, NodeService, Preview
+from node.service import LeadFunctions, NodeService, Preview
 from node.settings import Settings
 from node.store import dependencies
 from node.store.database import Database
@@ -44,9 +44,9 @@ from node.store.tasks import StoredTask
 from node.tasks.comparison import CompareLed
 
 
-def lead_part() -> LeadPart:
+def lead_functions() -> LeadFunctions:
     """Return what a node's API needs of the lead: previews, comparisons, the check of policies."""
-    return LeadPart(preview_of=preview_of, compare_of=compare_of, judge_policy=judge_policy)
+    return LeadFunctions(preview_of=preview_of, compare_of=compare_of, judge_policy=judge_policy)
 
 
 def lead_of(

@@ -248,8 +248,8 @@ class LostSeat:
 
 
 @dataclass(frozen=True)
-class BookedRun:
-    """A booked run; nodes by identity."""
+class LedRun:
+    """A booked run that this node leads; nodes by identity."""
 
     id: UUID
     task_id: UUID

@@ -126,12 +126,12 @@ class Lead:
             rng,
         )
 
-    def heard(self, notice: Notice) -> None:
+    def on_notice(self, notice: Notice) -> None:
         """Pass a notification of the database to all parts."""
-        self.workers.heard(notice)
-        self.episodes.heard(notice)
-        self.freed_room.heard(notice)
-        self.outbox.heard(notice)
+        self.workers.on_notice(notice)
+        self.episodes.on_notice(notice)
+        self.freed_room.on_notice(notice)
+        self.outbox.on_notice(notice)
 
     async def start(self) -> None:
         """Start the loops."""

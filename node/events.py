@@ -51,7 +51,7 @@ class EventHub:
         self._history: deque[Event] = deque(maxlen=HISTORY)
         self._changed = asyncio.Event()
 
-    def heard(self, notice: Notice) -> None:
+    def on_notice(self, notice: Notice) -> None:
         """Publish a notification as an event."""
         self._changed.set()
         self._changed = asyncio.Event()

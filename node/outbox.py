@@ -63,7 +63,7 @@ class Outbox:
         self._woken = LatchedEvent()
         self._busy: dict[str, asyncio.Task[None]] = {}
 
-    def heard(self, notice: Notice) -> None:
+    def on_notice(self, notice: Notice) -> None:
         """Wake up for a new message, or for a node that answers again."""
         is_message = notice.kind == "message" and notice.id in self._kinds
         if is_message or notice.kind in {"wake", "node"}:

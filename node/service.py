@@ -113,7 +113,7 @@ Preview = Callable[[PlanRequest], Awaitable[Plan]]
 
 
 @dataclass(frozen=True)
-class LeadPart:
+class LeadFunctions:
     """The functions of the lead that the API of a node needs.
 
     ``preview_of(node)`` returns the preview, and ``compare_of(node)`` what compares the tasks that
@@ -130,7 +130,7 @@ class NodeDependencies:
     """The parts of a node that are built elsewhere: its lead, and what simulations replace."""
 
     peers: Peers
-    lead: LeadPart
+    lead: LeadFunctions
     launcher: Callable[..., Launcher] = Launcher
     rng: random.Random = field(default_factory=random.Random)
     new_id: Callable[[], UUID] = uuid4
@@ -178,14 +178,14 @@ class NodeService:
             core.database, core.clock, kinds, self._deliver, poll_s=dependencies.poll_s
         )
         self._listeners: list[Callable[[Notice], None]] = [
-            self.hub.heard,
-            self.launcher.heard,
-            self.outbox.heard,
-            self.limits.heard,
-            self.time_line.heard,
-            self.freed_time.heard,
-            self.work_puller.heard,
-            self.result_delivery.heard,
+            self.hub.on_notice,
+            self.launcher.on_notice,
+            self.outbox.on_notice,
+            self.limits.on_notice,
+            self.time_line.on_notice,
+            self.freed_time.on_notice,
+            self.work_puller.on_notice,
+            self.result_delivery.on_notice,
         ]
         self.purger = Purger(core.database, core.clock, rules_of(core.settings))
         surplus = surplus_rules_of(core.settings)
@@ -340,7 +340,7 @@ class NodeService:
             self.directory,
             self.termination,
             self.peer,
-            self.leases.heard,
+            self.leases.note_contact,
             self.free_time.read,
         )
         self.reservations = Reservations(
@@ -549,16 +549,16 @@ class NodeService:
     async def listen(self, listener: Callable[[Notice], None]) -> None:
         """Pass notifications on until cancelled, where the loops run in another process."""
 
-        def heard(notice: Notice) -> None:
+        def on_notice(notice: Notice) -> None:
             self._refresh_directory(notice)
-            self.limits.heard(notice)
-            self.time_line.heard(notice)
-            self.freed_time.heard(notice)
+            self.limits.on_notice(notice)
+            self.time_line.on_notice(notice)
+            self.freed_time.on_notice(notice)
             listener(notice)
 
         interested = asyncio.create_task(self.freed_time.run(), name="interest")
         try:
-            await self.database.listen(heard, self.clock)
+            await self.database.listen(on_notice, self.clock)
         finally:
             interested.cancel()
 
@@ -638,9 +638,11 @@ class NodeService:
         if message.kind is MessageKind.PART:
             await self.collector.receive(message.node, PartMessage.model_validate(message.body))
         elif message.kind is MessageKind.RUN_END:
-            await self.termination.heard(message.node, RunEnd.model_validate(message.body))
+            await self.termination.apply_run_end(message.node, RunEnd.model_validate(message.body))
         elif message.kind is MessageKind.TASK_END:
-            await self.termination.heard_task(message.node, TaskEnd.model_validate(message.body))
+            await self.termination.apply_task_end(
+                message.node, TaskEnd.model_validate(message.body)
+            )
 
 
 async def _refreshed(refresh: Callable[[], Awaitable[object]]) -> None:
@@ -655,7 +657,7 @@ async def assemble(
     clock: Clock,
     dsn: str,
     session: aiohttp.ClientSession,
-    lead: LeadPart,
+    lead: LeadFunctions,
     *,
     serving: bool,
 ) -> NodeService:

@@ -43,8 +43,8 @@ LANES = 8
 """Lanes of a node that is not known any more, as in the ledger."""
 
 
-class KnownNode(NodeDescription, Protocol):
-    """A known node."""
+class IdentifiedNode(NodeDescription, Protocol):
+    """A node description with the identity of its node."""
 
     @property
     def identity(self) -> str:
@@ -56,7 +56,7 @@ class CampaignLimits:
 
     def __init__(
         self,
-        nodes: Callable[[], Sequence[KnownNode]],
+        nodes: Callable[[], Sequence[IdentifiedNode]],
         needs: NeedsByTest,
         weights: SeatWeights,
     ) -> None:
@@ -161,7 +161,7 @@ class CampaignLimits:
         self,
         run: BookedTime,
         needs: Mapping[str, int | None],
-        nodes: Mapping[str, KnownNode],
+        nodes: Mapping[str, IdentifiedNode],
     ) -> CountedRun:
         return CountedRun(
             run.campaign,
@@ -193,7 +193,7 @@ class CampaignLimits:
         self,
         scheduling_class: SchedulingClass,
         identities: Sequence[str],
-        nodes: Mapping[str, KnownNode],
+        nodes: Mapping[str, IdentifiedNode],
     ) -> int:
         lanes = [nodes[each].lanes if each in nodes else LANES for each in identities]
         return sum(self._weights.on(scheduling_class, each) for each in lanes)
@@ -249,7 +249,7 @@ async def _moved(
 
 
 def _taken(
-    needs: Mapping[str, int | None], identities: Sequence[str], nodes: Mapping[str, KnownNode]
+    needs: Mapping[str, int | None], identities: Sequence[str], nodes: Mapping[str, IdentifiedNode]
 ) -> dict[str, int]:
     """Return what a run takes of each counted resource, on all its nodes together.
 

@@ -41,7 +41,7 @@ BEYOND_HORIZON = "its window does not lie within the horizon of all participants
 class PlanningAttempt:
     """A finished planning attempt, not written yet.
 
-    ``limits`` has the shortest horizon of all participants. ``silence`` is the unreachable
+    ``limits`` has the shortest horizon of all participants. ``unreachable`` is the unreachable
     participant that the task waits for, if any.
     """
 
@@ -51,7 +51,7 @@ class PlanningAttempt:
     waiting: Sequence[WaitingSlot]
     agenda: Agenda
     exchange: Exchange
-    silence: tuple[str, UnreachablePeriod] | None = None
+    unreachable: tuple[str, UnreachablePeriod] | None = None
 
 
 Concluded = tuple[PlanningAttempt, Sequence[ParticipantClient]]
@@ -253,15 +253,15 @@ def _following(
     )
     if not unplaced:
         return following
-    if attempt.silence is None:
+    if attempt.unreachable is None:
         later = attempt.exchange.later
         again = try_again_at(unplaced, claimed.terms.duration, claimed.failures, now, rng, later)
         return replace(following, plan_at=_sooner(again, regular))
-    identity, silence = attempt.silence
+    identity, period = attempt.unreachable
     until = _sooner(earliest_deadline(unplaced, claimed.terms.duration), regular)
     return replace(
         following,
-        plan_at=_sooner(silence.ask_at, until),
+        plan_at=_sooner(period.ask_at, until),
         failures=claimed.failures,
         waits_for=identity,
         waits_until=until,

@@ -40,7 +40,7 @@ class FreedRoom:
         self._tasks: set[UUID] = set()
         self._woken = asyncio.Event()
 
-    def heard(self, notice: Notice) -> None:
+    def on_notice(self, notice: Notice) -> None:
         """Note a campaign that has room again, or what is no longer taken or wanted."""
         if notice.kind == "room":
             self._campaigns.add(notice.id)

@@ -312,11 +312,11 @@ class Negotiator:
             exchange.fail(failure.reason, failure.outcome)
             return
         if claimed.pool is not None:
-            await self._close(claimed, claimed.pool, exchange)
+            await self._add_reserved_time(claimed, claimed.pool, exchange)
         if claimed.limited:
-            await self._limit(claimed, exchange)
+            await self._add_campaign_limits(claimed, exchange)
 
-    async def _close(self, claimed: Claim, pool: str, exchange: Exchange) -> None:
+    async def _add_reserved_time(self, claimed: Claim, pool: str, exchange: Exchange) -> None:
         """Treat the reserved time of a pool like a participant that is busy then."""
         since = min(slot.start for slot in exchange.slots)
         until = max(slot.end for slot in exchange.slots)
@@ -331,7 +331,7 @@ class Negotiator:
             )
             exchange.offers.append(offer)
 
-    async def _limit(self, claimed: Claim, exchange: Exchange) -> None:
+    async def _add_campaign_limits(self, claimed: Claim, exchange: Exchange) -> None:
         """Treat the limits of the campaign like a participant that is busy while they are met."""
         until, now = max(slot.end for slot in exchange.slots), self._clock.now()
         async with self._database.connection() as connection:

@@ -82,7 +82,7 @@ class Planner:
         self._clock = clock
         self._limits = limits
         self._negotiator = dependencies.negotiator
-        self._reach = dependencies.reach
+        self._reachability = dependencies.reach
         self._delivery = dependencies.delivery
         self._recorder = dependencies.recorder
         self._participant_of = dependencies.participant_of
@@ -100,33 +100,33 @@ class Planner:
             await self._nothing_more(claimed)
             return
         try:
-            with self._reach.visit(_others(claimed)) as visit:
-                if visit.full is None:
-                    await self._plan(claimed, visit)
+            with self._reachability.admit(_others(claimed)) as guard:
+                if guard.full is None:
+                    await self._plan(claimed, guard)
                 else:
-                    await self._turn_away(claimed, visit.full)
+                    await self._turn_away(claimed, guard.full)
         finally:
             await self.spread()
 
-    async def _plan(self, claimed: Claim, visit: ReachabilityGuard) -> None:
+    async def _plan(self, claimed: Claim, guard: ReachabilityGuard) -> None:
         participants, missing = self._participants(claimed)
-        if visit.silence is not None:
-            missing = visit.silence.in_words()
+        if guard.unreachable is not None:
+            missing = guard.unreachable.in_words()
         others = _others(claimed)
-        watched = [visit.through(p) if p.identity in others else p for p in participants]
+        watched = [guard.recorded(p) if p.identity in others else p for p in participants]
         if missing is None:
             introduced, missing = await self._introduce(claimed, watched)
             if introduced is None:
                 return
             claimed = introduced
         attempt = await self._attempt(claimed, watched, missing)
-        silence = self._reach.unreachable_among(others)
+        unreachable = self._reachability.unreachable_among(others)
         outcome = attempt.exchange.outcome
-        if silence is not None and outcome in UNANSWERED:
-            attempt.exchange.fail(silence[1].in_words(), outcome)
-        await self._recorder.record(replace(attempt, silence=silence), participants)
-        if silence is not None:
-            self._reach.task_waits(silence[0])
+        if unreachable is not None and outcome in UNANSWERED:
+            attempt.exchange.fail(unreachable[1].in_words(), outcome)
+        await self._recorder.record(replace(attempt, unreachable=unreachable), participants)
+        if unreachable is not None:
+            self._reachability.task_waits(unreachable[0])
         elif (why := out_of_time(attempt)) is not None:
             await self._move_seat(claimed, why)
 
@@ -145,7 +145,7 @@ class Planner:
         recurrence = claimed.terms.recurrence
 
         async def ask(*, within_all: bool) -> PlanningAttempt:
-            ahead = self._reach.horizon(_others(claimed), self._limits.horizon)
+            ahead = self._reachability.horizon(_others(claimed), self._limits.horizon)
             limits, now = replace(self._limits, horizon=ahead), self._clock.now()
             due = agenda(recurrence, claimed.terms.duration, standing, limits, now)
             exchange = Exchange(due.slots)
@@ -165,11 +165,11 @@ class Planner:
     async def _turn_away(self, claimed: Claim, full: str) -> None:
         async with self._database.connection() as connection:
             await planning.turn_away(connection, claimed, full, self._clock.now())
-        self._reach.task_turned_away(full)
+        self._reachability.task_turned_away(full)
 
     async def spread(self) -> None:
         """Wake tasks whose participants answer again, and put off those whose do not."""
-        answered, put_off = self._reach.news()
+        answered, put_off = self._reachability.take_changes()
         if not answered and not put_off:
             return
         async with self._database.connection() as connection:
@@ -282,8 +282,8 @@ class Planner:
         if refusals:
             await self._refuse_task(claimed.task, refusals)
             return None, None
-        silent = [str(p.reason) for p in listed if p.accepted is None]
-        return claimed, silent[0] if silent else None
+        unanswered = [str(p.reason) for p in listed if p.accepted is None]
+        return claimed, unanswered[0] if unanswered else None
 
     def _with_tool(self, claimed: Claim) -> Claim:
         terms = claimed.terms

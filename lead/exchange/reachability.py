@@ -48,7 +48,7 @@ class _Question:
     """A question to a participant that is under way, and the planning that it belongs to."""
 
     identity: str
-    visit: ReachabilityGuard
+    guard: ReachabilityGuard
     asked_at: int
     asked: int
     """The same in monotonic time: how long it has been open does not depend on the date."""
@@ -63,7 +63,7 @@ class ReachabilityTracker:
         self._rng = rng
         self._workers = workers
         self._share = max(1, workers // WORKER_SHARE_DIVISOR)
-        self._silences: dict[str, UnreachablePeriod] = {}
+        self._unreachable: dict[str, UnreachablePeriod] = {}
         self._horizons: dict[str, int] = {}
         self._asking: Counter[str] = Counter()
         self._questions: dict[_Question, None] = {}  # the oldest comes first
@@ -75,31 +75,31 @@ class ReachabilityTracker:
     def ask_all(self) -> None:
         """Ask all unreachable participants now: the clock that chose when to was set back."""
         now = self._clock.now()
-        for identity, silence in self._silences.items():
-            self._silences[identity] = replace(
-                silence,
-                since=min(silence.since, now),
-                failed_at=min(silence.failed_at, now),
+        for identity, period in self._unreachable.items():
+            self._unreachable[identity] = replace(
+                period,
+                since=min(period.since, now),
+                failed_at=min(period.failed_at, now),
                 ask_at=now,
             )
             self._put_off[identity] = now
         self._horizons.clear()
 
-    def visit(self, others: Iterable[str]) -> ReachabilityGuard:
+    def admit(self, others: Iterable[str]) -> ReachabilityGuard:
         """Reserve a place at each of these participants, to plan one task.
 
         All places or none are reserved; the guard says which participant prevents it.
         """
         wanted = list(dict.fromkeys(others))
         now = self._clock.now()
-        silent = [
-            self._silences[other]
+        unreachable = [
+            self._unreachable[other]
             for other in wanted
-            if other in self._silences and not self._places(other, now)
+            if other in self._unreachable and not self._places(other, now)
         ]
-        if silent:
+        if unreachable:
             return ReachabilityGuard(
-                self, (), max(silent, key=lambda silence: silence.ask_at), None
+                self, (), max(unreachable, key=lambda period: period.ask_at), None
             )
         full = next((other for other in wanted if not self._places(other, now)), None)
         if full is not None:
@@ -117,60 +117,60 @@ class ReachabilityTracker:
         that waited for one of these would be planned again at once, in vain.
         """
         now = self._clock.now()
-        silent = [(p, self._silences[p]) for p in participants if p in self._silences]
+        unreachable = [(p, self._unreachable[p]) for p in participants if p in self._unreachable]
 
         def last(entry: tuple[str, UnreachablePeriod]) -> tuple[bool, int]:
             return not self._places(entry[0], now), entry[1].ask_at
 
-        return max(silent, key=last, default=None)
+        return max(unreachable, key=last, default=None)
 
     def horizon(self, participants: Iterable[str], own: int) -> int:
         """Return the shortest known horizon of these participants and ``own`` (µs)."""
         return min([own, *(self._horizons[p] for p in participants if p in self._horizons)])
 
-    def shut(self) -> list[str]:
-        """Return the participants whose tasks are claimed by :meth:`openings` only."""
-        return sorted(self._crowded | self._silences.keys())
+    def restricted(self) -> list[str]:
+        """Return the participants whose tasks are claimed by :meth:`free_places` only."""
+        return sorted(self._crowded | self._unreachable.keys())
 
-    def openings(self) -> list[tuple[str, int]]:
-        """Return for the participants in :meth:`shut` how many tasks may be planned now."""
+    def free_places(self) -> list[tuple[str, int]]:
+        """Return for the participants in :meth:`restricted` how many tasks may be planned now."""
         now = self._clock.now()
-        places = [(identity, self._places(identity, now)) for identity in self.shut()]
+        places = [(identity, self._places(identity, now)) for identity in self.restricted()]
         return [(identity, count) for identity, count in places if count]
 
-    def taken(self, identity: str, places: int, claimed: int) -> None:
+    def note_claimed(self, identity: str, places: int, claimed: int) -> None:
         """Note how many tasks were claimed for an opening; if fewer, none waits for room now."""
         if claimed < places:
             self._crowded.discard(identity)
 
     def task_turned_away(self, identity: str) -> None:
         """Note that a task waits for room; if the participant is unreachable now, tell the task."""
-        if identity in self._silences:
-            self._put_off[identity] = self._silences[identity].ask_at
+        if identity in self._unreachable:
+            self._put_off[identity] = self._unreachable[identity].ask_at
 
     def task_waits(self, identity: str) -> None:
         """Note that a task waits for an answer; if one has come meanwhile, tell the task."""
-        if identity not in self._silences:
+        if identity not in self._unreachable:
             self._answered.add(identity)
 
-    def closed(self) -> list[str]:
-        """Return the participants in :meth:`shut` that must not be asked now."""
+    def blocked(self) -> list[str]:
+        """Return the participants in :meth:`restricted` that must not be asked now."""
         now = self._clock.now()
-        return [identity for identity in self.shut() if not self._places(identity, now)]
+        return [identity for identity in self.restricted() if not self._places(identity, now)]
 
     def next_probe_at(self) -> int | None:
         """Return the next instant at which an unreachable participant may be asked again."""
         now = self._clock.now()
-        return min((s.ask_at for s in self._silences.values() if s.ask_at > now), default=None)
+        return min((s.ask_at for s in self._unreachable.values() if s.ask_at > now), default=None)
 
-    def reached(self, name: str) -> None:
+    def probe_now(self, name: str) -> None:
         """Ask this node (by name) now: the peer monitor has seen that it answers."""
-        for identity, silence in self._silences.items():
-            if silence.name == name:
-                self._silences[identity] = replace(silence, ask_at=self._clock.now())
+        for identity, period in self._unreachable.items():
+            if period.name == name:
+                self._unreachable[identity] = replace(period, ask_at=self._clock.now())
                 self._put_off[identity] = self._clock.now()
 
-    def news(self) -> tuple[list[str], dict[str, int]]:
+    def take_changes(self) -> tuple[list[str], dict[str, int]]:
         """Return, since the last call, who answers again, and when others are asked again."""
         answered, put_off = sorted(self._answered), self._put_off
         self._answered, self._put_off = set(), {}
@@ -178,9 +178,9 @@ class ReachabilityTracker:
 
     def _places(self, identity: str, now: int) -> int:
         """Return how many more tasks may ask a participant."""
-        silence = self._silences.get(identity)
-        if silence is not None:
-            return int(silence.ask_at <= now and not self._asking[identity])
+        period = self._unreachable.get(identity)
+        if period is not None:
+            return int(period.ask_at <= now and not self._asking[identity])
         late = any(question.identity == identity for question in self._late())
         prompt = identity in self._prompt and not late
         return max(0, (self._workers if prompt else self._share) - self._asking[identity])
@@ -190,28 +190,28 @@ class ReachabilityTracker:
         latest = self._clock.monotonic() - PROMPT_ANSWER_TIME
         return takewhile(lambda question: question.asked <= latest, self._questions)
 
-    def slow_visit_count(self) -> int:
+    def slow_task_count(self) -> int:
         """Return how many tasks wait for an answer that is not prompt."""
-        return len({question.visit for question in self._late()})
+        return len({question.guard for question in self._late()})
 
-    def next_slow_visit_at(self) -> int | None:
+    def next_slow_task_at(self) -> int | None:
         """Return when the next task will be one of them, unless it gets its answer."""
         latest = self._clock.monotonic() - PROMPT_ANSWER_TIME
         young = (question.asked for question in self._questions if question.asked > latest)
         asked = next(young, None)
         return None if asked is None else self._clock.now() + (asked - latest)
 
-    def left(self, identity: str) -> None:
+    def release_place(self, identity: str) -> None:
         """Give a place at a participant back."""
         self._asking[identity] -= 1
 
-    def entered(self, identity: str) -> None:
+    def take_place(self, identity: str) -> None:
         """Take a place at a participant."""
         self._asking[identity] += 1
 
-    def begin_question(self, identity: str, visit: ReachabilityGuard) -> _Question:
+    def begin_question(self, identity: str, guard: ReachabilityGuard) -> _Question:
         """Note that a question is sent to a participant."""
-        question = _Question(identity, visit, self._clock.now(), self._clock.monotonic())
+        question = _Question(identity, guard, self._clock.now(), self._clock.monotonic())
         self._questions[question] = None
         return question
 
@@ -220,29 +220,29 @@ class ReachabilityTracker:
         del self._questions[question]
         identity = question.identity
         if (
-            identity not in self._silences
+            identity not in self._unreachable
             and self._clock.monotonic() < question.asked + PROMPT_ANSWER_TIME
         ):
             self._prompt.add(identity)
         else:
             self._prompt.discard(identity)
 
-    def heard(self, identity: str) -> None:
+    def record_answer(self, identity: str) -> None:
         """Note that a participant has answered."""
-        if self._silences.pop(identity, None) is not None:
+        if self._unreachable.pop(identity, None) is not None:
             self._answered.add(identity)
             self._put_off.pop(identity, None)
 
     def record_no_answer(self, participant: ParticipantClient, cause: str, asked_at: int) -> None:
         """Note that a question sent at ``asked_at`` got no sensible answer."""
-        before, now = self._silences.get(participant.identity), self._clock.now()
+        before, now = self._unreachable.get(participant.identity), self._clock.now()
         # The clock may have been set back since it was asked.
-        silence = after_unanswered_question(
+        period = after_unanswered_question(
             before, participant.name, cause, min(asked_at, now), now, self._rng
         )
-        self._silences[participant.identity] = silence
-        if silence is not before:
-            self._put_off[participant.identity] = silence.ask_at
+        self._unreachable[participant.identity] = period
+        if period is not before:
+            self._put_off[participant.identity] = period.ask_at
             self._answered.discard(participant.identity)
             self._crowded.discard(participant.identity)
 
@@ -257,21 +257,21 @@ class ReachabilityTracker:
 class ReachabilityGuard:
     """The places at the participants of one task, while it is planned.
 
-    ``silence`` is set if a participant is unreachable and must not be asked yet. ``full`` is set if
-    enough other tasks wait for a participant. In both cases no place was reserved.
+    ``unreachable`` is set if a participant must not be asked yet, ``full`` if enough other tasks
+    wait for a participant. In both cases no place was reserved.
     """
 
     def __init__(
         self,
-        reach: ReachabilityTracker,
+        tracker: ReachabilityTracker,
         others: Sequence[str],
-        silence: UnreachablePeriod | None,
+        unreachable: UnreachablePeriod | None,
         full: str | None,
     ) -> None:
-        """Use :meth:`ReachabilityTracker.visit`, which has reserved places at ``others``."""
-        self._reach = reach
+        """Use :meth:`ReachabilityTracker.admit`, which has reserved places at ``others``."""
+        self._tracker = tracker
         self._counted = set(others)
-        self.silence = silence
+        self.unreachable = unreachable
         self.full = full
 
     def __enter__(self) -> Self:
@@ -286,7 +286,7 @@ class ReachabilityGuard:
     ) -> None:
         """Give back the places at participants that were not asked."""
         for identity in self._counted:
-            self._reach.left(identity)
+            self._tracker.release_place(identity)
         self._counted.clear()
 
     async def ask(self, participant: ParticipantClient, question: Awaitable[T]) -> T:
@@ -295,59 +295,59 @@ class ReachabilityGuard:
         if identity in self._counted:
             self._counted.discard(identity)
         else:
-            self._reach.entered(identity)
-        pending = self._reach.begin_question(identity, self)
+            self._tracker.take_place(identity)
+        pending = self._tracker.begin_question(identity, self)
         try:
             answered = await question
         except RequestError:
-            self._reach.heard(identity)
+            self._tracker.record_answer(identity)
             raise
         except ParleyError as error:
-            self._reach.record_no_answer(participant, error.detail, pending.asked_at)
+            self._tracker.record_no_answer(participant, error.detail, pending.asked_at)
             raise
         else:
-            self._reach.heard(identity)
+            self._tracker.record_answer(identity)
             return answered
         finally:
-            self._reach.end_question(pending)
-            self._reach.left(identity)
+            self._tracker.end_question(pending)
+            self._tracker.release_place(identity)
 
-    def learn(self, identity: str, horizon: int) -> None:
+    def note_booking_horizon(self, identity: str, horizon: int) -> None:
         """Note how far ahead a participant books (µs)."""
-        self._reach.note_booking_horizon(identity, horizon)
+        self._tracker.note_booking_horizon(identity, horizon)
 
-    def through(self, participant: ParticipantClient) -> ParticipantClient:
+    def recorded(self, participant: ParticipantClient) -> ParticipantClient:
         """Return the participant with its answers recorded."""
-        return _Watched(participant, self)
+        return _RecordedParticipant(participant, self)
 
 
-class _Watched:
+class _RecordedParticipant:
     """A participant whose answers are recorded."""
 
-    def __init__(self, participant: ParticipantClient, visit: ReachabilityGuard) -> None:
+    def __init__(self, participant: ParticipantClient, guard: ReachabilityGuard) -> None:
         self.identity = participant.identity
         self.name = participant.name
         self._participant = participant
-        self._visit = visit
+        self._guard = guard
 
     async def introduce(self, introduction: Introduction) -> IntroductionAnswer:
         """Make a task known."""
-        return await self._visit.ask(self._participant, self._participant.introduce(introduction))
+        return await self._guard.ask(self._participant, self._participant.introduce(introduction))
 
     async def propose(self, request: ProposalRequest) -> Proposal:
         """Return the free ranges in the windows, and note the horizon of the node."""
-        answered = await self._visit.ask(self._participant, self._participant.propose(request))
-        self._visit.learn(self.identity, answered.horizon - answered.now)
+        answered = await self._guard.ask(self._participant, self._participant.propose(request))
+        self._guard.note_booking_horizon(self.identity, answered.horizon - answered.now)
         return answered
 
     async def hold(self, exchange: UUID, request: HoldRequest) -> HoldAnswer:
         """Book these runs until the decision."""
-        return await self._visit.ask(self._participant, self._participant.hold(exchange, request))
+        return await self._guard.ask(self._participant, self._participant.hold(exchange, request))
 
     async def commit(self, exchange: UUID, request: CommitRequest) -> CommitAnswer:
         """Keep these runs and drop the others."""
-        return await self._visit.ask(self._participant, self._participant.commit(exchange, request))
+        return await self._guard.ask(self._participant, self._participant.commit(exchange, request))
 
     async def release(self, exchange: UUID, release: Release) -> None:
         """Drop the hold and free its time."""
-        await self._visit.ask(self._participant, self._participant.release(exchange, release))
+        await self._guard.ask(self._participant, self._participant.release(exchange, release))

@@ -67,7 +67,7 @@ class Workers:
         self._clock = clock
         self._steps = StepWatcher(clock)
         self._planner = planner
-        self._reach = reach
+        self._reachability = reach
         self._owner = settings.owner
         self._size = settings.size
         self._lease = settings.lease
@@ -77,14 +77,14 @@ class Workers:
         self._woken = LatchedEvent()
         self._abort_at = 0
 
-    def heard(self, notice: Notice) -> None:
+    def on_notice(self, notice: Notice) -> None:
         """Wake up for a changed task or campaign, a node that answers again, or lost notices."""
         if notice.kind in {"wake", "campaign"} or (
             notice.kind == "task" and notice.words[-1] in {"active", "plan", "edited"}
         ):
             self._woken.set()
         if notice.kind == "node" and notice.words == ("reached",):
-            self._reach.reached(notice.id)
+            self._reachability.probe_now(notice.id)
             self._woken.set()
 
     async def run(self) -> None:
@@ -111,25 +111,25 @@ class Workers:
         now = self._clock.now()
         idle = self._idle()
         if idle <= 0:
-            return self._until(self._reach.next_slow_visit_at())
+            return self._until(self._reachability.next_slow_task_at())
         before = now + self._horizon + 1
         await self._planner.spread()
         claims = await self._claim(now, before, idle)
         self._start_all(claims)
         if len(claims) == idle:
-            return self._until(self._reach.next_slow_visit_at())
+            return self._until(self._reachability.next_slow_task_at())
         async with self._database.connection() as connection:
-            due, beyond = await planning.next_due(connection, before, self._reach.closed())
+            due, beyond = await planning.next_due(connection, before, self._reachability.blocked())
         # A task whose slots lie beyond the horizon is due when the first of them comes within it.
         near_at = None if beyond is None else beyond - self._horizon
-        return self._until(due, near_at, self._reach.next_probe_at())
+        return self._until(due, near_at, self._reachability.next_probe_at())
 
     def _idle(self) -> int:
         """Return how many more tasks may be planned.
 
         Each worker that waits long for an answer is replaced by an extra one.
         """
-        extra = min(self._reach.slow_visit_count(), _EXTRA_WORKERS_FACTOR * self._size)
+        extra = min(self._reachability.slow_task_count(), _EXTRA_WORKERS_FACTOR * self._size)
         return self._size + extra - len(self._busy)
 
     def _until(self, *instants: int | None) -> float:
@@ -147,14 +147,14 @@ class Workers:
             if self._clock.monotonic() >= self._abort_at:
                 await planning.abort_stale(connection, now)
                 self._abort_at = self._clock.monotonic() + times.SECOND
-            for participant, places in self._reach.openings():
+            for participant, places in self._reachability.free_places():
                 count = min(places, idle - len(claims))
                 some = await planning.claim(connection, lease, before, count, only=participant)
-                self._reach.taken(participant, count, len(some))
+                self._reachability.note_claimed(participant, count, len(some))
                 claims += some
-            shut = self._reach.shut()
+            restricted = self._reachability.restricted()
             left = idle - len(claims)
-            claims += await planning.claim(connection, lease, before, left, shut=shut)
+            claims += await planning.claim(connection, lease, before, left, restricted=restricted)
         return claims
 
     def _start_all(self, claims: Sequence[Claim]) -> None:

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from uuid import UUID
 
-from lead.model import BookedRun
+from lead.model import LedRun
 from lead.policy.preempt import flagged
 from lead.policy.preempt.score import TOO_EARLY, Urgency
 from lead.policy.verdict import Axis, PolicyRefusal, RefusalRule
@@ -54,7 +54,7 @@ class DisplacementWish:
 def displaceable(
     wish: DisplacementWish,
     campaigns: Mapping[str, CampaignView],
-    booked: Sequence[BookedRun],
+    booked: Sequence[LedRun],
     urgency: Urgency,
     seats: int,
 ) -> DisplacementTerms | PolicyRefusal | None:
@@ -82,7 +82,7 @@ def displaceable(
     return DisplacementTerms(min(max(wish.priority, above), PRIORITY_MAX), named)
 
 
-def _is_in_the_way(run: BookedRun, wish: DisplacementWish) -> bool:
+def _is_in_the_way(run: LedRun, wish: DisplacementWish) -> bool:
     return (
         not run.running
         and SchedulingClass(run.scheduling_class) in blockers(wish.scheduling_class)
@@ -93,7 +93,7 @@ def _is_in_the_way(run: BookedRun, wish: DisplacementWish) -> bool:
 def _over_budget(
     wish: DisplacementWish,
     campaigns: Mapping[str, CampaignView],
-    booked: Sequence[BookedRun],
+    booked: Sequence[LedRun],
     urgency: Urgency,
     seats: int,
 ) -> PolicyRefusal | None:
@@ -115,9 +115,7 @@ def _over_budget(
     )
 
 
-def _gives_way(
-    run: BookedRun, wish: DisplacementWish, campaigns: Mapping[str, CampaignView]
-) -> bool:
+def _gives_way(run: LedRun, wish: DisplacementWish, campaigns: Mapping[str, CampaignView]) -> bool:
     own, other = campaigns[wish.campaign], campaigns[run.campaign]
     refusal = flagged.may_displace(
         (own.name, wish.priority + own.priority),

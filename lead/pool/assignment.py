@@ -64,7 +64,7 @@ class CaseResult:
     case: SeatCase
     taken: Mapping[int, str] = field(default_factory=dict)
     parts: Sequence[SeatTaskPlan] = ()
-    heard: Mapping[str, str] = field(default_factory=dict)
+    reasons: Mapping[str, str] = field(default_factory=dict)
     verdicts: Sequence[PolicyRefusal] = ()
     misses: Sequence[int] = ()
 
@@ -220,7 +220,7 @@ def search_account_of(ruling: EpisodeRuling, result: CaseResult) -> SeatSearchAc
         slots=case.slots,
         wanted=len(case.empty),
         taken=result.taken,
-        refused={**result.heard, **case.unable},
+        refused={**result.reasons, **case.unable},
         verdicts=[_verdict(refusal, case) for refusal in result.verdicts],
         yielding=[str(run) for part in result.parts for run in part.yielding or ()],
         held=case.held,

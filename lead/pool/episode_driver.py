@@ -90,7 +90,7 @@ class EpisodeDriver:
                 continue
             why = case.closed.why(case.windows, case.pool_task.terms.duration)
             misses = episode.misses_without_nodes(candidate_of(case, episode_input.view.horizon))
-            results[case.name] = CaseResult(case, heard={case.closed.name: why}, misses=misses)
+            results[case.name] = CaseResult(case, reasons={case.closed.name: why}, misses=misses)
         outcome = episode.outcome()
         _add_refusals(results, cases, outcome, membership)
         for name, misses in episode.expected_misses(without_time, cache.busy()).items():
@@ -139,13 +139,13 @@ class EpisodeDriver:
             parts = self._parts(case, found, membership)
         except Exception as error:  # noqa: BLE001 - it must stop this case only
             why = describe_failure(error, "giving seats failed")
-            return CaseResult(case, heard={case.pool_task.terms.test: why}), None, _NOTHING
+            return CaseResult(case, reasons={case.pool_task.terms.test: why}), None, _NOTHING
         crowded = _crowded_out(case, found)
         if len(found.seats) < len(case.empty):
             left_out = {name: it.sentence for name, it in request.left_out.items()}
-            found = replace(found, heard={**found.heard, **left_out})
+            found = replace(found, reasons={**found.reasons, **left_out})
         if len(found.seats) < request.least:
-            return CaseResult(case, heard=found.heard, verdicts=crowded), None, found
+            return CaseResult(case, reasons=found.reasons, verdicts=crowded), None, found
         search.keep()
         run = PostedRun(
             run=case.name,
@@ -158,7 +158,7 @@ class EpisodeDriver:
             priority=case.pool_task.terms.priority,
             needs=request.candidate.needs,
         )
-        result = CaseResult(case, found.seats, parts, found.heard, crowded)
+        result = CaseResult(case, found.seats, parts, found.reasons, crowded)
         return result, run, found
 
     def _fixed(self, case: SeatCase, membership: Membership) -> list[str]:
@@ -229,8 +229,8 @@ def _add_refusals(
                 continue
         before = results.get(name, CaseResult(cases[name]))
         # Nodes that are down were not asked, and may be all that is missing.
-        heard = {**membership.silent(before.case.able), **before.heard}
-        results[name] = replace(before, verdicts=refusals, heard=heard)
+        reasons = {**membership.silent(before.case.able), **before.reasons}
+        results[name] = replace(before, verdicts=refusals, reasons=reasons)
 
 
 _NOTHING = SeatSearchResult({}, 0)
@@ -259,7 +259,7 @@ class _GivenSeats:
 
 def _crowded_out(case: SeatCase, found: SeatSearchResult) -> tuple[PolicyRefusal, ...]:
     """Return the refusals by the spread, if it alone leaves seats empty."""
-    if len(found.seats) == len(case.empty) or found.heard.keys() - found.crowded.keys():
+    if len(found.seats) == len(case.empty) or found.reasons.keys() - found.crowded.keys():
         return ()
     possible = len(case.sitting) + len(found.seats)
     limits = {each: case.request.spread[each] for each in dict.fromkeys(found.crowded.values())}

@@ -127,7 +127,7 @@ class EpisodeLoop:
         self._begun: dict[str, int] = {}
         """Start of the last episode of each pool, in monotonic time."""
 
-    def heard(self, notice: Notice) -> None:
+    def on_notice(self, notice: Notice) -> None:
         """Wake up when pools, reservations, campaigns, nodes, or seats have changed.
 
         Also when notifications may have been lost.

@@ -61,7 +61,7 @@ class SeatSearchResult:
     seats: Mapping[int, str]
     starts_at: int
     yielding: Mapping[str, Sequence[PostedRun]] | None = None
-    heard: Mapping[str, str] = field(default_factory=dict)
+    reasons: Mapping[str, str] = field(default_factory=dict)
     """By node, why those that were asked, or are known to be full, do not take a seat."""
     refused: Sequence[str] = ()
     """The nodes that refused the question, or did not answer it."""

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from uuid import UUID
 
-from lead.model import BookedRun, Key, OpenTerm, PoolTask, TurnedDown
+from lead.model import Key, LedRun, OpenTerm, PoolTask, TurnedDown
 from lead.planning.campaign_room import descendants_of
 from lead.planning.needs import NeedsByTest
 from lead.planning.pool_view import LEDGER_LOOKBACK, SeatCase, campaigns_of, runs_to_come
@@ -224,7 +224,7 @@ async def read_returnable(
     return [str(task) for task in seats]
 
 
-def _posted(run: BookedRun, names: Mapping[str, str], needs: Needs) -> PostedRun:
+def _posted(run: LedRun, names: Mapping[str, str], needs: Needs) -> PostedRun:
     return PostedRun(
         run=str(run.id),
         task=str(run.task_id),
@@ -266,13 +266,13 @@ def _spans_by_importance(first: int, last: int, now: int, ahead: int | None) -> 
 
 async def _read_booked(
     connection: Connection, spans: Sequence[Span], nodes: Sequence[str], counted: Sequence[str]
-) -> tuple[list[BookedRun], int | None]:
+) -> tuple[list[LedRun], int | None]:
     """Return the runs of these spans by start; if too many, also the start of the first left out.
 
     They are the runs on these nodes, and all of the ``counted`` campaigns. A run that reaches into
     two spans is counted once.
     """
-    runs: dict[UUID, BookedRun] = {}
+    runs: dict[UUID, LedRun] = {}
     for since, until in spans:
         for run in await episodes.booked(connection, since, until, nodes, RUNS_MAX + 1, counted):
             if len(runs) == RUNS_MAX and run.id not in runs:
@@ -281,7 +281,7 @@ async def _read_booked(
     return sorted(runs.values(), key=_BY_START), None
 
 
-_BY_START: Callable[[BookedRun], tuple[int, UUID]] = lambda run: (run.starts_at, run.id)  # noqa: E731
+_BY_START: Callable[[LedRun], tuple[int, UUID]] = lambda run: (run.starts_at, run.id)  # noqa: E731
 
 
 def _note_of_missing_runs(

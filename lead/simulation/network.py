@@ -341,12 +341,12 @@ class SimulatedPeer(Peer):
     async def end_run(self, end: RunEnd) -> None:
         """Report the end of a run as over HTTP."""
         sender = self._sender.identity
-        await self._over("end-run", lambda s: s.termination.heard(sender, end))
+        await self._over("end-run", lambda s: s.termination.apply_run_end(sender, end))
 
     async def end_task(self, end: TaskEnd) -> None:
         """Report the end of a task as over HTTP."""
         sender = self._sender.identity
-        await self._over("end-task", lambda s: s.termination.heard_task(sender, end))
+        await self._over("end-task", lambda s: s.termination.apply_task_end(sender, end))
 
     async def confirm(self, request: ConfirmationRequest) -> ConfirmationAnswer:
         """Ask which tasks are still open as over HTTP."""

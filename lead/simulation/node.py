@@ -19,7 +19,7 @@ from uuid import UUID
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource
 
-from lead.assembly import lead_of, lead_part
+from lead.assembly import lead_functions, lead_of
 from lead.service import Lead
 from lead.simulation.clock import SimulatedClock
 from lead.simulation.history import History
@@ -76,7 +76,7 @@ class SimulatedNode(SimulatedService):
         self._hold_made = asyncio.Event()
         self.local_participant = _SimulatedParticipant(self)
         # Nothing follows events in a simulation, and keeping the last ones would take much memory.
-        self._listeners.remove(self.hub.heard)
+        self._listeners.remove(self.hub.on_notice)
 
     def hold_served(self) -> None:
         """Wake the loop that settles expired holds."""
@@ -205,7 +205,7 @@ class Host:
         lead = self.build_lead(node)
         if self.broken is not None:
             self.broken(node, lead)
-        node.add_notification_listener(lead.heard)
+        node.add_notification_listener(lead.on_notice)
         await node.start()
         self.service = node
         self.up_since = self._loop.now
@@ -215,7 +215,7 @@ class Host:
         """Build the node's service over a database, not started."""
         dependencies = NodeDependencies(
             peers=self._peers,
-            lead=lead_part(),
+            lead=lead_functions(),
             launcher=partial(self.launcher_type, node=self.name, history=self._history),
             rng=self.rng,
             new_id=lambda: UUID(int=self.rng.getrandbits(128), version=4),

@@ -10,9 +10,9 @@ from typing import Any
 from uuid import UUID
 
 from lead.model import (
-    BookedRun,
     HeldSeat,
     Key,
+    LedRun,
     LostSeat,
     NextTerm,
     NextTry,
@@ -325,7 +325,7 @@ async def booked(
     nodes: Sequence[str],
     limit: int,
     campaigns: Collection[str] = (),
-) -> list[BookedRun]:
+) -> list[LedRun]:
     """Return the runs led here that lie in this time on these nodes, by start.
 
     With ``campaigns``, also their runs on other nodes.
@@ -333,7 +333,7 @@ async def booked(
     rows = await connection.fetch(
         _SQL["booked"], since, until, list(nodes), limit, sorted(campaigns)
     )
-    return [BookedRun(**dict(row)) for row in rows]
+    return [LedRun(**dict(row)) for row in rows]
 
 
 async def to_come(connection: Connection, nodes: Sequence[str]) -> list[UnplannedSeatTask]:

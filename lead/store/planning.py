@@ -46,17 +46,17 @@ async def claim(
     before: int,
     limit: int,
     *,
-    shut: Sequence[str] = (),
+    restricted: Sequence[str] = (),
     only: str | None = None,
 ) -> list[Claim]:
     """Take the due tasks whose next run comes soonest, with a lease on each.
 
     Take at most ``limit`` tasks whose next run is before ``before``. Leave out those that wait for
-    a participant in ``shut``; with ``only``, take only those that wait for that participant. A task
-    whose terms cannot be read stores why and is due again when its lease would have ended.
+    a participant in ``restricted``; with ``only``, take only those that wait for that participant.
+    A task whose terms cannot be read stores why and is due again when its lease would have ended.
     """
     rows = await connection.fetch(
-        _SQL["claim"], lease.now, before, limit, lease.owner, lease.until, list(shut), only
+        _SQL["claim"], lease.now, before, limit, lease.owner, lease.until, list(restricted), only
     )
     claims = []
     for row in rows:
@@ -87,13 +87,13 @@ async def _put_off_unreadable(
 
 
 async def next_due(
-    connection: Connection, before: int, shut: Sequence[str]
+    connection: Connection, before: int, restricted: Sequence[str]
 ) -> tuple[int | None, int | None]:
     """Return when the next task is due, and the first slot from ``before`` on.
 
-    Tasks that wait for a participant in ``shut`` are due when they can wait no longer.
+    Tasks that wait for a participant in ``restricted`` are due when they can wait no longer.
     """
-    [(due, beyond)] = await connection.fetch(_SQL["next_due"], before, list(shut))
+    [(due, beyond)] = await connection.fetch(_SQL["next_due"], before, list(restricted))
     return due, beyond
 
 

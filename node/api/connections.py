@@ -30,8 +30,8 @@ class _Caller:
 
     local: bool
     open: int = 0
-    idle: dict[Connection, None] = field(default_factory=dict)
-    streams: dict[Connection, None] = field(default_factory=dict)
+    idle: dict[CountedConnection, None] = field(default_factory=dict)
+    streams: dict[CountedConnection, None] = field(default_factory=dict)
 
 
 class ConnectionLimits:
@@ -50,11 +50,11 @@ class ConnectionLimits:
         self._callers: dict[str, _Caller] = {}
         self._open = 0
 
-    def __call__(self) -> Connection:
+    def __call__(self) -> CountedConnection:
         """Return the protocol of a new connection."""
-        return Connection(self, self._make())
+        return CountedConnection(self, self._make())
 
-    def admit(self, connection: Connection) -> bool:
+    def admit(self, connection: CountedConnection) -> bool:
         """Count a connection that was opened; False if there is no room for it."""
         address, local = _network(connection.remote)
         caller = self._callers.get(address) or _Caller(local)
@@ -82,7 +82,7 @@ class ConnectionLimits:
         longest.abort()
         return True
 
-    def forget(self, connection: Connection) -> None:
+    def forget(self, connection: CountedConnection) -> None:
         """Count a connection no more that was counted."""
         caller, connection.caller = connection.caller, None
         if caller is None:
@@ -95,7 +95,7 @@ class ConnectionLimits:
             del self._callers[_network(connection.remote)[0]]
 
 
-class Connection(asyncio.Protocol):
+class CountedConnection(asyncio.Protocol):
     """A connection that counts, around aiohttp's protocol for it."""
 
     def __init__(self, limits: ConnectionLimits, inner: asyncio.Protocol) -> None:
@@ -203,9 +203,9 @@ def giving_way(request: web.Request) -> Iterator[None]:
         connection.keep()
 
 
-def _connection_of(request: web.Request) -> Connection | None:
+def _connection_of(request: web.Request) -> CountedConnection | None:
     connection = request.transport.get_protocol() if request.transport is not None else None
-    return connection if isinstance(connection, Connection) else None
+    return connection if isinstance(connection, CountedConnection) else None
 
 
 def _network(remote: str) -> tuple[str, bool]:

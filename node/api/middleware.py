@@ -103,7 +103,7 @@ def guarded(route: Route) -> Handler:
             if signed is not None:
                 node = request.app[NODE]
                 sender = node.verifier.check_body(signed, body, node.clock.now())
-                node.leases.heard(sender)
+                node.leases.note_contact(sender)
                 request[SENDER] = sender
                 name = node.directory.by_identity(sender).name
                 request[PRINCIPAL] = Principal(PrincipalKind.NODE, name, key=sender)

@@ -157,14 +157,16 @@ async def booked_run(request: web.Request) -> web.StreamResponse:
 
 async def run_end(request: web.Request) -> web.StreamResponse:
     """POST: a run is over."""
-    await request.app[NODE].termination.heard(request[SENDER], requests.document(request, RunEnd))
+    await request.app[NODE].termination.apply_run_end(
+        request[SENDER], requests.document(request, RunEnd)
+    )
     return web.Response(status=204)
 
 
 async def task_end(request: web.Request) -> web.StreamResponse:
     """POST: a task is over."""
     end = requests.document(request, TaskEnd)
-    await request.app[NODE].termination.heard_task(request[SENDER], end)
+    await request.app[NODE].termination.apply_task_end(request[SENDER], end)
     return web.Response(status=204)
 
 

@@ -21,8 +21,8 @@ from node.mesh.answers import (
 )
 from node.mesh.comparison import Comparison, compare
 from node.mesh.demand import (
+    EntryDemand,
     Load,
-    RunDemand,
     count_tasks,
     interval_of,
     loads,
@@ -274,10 +274,10 @@ async def _ask(
     return [answer for answer in answers if answer is not None], list(faults)
 
 
-def _existing_demands(analysis: MeshAnalysis) -> dict[int, RunDemand]:
+def _existing_demands(analysis: MeshAnalysis) -> dict[int, EntryDemand]:
     """Return the demand of the runs of existing tasks, for entries that are not changed."""
     changed = {edit.task.id for edit in analysis.comparison.edit}
-    demands: dict[int, RunDemand] = {}
+    demands: dict[int, EntryDemand] = {}
     for task in analysis.existing:
         pair = analysis.expansion.pairs.get(task.key)
         if pair is not None and task.id not in changed and task.state in OPEN:
@@ -285,17 +285,17 @@ def _existing_demands(analysis: MeshAnalysis) -> dict[int, RunDemand]:
     return demands
 
 
-def _demand_of_task(task: MeshTask, pair: MeasurementPair) -> RunDemand:
+def _demand_of_task(task: MeshTask, pair: MeasurementPair) -> EntryDemand:
     takes_part = set(task.participants)
-    return RunDemand(
+    return EntryDemand(
         task.duration, task.scheduling_class, pair.source in takes_part, pair.dest in takes_part
     )
 
 
-def _demand_of_answer(answer: TaskForecast, pair: MeasurementPair) -> RunDemand:
+def _demand_of_answer(answer: TaskForecast, pair: MeasurementPair) -> EntryDemand:
     plan = answer.plan
     takes_part = {participant.name for participant in plan.participants}
-    return RunDemand(
+    return EntryDemand(
         plan.duration, plan.scheduling_class, pair.source in takes_part, pair.dest in takes_part
     )
 
@@ -325,7 +325,7 @@ def _followed_intervals(
 def _load(
     document: MeshDocument,
     analysis: MeshAnalysis,
-    demands: Mapping[int, RunDemand],
+    demands: Mapping[int, EntryDemand],
     answers: Iterable[TaskForecast],
     now: int,
 ) -> tuple[list[Finding], dict[str, Load]]:

@@ -196,7 +196,7 @@ async def _work(
 
     Whenever ``reread`` is set, the node reads the limits again.
     """
-    from lead.assembly import lead_part
+    from lead.assembly import lead_functions
 
     if with_node:
         _check_listen(settings)
@@ -206,7 +206,7 @@ async def _work(
         _database(settings, clock) as (dsn, keeping),
         aiohttp.ClientSession(connector=_connections(), auto_decompress=False) as session,
     ):
-        node = await assemble(settings, clock, dsn, session, lead_part(), serving=with_node)
+        node = await assemble(settings, clock, dsn, session, lead_functions(), serving=with_node)
         try:
             async with contextlib.AsyncExitStack() as stack:
                 if with_node:
@@ -327,12 +327,12 @@ async def _leading(node: NodeService, owner: str, *, alone: bool) -> AsyncIterat
 
     lead = lead_of(node, owner=owner, rng=random.Random())
     listening: asyncio.Task[None] | None = None
-    node.add_notification_listener(lead.heard)
+    node.add_notification_listener(lead.on_notice)
     if alone:
         await _await_node(node)
         await node.repair_instants()
         await node.ask_others()
-        listening = asyncio.create_task(node.listen(lead.heard))
+        listening = asyncio.create_task(node.listen(lead.on_notice))
     await _show_lead(node, owner)
     await lead.start()
     try:

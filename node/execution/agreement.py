@@ -25,7 +25,7 @@ from node.store import runs
 from node.store.runs import DueRun
 
 
-class Booking(Protocol):
+class BookingSource(Protocol):
     """Another node that can be asked about a run."""
 
     async def booked_run(self, run: UUID) -> BookedRun:
@@ -41,7 +41,7 @@ class ParticipantAgreement:
         core: Core,
         capabilities: Capabilities,
         targets: ForeignTargets,
-        peer: Callable[[str], Booking],
+        peer: Callable[[str], BookingSource],
     ) -> None:
         """``peer(identity)`` returns the client of a known node."""
         self._database = core.database
@@ -77,7 +77,7 @@ class ParticipantAgreement:
             )
         return None
 
-    async def over(self, run: DueRun) -> str | None:
+    async def restore_refusal(self, run: DueRun) -> str | None:
         """Return why a run that this node knows from a backup does not begin; None if it may.
 
         It may if another node has it booked, and none that answers does not have it.
@@ -85,7 +85,7 @@ class ParticipantAgreement:
         names = {run.lead: "its lead"} | {it.node: it.name for it in run.participants}
         names.pop(self._identity, None)
         answers = await asyncio.gather(*(self._has_booked(other, run) for other in names))
-        silent = []
+        unreachable = []
         for name, answer in zip(names.values(), answers, strict=True):
             if answer is False:
                 return (
@@ -93,12 +93,12 @@ class ParticipantAgreement:
                     "which its database was restored"
                 )
             if isinstance(answer, ParleyError):
-                silent.append(in_words_of(name, answer))
-        if len(silent) < len(names):
+                unreachable.append(in_words_of(name, answer))
+        if len(unreachable) < len(names):
             return None
         return (
-            f"{'; '.join(silent)}; this node knows the run from the backup from which its database "
-            "was restored, and nobody says that it still stands"
+            f"{'; '.join(unreachable)}; this node knows the run from the backup from which its "
+            "database was restored, and nobody says that it still stands"
         )
 
     async def _has_booked(self, node: str, run: DueRun) -> bool | ParleyError:

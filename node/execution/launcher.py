@@ -144,7 +144,7 @@ class Launcher:
         self._stopping = False
         self._observer = PartObserver(core.clock)
 
-    def heard(self, notice: Notice) -> None:
+    def on_notice(self, notice: Notice) -> None:
         """Look again after a commit or when a run gets its time back; stop runs that were ended."""
         if notice.kind in {"exchange", "changed", "wake"}:
             self._woken.set()
@@ -271,7 +271,7 @@ class Launcher:
                 return
             await bookings.notify(connection, "run", run.id, run.task, RunState.RUNNING)
         try:
-            refusal = await self._agreement.over(run) if begun.doubtful else None
+            refusal = await self._agreement.restore_refusal(run) if begun.doubtful else None
             outcome = (
                 LaunchOutcome(None, refusal, None)
                 if refusal is not None

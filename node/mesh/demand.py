@@ -40,7 +40,7 @@ _NICE = tuple(
 
 
 @dataclass(frozen=True)
-class RunDemand:
+class EntryDemand:
     """The demand of a run of an entry: duration, class, and whether it uses source and dest."""
 
     duration: int
@@ -78,7 +78,7 @@ def interval_of(schedule: ScheduleDocument, now: int) -> int | None:
 
 
 def count_tasks(
-    pairs: Iterable[MeasurementPair], shapes: Mapping[int, RunDemand]
+    pairs: Iterable[MeasurementPair], shapes: Mapping[int, EntryDemand]
 ) -> dict[str, dict[int, int]]:
     """Return, by node and entry, the number of tasks in which the node takes part."""
     counts: dict[str, dict[int, int]] = defaultdict(lambda: defaultdict(int))
@@ -94,7 +94,7 @@ def count_tasks(
 
 def loads(
     tasks: Mapping[str, Mapping[int, int]],
-    shapes: Mapping[int, RunDemand],
+    shapes: Mapping[int, EntryDemand],
     intervals: Mapping[int, int | None],
     lanes: Mapping[str, int],
     others: Mapping[str, float],
@@ -189,7 +189,7 @@ def _what_fits(measure: int, load: Load, intervals: Mapping[int, int | None]) ->
 
 def short_slips(
     tasks: Mapping[str, Mapping[int, int]],
-    shapes: Mapping[int, RunDemand],
+    shapes: Mapping[int, EntryDemand],
     schedules: Mapping[int, tuple[str, ScheduleDocument]],
     now: int,
 ) -> list[Finding]:

@@ -143,16 +143,16 @@ class KeptTime:
 
 
 @dataclass(frozen=True)
-class LeadPart:
-    """A lead's part of a period, and what it has booked of it (µs of seat-time)."""
+class PeriodShare:
+    """A lead's share of a period, and what it has booked of it (µs of seat-time)."""
 
-    part: float
+    share: float
     booked: float
     starved: bool = False
 
     def has_room(self, amount: float) -> bool:
-        """Return whether one more run of this amount is within the part, rounded to whole runs."""
-        return self.starved or self.booked + amount / 2 <= self.part
+        """Return whether one more run of this amount is within the share, rounded to whole runs."""
+        return self.starved or self.booked + amount / 2 <= self.share
 
 
 class ShareJudge:
@@ -184,8 +184,8 @@ class ShareJudge:
             return None
         return self._judge(self._shares.account(lead), amount, starts_at // times.HOUR)
 
-    def parts(self, account: str, amount: float, hour: int) -> dict[str, LeadPart]:
-        """Return the parts of an account and of those that claim time in an hour.
+    def period_shares(self, account: str, amount: float, hour: int) -> dict[str, PeriodShare]:
+        """Return the shares of an account and of those that claim time in an hour.
 
         Each has a period of its own, whoever asks: so one of those that want time may book.
         """
@@ -193,17 +193,17 @@ class ShareJudge:
         shares[account] = float(self._shares.of(account))
         total = sum(shares.values()) or 1.0
         shares = {each: share / total for each, share in shares.items()}
-        return {each: self._part(each, shares, amount, hour) for each in shares}
+        return {each: self._period_share(each, shares, amount, hour) for each in shares}
 
-    def _part(
+    def _period_share(
         self, account: str, shares: Mapping[str, float], amount: float, hour: int
-    ) -> LeadPart:
+    ) -> PeriodShare:
         hours = period(shares[account], amount)
         first = hour - hour % hours
         recent = {each: self._use.recent(each, first) for each in shares}
         booked = self._use.between(account, first, first + hours)
         behind = recent[account] <= shares[account] * sum(recent.values())
-        return LeadPart(
+        return PeriodShare(
             corrected_shares(shares, recent)[account] * hours * times.HOUR,
             booked,
             starved=shares[account] > 0 and booked == 0 and behind,
@@ -221,7 +221,7 @@ class ShareJudge:
         others = [each for each in self._claimants(hour) if each != account]
         if not others:
             return None
-        parts = self.parts(account, amount, hour)
+        parts = self.period_shares(account, amount, hour)
         if parts[account].has_room(amount):
             return None
         below = [each for each in others if parts[each].has_room(amount)]

@@ -119,7 +119,7 @@ class WorkPuller:
         self._polling: dict[tuple[str, str], asyncio.Task[None]] = {}
         self._faults: dict[str, str] = {}
 
-    def heard(self, notice: Notice) -> None:
+    def on_notice(self, notice: Notice) -> None:
         """Look at the known nodes again when they have changed."""
         if notice.kind in {"node", "wake"}:
             self._changed.set()

@@ -135,7 +135,7 @@ class ResultDeliverer:
         self.counted: dict[tuple[str, str], int] = defaultdict(int)
         """Deliveries since the start, by archiver and status."""
 
-    def heard(self, notice: Notice) -> None:
+    def on_notice(self, notice: Notice) -> None:
         """Wake up if a notice says that results can be delivered.
 
         A worker that is running takes new results by itself, and wakes us when it ends; a resting

@@ -294,11 +294,11 @@ class LimitKeeper:
             self._standings |= {str(task): it for task, it in read.items()}
         return known
 
-    def heard(self, notice: Notice) -> None:
+    def on_notice(self, notice: Notice) -> None:
         """Forget what a notification may have changed."""
         if notice.kind == "task":
             self._standings.pop(notice.id, None)
-        elif notice.kind in {"limits", "wake", "deaf"}:
+        elif notice.kind in {"limits", "wake", "disconnected"}:
             self._standings.clear()
 
     async def shown(self) -> ShownLimits:

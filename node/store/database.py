@@ -168,10 +168,11 @@ class Database(ABC):
         """Return a connection on which all statements are one transaction."""
 
     @abstractmethod
-    async def listen(self, heard: Callable[[Notice], None], clock: Clock) -> None:
-        """Pass notifications to ``heard`` until cancelled.
+    async def listen(self, on_notice: Callable[[Notice], None], clock: Clock) -> None:
+        """Pass notifications to ``on_notice`` until cancelled.
 
-        A ``deaf`` notice means that none arrive for now, ``wake`` that some may have been lost.
+        A ``disconnected`` notice means that none arrive for now; ``wake`` means that some may have
+        been lost.
         """
 
     def refused_write(self, _within_s: float) -> str | None:
@@ -353,33 +354,33 @@ class PostgresDatabase(Database):
         async with self.connection() as connection, connection.transaction():
             yield connection
 
-    async def listen(self, heard: Callable[[Notice], None], clock: Clock) -> None:
-        """Pass notifications to ``heard`` until cancelled; reconnects by itself.
+    async def listen(self, on_notice: Callable[[Notice], None], clock: Clock) -> None:
+        """Pass notifications to ``on_notice`` until cancelled; reconnects by itself.
 
         A ``wake`` notice follows each new connection, because notices may have been lost, and
-        ``deaf`` follows the loss of the connection.
+        ``disconnected`` follows the loss of the connection.
         """
         pause = 0.5
         while True:
             try:
-                await self._listen_once(heard)
+                await self._listen_once(on_notice)
             except (OSError, asyncpg.PostgresError, asyncpg.InterfaceError) as error:
                 log.warning("notifications interrupted", error=reason_of(error))
             await clock.sleep(pause)
 
-    async def _listen_once(self, heard: Callable[[Notice], None]) -> None:
+    async def _listen_once(self, on_notice: Callable[[Notice], None]) -> None:
         connection = await asyncpg.connect(self._dsn)
         closed = asyncio.Event()
         connection.add_termination_listener(lambda *_: closed.set())
         try:
             await connection.add_listener(
-                CHANNEL, lambda _c, _pid, _channel, payload: heard(parse_notice(str(payload)))
+                CHANNEL, lambda _c, _pid, _channel, payload: on_notice(parse_notice(str(payload)))
             )
-            heard(Notice("wake", "", ()))
+            on_notice(Notice("wake", "", ()))
             with self._hangs.waiting(closed.set):
                 await closed.wait()
         finally:
-            heard(Notice("deaf", "", ()))
+            on_notice(Notice("disconnected", "", ()))
             connection.terminate()
 
 

@@ -124,7 +124,7 @@ class TaskConfirmer:
             if (why := over.get(task)) is None:
                 continue
             end = TaskEnd(task=task, state=TaskState.CANCELLED, reason=why)
-            if await self._termination.heard_task(lead, end):
+            if await self._termination.apply_task_end(lead, end):
                 found.append(Difference(task=task, difference=why, repair="ended here"))
         return found
 

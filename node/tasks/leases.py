@@ -42,7 +42,7 @@ class LeadLeases:
         self._termination = termination
         self._heard: set[str] = set()
 
-    def heard(self, identity: str) -> None:
+    def note_contact(self, identity: str) -> None:
         """Note that a node has spoken; it is written by :meth:`keep`, not with each request."""
         self._heard.add(identity)
 

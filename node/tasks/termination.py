@@ -80,15 +80,15 @@ class TaskTerminator:
                 connection, locked, RunEnd(run=run, state=RunState.CANCELLED, reason=reason)
             )
 
-    async def heard(self, sender: str, end: RunEnd) -> None:
+    async def apply_run_end(self, sender: str, end: RunEnd) -> None:
         """Apply another node's message that a run is over; the sender takes part in it.
 
         :raises NotAllowed: the sender is neither the lead nor a participant of the run.
         :raises HostError: this lead is committing the run at the moment; the sender must retry.
         """
-        await self._database.settle(lambda connection: self._heard(connection, sender, end))
+        await self._database.settle(lambda connection: self._apply_run_end(connection, sender, end))
 
-    async def _heard(self, connection: Connection, sender: str, end: RunEnd) -> None:
+    async def _apply_run_end(self, connection: Connection, sender: str, end: RunEnd) -> None:
         locked = await runs.lock(connection, end.run)
         if locked is None:
             if await bookings.is_being_decided(connection, end.run):
@@ -198,13 +198,13 @@ class TaskTerminator:
                 connection, found, TaskState.REFUSED, f"{self._name} withdrew from it"
             )
 
-    async def heard_task(self, sender: str, end: TaskEnd) -> bool:
+    async def apply_task_end(self, sender: str, end: TaskEnd) -> bool:
         """Apply another node's message that a task is over; return whether it was open here."""
         return await self._database.settle(
-            lambda connection: self._heard_task(connection, sender, end)
+            lambda connection: self._apply_task_end(connection, sender, end)
         )
 
-    async def _heard_task(self, connection: Connection, sender: str, end: TaskEnd) -> bool:
+    async def _apply_task_end(self, connection: Connection, sender: str, end: TaskEnd) -> bool:
         found = await tasks.fetch(connection, end.task)
         if found is None:
             return False

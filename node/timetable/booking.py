@@ -81,10 +81,10 @@ class TimeLine:
             apart=lambda ruling: (ruling.exchange,),
         )
 
-    def heard(self, notice: Notice) -> None:
+    def on_notice(self, notice: Notice) -> None:
         """Keep what is cached of this time line up to date with a database notification."""
-        self._shares.heard(notice)
-        self._proposals.heard(notice)
+        self._shares.on_notice(notice)
+        self._proposals.on_notice(notice)
 
     async def note(self, lead: str, request: ProposalRequest) -> None:
         """Record for which hours a lead wants time, where its owner has set shares."""

@@ -70,7 +70,7 @@ class FreedTimeNotifier:
             self._answering -= 1
         return answered
 
-    def heard(self, notice: Notice) -> None:
+    def on_notice(self, notice: Notice) -> None:
         """Note freed time, unless nothing is refused and no proposal is being computed."""
         if notice.kind == "freed" and (self._answering or self._refusals):
             self._freed.append((int(notice.id), int(notice.words[0])))

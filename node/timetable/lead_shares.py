@@ -55,17 +55,17 @@ class ShareEnforcer:
         self._horizon = core.settings.horizon
         self._lanes = core.settings.lanes
         self._weights = core.settings.seat_weights
-        self._hears = False
+        self._listening = False
         self._shares: LeadShares | None = None
         self._history: _History | None = None
         self._changes = 0
         self._noted: dict[tuple[str, int], int] = {}
         self._purged_at = times.EARLIEST
 
-    def heard(self, notice: Notice) -> None:
+    def on_notice(self, notice: Notice) -> None:
         """Read the shares again once they have changed, or may have changed."""
-        if notice.kind in {"shares", "wake", "deaf"}:
-            self._hears = notice.kind != "deaf"
+        if notice.kind in {"shares", "wake", "disconnected"}:
+            self._listening = notice.kind != "disconnected"
             self._shares = None
             self._changes += 1
 
@@ -93,7 +93,7 @@ class ShareEnforcer:
 
     def _unrestricted(self) -> bool:
         """Return whether it is known that no shares are set."""
-        return self._hears and self._shares is not None and not self._shares
+        return self._listening and self._shares is not None and not self._shares
 
     async def kept_from(
         self, connection: Connection, requests: Sequence[tuple[str, ProposalRequest]], now: int
@@ -144,7 +144,7 @@ class ShareEnforcer:
         ], kept
 
     async def _read(self, connection: Connection) -> LeadShares:
-        if self._hears and self._shares is not None:
+        if self._listening and self._shares is not None:
             return self._shares
         changes = self._changes
         read = await shares.shares(connection)

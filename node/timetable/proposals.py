@@ -72,11 +72,11 @@ class Proposals:
         self._shares = shares
         self._limits = limits
         self._calendar = Calendar()
-        self._hears = False
+        self._listening = False
         self._reserved: list[ReservationSpan] = []
         self._reserved_at: int | None = None
 
-    def heard(self, notice: Notice) -> None:
+    def on_notice(self, notice: Notice) -> None:
         """Update the cache with a change, or clear it if changes may have been missed."""
         match notice.kind, notice.words:
             case "taken", (priority, rank, packed):
@@ -87,8 +87,8 @@ class Proposals:
                 self._calendar.give_back((int(notice.id), int(end)))
             case "reserved", _:
                 self._reserved_at = None
-            case (("wake" | "deaf"), _):
-                self._hears = notice.kind == "wake"
+            case (("wake" | "disconnected"), _):
+                self._listening = notice.kind == "wake"
                 self._calendar.clear()
                 self._reserved_at = None
             case _:
@@ -113,7 +113,7 @@ class Proposals:
         Each request comes with the identity of the lead that asks.
         """
         now = self._clock.now()
-        if not self._hears:
+        if not self._listening:
             self._calendar.clear()
         async with self._database.connection() as connection:
             reserved = await self._reserved_spans(connection, now)
@@ -162,7 +162,7 @@ class Proposals:
     async def _reserved_spans(self, connection: Connection, now: int) -> list[ReservationSpan]:
         """Return the reserved time up to the horizon, and beyond it for the life of the cache."""
         at = self._reserved_at
-        if at is None or not self._hears or not now - CACHE_LIFETIME < at <= now:
+        if at is None or not self._listening or not now - CACHE_LIFETIME < at <= now:
             self._reserved_at = now  # unless it changes while it is read
             until = now + self._settings.horizon + CACHE_LIFETIME
             self._reserved = await reservations.between(connection, now, until)

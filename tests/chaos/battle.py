@@ -25,7 +25,7 @@ from tests.chaos.users import Ledger, keep_busy
 _PROGRESS_S = 5.0
 _POLL_S = 1.0
 _REPAIR_POLL_S = 10.0
-_COURT = "court"
+_SCRATCH = "scratch"
 _RETRY = timedelta(seconds=60)
 """Longest pause after which a message is sent again to a node that was away."""
 _CHECKS = 3
@@ -180,10 +180,10 @@ async def _check_tables(sites: Sites, outcome: Outcome, report: Report) -> Verdi
     repaired_at = datetime.now(UTC) + time_for_repairs
     least = math.inf
     cluster = sites.all[0].server.cluster
-    await cluster.create_database(_COURT)
+    await cluster.create_database(_SCRATCH)
     latest: Verdict | None = None
     for number in itertools.count(1):
-        verdict = await judge(nodes, cluster.dsn(_COURT), promises, times)
+        verdict = await judge(nodes, cluster.dsn(_SCRATCH), promises, times)
         persistent = verdict.violations & (latest or verdict).violations
         latest = Verdict(persistent, verdict.figures, verdict.failures)
         if len(persistent) < least:

@@ -97,10 +97,13 @@ class Evidence:
 
 
 async def judge(
-    nodes: Mapping[str, Evidence], court: str, promises: Promises, times: Times
+    nodes: Mapping[str, Evidence], scratch: str, promises: Promises, times: Times
 ) -> Verdict:
-    """Compare what the nodes have (by name) in ``court``, a database whose content is lost."""
-    async with _connection(court) as connection:
+    """Compare the databases of the nodes, by name, and return what contradicts.
+
+    The rows are copied into the database ``scratch``, whose content is lost.
+    """
+    async with _connection(scratch) as connection:
         await connection.execute(SQL["verdict_tables"])
         now = datetime.now(UTC)
         graces = (times.hold_life, GRACE, times.told, times.healed_at, times.asking, REPAIR)

@@ -142,11 +142,11 @@ async def test_seats_are_given_when_the_promise_of_another_campaign_is_withdrawn
     heard, ready = asyncio.Event(), asyncio.Event()
 
     def hear(notice: Notice) -> None:
-        pool.episodes.heard(notice)
+        pool.episodes.on_notice(notice)
         if notice.kind == "wake":
             ready.set()
         if notice.kind == "campaign":
-            a.workers.heard(notice)
+            a.workers.on_notice(notice)
             heard.set()
 
     listening = asyncio.create_task(a.database.listen(hear, a.clock))

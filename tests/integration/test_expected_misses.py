@@ -103,7 +103,7 @@ async def test_a_change_is_an_event(world: World) -> None:
     hub, ready = pool.lead.node.hub, asyncio.Event()
 
     def heard(notice: Any) -> None:
-        hub.heard(notice)
+        hub.on_notice(notice)
         if notice.kind == "wake":
             ready.set()
 

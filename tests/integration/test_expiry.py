@@ -136,7 +136,7 @@ async def test_a_run_that_comes_back_is_looked_for_at_once(booker: BookingLead) 
     listening, restored = asyncio.Event(), asyncio.Event()
 
     def heard(notice: Notice) -> None:
-        site.node.launcher.heard(notice)
+        site.node.launcher.on_notice(notice)
         if notice.kind == "wake":
             site.node.launcher._woken.clear()
             listening.set()

@@ -32,7 +32,7 @@ async def _listening(site: Site) -> AsyncIterator[Callable[[], Awaitable[list[st
     told: list[str] = []
 
     def heard(notice: Notice) -> None:
-        site.lead.freed_room.heard(notice)
+        site.lead.freed_room.on_notice(notice)
         if notice.kind == "room":
             told.append(notice.id)
         if notice.kind == "wake":

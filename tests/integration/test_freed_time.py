@@ -47,7 +47,7 @@ async def _listening(
     ready, freed = asyncio.Event(), asyncio.Event()
 
     def heard(notice: Notice) -> None:
-        site.node.freed_time.heard(notice)
+        site.node.freed_time.on_notice(notice)
         if notice.kind == "wake":
             ready.set()
         if notice.kind == "freed":
@@ -175,11 +175,11 @@ async def test_only_room_that_is_enough_is_told(world: World) -> None:
     for index in (2, 0):
         await b.node.termination.cancel_run(short[index])
         start = starts[index]
-        b.node.freed_time.heard(Notice("freed", str(start), (str(start + times.MINUTE),)))
+        b.node.freed_time.on_notice(Notice("freed", str(start), (str(start + times.MINUTE),)))
         await b.node.freed_time.run_once()
     assert world.count("freed") == 0
     await b.node.termination.cancel_run(short[1])
-    b.node.freed_time.heard(Notice("freed", str(starts[1]), (str(starts[1] + times.MINUTE),)))
+    b.node.freed_time.on_notice(Notice("freed", str(starts[1]), (str(starts[1] + times.MINUTE),)))
     await b.node.freed_time.run_once()
     assert world.count("freed") == 1
     await b.node.freed_time.run_once()
@@ -209,14 +209,14 @@ async def test_freed_time_that_nobody_was_refused_is_not_looked_at(
     a, b = await world.two()
     [busy] = await book_everywhere(introduction([b]), b, [b], [HOUR])
     notice = Notice("freed", str(HOUR), (str(HOUR + DURATION),))
-    b.node.freed_time.heard(notice)
+    b.node.freed_time.on_notice(notice)
     assert b.node.freed_time._freed == []
     propose = b.node.time_line.propose
 
     async def answer_slowly(lead: str, request: ProposalRequest) -> Proposal:
         proposal = await propose(lead, request)
         await b.node.termination.cancel_run(busy)
-        b.node.freed_time.heard(notice)
+        b.node.freed_time.on_notice(notice)
         return proposal
 
     with monkeypatch.context() as patch:
@@ -235,7 +235,7 @@ async def test_a_lost_message_costs_only_the_pause(world: World) -> None:
     _, run = await _waiting(a, b)
     world.cut = {frozenset("ab")}
     await b.node.termination.cancel_run(busy)
-    b.node.freed_time.heard(Notice("freed", str(HOUR), (str(HOUR + DURATION),)))
+    b.node.freed_time.on_notice(Notice("freed", str(HOUR), (str(HOUR + DURATION),)))
     await b.node.freed_time.run_once()
     world.cut = set()
     assert (await a.rows("SELECT plan_at FROM planning"))[0][0] == START + 5 * times.MINUTE

@@ -332,7 +332,7 @@ async def test_a_burst_of_events_delays_nobody(a: Asker) -> None:
             await reader.readuntil(b"retry: 2000")
         began = time.process_time()
         for number in range(events.HISTORY):
-            a.node.hub.heard(Notice("task", str(number), ("active",)))
+            a.node.hub.on_notice(Notice("task", str(number), ("active",)))
         last = f'"id":"{events.HISTORY - 1}"'.encode()
         async with asyncio.timeout(PATIENCE_S):
             for reader in readers:
@@ -341,7 +341,7 @@ async def test_a_burst_of_events_delays_nobody(a: Asker) -> None:
                     seen = seen[-len(last) :] + await reader.read(65_536)
         assert time.process_time() - began < 2 * PROMPT_S
         for number in range(events.HISTORY + 1):
-            a.node.hub.heard(Notice("task", str(number), ("active",)))
+            a.node.hub.on_notice(Notice("task", str(number), ("active",)))
         for reader in readers:
             assert b'"id":"5"' not in await ended(reader), "this one was lost, so the stream ends"
 

@@ -90,10 +90,10 @@ async def test_whoever_waits_for_a_hanging_database_is_told(
 
 async def test_a_database_that_goes_on_is_used_again(way: StallingWay, behind: Probed) -> None:
     """All connections can be used at once when the server answers again, and loops look again."""
-    deaf, woken = asyncio.Event(), asyncio.Semaphore(0)
+    disconnected, woken = asyncio.Event(), asyncio.Semaphore(0)
 
     def hear(notice: Notice) -> None:
-        (deaf.set if notice.kind == "deaf" else woken.release)()
+        (disconnected.set if notice.kind == "disconnected" else woken.release)()
 
     clock = ManualClock()
     listening = asyncio.create_task(behind.listen(hear, clock))
@@ -103,7 +103,7 @@ async def test_a_database_that_goes_on_is_used_again(way: StallingWay, behind: P
             with stalled(way, behind), pytest.raises(DatabaseUnavailable):
                 await ask(behind)
             await behind.probes.acquire()
-        await deaf.wait()
+        await disconnected.wait()
         clock.advance(SECOND)
         await woken.acquire()
         assert await asyncio.gather(*(ask(behind) for _ in range(5))) == [1] * 5

@@ -129,7 +129,7 @@ async def test_the_end_of_a_wide_task_ends_the_wait_for_it(world: World) -> None
     for task in (wide, narrow[1]):
         await _sleeps(pool, task)
     await pool.lead.node.termination.cancel_task(wide)
-    pool.lead.lead.freed_room.heard(parse_notice(f"task {wide} cancelled"))
+    pool.lead.lead.freed_room.on_notice(parse_notice(f"task {wide} cancelled"))
     await pool.lead.lead.freed_room.run_once()
     await _later(pool, 7 * times.SECOND)
     assert await _seated(pool, *narrow) == [True, True]

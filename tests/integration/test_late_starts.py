@@ -243,7 +243,9 @@ async def test_what_was_taken_back_is_not_measured(
 
     monkeypatch.setattr(bookings, "notify", notified)
     end = RunEnd(run=run, state=state, reason="a took it back")
-    _after(monkeypatch, b, "_lost", lambda: b.node.termination.heard(booked.a.identity, end))
+    _after(
+        monkeypatch, b, "_lost", lambda: b.node.termination.apply_run_end(booked.a.identity, end)
+    )
     await _launch(b)
     assert await b.state(run) == state
     assert heard == [("run", run, booked.task.task, state)]
@@ -263,9 +265,9 @@ async def test_what_is_taken_back_meanwhile_is_stopped(
     [measuring] = launcher._tasks.values()
     await asyncio.wait_for(measures.wait(), PATIENCE_S)
     end = RunEnd(run=run, state="cancelled", reason="a took it back")
-    await b.node.termination.heard(booked.a.identity, end)
+    await b.node.termination.apply_run_end(booked.a.identity, end)
     if by == "notification":
-        launcher.heard(Notice("run", str(run), (str(booked.task.task), "cancelled")))
+        launcher.on_notice(Notice("run", str(run), (str(booked.task.task), "cancelled")))
     else:
         await launcher.run_once()
     await asyncio.wait_for(measuring, PATIENCE_S)

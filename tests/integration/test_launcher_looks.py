@@ -71,14 +71,14 @@ async def test_a_launcher_looks_when_something_changed(
 ) -> None:
     """A notice of new or ended runs is followed by a look at once, even if it comes during one."""
     launcher = (await world.site("a")).node.launcher
-    launcher.heard(notice)  # the first look is for it, too
+    launcher.on_notice(notice)  # the first look is for it, too
     looked, waiting = 0, asyncio.Event()
 
     async def look() -> float:
         nonlocal looked
         looked += 1
         if looked == 1:
-            launcher.heard(notice)
+            launcher.on_notice(notice)
         return PATIENCE_S
 
     wait = LatchedEvent.wait
@@ -362,7 +362,7 @@ async def test_a_lead_without_a_part_does_not_open_a_cancelled_run(
         async with a.database.transaction() as connection:
             assert await runs.move(connection, [run], RunState.CANCELLED, "enough", HOUR - ahead)
     else:
-        launcher.heard(Notice("run", str(run), ("task", "cancelled")))
+        launcher.on_notice(Notice("run", str(run), ("task", "cancelled")))
     before = await a.state(run)
     world.clock.move_to(HOUR)
     await _in_time(waiting)

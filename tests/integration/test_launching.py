@@ -142,7 +142,7 @@ async def stage(
         await notify(connection, *words)
         kind, identifier, *others = map(str, words)
         for site in world.sites:
-            site.node.launcher.heard(Notice(kind, identifier, tuple(others)))
+            site.node.launcher.on_notice(Notice(kind, identifier, tuple(others)))
 
     monkeypatch.setattr(PartObservation, "begin", observed)
     monkeypatch.setattr(bookings, "notify", notified)
@@ -403,8 +403,8 @@ async def test_what_is_cancelled_meanwhile_is_ended_and_not_read(
     async def cancel() -> None:
         await stage.running[0].printed(b"here\n")
         end = RunEnd(run=due.run, state="cancelled", reason="a took it back")
-        await due.site.node.termination.heard(world.sites[0].identity, end)
-        launcher.heard(Notice("run", run, (str((await due.row())["task_id"]), "cancelled")))
+        await due.site.node.termination.apply_run_end(world.sites[0].identity, end)
+        launcher.on_notice(Notice("run", run, (str((await due.row())["task_id"]), "cancelled")))
 
     cancelling = list[asyncio.Task[None]]()
     stage.at["released"] = lambda: cancelling.append(asyncio.create_task(cancel()))
@@ -691,7 +691,7 @@ async def test_a_run_that_is_cancelled_right_after_the_look_does_not_begin(
 
     def launched_and_cancelled(*values: Any) -> None:
         launch(*values)
-        launcher.heard(Notice("run", str(due.run), ("task", "displaced")))
+        launcher.on_notice(Notice("run", str(due.run), ("task", "displaced")))
 
     monkeypatch.setattr(launcher, "_launch", launched_and_cancelled)
     await due.look()

@@ -124,8 +124,8 @@ async def test_a_clock_set_forward_ends_nothing_at_once(world: World) -> None:
     _, b, task = await _booked(world)
     world.clock.advance(times.HOUR)
     world.clock.step(30 * times.DAY)
-    b.node.leases.heard("ed25519:nobody")
-    b.node.leases.heard(world.sites[0].identity)
+    b.node.leases.note_contact("ed25519:nobody")
+    b.node.leases.note_contact(world.sites[0].identity)
     assert await b.node.leases.run_once() == 0
     await b.node.leases.keep()
     world.clock.advance(times.MINUTE)
@@ -146,7 +146,7 @@ async def test_all_tasks_of_a_silent_lead_end(world: World) -> None:
         for _ in range(count):
             await b.keep(introduction([b], schedule=Schedule(start=LATER)), lead)
     world.clock.advance(6 * times.DAY)
-    b.node.leases.heard(c.identity)
+    b.node.leases.note_contact(c.identity)
     await b.node.leases.keep()
     world.clock.advance(2 * times.DAY)
     assert await b.node.leases.run_once() == 203

@@ -22,7 +22,7 @@ from tests.support.worlds import ON_ONE_LOOP, Site, World
 class Loop(Protocol):
     """A background loop of a node."""
 
-    def heard(self, notice: Notice) -> None:
+    def on_notice(self, notice: Notice) -> None:
         """Receive a notification."""
         ...
 
@@ -53,7 +53,7 @@ async def test_a_loop_outlives_a_fault(
         nonlocal turns
         turns += 1
         if turns == 1:
-            loop.heard(Notice("wake", "", ()))
+            loop.on_notice(Notice("wake", "", ()))
             raise RuntimeError("unforeseen")
         again.set()
         return 5.0
@@ -136,7 +136,7 @@ async def test_a_slow_node_holds_up_no_other(world: World) -> None:
         arrived.clear()
         async with a.database.connection() as connection:
             await outbox.post(connection, [node.identity], MessageKind.PART, {}, a.clock.now())
-        a.node.outbox.heard(Notice("wake", "", ()))
+        a.node.outbox.on_notice(Notice("wake", "", ()))
         if node is c:
             await asyncio.wait_for(arrived.wait(), PATIENCE_S)
     running.cancel()

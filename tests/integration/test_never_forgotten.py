@@ -49,7 +49,7 @@ async def test_a_task_that_broke_off_is_not_due_before_its_pause(world: World) -
             planning.LeaseRequest("w", now, now + times.MINUTE),
             before,
             1,
-            shut=[b.identity],
+            restricted=[b.identity],
         )
         assert await planning.break_off(
             connection, claim.task, claim.lease_epoch, now + times.SECOND
@@ -71,7 +71,7 @@ async def test_who_answers_while_a_task_comes_to_wait_for_it_is_asked_at_once(
 
     async def conclude_late(*arguments: Any) -> None:
         """Let another task's request be answered before this decision is stored."""
-        a.reachability.heard(b.identity)
+        a.reachability.record_answer(b.identity)
         await a.planner.spread()
         await conclude(*arguments)
 

@@ -44,7 +44,7 @@ class Listener:
 
     def __call__(self, notice: Notice) -> None:
         """Pass a notification on to the timeline."""
-        self._time_line.heard(notice)
+        self._time_line.on_notice(notice)
         self._heard.put_nowait(notice.kind)
 
     async def hears(self, kind: str) -> None:
@@ -95,7 +95,7 @@ async def test_the_next_proposal_sees_what_was_booked(
     booker: BookingLead, reads: list[Sequence[Span]]
 ) -> None:
     """A node knows its own bookings without notifications and reads."""
-    booker.site.node.time_line.heard(Notice("wake", "", ()))
+    booker.site.node.time_line.on_notice(Notice("wake", "", ()))
     assert await booker.free(WINDOW) == [WINDOW]
     await booker.book(await booker.task(), HOUR)
     assert await booker.free(WINDOW) == BEHIND
@@ -180,7 +180,7 @@ async def test_what_begins_soon_gives_way_no_longer(booker: BookingLead) -> None
     """A run within the start margin no longer gives way, without any notification."""
     run = (await booker.book(await booker.task(1), HOUR)).runs[0].run
     clock, margin = booker.world.clock, booker.site.node.settings.start_margin
-    booker.site.node.time_line.heard(Notice("wake", "", ()))
+    booker.site.node.time_line.on_notice(Notice("wake", "", ()))
     clock.move_to(HOUR - margin)
     assert await booker.displacing(WINDOW, priority=5) == [WINDOW]
     clock.advance(1)
@@ -194,7 +194,7 @@ async def test_what_begins_soon_gives_way_no_longer(booker: BookingLead) -> None
 async def test_nothing_is_refused_from_memory_alone(booker: BookingLead) -> None:
     """After a lost notification, time that seems full is read again before it is refused."""
     run = (await booker.book(await booker.task(), HOUR)).runs[0].run
-    booker.site.node.time_line.heard(Notice("wake", "", ()))
+    booker.site.node.time_line.on_notice(Notice("wake", "", ()))
     window = (HOUR, HOUR + DURATION)
     assert await booker.free(window) == []
     await booker.site.node.termination.cancel_run(run)
@@ -203,7 +203,7 @@ async def test_nothing_is_refused_from_memory_alone(booker: BookingLead) -> None
 
 async def test_a_refused_hold_corrects_the_memory(booker: BookingLead) -> None:
     """After a lost notification, a refused hold corrects the memory."""
-    booker.site.node.time_line.heard(Notice("wake", "", ()))
+    booker.site.node.time_line.on_notice(Notice("wake", "", ()))
     assert await booker.free(WINDOW) == [WINDOW]
     await elsewhere(booker).book(await booker.task(), HOUR)
     assert await booker.free(WINDOW) == [WINDOW]
@@ -220,7 +220,7 @@ async def test_who_hears_nothing_keeps_nothing(
         await booker.site.execute(
             "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE query LIKE 'LISTEN%'"
         )
-        await listener.hears("deaf")
+        await listener.hears("disconnected")
         await elsewhere(booker).book(await booker.task(), HOUR)
         assert await booker.free(WINDOW) == await booker.free(WINDOW) == BEHIND
         assert len(reads) == 3
@@ -232,14 +232,14 @@ async def test_who_hears_nothing_keeps_nothing(
 
 async def test_a_hold_that_comes_twice_takes_its_time_once(booker: BookingLead) -> None:
     """A repeated hold gets the first answer, and does not occupy released time."""
-    booker.site.node.time_line.heard(Notice("wake", "", ()))
+    booker.site.node.time_line.on_notice(Notice("wake", "", ()))
     task = await booker.task()
     exchange = exchange_of(task)
     request = hold_request(task, [HOUR, HOUR + 2 * DURATION])
     await booker.hold(request, exchange)
     await booker.site.node.time_line.commit(exchange, commit_request(request, keep=1))
     assert await booker.free(WINDOW)
-    booker.site.node.time_line.heard(Notice("wake", "", ()))
+    booker.site.node.time_line.on_notice(Notice("wake", "", ()))
     assert await booker.free(WINDOW) == BEHIND
     await booker.hold(request, exchange)
     assert await booker.free(WINDOW) == BEHIND

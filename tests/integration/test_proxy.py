@@ -138,7 +138,7 @@ async def test_events_come_through_at_once(proxied: Proxied) -> None:
         proxied.http.get(f"{proxied.url}/v1/events", headers=TOKEN) as response,
     ):
         assert await response.content.readline() == b"retry: 2000\n"
-        proxied.node.hub.heard(Notice("task", "x", ("active",)))
+        proxied.node.hub.on_notice(Notice("task", "x", ("active",)))
         seen = b""
         while b'"state":"active"' not in seen:
             seen += await response.content.readany()

@@ -103,7 +103,7 @@ async def test_a_node_seen_again_is_asked_at_once(world: World) -> None:
     world.cut = {frozenset("ab")}
     await world.pass_time(2 * times.MINUTE, 5 * times.SECOND)
     world.cut = set()
-    a.workers.heard(Notice("node", "b", ("reached",)))
+    a.workers.on_notice(Notice("node", "b", ("reached",)))
     for _ in range(3):
         await a.plan()
     assert set(await _states(a, waiting)) == {"scheduled"}

@@ -203,7 +203,7 @@ async def test_what_is_kept_in_memory_follows(booker: BookingLead) -> None:
     heard: asyncio.Queue[Notice] = asyncio.Queue()
 
     def hear(notice: Notice) -> None:
-        booker.site.node.time_line.heard(notice)
+        booker.site.node.time_line.on_notice(notice)
         heard.put_nowait(notice)
 
     async def follows(free: Sequence[Span]) -> None:
@@ -234,7 +234,7 @@ async def test_a_lost_notification_refuses_nobody(booker: BookingLead) -> None:
     """After a lost notification, freed time is found when the refusal is checked."""
     task = await booker.task()
     reservation = await reserve(booker.site)
-    booker.site.node.time_line.heard(Notice("wake", "", ()))
+    booker.site.node.time_line.on_notice(Notice("wake", "", ()))
     span = (HOUR, HOUR + HALF)
     assert (await booker.ask(task, span)).free == ()
     await booker.site.node.reservations.remove(reservation.id)
@@ -246,7 +246,7 @@ async def test_reserved_time_comes_nearer_while_it_is_kept(booker: BookingLead) 
     horizon = booker.site.node.settings.horizon
     await reserve(booker.site, START + horizon + times.MINUTE)
     task, time_line = await booker.task(), booker.site.node.time_line
-    time_line.heard(Notice("wake", "", ()))
+    time_line.on_notice(Notice("wake", "", ()))
     assert (await booker.ask(task, WINDOW)).free == (WINDOW,)
     booker.world.clock.advance(9 * times.MINUTE)
     window = (START + horizon, START + horizon + 8 * times.MINUTE)

@@ -262,7 +262,7 @@ async def test_time_given_back_is_planned_at_once(world: World, how: str) -> Non
     events = {"wake": asyncio.Event(), "freed": asyncio.Event()}
 
     def heard(notice: Notice) -> None:
-        b.node.freed_time.heard(notice)
+        b.node.freed_time.on_notice(notice)
         if notice.kind in events:
             events[notice.kind].set()
 

@@ -150,7 +150,7 @@ async def test_a_peer_that_ends_tasks_all_day_leaves_a_bounded_number(world: Wor
         if number % 2:
             await hold_everywhere(a, [b], hold_request(task, [starts]))
         end = TaskEnd(task=task.task, state=TaskState.CANCELLED, reason="no longer wanted")
-        assert await b.node.termination.heard_task(a.identity, end)
+        assert await b.node.termination.apply_task_end(a.identity, end)
         latest.append(task.task)
         if number % 12 == 11:
             await b.node.surplus_purger.run_once()

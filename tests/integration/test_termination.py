@@ -169,7 +169,9 @@ async def test_cancelling_is_idempotent(world: World) -> None:
     calls_before = len(world.calls)
     await a.node.termination.cancel_run(run)
     await b.node.termination.cancel_run(run)
-    await b.node.termination.heard(a.identity, RunEnd(run=run, state="cancelled", reason="again"))
+    await b.node.termination.apply_run_end(
+        a.identity, RunEnd(run=run, state="cancelled", reason="again")
+    )
     await world.settle()
     assert len(world.calls) == calls_before
     assert await b.reason(run) == "cancelled on a"
@@ -190,11 +192,11 @@ async def test_a_stranger_ends_nothing(world: World) -> None:
     task = introduction([a, b])
     [run] = await book_everywhere(task, a, [a, b], [HOUR])
     with pytest.raises(NotAllowed):
-        await b.node.termination.heard(
+        await b.node.termination.apply_run_end(
             c.identity, RunEnd(run=run, state="cancelled", reason="because")
         )
     with pytest.raises(NotAllowed):
-        await b.node.termination.heard_task(
+        await b.node.termination.apply_task_end(
             c.identity, TaskEnd(task=task.task, state="cancelled", reason="because")
         )
     assert await _everywhere(world, run) == ["scheduled", "scheduled", None]
@@ -262,7 +264,7 @@ async def test_a_run_still_booked_when_its_task_is_over_does_not_begin(
     if begun:
         await _begin(b, run)
     end = TaskEnd(task=task.task, state="finished", reason="its schedule is over")
-    await b.node.termination.heard_task(a.identity, end)
+    await b.node.termination.apply_task_end(a.identity, end)
     assert await b.state(run) == state
 
 
@@ -342,7 +344,7 @@ async def test_a_displacement_heard_twice_makes_one_attempt(world: World) -> Non
     [run] = await book_everywhere(task, a, sites, [HOUR])
     end = RunEnd(run=run, state="displaced", reason="gave way")
     for _ in range(3):
-        await a.node.termination.heard(b.identity, end)
+        await a.node.termination.apply_run_end(b.identity, end)
     await world.settle()
     again = run_id(TaskId(task.task), HOUR, 2)
     assert await a.states() == {run: "displaced", again: "waiting"}
@@ -357,7 +359,7 @@ async def test_a_run_displaced_elsewhere_while_it_runs_is_stopped(world: World) 
         await _begin(site, run)
     await b.execute("UPDATE run SET state = 'displaced', reason = 'gave way'")
     end = RunEnd(run=run, state="displaced", reason="gave way")
-    await a.node.termination.heard(b.identity, end)
+    await a.node.termination.apply_run_end(b.identity, end)
     await world.settle()
     assert await _everywhere(world, run) == ["cancelled", "displaced", "cancelled"]
     assert await a.state(run_id(TaskId(task.task), HOUR, 2)) is None
@@ -405,7 +407,7 @@ async def test_messages_and_cancels_at_once_leave_no_dead_lock(world: World) -> 
         ids = await book_everywhere(task, a, [a, b], [start + n * DURATION for n in range(6)])
         ends = [RunEnd(run=run, state="displaced", reason="gave way") for run in ids]
         await asyncio.gather(
-            *(a.node.termination.heard(b.identity, end) for end in ends),
+            *(a.node.termination.apply_run_end(b.identity, end) for end in ends),
             *(a.node.termination.cancel_run(run) for run in reversed(ids)),
             a.node.termination.cancel_task(task.task),
         )

@@ -140,7 +140,7 @@ async def test_an_open_stream_ends_with_its_token(a: Asker) -> None:
         asyncio.timeout(PATIENCE_S),
     ):
         await a.ask("DELETE", f"/v1/tokens/{token['id']}")
-        a.node.hub.heard(Notice("token", token["id"], ("revoked",)))
+        a.node.hub.on_notice(Notice("token", token["id"], ("revoked",)))
         assert b"revoked" not in await stream.read()
         assert await of_owner.content.readuntil(b"revoked")
 
@@ -155,7 +155,7 @@ async def test_a_long_poll_is_not_answered_to_a_revoked_token(a: Asker) -> None:
             pass
         await a.ask("DELETE", f"/v1/tokens/{token['id']}")
         a.node.stopping = True
-        a.node.hub.heard(Notice("token", token["id"], ("revoked",)))
+        a.node.hub.on_notice(Notice("token", token["id"], ("revoked",)))
         assert (await waiting)[0] == 401
 
 

@@ -233,7 +233,7 @@ class TwoProcessHost(Host):
             await node.directory.refresh()
             await self.clock.sleep(0.2)
         await node.campaigns.refresh()
-        listening = asyncio.create_task(node.listen(lead.heard), name="listen")
+        listening = asyncio.create_task(node.listen(lead.on_notice), name="listen")
         await lead.start()
         await listening
 

@@ -114,7 +114,7 @@ class Office:
     async def at_work(self) -> AsyncIterator[None]:
         """Run the delivery loop, with notifications."""
         listening = asyncio.create_task(
-            self.database.listen(self.result_delivery.heard, self.clock)
+            self.database.listen(self.result_delivery.on_notice, self.clock)
         )
         working = asyncio.create_task(self.result_delivery.run())
         try:

@@ -35,7 +35,7 @@ SMALL = {
     **dict.fromkeys(("priority", "priorities", "failures", "max_runs"), (0, 1, 2)),
     **dict.fromkeys(("attempt", "attempts"), (1, 2)),
     **dict.fromkeys(("participant", "participants", "asked", "placed"), (0, 1)),
-    **dict.fromkeys(("duration", "lives", "delay"), (times.MINUTE, 2 * times.MINUTE)),
+    **dict.fromkeys(("duration", "lifetimes", "delay"), (times.MINUTE, 2 * times.MINUTE)),
     **dict.fromkeys(("message_id", "ids"), range(1, 20)),
     **dict.fromkeys(("process_id", "ticks"), (7,)),
     **dict.fromkeys(("exclusive", "normal"), (1000, 125)),

@@ -13,7 +13,7 @@ from uuid import uuid4
 
 import aiohttp
 
-from lead.assembly import lead_part
+from lead.assembly import lead_functions
 from node.api.app import application, listen, runner
 from node.client.mailboxes import Mailboxes
 from node.client.peers import Peers
@@ -63,7 +63,7 @@ async def served(
             mailboxes = Mailboxes(clock, 5)
             peers.carry = mailboxes.carry
             limits = None if "limits" in settings_ else DEFAULT
-            means = NodeDependencies(peers, lead_part(), mailboxes=mailboxes, limits=limits)
+            means = NodeDependencies(peers, lead_functions(), mailboxes=mailboxes, limits=limits)
             node = Served(Core(database, clock, key.identity, settings), means)
             node.key = key
             node.capabilities.assume_all()

@@ -18,7 +18,7 @@ from uuid import UUID, uuid4
 import aiohttp
 import pytest
 
-from lead.assembly import lead_of, lead_part
+from lead.assembly import lead_functions, lead_of
 from lead.exchange.workers import Workers, WorkerSettings
 from lead.participants import ParticipantClient
 from node.client.peers import Peer, Peers
@@ -104,7 +104,7 @@ class Wire:
             await self._world.meet(call, "asked")
             if not self._receiver.node.directory.knows(self._sender.identity):
                 raise UnknownPeer
-            self._receiver.node.leases.heard(self._sender.identity)
+            self._receiver.node.leases.note_contact(self._sender.identity)
             done = await action()
             await self._world.meet(call, "answered")
         except ParleyError as error:
@@ -153,12 +153,12 @@ class Wire:
     async def end_run(self, end: RunEnd) -> None:
         """Call as over HTTP."""
         ending = self._receiver.node.termination
-        await self._call("end_run", lambda: ending.heard(self._sender.identity, end))
+        await self._call("end_run", lambda: ending.apply_run_end(self._sender.identity, end))
 
     async def end_task(self, end: TaskEnd) -> None:
         """Call as over HTTP."""
         ending = self._receiver.node.termination
-        await self._call("end_task", lambda: ending.heard_task(self._sender.identity, end))
+        await self._call("end_task", lambda: ending.apply_task_end(self._sender.identity, end))
 
     async def confirm(self, request: ConfirmationRequest) -> ConfirmationAnswer:
         """Call as over HTTP."""
@@ -341,7 +341,7 @@ class World:
         peers = Peers(self._session, Signer(key, clock.now), timeout_s=5)
         node = _InProcess(
             Core(database, clock, key.identity, settings),
-            NodeDependencies(peers, lead_part(), limits=DEFAULT),
+            NodeDependencies(peers, lead_functions(), limits=DEFAULT),
         )
         node.capabilities.assume_all()
         node.wires = {}
@@ -354,7 +354,7 @@ class World:
         """Put a node together anew on its database, as a new process does; nothing is started."""
         before = cast("_InProcess", site.node)
         core = Core(site.database, site.clock, site.identity, before.settings)
-        node = _InProcess(core, NodeDependencies(before.peers, lead_part(), limits=DEFAULT))
+        node = _InProcess(core, NodeDependencies(before.peers, lead_functions(), limits=DEFAULT))
         node.capabilities.assume_all()
         node.wires = before.wires
         site.use(node)

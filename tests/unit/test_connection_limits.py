@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from node.api.connections import Connection, ConnectionLimits
+from node.api.connections import ConnectionLimits, CountedConnection
 
 
 class Wire(asyncio.Transport):
@@ -37,7 +37,7 @@ class Wire(asyncio.Transport):
         self.aborted = True
 
 
-def opened(limits: ConnectionLimits, address: str) -> tuple[Connection, Wire]:
+def opened(limits: ConnectionLimits, address: str) -> tuple[CountedConnection, Wire]:
     """Open a connection from an address."""
     connection, wire = limits(), Wire(address)
     connection.connection_made(wire)

@@ -57,7 +57,7 @@ async def test_only_runs_that_the_policy_names_are_displaced() -> None:
     [part] = _parts(ruling)
     assert (part.yielding, part.task.terms.priority) == ([UUID(runs[0].run)], 3)
     [result] = ruling.results
-    assert result.heard["n2"].startswith("no PT10M free")
+    assert result.reasons["n2"].startswith("no PT10M free")
 
 
 class _Refusing(Host):
@@ -158,7 +158,7 @@ async def test_displacement_stays_within_the_budget() -> None:
         "1 run would have to give way to it; "
         "that is allowed for 1 of its seats at most, and 1 have it"
     )
-    assert list(result.heard.values()).count(reason) == len(names) - 1
+    assert list(result.reasons.values()).count(reason) == len(names) - 1
 
 
 @pytest.mark.parametrize(
@@ -249,6 +249,6 @@ async def test_a_full_pool_is_not_asked_in_vain() -> None:
     )
     assert given(ruling) == {"ops": set()}
     assert [len(host.asked) for host in hosts] == [0, 0, 0, 1, 1, 1]
-    reasons = [why for result in ruling.results for why in result.heard.values()]
+    reasons = [why for result in ruling.results for why in result.reasons.values()]
     assert len(reasons) == 60
     assert all(why.startswith("no PT10M free") for why in reasons)

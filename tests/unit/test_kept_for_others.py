@@ -96,4 +96,4 @@ async def test_no_seat_if_its_run_cannot_end_before_the_slot() -> None:
     assert (dict(result.taken), list(result.parts)) == ({}, [])
     start, end = (times.to_the_second(KEPT_FROM + each * times.MINUTE) for each in (0, 2))
     holder = f"task {_blocked(0).pool_task.id}, which is blocked"
-    assert result.heard == {"n1": f"its time from {start} to {end} is kept for {holder}"}
+    assert result.reasons == {"n1": f"its time from {start} to {end} is kept for {holder}"}

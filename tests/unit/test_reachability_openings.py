@@ -37,14 +37,14 @@ def test_a_past_opening_is_no_reason_to_look_again_at_once() -> None:
     clock = ManualClock()
     reach = ReachabilityTracker(clock, random.Random(1), workers=8)
     reach.record_no_answer(cast("ParticipantClient", _Silent()), "no answer", clock.now())
-    assert reach.closed() == [_Silent.identity]
+    assert reach.blocked() == [_Silent.identity]
     opening = reach.next_probe_at()
     assert opening is not None
     assert opening > clock.now()
     clock.advance(times.MINUTE)
     assert reach.next_probe_at() is None
-    assert reach.closed() == []
-    assert reach.openings() == [(_Silent.identity, 1)]
+    assert reach.blocked() == []
+    assert reach.free_places() == [(_Silent.identity, 1)]
 
 
 def test_a_task_that_needs_two_waits_for_the_one_being_asked() -> None:
@@ -55,7 +55,7 @@ def test_a_task_that_needs_two_waits_for_the_one_being_asked() -> None:
         reach.record_no_answer(cast("ParticipantClient", silent), "no answer", clock.now())
         clock.advance(10 * times.SECOND)
     clock.advance(times.MINUTE)
-    with reach.visit([_Silent.identity]):
+    with reach.admit([_Silent.identity]):
         blocking = reach.unreachable_among([_Silent.identity, _Other.identity])
         assert blocking is not None
         assert blocking[0] == _Silent.identity
@@ -70,21 +70,21 @@ async def _ask(reach: ReachabilityTracker, clock: ManualClock, took: int) -> Non
     async def question() -> None:
         clock.advance(took)
 
-    with reach.visit([_Silent.identity]) as visit:
-        await visit.ask(cast("ParticipantClient", _Silent()), question())
+    with reach.admit([_Silent.identity]) as guard:
+        await guard.ask(cast("ParticipantClient", _Silent()), question())
 
 
 def _places(reach: ReachabilityTracker) -> int:
     """Return how many may ask at the same time while none gets its answer."""
-    visits: list[ReachabilityGuard] = []
-    visit = reach.visit([_Silent.identity])
-    while visit.full is None and visit.silence is None:
-        visits.append(visit)
-        visit = reach.visit([_Silent.identity])
-    for visit in visits:
-        with visit:
+    guards: list[ReachabilityGuard] = []
+    guard = reach.admit([_Silent.identity])
+    while guard.full is None and guard.unreachable is None:
+        guards.append(guard)
+        guard = reach.admit([_Silent.identity])
+    for guard in guards:
+        with guard:
             pass
-    return len(visits)
+    return len(guards)
 
 
 async def test_all_workers_may_ask_a_prompt_participant() -> None:
@@ -110,21 +110,21 @@ async def test_a_slow_answer_limits_further_questions() -> None:
     answer = asyncio.Event()
 
     async def hang() -> None:
-        with reach.visit([_Silent.identity]) as visit:
-            await visit.ask(cast("ParticipantClient", _Silent()), answer.wait())
+        with reach.admit([_Silent.identity]) as guard:
+            await guard.ask(cast("ParticipantClient", _Silent()), answer.wait())
 
     hanging = asyncio.create_task(hang())
     await asyncio.wait([hanging], timeout=0)
-    late_at = reach.next_slow_visit_at()
+    late_at = reach.next_slow_task_at()
     assert late_at == clock.now() + PROMPT_ANSWER_TIME
     clock.advance(PROMPT_ANSWER_TIME - 1)
-    assert (reach.slow_visit_count(), _places(reach)) == (0, WORKERS - 1)
+    assert (reach.slow_task_count(), _places(reach)) == (0, WORKERS - 1)
     clock.advance(1)
-    assert (reach.slow_visit_count(), _places(reach)) == (1, WORKERS // WORKER_SHARE_DIVISOR - 1)
-    assert reach.next_slow_visit_at() is None
+    assert (reach.slow_task_count(), _places(reach)) == (1, WORKERS // WORKER_SHARE_DIVISOR - 1)
+    assert reach.next_slow_task_at() is None
     answer.set()
     await hanging
-    assert (reach.slow_visit_count(), _places(reach)) == (0, WORKERS // WORKER_SHARE_DIVISOR)
+    assert (reach.slow_task_count(), _places(reach)) == (0, WORKERS // WORKER_SHARE_DIVISOR)
 
 
 class _Astray(_Silent):
@@ -143,6 +143,6 @@ async def test_how_far_a_participant_books_does_not_depend_on_its_clock() -> Non
     for ahead, known in ((times.HOUR, times.HOUR), (0, times.MINUTE)):
         reach = ReachabilityTracker(ManualClock(), random.Random(1), workers=8)
         astray = cast("ParticipantClient", _Astray(ahead))
-        with reach.visit([_Silent.identity]) as visit:
-            await visit.through(astray).propose(cast("ProposalRequest", None))
+        with reach.admit([_Silent.identity]) as guard:
+            await guard.recorded(astray).propose(cast("ProposalRequest", None))
         assert reach.horizon([_Silent.identity], times.DAY) == known

@@ -169,10 +169,10 @@ async def test_reasons_of_nodes_are_true(
         for it in part.task.terms.participants
         if it.name in names
     }
-    for name, why in result.heard.items():
+    for name, why in result.reasons.items():
         facts.check(name, why, starts)
     if len(names) < len(case.empty):
-        assert result.heard.keys() | names >= set(NAMES)
+        assert result.reasons.keys() | names >= set(NAMES)
 
 
 def _lasting(name: str, minutes: int, *, after: int = 0) -> SeatCase:
@@ -191,7 +191,7 @@ async def test_a_node_whose_time_was_just_given_away_says_until_when() -> None:
     [seated, refused] = ruling.results
     assert dict(seated.taken) == {1: "n1"}
     start, end = (times.to_the_second(START + each) for each in (0, 40 * times.MINUTE + SOON))
-    assert refused.heard == {"n1": f"no PT26M free: given to another seat from {start} to {end}"}
+    assert refused.reasons == {"n1": f"no PT26M free: given to another seat from {start} to {end}"}
 
 
 async def test_a_node_that_is_not_asked_again_says_until_when_it_is_busy() -> None:
@@ -203,5 +203,5 @@ async def test_a_node_that_is_not_asked_again_says_until_when_it_is_busy() -> No
     assert dict(seated.taken) == {1: "n1"}
     assert len(busy.asked) == 1
     start, end = (times.to_the_second(START + each * times.MINUTE) for each in (40, 76))
-    [(node, why)] = refused.heard.items()
+    [(node, why)] = refused.reasons.items()
     assert (node, why) == ("n1", f"no PT26M free: no PT10M is free from {start} to {end}")

@@ -167,11 +167,11 @@ def open_exchanges(
     tasks: Sequence[UUID],
     epochs: Sequence[int],
     now: int,
-    lives: Sequence[int],
+    lifetimes: Sequence[int],
 ) -> Answer:
     """Insert the exchanges that do not exist yet."""
     opened = []
-    for exchange, task, epoch, life in zip(exchanges, tasks, epochs, lives, strict=True):
+    for exchange, task, epoch, life in zip(exchanges, tasks, epochs, lifetimes, strict=True):
         if exchange not in tables.exchanges.rows:
             tables.exchanges.insert(ExchangeRow(exchange, task, epoch, now, now + life))
             opened.append((exchange,))

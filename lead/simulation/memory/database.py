@@ -72,16 +72,16 @@ class MemoryDatabase(Database):
         """Return a connection on which all statements are one transaction."""
         return _Transaction(self)
 
-    async def listen(self, heard: Callable[[Notice], None], clock: Clock) -> None:
-        """Deliver notifications to ``heard`` until cancelled."""
+    async def listen(self, on_notice: Callable[[Notice], None], clock: Clock) -> None:
+        """Deliver notifications to ``on_notice`` until cancelled."""
         del clock  # no connection is ever lost here, so there is no pause before a retry
-        self._listeners.append(heard)
+        self._listeners.append(on_notice)
         try:
-            heard(Notice("wake", "", ()))
+            on_notice(Notice("wake", "", ()))
             await asyncio.get_running_loop().create_future()
         finally:
-            if heard in self._listeners:
-                self._listeners.remove(heard)
+            if on_notice in self._listeners:
+                self._listeners.remove(on_notice)
 
     async def at(self, moment: str) -> None:
         """Let the simulation suspend or kill the process at this moment."""
@@ -124,9 +124,9 @@ class MemoryDatabase(Database):
         self._alone.release()
 
     def _notify(self, payloads: list[str]) -> None:
-        for heard in list(self._listeners):
+        for on_notice in list(self._listeners):
             for payload in payloads:
-                heard(parse_notice(payload))
+                on_notice(parse_notice(payload))
 
     def check(self) -> None:
         """Raise an error if the database is closed."""

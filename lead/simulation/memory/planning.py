@@ -67,7 +67,7 @@ def claim(
     limit: int,
     owner: str,
     lease_until: int,
-    shut: Sequence[str],
+    restricted: Sequence[str],
     only: str | None,
 ) -> Answer:
     """Lease the due tasks whose next runs come soonest."""
@@ -77,7 +77,7 @@ def claim(
         if row.next_run_at is not None
         and row.next_run_at < before
         and (row.lease_until is None or row.lease_until <= now)
-        and (row.waits_for not in shut or _waited(row, now))
+        and (row.waits_for not in restricted or _waited(row, now))
         and only in {None, row.waits_for}
     ]
     claims = [row for *_, row in sorted(due)[:limit]]
@@ -143,15 +143,15 @@ def _is_limited(tables: Tables, campaign: CampaignRow | None) -> bool:
 
 
 @TWINS.of("due", "beyond")
-def next_due(tables: Tables, before: int, shut: Sequence[str]) -> Answer:
+def next_due(tables: Tables, before: int, restricted: Sequence[str]) -> Answer:
     """Return when the next task is due for planning, and the first slot beyond ``before``."""
     soonest: int | None = None
     for plan_at, row in tables.plannings.due:
         if soonest is not None and plan_at >= soonest:
             break
-        if row.waits_for not in shut and _runs_before(row, before):
+        if row.waits_for not in restricted and _runs_before(row, before):
             soonest = least(soonest, greatest(plan_at, row.lease_until))
-    for node in dict.fromkeys(shut):
+    for node in dict.fromkeys(restricted):
         for row in tables.plannings.waiting_for.of(node):
             if None not in {row.plan_at, row.waits_until} and _runs_before(row, before):
                 waits_until = greatest(row.plan_at, row.waits_until)

@@ -257,7 +257,7 @@ async def test_a_manual_retry_ends_the_rest(a: Office, taker: Receiver) -> None:
     listening = asyncio.create_task(a.database.listen(heard.put_nowait, a.clock))
     assert (await heard.get()).kind == "wake"
     assert (await a.archives.retry(RetryRequest(archive="all"))).retried == 2
-    a.result_delivery.heard(await heard.get())
+    a.result_delivery.on_notice(await heard.get())
     listening.cancel()
     await a.result_delivery.run_once()
     assert await a.states() == {"delivered": 2}

@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from node.mesh.demand import (
+    EntryDemand,
     Load,
-    RunDemand,
     count_tasks,
     interval_of,
     loads,
@@ -24,7 +24,7 @@ from tests.unit.mesh.kept import NOW
 
 CLASSES = list(SchedulingClass)
 SHAPES = st.builds(
-    RunDemand, st.integers(1, 600).map(lambda s: s * times.SECOND), st.sampled_from(CLASSES),
+    EntryDemand, st.integers(1, 600).map(lambda s: s * times.SECOND), st.sampled_from(CLASSES),
     st.just(value=True), st.booleans(),
 )  # fmt: skip
 ENDS = st.lists(st.tuples(st.integers(0, 2), st.sampled_from("abc"), st.sampled_from("def")))
@@ -32,7 +32,7 @@ ENDS = st.lists(st.tuples(st.integers(0, 2), st.sampled_from("abc"), st.sampled_
 
 @given(ends=ENDS, shapes=st.lists(SHAPES, min_size=3, max_size=3), lanes=st.integers(1, 8))
 def test_a_share_is_the_sum_of_its_runs(
-    ends: list[tuple[int, str, str]], shapes: list[RunDemand], lanes: int
+    ends: list[tuple[int, str, str]], shapes: list[EntryDemand], lanes: int
 ) -> None:
     """Every task adds its duration over its interval to each node that takes part."""
     pairs = [MeasurementPair(*each) for each in ends]
@@ -92,7 +92,7 @@ def test_nice_intervals_are_never_shorter(duration: int) -> None:
 
 def test_a_slip_for_all_that_want_to_start_at_once() -> None:
     """A slip is too short if the last exclusive run of a node cannot wait for all others."""
-    exclusive = RunDemand(20 * times.SECOND, SchedulingClass.EXCLUSIVE)
+    exclusive = EntryDemand(20 * times.SECOND, SchedulingClass.EXCLUSIVE)
     pairs = [MeasurementPair(0, "a", dest) for dest in "bcdefghijk"]
     tasks = count_tasks(pairs, {0: exclusive})
     short = ScheduleDocument(repeat=times.HOUR, slip=times.MINUTE)
@@ -105,7 +105,7 @@ def test_a_slip_for_all_that_want_to_start_at_once() -> None:
     assert finding.remedy == 'slip = "PT5M"'
     enough = ScheduleDocument(repeat=times.HOUR, slip=3 * times.MINUTE)
     assert short_slips(tasks, {0: exclusive}, {0: ("hourly", enough)}, NOW) == []
-    normal = RunDemand(20 * times.SECOND, SchedulingClass.NORMAL)
+    normal = EntryDemand(20 * times.SECOND, SchedulingClass.NORMAL)
     assert short_slips(tasks, {0: normal}, {0: ("hourly", short)}, NOW) == []
     never = ScheduleDocument(repeat=3 * times.MINUTE)
     assert short_slips(tasks, {0: exclusive}, {0: ("hourly", never)}, NOW) == []
