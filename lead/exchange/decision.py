@@ -254,7 +254,7 @@ def _following(
     if not unplaced:
         return following
     if attempt.unreachable is None:
-        later = attempt.exchange.later
+        later = attempt.exchange.retry_times
         again = try_again_at(unplaced, claimed.terms.duration, claimed.failures, now, rng, later)
         return replace(following, plan_at=_sooner(again, regular))
     identity, period = attempt.unreachable

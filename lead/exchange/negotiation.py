@@ -23,10 +23,10 @@ from lead.planning.agenda import Slot
 from lead.planning.campaign_room import CampaignRoom
 from lead.planning.displacement import DisplacementTerms
 from lead.planning.hold_agreement import agree
-from lead.planning.later import refused_until, told_later
 from lead.planning.placement import ChosenStart, Offer, choose
 from lead.planning.reasons import sentence, trace, unplaced_reasons
 from lead.planning.reserved import applicant, reserved_for_others
+from lead.planning.retry_times import proposed_retry_times, refused_retry_times
 from lead.policy.verdict import PolicyRefusal
 from lead.store import planning
 from lead.store.planning import ExchangeOpening
@@ -71,8 +71,8 @@ class Exchange:
     proposals: dict[str, Proposal] = field(default_factory=dict)
     choices: list[ChosenStart] = field(default_factory=list)
     reasons: dict[int, str] = field(default_factory=dict)
-    later: dict[int, int] = field(default_factory=dict)
-    """By nominal start, the instant before which it is vain to ask again, if a node told one."""
+    retry_times: dict[int, int] = field(default_factory=dict)
+    """By nominal start of a slot, the earliest instant to ask again, if a node named one."""
     refusals: dict[str, str] = field(default_factory=dict)
     id: UUID | None = None
     commit: CommitRequest | None = None
@@ -253,7 +253,7 @@ class Negotiator:
         exchange.reasons = unplaced_reasons(
             slots, exchange.choices, claimed.terms.duration, exchange.offers, exchange.proposals
         )
-        exchange.later = told_later(slots, exchange.reasons, exchange.proposals)
+        exchange.retry_times = proposed_retry_times(slots, exchange.reasons, exchange.proposals)
         if exchange.room is not None:
             exchange.choices, beyond = exchange.room.first(exchange.choices)
             exchange.reasons |= beyond
@@ -396,7 +396,7 @@ def _agree(
         for nominal, request in requests.items()
         if request.run in agreed.refused
     }
-    exchange.later |= refused_until(requests, answers)
+    exchange.retry_times |= refused_retry_times(requests, answers)
     exchange.runs = [request for request in requests.values() if request.run not in agreed.refused]
     exchange.outcome = (
         PlanningOutcome.PARTLY_BOOKED if exchange.runs and exchange.reasons else agreed.outcome

@@ -185,7 +185,7 @@ def free_among(
     """Return the free ranges as :func:`free_ranges`, given the bookings that touch any window."""
     if not question.yielding:
         return free_ranges(question, occupation_of(bookings), ranges_max)
-    staying = [booking for booking in bookings if not _gives_way(booking, question)]
+    staying = [booking for booking in bookings if not gives_way(booking, question)]
     every, lasting = (
         occupation_of(each).blocking(question.scheduling_class, None)
         for each in (bookings, staying)
@@ -212,21 +212,8 @@ def _ranges(
     )
 
 
-def displaced_bookings(
-    question: TimelineQuestion, start: int, bookings: Sequence[Booking]
-) -> list[Booking]:
-    """Return the bookings that a run at ``start`` displaces, the same as query ``set_aside``."""
-    conflicting = blockers(question.scheduling_class)
-    return [
-        booking
-        for booking in bookings
-        if booking.scheduling_class in conflicting
-        and _gives_way(booking, question)
-        and _overlap(start, start + question.duration, booking) > 0
-    ]
-
-
-def _gives_way(booking: Booking, question: TimelineQuestion) -> bool:
+def gives_way(booking: Booking, question: TimelineQuestion) -> bool:
+    """Return whether a run of the question may displace a booking that is in its way."""
     listed = question.yielding is None or booking.run in question.yielding
     lower = (booking.rank, booking.priority) < question.precedence
     return listed and not booking.fixed and lower
@@ -275,7 +262,7 @@ def obstacles(
     lasting = [
         booking
         for booking in bookings
-        if booking.scheduling_class in conflicting and not _gives_way(booking, question)
+        if booking.scheduling_class in conflicting and not gives_way(booking, question)
     ]
     blocking: list[Booking | ClosedTime] = [*question.closed, *lasting]
     ordered = sorted(blocking, key=_in_order)

@@ -15,15 +15,15 @@ from uuid import UUID, uuid5
 from lead.planning.agenda import Limits, PlanningProgress, Slot, agenda, plan_next_at
 from lead.planning.hold_agreement import agree
 from lead.planning.placement import Offer, choose, common_ranges
-from lead.planning.task_selection import AgendaTask, select
 from node.model import times
 from node.model.classes import SchedulingClass
 from node.model.errors import ParleyError, PeerAnswered
 from node.model.recurrence import Recurrence, next_nominal
 from node.model.spans import Span, at_least
-from node.model.timeline import Booking, TimelineAnswer, TimelineQuestion, displaced_bookings
+from node.model.timeline import Booking, TimelineAnswer, TimelineQuestion
 from node.model.timeline import answer_question as time_line
 from node.model.wire.participants import HoldAnswer, Refusal
+from tests.support.sql_rules import AgendaTask, displaced_bookings, select
 
 Given = dict[str, Any]
 

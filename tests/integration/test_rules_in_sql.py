@@ -8,17 +8,17 @@ from uuid import UUID
 
 import pytest
 
-from lead.planning.task_selection import AgendaTask, select
 from lead.store import planning
 from node.model import times
 from node.model.classes import SchedulingClass
 from node.model.ranks import OWN, PEER
 from node.model.reservations import Applicant, access_of, admits
-from node.model.timeline import Booking, TimelineQuestion, answer_question, displaced_bookings
+from node.model.timeline import Booking, TimelineQuestion, answer_question
 from node.settings import Settings
 from tests.support.booking import HOUR, BookingLead
 from tests.support.clocks import START
 from tests.support.limits import RANKED_ALIKE, set_limits
+from tests.support.sql_rules import AgendaTask, displaced_bookings, select
 from tests.support.worlds import (
     ON_ONE_LOOP,
     World,

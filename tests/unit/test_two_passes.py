@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 
 from lead.planning.agenda import Slot
 from lead.planning.placement import ChosenStart, Offer, choose
-from lead.planning.task_selection import AgendaTask, select
 from node.model.classes import SchedulingClass
 from node.model.ranks import OWN, PEER
-from node.model.timeline import Booking, TimelineQuestion, answer_question, displaced_bookings
+from node.model.timeline import Booking, TimelineQuestion, answer_question
+from tests.support.sql_rules import AgendaTask, displaced_bookings, select
 
 LAST = 24
 TASK = UUID(int=99)

@@ -6,7 +6,7 @@ import random
 from uuid import UUID
 
 from lead.planning.agenda import PAUSE_MAX, Slot, try_again_at
-from lead.planning.later import refused_until, told_later
+from lead.planning.retry_times import proposed_retry_times, refused_retry_times
 from node.model import times
 from node.model.errors import ParleyError, PeerUnreachable
 from node.model.wire.participants import (
@@ -32,7 +32,7 @@ def _proposal(*obstacles: AboveShare) -> Proposal:
 def test_the_latest_instant_of_all_participants_counts() -> None:
     """A run needs all of its participants, so the last one to be free decides; placed slots not."""
     proposals = {"a": _proposal(_above(0, 7)), "b": _proposal(_above(0, 9), _above(1, 5))}
-    assert told_later(SLOTS, {2 * HOUR}, proposals) == {2 * HOUR: 9}
+    assert proposed_retry_times(SLOTS, {2 * HOUR}, proposals) == {2 * HOUR: 9}
 
 
 def test_refused_holds_tell_it_too() -> None:
@@ -44,7 +44,7 @@ def test_refused_holds_tell_it_too() -> None:
         HoldAnswer(held=(), refused=(refusal,)),
         PeerUnreachable("away"),
     ]
-    assert refused_until({HOUR: request}, answers) == {HOUR: 8}
+    assert refused_retry_times({HOUR: request}, answers) == {HOUR: 8}
 
 
 def test_a_lead_asks_again_when_it_was_told_to() -> None:

@@ -1,4 +1,4 @@
-"""Instants before which it is vain to ask a node again, as nodes tell them. Pure."""
+"""The earliest instants to ask nodes again, as these name them in their answers. Pure."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from node.model.errors import ParleyError
 from node.model.wire.participants import AboveShare, HoldAnswer, Proposal, RunRequest
 
 
-def told_later(
+def proposed_retry_times(
     slots: Sequence[Slot], unplaced: Collection[int], proposals: Mapping[str, Proposal]
 ) -> dict[int, int]:
-    """Return by nominal start of these unplaced slots when it may be asked for again.
+    """Return when to ask again for these unplaced slots, by nominal start.
 
-    The latest of what the participants told counts, since a run needs all of them.
+    The latest instant that a participant named counts, since a run needs all of them.
     """
     later: dict[int, int] = {}
     for proposal in proposals.values():
@@ -26,10 +26,10 @@ def told_later(
     return later
 
 
-def refused_until(
+def refused_retry_times(
     requests: Mapping[int, RunRequest], answers: Sequence[HoldAnswer | ParleyError]
 ) -> dict[int, int]:
-    """Return the same by nominal start of runs that participants refused to hold."""
+    """Return when to ask again for the runs that participants refused to hold, by nominal start."""
     nominals = {request.run: nominal for nominal, request in requests.items()}
     later: dict[int, int] = {}
     for answer in answers:

@@ -1,13 +1,12 @@
-"""The choice of tasks for the idle workers. Pure.
-
-The query ``claim`` chooses the same tasks in the same order (and adds the lease); a test compares
-both on a real server.
-"""
+"""Rules that exist only in SQL, written once more in Python to compare the two on a real server."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+
+from node.model.classes import blockers
+from node.model.timeline import Booking, TimelineQuestion, gives_way
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,7 +21,7 @@ class AgendaTask:
 
 
 def select(candidates: Iterable[AgendaTask], now: int, before: int, idle: int) -> list[AgendaTask]:
-    """Return at most ``idle`` due tasks, by next run, then by age.
+    """Return at most ``idle`` due tasks, by next run, then by age, as the query ``claim`` does.
 
     A task is due if it is to be planned by ``now``, its next run is earlier than ``before``, and no
     worker holds a lease on it.
@@ -37,3 +36,19 @@ def select(candidates: Iterable[AgendaTask], now: int, before: int, idle: int) -
         and (task.leased_until is None or task.leased_until <= now)
     ]
     return [task for _, _, task in sorted(due, key=lambda entry: entry[:2])][: max(0, idle)]
+
+
+def displaced_bookings(
+    question: TimelineQuestion, start: int, bookings: Sequence[Booking]
+) -> list[Booking]:
+    """Return the bookings that a run at ``start`` displaces, as the query ``set_aside`` does."""
+    conflicting = blockers(question.scheduling_class)
+    end = start + question.duration
+    return [
+        booking
+        for booking in bookings
+        if booking.scheduling_class in conflicting
+        and gives_way(booking, question)
+        and booking.starts_at < end
+        and start < booking.ends_at
+    ]
