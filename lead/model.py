@@ -151,7 +151,7 @@ class NextTerm:
 
 @dataclass(frozen=True)
 class NextTry:
-    """The next search for a term's empty seats, after ``tries`` in vain; None is never.
+    """The next search for a term's empty seats, after ``tries`` without success; None is never.
 
     ``reason`` says why they are empty, ``wants_room`` whether a limit of the campaign is among the
     reasons. ``misses`` are the latest starts that runs of the term are expected to miss, in order.

@@ -61,7 +61,7 @@ class OutboxMessage:
 
 
 class DecisionDelivery:
-    """Delivers commits and releases."""
+    """Sends the decisions on exchanges, commits and releases, until participants acknowledge."""
 
     def __init__(
         self,

@@ -20,7 +20,7 @@ from node.model.spans import Span, normalise
 from node.store.database import Database, Notice
 
 TASKS_MAX = 200
-"""Maximum number of tasks that are planned at once: each may ask its participants in vain.
+"""Maximum number of tasks that are planned at once: each may ask its participants without success.
 
 The others are planned after their usual pauses."""
 

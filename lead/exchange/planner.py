@@ -67,7 +67,7 @@ class PlannerDependencies:
 
 
 class Planner:
-    """Plans claimed tasks."""
+    """Plans claimed tasks: introduces them, negotiates the slots that are due, and decides."""
 
     def __init__(
         self,

@@ -114,7 +114,7 @@ class ReachabilityTracker:
         """Return the unreachable participant that is asked again last, or None.
 
         A participant that is being asked right now comes after those that may be asked: a task
-        that waited for one of these would be planned again at once, in vain.
+        that waited for one of these would be planned again at once, without success.
         """
         now = self._clock.now()
         unreachable = [(p, self._unreachable[p]) for p in participants if p in self._unreachable]

@@ -113,7 +113,11 @@ def _options(command: AnyCommand) -> AnyCommand:
         click.option("--preemptee/--no-preemptee", default=None, help="May be displaced by them."),
         click.option("--seats-max", type=click.IntRange(1), help="Maximum seats held at once."),
         click.option("--target", metavar="SEATS|PERCENT%", help="A promise: 20, or 30%."),
-        click.option("--fairshare", metavar="PERCENT%[+-]", help="Part of all: 25%; 25%+ a floor."),
+        click.option(
+            "--fairshare",
+            metavar="PERCENT%[+-]",
+            help="Target part of all use: 25%; 25%+ is a floor, 25%- a ceiling.",
+        ),
         click.option(
             "--limit", "limits", multiple=True, metavar="WHAT=SOFT,HARD",
             help="Maximum at any instant: runs=10,50 allows 10 concurrent runs while others want "

@@ -275,9 +275,9 @@ def _addition(url: str, identity: str | None) -> NodeAddition:
 @click.argument("name")
 @asks_node
 async def pardon(session: Session, name: str) -> None:
-    """Give a node runs again that policies keep from it.
+    """Forget the failures and refusals of a node, so that policies choose it again.
 
-    Runs that failed there count no longer, and pauses after its refusals end.
+    Failed runs on the node count no longer, and pauses after its refusals end.
     """
     node = await session.client.pardon_node(name)
     session.output.one(node, NODE, node_view)
@@ -405,14 +405,14 @@ def comparison_summary(comparison: NodeComparison) -> str:
 
 
 def _heard(node: Record) -> str | None:
-    """Say when a node was heard of: it has signed something, which not everybody can."""
+    """Return when the last signed message of a node came, in words."""
     if node["is_self"]:
         return None
     return local(node["heard_at"]) or "never"
 
 
 def _lease(node: Record) -> str | None:
-    """Say when the tasks end that another node leads here, if it stays silent."""
+    """Return when the tasks that another node leads here end if it sends nothing, in words."""
     if node["lease_until"] is None:
         return None
     return f"end {local(node['lease_until'])} if it is not heard of before"

@@ -67,8 +67,8 @@ class ParticipantAgreement:
         answer = await self._has_booked(participant.node, run)
         if isinstance(answer, ParleyError):
             return (
-                f"{in_words_of(name, answer)}; without its word that it takes part, a task of "
-                "another node sends nothing to it at this rate"
+                f"{in_words_of(name, answer)}; a task of another node sends nothing to it at this "
+                "rate unless it confirms that it takes part"
             )
         if not answer:
             return (
@@ -98,7 +98,7 @@ class ParticipantAgreement:
             return None
         return (
             f"{'; '.join(unreachable)}; this node knows the run from the backup from which its "
-            "database was restored, and nobody says that it still stands"
+            "database was restored, and no participant confirms that it still stands"
         )
 
     async def _has_booked(self, node: str, run: DueRun) -> bool | ParleyError:

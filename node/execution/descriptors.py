@@ -48,7 +48,7 @@ def explain_exhaustion(purpose: str) -> Iterator[None]:
 
 
 def check_spare(count: int, purpose: str) -> None:
-    """Check that this process may open so many descriptors more.
+    """Check that this process may open more descriptors.
 
     :raises HostError: it may not.
     """

@@ -103,7 +103,7 @@ class LaunchOutcome:
 
 
 class Launcher:
-    """Runs this node's parts."""
+    """Starts, watches, and ends the parts of runs that this node measures."""
 
     def __init__(  # noqa: PLR0913 - the services that a run touches, most by name
         self,

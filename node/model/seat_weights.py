@@ -22,7 +22,7 @@ class SeatWeights:
     background: int = 0
 
     def on(self, scheduling_class: SchedulingClass, lanes: int) -> int:
-        """Return the charge on a node with so many lanes."""
+        """Return the charge on a node with this number of lanes."""
         match scheduling_class:
             case SchedulingClass.EXCLUSIVE:
                 return self.exclusive

@@ -1,4 +1,4 @@
-"""The time that this node has left, as it tells leads, so that they need not ask in vain."""
+"""The free time that this node reports to leads, which then need not ask while it is full."""
 
 from __future__ import annotations
 

@@ -57,7 +57,7 @@ class ArchivesEdit:
 
 
 class Archives:
-    """Stores and checks archives."""
+    """Stores and checks the archives of this node and of its tasks."""
 
     def __init__(
         self,

@@ -46,7 +46,7 @@ class CampaignSettings:
 
 @dataclass(frozen=True)
 class StoredCampaign:
-    """A stored campaign."""
+    """A campaign with its settings and its state, as the database has it."""
 
     id: int
     parent_id: int | None

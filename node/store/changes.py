@@ -47,7 +47,7 @@ async def raise_epochs(connection: Connection, epochs: Mapping[UUID, int]) -> No
 
 @dataclass(frozen=True)
 class FreedRun:
-    """A freed run."""
+    """A future run that an edit has freed, as its participants are told."""
 
     run: UUID
     task: UUID

@@ -18,7 +18,7 @@ _SQL = Queries("node.store", "nodes")
 
 @dataclass(frozen=True)
 class KnownNode:
-    """A pinned node."""
+    """A known node: its pinned identity, its card, and when it was last reached."""
 
     identity: str
     name: str
@@ -137,7 +137,7 @@ async def heard(connection: Connection, identities: Sequence[str], now: int) -> 
 
 
 async def silent_leads(connection: Connection, before: int) -> list[tuple[str, str, int]]:
-    """Return the other nodes that lead open tasks here and were last heard of before then.
+    """Return the other nodes that lead open tasks here and were last heard of before that instant.
 
     Each is its identity, its name, and when it was heard of last.
     """

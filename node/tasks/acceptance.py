@@ -36,15 +36,15 @@ from node.store.host_limits import LimitStanding
 from node.store.tasks import StoredTask
 
 _BURST_S = 5
-"""The new tasks of so many seconds may come at once, for example when a mesh is applied."""
+"""Seconds of the permitted rate that may come at once, for example when a mesh is applied."""
 
 _FULL_RETRY_S = 60
 """Seconds after which a node that leads as many tasks here as it may is to ask again."""
 
 
 @dataclass(frozen=True)
-class _Opinion:
-    """The opinion of this host on an introduction: why it refuses it, or its tools.
+class _Assessment:
+    """The assessment of an introduction before it is stored: a refusal, or its tools.
 
     ``judged`` is what its limits make of another node's task.
     """
@@ -64,7 +64,7 @@ class _Opinion:
 
 
 class Acceptance:
-    """Accepts or refuses introductions."""
+    """Accepts or refuses the tasks that other leads introduce to this node, and stores these."""
 
     def __init__(
         self,
@@ -100,12 +100,12 @@ class Acceptance:
         :raises InvalidDocument: its schedule cannot be read, or leaves no room for its runs.
         :raises TooManyRequests: the lead has as many tasks here as it may, or adds them too fast.
         """
-        opinion = self._considered(lead, introduction)
-        known, reason = None, opinion.reason
+        assessment = self._considered(lead, introduction)
+        known, reason = None, assessment.reason
         if lead != self._identity:
             misplaced = None if reason else await self._misaddressed(introduction)
             known, reason = await self._database.settle(
-                lambda connection: self._hear(connection, lead, introduction, opinion, misplaced)
+                lambda connection: self._hear(connection, lead, introduction, assessment, misplaced)
             )
         if (
             known is not None
@@ -117,14 +117,14 @@ class Acceptance:
                 f"{introduction.revision}: {known.terms.revision} is known here"
             )
             raise Conflict(msg)
-        return opinion.answer(reason or _not_open(lead, known))
+        return assessment.answer(reason or _not_open(lead, known))
 
     async def _hear(
         self,
         connection: Connection,
         lead: str,
         introduction: Introduction,
-        opinion: _Opinion,
+        assessment: _Assessment,
         misplaced: str | None,
     ) -> tuple[StoredTask | None, str | None]:
         """Apply the lead's introduction, unless this host refuses it.
@@ -134,7 +134,7 @@ class Acceptance:
         """
         task, now = introduction.task, self._clock.now()
         known = await tasks.lock(connection, task)
-        reason = opinion.reason or _address_refusal(introduction, known, misplaced)
+        reason = assessment.reason or _address_refusal(introduction, known, misplaced)
         if known is not None and known.lead != lead:
             return known, reason
         if known is not None and introduction.freeing is not None:
@@ -143,9 +143,9 @@ class Acceptance:
             return known, reason
         kept = reason is None
         if kept and known is None:
-            await self._make_room(connection, lead, opinion.judged)
+            await self._make_room(connection, lead, assessment.judged)
         if kept:
-            await self._store(connection, stored_task(introduction, lead), known, opinion.judged)
+            await self._store(connection, stored_task(introduction, lead), known, assessment.judged)
         # A host that refuses the new terms keeps the old revision, so that it refuses a hold under
         # the new one.
         revision = introduction.revision if kept or known is None else known.terms.revision
@@ -217,12 +217,12 @@ class Acceptance:
         """Return the answer to an introduction of a new or changed task, without storing it."""
         async with self._database.connection() as connection:
             known = await tasks.fetch(connection, introduction.task)
-        opinion = self._considered(lead, introduction)
-        reason = opinion.reason
+        assessment = self._considered(lead, introduction)
+        reason = assessment.reason
         if reason is None and lead != self._identity:
             misplaced = await self._misaddressed(introduction)
             reason = _address_refusal(introduction, known, misplaced)
-        return opinion.answer(reason or _not_open(lead, known))
+        return assessment.answer(reason or _not_open(lead, known))
 
     async def _misaddressed(self, introduction: Introduction) -> str | None:
         """Return why a participant's address is not that of its card, which is read again first.
@@ -247,7 +247,7 @@ class Acceptance:
         others = [each for at, each in enumerate(participants) if at != place]
         return self._targets.refusal(lead, test, spec, others, introduction.addresses)
 
-    def _considered(self, lead: str, introduction: Introduction) -> _Opinion:
+    def _considered(self, lead: str, introduction: Introduction) -> _Assessment:
         """Return what this host makes of an introduction by itself.
 
         :raises InvalidDocument: the schedule of another node's task cannot be read.
@@ -257,25 +257,25 @@ class Acceptance:
             raise InvalidDocument(faults)
         misplaced = self._misplaced(introduction)
         if misplaced is not None:
-            return _Opinion(misplaced)
+            return _Assessment(misplaced)
         try:
             test = self._capabilities.test(introduction.test)
             spec = self._capabilities.spec(test, introduction.spec)
         except InvalidDocument as error:
-            return _Opinion(error.detail)
+            return _Assessment(error.detail)
         return self._judged(lead, introduction, test, spec)
 
-    def _judged(self, lead: str, introduction: Introduction, test: Test, spec: Any) -> _Opinion:
+    def _judged(self, lead: str, introduction: Introduction, test: Test, spec: Any) -> _Assessment:
         """Return what this host makes of an introduction whose spec it knows."""
         foreign = lead != self._identity
         if test.scheduling_class(spec) is not introduction.scheduling_class:
-            return _Opinion(f"{introduction.test} is {test.scheduling_class(spec)} here")
+            return _Assessment(f"{introduction.test} is {test.scheduling_class(spec)} here")
         judged = self._limits.judge(lead, introduction, test, spec) if foreign else None
         if judged is not None and judged.refusal is not None:
-            return _Opinion(judged.refusal.in_words(), judged=judged)
+            return _Assessment(judged.refusal.in_words(), judged=judged)
         refusal = self._foreign_refusal(lead, introduction, test, spec) if foreign else None
         if refusal is not None:
-            return _Opinion(refusal)
+            return _Assessment(refusal)
         offered, lacks = self._capabilities.offers(
             introduction.test,
             spec,
@@ -285,12 +285,12 @@ class Acceptance:
         )
         if not offered:
             reasons = "; ".join(f"{name}: {reason}" for name, reason in lacks.items())
-            return _Opinion(reasons or "no tool is known for this test")
+            return _Assessment(reasons or "no tool is known for this test")
         # Leave out the tools that cannot measure this spec anywhere: the lead knows that itself.
         lacks = {
             n: why for n, why in lacks.items() if self._capabilities.tools[n].can(spec) is None
         }
-        return _Opinion(None, offered, lacks, judged)
+        return _Assessment(None, offered, lacks, judged)
 
     def _misplaced(self, introduction: Introduction) -> str | None:
         """Return why this host is not the addressed participant, or may not use its context."""

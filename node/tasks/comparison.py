@@ -32,7 +32,7 @@ _PAUSES_S = (2, 4, 8, 15, 30, 60, 60)
 log = structlog.get_logger()
 
 
-class Comparing(Protocol):
+class ComparisonPeer(Protocol):
     """Another node that can be asked to compare with this one."""
 
     async def compare_with_sender(self) -> NodeComparison:
@@ -49,7 +49,7 @@ class NodeComparer:
         directory: Directory,
         confirmer: TaskConfirmer,
         compare_led: CompareLed,
-        peer: Callable[[str], Comparing],
+        peer: Callable[[str], ComparisonPeer],
     ) -> None:
         """``peer(identity)`` returns the client of a known node."""
         self._clock = core.clock

@@ -32,7 +32,7 @@ from node.tasks.termination import TaskTerminator
 log = structlog.get_logger()
 
 
-class Confirming(Protocol):
+class ConfirmationPeer(Protocol):
     """Another node that can be asked about its tasks."""
 
     async def confirm(self, request: ConfirmationRequest) -> ConfirmationAnswer:
@@ -48,7 +48,7 @@ class TaskConfirmer:
         core: Core,
         directory: Directory,
         termination: TaskTerminator,
-        peer: Callable[[str], Confirming],
+        peer: Callable[[str], ConfirmationPeer],
         heard: Callable[[str], None],
         free_time: Callable[[], Awaitable[Shortfall]],
     ) -> None:

@@ -1,9 +1,9 @@
-"""Leases of leads: the tasks of a node that is not heard of for days end here.
+"""Leases of leads: the tasks of a node end here when it has sent nothing for days.
 
 The time that a lead has booked is its own for as long as it lives. A lead whose host has vanished
-can give nothing back, and nobody asks it in vain for ever. A node is heard of when it sends a
-signed request or answers one; the confirmation of tasks (``confirmation.py``) asks every lead once
-in some minutes, so that one whose tasks are all paused is heard of, too.
+can give nothing back, so its tasks must not stay open for ever. A node counts as present when it
+sends a signed request or answers one; the confirmation of tasks (``confirmation.py``) asks every
+lead every few minutes, also one whose tasks are all paused.
 
 The lead that comes back learns it by the messages of the ends, or when it compares its tasks.
 """
@@ -22,13 +22,13 @@ from node.tasks.termination import TaskTerminator
 
 LISTENING_MIN = 30 * times.MINUTE
 """Minimum time for which this process has listened, by a clock that was not set meanwhile, before
-it ends anything: a node that was down for a week has heard of nobody."""
+it ends anything: a node that was down for a week has received nothing."""
 
 log = structlog.get_logger()
 
 
 class LeadLeases:
-    """Notes which nodes are heard of, and ends the tasks of leads that are not."""
+    """Notes which nodes send something, and ends the tasks of leads that do not."""
 
     def __init__(self, core: Core, clock_steps: StepWatcher, termination: TaskTerminator) -> None:
         """``clock_steps`` counts how often this host's clock was set."""

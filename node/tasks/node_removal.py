@@ -26,7 +26,7 @@ _FAREWELL_S = 5.0
 """Maximum seconds in which a removed node is told what has ended; it may be away for good."""
 
 
-class Told(Protocol):
+class TaskEndReceiver(Protocol):
     """A node that can be told of the end of tasks."""
 
     async def end_task(self, end: TaskEnd) -> None:
@@ -35,14 +35,14 @@ class Told(Protocol):
 
 
 class NodeRemover:
-    """Removes known nodes."""
+    """Removes known nodes, and ends the tasks that are shared with them."""
 
     def __init__(
         self,
         core: Core,
         directory: Directory,
         termination: TaskTerminator,
-        peer: Callable[[str], Told],
+        peer: Callable[[str], TaskEndReceiver],
     ) -> None:
         """``peer(identity)`` returns the client of a known node."""
         self._database = core.database

@@ -51,7 +51,7 @@ class PoolTaskEdit:
 
 
 class PoolTaskEditor:
-    """Edits pool tasks."""
+    """Edits pool tasks, and the ordinary tasks of their seats with them."""
 
     def __init__(
         self,

@@ -295,5 +295,5 @@ async def test_a_node_that_does_not_answer_gets_no_stream(
     world.cut = {frozenset("ab")}
     run = await _stream_on(world, a, b)
     [part] = await a.rows("SELECT reason FROM part WHERE run_id = $1", run)
-    assert part["reason"].startswith("b cannot be reached: the wire is cut; without its word that")
+    assert part["reason"].startswith("b cannot be reached: the wire is cut; a task of another")
     assert programs == []

@@ -150,7 +150,7 @@ class ByRecentWorkOrder:
             late_tasks = deadline_first.moved(in_turns(board, board.candidates, self.half_life))
             turns = recent_work.RecentWorkSelector(recent, shares, seats, self.half_life)
             return _by_name(board, deadline_first.order(board.candidates, late_tasks, turns))
-        # Hour by hour: a task chosen in vain for a full hour would count against its campaign in
+        # Hour by hour: a task chosen for a full hour would count against its campaign in
         # the next one, and most against the campaigns that had least.
         hours: dict[int, dict[str, list[recent_work.WorkItem]]] = {}
         for it in sorted(board.candidates, key=_BY_NEXT_RUN):

@@ -70,7 +70,7 @@ class MovedBytes:
         return None if full is None else self.over(full, own)
 
     def never(self, own: int | None) -> PolicyRefusal | None:
-        """Return why a run with so many bytes can never start, None if it can."""
+        """Return why a run that moves this number of bytes can never start, None if it can."""
         words = self.quota.words
         if own is None:
             return UNKNOWN.refuse(campaign=self.campaign, quota=words)
@@ -89,7 +89,7 @@ class MovedBytes:
         )
 
     def full(self, own: int) -> list[FullHours]:
-        """Return the hours in which another run with so many bytes would exceed the quota.
+        """Return the hours in which another run with this number of bytes would exceed the quota.
 
         A period that ends with an hour has what began in it. While that is too much, no run may
         start in any hour of the period.

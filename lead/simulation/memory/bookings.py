@@ -256,7 +256,7 @@ def set_aside(
     ends: Sequence[int],
     classes: Sequence[str],
     priorities: Sequence[int],
-    whichever: Sequence[bool],
+    any_run: Sequence[bool],
     ranks: Sequence[int],
     named_by: Sequence[UUID],
     named: Sequence[UUID],
@@ -267,7 +267,7 @@ def set_aside(
     yielding = set(zip(named_by, named, strict=True))
     victims: dict[UUID, tuple[RunRow, UUID]] = {}
     wanted = sorted(
-        zip(ranks, priorities, starts, ends, classes, runs, whichever, strict=True),
+        zip(ranks, priorities, starts, ends, classes, runs, any_run, strict=True),
         key=lambda run: (-run[0], -run[1], run[2]),
     )
     for rank, priority, start, end, scheduling_class, displacing, of_any in wanted:

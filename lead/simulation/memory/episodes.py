@@ -140,20 +140,20 @@ def adopt(
     tables: Tables,
     pool_task: UUID,
     parts: Sequence[UUID],
-    whichever: Sequence[bool],
+    any_run: Sequence[bool],
     named_by: Sequence[UUID],
     named: Sequence[UUID],
     found_by: Sequence[UUID],
     found: Sequence[int],
 ) -> Answer:
     """Make tasks parts of a pool task; store the runs that may yield and the possible starts."""
-    of_part: dict[UUID, list[UUID]] = {}
+    yielding_by_part: dict[UUID, list[UUID]] = {}
     for part, run in zip(named_by, named, strict=True):
-        of_part.setdefault(part, []).append(run)
-    for part, of_any in zip(parts, whichever, strict=True):
+        yielding_by_part.setdefault(part, []).append(run)
+    for part, yields_any in zip(parts, any_run, strict=True):
         row = tables.tasks.rows.get(part)
         if row is not None:
-            yielding = None if of_any else tuple(sorted(of_part.get(part, ())))
+            yielding = None if yields_any else tuple(sorted(yielding_by_part.get(part, ())))
             starts = sorted(at for by, at in zip(found_by, found, strict=True) if by == part)
             tables.tasks.change(row, parent=pool_task, yielding=yielding, starts=tuple(starts))
     return ()

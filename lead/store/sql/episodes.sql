@@ -210,7 +210,7 @@ RETURNING place;
 UPDATE task
 SET
     parent = $1,
-    yielding = CASE WHEN NOT given.whichever THEN ARRAY(
+    yielding = CASE WHEN NOT given.any_run THEN ARRAY(
         SELECT named.yielding FROM unnest($4::uuid [], $5::uuid []) AS named (task_id, yielding)
         WHERE named.task_id = given.task_id ORDER BY named.yielding
     ) END,
@@ -218,7 +218,7 @@ SET
         SELECT found.starts_at FROM unnest($6::uuid [], $7::timestamptz []) AS found (task_id, starts_at)
         WHERE found.task_id = given.task_id ORDER BY found.starts_at
     )
-FROM unnest($2::uuid [], $3::boolean []) AS given (task_id, whichever)
+FROM unnest($2::uuid [], $3::boolean []) AS given (task_id, any_run)
 WHERE task.id = given.task_id;
 
 -- tried --

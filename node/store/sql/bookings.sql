@@ -144,10 +144,10 @@ DELETE FROM run WHERE id = ANY($1::uuid []);
 -- Sets aside runs of lower rank, or of the same rank and strictly lower priority: never running ones, never those about to start, and only the listed ones
 -- unless any may give way. Each remembers which run displaces it.
 WITH wanted AS (
-    SELECT id, starts_at, ends_at, scheduling_class, priority, whichever, rank
+    SELECT id, starts_at, ends_at, scheduling_class, priority, any_run, rank
     FROM unnest(
         $1::uuid [], $2::timestamptz [], $3::timestamptz [], $4::text [], $5::integer [], $6::boolean [], $7::smallint []
-    ) AS wanted (id, starts_at, ends_at, scheduling_class, priority, whichever, rank)
+    ) AS wanted (id, starts_at, ends_at, scheduling_class, priority, any_run, rank)
 ),
 
 victim AS (
@@ -161,7 +161,7 @@ victim AS (
         AND (run.rank, run.priority) < (wanted.rank, wanted.priority)
         AND run.starts_at >= $10
         AND (
-            wanted.whichever
+            wanted.any_run
             OR EXISTS (
                 SELECT FROM unnest($8::uuid [], $9::uuid []) AS named (displacing, yielding)
                 WHERE named.displacing = wanted.id AND named.yielding = run.id
