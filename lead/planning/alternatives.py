@@ -213,10 +213,10 @@ def _starts_after(situation: Situation, after: int) -> Iterator[int]:
 def _starts(free: Sequence[Span], after: int, duration: int) -> list[int]:
     later = to_portion(free) & to_portion([(after, times.LATEST)])
     fitting = at_least(from_portion(later), duration)
-    return [_whole(start, end - duration) for start, end in fitting]
+    return [_next_whole_second(start, end - duration) for start, end in fitting]
 
 
-def _whole(start: int, latest: int) -> int:
+def _next_whole_second(start: int, latest: int) -> int:
     """Return the next whole second, for readability, unless it is too late."""
     rounded = _rounded(start)
     return rounded if rounded <= latest else start
@@ -269,7 +269,7 @@ def _step(situation: Situation, slot: Slot) -> int | None:
     if at == len(fitting):
         return None
     start = max(latest + 1, fitting[at][0])
-    return _whole(start, ends[at] - situation.duration) - latest
+    return _next_whole_second(start, ends[at] - situation.duration) - latest
 
 
 def _tried(

@@ -86,15 +86,15 @@ class ProposalCache:
                 self._booked[name].append(run)
         self._occupations: dict[str, Occupation] = {}
         self._cached: defaultdict[str, list[_CachedAnswer]] = defaultdict(list)
-        self._whole = _whole(cases)
+        self._search_spans = _search_spans(cases)
 
     def widened(self, request: ProposalRequest) -> ProposalRequest:
         """Return the question to send: for the whole time first, then for its own windows."""
-        whole = self._whole.get(request.scheduling_class)
+        span = self._search_spans.get(request.scheduling_class)
         windows = request.windows
-        if whole is None or len(windows) == BATCH_MAX or whole in windows:
+        if span is None or len(windows) == BATCH_MAX or span in windows:
             return request
-        return request.model_copy(update={"windows": (whole, *windows)})
+        return request.model_copy(update={"windows": (span, *windows)})
 
     def hear(self, name: str, request: ProposalRequest, proposal: Proposal) -> Proposal:
         """Store an answer to ``widened(request)``; return it as the answer to ``request``."""
@@ -207,7 +207,7 @@ def _in_words(run: PostedRun) -> str:
     return f"busy with {kind} of campaign {run.campaign}, {start} to {end}"
 
 
-def _whole(cases: Iterable[SeatCase]) -> dict[SchedulingClass, Span]:
+def _search_spans(cases: Iterable[SeatCase]) -> dict[SchedulingClass, Span]:
     """Return, by class, the time in which the runs of these cases may take place."""
     spans: dict[SchedulingClass, Span] = {}
     for case in cases:

@@ -289,15 +289,17 @@ def _value_axis(scale: Scale, steps: Sequence[float], shown: Shown) -> list[str]
 
 
 def _place(report: Report, after: float) -> float:
-    return Scale(0, _whole(report), _LEFT, WIDTH - _RIGHT)(after)
+    return Scale(0, _axis_length(report), _LEFT, WIDTH - _RIGHT)(after)
 
 
-def _whole(report: Report) -> int:
+def _axis_length(report: Report) -> int:
     return len(report.over_time.periods) * report.over_time.length
 
 
 def _time_axis(report: Report) -> list[str]:
-    return _duration_axis(Scale(0, _whole(report), _LEFT, WIDTH - _RIGHT), _whole(report))
+    return _duration_axis(
+        Scale(0, _axis_length(report), _LEFT, WIDTH - _RIGHT), _axis_length(report)
+    )
 
 
 def _duration_axis(scale: Scale, whole: int) -> list[str]:

@@ -138,7 +138,7 @@ class Network:
         self.sent[what] += 1
         answer: asyncio.Future[T | ParleyError] = self._loop.create_future()
         request = _Request(sender, receiver, what, serve, answer)
-        for delay in self._journeys(sender, receiver):
+        for delay in self._copy_delays(sender, receiver):
             self._loop.call_in(delay, self._arrive, request, context=self._nobody)
         limit = self._conditions.time_limit
         timeout = f"{receiver.name} cannot be reached: no answer within {limit / SECOND:g} s"
@@ -153,7 +153,7 @@ class Network:
             raise outcome
         return outcome
 
-    def _journeys(self, sender: Station, receiver: Station) -> list[int]:
+    def _copy_delays(self, sender: Station, receiver: Station) -> list[int]:
         """Return the delays of the copies of a message; none if it is lost."""
         conditions = self._conditions
         if self.cut[frozenset((sender.name, receiver.name))] > 0:
@@ -162,10 +162,10 @@ class Network:
         if conditions.loss and self._rng.random() < conditions.loss:
             self.lost += 1
             return []
-        journeys = [self._delay(sender, receiver)]
+        delays = [self._delay(sender, receiver)]
         if conditions.duplicates and self._rng.random() < conditions.duplicates:
-            journeys.append(self._delay(sender, receiver) * 3)
-        return journeys
+            delays.append(self._delay(sender, receiver) * 3)
+        return delays
 
     def _delay(self, sender: Station, receiver: Station) -> int:
         """Return the delay: by distance, a tenth of it on average for queues, and slow hosts."""
@@ -199,7 +199,7 @@ class Network:
             self._return(request, outcome)
 
     def _return(self, request: _Request[T], outcome: T | ParleyError) -> None:
-        for delay in self._journeys(request.receiver, request.sender):
+        for delay in self._copy_delays(request.receiver, request.sender):
             self._loop.call_in(delay, _answer, request.answer, outcome, context=self._nobody)
 
 

@@ -49,7 +49,7 @@ async def show(request: web.Request) -> web.StreamResponse:
     """GET: one campaign."""
     requests.only(request)
     node, name = request.app[NODE], requests.name(request, "campaign")
-    await node.campaigns.find(name)
+    await node.campaigns.check_exists(name)
     return responses.one(await _fetch(node, name))
 
 
@@ -74,7 +74,7 @@ async def usage(request: web.Request) -> web.StreamResponse:
 async def usage_of(request: web.Request) -> web.StreamResponse:
     """GET: the usage of one campaign, hour by hour."""
     name = requests.name(request, "campaign")
-    await request.app[NODE].campaigns.find(name)
+    await request.app[NODE].campaigns.check_exists(name)
     return await _hours(request, name)
 
 

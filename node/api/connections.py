@@ -209,7 +209,7 @@ def _connection_of(request: web.Request) -> CountedConnection | None:
 
 
 def _network(remote: str) -> tuple[str, bool]:
-    """Return what counts as one address, and whether it is this host's own."""
+    """Return the address or network that counts as one caller, and whether it is local."""
     try:
         address = ipaddress.ip_address(remote.partition("%")[0])
     except ValueError:

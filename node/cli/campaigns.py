@@ -173,7 +173,7 @@ def _number(text: str, option: str) -> float:
         raise click.BadParameter(msg, param_hint=option) from None
 
 
-def _whole(text: str, option: str) -> int | None:
+def _whole_number(text: str, option: str) -> int | None:
     if not text:
         return None
     if not text.isdecimal():
@@ -189,7 +189,7 @@ def _part(text: str, option: str) -> float:
 def _target(text: str) -> dict[str, Any]:
     if text.endswith("%"):
         return {"share": _part(text, "--target")}
-    return {"seats": _whole(text, "--target")}
+    return {"seats": _whole_number(text, "--target")}
 
 
 def _fairshare(text: str) -> dict[str, Any]:
@@ -203,7 +203,7 @@ def _limit(text: str) -> tuple[str, dict[str, Any]]:
     if not equals or not amounts:
         msg = f"{text!r} is not WHAT=SOFT,HARD; one number is both"
         raise click.BadParameter(msg, param_hint="--limit")
-    bounds = _whole(soft, "--limit"), _whole(hard if comma else soft, "--limit")
+    bounds = _whole_number(soft, "--limit"), _whole_number(hard if comma else soft, "--limit")
     return name, {"soft": bounds[0], "hard": bounds[1]}
 
 
@@ -212,7 +212,7 @@ def _quota(text: str) -> tuple[str, int | str | None]:
     if not equals or not amount:
         msg = f"{text!r} is not WHAT=MOST"
         raise click.BadParameter(msg, param_hint="--quota")
-    return name, amount if name == BYTES else _whole(amount, "--quota")
+    return name, amount if name == BYTES else _whole_number(amount, "--quota")
 
 
 _READ: dict[str, Callable[[str], Any]] = {

@@ -91,7 +91,7 @@ class Campaigns:
             raise InvalidDocument([FieldFault("/campaign", f"{msg} {name} --state active")])
         raise InvalidDocument([FieldFault("/campaign", no_such(name, self._states))])
 
-    async def find(self, name: str) -> None:
+    async def check_exists(self, name: str) -> None:
         """Check that there is a campaign of this name.
 
         :raises NotFound: there is none; names similar ones.

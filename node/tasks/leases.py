@@ -54,7 +54,7 @@ class LeadLeases:
         return min(last_heard_at, self._clock.now()) + self._lease
 
     async def keep(self) -> None:
-        """Write which nodes have spoken since the last call."""
+        """Store which nodes have sent something since the last call."""
         heard, self._heard = self._heard, set()
         if not heard:
             return

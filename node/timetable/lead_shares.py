@@ -161,7 +161,7 @@ class ShareEnforcer:
         return ShareJudge(given, use, claims, now), use
 
     async def _use(self, connection: Connection, given: LeadShares, now: int) -> LeadUse:
-        """Return what leads used and have booked; what is long over is read now and then only."""
+        """Return what leads have used and booked; the use of past days is cached."""
         day = now // times.DAY * times.DAY
         if self._history is None or not self._history.is_good(day, now):
             since = day - HISTORY_HOURS * times.HOUR

@@ -264,7 +264,7 @@ class Reservations:
         duration: int,
         since: int,
     ) -> None:
-        """Write the spans that end after ``since``; one that does not repeat at any distance."""
+        """Store the spans that end after ``since``; those of a recurrence only some time ahead."""
         repeats = recurrence.repeat is not None or recurrence.cron is not None
         until = (
             self._clock.now() + self._settings.horizon + SPANS_AHEAD if repeats else times.LATEST

@@ -224,7 +224,7 @@ class FaultInjector:
                 await lead.stop()
 
     async def set_clock(self) -> None:
-        """Set the clock of a node's host wrong, and right again after a while."""
+        """Set the clock of a node's host forward or back, and correct it after a while."""
         clocks = [(site.name, site.clock) for site in self._sites.all if site.clock is not None]
         if not clocks:
             self.left_out["clock set"] += 1

@@ -62,7 +62,7 @@ class Pair:
 
 
 async def paired(a: Asker, b: Served, clock: ManualClock) -> Pair:
-    """Let the two know each other."""
+    """Make the two nodes known to each other, and return them with a lead for the first one."""
     await know(a.node, b)
     await know(b, a.node)
     return Pair(a, b, lead_of(a.node, owner="worker", rng=random.Random(1)), clock)

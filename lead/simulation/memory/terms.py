@@ -22,7 +22,7 @@ _POOL_TASK = (
 )
 
 
-def _whole(tables: Tables, task: TaskRow, asked: PoolTaskRow) -> tuple[Any, ...]:
+def _pool_task_columns(tables: Tables, task: TaskRow, asked: PoolTaskRow) -> tuple[Any, ...]:
     return (
         task.id,
         task.test,
@@ -81,7 +81,7 @@ def due(tables: Tables, now: int, limit: int, near: int) -> Answer:
         if places[request.pool_id] <= limit:
             chosen.append((task, request))
     chosen.sort(key=lambda pair: (tried[pair[0].id], pair[0].created_at, pair[0].id))
-    return [_whole(tables, *pair) for pair in chosen]
+    return [_pool_task_columns(tables, *pair) for pair in chosen]
 
 
 @TWINS.of(*_POOL_TASK)
@@ -96,7 +96,7 @@ def blocked(tables: Tables, pool: str, now: int, limit: int) -> Answer:
             for row in tables.terms.of_task.of(task.id)
         )
     ]
-    return [_whole(tables, *pair) for pair in _oldest(there, limit)]
+    return [_pool_task_columns(tables, *pair) for pair in _oldest(there, limit)]
 
 
 @TWINS.of(*_POOL_TASK)
@@ -107,7 +107,7 @@ def terms_to_open(tables: Tables, now: int, limit: int) -> Answer:
         for task, request in active(tables)
         if request.due_at is not None and request.due_at <= now
     ]
-    return [_whole(tables, *pair) for pair in _oldest(due_tasks, limit)]
+    return [_pool_task_columns(tables, *pair) for pair in _oldest(due_tasks, limit)]
 
 
 @TWINS.of("least")

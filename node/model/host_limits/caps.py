@@ -32,7 +32,7 @@ class Cap:
     v6: int = 64
 
     def accounts(self, address: str) -> list[CapAccount]:
-        """Return for what a run to this address counts; empty if the cap does not apply."""
+        """Return the accounts that count a run to this address; none if the cap does not apply."""
         outer, *inner = reached(address)
         counted = []
         for each in inner or [outer]:

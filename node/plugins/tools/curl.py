@@ -74,7 +74,7 @@ class CurlTool(SingleParticipantTool):
         return _SET_UP + spec.timeout + _WRAP_UP
 
     def unchecked(self, spec: HttpSpec) -> str | None:
-        """Return that curl follows redirects wherever they lead, unless none are to be followed."""
+        """Return why a task of another node must not use curl; None if it follows no redirects."""
         if spec.redirects_followed == 0:
             return None
         return (

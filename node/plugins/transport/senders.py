@@ -53,7 +53,7 @@ class StreamSender:
         return self._open
 
     async def connect(self) -> None:
-        """Only connect."""
+        """Connect without sending anything."""
         async with asyncio.timeout(self._seconds):
             await self._connected()
 
