@@ -20,12 +20,13 @@ from lead.policy.share.decayed_windows import DecayWindows
 from lead.policy.throttle import active_limits, delivered_cap, quota
 from lead.policy.throttle.active_limits import LimitLevel
 from lead.policy.throttle.byte_quota import MovedBytes
+from lead.policy.throttle.full_time import FullTime, full_times
 from lead.policy.verdict import PolicyRefusal
 from lead.policy.view import CampaignView, Charge
 from node.model import times
 from node.model.seat_weights import SEAT
 from node.model.spans import at_least, normalise, subtract
-from node.model.times import format_duration, to_the_second
+from node.model.times import format_duration
 from node.model.wire.participants import LimitReached, Proposal
 
 _DELIVERED = (DELIVERED_PERCENT, DELIVERED)
@@ -67,35 +68,6 @@ class RunDemand:
         return CountedRun(self.campaign, start, end, self.nodes, self.seats, self.needs)
 
 
-@dataclass(frozen=True, slots=True)
-class FullTime:
-    """Time in which another run would exceed a limit.
-
-    ``wanted`` has how much would be had with that run, each amount from an instant on;
-    ``refuse(amount)`` refuses a run.
-    """
-
-    start: int
-    end: int
-    wanted: Sequence[tuple[int, int]]
-    refuse: Callable[[int], PolicyRefusal]
-
-    @classmethod
-    def always(cls, start: int, end: int, refusal: PolicyRefusal) -> FullTime:
-        """Return a time in which each run is refused alike."""
-        return cls(start, end, ((start, 0),), lambda _: refusal)
-
-    def sentence(self, start: int, end: int) -> str:
-        """Return why a run is refused that touches this span, and when there is room again."""
-        ends = [*(at for at, _ in self.wanted[1:]), self.end]
-        within = [
-            amount
-            for (at, amount), until in zip(self.wanted, ends, strict=True)
-            if at < end and start < until
-        ]
-        return _until(self.refuse(max(within)), self.end)
-
-
 @dataclass(frozen=True)
 class CampaignRoom:
     """The room that the limits of a campaign, and of those above it, leave for runs of a task.
@@ -126,7 +98,7 @@ class CampaignRoom:
     def why_not(self, start: int, end: int) -> str | None:
         """Return why a run must not take this time, None if it is within all limits."""
         within = (each for each in self.full if each.start < end and start < each.end)
-        return next((each.sentence(start, end) for each in within), None)
+        return next((each.refusal(start, end).sentence for each in within), None)
 
     def first(self, choices: Sequence[ChosenStart]) -> tuple[list[ChosenStart], dict[int, str]]:
         """Return the choices that may be booked, and by nominal start why others may not."""
@@ -167,7 +139,7 @@ class CampaignRoom:
         return LimitReached(
             window=window,
             campaign=self.campaign,
-            sentence=longest.sentence(slot.start, slot.end),
+            sentence=longest.refusal(slot.start, slot.end).sentence,
             starts_at=max(longest.start, slot.start),
             ends_at=min(longest.end, slot.end),
         )
@@ -189,19 +161,12 @@ class RunAdmission:
             return room.exhausted.sentence
         for each in self._moved:
             if (refusal := each.refuse(start, room.moves)) is not None:
-                return _until(refusal, refusal.until)
+                return refusal.sentence
         if self._left is not None:
             self._left -= 1
         for each in self._moved:
             each.add(start, room.moves or 0)
         return None
-
-
-def _until(refusal: PolicyRefusal, end: int | None) -> str:
-    """Return a refusal, and when there is room again if that will be so."""
-    if end is None or end == times.LATEST:
-        return refusal.sentence
-    return f"{refusal.sentence}, until {to_the_second(end)}"
 
 
 @dataclass(frozen=True)
@@ -292,7 +257,8 @@ def room_for(
     for holder in line:
         counted = [run for run in runs if holder.name in above[run.campaign]]
         for bound in _bounds(holder, demand, level):
-            full += _full_times(bound, counted)
+            uses = ((run.start, run.end, bound.amount(run)) for run in counted)
+            full += full_times(uses, bound.own, bound.most, bound.refuse)
         on_time += _time_left(holder, demand, counted, level, now)
         on_deliveries += _deliveries_left(holder, demand, counted, level, delivered)
     moved = list(moved_bytes(line, campaigns, booked.moved))
@@ -384,28 +350,6 @@ def _limit_bound(holder: str, kind: str, most: int, own: int, level: LimitLevel)
         lambda run: _at_once(run)[kind],
         lambda wanted: active_limits.over(holder, kind, wanted, most, level),
     )
-
-
-def _full_times(bound: _Bound, runs: Sequence[CountedRun]) -> list[FullTime]:
-    """Return when runs have so much of a limit that another one would exceed it."""
-    if bound.own > bound.most:
-        return [FullTime.always(0, times.LATEST, bound.refuse(bound.own))]
-    changes: dict[int, int] = {}
-    for run in runs:
-        if amount := bound.amount(run):
-            changes[run.start] = changes.get(run.start, 0) + amount
-            changes[run.end] = changes.get(run.end, 0) - amount
-    full: list[FullTime] = []
-    wanted: list[tuple[int, int]] = []
-    used = 0
-    for at in sorted(changes):
-        used += changes[at]
-        if used + bound.own > bound.most:
-            wanted.append((at, used + bound.own))
-        elif wanted:
-            full.append(FullTime(wanted[0][0], at, tuple(wanted), bound.refuse))
-            wanted = []
-    return full
 
 
 _RunsLeft = tuple[int, PolicyRefusal]

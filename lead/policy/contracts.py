@@ -13,6 +13,7 @@ from typing import Protocol
 
 from lead.policy.episode_figures import Board
 from lead.policy.placement_requests import AllocationRound, Ask, Displacing
+from lead.policy.throttle.full_time import FullTime
 from lead.policy.verdict import PolicyRefusal
 from lead.policy.view import Candidate, NodeView, PostedRun, RememberedState, ReservationView
 
@@ -112,6 +113,9 @@ class EpisodeThrottle(Protocol):
 
     def admit(self, candidate: Candidate, turn: AllocationRound) -> PolicyRefusal | None:
         """Return a refusal if it exceeds a limit; the last round heeds the hard ones only."""
+
+    def full(self, candidate: Candidate, turn: AllocationRound) -> Sequence[FullTime]:
+        """Return the time in which no run of it may take place because of limits."""
 
     def placed(self, candidate: Candidate, run: PostedRun) -> None:
         """Record that a run of the candidate was posted."""

@@ -224,6 +224,7 @@ class Episode:
             wanted=len(names) if candidate.named else min(candidate.k, len(names)),
             least=candidate.least,
             avoid=self._avoid(candidate, names),
+            full=self._throttle.full(candidate, turn),
             usual=self._selecting.usual(candidate, chosen),
             patience=candidate.affinity_wait,
             displacing=displacing if isinstance(displacing, Displacing) else None,
@@ -322,14 +323,19 @@ class Episode:
         ask: Ask,
         run: PostedRun,
         refused: Collection[str] = (),
+        spans: Sequence[Span] = (),
     ) -> None:
-        """Record that the run was posted on all its nodes; some others ``refused`` the question."""
+        """Record that the run was posted on all its nodes; some others ``refused`` the question.
+
+        Of a term with several runs, ``spans`` are those that found time, as far as is known. The
+        others count at their ideal times.
+        """
         del self._open[ask.number]
         candidate = ask.candidate
         self._board.answer(candidate, len(run.nodes))
         self._given[candidate.task] += len(run.nodes)
-        # Later runs of a term count at their ideal times: their real starts are not known yet.
-        for start, end in ((run.start, run.end), *candidate.runs[1:]):
+        known = spans or ((run.start, run.end),)
+        for start, end in (*known, *(it for it in candidate.runs[1:] if it[0] > known[-1][0])):
             each = replace(run, start=start, end=end)
             self._board.place(each)
             self._throttle.placed(candidate, each)

@@ -30,8 +30,10 @@ def _starts(ask: Ask, name: str, free: Sequence[Span]) -> list[Span]:
     """Return the closed ranges of possible starts on one node."""
     candidate = ask.candidate
     inside = clip(list(free), candidate.next_run_at, candidate.start_by + candidate.duration)
-    if avoided := ask.avoid.get(name):
-        inside = subtract(inside, normalise([it.span for it in avoided]))
+    avoided = [it.span for it in ask.avoid.get(name, ())]
+    avoided += [(it.start, it.end) for it in ask.full]
+    if avoided:
+        inside = subtract(inside, normalise(avoided))
     length = candidate.duration
     return [(start, end - length) for start, end in inside if end - start >= length]
 

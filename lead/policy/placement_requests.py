@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
 
+from lead.policy.throttle.full_time import FullTime
 from lead.policy.verdict import PolicyRefusal
 from lead.policy.view import Candidate, PostedRun, RememberedState, ReservationView
 
@@ -41,10 +42,10 @@ class Ask:
 
     ``nodes`` are the nodes to ask, the best first: any ``wanted`` of them are to take part,
     ``least`` suffice; named participants all take part. ``avoid`` are the slots
-    on some of them that are reserved for others. One of the ``usual`` nodes is worth waiting for,
-    ``patience`` µs beyond the ideal start. Without ``displacing``, nothing may be displaced.
-    ``left_out`` are the nodes that must not be asked, and why; ``fewer`` is why it wants fewer
-    nodes than its task does.
+    on some of them that are reserved for others; ``full`` is time in which limits permit no run of
+    it on any. One of the ``usual`` nodes is worth waiting for, ``patience`` µs beyond the ideal
+    start. Without ``displacing``, nothing may be displaced. ``left_out`` are the nodes that must
+    not be asked, and why; ``fewer`` is why it wants fewer nodes than its task does.
     """
 
     number: int
@@ -54,6 +55,7 @@ class Ask:
     wanted: int
     least: int
     avoid: Mapping[str, Sequence[ReservationView]] = field(default_factory=dict)
+    full: Sequence[FullTime] = ()
     usual: frozenset[str] = frozenset()
     patience: int = 0
     displacing: Displacing | None = None

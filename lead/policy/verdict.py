@@ -13,13 +13,13 @@ Functions that admit or refuse return ``PolicyRefusal | None``; None admits.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from fractions import Fraction
 from typing import Any
 
 from node.model.byte_quotas import bytes_text
-from node.model.times import format_duration
+from node.model.times import LATEST, format_duration, to_the_second
 
 
 class Axis(StrEnum):
@@ -52,11 +52,16 @@ class RefusalRule:
 
 @dataclass(frozen=True, slots=True)
 class PolicyRefusal:
-    """One refusal; asking again before ``until`` (µs) is of no use."""
+    """One refusal; asking again before ``until`` (µs) is of no use.
+
+    ``room_at`` is when a limit has room again as things are booked: for a later run, not for later
+    questions.
+    """
 
     rule: RefusalRule
     figures: tuple[tuple[str, Figure], ...]
     until: int | None = None
+    room_at: int | None = None
 
     @property
     def axis(self) -> Axis:
@@ -66,7 +71,14 @@ class PolicyRefusal:
     @property
     def sentence(self) -> str:
         """Return the reason as a sentence."""
-        return self.rule.sentence.format(**{key: _Written(it) for key, it in self.figures})
+        sentence = self.rule.sentence.format(**{key: _Written(it) for key, it in self.figures})
+        if self.room_at is None:
+            return sentence
+        return f"{sentence}, until {to_the_second(self.room_at)}"
+
+    def with_room_at(self, instant: int) -> PolicyRefusal:
+        """Return the refusal that also says when there is room again; ``LATEST`` is never."""
+        return replace(self, room_at=None if instant == LATEST else instant)
 
     def to_trace(self) -> dict[str, Any]:
         """Return the refusal as plain values, for a stored trace."""

@@ -29,6 +29,7 @@ from lead.pool.membership import Membership
 from lead.pool.node_search import NodeSearch, SeatSearchResult
 from lead.pool.snapshot import EpisodeInput
 from node.clock import Clock
+from node.model.spans import Span
 from node.model.taskstate import TaskState
 from node.model.terms import schedule_for
 from node.model.wire.seats import SeatRequest
@@ -84,7 +85,7 @@ class EpisodeDriver:
                 decisive = next(iter(result.verdicts), None)
                 episode.refused(request, found.refused, decisive)
             else:
-                episode.placed(request, run, found.refused)
+                episode.placed(request, run, found.refused, _spans_of(run, found))
         for case in episode_input.closed:
             if case.open.blocked:
                 continue
@@ -234,6 +235,14 @@ def _add_refusals(
 
 
 _NOTHING = SeatSearchResult({}, 0)
+
+
+def _spans_of(run: PostedRun, found: SeatSearchResult) -> list[Span]:
+    """Return the spans of the runs of a term, on the node that begins first."""
+    length = run.end - run.start
+    found_by_node = (found.starts.get(name, ()) for name in run.nodes)
+    starts = min((list(it) for it in found_by_node if it), default=[])
+    return [(start, start + length) for start in starts]
 
 
 class _GivenSeats:

@@ -10,6 +10,7 @@ from itertools import islice
 from uuid import UUID
 
 from lead.exchange.negotiation import offer_of
+from lead.planning.campaign_room import CampaignRoom
 from lead.planning.placement import ChosenStart, Offer, choose
 from lead.planning.pool_view import SeatCase
 from lead.planning.seat_selection import SpreadLimit
@@ -28,8 +29,8 @@ class SeatSlots:
 
     ``proposals`` and ``offers`` are of the nodes that answered, ``failures`` the reasons of those
     that did not (or whose time must not be used). ``covered`` is the number of slots for which each
-    node has time, ``full`` are nodes that were not asked because they have none. ``reserved`` is
-    the pool's own reserved time, as an offer.
+    node has time, ``full`` are nodes that were not asked because they have none. ``reserved``
+    is what the pool's own reservations, and the limits of its campaign, leave, as offers.
     """
 
     def __init__(
@@ -65,11 +66,15 @@ class SeatSlots:
         return min(len(self.case.empty), self.placement.wanted)
 
     def close_reserved_time(self, now: int) -> None:
-        """Leave out the pool's time that is reserved for others."""
-        reserved = self.case.closed
-        if self.slots and reserved.spans:
-            offer, proposal = reserved.offer(self.slots, self.case.pool_task.terms.duration, now)
-            self.proposals[reserved.name] = proposal
+        """Leave out the pool's time that is reserved for others, or in which limits are reached."""
+        if not self.slots:
+            return
+        duration, closed = self.case.pool_task.terms.duration, self.case.closed
+        room = CampaignRoom(self.case.pool_task.campaign, self.placement.full)
+        answers = [(closed.name, closed.offer(self.slots, duration, now))] if closed.spans else []
+        answers += [(room.name, room.offer(self.slots, duration, now))] if room.binds else []
+        for name, (offer, proposal) in answers:
+            self.proposals[name] = proposal
             self.reserved.append(offer)
 
     @cached_property

@@ -328,6 +328,50 @@ async def test_a_pool_task_has_as_many_seats_as_a_limit_permits(
 
 @pytest.mark.parametrize(
     "limited",
+    [
+        {"seats_max": 1},
+        {"limits": {"runs": {"hard": 1}}},
+        {"limits": {"nodes": {"hard": 1}}},
+        {"limits": {"seats": {"soft": 1, "hard": 1}}},
+    ],
+)
+async def test_seats_are_given_where_there_is_room_within_the_slip(
+    world: World, limited: dict[str, Any]
+) -> None:
+    """Runs of pool tasks slip until their campaign has room; what cannot waits, and says so."""
+    pool = await pooled(world, [{}, {}, {}])
+    await _campaign(pool.lead, **limited)
+    first = document("n1")
+    first["test"]["spec"]["class"] = "exclusive"
+    await _create(pool.lead, first)
+    await pool.lead.plan()
+    await world.settle()
+    once = {"start": times.format_instant(AT), "repeat": None, "slip": "PT25M"}
+    length = f"PT{MINUTES}M"
+    tasks = [await pool.create(1, campaign="ops", schedule=once, length=length) for _ in range(3)]
+    assert await _starts(pool.lead) == [0, 10, 20]
+    until = times.to_the_second(AT + 3 * MINUTES * times.MINUTE)
+    why = (await pool.told(tasks[-1]))[-1][1]
+    assert why.replace(" (hard)", "").endswith(f"at once, of at most 1, until {until}")
+
+
+async def test_the_seats_of_a_term_slip_one_by_one(world: World) -> None:
+    """Each run of a term starts when there is room, and only as late as it must."""
+    pool = await pooled(world, [{}, {}])
+    await _campaign(pool.lead, limits={"runs": {"hard": 1}})
+    hourly = {"start": times.format_instant(AT), "repeat": "PT1H", "max_runs": 3, "slip": "PT30M"}
+    await _create(
+        pool.lead, document("lead") | {"schedule": {"start": times.format_instant(AT + times.HOUR)}}
+    )
+    await pool.lead.plan()
+    length = f"PT{MINUTES}M"
+    for _ in range(2):
+        await pool.create(1, campaign="ops", schedule=hourly, length=length)
+    assert await _starts(pool.lead) == [0, 10, 60, 70, 80, 120, 130]
+
+
+@pytest.mark.parametrize(
+    "limited",
     [{"seats_max": 1}, {"limits": {"runs": {"hard": 1}}}, {"limits": {"seconds": {"hard": 300}}}],
 )
 async def test_a_resumed_pool_task_waits_for_a_limit_that_runs_elsewhere_fill(

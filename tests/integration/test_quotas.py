@@ -19,6 +19,7 @@ from tests.support.worlds import ON_ONE_LOOP, World
 pytestmark = ON_ONE_LOOP
 
 AT_ONE = {"start": "2026-12-01T01:00:00Z", "max_runs": 1}
+EXACTLY = {**AT_ONE, "slip": "PT0S"}
 
 
 async def _pool(
@@ -77,12 +78,13 @@ async def test_a_quota_refuses_what_would_exceed_it(world: World) -> None:
     quota = {"lab": {"quotas": {"mbps": 1000}}, "free": {}}
     pool = await _pool(world, [{}, {}], {"set": "fbsng-quota"}, **quota)
     assert await pool.seats(await _traffic(pool, "lab", 600))
-    more = await _traffic(pool, "lab", 600)
+    more = await _traffic(pool, "lab", 600, EXACTLY)
     assert await pool.seats(more) == {}
     axis, rule, figures, sentence = await _verdict(pool, more)
     assert (axis, rule) == ("throttle", "quota")
     assert (figures["used"], figures["wanted"], figures["quota"]) == (600, 600, 1000)
-    assert sentence == "lab uses 600 mbps and wants 600 more, of at most 1000"
+    until = "2026-12-01T01:00:16Z"
+    assert sentence == f"lab uses 600 mbps and wants 600 more, of at most 1000, until {until}"
     assert await pool.seats(await _traffic(pool, "lab", 400)), "the rest is available"
     later = {"start": "2026-12-01T02:00:00Z", "max_runs": 1}
     assert await pool.seats(await _traffic(pool, "lab", 600, later))
@@ -95,7 +97,7 @@ async def test_a_quota_holds_for_every_run_of_a_term(world: World) -> None:
     pool = await _pool(world, [{}, {}], {"set": "campaign-default"}, **quota)
     third = {"start": "2026-12-01T03:00:00Z", "max_runs": 1}
     assert await pool.seats(await _traffic(pool, "lab", 600, third))
-    every_hour = {"start": "2026-12-01T01:00:00Z", "max_runs": 4}
+    every_hour = {**EXACTLY, "max_runs": 4}
     more = await _traffic(pool, "lab", 600, every_hour)
     assert await pool.seats(more) == {}
     assert (await _verdict(pool, more))[:2] == ("throttle", "quota")
@@ -143,12 +145,13 @@ async def test_limits_of_what_is_under_way_hold_for_later_runs_too(world: World)
     pool = await _pool(world, [{}, {}, {}], {"set": "maui-throttle"}, **limits)
     second = {"start": "2026-12-01T02:00:00Z", "max_runs": 1}
     assert await pool.seats(await pool.create(1, campaign="lab", schedule=second))
-    both = {"start": "2026-12-01T01:00:00Z", "max_runs": 2}
+    both = {**EXACTLY, "max_runs": 2}
     task = await pool.create(2, campaign="lab", schedule=both, request={"min_k": 2})
     assert await pool.seats(task) == {}
     axis, rule, figures, sentence = await _verdict(pool, task)
     assert (axis, rule, figures["wanted"], figures["limit"]) == ("throttle", "active limit", 3, 2)
-    assert sentence == "lab would have 3 nodes at once, of at most 2 (hard)"
+    until = "2026-12-01T02:01:00Z"
+    assert sentence == f"lab would have 3 nodes at once, of at most 2 (hard), until {until}"
 
 
 async def test_all_that_is_booked_ahead_counts_as_outstanding(world: World) -> None:

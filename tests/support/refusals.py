@@ -160,7 +160,8 @@ def _free_nodes(moment: Moment, candidate: Candidate) -> tuple[int, int]:
     assert moment.ask is not None
     ask = moment.ask
     kept = {name: [it.span for it in ask.avoid.get(name, ())] for name in ask.nodes}
-    ranges = {name: _starts(moment, candidate, name, kept[name]) for name in ask.nodes}
+    full = [(it.start, it.end) for it in ask.full]
+    ranges = {name: _starts(moment, candidate, name, [*kept[name], *full]) for name in ask.nodes}
     instants = {start for spans in ranges.values() for start, _ in spans}
     together = max(
         (sum(any(s <= at <= e for s, e in it) for it in ranges.values()) for at in instants),
@@ -373,20 +374,48 @@ def _part_kept(moment: Moment, candidate: Candidate, it: Figures, no: PolicyRefu
     return it["given"] == times.to_the_second(no.until) and begins < near_then
 
 
-def _seats_max(moment: Moment, candidate: Candidate, it: Figures, _: PolicyRefusal) -> bool:
-    own = candidate.k * moment.weight(candidate.scheduling_class)
-    runs = [run for run in moment.runs if run.campaign == candidate.campaign]
-    amounts = {
-        peak(runs, s, lambda run: len(run.nodes) * moment.weight(run.scheduling_class)) + own
-        for s in candidate.spans
+def _is_full(
+    runs: Sequence[PostedRun],
+    candidate: Candidate,
+    amount: Amount,
+    limit: tuple[int | Fraction, int],
+    said: tuple[float, PolicyRefusal],
+) -> bool:
+    """Return whether a run wants as much as is said in a window, and has room when that is said.
+
+    ``limit`` is what the run has itself, and the most that all may have.
+    """
+    (own, most), (wanted, refusal) = limit, said
+    windows = [(start, end + candidate.slip) for start, end in candidate.spans]
+    instants = {
+        max(run.start, first)
+        for run in runs
+        for first, last in windows
+        if run.start < last and first < run.end
     }
-    most = moment.view.campaigns[candidate.campaign].seats_max
-    return (
-        it["most"] == most and any(_same(it["wanted"], a) for a in amounts) and it["wanted"] > most
+    amounts = [peak(runs, (at, at + 1), amount) + own for at in instants]
+    if wanted <= most or not any(_same(wanted, it) for it in amounts):
+        return _same(wanted, own) and own > most and refusal.room_at is None
+    at = refusal.room_at
+    return at is None or (
+        peak(runs, (at, at + 1), amount) + own <= most < peak(runs, (at - 1, at), amount) + own
     )
 
 
-def _quota(moment: Moment, candidate: Candidate, it: Figures, _: PolicyRefusal) -> bool:
+def _seats_max(moment: Moment, candidate: Candidate, it: Figures, refusal: PolicyRefusal) -> bool:
+    own = candidate.k * moment.weight(candidate.scheduling_class)
+    runs = [run for run in moment.runs if run.campaign == candidate.campaign]
+    most = moment.view.campaigns[candidate.campaign].seats_max
+    return it["most"] == most and _is_full(
+        runs,
+        candidate,
+        lambda run: len(run.nodes) * moment.weight(run.scheduling_class),
+        (own, it["most"]),
+        (it["wanted"], refusal),
+    )
+
+
+def _quota(moment: Moment, candidate: Candidate, it: Figures, refusal: PolicyRefusal) -> bool:
     resource, members = it["resource"], set(moment.view.pool.nodes)
     runs = [run for run in moment.runs if run.campaign == candidate.campaign]
 
@@ -398,9 +427,9 @@ def _quota(moment: Moment, candidate: Candidate, it: Figures, _: PolicyRefusal) 
             if name in members
         )
 
-    used = {peak(runs, span, amount) for span in candidate.spans}
     most = moment.view.campaigns[candidate.campaign].quotas[resource]
-    return it["quota"] == most and it["used"] in used and it["used"] + it["wanted"] > most
+    said = it["used"] + it["wanted"], refusal
+    return it["quota"] == most and _is_full(runs, candidate, amount, (it["wanted"], most), said)
 
 
 def _capacity(moment: Moment, candidate: Candidate, it: Figures, _: PolicyRefusal) -> bool:
@@ -429,7 +458,7 @@ def _limit(moment: Moment, it: Figures) -> int | None:
     return min(values, default=None)
 
 
-def _active(moment: Moment, candidate: Candidate, it: Figures, _: PolicyRefusal) -> bool:
+def _active(moment: Moment, candidate: Candidate, it: Figures, refusal: PolicyRefusal) -> bool:
     holder, kind = str(it["holder"]), it["kind"]
     runs = [run for run in moment.runs if holder in moment.line(run.campaign)]
     if it["level"] not in {"soft", "hard"} or holder not in moment.line(candidate.campaign):
@@ -442,8 +471,9 @@ def _active(moment: Moment, candidate: Candidate, it: Figures, _: PolicyRefusal)
         return len(run.nodes) if run.task in apart else 1
 
     own = candidate.k if kind != "runs" or candidate.apart else 1
-    wanted = {peak(runs, span, amount) + own for span in candidate.spans}
-    return it["limit"] == _limit(moment, it) < it["wanted"] and it["wanted"] in wanted
+    limit = _limit(moment, it)
+    said = it["wanted"], refusal
+    return it["limit"] == limit and _is_full(runs, candidate, amount, (own, it["limit"]), said)
 
 
 def _active_time(moment: Moment, candidate: Candidate, it: Figures, _: PolicyRefusal) -> bool:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
+from functools import partial
 from itertools import accumulate
 
 from lead.policy.episode_figures import Board, PeakUse
@@ -13,10 +14,11 @@ from lead.policy.placement_requests import AllocationRound
 from lead.policy.share import decayed_windows
 from lead.policy.throttle import active_limits, delivered_cap, due_limits, quota
 from lead.policy.throttle.byte_quota import MovedBytes
+from lead.policy.throttle.full_time import FullTime, full_times
 from lead.policy.verdict import Axis, PolicyRefusal, RefusalRule
 from lead.policy.view import BUCKET, Candidate, PostedRun, RememberedState
 from node.model.classes import blockers
-from node.model.spans import Span
+from node.model.spans import Span, at_least, normalise, subtract
 
 SEATS_MAX = RefusalRule(
     Axis.THROTTLE,
@@ -32,6 +34,9 @@ DELIVERED = "delivered"
 
 
 Check = Callable[[Candidate, AllocationRound], PolicyRefusal | None]
+
+_AT_ONCE = (SEATS_MAX, quota.QUOTA, active_limits.OVER)
+"""Rules about what a campaign has at an instant: a run that slips may keep to them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,31 +66,59 @@ class LimitThrottling:
         self._seats: _SeatsMax | None = None
         self._limits: _Limits | None = None
         self._bytes: _ByteQuotas | None = None
+        self._quotas: _Quotas | None = None
+        self._full: dict[Hashable, list[FullTime]] = {}
+        self._board = board
         if any(it.seats_max is not None for it in campaigns):
             self._seats = _SeatsMax(board)
             self._checks.append(self._seats.admit)
         if any(it.quotas for it in campaigns):
-            self._checks.append(_Quotas(board).admit)
+            self._quotas = _Quotas(board)
+            self._checks += [self._quotas.admit, self._quotas.admit_of_pool]
         if any(it.byte_quota for it in campaigns):
             self._bytes = _ByteQuotas(board)
             self._checks.append(self._bytes.admit)
         if any(it.limits for it in campaigns):
             self._limits = _Limits(board, rules.windows)
-            self._checks.append(self._limits.admit)
+            self._checks += [self._limits.admit, self._limits.admit_time]
 
     def considered(self, candidates: Sequence[Candidate]) -> Mapping[str, PolicyRefusal]:
         """Return, by task, the refusals of candidates beyond the limits on due tasks."""
         return self._limits.considered(candidates) if self._limits else {}
 
     def admit(self, candidate: Candidate, turn: AllocationRound) -> PolicyRefusal | None:
-        """Return the first limit that the candidate would exceed."""
+        """Return the first limit that the candidate would exceed, however far its runs slip."""
         for check in self._checks:
-            if (refusal := check(candidate, turn)) is not None:
+            refusal = check(candidate, turn)
+            if refusal is not None and refusal.rule in _AT_ONCE:
+                refusal = _within_windows(candidate, self.full(candidate, turn), refusal)
+            if refusal is not None:
                 return refusal
         return None
 
+    def full(self, candidate: Candidate, turn: AllocationRound) -> Sequence[FullTime]:
+        """Return the time in which a run of the candidate would exceed a limit at some instant."""
+        if not self._checks:
+            return ()
+        level, board = _level_of(turn), self._board
+        needs = tuple(sorted(candidate.needs.items(), key=str))
+        kind = candidate.campaign, candidate.k, candidate.apart, candidate.scheduling_class
+        key = kind, needs, level, tuple(board.asked)
+        found = self._full.get(key)
+        if found is None:
+            found = []
+            if self._seats is not None:
+                found += self._seats.full(candidate)
+            if self._quotas is not None:
+                found += self._quotas.full(candidate)
+            if self._limits is not None:
+                found += self._limits.full(candidate, level)
+            self._full[key] = found
+        return found
+
     def placed(self, candidate: Candidate, run: PostedRun) -> None:
         """Count a posted run."""
+        self._full.clear()
         if self._seats is not None:
             self._seats.placed(run)
         if self._bytes is not None:
@@ -96,6 +129,33 @@ class LimitThrottling:
     def remember(self, state: RememberedState) -> RememberedState:
         """Return the state with the instants since when considered tasks age."""
         return state if self._limits is None else self._limits.remember(state)
+
+
+def _level_of(turn: AllocationRound) -> active_limits.LimitLevel:
+    """Return the level of limits that binds in a round."""
+    if turn is AllocationRound.THIRD:
+        return active_limits.LimitLevel.HARD
+    return active_limits.LimitLevel.SOFT
+
+
+def _within_windows(
+    candidate: Candidate, full: Sequence[FullTime], refusal: PolicyRefusal
+) -> PolicyRefusal | None:
+    """Return a refusal if some run finds no time within its slip outside the ``full`` time.
+
+    It is that of the time that takes most of the run's window; ``refusal`` if there is none.
+    """
+    taken = normalise([(each.start, each.end) for each in full])
+    if not taken:
+        return refusal
+    for start, end in candidate.spans:
+        window = start, end + candidate.slip
+        if not at_least(subtract([window], taken), end - start):
+            longest = max(
+                full, key=lambda each: min(each.end, window[1]) - max(each.start, window[0])
+            )
+            return longest.refusal(*window)
+    return None
 
 
 class _SeatsMax:
@@ -136,6 +196,29 @@ class _SeatsMax:
                 )
         return None
 
+    def full(self, candidate: Candidate) -> list[FullTime]:
+        """Return when another run of the candidate would exceed the maximum."""
+        most, lanes = self._most(candidate.campaign), self._board.lanes
+        own = self._board.weighed(candidate.scheduling_class, lanes * candidate.k)
+        if most is None or not own:
+            return []
+        booked = (
+            (*span, amount)
+            for (campaign, hour), bookings in self._held.items()
+            if campaign == candidate.campaign
+            for span, amount in bookings
+            if span[0] // BUCKET * BUCKET == hour
+        )
+        uses = [*booked, *((*span, amount) for span, amount in self._asked(candidate.campaign))]
+        return full_times(
+            uses,
+            own,
+            most * lanes,
+            lambda wanted: SEATS_MAX.refuse(
+                campaign=candidate.campaign, wanted=wanted / lanes, most=most
+            ),
+        )
+
     def _most(self, campaign: str) -> int | None:
         view = self._board.view.campaigns.get(campaign)
         return None if view is None else view.seats_max
@@ -156,6 +239,10 @@ class _SeatsMax:
             for booking in self._held.get((campaign, hour), ()):
                 if hour == first or booking[0][0] >= hour:
                     yield booking
+        yield from self._asked(campaign)
+
+    def _asked(self, campaign: str) -> Iterator[tuple[Span, int]]:
+        """Yield what is open."""
         for candidate in self._board.asked.values():
             if candidate.campaign == campaign:
                 lanes = self._board.weighed(
@@ -181,19 +268,55 @@ class _Quotas:
         }
 
     def admit(self, candidate: Candidate, turn: AllocationRound) -> PolicyRefusal | None:
-        """Return a refusal if what overlaps a run's ideal time, that run included, is too much."""
+        """Return a refusal if its campaign would use too much at the ideal time of a run."""
         del turn
-        campaign = self._board.view.campaigns[candidate.campaign]
-        if not campaign.quotas or not candidate.needs:
-            return None
-        wanted = {name: self._wanted(candidate, name) for name in candidate.needs}
-        for span in candidate.spans:
-            by_campaign, by_all = self._in_use(candidate, span)
-            free = {name: (by_all.get(name, 0), most) for name, most in self._capacity.items()}
-            refusal = quota.admit(candidate.campaign, wanted, campaign.quotas, by_campaign, free)
+        for wanted, by_campaign, _ in self._at_ideal_times(candidate):
+            quotas = self._board.view.campaigns[candidate.campaign].quotas
+            refusal = quota.admit(candidate.campaign, wanted, quotas, by_campaign, {})
             if refusal is not None:
                 return refusal
         return None
+
+    def admit_of_pool(self, candidate: Candidate, turn: AllocationRound) -> PolicyRefusal | None:
+        """Return a refusal if the pool would have too little at the ideal time of a run."""
+        del turn
+        for wanted, _, by_all in self._at_ideal_times(candidate):
+            free = {name: (by_all.get(name, 0), most) for name, most in self._capacity.items()}
+            refusal = quota.admit(candidate.campaign, wanted, {}, {}, free)
+            if refusal is not None:
+                return refusal
+        return None
+
+    def _at_ideal_times(
+        self, candidate: Candidate
+    ) -> Iterator[tuple[dict[str, int], dict[str, int], dict[str, int]]]:
+        """Yield for each run what it wants, what its campaign uses, and what all use then."""
+        if self._board.view.campaigns[candidate.campaign].quotas and candidate.needs:
+            wanted = {name: self._wanted(candidate, name) for name in candidate.needs}
+            for span in candidate.spans:
+                yield wanted, *self._in_use(candidate, span)
+
+    def full(self, candidate: Candidate) -> Iterator[FullTime]:
+        """Yield when another run of the candidate would exceed a quota of its campaign."""
+        quotas = self._board.view.campaigns[candidate.campaign].quotas
+        for resource in quotas.keys() & candidate.needs.keys():
+            own, most = self._wanted(candidate, resource), quotas[resource]
+            uses = [
+                (run.start, run.end, self._used(run, resource))
+                for run in (*self._board.view.runs, *self._board.placed)
+                if run.campaign == candidate.campaign and resource in run.needs
+            ]
+            yield from full_times(
+                uses, own, most, partial(_over_quota, candidate.campaign, resource, own, most)
+            )
+
+    def _used(self, run: PostedRun, resource: str) -> int:
+        """Return how much of a resource a run takes of the pool's nodes."""
+        nodes, amount = self._board.view.nodes, run.needs[resource]
+        members = [nodes[name] for name in run.nodes if name in self._members]
+        return sum(
+            node.resources.get(resource, 0) if amount is None else amount for node in members
+        )
 
     def _in_use(self, candidate: Candidate, span: Span) -> tuple[dict[str, int], dict[str, int]]:
         """Return the most that its campaign uses at an instant of a span, and all concurrent runs.
@@ -203,14 +326,9 @@ class _Quotas:
         """
         excluded = blockers(candidate.scheduling_class)
         by_campaign, by_all = PeakUse(span), PeakUse(span)
-        nodes = self._board.view.nodes
         for run in self._board.overlapping(span):
-            for resource, amount in run.needs.items():
-                members = [nodes[name] for name in run.nodes if name in self._members]
-                used = sum(
-                    node.resources.get(resource, 0) if amount is None else amount
-                    for node in members
-                )
+            for resource in run.needs:
+                used = self._used(run, resource)
                 if run.scheduling_class not in excluded:
                     by_all.add(resource, (run.start, run.end), used)
                 if run.campaign == candidate.campaign:
@@ -227,6 +345,12 @@ class _Quotas:
             nodes = self._board.usable(candidate.nodes)
             self._most[key] = sorted((it.resources.get(resource, 0) for it in nodes), reverse=True)
         return sum(self._most[key][: candidate.k])
+
+
+def _over_quota(campaign: str, resource: str, own: int, most: int, wanted: int) -> PolicyRefusal:
+    return quota.QUOTA.refuse(
+        campaign=campaign, resource=resource, used=wanted - own, wanted=own, quota=most
+    )
 
 
 class _ByteQuotas:
@@ -273,6 +397,12 @@ def _count(moved: MovedBytes, candidate: Candidate, nodes: int) -> None:
         moved.add(start, (candidate.moves or 0) * nodes)
 
 
+def _over_limit(
+    holder: str, kind: str, most: int, level: active_limits.LimitLevel, wanted: int
+) -> PolicyRefusal:
+    return active_limits.over(holder, kind, wanted, most, level)
+
+
 class _Limits:
     def __init__(self, board: Board, windows: decayed_windows.DecayWindows) -> None:
         view = board.view
@@ -315,19 +445,48 @@ class _Limits:
         return refused
 
     def admit(self, candidate: Candidate, turn: AllocationRound) -> PolicyRefusal | None:
-        """Return a refusal if a limit of its campaign or of an ancestor would be exceeded."""
-        level = (
-            active_limits.LimitLevel.HARD
-            if turn is AllocationRound.THIRD
-            else active_limits.LimitLevel.SOFT
-        )
+        """Return a refusal if its campaign or an ancestor would have too much at an instant."""
+        return self._within(candidate, _level_of(turn), active_limits.AT_ONCE, candidate.spans)
+
+    def admit_time(self, candidate: Candidate, turn: AllocationRound) -> PolicyRefusal | None:
+        """Return a refusal if a limit on booked time, or on deliveries, would be exceeded."""
+        level, kinds = _level_of(turn), (active_limits.SEAT_TIME, active_limits.TIME)
+        refusal = self._within(candidate, level, kinds, candidate.spans[:1])
+        return refusal or self._within_caps(candidate, level)
+
+    def _within(
+        self,
+        candidate: Candidate,
+        level: active_limits.LimitLevel,
+        kinds: Collection[str],
+        spans: Sequence[Span],
+    ) -> PolicyRefusal | None:
+        """Return a refusal if a limit of one of these kinds would be exceeded in these spans."""
         request = active_limits.request_of(candidate)
-        for span in candidate.spans:
+        for span in spans:
             holders = self._under_way.holders(candidate.campaign, span)
-            refusal = active_limits.within_limits(request, holders, level)
+            some = (
+                replace(it, limits={kind: it.limits[kind] for kind in it.limits if kind in kinds})
+                for it in holders
+            )
+            refusal = active_limits.within_limits(request, some, level)
             if refusal is not None or not holders:
                 return refusal
-        return self._within_caps(candidate, level)
+        return None
+
+    def full(self, candidate: Candidate, level: active_limits.LimitLevel) -> Iterator[FullTime]:
+        """Yield when another run of the candidate would exceed a limit at some instant."""
+        request = active_limits.request_of(candidate)
+        campaigns = self._board.view.campaigns
+        for name in self._board.line(candidate.campaign):
+            booked = self._under_way.booked(name)
+            for kind, limit in campaigns[name].limits.items():
+                most = active_limits.limit_at(limit, level)
+                if kind in active_limits.AT_ONCE and most is not None:
+                    alone = kind == active_limits.RUNS
+                    uses = [(start, end, 1 if alone else nodes) for start, end, nodes in booked]
+                    refuse = partial(_over_limit, name, kind, most, level)
+                    yield from full_times(uses, request[kind], most, refuse)
 
     def _within_caps(
         self, candidate: Candidate, level: active_limits.LimitLevel

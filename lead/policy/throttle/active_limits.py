@@ -30,6 +30,8 @@ SEAT_TIME: Final = "seat_time"
 """Outstanding seat-µs: seats times the remaining time."""
 TIME: Final = "time"
 """Outstanding µs of runs, however many seats each has."""
+AT_ONCE: Final = (RUNS, NODES, SEATS)
+"""The kinds that count at an instant."""
 
 OVER = RefusalRule(
     Axis.THROTTLE,
@@ -159,6 +161,10 @@ class ActiveBookings:
             for name in self._lineage(campaign)
             if self._campaigns[name].limits
         ]
+
+    def booked(self, name: str) -> Sequence[tuple[int, int, int]]:
+        """Return the start, end, and number of nodes of each run that counts for a campaign."""
+        return self._runs.get(name, ())
 
     def _in_use(self, name: str, span: Span) -> dict[str, int]:
         booked = self._runs.get(name, [])

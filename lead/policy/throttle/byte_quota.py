@@ -86,7 +86,7 @@ class MovedBytes:
             quota=self.quota.words,
             wanted=own,
             until=full.end,
-        )
+        ).with_room_at(full.end)
 
     def full(self, own: int) -> list[FullHours]:
         """Return the hours in which another run with this number of bytes would exceed the quota.

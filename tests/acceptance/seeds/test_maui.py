@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from datetime import timedelta
 
 import pytest
 
@@ -24,6 +25,16 @@ async def test_a_hard_limit_binds_named_tasks(scene: Scene, b: Outsider, c: Outs
     second = await scene.named(c, campaign=campaign)
     await scene.waits(second, f"{campaign} would have 2 runs at once, of at most 1 (hard)")
     assert await scene.booked(await scene.named(c, slip=20, campaign=campaign), 1) == [10]
+
+
+async def test_limits_bind_pool_tasks_alike(scene: Scene, b: Outsider) -> None:
+    """A run of a pool slips until its campaign has room, and otherwise says when there is some."""
+    campaign = await scene.campaign("limited", limits={"runs": {"hard": 1}})
+    assert await scene.booked(await scene.named(b, campaign=campaign), 1) == [0]
+    assert await scene.booked(await scene.pooled(slip=20, campaign=campaign), 1) == [10]
+    until = f"{scene.hour + timedelta(minutes=20):%Y-%m-%dT%H:%M:%SZ}"
+    said = f"{campaign} would have 2 runs at once, of at most 1 (hard), until {until}"
+    await scene.unseated(await scene.pooled(campaign=campaign), said)
 
 
 async def test_room_in_a_campaign_is_used_at_once(scene: Scene, b: Outsider, c: Outsider) -> None:

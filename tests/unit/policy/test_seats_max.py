@@ -82,7 +82,9 @@ def test_overlapping_runs_count_together() -> None:
     outcome = Driver(view).drive(POLICY)
     assert [run.task for run in outcome.placed] == ["first", "none", "after"]
     [refusal] = outcome.refused["beside"]
-    assert refusal.sentence == "a would hold 2 seats at once, of at most 1"
+    [free_at] = [run.end for run in outcome.placed if run.task == "after"]
+    until = times.to_the_second(free_at)
+    assert refusal.sentence == f"a would hold 2 seats at once, of at most 1, until {until}"
     # Open runs count like placed ones.
     episode = Episode(view, POLICY, random.Random(1))
     asked = [episode.next() for _ in candidates]
