@@ -217,7 +217,7 @@ class Reconciler:
         Only this lead ends tasks: it did, since its runs were read, or before its database was
         restored. The first is ordinary, and no difference.
         """
-        what = f"it is {state} on {other.name}, which heard so before"
+        what = f"it is {state} on {other.name}, which was told so before"
         if not await self._end_task(task, what):
             return []
         return [Difference(task=task, difference=what, repair="cancelled")]

@@ -337,11 +337,11 @@ class EpisodeLoop:
         later: RetryScheduler,
     ) -> None:
         why = describe_failure(error, "giving seats failed")
-        log.warning("giving seats broke off", what=what, error=why)
+        log.warning("giving seats failed", what=what, error=why)
         now = self._clock.now()
         pause = jittered_pause(PAUSE_FIRST, PAUSE_MAX, self._faults[what], self._rng)
         self._faults[what] += 1
-        sentence = f"giving seats broke off: {why}"
+        sentence = f"giving seats failed: {why}"
         decision = PlanningDecision.broken_off(sentence)
         async with self._database.transaction() as connection:
             await later(connection, now + pause, sentence)
@@ -396,7 +396,7 @@ class EpisodeLoop:
             await self._broke_off(f"seats of {task}", [task], error, later)
 
 
-_ENOUGH = "its pool has as many nodes for it again as are wanted at least"
+_ENOUGH = "its pool has enough nodes for it again"
 
 
 def _lack(membership: Membership, asking: PoolTaskCriteria) -> str | None:

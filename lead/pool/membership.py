@@ -229,7 +229,7 @@ class Membership:
         if possible >= least:
             return None
         shortage = (
-            f"pool {asking.pool} has {_nodes(possible)} for it, and {least} are wanted at least"
+            f"pool {asking.pool} has {_nodes(possible)} for it, and it needs at least {least}"
         )
         why = [f"{name}: {reason}" for name, reason in list(unable.items())[:_SHOWN]]
         if possible < len(able):

@@ -274,7 +274,8 @@ def plan_of(preview: PoolTaskPreview, impacts: Mapping[str, Impact], shown: int,
 _NONE = (
     NoAlternative(
         kind="later",
-        reason="of a pool task none are searched: try fewer nodes, a later start, or more slip",
+        reason="no alternatives are searched for pool tasks; try fewer nodes, a later start, or "
+        "more slip",
     ),
 )
 
@@ -297,7 +298,7 @@ def _outcome(preview: PoolTaskPreview, asked: int, placed: int) -> Outcome:
 
 def _sentence(preview: PoolTaskPreview, asked: int, starts: Sequence[PlannedStart]) -> str:
     if not preview.terms:
-        return f"nobody can say yet: its nodes are chosen from {preview.begins} on"
+        return f"not known yet: its nodes are chosen from {preview.begins} on"
     (_, first), *later = preview.terms
     if isinstance(first, str):
         return first

@@ -332,10 +332,12 @@ class TaskPreviewer:
         if outcome in (Outcome.FOUND, Outcome.LATER):
             return [], []
         if considered.placed.follows is not None:
-            reason = "the runs of another task decide when it runs; another within may help"
+            reason = "the runs of another task decide when it runs; a longer after.within may help"
             return [], [NoAlternative(kind=kind, reason=reason) for kind in _NAMED]
         if outcome in (Outcome.UNREACHABLE, Outcome.CLOCK):
-            reason = "nothing can be agreed with a node that cannot be asked, or by two clocks"
+            reason = (
+                "no time can be agreed with a node that does not answer, or while two clocks differ"
+            )
             return [], [NoAlternative(kind=kind, reason=reason) for kind in _NAMED]
         if outcome is Outcome.NO_TIME and considered.placed.failure is not None:
             reason = considered.placed.sentence()

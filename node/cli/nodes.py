@@ -316,7 +316,7 @@ def _shares(given: tuple[str, ...]) -> SharesDocument:
     for word in given:
         lead, _, number = word.rpartition("=")
         if not lead or not number.isascii() or not number.isdigit():
-            msg = f"{word!r} is no share; write LEAD=NUMBER with a whole number, such as b=3"
+            msg = f"{word!r} is not a share; write LEAD=NUMBER with a whole number, such as b=3"
             raise click.UsageError(msg)
         if lead in by_lead:
             msg = f"{lead} is given twice; give it once"
@@ -324,7 +324,7 @@ def _shares(given: tuple[str, ...]) -> SharesDocument:
         by_lead[lead] = int(number)
     others = by_lead.pop("others", 1)
     if given and not by_lead:
-        msg = "others alone is no share; name at least one lead, such as b=3 others=1"
+        msg = "others alone is not a share; name at least one lead, such as b=3 others=1"
         raise click.UsageError(msg)
     return SharesDocument(shares=by_lead, others=others)
 
@@ -415,7 +415,7 @@ def _lease(node: Record) -> str | None:
     """Return when the tasks that another node leads here end if it sends nothing, in words."""
     if node["lease_until"] is None:
         return None
-    return f"end {local(node['lease_until'])} if it is not heard of before"
+    return f"end {local(node['lease_until'])} if it sends nothing before"
 
 
 def node_view(node: Record) -> str:

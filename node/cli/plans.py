@@ -101,7 +101,7 @@ def plan_view(plan: Record) -> str:
     names = printable(route(participant["name"] for participant in plan["participants"]))
     who = "" if plan["seats"] else f" {names}"
     head = f"{plan['test']}{who}: {printable(plan['sentence'])}"
-    takes = f"takes {plan['duration']} of all, {plan['scheduling_class']}"
+    takes = f"takes {plan['duration']} on each participant, {plan['scheduling_class']}"
     if plan["tool"]:
         takes += f", with {plan['tool']}"
     if plan.get("expected_bytes"):

@@ -47,9 +47,9 @@ class Readiness:
         if self.leads:
             return None
         if self.lead_seen_at is not None:
-            since = f"none has been heard since {times.to_the_second(self.lead_seen_at)}"
+            since = f"none has reported since {times.to_the_second(self.lead_seen_at)}"
         elif self.due_for > LEAD_SILENT:
-            since = "none was ever heard here, and tasks wait"
+            since = "none has ever reported here, and tasks wait"
         else:
             return None  # a node that only takes part needs none
         return f"no lead plans the tasks of this node: {since}; start parley-lead, or see its log"

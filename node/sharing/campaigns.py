@@ -301,7 +301,7 @@ def _weight_fault(weight: Decimal, sets: Mapping[str, str]) -> FieldFault | None
     remedy = "give it a weight above 0, or suspend it with level 0"
     if dividing:
         divide = "divides" if len(dividing) == 1 else "divide"
-        reason = f"0 is no share: {', '.join(dividing)} {divide} by weight"
+        reason = f"0 is not a share: {', '.join(dividing)} {divide} by weight"
         return FieldFault("/weight", f"{reason}; {remedy}")
     if not any(kind.zero_weight for kind in kinds.values()):
         reason = (

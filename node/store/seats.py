@@ -139,9 +139,9 @@ async def waiting(connection: Connection, task: UUID, most: int) -> list[SeatWai
 
 
 async def before(connection: Connection, task: UUID, now: int) -> tuple[str, int] | None:
-    """Return its pool, and how many terms of other tasks are due before or beside its own.
+    """Return its pool, and how many terms of other tasks are due before its own or at the same time.
 
-    Terms are beside its own if they are in the same hour. Return None if there are none, or if no
+    Terms are due at the same time if they are in the same hour. Return None if there are none, or if no
     term of its own is due.
     """
     row = await connection.fetchrow(_SQL["before_in_turn"], task, now)

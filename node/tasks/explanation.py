@@ -39,7 +39,7 @@ def explain_task(
     sentence = task.reason or sentence
     if terms_before is not None and task.state == TaskState.ACTIVE:
         pool, count = terms_before
-        sentence += f"; in pool {pool} {count:,} terms are due before it, or beside it"
+        sentence += f"; in pool {pool} {count:,} terms are due before it or at the same time"
     elif not task.reason and is_incomplete and newest is not None and task.plan_at is not None:
         sentence += f"; {_retry(task, task.plan_at, newest.outcome)}"
     if task.after is not None and task.state in OPEN:

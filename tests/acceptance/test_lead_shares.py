@@ -87,4 +87,4 @@ async def test_unknown_leads_are_refused(a: Outsider) -> None:
     nothing = await parley(a, "node", "share", "b=0", "others=0")
     assert "are all zero" in nothing.err
     word = await parley(a, "node", "share", "b=many")
-    assert "is no share; write LEAD=NUMBER" in word.err
+    assert "is not a share; write LEAD=NUMBER" in word.err

@@ -317,7 +317,7 @@ async def test_a_plan_follows_what_is_booked(world: World) -> None:
     assert full.outcome is Outcome.NO_TIME
     assert not full.alternatives
     assert {each.reason for each in full.no_alternatives} == {
-        "the runs of another task decide when it runs; another within may help"
+        "the runs of another task decide when it runs; a longer after.within may help"
     }
 
 

@@ -88,7 +88,7 @@ async def test_a_lead_that_comes_back_learns_it_by_comparing(world: World) -> No
     dependencies = reconciliation_dependencies(a.node)
     reconciler = Reconciler(a.database, a.clock, dependencies, 20 * times.DAY)
     await reconciler.run_once(a.node.peer(b.identity))
-    assert await _task(a, task) == ("cancelled", "it is refused on b, which heard so before")
+    assert await _task(a, task) == ("cancelled", "it is refused on b, which was told so before")
     assert set((await a.states()).values()) == {"cancelled"}
 
 

@@ -60,7 +60,7 @@ async def test_tasks_that_nobody_plans_are_told(a: Asker, clock: ManualClock) ->
     clock.advance(7 * MINUTE)
     status, problem = await a.ask("GET", "/readyz")
     assert status == 503
-    assert "none was ever heard here" in problem["detail"]
+    assert "none has ever reported here" in problem["detail"]
     await _show_lead(a.node, "host:1")
     status, problem = await a.ask("GET", "/readyz")
     assert problem["detail"].startswith("the oldest due task has waited PT7M")

@@ -390,7 +390,7 @@ async def test_a_task_cancelled_before_its_lead_was_restored_stays_cancelled(
     await restore(world, a, backup)
     await a.lead.reconciler.compare_all()
     state, reason = await _state(a, task)
-    assert (state, reason) == ("cancelled", "it is cancelled on b, which heard so before")
+    assert (state, reason) == ("cancelled", "it is cancelled on b, which was told so before")
     assert set((await a.states()).values()) == {"cancelled"}
 
 
@@ -412,7 +412,7 @@ async def test_a_lead_that_tries_its_task_again_and_again_learns_that_it_is_over
     assert latest > world.clock.now() - times.MINUTE
     await a.lead.reconciler.compare_all()
     state, reason = await _state(a, task.task)
-    assert (state, reason) == ("cancelled", "it is cancelled on b, which heard so before")
+    assert (state, reason) == ("cancelled", "it is cancelled on b, which was told so before")
 
 
 async def test_a_lead_restored_to_before_the_first_answer_is_heard(world: World) -> None:

@@ -12,7 +12,7 @@ from tests.support.worlds import ON_ONE_LOOP, World
 
 pytestmark = ON_ONE_LOOP
 
-BROKEN_OFF = "giving seats broke off: a fault of this program: "
+BROKEN_OFF = "giving seats failed: a fault of this program: "
 
 
 async def _spoil(pool: Pooled, task: UUID) -> dict[str, Any]:

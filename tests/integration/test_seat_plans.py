@@ -89,7 +89,7 @@ async def test_what_else_waits_is_among_the_candidates(world: World) -> None:
     assert (plan.outcome, plan.placed) == (Outcome.NO_TIME, 0)
     assert [(seat.node, seat.asked) for seat in plan.seats] == [(None, None)]
     assert plan.sentence.startswith("0 of 1 seat, 2026-12-01T01:00:00Z")
-    assert plan.no_alternatives[0].reason.startswith("of a pool task none are searched")
+    assert plan.no_alternatives[0].reason.startswith("no alternatives are searched for pool tasks")
 
 
 async def test_a_node_that_all_have_is_not_counted_twice(world: World) -> None:
@@ -144,9 +144,7 @@ async def test_what_is_beyond_the_horizon_and_what_is_refused(world: World) -> N
     pool = await pooled(world, ALIKE)
     plan = await preview(pool, idle(2, schedule={"start": "2026-12-05T00:00:00Z", "max_runs": 1}))
     assert (plan.outcome, plan.seats) == (Outcome.LATER, ())
-    assert plan.sentence == (
-        "nobody can say yet: its nodes are chosen from 2026-12-04T02:00:00Z on"
-    )
+    assert plan.sentence == ("not known yet: its nodes are chosen from 2026-12-04T02:00:00Z on")
     with pytest.raises(InvalidDocument, match="is more than pool europe has: 3 nodes"):
         await preview(pool, idle(4))
 

@@ -25,12 +25,12 @@ SILENT_AT = START - LEAD_SILENT - 1
         ),
         (
             replace(SOUND, leads=0, lead_seen_at=SILENT_AT),
-            ["no lead plans the tasks of this node: none has been heard since 2"],
+            ["no lead plans the tasks of this node: none has reported since 2"],
         ),
         (replace(SOUND, leads=0, lead_seen_at=None), []),
         (
             replace(SOUND, leads=0, lead_seen_at=None, due_at=SILENT_AT),
-            ["no lead plans the tasks of this node: none was ever heard here, and tasks wait"],
+            ["no lead plans the tasks of this node: none has ever reported here, and tasks wait"],
         ),
         (
             replace(SOUND, free_bytes=FREE_BYTES_MIN // 2),

@@ -169,7 +169,7 @@ class Unshared:
 
 @dataclass(frozen=True, slots=True)
 class ByRecentWorkShare:
-    """Campaigns in the order of their standing; a weight of 0 is no share.
+    """Campaigns in the order of their standing; a weight of 0 is not a share.
 
     Time later than ``near`` is divided among all campaigns by weight (``ahead_sharing.py``).
     """

@@ -122,7 +122,7 @@ class Node(NodeCard):
     )
     lease_until: Instant | None = Field(
         None,
-        description="When the tasks that it leads here end, if it is not heard of before; null for "
+        description="When the tasks that it leads here end, if it sends nothing before; null for "
         "this node itself.",
     )
 

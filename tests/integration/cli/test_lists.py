@@ -253,7 +253,7 @@ async def test_nodes_tests_and_tools(parley: Any, node: Any) -> None:
     shown = (await parley("node", "show", "b.example", "-o", "table")).out
     assert re.search(r"^heard +never$", shown, re.MULTILINE)
     assert re.search(
-        r"^its tasks here +end 2026-12-08 .* if it is not heard of before$", shown, re.MULTILINE
+        r"^its tasks here +end 2026-12-08 .* if it sends nothing before$", shown, re.MULTILINE
     )
     assert (await parley("node", "show", "nobody")).code == 6
     assert missing in (await parley("tool", "list", "-o", "table")).out
