@@ -137,8 +137,8 @@ class ForeignTargets:
         if not strangers:
             return None
         return (
-            f"{test.name} would send {rate} Mb/s to {strangers[0]}, which is not a participant known "
-            "here and has not agreed to it; a task of another node sends at most "
+            f"{test.name} would send {rate} Mb/s to {strangers[0]}, which is not a participant "
+            "known here and has not agreed to it; a task of another node sends at most "
             f"{STRANGERS_MBPS_MAX} Mb/s there: send shorter packets or fewer, or let the owner of "
             "this host create the task"
         )

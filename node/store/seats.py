@@ -139,10 +139,9 @@ async def waiting(connection: Connection, task: UUID, most: int) -> list[SeatWai
 
 
 async def before(connection: Connection, task: UUID, now: int) -> tuple[str, int] | None:
-    """Return its pool, and how many terms of other tasks are due before its own or at the same time.
+    """Return its pool, and the number of terms of other tasks due before its own or in its hour.
 
-    Terms are due at the same time if they are in the same hour. Return None if there are none, or if no
-    term of its own is due.
+    Return None if there are none, or if no term of its own is due.
     """
     row = await connection.fetchrow(_SQL["before_in_turn"], task, now)
     return None if row is None else (row[0], row[1])

@@ -212,7 +212,10 @@ def _share_faults(shares: Mapping[str, int] | None) -> Iterator[FieldFault]:
         return
     for lead in shares:
         if lead != OTHERS and _KEY.fullmatch(lead) is None:
-            fault = f"is not the key of a node; write ed25519:… as parley node list shows it, or {OTHERS}"
+            fault = (
+                "is not the key of a node; write ed25519:… as parley node list shows it, or "
+                f"{OTHERS}"
+            )
             yield FieldFault(f"/shares/{lead}", fault)
     if not sum(shares.values()) or set(shares) == {OTHERS}:
         fault = "serve nobody first; give one lead, by its key, more than 0"
