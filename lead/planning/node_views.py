@@ -107,7 +107,7 @@ def node_view_of(
     facts = node.facts
     figures = {word: exact_number(it) for word, it in facts.items() if _is_number(it)}
     idle = node.shortfall
-    told = Fraction(0) if idle is None else Fraction(context.horizon - idle, context.horizon)
+    busy_share = Fraction(0) if idle is None else Fraction(context.horizon - idle, context.horizon)
     return NodeView(
         node.name,
         attributes={word: comparable_value(value) for word, value in facts.items()},
@@ -118,7 +118,7 @@ def node_view_of(
         resources={word: int(it) for word, it in figures.items() if word in context.counted},
         figures=figures,
         speed=figures.get("speed", 1),
-        load=min(1.0, max(0.0, float(busy.load), float(told))),
+        load=min(1.0, max(0.0, float(busy.load), float(busy_share))),
         used_at=used_at,
         busy_until=max(busy.running_to, node.busy_until or context.now),
     )

@@ -220,13 +220,13 @@ def _add_refusals(
 ) -> None:
     """Add the refusals to the results; blocked cases that were not tried have none.
 
-    Those of them that wait for others are told anew, once these are others than before.
+    Those that wait for other tasks get a new reason once these are others than before.
     """
     for name, refusals in outcome.refused.items():
-        told = cases[name].open
-        if told.blocked and name not in results:
+        open_term = cases[name].open
+        if open_term.blocked and name not in results:
             first = refusals[0]
-            if first.axis is not Axis.ORDER or first.sentence in (told.reason or ""):
+            if first.axis is not Axis.ORDER or first.sentence in (open_term.reason or ""):
                 continue
         before = results.get(name, CaseResult(cases[name]))
         # Nodes that are down were not asked, and may be all that is missing.

@@ -119,10 +119,10 @@ class PoolTaskPreviewer:
         :raises InvalidDocument: a field is wrong. A refusal by a participant is not an error.
         """
         document = request.model_dump(mode="json", exclude_unset=True, exclude={"runs"})
-        asked = TaskDocument.model_validate(document)
-        if asked.seats is None:
+        task_document = TaskDocument.model_validate(document)
+        if task_document.seats is None:
             return await self._task_previewer.plan(request)
-        preview = await self._preview(asked, asked.seats)
+        preview = await self._preview(task_document, task_document.seats)
         impacts = await self._task_previewer.impacts([it.considered for it in preview.groups])
         terms = preview.task.terms
         moved = self._seat_dependencies.needs.expected_bytes(terms.test, terms.spec, lambda: None)

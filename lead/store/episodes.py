@@ -220,9 +220,9 @@ async def tried(
     return written is not None
 
 
-async def lacks(connection: Connection, said: Mapping[UUID, str | None]) -> list[UUID]:
+async def lacks(connection: Connection, lacks_by_task: Mapping[UUID, str | None]) -> list[UUID]:
     """Write what the pools lack for these tasks, and return the tasks for which that changed."""
-    rows = await connection.fetch(_SQL["lacks"], list(said), list(said.values()))
+    rows = await connection.fetch(_SQL["lacks"], list(lacks_by_task), list(lacks_by_task.values()))
     return sorted(row[0] for row in rows)
 
 

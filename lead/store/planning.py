@@ -432,5 +432,7 @@ async def is_wanted(connection: Connection, run: UUID) -> bool:
 
 async def notify_planned(connection: Connection, planned: dict[UUID, bool]) -> None:
     """Notify the watchers of tasks that a planning attempt was made, and whether it booked."""
-    said = [f"task {task} {'booked' if booked else 'planned'}" for task, booked in planned.items()]
-    await connection.execute(_SQL["notify_planned"], said)
+    notices = [
+        f"task {task} {'booked' if booked else 'planned'}" for task, booked in planned.items()
+    ]
+    await connection.execute(_SQL["notify_planned"], notices)

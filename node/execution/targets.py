@@ -106,9 +106,9 @@ class ForeignTargets:
         if not mere and not any(map(literal, parties)):
             return None
         rules = self._rules(None)
-        told = replace(rules, content=_told(test, spec))
+        rules_of_spec = replace(rules, content=_told(test, spec))
         port = _port(test, spec)
-        refusals = (targets.host_refusal(host, port, told) for host in mere)
+        refusals = (targets.host_refusal(host, port, rules_of_spec) for host in mere)
         refusals_of_parties = (targets.host_refusal(host, None, rules) for host in parties)
         return next(filter(None, (*refusals, *refusals_of_parties)), None)
 

@@ -131,8 +131,8 @@ def _tests(document: MeshDocument, fleet: MeshInventory) -> Iterator[Finding]:
         if test.type not in fleet.tests:
             detail = f"there is no test {test.type}"
             yield _invalid(f"{at}/type", detail, similar_names(test.type, fleet.tests))
-            meant = get_close_matches(test.type, fleet.tests, n=1)
-            for alike in meant:
+            similar = get_close_matches(test.type, fleet.tests, n=1)
+            for alike in similar:
                 yield from _spec(at, test, fleet.tests[alike].get("properties", {}))
             continue
         yield from _spec(at, test, fleet.tests[test.type].get("properties", {}))

@@ -23,7 +23,7 @@ def terms_fingerprint(terms: TaskTerms) -> str:
     Left out are the revision, which is compared itself, and what only the lead keeps up to date:
     the participants' answers, and the tool and the duration that it chose by them.
     """
-    told = {
+    fields = {
         "test": terms.test,
         "spec": terms.spec,
         "tools": terms.tools,
@@ -35,7 +35,7 @@ def terms_fingerprint(terms: TaskTerms) -> str:
         "campaign": terms.campaign,
         "reference": terms.reference,
     }
-    written = json.dumps(told, sort_keys=True, separators=(",", ":"))
+    written = json.dumps(fields, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(written.encode()).hexdigest()
 
 

@@ -40,8 +40,8 @@ class Readiness:
     @property
     def faults(self) -> list[str]:
         """The sentences on what keeps the node from working; none if it is ready."""
-        told = [self._lead_fault(), self._due_fault(), self._write_fault(), self._room_fault()]
-        return [fault for fault in told if fault is not None]
+        faults = [self._lead_fault(), self._due_fault(), self._write_fault(), self._room_fault()]
+        return [fault for fault in faults if fault is not None]
 
     def _lead_fault(self) -> str | None:
         if self.leads:

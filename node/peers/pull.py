@@ -205,10 +205,10 @@ class WorkPuller:
         if between.working or len(answers) < len(between.answers):
             wait = 0
         request = await self._request(answers, tuple(between.working), wait)
-        asked = self._clock.monotonic()
+        asked_at = self._clock.monotonic()
         work = await self._peers.fetch(peer, request)
         between.received(answers)
-        if not work.questions and self._clock.monotonic() - asked < wait // 2:
+        if not work.questions and self._clock.monotonic() - asked_at < wait // 2:
             msg = f"{peer.name} returned no question and did not wait for one"
             raise PeerAnswered(msg)
         for assigned in work.questions:

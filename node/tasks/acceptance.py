@@ -59,8 +59,8 @@ class _Assessment:
         if reason is None:
             return IntroductionAnswer(accepted=True, tools=self.tools, lacks=dict(self.lacks))
         limit = self.judged.refusal if self.judged and self.reason == reason else None
-        told = None if limit is None else TaskLimit(**vars(limit))
-        return IntroductionAnswer(accepted=False, reason=reason[:1000], limit=told)
+        limit_on_wire = None if limit is None else TaskLimit(**vars(limit))
+        return IntroductionAnswer(accepted=False, reason=reason[:1000], limit=limit_on_wire)
 
 
 class Acceptance:

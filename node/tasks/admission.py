@@ -250,7 +250,7 @@ class Admission:
         except ParleyError as error:
             reason = in_words_of(participant.name, error)
             return participant.model_copy(update={"reason": reason}), None
-        told = participant.model_copy(
+        answered = participant.model_copy(
             update={
                 "accepted": answer.accepted,
                 "reason": answer.reason,
@@ -259,7 +259,7 @@ class Admission:
             }
         )
         limit = answer.limit and answer.limit.model_copy(update={"node": participant.name})
-        return told, limit
+        return answered, limit
 
     async def _prepare_withdrawal(self, task: StoredTask) -> _Withdrawal | None:
         """Write the messages that end a task that is about to be introduced, due later."""

@@ -105,13 +105,13 @@ class TaskConfirmer:
         return Shortfall(answered.shortfall, answered.busy_until)
 
     async def _confirm(self, lead: str, page: Sequence[UUID]) -> ConfirmationAnswer:
-        told = self._database.marked_at
+        mark = self._database.marked_at
         answered = await self._peer(lead).confirm(
-            ConfirmationRequest(tasks=tuple(page), marked_at=told)
+            ConfirmationRequest(tasks=tuple(page), marked_at=mark)
         )
         self._heard(lead)
         # Once for each node and start: a node that tells a wrong mark again changes nothing.
-        if told is not None and answered.marked_at is not None and lead not in self._believed:
+        if mark is not None and answered.marked_at is not None and lead not in self._believed:
             self._believed.add(lead)
             await self._database.look(answered.marked_at)
         return answered

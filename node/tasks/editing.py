@@ -103,17 +103,19 @@ class TaskEditor:
     async def _pause(self, connection: Connection, founds: Sequence[StoredTask], now: int) -> None:
         """Pause tasks that are locked and active."""
         ids = [found.id for found in founds]
-        said = f"paused on {self._name}"
-        freed = await self._free(connection, ids, changed.EVERY_SLOT, said, now)
+        sentence = f"paused on {self._name}"
+        freed = await self._free(connection, ids, changed.EVERY_SLOT, sentence, now)
         await changes.stand(
             connection, {found.id: found.terms.revision + 1 for found in founds}, now
         )
         await tasks.stop_planning(connection, ids)
-        told = {
-            task: TaskChange(PlanningOutcome.PAUSED, f"{said}; {_runs(len(slots))} freed", slots)
+        task_changes = {
+            task: TaskChange(
+                PlanningOutcome.PAUSED, f"{sentence}; {_runs(len(slots))} freed", slots
+            )
             for task, slots in freed.items()
         }
-        await changes.keep_changes(connection, told, now)
+        await changes.keep_changes(connection, task_changes, now)
         await self._tell(connection, ids, now)
         await bookings.notify_all(connection, [("task", task, TaskState.PAUSED) for task in ids])
 
@@ -182,8 +184,8 @@ class TaskEditor:
             if slot is not None and task not in seated
         }
         await changes.plan_on(connection, standings, now + CHANGE_ACKNOWLEDGEMENT_TIMEOUT)
-        told = {task: self._resumed(passed.get(task, [])) for task in ids}
-        await changes.keep_changes(connection, told, now)
+        task_changes = {task: self._resumed(passed.get(task, [])) for task in ids}
+        await changes.keep_changes(connection, task_changes, now)
         await dependencies.follow_again(connection, _within(founds), now)
         await self._tell(connection, ids, now)
         await bookings.notify_all(connection, [("task", task, TaskState.ACTIVE) for task in ids])
@@ -277,8 +279,8 @@ class TaskEditor:
         await self._reseating.apply(connection, edited, now, self._edit_parts)
         sentence = f"edited on {self._name}: {'; '.join(differences)[:_SAID_MAX]}"
         trace = _trace(before, after, archived)
-        told = {task: TaskChange(PlanningOutcome.EDITED, sentence, [], trace)}
-        await changes.keep_changes(connection, told, now)
+        task_changes = {task: TaskChange(PlanningOutcome.EDITED, sentence, [], trace)}
+        await changes.keep_changes(connection, task_changes, now)
         await bookings.notify(connection, "task", task, "edited")
         await bookings.notify(connection, "seats", task, "wanted")
 
@@ -322,13 +324,13 @@ class TaskEditor:
     ) -> None:
         """Edit locked tasks, given as pairs of the present and the new version."""
         now = self._clock.now()
-        said: dict[UUID, str] = {}
+        sentences: dict[UUID, str] = {}
         alike: dict[tuple[int, str], list[UUID]] = {}
         for found, new in edits:
             differences = _differences(document_of(found), document_of(new), archived)
-            said[found.id] = "; ".join(differences)[:_SAID_MAX]
+            sentences[found.id] = "; ".join(differences)[:_SAID_MAX]
             slots_from = await self._given_up_from(connection, found, new)
-            alike.setdefault((slots_from, said[found.id]), []).append(found.id)
+            alike.setdefault((slots_from, sentences[found.id]), []).append(found.id)
         freed: dict[UUID, list[int]] = {}
         given_up: dict[UUID, int] = {}
         for (slots_from, words), ids in alike.items():
@@ -338,18 +340,20 @@ class TaskEditor:
             await store_task(connection, new, found, now)
             await self._assign(connection, found, new, now)
         await self._plan_on(connection, edits, given_up, freed, now)
-        told = {}
+        task_changes = {}
         for found, new in edits:
-            sentence = f"edited on {self._name}: {said[found.id]}; {_runs(len(freed[found.id]))}"
+            sentence = (
+                f"edited on {self._name}: {sentences[found.id]}; {_runs(len(freed[found.id]))}"
+            )
             trace = _trace(document_of(found), document_of(new), archived)
-            told[found.id] = TaskChange(
+            task_changes[found.id] = TaskChange(
                 PlanningOutcome.EDITED, f"{sentence} freed", freed[found.id], trace
             )
-        await changes.keep_changes(connection, told, now)
+        await changes.keep_changes(connection, task_changes, now)
         open_ones = [new for found, new in edits if found.state is TaskState.ACTIVE]
         await dependencies.follow_again(connection, _within(open_ones), now)
-        await self._tell(connection, list(told), now)
-        await bookings.notify_all(connection, [("task", task, "edited") for task in told])
+        await self._tell(connection, list(task_changes), now)
+        await bookings.notify_all(connection, [("task", task, "edited") for task in task_changes])
 
     async def _assign(
         self, connection: Connection, found: StoredTask, new: StoredTask, now: int
@@ -508,8 +512,8 @@ def document_of(task: StoredTask, request: SeatRequest | None = None) -> dict[st
 def _differences(
     before: dict[str, Any], after: dict[str, Any], archived: Archived | None
 ) -> list[str]:
-    said = changed.differences(before, after)
-    return said if archived is None else [*said, "archives changed"]
+    differences = changed.differences(before, after)
+    return differences if archived is None else [*differences, "archives changed"]
 
 
 def _trace(

@@ -55,16 +55,16 @@ class LeadLeases:
 
     async def keep(self) -> None:
         """Store which nodes have sent something since the last call."""
-        heard, self._heard = self._heard, set()
-        if not heard:
+        present, self._heard = self._heard, set()
+        if not present:
             return
         now = self._clock.now()
         try:
             await self._database.settle(
-                lambda connection: nodes.heard(connection, sorted(heard), now)
+                lambda connection: nodes.heard(connection, sorted(present), now)
             )
         except BaseException:
-            self._heard |= heard
+            self._heard |= present
             raise
 
     async def run_once(self) -> int:

@@ -149,11 +149,13 @@ class PoolTaskChecker:
         if isinstance(test.spec_model.model_fields[word].get_default(), tuple):
             value: Any = [*(given or ()), *names]
         elif given is not None:
-            said = f"says {given}, and the task asks for nodes of pool {request.pool}: leave it out"
-            raise InvalidDocument([FieldFault(f"/test/spec/{word}", said)])
+            fault = (
+                f"says {given}, and the task asks for nodes of pool {request.pool}: leave it out"
+            )
+            raise InvalidDocument([FieldFault(f"/test/spec/{word}", fault)])
         elif request.together and request.k > 1:
-            said = f"is not possible: {word} of {test.name} names one node; leave it out"
-            raise InvalidDocument([FieldFault("/participants/together", said)])
+            fault = f"is not possible: {word} of {test.name} names one node; leave it out"
+            raise InvalidDocument([FieldFault("/participants/together", fault)])
         else:
             value = names[0]
         spec = {**document.test.spec, word: value}
@@ -181,12 +183,12 @@ class PoolTaskChecker:
 def _field_of(test: Test, request: SeatRequest) -> str:
     fields = test.spec_model.model_fields
     if request.field is not None and request.field not in fields:
-        said = f"{test.name} has no field {request.field}; it has {', '.join(fields)}"
-        raise InvalidDocument([FieldFault("/participants/field", said)])
+        fault = f"{test.name} has no field {request.field}; it has {', '.join(fields)}"
+        raise InvalidDocument([FieldFault("/participants/field", fault)])
     word = request.field or next((name for name in _FIELDS if name in fields), None)
     if word is None:
-        said = f"say which field of {test.name} names the node; it has {', '.join(fields)}"
-        raise InvalidDocument([FieldFault("/participants/field", said)])
+        fault = f"say which field of {test.name} names the node; it has {', '.join(fields)}"
+        raise InvalidDocument([FieldFault("/participants/field", fault)])
     return word
 
 
@@ -207,9 +209,9 @@ def _too_few(
 ) -> FieldFault | None:
     pool, k, least = request.pool, request.k, request.min_k or request.k
     if k > len(members):
-        said = f"is more than pool {pool} has: {_nodes(members)}"
+        fault = f"is more than pool {pool} has: {_nodes(members)}"
         fewer = f"ask for {len(members)} at most, or " if members else ""
-        return FieldFault("/participants/k", f"{said}; {fewer}widen the pool")
+        return FieldFault("/participants/k", f"{fault}; {fewer}widen the pool")
     meeting = [name for name, each in members.items() if wanted.match.met_by(each)]
     if members and not meeting:
         return predicates.explain_no_match(wanted.match, members, "/participants/match")
@@ -217,13 +219,13 @@ def _too_few(
     if len(able) < least:
         others = {n: wanted.why_not(n, each) for n, each in members.items() if n not in able}
         why = ", ".join(f"{name}: {reason}" for name, reason in list(others.items())[:_SHOWN])
-        said = f"is more than pool {pool} can give: {len(able)} of {_nodes(members)} ({why})"
+        fault = f"is more than pool {pool} can give: {len(able)} of {_nodes(members)} ({why})"
         fewer = f"ask for {len(able)} at most" if able else "ask for others, or widen the pool"
-        return FieldFault(f"/participants/{word}", f"{said}; {fewer}")
+        return FieldFault(f"/participants/{word}", f"{fault}; {fewer}")
     possible = seats_possible(able.values(), request.spread)
     if possible < least:
-        said = f"is more than can be spread like that: {possible} of {_nodes(able)} at most"
-        return FieldFault(f"/participants/{word}", f"{said}; ask for fewer, or spread less")
+        fault = f"is more than can be spread like that: {possible} of {_nodes(able)} at most"
+        return FieldFault(f"/participants/{word}", f"{fault}; ask for fewer, or spread less")
     return None
 
 
@@ -233,8 +235,8 @@ def _unknown_words(request: SeatRequest, members: Mapping[str, Attributes]) -> F
     for place, words in (("spread", request.spread), ("prefer", request.prefer)):
         for word in words:
             if word not in there:
-                said = f"no node of pool {request.pool} has it; they have {_some(sorted(there))}"
-                return FieldFault(f"/participants/{place}/{word}", said)
+                fault = f"no node of pool {request.pool} has it; they have {_some(sorted(there))}"
+                return FieldFault(f"/participants/{place}/{word}", fault)
     return None
 
 

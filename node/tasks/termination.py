@@ -130,9 +130,9 @@ class TaskTerminator:
         await bookings.tell_leads(connection, lost, now)
         await bookings.notify(connection, "run", run.id, run.task, end.state)
         others = _identities(run.participants) - {self._identity, sender}
-        told = others if run.lead == self._identity else {run.lead} - {self._identity, sender}
+        receivers = others if run.lead == self._identity else {run.lead} - {self._identity, sender}
         body = _without_winner(end).model_dump(mode="json")
-        await outbox.post(connection, sorted(told), outbox.MessageKind.RUN_END, body, now)
+        await outbox.post(connection, sorted(receivers), outbox.MessageKind.RUN_END, body, now)
         if run.lead != self._identity:
             return
         if state is RunState.DISPLACED and now < run.starts_at:
@@ -332,9 +332,9 @@ class TaskTerminator:
                 mode="json"
             )
             led = run.lead == self._identity
-            told = (_identities(run.participants) if led else {run.lead}) - {self._identity}
+            receivers = (_identities(run.participants) if led else {run.lead}) - {self._identity}
             posts += [
-                OutgoingMessage(node, outbox.MessageKind.RUN_END, end) for node in sorted(told)
+                OutgoingMessage(node, outbox.MessageKind.RUN_END, end) for node in sorted(receivers)
             ]
         return posts
 
@@ -417,8 +417,8 @@ class TaskTerminator:
             # A worker may be introducing the task at this moment, to nodes that would then keep it
             # open. Tell them again once no message of that worker can arrive any more.
             again = max(0, max(leased.values()) - now) + _ON_ITS_WAY
-            told = [post for task in leased for post in posts[task]]
-            await outbox.post_all(connection, told, now, again)
+            messages = [post for task in leased for post in posts[task]]
+            await outbox.post_all(connection, messages, now, again)
         return EndedTasks(tuple(ids), len(open_runs))
 
     async def _runs_to_end(
@@ -440,12 +440,14 @@ class TaskTerminator:
     ) -> list[OutgoingMessage]:
         """Return the messages about the end of a task: from its lead to all others, or to it."""
         led = task.lead == self._identity
-        told = (_identities(task.terms.participants) if led else {task.lead}) - {
+        receivers = (_identities(task.terms.participants) if led else {task.lead}) - {
             self._identity,
             sender,
         }
         body = TaskEnd(task=task.id, state=state, reason=reason[:1000]).model_dump(mode="json")
-        return [OutgoingMessage(node, outbox.MessageKind.TASK_END, body) for node in sorted(told)]
+        return [
+            OutgoingMessage(node, outbox.MessageKind.TASK_END, body) for node in sorted(receivers)
+        ]
 
 
 def _pause(attempts: int) -> int:

@@ -177,7 +177,7 @@ async def test_an_unreachable_participant_learns_when_it_is_back(world: World) -
     assert (await _task_row(b, task))["revision"] == 4
 
 
-async def test_a_late_letter_stops_what_has_begun(world: World) -> None:
+async def test_a_late_message_stops_what_has_begun(world: World) -> None:
     """A run that one node has freed and the other has begun is stopped there."""
     (a, b), task = await _task(world)
     world.cut = {AB}

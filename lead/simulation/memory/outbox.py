@@ -73,8 +73,8 @@ def _overtakes(tables: Tables, row: OutboxRow, now: int) -> bool:
 def ends_under_way(tables: Tables, node: str, tasks: Sequence[UUID]) -> Answer:
     """Return those of these tasks whose end a node is about to be told."""
     messages = tables.outbox.rows.values()
-    told = (unpack(it.message) for it in messages if it.node == node and it.kind == "task-end")
-    return [(task,) for end in told if (task := UUID(end["task"])) in tasks]
+    ends = (unpack(it.message) for it in messages if it.node == node and it.kind == "task-end")
+    return [(task,) for end in ends if (task := UUID(end["task"])) in tasks]
 
 
 @TWINS.of("id")

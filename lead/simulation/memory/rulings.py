@@ -79,8 +79,8 @@ def displace(tables: Tables, exchanges: Sequence[UUID], now: int) -> Answer:
             known = lead in (winning.lead, itself and itself.identity)
             by_rank = winner.rank > run.rank
             other = _RANKED if by_rank else f"{_DISPLACED_BY} that another node leads"
-            told = why if known else other
-            answer.append((run.id, run.task_id, told, winner.id if known else None, lead))
+            sentence = why if known else other
+            answer.append((run.id, run.task_id, sentence, winner.id if known else None, lead))
     return answer
 
 

@@ -12,7 +12,7 @@ from node.model.principals import Role
 from node.model.wire.fields import Document, Duration, Instant
 
 Label = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._@-]{0,62}$")]
-"""The name of whom a token is for, such as ``alice`` or ``alice@example.org``."""
+"""The name of the user of a token, such as ``alice`` or ``alice@example.org``."""
 
 _LIFE_MAX = 3660 * times.DAY
 
@@ -20,7 +20,9 @@ _LIFE_MAX = 3660 * times.DAY
 class TokenRequest(Document):
     """A token to be made."""
 
-    label: Label = Field(description="Whom it is for. Tokens of one label are those of one user.")
+    label: Label = Field(
+        description="The user that it is for; tokens of one label belong to one user."
+    )
     role: Role = Field(description="What it permits; each role includes those before it.")
     expires_in: Annotated[Duration, Field(gt=0, le=_LIFE_MAX)] | None = Field(
         None, description="The time after which it is valid no longer; null: it does not expire."

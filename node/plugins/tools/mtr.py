@@ -128,15 +128,15 @@ def _without_refusals(dest: str, probes: list[Probe]) -> list[Probe]:
 
     They are the hops at the end whose single address is the same as that of the hop before.
     """
-    heard: dict[int, set[str]] = {}
+    responders: dict[int, set[str]] = {}
     for probe in probes:
         if probe.address is not None:
-            heard.setdefault(probe.ttl, set()).add(probe.address)
-    last = max(heard, default=0)
-    refuser = heard.get(last, set())
-    if len(refuser) != 1 or any(dest in addresses for addresses in heard.values()):
+            responders.setdefault(probe.ttl, set()).add(probe.address)
+    last = max(responders, default=0)
+    refuser = responders.get(last, set())
+    if len(refuser) != 1 or any(dest in addresses for addresses in responders.values()):
         return probes
-    while heard.get(last - 1) == refuser:
+    while responders.get(last - 1) == refuser:
         last -= 1
     return [Probe(probe.ttl) if probe.ttl > last else probe for probe in probes]
 

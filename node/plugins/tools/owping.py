@@ -164,8 +164,8 @@ def _seconds(duration: int) -> str:
     return f"{duration / SECOND:.6f}".rstrip("0").rstrip(".")
 
 
-def _refused(program: str, exit_code: int, said: str) -> ToolOutputError:
-    ended = Output(exit_code, b"", said.encode(errors="replace"))
+def _refused(program: str, exit_code: int, complaint: str) -> ToolOutputError:
+    ended = Output(exit_code, b"", complaint.encode(errors="replace"))
     return failure(ended, program, "it ended without a reason")
 
 

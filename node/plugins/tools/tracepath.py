@@ -116,10 +116,10 @@ def _probes(lines: Iterable[str]) -> Iterator[Probe]:
             yield Probe(int(silent["ttl"]))
         elif (answer := _ANSWER.fullmatch(line)) and not _PMTU.fullmatch(answer["told"]):
             error = _SAID.match(answer["told"])
-            said = error and _MEANT.get(error["said"], error["said"])
+            message = error and _MEANT.get(error["said"], error["said"])
             address = address_in(answer["address"] or answer["who"], "tracepath")
             name = answer["who"] if answer["address"] else None
-            yield Probe(int(answer["ttl"]), address, float(answer["rtt_ms"]), said, name)
+            yield Probe(int(answer["ttl"]), address, float(answer["rtt_ms"]), message, name)
 
 
 def _mtu(dest: str, lines: list[str], mtu: int) -> Result:

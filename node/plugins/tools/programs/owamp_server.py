@@ -51,19 +51,19 @@ def main(document: str) -> int:
         argv = ["owampd", "-Z", "-a", "O", "-c", place, "-d", place, "-R", place]
         argv += ["-S", stamp_endpoint.host_and_port(arguments["address"], arguments["port"])]
         argv += ["-f"] if os.geteuid() == 0 else []
-        with (Path(place) / "said").open("w+b") as said:
+        with (Path(place) / "said").open("w+b") as output:
             # Until the server can be ended, TERM leaves a note only, so as not to break its start.
-            told: list[int] = []
-            signal.signal(signal.SIGTERM, lambda number, _: told.append(number))
+            signals: list[int] = []
+            signal.signal(signal.SIGTERM, lambda number, _: signals.append(number))
             try:
                 server = subprocess.Popen(  # noqa: S603 - an argv, no shell
-                    argv, stdin=subprocess.DEVNULL, stdout=said, stderr=said
+                    argv, stdin=subprocess.DEVNULL, stdout=output, stderr=output
                 )
             except OSError as fault:
                 print(f"owampd: {fault.strerror}", file=sys.stderr)
                 return 127
-            status = _attend(server, told, arguments["until_ns"])
-            text = os.pread(said.fileno(), _SAID_BYTES, 0).decode(errors="replace")
+            status = _attend(server, signals, arguments["until_ns"])
+            text = os.pread(output.fileno(), _SAID_BYTES, 0).decode(errors="replace")
     print(json.dumps(status | {"said": text, "clock": clock.state()}, separators=(",", ":")))
     return 0
 
@@ -76,7 +76,7 @@ def _leave(number: int, frame: FrameType | None) -> None:  # noqa: ARG001 - a si
     raise _Terminated(128 + number)
 
 
-def _attend(server: subprocess.Popen[bytes], told: list[int], until_ns: int) -> dict[str, Any]:
+def _attend(server: subprocess.Popen[bytes], signals: list[int], until_ns: int) -> dict[str, Any]:
     """Wait until it is time to end it, or the launcher sends TERM, or it ends by itself.
 
     ``told`` has the signals that arrived before.
@@ -84,8 +84,8 @@ def _attend(server: subprocess.Popen[bytes], told: list[int], until_ns: int) -> 
     early = False
     try:
         signal.signal(signal.SIGTERM, _leave)
-        if told:
-            _leave(told[0], None)
+        if signals:
+            _leave(signals[0], None)
         server.wait(max(0.0, (until_ns - time.time_ns()) / _SECOND_NS))
         early = True
     except (subprocess.TimeoutExpired, _Terminated):
