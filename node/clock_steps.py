@@ -31,7 +31,7 @@ class ClockStepHandler:
         self._database = core.database
         self._clock = core.clock
         self._lease = core.settings.lease
-        self._told = 0
+        self._handled = 0
         self._repaired = 0
         self._listeners: list[Callable[[], None]] = []
 
@@ -45,16 +45,16 @@ class ClockStepHandler:
         :raises ParleyError: the database cannot be repaired now; the next call tries again.
         """
         self.watcher.look()
-        if self.watcher.count == self._told:
+        if self.watcher.count == self._handled:
             return False
         set_back = self.watcher.set_back
         if set_back != self._repaired:
             for repair in self._listeners:
                 repair()
         await self.note(repair=set_back != self._repaired)
-        self._told, self._repaired = self.watcher.count, set_back
+        self._handled, self._repaired = self.watcher.count, set_back
         by_s = self.watcher.last / times.SECOND
-        log.warning("the clock of this host was set", by_s=by_s, steps=self._told)
+        log.warning("the clock of this host was set", by_s=by_s, steps=self._handled)
         return True
 
     async def note(self, *, repair: bool = False) -> None:

@@ -156,7 +156,9 @@ class RulingWriter:
         pause = jittered_pause(first, pause_max, tries, self._rng)
         again = align_retries(now, pause, self._phase)
         if result.verdicts:
-            again = _told(result.verdicts[0], now) or min(again, _may_displace_at(result.verdicts))
+            again = _retry_at(result.verdicts[0], now) or min(
+                again, _may_displace_at(result.verdicts)
+            )
         # Not later than the end of the term, because then the reason is reported.
         again = min(again, opened.over_at)
         if full:
@@ -196,7 +198,7 @@ class RulingWriter:
                 await planning.keep_decisions(connection, [(opened.task, decision)], now)
 
 
-def _told(decisive: PolicyRefusal, now: int) -> int | None:
+def _retry_at(decisive: PolicyRefusal, now: int) -> int | None:
     """Return when the decisive reason says to try again; None if it does not say that."""
     if decisive.rule is ON_HOLD:  # whoever releases it has it tried at once
         return times.LATEST

@@ -106,7 +106,7 @@ class ForeignTargets:
         if not mere and not any(map(literal, parties)):
             return None
         rules = self._rules(None)
-        rules_of_spec = replace(rules, content=_told(test, spec))
+        rules_of_spec = replace(rules, content=_reported_content(test, spec))
         port = _port(test, spec)
         refusals = (targets.host_refusal(host, port, rules_of_spec) for host in mere)
         refusals_of_parties = (targets.host_refusal(host, None, rules) for host in parties)
@@ -185,7 +185,7 @@ class ForeignTargets:
             raise HostError(reason)
         namespace = None if context.context is None else context.context.namespace
         rules_of_parties = self._rules(namespace)
-        rules = replace(rules_of_parties, content=_told(test, context.spec))
+        rules = replace(rules_of_parties, content=_reported_content(test, context.spec))
         itself = isinstance(tool, TargetChecking) and tool.checks_targets
         addresses = dict(context.addresses)
         for host in mere_targets(test, context.spec):
@@ -375,7 +375,7 @@ def _port(test: Test, spec: Any) -> int | None:
     return test.target_port(spec) if isinstance(test, Targeting) else None
 
 
-def _told(test: Test, spec: Any) -> str | None:
+def _reported_content(test: Test, spec: Any) -> str | None:
     return test.telling(spec) if isinstance(test, Targeting) else None
 
 

@@ -26,7 +26,7 @@ class MarkFile:
     def __init__(self, path: Path) -> None:
         """Use ``path``, which need not exist yet."""
         self._path = path
-        self._told = False
+        self._reported = False
 
     def read(self) -> int | None:
         """Return the mark (µs); None if there is none."""
@@ -45,11 +45,11 @@ class MarkFile:
             self._tell(error)
 
     def _tell(self, error: Exception) -> None:
-        if not self._told:
+        if not self._reported:
             log.warning(
                 "the mark of the database is not kept outside of it; if its data goes back to an "
                 "earlier state, only other nodes can tell",
                 file=str(self._path),
                 error=str(error),
             )
-        self._told = True
+        self._reported = True

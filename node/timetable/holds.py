@@ -40,7 +40,7 @@ from node.store.bookings import ExchangeStatus, HeldTask, Hold, Wanted
 from node.store.database import Connection
 from node.timetable.host_limits import LimitEnforcer
 from node.timetable.lead_shares import ShareEnforcer
-from node.timetable.proposals import ToldObstacle, obstacle
+from node.timetable.proposals import ReportedObstacle, obstacle
 from node.timetable.superseding import supersede
 
 NewHold = tuple[Hold, HeldTask]
@@ -248,7 +248,7 @@ class HoldBooker:
         displacing = replace(displacing_nothing, rank=hold.rank, yielding=yielding)
         when_displacing = dict(answer_question(displacing, runs).obstacles)
         otherwise = dict(answer_question(displacing_nothing, runs).obstacles)
-        in_the_way: dict[int, ToldObstacle] = {
+        in_the_way: dict[int, ReportedObstacle] = {
             index: obstacle(index, blocker, hold.lead, own=self._identity)
             for index, run in enumerate(refused)
             if (blocker := (when_displacing if run.displacing else otherwise).get(index))
@@ -337,9 +337,9 @@ def _closed_by_reasons(
     refused: Sequence[RunRequest],
     reasons: Mapping[UUID, str | KeptTime | LimitedTime],
     now: int,
-) -> dict[int, ToldObstacle]:
+) -> dict[int, ReportedObstacle]:
     """Return by number of the refused run the time that shares or limits keep from it."""
-    closed: dict[int, ToldObstacle] = {}
+    closed: dict[int, ReportedObstacle] = {}
     for index, run in enumerate(refused):
         match reasons.get(run.run):
             case KeptTime() as kept:
@@ -457,7 +457,9 @@ def _applicant(task: HeldTask, hold: Hold) -> Applicant:
     )
 
 
-def _refusal_reason(run: RunRequest, in_the_way: ToldObstacle | None, now: int, latest: int) -> str:
+def _refusal_reason(
+    run: RunRequest, in_the_way: ReportedObstacle | None, now: int, latest: int
+) -> str:
     """Return why a run was not booked; without a known blocker its time was free again since."""
     if run.starts_at < now:
         return "its start has passed"

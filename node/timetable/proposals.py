@@ -56,7 +56,7 @@ _SOON = 2 * times.SECOND
 _RANGES_TOGETHER_MAX = 100_000
 """Maximum number of free ranges in the answers to one message, beside one for each window."""
 
-ToldObstacle = Obstacle | Closure | AboveShare | HostLimit
+ReportedObstacle = Obstacle | Closure | AboveShare | HostLimit
 """An obstacle in a window, as a lead may know it."""
 
 
@@ -135,20 +135,20 @@ class Proposals:
             _proposal(
                 question,
                 each,
-                self._told(lead, question, obstacles(question, each.without, runs), now),
+                self._reported(lead, question, obstacles(question, each.without, runs), now),
                 now,
                 for_some,
             )
             for (lead, _), question, each in zip(requests, questions, free, strict=True)
         ]
 
-    def _told(
+    def _reported(
         self,
         lead: str,
         question: TimelineQuestion,
         in_the_way: Iterable[tuple[int, Booking | ClosedTime]],
         now: int,
-    ) -> list[ToldObstacle]:
+    ) -> list[ReportedObstacle]:
         """Return what is in the way of these windows, as a lead may know it."""
         return [
             AboveShare.of(window, each, question.windows[window][0], now)
@@ -311,7 +311,7 @@ def _stale_windows(
 def _proposal(
     question: TimelineQuestion,
     free: FreeRanges,
-    in_the_way: Sequence[ToldObstacle],
+    in_the_way: Sequence[ReportedObstacle],
     now: int,
     for_some: bool,  # noqa: FBT001 - whether time is reserved for particular runs
 ) -> Proposal:
@@ -350,7 +350,7 @@ def obstacle(
     return described if lead in (own, each.lead) else described.anonymous()
 
 
-def _nothing_free(question: TimelineQuestion, in_the_way: Sequence[ToldObstacle]) -> str:
+def _nothing_free(question: TimelineQuestion, in_the_way: Sequence[ReportedObstacle]) -> str:
     """Return why no window has time, in one sentence."""
     needed = f"no {format_duration(question.duration)} free"
     if in_the_way:

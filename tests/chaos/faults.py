@@ -19,14 +19,21 @@ from node.clock import SystemClock
 from node.model.errors import DatabaseUnavailable
 from tests.chaos.checks import Violation
 from tests.chaos.hosts import CACHED_S
-from tests.chaos.links import Mood, Wire
+from tests.chaos.links import Wire, WireState
 from tests.chaos.plan import Plan
 from tests.chaos.sites import Restored, Site, Sites, Stepped
 
 _CLOCK = SystemClock()
 _OUTAGE_S_MIN = 0.3
 _DELAY_S = (0.02, 3.0)
-_BROKEN = (Mood.CUT, Mood.CUT, Mood.SILENT, Mood.DEAF, Mood.DEAF, Mood.SLOW)
+_BROKEN = (
+    WireState.CUT,
+    WireState.CUT,
+    WireState.BLACK_HOLE,
+    WireState.LOSES_ANSWERS,
+    WireState.LOSES_ANSWERS,
+    WireState.SLOW,
+)
 _FULL_S = (4.0, 20.0)
 _STEPS_S = (-3600, -90, -5, 5, 90, 3600)
 _STEPPED_S = (2.0, 40.0)
@@ -107,7 +114,7 @@ class FaultInjector:
                 task.cancel()
         await asyncio.gather(*lasting, return_exceptions=True)
         for wire in self._sites.wires:
-            wire.turn(Mood.WELL)
+            wire.set_state(WireState.UP)
         for site in self._sites.all:
             try:
                 await site.server.start()
@@ -159,25 +166,25 @@ class FaultInjector:
         wires = [self._sites.between(one, other)]
         if self._rng.random() < 0.5:
             wires.append(self._sites.between(other, one))
-        mood = self._rng.choice(_BROKEN)
-        self.counts[f"wire {mood}, {'one way' if len(wires) == 1 else 'both ways'}"] += 1
-        await self._break(wires, mood)
+        state = self._rng.choice(_BROKEN)
+        self.counts[f"wire {state}, {'one way' if len(wires) == 1 else 'both ways'}"] += 1
+        await self._break(wires, state)
 
     async def isolate(self) -> None:
         """Cut one node off from all others for a while."""
         site = self._site()
         wires = [w for w in self._sites.wires if site.name in {w.source, w.target}]
         self.counts["node isolated"] += 1
-        await self._break(wires, self._rng.choice((Mood.CUT, Mood.SILENT)))
+        await self._break(wires, self._rng.choice((WireState.CUT, WireState.BLACK_HOLE)))
 
-    async def _break(self, wires: Sequence[Wire], mood: Mood) -> None:
+    async def _break(self, wires: Sequence[Wire], state: WireState) -> None:
         for wire in wires:
-            wire.turn(mood, self._rng.uniform(*_DELAY_S))
+            wire.set_state(state, self._rng.uniform(*_DELAY_S))
         try:
             await _CLOCK.sleep(self._rng.uniform(_OUTAGE_S_MIN, self._plan.outage_s_max))
         finally:
             for wire in wires:
-                wire.turn(Mood.WELL)
+                wire.set_state(WireState.UP)
 
     async def hang(self) -> None:
         """Let a process stand still, often for longer than its lease."""

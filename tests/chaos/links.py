@@ -1,10 +1,10 @@
 """The wires between the nodes: TCP proxies, one for each direction, that can be cut and slowed.
 
-A node knows each other node by the address of the wire that leads there. The moods of a wire:
+A node knows each other node by the address of the wire that leads there. The states of a wire:
 
 * ``cut``: connections end at once and new ones are refused, as when a router is gone;
-* ``silent``: everything is swallowed, as by a firewall; the sender runs into its timeout;
-* ``deaf``: requests arrive, answers are lost with their connections: a protocol's worst case;
+* ``black hole``: everything is dropped, as by a firewall; the sender runs into its timeout;
+* ``loses answers``: requests arrive, and their connections end before the answers;
 * ``slow``: every piece is delayed.
 """
 
@@ -15,13 +15,13 @@ from collections.abc import Callable
 from enum import StrEnum
 
 
-class Mood(StrEnum):
+class WireState(StrEnum):
     """The treatment of what is sent over a wire."""
 
-    WELL = "well"
+    UP = "up"
     CUT = "cut"
-    SILENT = "silent"
-    DEAF = "deaf"
+    BLACK_HOLE = "black hole"
+    LOSES_ANSWERS = "loses answers"
     SLOW = "slow"
 
 
@@ -92,7 +92,7 @@ class _Call:
             self.far.send(data)
 
     def _back(self, data: bytes) -> None:
-        if self._wire.mood is Mood.DEAF:
+        if self._wire.state is WireState.LOSES_ANSWERS:
             self._wire.lost_answers += 1
             self.end()
         else:
@@ -116,7 +116,7 @@ class Wire:
         self.target = target
         self.host = host
         self.port = port
-        self.mood = Mood.WELL
+        self.state = WireState.UP
         self.delay_s = 0.0
         self.lost_answers = 0
         self.calls: set[_Call] = set()
@@ -130,7 +130,7 @@ class Wire:
         self.url = f"http://{host}:{port}"
 
     def _answer(self) -> asyncio.Protocol:
-        if self.mood is Mood.CUT:
+        if self.state is WireState.CUT:
             return _Refused()
         call = _Call(self)
         self.calls.add(call)
@@ -138,17 +138,17 @@ class Wire:
         return call.near
 
     def carry(self, sending: Callable[[], None]) -> None:
-        """Call ``sending`` at once, later, or not at all, depending on the mood."""
-        if self.mood is Mood.SLOW:
+        """Call ``sending`` at once, later, or not at all, depending on the state."""
+        if self.state is WireState.SLOW:
             asyncio.get_running_loop().call_later(self.delay_s, sending)
-        elif self.mood is not Mood.SILENT:
+        elif self.state is not WireState.BLACK_HOLE:
             sending()
 
-    def turn(self, mood: Mood, delay_s: float = 0.0) -> None:
-        """Change the mood; calls of a cut or formerly silent wire end, as their data is lost."""
-        healing = self.mood is Mood.SILENT
-        self.mood, self.delay_s = mood, delay_s
-        if mood is Mood.CUT or healing:
+    def set_state(self, state: WireState, delay_s: float = 0.0) -> None:
+        """Change the state; open connections end if the wire is cut, or has dropped their data."""
+        healing = self.state is WireState.BLACK_HOLE
+        self.state, self.delay_s = state, delay_s
+        if state is WireState.CUT or healing:
             for call in list(self.calls):
                 call.end()
 

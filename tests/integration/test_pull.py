@@ -27,7 +27,7 @@ from node.peers.pull import PAUSE_FIRST
 from node.store import nodes, tasks
 from node.tasks.acceptance import stored_task
 from node.trust.signer import Signer
-from tests.chaos.links import Mood, Wire
+from tests.chaos.links import Wire, WireState
 from tests.conftest import NewDatabase
 from tests.support.clocks import START, ManualClock
 from tests.support.served_nodes import Served, fetching, served
@@ -210,9 +210,9 @@ async def test_a_question_must_be_signed_by_a_lead(pair: Pair) -> None:
     assert "is not signed" in reply.body
 
 
-@pytest.mark.parametrize("mood", [Mood.DEAF, Mood.CUT])
+@pytest.mark.parametrize("state", [WireState.LOSES_ANSWERS, WireState.CUT])
 async def test_a_connection_is_cut_in_the_middle_of_a_hold(
-    pair: Pair, mood: Mood, monkeypatch: pytest.MonkeyPatch
+    pair: Pair, state: WireState, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A hold is made once and answered in time, whether it or its answer was lost."""
     task = await pair.task()
@@ -223,18 +223,18 @@ async def test_a_connection_is_cut_in_the_middle_of_a_hold(
 
         async def hold_and_cut(*arguments: Any) -> HoldAnswer:
             answer = await original(*arguments)
-            pair.wire.turn(Mood.CUT if mood is Mood.CUT else Mood.WELL)
+            pair.wire.set_state(WireState.CUT if state is WireState.CUT else WireState.UP)
             return answer
 
         monkeypatch.setattr(pair.far.time_line, "hold", hold_and_cut)
-        if mood is Mood.DEAF:
-            pair.wire.turn(mood)
+        if state is WireState.LOSES_ANSWERS:
+            pair.wire.set_state(state)
         exchange = exchange_of(request)
         holding = asyncio.create_task(pair.peer.hold(exchange, request))
         identity = pair.lead.card.identity
         await pair.until(lambda: pair.far.work_puller.fault(identity))
-        pair.wire.turn(Mood.WELL)
-        assert (pair.wire.lost_answers > 0) == (mood is Mood.DEAF)
+        pair.wire.set_state(WireState.UP)
+        assert (pair.wire.lost_answers > 0) == (state is WireState.LOSES_ANSWERS)
         await pair.until(holding.done)
         assert holding.result().held == (request.runs[0].run,)
         committing = asyncio.create_task(pair.peer.commit(exchange, commit_request(request)))
@@ -245,13 +245,13 @@ async def test_a_connection_is_cut_in_the_middle_of_a_hold(
 
 async def test_a_lead_that_is_away_is_found_again(pair: Pair) -> None:
     """Pauses grow while the lead does not answer, and end when it does."""
-    pair.wire.turn(Mood.CUT)
+    pair.wire.set_state(WireState.CUT)
     identity = pair.lead.card.identity
     async with fetching(pair.far):
         await pair.until(lambda: pair.far.work_puller.fault(identity))
         assert "a cannot be reached" in (pair.far.work_puller.fault(identity) or "")
         pair.clock.advance(times.HOUR)
-        pair.wire.turn(Mood.WELL)
+        pair.wire.set_state(WireState.UP)
         await pair.attended()
         await pair.until(lambda: pair.far.work_puller.fault(identity) is None)
 

@@ -20,7 +20,7 @@ from node.store.tasks import StoredTask
 from tests.support.worlds import Site, World
 
 
-class Advice:
+class WorldImpactSource:
     """A node as another one questions it, without HTTP."""
 
     def __init__(self, world: World, sender: Site, receiver: Site) -> None:
@@ -60,7 +60,7 @@ def task_previewer(world: World, site: Site, task: UUID | None = None) -> TaskPr
         return drafted if task is None else replace(drafted, id=task)
 
     return task_preview(
-        site.node, lambda identity: Advice(world, site, by_identity[identity]), draft
+        site.node, lambda identity: WorldImpactSource(world, site, by_identity[identity]), draft
     )
 
 

@@ -10,10 +10,9 @@ from node.plugins.contracts import DeliveryItem, DeliveryOutcome, DeliveryStatus
 def in_order(
     batch: Sequence[DeliveryItem], outcomes: Sequence[DeliveryOutcome]
 ) -> list[DeliveryOutcome]:
-    """Return the outcomes with none accepted after one of its series that has to be retried.
+    """Return the outcomes; a document accepted after a failed one of its series is retried as well.
 
-    A document that was accepted out of order is delivered again, after the other one; its key is
-    the same.
+    It is delivered again after the other one, under the same key.
     """
     held: dict[str, DeliveryOutcome] = {}
     ordered = []
