@@ -18,6 +18,7 @@ from pathlib import Path
 
 from tests.bench import (
     agendas,
+    archiver_speed,
     archives,
     booking,
     episodes,
@@ -25,7 +26,6 @@ from tests.bench import (
     proposals,
     starts,
     streams,
-    takers,
 )
 from tests.bench.figures import Figure
 from tests.bench.fleet import Fleet
@@ -84,7 +84,7 @@ def selected(words: list[str]) -> list[tuple[int, Benchmark]]:
 
 
 async def _archivers(names: list[str], _: Fleet) -> list[Figure]:
-    return await takers.delivered(names)
+    return await archiver_speed.delivered(names)
 
 
 async def main(words: list[str]) -> None:

@@ -20,17 +20,17 @@ from node.store.hangs import HangLimits
 from tests.conftest import NewDatabase
 from tests.support.clocks import ManualClock
 from tests.support.patience import PATIENCE_S
-from tests.support.stalling import StallingWay, stalling_way
+from tests.support.stalling import StallingProxy, stalling_proxy
 
 IMPATIENT = HangLimits(use_s=0.05, probe_s=0.5)
 PATIENT = HangLimits(use_s=0.05, probe_s=PATIENCE_S)
 
 
 @pytest.fixture
-async def way(new_database: NewDatabase) -> AsyncIterator[StallingWay]:
+async def way(new_database: NewDatabase) -> AsyncIterator[StallingProxy]:
     """A way to a database that can stand still."""
     with tempfile.TemporaryDirectory(prefix="parley-test-") as directory:
-        async with stalling_way(await new_database(), Path(directory)) as opened:
+        async with stalling_proxy(await new_database(), Path(directory)) as opened:
             yield opened
 
 
@@ -48,7 +48,7 @@ class Probed(PostgresDatabase):
 
 
 @pytest.fixture
-async def behind(way: StallingWay) -> AsyncIterator[Probed]:
+async def behind(way: StallingProxy) -> AsyncIterator[Probed]:
     """A database behind that way."""
     opened = Probed(way.dsn)
     await opened.open()
@@ -58,7 +58,7 @@ async def behind(way: StallingWay) -> AsyncIterator[Probed]:
 
 
 @contextlib.contextmanager
-def stalled(way: StallingWay, behind: Probed) -> Iterator[None]:
+def stalled(way: StallingProxy, behind: Probed) -> Iterator[None]:
     """Let the database hang meanwhile."""
     behind._hangs._limits = IMPATIENT
     way.stall()
@@ -74,7 +74,7 @@ async def ask(database: Database) -> int:
 
 
 async def test_whoever_waits_for_a_hanging_database_is_told(
-    way: StallingWay, behind: Probed
+    way: StallingProxy, behind: Probed
 ) -> None:
     """Statements under way, and uses that wait for a connection, fail; later ones fail at once."""
     with stalled(way, behind):
@@ -88,7 +88,7 @@ async def test_whoever_waits_for_a_hanging_database_is_told(
                 pytest.fail("it does not even get a connection")
 
 
-async def test_a_database_that_goes_on_is_used_again(way: StallingWay, behind: Probed) -> None:
+async def test_a_database_that_goes_on_is_used_again(way: StallingProxy, behind: Probed) -> None:
     """All connections can be used at once when the server answers again, and loops look again."""
     disconnected, woken = asyncio.Event(), asyncio.Semaphore(0)
 
@@ -160,7 +160,7 @@ async def test_a_locked_table_makes_nobody_wait_for_long(dsn: str) -> None:
 
 
 async def test_a_connection_of_which_only_the_farewell_arrived_is_replaced(
-    way: StallingWay, behind: Probed
+    way: StallingProxy, behind: Probed
 ) -> None:
     """A statement on a connection that the server has ended fails as if it were away."""
     way.hold_ends()

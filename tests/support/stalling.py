@@ -1,4 +1,4 @@
-"""A way to Postgres that can stand still: connections stay open, and nothing passes."""
+"""A proxy to Postgres that can stall: connections stay open, and nothing passes."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from urllib.parse import parse_qs, urlsplit
 from node.postgres.cluster import PORT
 
 
-class StallingWay:
+class StallingProxy:
     """Passes bytes between clients and a server's socket, unless it stalls."""
 
     def __init__(self, server: Path, dsn: str) -> None:
-        """``server`` is the socket of the server, ``dsn`` leads to it by this way."""
+        """``server`` is the socket of the server, ``dsn`` leads to it through this proxy."""
         self.dsn = dsn
         self._server = server
         self._flows = asyncio.Event()
@@ -64,11 +64,11 @@ class StallingWay:
 
 
 @contextlib.asynccontextmanager
-async def stalling_way(dsn: str, directory: Path) -> AsyncIterator[StallingWay]:
+async def stalling_proxy(dsn: str, directory: Path) -> AsyncIterator[StallingProxy]:
     """Yield a way to the server of a DSN, through a socket in ``directory``."""
     [host] = parse_qs(urlsplit(dsn).query)["host"]
     name = f".s.PGSQL.{PORT}"
-    way = StallingWay(Path(host) / name, dsn.replace(f"host={host}", f"host={directory}"))
+    way = StallingProxy(Path(host) / name, dsn.replace(f"host={host}", f"host={directory}"))
     server = await asyncio.start_unix_server(way.carry, directory / name)
     try:
         yield way
