@@ -106,7 +106,7 @@ class ForeignTargets:
         if not mere and not any(map(literal, parties)):
             return None
         rules = self._rules(None)
-        rules_of_spec = replace(rules, content=_reported_content(test, spec))
+        rules_of_spec = self._of_mere_targets(rules, test, spec) if mere else rules
         port = _port(test, spec)
         refusals = (targets.host_refusal(host, port, rules_of_spec) for host in mere)
         refusals_of_parties = (targets.host_refusal(host, None, rules) for host in parties)
@@ -185,7 +185,7 @@ class ForeignTargets:
             raise HostError(reason)
         namespace = None if context.context is None else context.context.namespace
         rules_of_parties = self._rules(namespace)
-        rules = replace(rules_of_parties, content=_reported_content(test, context.spec))
+        rules = self._of_mere_targets(rules_of_parties, test, context.spec)
         itself = isinstance(tool, TargetChecking) and tool.checks_targets
         addresses = dict(context.addresses)
         for host in mere_targets(test, context.spec):
@@ -280,6 +280,12 @@ class ForeignTargets:
             api=targets.api_networks(settings.listen_host),
             allowed=(*settings.allowed_targets, *self._on_loopback(own)),
         )
+
+    def _of_mere_targets(self, rules: TargetRules, test: Test, spec: Any) -> TargetRules:
+        """Return the rules for hosts that take no part: only known nodes may be private."""
+        addresses = {literal(word) for node in self._known() for word in _words(node)}
+        private = tuple(ipaddress.ip_network(each) for each in addresses if each is not None)
+        return replace(rules, content=_reported_content(test, spec), private=private)
 
     def _own(self, namespace: str | None) -> Iterator[IpAddress]:
         """Yield the addresses of this host, also those by which others reach it."""

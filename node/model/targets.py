@@ -55,6 +55,8 @@ _PRIVATE: tuple[Network, ...] = tuple(
 )  # fmt: skip
 _NAT64 = ipaddress.ip_network("64:ff9b::/96")
 _COMPATIBLE = ipaddress.ip_network("::/96")
+_TRANSLATED = ipaddress.ip_network("::ffff:0:0:0/96")
+_ISATAP = frozenset({0x0000_5EFE, 0x0200_5EFE})
 _LOW_32_BITS = 0xFFFF_FFFF
 _PARTS_MAX = 4
 _PART = re.compile(r"0[xX][0-9a-fA-F]*|[0-9]+", re.ASCII)
@@ -70,8 +72,9 @@ class TargetRules:
     ``own`` are this host's addresses. ``api`` are the networks in which its API answers, at
     ``own_port``. ``allowed`` are networks that are excepted: those that the owner allows, and known
     nodes of a host that is itself on loopback.
-    ``content`` is the field of the spec because of which the result tells what a target sends, if
-    there is one: then private addresses are no targets either.
+    ``private`` are the private addresses that are targets: those of known nodes, for hosts that
+    take no part; None is all of them, for participants. ``content`` is the field of the spec
+    because of which the result tells what a target sends, if there is one: then none of them is.
     """
 
     own: frozenset[IpAddress]
@@ -79,6 +82,7 @@ class TargetRules:
     api: tuple[Network, ...] = ()
     allowed: tuple[Network, ...] = ()
     content: str | None = None
+    private: tuple[Network, ...] | None = None
 
     def as_document(self) -> dict[str, Any]:
         """Return the rules as JSON, for a program."""
@@ -88,6 +92,7 @@ class TargetRules:
             "api": [str(network) for network in self.api],
             "allowed": [str(network) for network in self.allowed],
             "content": self.content,
+            "private": None if self.private is None else [str(each) for each in self.private],
         }
 
     @classmethod
@@ -99,6 +104,9 @@ class TargetRules:
             tuple(ipaddress.ip_network(network) for network in document["api"]),
             tuple(ipaddress.ip_network(network) for network in document["allowed"]),
             document["content"],
+            None
+            if document["private"] is None
+            else tuple(ipaddress.ip_network(network) for network in document["private"]),
         )
 
 
@@ -177,7 +185,13 @@ def _inside(address: IpAddress) -> Iterator[IpAddress]:
     if address.version == 4:  # noqa: PLR2004 - the version of IP
         return
     embedded = [address.ipv4_mapped, address.sixtofour, *(address.teredo or ())]
-    if address in _NAT64 or (address in _COMPATIBLE and int(address) > 1):
+    last_64 = int(address) & 0xFFFF_FFFF_FFFF_FFFF
+    if (
+        address in _NAT64
+        or address in _TRANSLATED
+        or last_64 >> 32 in _ISATAP
+        or (address in _COMPATIBLE and int(address) > 1)
+    ):
         embedded.append(ipaddress.IPv4Address(int(address) & _LOW_32_BITS))
     yield from (each for each in embedded if each is not None)
 
@@ -195,12 +209,15 @@ def _kind_refused(address: IpAddress, port: int | None, rules: TargetRules) -> s
         kind = next((kind for network, kind in _NEVER if address in network), None)
     if kind is not None:
         return f"{kind}{_remedy()}"
-    if rules.content is not None and any(address in network for network in _PRIVATE):
+    if not any(address in network for network in _PRIVATE):
+        return None
+    if rules.content is not None:
         return (
             f"a private address, and {rules.content} would tell another node what is sent there; "
             f"leave {rules.content} out, or {_ALLOWING}"
         )
-    return None
+    known = rules.private is None or any(address in network for network in rules.private)
+    return None if known else f"a private address{_remedy()}"
 
 
 def _remedy() -> str:
