@@ -7,6 +7,7 @@ from typing import Any
 
 import click
 
+from node.cli.groups import CommandGroup
 from node.cli.jsontext import json_object
 from node.cli.listing import limit_option, print_list
 from node.cli.options import apply_options, require_change
@@ -131,7 +132,7 @@ def _document_options(command: Any) -> Any:
     )
 
 
-@click.group("archive")
+@click.group("archive", cls=CommandGroup)
 def archive_group() -> None:
     """Configure where results are delivered, show the backlog, and retry deliveries."""
 

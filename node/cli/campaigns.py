@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from node.cli.documents import from_file
+from node.cli.groups import CommandGroup
 from node.cli.listing import limit_option, print_list
 from node.cli.options import AnyCommand, apply_options, clear_option, require_change
 from node.cli.output import Column, Record, RecordLayout, pairs, percent, printable
@@ -224,7 +225,7 @@ _READ: dict[str, Callable[[str], Any]] = {
 """Parsers of the options that are written differently from the document."""
 
 
-@click.group("campaign")
+@click.group("campaign", cls=CommandGroup)
 def campaign_group() -> None:
     """Add, list, show, edit and remove campaigns, and see what they use."""
 

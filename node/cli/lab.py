@@ -12,6 +12,7 @@ import click
 
 from node.cli.demo import demo
 from node.cli.failures import print_error_lines, report
+from node.cli.groups import CommandGroup
 from node.cli.invocation import Invocation
 from node.cli.output import aligned
 from node.cli.progress import Progress
@@ -61,7 +62,7 @@ class WanOptions:
         return f"between the nodes: {self.delay_ms:g} ms and {loss} in each direction{rate}"
 
 
-@click.group("lab")
+@click.group("lab", cls=CommandGroup)
 def lab_group() -> None:
     """Run several nodes on this host, for trying and testing."""
 

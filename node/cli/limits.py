@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from node.cli.failures import report
+from node.cli.groups import CommandGroup
 from node.cli.invocation import Invocation, global_options
 from node.cli.output import Column, OutputWriter, RecordLayout
 from node.cli.session import Session, asks_node
@@ -50,7 +51,7 @@ TRIAL = RecordLayout(
 _REFUSED = 3
 
 
-@click.group("limits")
+@click.group("limits", cls=CommandGroup)
 def limits_group() -> None:
     """Check and show the limits of what other nodes may have of this host."""
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from node.cli.failures import print_error_lines
+from node.cli.groups import CommandGroup
 from node.cli.listing import collect_all, limit_option, print_list
 from node.cli.meshapply import MeshWorker
 from node.cli.meshfile import CONCURRENCY, MeshAnalysis, analyse_mesh, forecast_mesh
@@ -63,7 +64,7 @@ jobs_option = click.option(
 )
 
 
-@click.group("mesh")
+@click.group("mesh", cls=CommandGroup)
 def mesh_group() -> None:
     """Apply, list and remove meshes, and see what they deliver."""
 

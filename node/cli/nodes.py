@@ -10,6 +10,7 @@ from urllib.parse import urlsplit
 import click
 
 from node.cli.attributes import MATCH_HELP, assignment, predicate
+from node.cli.groups import CommandGroup
 from node.cli.output import (
     Column,
     Record,
@@ -128,7 +129,7 @@ TOOL = RecordLayout(
 )
 
 
-@click.group("node")
+@click.group("node", cls=CommandGroup)
 def node_group() -> None:
     """List, show, add, remove, pardon and compare the nodes known here; own attributes, shares."""
 
@@ -440,7 +441,7 @@ def node_view(node: Record) -> str:
     )
 
 
-@click.group("test")
+@click.group("test", cls=CommandGroup)
 def test_group() -> None:
     """List and show what can be measured."""
 
@@ -478,7 +479,7 @@ def _default(name: str, field: Mapping[str, Any], needed: tuple[str, ...]) -> st
     return flat(field.get("default")) or "-"
 
 
-@click.group("tool")
+@click.group("tool", cls=CommandGroup)
 def tool_group() -> None:
     """List the programs that measure."""
 

@@ -13,6 +13,7 @@ import click
 
 from node.cli.documents import document_options, task_document
 from node.cli.follow import NO_TIME
+from node.cli.groups import CommandGroup
 from node.cli.meshplan import mesh
 from node.cli.output import Column, Record, RecordLayout, aligned, printable
 from node.cli.references import route, short
@@ -45,7 +46,7 @@ _REASONS = 3
 _LEAST = 0.0005
 
 
-@click.group("plan")
+@click.group("plan", cls=CommandGroup)
 def plan_group() -> None:
     """Preview tasks and meshes; nothing is booked or stored."""
 

@@ -19,6 +19,7 @@ import click
 from pydantic import ValidationError
 
 from node.cli.failures import report
+from node.cli.groups import CommandGroup
 from node.cli.invocation import Invocation, global_options
 from node.cli.output import Column, OutputWriter, RecordLayout, aligned, flat, plural
 from node.clock import SystemClock
@@ -60,7 +61,7 @@ _FILES_OF = {
 }
 
 
-@click.group("plugin")
+@click.group("plugin", cls=CommandGroup)
 def plugin_group() -> None:
     """List, create and check tests, tools and archivers of other distributions."""
 

@@ -8,6 +8,7 @@ from typing import Any
 import click
 
 from node.cli.attributes import MATCH_HELP, json_of, predicate
+from node.cli.groups import CommandGroup
 from node.cli.listing import limit_option, print_list
 from node.cli.options import AnyCommand, apply_options, require_change
 from node.cli.output import (
@@ -106,7 +107,7 @@ def _settings_options(command: AnyCommand) -> AnyCommand:
     )
 
 
-@click.group("pool")
+@click.group("pool", cls=CommandGroup)
 def pool_group() -> None:
     """Add, list, show, edit and remove pools, and choose their policies."""
 

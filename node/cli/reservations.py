@@ -16,6 +16,7 @@ from node.cli.documents import (
     from_file,
     schedule_document,
 )
+from node.cli.groups import CommandGroup
 from node.cli.listing import limit_option, print_list
 from node.cli.options import AnyCommand, apply_options, clear_option, require_change
 from node.cli.output import Column, Record, RecordLayout, pairs, plural, printable
@@ -153,7 +154,7 @@ def patch_of(given: Mapping[str, Any], clear: tuple[str, ...], now: int) -> Docu
     return patch
 
 
-@click.group("reservation")
+@click.group("reservation", cls=CommandGroup)
 def reservation_group() -> None:
     """Reserve time of the node: for maintenance, a demo, or quiet."""
 

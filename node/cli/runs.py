@@ -10,6 +10,7 @@ import click
 from node.cli import intervals
 from node.cli.failures import print_error_lines
 from node.cli.follow import NO_RESULT, OPEN, PENDING, follow_run, follow_task, verdict
+from node.cli.groups import CommandGroup
 from node.cli.listing import change_all, limit_option, print_list
 from node.cli.output import (
     Column,
@@ -61,7 +62,7 @@ RUN = RecordLayout(
 _MARKS = {"finished": "✓", "failed": "✗", "missed": "✗", "unplaced": "✗"}
 
 
-@click.group("run")
+@click.group("run", cls=CommandGroup)
 def run_group() -> None:
     """List, follow and cancel runs, and read their results."""
 

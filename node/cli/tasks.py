@@ -10,6 +10,7 @@ import click
 from node.cli.documents import document_options, patch_options, task_document, task_patch
 from node.cli.failures import print_error_lines
 from node.cli.follow import follow_task
+from node.cli.groups import CommandGroup
 from node.cli.listing import change_all, limit_option, print_list
 from node.cli.options import require_change
 from node.cli.output import Column, Record, RecordLayout, flat, pairs, printable, records_of
@@ -92,7 +93,7 @@ TASK = RecordLayout(
 )  # fmt: skip
 
 
-@click.group("task")
+@click.group("task", cls=CommandGroup)
 def task_group() -> None:
     """Create, list, show, pause, resume, release, edit and cancel tasks."""
 

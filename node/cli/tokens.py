@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from node.cli.groups import CommandGroup
 from node.cli.listing import limit_option, print_list
 from node.cli.output import Column, Record, RecordLayout, records_of
 from node.cli.references import find_token, short
@@ -41,7 +42,7 @@ TOKEN = RecordLayout(
 )
 
 
-@click.group("token")
+@click.group("token", cls=CommandGroup)
 def token_group() -> None:
     """Add, list and revoke the tokens of the node's users; each has a role."""
 

@@ -12,6 +12,7 @@ from tests.architecture.sources import REPOSITORY, where
 
 LINK = re.compile(r"\]\(([^)#:\s]+)(?:#[^)]*)?\)")
 MODULE = re.compile(r"`((?:[\w.-]+/)*[\w-]+\.(?:py|sql|toml|md))`")
+GRANT = re.compile(r"GRANT SELECT ON ([\w,\s]+) TO parley_reader")
 EXAMPLES = {"m300.toml", "task.json"}
 """Files that a page tells its reader to create."""
 
@@ -42,3 +43,10 @@ def test_named_modules_exist(page: Path) -> None:
         if not any((base / name).exists() for base in bases) and not list(page.parent.rglob(name))
     }
     assert missing == set()
+
+
+def test_the_guide_grants_what_the_schema_grants() -> None:
+    """The installation page lists all views that the schema lets readers read."""
+    texts = [(REPOSITORY / name).read_text("utf-8") for name in ("schema.sql", "deploy/README.md")]
+    granted, documented = (re.split(r",\s*", GRANT.findall(text)[0]) for text in texts)
+    assert documented == granted

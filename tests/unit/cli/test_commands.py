@@ -44,6 +44,17 @@ def _leaves(command: click.Command, path: str) -> list[tuple[str, click.Command]
 
 
 @pytest.mark.parametrize("name", OWN)
+def test_the_help_of_a_group_has_whole_summaries(name: str) -> None:
+    """No summary of a command is cut."""
+    group = parley.get_command(click.Context(parley), name)
+    if isinstance(group, click.Group):
+        page = group.get_help(click.Context(group, info_name=name, max_content_width=80))
+        _, _, summaries = page.partition("Commands:")
+        assert summaries
+        assert "..." not in summaries
+
+
+@pytest.mark.parametrize("name", OWN)
 def test_every_option_has_a_help(name: str) -> None:
     """Every command and every option has a help text."""
     command = parley.get_command(click.Context(parley), name)
