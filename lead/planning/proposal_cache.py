@@ -96,7 +96,7 @@ class ProposalCache:
             return request
         return request.model_copy(update={"windows": (span, *windows)})
 
-    def hear(self, name: str, request: ProposalRequest, proposal: Proposal) -> Proposal:
+    def record(self, name: str, request: ProposalRequest, proposal: Proposal) -> Proposal:
         """Store an answer to ``widened(request)``; return it as the answer to ``request``."""
         sent = self.widened(request)
         self._cached[name].append(_CachedAnswer(sent, proposal))

@@ -194,7 +194,7 @@ class NodeSearch:
             participants, widened, self._clock, self._clock_limit
         )
         for name, proposal in collected.proposals.items():
-            slots.add(name, self._cache.hear(name, slots.request, proposal))
+            slots.add(name, self._cache.record(name, slots.request, proposal))
         for name, failure in collected.failures.items():
             slots.failures[name] = failure.reason
             self._failures[name] = failure.reason

@@ -333,7 +333,7 @@ class PostgresDatabase(Database):
             raise DatabaseUnavailable(msg) from error
 
     def refused_write(self, within_s: float) -> str | None:
-        """Return what the server said if it had no room for a write so lately (seconds)."""
+        """Return the error of the last write without room, if it came within these seconds."""
         if self._full is None or asyncio.get_running_loop().time() - self._full[0] > within_s:
             return None
         return self._full[1]

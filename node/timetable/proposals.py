@@ -137,7 +137,7 @@ class Proposals:
                 each,
                 self._reported(lead, question, obstacles(question, each.without, runs), now),
                 now,
-                for_some,
+                for_some=for_some,
             )
             for (lead, _), question, each in zip(requests, questions, free, strict=True)
         ]
@@ -313,7 +313,8 @@ def _proposal(
     free: FreeRanges,
     in_the_way: Sequence[ReportedObstacle],
     now: int,
-    for_some: bool,  # noqa: FBT001 - whether time is reserved for particular runs
+    *,
+    for_some: bool,
 ) -> Proposal:
     return Proposal(
         now=now,

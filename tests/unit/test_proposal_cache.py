@@ -128,7 +128,7 @@ def test_a_cached_answer_equals_the_nodes_answer(
         result = known.answer("n1", request)
         if result is not None:
             assert both(result, request) == both(whole, request)
-        known.hear("n1", request, told(known.widened(request), bookings, reserved))
+        known.record("n1", request, told(known.widened(request), bookings, reserved))
         again = known.answer("n1", request)
         assert again is not None
         assert both(again, request) == both(whole, request)
@@ -176,7 +176,7 @@ def test_a_question_covers_all_time_of_interest() -> None:
     question = TimelineQuestion(put.windows, SchedulingClass.EXCLUSIVE, first.duration, 0, *whole)
     result = answer_question(question, [busy])
     proposal = Proposal(now=START, horizon=whole[1], free=tuple(result.free))
-    heard = known.hear("n1", first, proposal)
+    heard = known.record("n1", first, proposal)
     assert fitting(heard.free, first) == [[]]
     known_too = known.answer("n1", second)
     assert known_too is not None
