@@ -974,10 +974,35 @@ CREATE TABLE limit_use (
     PRIMARY KEY (rule, holder, quantity, period, begins_at)
 );
 COMMENT ON TABLE limit_use IS
-'What each holder has of each quota in each period, past or booked. Triggers on run count it, in the transaction of the hold, and give
-it back. A hold locks the rows that it needs, in the order of the key, before it books: holds that come at once take turns.';
+'What each holder has of each quota in each period, past or booked. A trigger on run counts it, in the transaction of the hold. A hold
+locks the rows that it needs, in the order of the key, before it books: holds that come at once take turns. Nobody else locks them;
+what is given back is in limit_return until a hold has locked the row.';
 COMMENT ON COLUMN limit_use.holder IS 'Identity of a lead, for a rule; network of a target, for a cap.';
 COMMENT ON COLUMN limit_use.quantity IS 'A quantity of limit_quota; or at-once, with a period of 0, for the lock of runs at once.';
+
+CREATE TABLE limit_return (
+    rule text NOT NULL,
+    holder text NOT NULL,
+    quantity text NOT NULL,
+    period interval NOT NULL,
+    begins_at timestamptz NOT NULL,
+    amount bigint NOT NULL
+);
+COMMENT ON TABLE limit_return IS
+'Corrections of limit_use that are not in it yet. They are written without a lock, because a transaction that ends or moves runs does
+so in any order: it would wait for holds that wait for it.';
+COMMENT ON COLUMN limit_return.amount IS 'To be added to what is used; negative if it is given back.';
+CREATE INDEX limit_return_key ON limit_return (rule, holder, quantity, period, begins_at);
+
+CREATE VIEW limit_used AS
+SELECT rule, holder, quantity, period, begins_at, greatest(0, sum(amount))::bigint AS used
+FROM (
+    SELECT rule, holder, quantity, period, begins_at, used AS amount FROM limit_use
+    UNION ALL
+    SELECT rule, holder, quantity, period, begins_at, amount FROM limit_return
+) AS counted
+GROUP BY rule, holder, quantity, period, begins_at;
+COMMENT ON VIEW limit_used IS 'What each holder has of each quota in each period.';
 
 CREATE VIEW limit_account AS
 SELECT id AS task_id, limit_rule AS rule, lead AS holder, run_bytes FROM task WHERE limit_rule IS NOT NULL
@@ -1037,20 +1062,15 @@ BEGIN
     IF NOT EXISTS (SELECT FROM limit_quota) THEN
         RETURN NULL;
     END IF;
-    UPDATE limit_use SET used = greatest(0, limit_use.used - dropped.amount)
-    FROM (
-        SELECT
-            quota.rule, account.holder, quota.quantity, quota.period, date_bin(quota.period, removed.starts_at, 'epoch') AS begins_at,
-            sum(limit_amount(quota.quantity, removed.ends_at - removed.starts_at, account.run_bytes)) AS amount
-        FROM removed
-        INNER JOIN limit_account AS account ON removed.task_id = account.task_id
-        INNER JOIN limit_quota AS quota ON account.rule = quota.rule
-        WHERE removed.participant IS NOT NULL AND removed.state IN ('booked', 'set-aside', 'running', 'merging')
-        GROUP BY quota.rule, account.holder, quota.quantity, quota.period, begins_at
-    ) AS dropped
-    WHERE
-        limit_use.rule = dropped.rule AND limit_use.holder = dropped.holder AND limit_use.quantity = dropped.quantity
-        AND limit_use.period = dropped.period AND limit_use.begins_at = dropped.begins_at;
+    INSERT INTO limit_return (rule, holder, quantity, period, begins_at, amount)
+    SELECT
+        quota.rule, account.holder, quota.quantity, quota.period, date_bin(quota.period, removed.starts_at, 'epoch') AS begins_at,
+        -sum(limit_amount(quota.quantity, removed.ends_at - removed.starts_at, account.run_bytes))
+    FROM removed
+    INNER JOIN limit_account AS account ON removed.task_id = account.task_id
+    INNER JOIN limit_quota AS quota ON account.rule = quota.rule
+    WHERE removed.participant IS NOT NULL AND removed.state IN ('booked', 'set-aside', 'running', 'merging')
+    GROUP BY quota.rule, account.holder, quota.quantity, quota.period, begins_at;
     RETURN NULL;
 END
 $$;
@@ -1060,7 +1080,8 @@ FOR EACH STATEMENT EXECUTE FUNCTION drop_limit_use();
 
 CREATE FUNCTION give_back_limit_use() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
-    UPDATE limit_use SET used = greatest(0, limit_use.used - back.amount)
+    INSERT INTO limit_return (rule, holder, quantity, period, begins_at, amount)
+    SELECT back.rule, back.holder, back.quantity, back.period, back.begins_at, -back.amount
     FROM (
         SELECT
             quota.rule, account.holder, quota.quantity, quota.period, date_bin(quota.period, OLD.starts_at, 'epoch') AS begins_at,
@@ -1081,10 +1102,7 @@ BEGIN
         INNER JOIN limit_quota AS quota ON account.rule = quota.rule
         WHERE account.task_id = OLD.task_id
     ) AS back
-    WHERE
-        back.amount > 0 AND limit_use.rule = back.rule AND limit_use.holder = back.holder
-        AND limit_use.quantity = back.quantity AND limit_use.period = back.period
-        AND limit_use.begins_at = back.begins_at;
+    WHERE back.amount > 0;
     RETURN NULL;
 END
 $$;
@@ -1100,6 +1118,7 @@ EXECUTE FUNCTION give_back_limit_use();
 
 CREATE FUNCTION recount_limit_use(at timestamptz) RETURNS void LANGUAGE sql AS $$
     DELETE FROM limit_use;
+    DELETE FROM limit_return;
     INSERT INTO limit_use (rule, holder, quantity, period, begins_at, used)
     SELECT
         quota.rule, account.holder, quota.quantity, quota.period, date_bin(quota.period, run.starts_at, 'epoch') AS begins_at,
@@ -1126,7 +1145,7 @@ BEGIN
     IF NOT EXISTS (SELECT FROM limit_quota) THEN
         RETURN NULL;
     END IF;
-    INSERT INTO limit_use (rule, holder, quantity, period, begins_at, used)
+    INSERT INTO limit_return (rule, holder, quantity, period, begins_at, amount)
     SELECT
         moved.rule, moved.holder, quota.quantity, quota.period, date_bin(quota.period, run.starts_at, 'epoch') AS begins_at,
         sum(moved.sign * limit_amount(quota.quantity, run.ends_at - run.starts_at, moved.run_bytes))
@@ -1142,10 +1161,7 @@ BEGIN
     INNER JOIN limit_quota AS quota ON moved.rule = quota.rule
     INNER JOIN run ON run.task_id = NEW.id
     WHERE run.participant IS NOT NULL AND run.state IN ('booked', 'set-aside', 'running', 'merging')
-    GROUP BY moved.rule, moved.holder, quota.quantity, quota.period, begins_at
-    ORDER BY moved.rule, moved.holder, quota.quantity, quota.period, begins_at
-    ON CONFLICT (rule, holder, quantity, period, begins_at) DO UPDATE
-    SET used = greatest(0, limit_use.used + excluded.used);
+    GROUP BY moved.rule, moved.holder, quota.quantity, quota.period, begins_at;
     RETURN NULL;
 END
 $$;

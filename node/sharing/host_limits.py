@@ -161,9 +161,12 @@ class LimitKeeper:
         """Judge all open tasks of other nodes by the limits as they are, and count by them."""
         await self._judge_all()
         wanted = self.limits.quotas
-        async with self._database.transaction() as connection:
+
+        async def count_by(connection: Connection) -> None:
             if await host_limits.quotas(connection) != wanted:
                 await host_limits.replace_quotas(connection, wanted, self._clock.now())
+
+        await self._database.settle(count_by)
         if self.limits.shares is not None:
             await self._set_shares(self.limits.shares)
 

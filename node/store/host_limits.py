@@ -98,6 +98,8 @@ async def claim_use(connection: Connection, keys: Collection[UseKey]) -> dict[Us
         return {}
     columns = (list(column) for column in zip(*sorted(keys), strict=True))
     rows = await connection.fetch(_SQL["claim_use"], *columns)
+    columns = (list(column) for column in zip(*sorted(keys), strict=True))
+    rows += await connection.fetch(_SQL["take_returns"], *columns)
     return {UseKey(*row[:5]): row[5] for row in map(tuple, rows)}
 
 
@@ -133,6 +135,7 @@ async def count_use(
 
     A key whose quota would be exceeded is left out, and nothing is counted under it.
     """
+    await claim_use(connection, counted)
     keys = sorted(counted)
     columns = (list(column) for column in zip(*keys, strict=True))
     amounts, most = zip(*(counted[key] for key in keys), strict=True)
@@ -142,4 +145,5 @@ async def count_use(
 
 async def purge(connection: Connection, before: int, at_most: int) -> int:
     """Delete the use of periods that ended before; return how many."""
-    return len(await connection.fetch(_SQL["purge_use"], before, at_most))
+    deleted = len(await connection.fetch(_SQL["purge_use"], before, at_most))
+    return deleted + len(await connection.fetch(_SQL["purge_returns"], before, at_most))

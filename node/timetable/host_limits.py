@@ -10,7 +10,8 @@ counted by triggers of the database, in the same transaction, and given back by 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from uuid import UUID
 
@@ -73,6 +74,10 @@ class _Limited:
         return RunAmounts(duration, self.run_bytes)
 
 
+_Uses = dict[tuple[str, str, str, int], list[tuple[int, int]]]
+"""By name, holder, quantity, and length of a period: when periods begin, and what is used."""
+
+
 class LimitEnforcer:
     """Knows what the limits of this host leave to a request for time."""
 
@@ -104,59 +109,60 @@ class LimitEnforcer:
             return [LimitedRequest(lead, request) for lead, request in requests]
         standings = await self._keeper.standings(connection, sorted(foreign))
         reach = now, now + self._horizon
-        uses = await self._uses(connection, requests, standings, reach)
+        bounds = [
+            None if lead == self._identity else self._limits_of(lead, standings.get(request.task))
+            for lead, request in requests
+        ]
+        uses = await self._uses(connection, bounds, reach)
         limited: list[LimitedRequest] = []
-        for lead, request in requests:
-            standing = standings.get(request.task, LimitStanding())
-            if lead == self._identity:
+        for (lead, request), bound in zip(requests, bounds, strict=True):
+            if bound is None:
                 limited.append(LimitedRequest(lead, request))
                 continue
+            standing = standings.get(request.task, LimitStanding())
             counted = self.counted_priority(request.priority, standing)
-            closed = await self._closed(connection, lead, request, standing, uses, reach)
+            closed = (
+                await self._closed(connection, bound, request.duration, uses, reach)
+                if standing.refusal is None
+                else [LimitedTime(*reach, standing.rule, standing.refusal)]
+            )
             if counted != request.priority:
                 request = request.model_copy(update={"priority": counted})  # noqa: PLW2901
             limited.append(LimitedRequest(lead, request, closed, self.rank(lead, standing)))
         return limited
 
+    @staticmethod
     async def _uses(
-        self,
-        connection: Connection,
-        requests: Sequence[tuple[str, ProposalRequest]],
-        standings: Mapping[UUID, LimitStanding],
-        reach: Span,
-    ) -> dict[UseKey, int]:
-        """Return what is used of the quotas for which these requests count."""
+        connection: Connection, bounds: Iterable[_Limited | None], reach: Span
+    ) -> _Uses:
+        """Return what is used of the quotas that bound some requests."""
         asked = {
             (account.name, account.holder)
-            for lead, request in requests
-            if lead != self._identity and request.task in standings
-            for account in self._limits_of(lead, standings[request.task]).accounts
+            for bound in bounds
+            if bound is not None
+            for account in bound.accounts
         }
-        return await host_limits.use_between(connection, asked, *reach) if asked else {}
+        uses: _Uses = defaultdict(list)
+        if asked:
+            for key, used in (await host_limits.use_between(connection, asked, *reach)).items():
+                uses[key[:4]].append((key.begins_at, used))
+        return uses
 
-    def _limits_of(self, lead: str, standing: LimitStanding) -> _Limited:
+    def _limits_of(self, lead: str, standing: LimitStanding | None) -> _Limited:
         """Return what bounds the runs of a task of another node."""
-        rule = self._keeper.limits.rule(standing.rule)
+        known = standing or LimitStanding()
+        rule = self._keeper.limits.rule(known.rule)
         bounding = rule if rule is not None and rule.bounds_time else None
-        accounts = self._keeper.accounts(lead, standing)
-        return _Limited(lead, bounding, accounts, standing.run_bytes or 0)
+        accounts = self._keeper.accounts(lead, known)
+        return _Limited(lead, bounding, accounts, known.run_bytes or 0)
 
     async def _closed(
-        self,
-        connection: Connection,
-        lead: str,
-        request: ProposalRequest,
-        standing: LimitStanding,
-        uses: Mapping[UseKey, int],
-        reach: Span,
+        self, connection: Connection, limited: _Limited, duration: int, uses: _Uses, reach: Span
     ) -> list[LimitedTime]:
-        if standing.refusal is not None:
-            return [LimitedTime(*reach, standing.rule, standing.refusal)]
-        limited = self._limits_of(lead, standing)
-        closed = list(_used_up(limited, request.duration, uses))
+        closed = list(_used_up(limited, duration, uses))
         if limited.rule is not None:
             closed += _outside(limited.rule, reach)
-            closed += await self._full(connection, limited.rule, lead, reach)
+            closed += await self._full(connection, limited.rule, limited.lead, reach)
         return closed
 
     async def _full(
@@ -280,15 +286,15 @@ def _outside(rule: Rule, reach: Span) -> Iterator[LimitedTime]:
         yield _limited_time(rule, span, f"it admits no runs at this time; {opens}")
 
 
-def _used_up(limited: _Limited, duration: int, uses: Mapping[UseKey, int]) -> Iterator[LimitedTime]:
+def _used_up(limited: _Limited, duration: int, uses: _Uses) -> Iterator[LimitedTime]:
     """Yield the periods in which one more run of this duration (µs) would exceed a quota."""
     amounts = limited.amounts(duration)
     for account in limited.accounts:
         for quota in account.quotas:
             of_quota = (account.name, account.holder, quota.quantity, quota.period)
-            for key, used in uses.items():
-                if key[:4] == of_quota and used + amounts.of(quota.quantity) > quota.most:
-                    yield _exceeded(account, quota, used, key.begins_at)
+            for begins_at, used in uses.get(of_quota, ()):
+                if used + amounts.of(quota.quantity) > quota.most:
+                    yield _exceeded(account, quota, used, begins_at)
 
 
 def _exceeded(account: Account, quota: PeriodQuota, used: int, begin: int) -> LimitedTime:

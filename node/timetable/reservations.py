@@ -346,11 +346,9 @@ class Reservations:
 
     def _lead(self, place: str, word: str) -> str | FieldFault:
         """Return the identity of a node given by name or identity, or what is wrong with it."""
-        known = self._directory.find(word)
+        known = self._directory.find_or_key(word)
         if known is not None:
             return known.identity
-        if self._directory.knows(word):
-            return word
         names = sorted(node.name for node in self._directory.all)
         near = get_close_matches(word, names)
         hint = f"did you mean {near[0]}?" if near else f"known are {', '.join(names)}"

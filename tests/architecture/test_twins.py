@@ -30,6 +30,7 @@ WITHOUT = {
         "keep_quotas",
         "recount",
         "claim_use",
+        "take_returns",
         "use_between",
         "use_now",
         "at_once",

@@ -100,7 +100,7 @@ def _starts(first: int, count: int) -> list[int]:
 
 async def _used(host: Site) -> dict[str, int]:
     """Return what is used of each quantity."""
-    query = "SELECT quantity, sum(used)::bigint FROM limit_use GROUP BY quantity"
+    query = "SELECT quantity, sum(used)::bigint FROM limit_used GROUP BY quantity"
     return {row[0]: row[1] for row in await host.rows(query) if row[1]}
 
 
@@ -270,7 +270,7 @@ async def test_a_task_takes_its_use_to_another_rule(world: World) -> None:
     host, [b] = await _host(world, rule)
     await _book(b, host, *_starts(0, 3))
     await host.execute("UPDATE task SET limit_rule = 'more'")
-    rows: list[Any] = await host.rows("SELECT rule, used FROM limit_use ORDER BY rule")
+    rows: list[Any] = await host.rows("SELECT rule, used FROM limit_used ORDER BY rule")
     assert [tuple(row) for row in rows] == [("all", 0), ("more", 3)]
 
 
@@ -292,4 +292,4 @@ async def test_use_of_past_periods_is_deleted(world: World) -> None:
     await _book(b, host, HOUR)
     world.clock.advance(HOUR + 30 * times.HOUR - world.clock.now())
     await host.node.purger.run_once()
-    assert await host.rows("SELECT FROM limit_use") == []
+    assert await host.rows("SELECT FROM limit_used") == []

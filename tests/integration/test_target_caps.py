@@ -100,7 +100,7 @@ async def test_fifty_tasks_of_ten_leads_get_no_more(world: World) -> None:
     assert (await _hold(leads[0], host, "203.0.113.7", HOUR)).held
     assert (await _hold(leads[0], host, TARGET, HOUR + times.HOUR)).held
     [[used]] = await host.rows(
-        "SELECT used FROM limit_use WHERE holder = '198.51.100.0/24' AND begins_at <= $1",
+        "SELECT used FROM limit_used WHERE holder = '198.51.100.0/24' AND begins_at <= $1",
         HOUR,
     )
     assert used == 6

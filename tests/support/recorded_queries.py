@@ -264,6 +264,7 @@ NOT_SIMULATED = {
     # All nodes of a simulated world have one owner, who sets no quotas.
     "limit_quota",
     "limit_use",
+    "limit_return",
     "lead_process",
     # Simulated nodes have no users.
     "access_token",

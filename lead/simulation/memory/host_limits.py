@@ -84,3 +84,9 @@ def quotas(_: Tables) -> Answer:
 def purge_use(_: Tables, _before: int, _at_most: int) -> Answer:
     """Delete nothing: without quotas no use is counted."""
     return ()
+
+
+@TWINS.of("rule")
+def purge_returns(_: Tables, _before: int, _at_most: int) -> Answer:
+    """Delete nothing: without quotas nothing is given back."""
+    return ()

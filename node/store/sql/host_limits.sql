@@ -52,16 +52,43 @@ ORDER BY asked.rule, asked.holder, asked.quantity, asked.period, asked.begins_at
 ON CONFLICT (rule, holder, quantity, period, begins_at) DO UPDATE SET used = limit_use.used
 RETURNING rule, holder, quantity, period, begins_at, used;
 
+-- take_returns --
+-- Adds what was given back to rows that this transaction has locked. A statement of its own: only after the locks are these rows
+-- nobody else's.
+WITH taken AS (
+    DELETE FROM limit_return
+    USING unnest($1::text [], $2::text [], $3::text [], $4::interval [], $5::timestamptz [])
+        AS asked (rule, holder, quantity, period, begins_at)
+    WHERE
+        limit_return.rule = asked.rule AND limit_return.holder = asked.holder AND limit_return.quantity = asked.quantity
+        AND limit_return.period = asked.period AND limit_return.begins_at = asked.begins_at
+    RETURNING limit_return.*
+)
+
+UPDATE limit_use SET used = greatest(0, limit_use.used + back.amount)
+FROM (
+    SELECT rule, holder, quantity, period, begins_at, sum(amount) AS amount FROM taken
+    GROUP BY rule, holder, quantity, period, begins_at
+) AS back
+WHERE
+    limit_use.rule = back.rule AND limit_use.holder = back.holder AND limit_use.quantity = back.quantity
+    AND limit_use.period = back.period AND limit_use.begins_at = back.begins_at
+RETURNING limit_use.rule, limit_use.holder, limit_use.quantity, limit_use.period, limit_use.begins_at, limit_use.used;
+
 -- use_between --
 -- What these holders use of these rules and caps in periods that overlap a time.
+-- OFFSET 0: each holder is looked up by its key, and not all of them added up.
 SELECT use.rule, use.holder, use.quantity, use.period, use.begins_at, use.used
 FROM unnest($1::text [], $2::text []) AS asked (rule, holder)
-INNER JOIN limit_use AS use ON asked.rule = use.rule AND asked.holder = use.holder
+CROSS JOIN LATERAL (
+    SELECT * FROM limit_used WHERE limit_used.rule = asked.rule AND limit_used.holder = asked.holder
+    OFFSET 0
+) AS use
 WHERE use.begins_at < $4 AND use.begins_at + use.period > $3 AND use.used > 0;
 
 -- use_now --
 -- What all holders together use of each quota in its present period.
-SELECT rule, quantity, period, sum(used)::bigint AS used FROM limit_use
+SELECT rule, quantity, period, sum(used)::bigint AS used FROM limit_used
 WHERE begins_at <= $1 AND begins_at + period > $1
 GROUP BY rule, quantity, period
 ORDER BY rule, quantity, period;
@@ -94,6 +121,12 @@ WHERE
         WHERE quota.rule = excluded.rule AND quota.quantity = excluded.quantity AND quota.period = excluded.period
     )
 RETURNING rule, holder, quantity, period, begins_at, used;
+
+-- purge_returns --
+DELETE FROM limit_return WHERE ctid IN (
+    SELECT ctid FROM limit_return WHERE begins_at + period <= $1 LIMIT $2
+)
+RETURNING rule;
 
 -- purge_use --
 DELETE FROM limit_use
