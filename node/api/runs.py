@@ -170,7 +170,7 @@ async def explain(request: web.Request) -> web.StreamResponse:
     async with node.database.connection() as connection:
         attempts = await decisions(connection, run.task, run.slot, _DECISIONS_SHOWN)
         rows = await archives.deliveries(
-            connection, archives.DeliveryFilter(run=run.id, whole=True)
+            connection, archives.DeliveryFilter(run=run.id, whole_runs=True)
         )
     archivings = tuple(Archiving.model_validate(dict(row)) for row in rows)
     return responses.one(

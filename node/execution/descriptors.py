@@ -32,7 +32,7 @@ def allow_many() -> int:
 
 @contextlib.contextmanager
 def explain_exhaustion(purpose: str) -> Iterator[None]:
-    """Wrap a system call that needs a descriptor; ``wanted`` says what for.
+    """Wrap a system call that needs a descriptor; ``purpose`` says what for.
 
     :raises HostError: no descriptor is left.
     """

@@ -58,7 +58,7 @@ class DeliverySettlement:
 
 @dataclass(frozen=True)
 class DeliveryFilter:
-    """The deliveries to list, and the page, newest first; ``whole`` leaves out intervals."""
+    """The deliveries to list, and the page, newest first; ``whole_runs`` leaves out intervals."""
 
     before: int | None = None
     run: UUID | None = None
@@ -67,7 +67,7 @@ class DeliveryFilter:
     destination: int | None = None
     states: Sequence[str] | None = None
     limit: int = 50
-    whole: bool = False
+    whole_runs: bool = False
 
 
 async def keep_destination(connection: Connection, where: StoredDestination) -> int:
@@ -213,7 +213,7 @@ async def deliveries(connection: Connection, wanted: DeliveryFilter) -> list[Rec
         wanted.destination,
         None if wanted.states is None else list(wanted.states),
         wanted.limit,
-        wanted.whole,
+        wanted.whole_runs,
     )
 
 

@@ -34,7 +34,7 @@ class MarkFile:
             content = read_private(self._path)
             return None if content is None else times.parse_instant(content.decode().strip())
         except (HostError, ValueError) as error:
-            self._tell(error)
+            self._warn_once(error)
             return None
 
     def write(self, marked_at: int) -> None:
@@ -42,9 +42,9 @@ class MarkFile:
         try:
             replace_private(self._path, f"{times.format_instant(marked_at)}\n".encode())
         except HostError as error:
-            self._tell(error)
+            self._warn_once(error)
 
-    def _tell(self, error: Exception) -> None:
+    def _warn_once(self, error: Exception) -> None:
         if not self._reported:
             log.warning(
                 "the mark of the database is not kept outside of it; if its data goes back to an "

@@ -134,23 +134,23 @@ class TaskDrafter:
         return replace(draft, task=replace(draft.task, terms=terms, participant=None))
 
     def seat_task(
-        self, whole: StoredTask, request: SeatRequest, names: Sequence[str], schedule: Schedule
+        self, pool_task: StoredTask, request: SeatRequest, names: Sequence[str], schedule: Schedule
     ) -> StoredTask:
         """Return the ordinary task in which these nodes have seats of a pool task; not stored yet.
 
         :raises InvalidDocument: a field does not fit any more, for example an unknown host.
         """
-        document = self._seating.document_for(whole, request, names, schedule)
-        return replace(self._draft(document, None, whole).task, parent=whole.id)
+        document = self._seating.document_for(pool_task, request, names, schedule)
+        return replace(self._draft(document, None, pool_task).task, parent=pool_task.id)
 
     def _draft(
-        self, document: TaskDocument, known: StoredTask | None, whole: StoredTask | None = None
+        self, document: TaskDocument, known: StoredTask | None, pool_task: StoredTask | None = None
     ) -> Draft:
-        """Check a document. ``known`` is the task it edits, ``whole`` the pool task it is for."""
+        """Check a document of a new task, an edit of ``known``, or a seat of ``pool_task``."""
         now = self._clock.now()
         created_at = now if known is None else known.terms.created_at
         test = self._capabilities.test(document.test.type)
-        campaign = self._campaign(document, known or whole)
+        campaign = self._campaign(document, known or pool_task)
         spec = self._spec(test, document)
         named = test.participants(spec)
         participants = self._participants(document, self._nodes(document, named))

@@ -451,7 +451,7 @@ class TaskTerminator:
 
 
 def _pause(attempts: int) -> int:
-    """Return how long (µs) a slot waits that was displaced after so many attempts."""
+    """Return how long (µs) a slot waits whose run was displaced at its ``attempts``-th attempt."""
     further = attempts - _PROMPT_ATTEMPTS
     return 0 if further <= 0 else min(_AGAIN_FIRST << min(further - 1, 20), _AGAIN_MOST)
 

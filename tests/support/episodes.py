@@ -146,7 +146,7 @@ def booked(name: str, campaign: str, nodes: Sequence[str], **figures: Any) -> Po
     return PostedRun(run, name, campaign, nodes, **{**usual, **figures})
 
 
-async def hold(
+async def run_episode(
     hosts: Sequence[Host],
     campaigns: Sequence[CampaignView],
     cases: Sequence[SeatCase],

@@ -19,7 +19,7 @@ from node.model.timeline import Booking
 from node.model.wire.participants import Proposal, ProposalRequest
 from node.model.wire.seats import SeatRequest
 from tests.support.clocks import START
-from tests.support.episodes import Host, booked, case_of, given, hold
+from tests.support.episodes import Host, booked, case_of, given, run_episode
 
 NAMES = ["n1", "n2"]
 NEXT_RUN = {"policy_set": "pscheduler"}
@@ -31,9 +31,9 @@ async def test_a_pools_overrides_change_its_episode() -> None:
     runs = [booked("r1", "bulk", ["n1"], priority=2)]
     cases = [case_of("a", "hot", ["n1"], priority=3)]
     pool = {"policy_set": "maui-preempt"}
-    usual = given(await hold([Host("n1")], campaigns, cases, pool, runs))
+    usual = given(await run_episode([Host("n1")], campaigns, cases, pool, runs))
     never = {**pool, "overrides": {"preempt": {"rule": "never"}}}
-    changed = given(await hold([Host("n1")], campaigns, cases, never, runs))
+    changed = given(await run_episode([Host("n1")], campaigns, cases, never, runs))
     assert (usual, changed) == ({"hot": {"n1"}}, {"hot": set()})
 
 
@@ -50,7 +50,7 @@ async def test_only_runs_that_the_policy_names_are_displaced() -> None:
     ]
     runs = [booked("r1", "bulk", ["n1"], priority=2), booked("r2", "ops", ["n2"])]
     case = case_of("a", "hot", NAMES, 2, priority=3)
-    ruling = await hold(
+    ruling = await run_episode(
         [Host(name) for name in NAMES], campaigns, [case], {"policy_set": "maui-preempt"}, runs
     )
     assert given(ruling) == {"hot": {"n1"}}
@@ -76,7 +76,9 @@ async def test_only_a_node_that_refuses_is_left_alone() -> None:
     )
     hosts = [Host("busy", bookings=[occupied]), _Refusing("refusing")]
     case = case_of("a", "ops", [host.name for host in hosts])
-    ruling = await hold(hosts, [CampaignView("ops")], [case], {"policy_set": "boinc-backoff"})
+    ruling = await run_episode(
+        hosts, [CampaignView("ops")], [case], {"policy_set": "boinc-backoff"}
+    )
     assert given(ruling) == {"ops": set()}
     paused = decode_state(ruling.remembered.state).backoffs
     assert paused.keys() == {("ops", "refusing", "exclusive")}
@@ -86,7 +88,7 @@ async def test_the_sentence_does_not_show_internal_names() -> None:
     """The sentence of a verdict starts with a reference to the task that it is stored with."""
     runs = [booked("r1", "ops", ["n1"])]
     pool = {"policy_set": "fbsng-dynamic"}
-    ruling = await hold(
+    ruling = await run_episode(
         [Host("n1")], [CampaignView("ops")], [case_of("a", "ops", ["n1"])], pool, runs
     )
     [result] = ruling.results
@@ -113,7 +115,9 @@ async def test_a_seat_left_empty_by_the_spread_is_explained(held: dict[int, str]
     """The decisive cause comes first: d has time, but shares the site of a."""
     sites = {"a": "x", "b": "y", "c": "z", "d": "x"}
     hosts = [Host(name, facts={"site": site}) for name, site in sites.items()]
-    ruling = await hold(hosts, [CampaignView("ops")], [_spread(held)], {"policy_set": "pscheduler"})
+    ruling = await run_episode(
+        hosts, [CampaignView("ops")], [_spread(held)], {"policy_set": "pscheduler"}
+    )
     [result] = ruling.results
     sentence = search_account_of(ruling, result).sentence()
     assert sentence.startswith("3 of 4 seats, ")
@@ -125,7 +129,9 @@ async def test_a_seat_left_empty_by_the_spread_is_explained(held: dict[int, str]
 async def test_an_unreachable_node_is_named_if_seats_are_missing() -> None:
     """The reason names the node of the pool that does not answer."""
     hosts = [Host("n1", unreachable_since=START)]
-    ruling = await hold(hosts, [CampaignView("ops")], [case_of("a", "ops", ["n1"])], NEXT_RUN)
+    ruling = await run_episode(
+        hosts, [CampaignView("ops")], [case_of("a", "ops", ["n1"])], NEXT_RUN
+    )
     [result] = ruling.results
     sentence = search_account_of(ruling, result).why_not()
     assert sentence.startswith("0 of the 1 matching nodes are up, at least 1 are needed; ")
@@ -135,7 +141,7 @@ async def test_an_unreachable_node_is_named_if_seats_are_missing() -> None:
 async def test_an_exhausted_pool_is_explained() -> None:
     """The reason is that all other nodes have a seat or cannot have one."""
     case = replace(case_of("a", "ops", []), unable={"b": "takes part in it already"})
-    ruling = await hold([Host("b")], [CampaignView("ops")], [case], NEXT_RUN)
+    ruling = await run_episode([Host("b")], [CampaignView("ops")], [case], NEXT_RUN)
     [result] = ruling.results
     assert search_account_of(ruling, result).why_not() == (
         "no other node of the pool can take part; 1 more are needed; b: takes part in it already"
@@ -149,7 +155,7 @@ async def test_displacement_stays_within_the_budget() -> None:
     runs = [booked(name, "ops", [name], priority=7) for name in names]
     case = case_of("a", "outage", names, 3, created_at=START - times.MINUTE)
     hosts = [Host(name) for name in names]
-    ruling = await hold(hosts, campaigns, [case], {"policy_set": "gridserver-urgent"}, runs)
+    ruling = await run_episode(hosts, campaigns, [case], {"policy_set": "gridserver-urgent"}, runs)
     [part] = _parts(ruling)
     assert part.yielding is not None
     assert (len(part.yielding), part.task.terms.priority) == (1, 8)
@@ -172,7 +178,7 @@ async def test_without_named_runs_lower_priority_or_nothing_is_displaced(
     runs = [booked("r1", "bulk", ["n1"])]
     host = Host("n1")
     case = case_of("a", "ops", ["n1"], priority=1)
-    ruling = await hold([host], campaigns, [case], {"policy_set": policy_set}, runs)
+    ruling = await run_episode([host], campaigns, [case], {"policy_set": policy_set}, runs)
     assert given(ruling) == {"ops": nodes}
     assert [request.yielding for request in host.asked] == [None] * len(nodes)
     assert [part.yielding for part in _parts(ruling)] == ([None] if nodes else [])
@@ -192,7 +198,7 @@ async def test_an_unsuccessful_case_leaves_its_time_to_the_next() -> None:
     )
     two = case_of("b", "ops", names, 2)
     hosts = [Host(name) for name in names]
-    ruling = await hold(
+    ruling = await run_episode(
         hosts, [CampaignView("ops")], [three, two], {"policy_set": "pscheduler"}, runs
     )
     assert [dict(it.taken) for it in ruling.results] == [{}, {1: "n1", 2: "n2"}]
@@ -207,9 +213,9 @@ async def test_assigned_seats_occupy_their_time() -> None:
         replace(case, recurrence=replace(case.recurrence, slip=11 * times.MINUTE)) for case in cases
     ]
     host, pool = Host("n1"), {"policy_set": "pscheduler"}
-    ruling = await hold([host], [CampaignView("ops")], cases, pool, coming=coming)
+    ruling = await run_episode([host], [CampaignView("ops")], cases, pool, coming=coming)
     assert [part.starts for part in _parts(ruling)] == [[after]]
-    ruling = await hold([host], [CampaignView("ops")], cases, pool)
+    ruling = await run_episode([host], [CampaignView("ops")], cases, pool)
     assert [part.starts for part in _parts(ruling)] == [[START], [after]]
 
 
@@ -223,11 +229,11 @@ async def test_a_random_slip_draws_the_promised_start() -> None:
     cases = [case_of(f"t{number}", "ops", ["n1"]) for number in range(2)]
     drawn = [replace(case, pool_task=_slipping_at_random(case.pool_task)) for case in cases]
     pool = {"policy_set": "pscheduler"}
-    both = [await hold([Host("n1")], [CampaignView("ops")], [case], pool) for case in drawn]
+    both = [await run_episode([Host("n1")], [CampaignView("ops")], [case], pool) for case in drawn]
     starts = [part.starts[0] for ruling in both for part in _parts(ruling)]
     assert len({START, *starts}) == 3
     assert all(start <= START + 10 * times.MINUTE for start in starts)
-    again = await hold([Host("n1")], [CampaignView("ops")], drawn[:1], pool)
+    again = await run_episode([Host("n1")], [CampaignView("ops")], drawn[:1], pool)
     assert [part.starts for part in _parts(again)] == [starts[:1]]
 
 
@@ -244,7 +250,7 @@ async def test_a_full_pool_is_not_asked_in_vain() -> None:
         for half in (names[:3], names[3:])
         for number in range(10)
     ]
-    ruling = await hold(
+    ruling = await run_episode(
         hosts, [CampaignView("ops")], cases, {"policy_set": "campaign-default"}, own_runs
     )
     assert given(ruling) == {"ops": set()}

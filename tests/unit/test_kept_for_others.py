@@ -19,7 +19,7 @@ from node.model.terms import Term
 from node.model.timeline import Booking
 from node.model.wire.seats import SeatRequest
 from tests.support.clocks import START
-from tests.support.episodes import Host, booked, case_of, hold
+from tests.support.episodes import Host, booked, case_of, run_episode
 
 NAMES = [f"n{number}" for number in range(1, 21)]
 KEPT_FROM = START + 5 * times.MINUTE
@@ -61,7 +61,7 @@ async def _held(single: SeatCase, after: int = 0) -> CaseResult:
     )
     runs = [booked("r1", "ops", ["n1"], start=at, end=KEPT_FROM + after)]
     pool = {"policy_set": "maui-reservations"}
-    ruling = await hold(hosts, [CampaignView("ops")], [blocked, single], pool, runs)
+    ruling = await run_episode(hosts, [CampaignView("ops")], [blocked, single], pool, runs)
     by_name = {result.case.name: result for result in ruling.results}
     assert dict(by_name.pop(blocked.name).taken) == {}
     [result] = by_name.values()

@@ -20,7 +20,7 @@ from node.model.classes import SchedulingClass
 from node.model.timeline import Booking
 from node.model.wire.seats import SeatRequest
 from tests.support.clocks import START
-from tests.support.episodes import Host, case_of, hold
+from tests.support.episodes import Host, case_of, run_episode
 
 NAMES = ("n1", "n2", "n3", "n4", "n5")
 SOON = 10 * times.SECOND
@@ -159,7 +159,7 @@ async def test_reasons_of_nodes_are_true(
         hosts.append(_host("hub", hub, "hub"))
         busy = {**busy, "hub": hub}
     pool = {"policy_set": "pscheduler"}
-    ruling = await hold(hosts, [CampaignView("ops")], [case], pool, fixed=fixed)
+    ruling = await run_episode(hosts, [CampaignView("ops")], [case], pool, fixed=fixed)
     [result] = ruling.results
     facts = _Facts(case, busy, site_of, [fixed] if fixed else [])
     names = set(result.taken.values())
@@ -187,7 +187,9 @@ def _lasting(name: str, minutes: int, *, after: int = 0) -> SeatCase:
 async def test_a_node_whose_time_was_just_given_away_says_until_when() -> None:
     """A run that falls behind one of the same episode, booked nowhere yet, hears of its time."""
     cases = [_lasting("first", 40), _lasting("second", 26)]
-    ruling = await hold([Host("n1")], [CampaignView("ops")], cases, {"policy_set": "pscheduler"})
+    ruling = await run_episode(
+        [Host("n1")], [CampaignView("ops")], cases, {"policy_set": "pscheduler"}
+    )
     [seated, refused] = ruling.results
     assert dict(seated.taken) == {1: "n1"}
     start, end = (times.to_the_second(START + each) for each in (0, 40 * times.MINUTE + SOON))
@@ -198,7 +200,7 @@ async def test_a_node_that_is_not_asked_again_says_until_when_it_is_busy() -> No
     """The time that an earlier answer leaves out is told, as far as it was asked for."""
     busy = _host("n1", [(8, 16)], "x")
     cases = [_lasting("first", 10), _lasting("second", 26, after=40)]
-    ruling = await hold([busy], [CampaignView("ops")], cases, {"policy_set": "pscheduler"})
+    ruling = await run_episode([busy], [CampaignView("ops")], cases, {"policy_set": "pscheduler"})
     [seated, refused] = ruling.results
     assert dict(seated.taken) == {1: "n1"}
     assert len(busy.asked) == 1

@@ -113,7 +113,9 @@ async def test_intervals_go_as_they_are_merged(a: Office, taker: Receiver) -> No
     assert taker.documents[-1]["key"] == f"{run}/{row[1]}"
     assert await a.states() == {"delivered": 4}
     async with a.database.connection() as connection:
-        own = await archives.deliveries(connection, archives.DeliveryFilter(run=run, whole=True))
+        own = await archives.deliveries(
+            connection, archives.DeliveryFilter(run=run, whole_runs=True)
+        )
         every = await archives.deliveries(connection, archives.DeliveryFilter(run=run))
     assert [row["interval"] for row in own] == [None]
     assert [row["interval"] for row in every] == [None, 2, 1, 0]

@@ -77,9 +77,9 @@ def _leave(number: int, frame: FrameType | None) -> None:  # noqa: ARG001 - a si
 
 
 def _attend(server: subprocess.Popen[bytes], signals: list[int], until_ns: int) -> dict[str, Any]:
-    """Wait until it is time to end it, or the launcher sends TERM, or it ends by itself.
+    """Wait until ``until_ns``, a TERM of the launcher, or the server's end; then end the server.
 
-    ``told`` has the signals that arrived before.
+    ``signals`` are those that arrived before.
     """
     early = False
     try:
