@@ -90,6 +90,7 @@ from node.tasks.node_removal import NodeRemover
 from node.tasks.pool_editing import PoolTaskEditor
 from node.tasks.pool_tasks import PoolTaskChecker
 from node.tasks.termination import TaskTerminator
+from node.tasks.user_limits import UserLimits
 from node.timetable.booking import TimeLine
 from node.timetable.expiry import HoldExpirer
 from node.timetable.freed_time import FreedTimeNotifier
@@ -312,8 +313,14 @@ class NodeService:
             self.directory,
             dependencies.new_id,
         )
+        self.user_limits = UserLimits(core, self.limits, self.drafter)
         self.limit_trials = LimitTrials(
-            core, self.limits, self.drafter, self.directory, self.capabilities
+            core,
+            self.limits,
+            self.drafter,
+            self.directory,
+            self.capabilities,
+            self.user_limits,
         )
         self.admission = Admission(
             core,

@@ -17,7 +17,7 @@ async def show(request: web.Request) -> web.StreamResponse:
 
 
 async def trial(request: web.Request) -> web.StreamResponse:
-    """POST: what would become of a task that another node introduced here."""
+    """POST: what would become of a task that another node or a user asked for here."""
     document = requests.document(request, LimitTrialRequest)
     return responses.one(await request.app[NODE].limit_trials.run(document))
 
@@ -42,7 +42,7 @@ ROUTES = (
         "POST",
         "/v1/limits/trials",
         trial,
-        "Try a task against the limits, as if another node introduced it; nothing is stored",
+        "Try a task against the limits, as if a node or a user asked for it; nothing is stored",
         LimitTrialRequest,
         LimitTrial,
     ),

@@ -18,14 +18,18 @@ from node.api.routing import (
     LIMIT,
     NODE,
     PREFIX,
+    PRINCIPAL,
     TEXT,
     Query,
     Route,
     waits,
 )
 from node.model.errors import FieldFault, InvalidDocument, NotFound, NoTime
+from node.model.host_limits.rules import User
+from node.model.principals import PrincipalKind
 from node.model.task_terms import TaskTerms, take_terms
 from node.model.taskstate import TaskState
+from node.model.wire.campaigns import DEFAULT
 from node.model.wire.plans import Outcome, PlanRequest
 from node.model.wire.runs import Explanation, Run
 from node.model.wire.seats import NOT_SEARCHED, Seat, SeatCount, SeatRequest, SeatState
@@ -138,11 +142,19 @@ async def create(request: web.Request) -> web.StreamResponse:
     node = request.app[NODE]
     requests.only(request, "if_time")
     document = requests.document(request, TaskDocument)
+    await node.user_limits.require(_user(request, document.campaign), document)
     if requests.flag(request, "if_time"):
         await _require_time(node, document)
     task, _ = await node.admission.create(document, idempotency_key(request))
     answer = await fetch(node, task)
     return responses.one(answer, 201, {"Location": f"/v1/tasks/{task}"})
+
+
+def _user(request: web.Request, campaign: str | None) -> User:
+    """Return who asks for a task of a campaign, as limits see them."""
+    principal = request[PRINCIPAL]
+    token = principal.name if principal.kind is PrincipalKind.TOKEN else None
+    return User(token, campaign or DEFAULT, request.remote)
 
 
 async def _require_time(node: NodeService, document: TaskDocument) -> None:
@@ -243,6 +255,11 @@ async def edit(request: web.Request) -> web.StreamResponse:
     dry_run = requests.flag(request, "dry_run")
     task = requests.identifier(request)
     patch = requests.document(request, TaskPatch)
+    if node.user_limits.bounds:
+        edited = await node.editing.edit(task, patch, dry_run=True)
+        if edited is not None:
+            user = _user(request, edited.terms.campaign)
+            node.user_limits.require_edited(user, edited)
     would_be = await node.editing.edit(task, patch, dry_run=dry_run)
     current = await fetch(node, task)
     if would_be is None:

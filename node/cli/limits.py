@@ -97,13 +97,20 @@ async def show(session: Session, name: str | None) -> None:
 
 @limits_group.command("test")
 @click.argument("file", metavar="FILE|-")
-@click.option("--as", "lead", required=True, metavar="NODE", help="The node that leads the task.")
+@click.option(
+    "--as",
+    "lead",
+    required=True,
+    metavar="NODE|token:LABEL",
+    help="The node that leads the task, or the user who creates it here.",
+)
 @asks_node
 async def try_task(session: Session, file: str, lead: str) -> int:
     """Try the task document in FILE against the node's limits, as if NODE had created it.
 
     \b
       parley limits test --as c task.json
+      parley limits test --as token:alice task.json   # a user of this node
 
     NODE is a name or a key. Says which rule allows the task, or which refuses it, at which field,
     and what would be allowed; and what is left of the quotas. Nothing is stored.
@@ -137,7 +144,8 @@ def _granted_view(granted: Mapping[str, Any]) -> str:
 def _trial_view(trial: Mapping[str, Any]) -> str:
     refusal = trial["refusal"]
     if refusal is None:
-        lines = [f"✓ allowed by '{trial['rule']}', priority counts as {trial['counted_priority']}"]
+        by = f" by '{trial['rule']}'" if trial["rule"] else ": the limits do not bind this user"
+        lines = [f"✓ allowed{by}, priority counts as {trial['counted_priority']}"]
     else:
         allowed = f"; allowed: {refusal['allowed']}" if refusal["allowed"] else ""
         rule = f"'{refusal['rule']}'" if refusal["rule"] else "the limits"

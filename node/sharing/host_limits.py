@@ -32,6 +32,7 @@ from node.model.host_limits.rules import (
     LimitRefusal,
     Rule,
     TaskFacts,
+    User,
     Verdict,
     counted_priority,
 )
@@ -360,8 +361,22 @@ class LimitKeeper:
         self, lead: str, terms: TaskTerms, place: int | None, test: Test, spec: Any
     ) -> Judgement:
         """Judge a task of these terms, in which this host has this place, or only leads."""
+        facts = self._facts(terms, place, test, spec)
+        targets = [terms.addresses.get(host, host) for host in mere_targets(test, spec)]
+        caps = accounts_of(self.limits.caps, targets)
+        return Judgement(self.limits.judge(self._asker(lead), facts), facts.bytes, caps)
+
+    def judge_user(self, user: User, task: StoredTask) -> Verdict | None:
+        """Judge a task that a user asks this node to lead; None if they are not limited."""
+        terms = task.terms
+        test = self._capabilities.test(terms.test)
+        spec = self._capabilities.spec(test, terms.spec)
+        facts = self._facts(terms, task.participant, test, spec)
+        return self.limits.judge_user(user, facts, terms.priority)
+
+    def _facts(self, terms: TaskTerms, place: int | None, test: Test, spec: Any) -> TaskFacts:
         context = None if place is None else terms.participants[place].context
-        facts = TaskFacts(
+        return TaskFacts(
             test=terms.test,
             scheduling_class=SchedulingClass(terms.scheduling_class),
             spec=spec.model_dump(mode="json"),
@@ -369,9 +384,6 @@ class LimitKeeper:
             context=context,
             bytes=test.expected_bytes(spec, self._mbps()),
         )
-        targets = [terms.addresses.get(host, host) for host in mere_targets(test, spec)]
-        caps = accounts_of(self.limits.caps, targets)
-        return Judgement(self.limits.judge(self._asker(lead), facts), facts.bytes, caps)
 
     def _mbps(self) -> int | None:
         """Return the rate that the card of this node states (whole Mb/s)."""

@@ -5,11 +5,17 @@ from __future__ import annotations
 from node.capability.catalog import Capabilities
 from node.core import Core
 from node.model.errors import FieldFault, InvalidDocument
+from node.model.host_limits.rules import LimitRefusal, Rule, User
+from node.model.wire.campaigns import DEFAULT
 from node.model.wire.host_limits import LimitTrial, LimitTrialRequest, TaskLimit
 from node.peers.directory import Directory
 from node.sharing.host_limits import LimitKeeper
 from node.store.nodes import KnownNode
 from node.tasks.drafting import TaskDrafter
+from node.tasks.user_limits import UserLimits
+
+_OF_USER = "token:"
+"""The beginning of a word that stands for a user, by the label of their token."""
 
 
 class LimitTrials:
@@ -22,8 +28,10 @@ class LimitTrials:
         drafter: TaskDrafter,
         directory: Directory,
         capabilities: Capabilities,
+        user_limits: UserLimits,
     ) -> None:
         """``keeper`` has the limits, ``drafter`` checks the documents of tasks."""
+        self._user_limits = user_limits
         self._identity = core.identity
         self._keeper = keeper
         self._drafter = drafter
@@ -35,6 +43,8 @@ class LimitTrials:
 
         :raises InvalidDocument: a field is wrong, or this host would take no part in the task.
         """
+        if request.as_.startswith(_OF_USER):
+            return await self._as_user(request)
         lead = self._lead(request.as_)
         try:
             task = self._drafter.draft(request.task).task
@@ -58,6 +68,22 @@ class LimitTrials:
                 task.terms.priority, judged.standing.rule
             ),
             left=tuple(await self._keeper.left(lead.identity, judged.standing)),
+        )
+
+    async def _as_user(self, request: LimitTrialRequest) -> LimitTrial:
+        """Return what the limits make of a task that the user with a token would create here."""
+        user = User(request.as_.removeprefix(_OF_USER), request.task.campaign or DEFAULT)
+        try:
+            verdict = await self._user_limits.judge(user, request.task)
+        except InvalidDocument as error:
+            faults = [FieldFault(f"/task{it.pointer}", it.detail) for it in error.faults]
+            raise InvalidDocument(faults) from None
+        refused = isinstance(verdict, LimitRefusal)
+        return LimitTrial(
+            allowed=not refused,
+            rule=verdict.name if isinstance(verdict, Rule) else None,
+            refusal=TaskLimit(**vars(verdict)) if refused else None,
+            counted_priority=request.task.priority,
         )
 
     def _lead(self, word: str) -> KnownNode:

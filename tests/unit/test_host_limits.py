@@ -19,6 +19,7 @@ from node.model.host_limits.rules import (
     LimitRefusal,
     Rule,
     TaskFacts,
+    User,
     Who,
     counted_priority,
 )
@@ -144,6 +145,55 @@ def test_a_run_that_exceeds_a_quota_alone_does_not_fit(
     assert (refusal.pointer, refusal.detail) == ("/test/spec", detail)
 
 
+OF_USERS = """
+version = 1
+
+[who.students]
+tokens = ["alice"]
+campaigns = ["course"]
+networks = ["198.51.100.0/24"]
+
+[who.guests]
+users = true
+
+[[rule]]
+name = "course"
+who = ["students"]
+tests = ["rtt"]
+priority_max = 5
+"""
+
+
+@pytest.mark.parametrize(
+    ("user", "groups"),
+    [
+        (User("alice"), {"students"}),
+        (User("bob", "course"), {"students"}),
+        (User("bob", "default", "198.51.100.7"), {"students"}),
+        (User("bob", "default", "::ffff:198.51.100.7"), {"students"}),
+        (User("bob", "default", "203.0.113.7"), {"guests"}),
+        (User(None), {"guests"}),
+    ],
+)
+def test_users_are_in_groups(user: User, groups: set[str]) -> None:
+    """A user is named by token, campaign, or address of origin, or is one of the others."""
+    limits = parse_limits(OF_USERS)
+    assert limits.groups_of_user(user) == groups
+    assert isinstance(limits.judge_user(user, PING, 0), Rule) == ("students" in groups)
+    assert _refused(limits, _asker(), PING).rule is None
+
+
+def test_users_are_limited() -> None:
+    """A rule for a user also bounds the priority; a user in no group is not limited."""
+    limits = parse_limits(OF_USERS)
+    refusal = limits.judge_user(User("alice"), PING, 6)
+    assert isinstance(refusal, LimitRefusal)
+    assert (refusal.pointer, refusal.allowed) == ("/priority", "at most 5")
+    unbound = parse_limits(OF_USERS.replace("[who.guests]\nusers = true\n", ""))
+    assert unbound.judge_user(User("bob"), TASK, 1000) is None
+    assert not parse_limits(LAB).bounds_users
+
+
 def test_without_a_rule_nothing_is_allowed() -> None:
     """A node for which there is no rule is told so."""
     assert _refused(parse_limits(NOTHING), _asker(), PING).rule is None
@@ -199,6 +249,8 @@ FAULTY: list[tuple[str, str, str]] = [
     ("[who", "", "is not TOML"),
     ("version = 1\n[who.a]", "/who/a", "names nobody"),
     (f'version = 1\n[who.a]\nothers = true\nkeys = ["{B}"]', "/who/a/others", "leave keys"),
+    ('version = 1\n[who.a]\nusers = true\ntokens = ["b"]', "/who/a/users", "leave tokens"),
+    (OF_USERS + 'most.runs = "3/P1D"', "/rule/0", "for users of this host only"),
     ('version = 1\n[who.a]\nkeys = ["b"]', "/who/a/keys/0", "ed25519: and 43 characters"),
     ("version = 1\n[who.a]\nmatch = { X = 1 }", "/who/a/match/X", "not a valid attribute"),
     ('version = 1\n[[rule]]\nname = "r"\nwho = ["a"]', "/rule/0/who/0", "there is no [who.a]"),

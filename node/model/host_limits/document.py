@@ -90,11 +90,21 @@ class OpeningDocument(Document):
 
 
 class WhoDocument(Document):
-    """A group of nodes, ``[who.NAME]``."""
+    """A group of nodes or of users, ``[who.NAME]``."""
 
     keys: tuple[Identity, ...] = Field((), max_length=1000)
     match: dict[str, Any] | None = None
     others: bool = Field(default=False, strict=True)
+    tokens: tuple[Annotated[str, Field(min_length=1, max_length=200)], ...] = Field(
+        (), max_length=1000
+    )
+    campaigns: tuple[Name, ...] = Field((), max_length=1000)
+    networks: Annotated[
+        tuple[Annotated[str, Field(max_length=100)], ...],
+        BeforeValidator(_several),
+        Field(max_length=1000),
+    ] = ()
+    users: bool = Field(default=False, strict=True)
 
 
 class MostDocument(Document):
@@ -185,9 +195,24 @@ def parse_limits(text: str) -> HostLimits:
         tuple(_cap(number, each, reader) for number, each in enumerate(document.cap)),
         _shares(document.shares),
     )
+    faults += _uncounted(limits)
     if faults:
         raise InvalidDocument(faults)
     return limits
+
+
+def _uncounted(limits: HostLimits) -> Iterator[FieldFault]:
+    """Yield the limits of rules for users alone that count only for nodes."""
+    for number, rule in enumerate(limits.rules):
+        groups = [limits.who[name] for name in rule.who if name in limits.who]
+        if not groups or any(group.has_nodes for group in groups):
+            continue
+        if rule.bounds_time or rule.tasks_max is not None or rule.rank == OWN:
+            fault = (
+                "when, most, and rank are for other nodes, and this rule is for users of this "
+                "host only; leave them out"
+            )
+            yield FieldFault(f"/rule/{number}", fault)
 
 
 def _faults(document: LimitsDocument) -> Iterator[FieldFault]:
@@ -244,8 +269,14 @@ def _repeated_names(document: LimitsDocument) -> Iterator[FieldFault]:
 def _group_faults(document: LimitsDocument) -> Iterator[FieldFault]:
     """Yield what is wrong with groups of nodes."""
     for name, group in document.who.items():
-        if not group.keys and group.match is None and not group.others:
-            yield FieldFault(f"/who/{name}", "names nobody; give keys, match, or others = true")
+        of_users = group.tokens or group.campaigns or group.networks
+        if not (group.keys or group.match is not None or group.others or of_users or group.users):
+            fault = "names nobody; give keys, match, or others = true; for users tokens, "
+            fault += "campaigns, networks, or users = true"
+            yield FieldFault(f"/who/{name}", fault)
+        if group.users and of_users:
+            fault = "are the users that no group names; leave tokens, campaigns, and networks out"
+            yield FieldFault(f"/who/{name}/users", fault)
         if group.others and (group.keys or group.match is not None):
             fault = "are the nodes that no group names; leave keys and match out, or others"
             yield FieldFault(f"/who/{name}/others", fault)
@@ -307,7 +338,16 @@ class _Reader:
 
 def _who(name: str, document: WhoDocument, reader: _Reader) -> Who:
     match = reader.predicate(document.match, f"/who/{name}/match")
-    return Who(name, frozenset(document.keys), match, document.others)
+    return Who(
+        name,
+        frozenset(document.keys),
+        match,
+        document.others,
+        frozenset(document.tokens),
+        frozenset(document.campaigns),
+        reader.networks(document.networks, f"/who/{name}/networks") or (),
+        document.users,
+    )
 
 
 def _rule(number: int, document: RuleDocument, reader: _Reader) -> Rule:

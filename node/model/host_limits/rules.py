@@ -18,6 +18,7 @@ from node.model.host_limits.quotas import PeriodQuota, Quantity, RunAmounts
 from node.model.lead_shares import LeadShares
 from node.model.predicates import AllOf, Attributes, Condition, Predicate, format_value
 from node.model.ranks import OWN, PEER
+from node.model.targets import Network, literal, reached
 from node.model.times import format_duration
 from node.model.wire.tasks import PRIORITY_MAX
 
@@ -28,6 +29,18 @@ class Asker:
 
     identity: str
     attributes: Attributes
+
+
+@dataclass(frozen=True)
+class User:
+    """The user of this host that asks: the label of their token, and the address of origin.
+
+    ``campaign`` is that of the task. Each is None if it is not known.
+    """
+
+    token: str | None
+    campaign: str | None = None
+    address: str | None = None
 
 
 @dataclass(frozen=True)
@@ -49,18 +62,45 @@ class TaskFacts:
 
 @dataclass(frozen=True)
 class Who:
-    """A group of nodes: listed by key, matched by their cards, or all that no group names."""
+    """A group of nodes, of users, or of both.
+
+    Nodes are listed by key, matched by their cards, or all ``others`` that no group names. Users
+    are listed by token, by the campaigns for which they ask, by networks of origin, or are all
+    ``users`` that no group names.
+    """
 
     name: str
     keys: frozenset[str] = frozenset()
     match: Predicate | None = None
     others: bool = False
+    tokens: frozenset[str] = frozenset()
+    campaigns: frozenset[str] = frozenset()
+    networks: tuple[Network, ...] = ()
+    users: bool = False
 
     def names(self, asker: Asker) -> bool:
         """Return whether this group names the node, by its key or its attributes."""
         if asker.identity in self.keys:
             return True
         return self.match is not None and self.match.met_by(asker.attributes)
+
+    def names_user(self, user: User) -> bool:
+        """Return whether this group names a user, by token, campaign, or network."""
+        if user.token in self.tokens or user.campaign in self.campaigns:
+            return True
+        address = None if user.address is None else literal(user.address.partition("%")[0])
+        inside = () if address is None else reached(address)
+        return any(each in network for each in inside for network in self.networks)
+
+    @property
+    def has_users(self) -> bool:
+        """Return whether users can belong to it."""
+        return bool(self.tokens or self.campaigns or self.networks or self.users)
+
+    @property
+    def has_nodes(self) -> bool:
+        """Return whether nodes can belong to it."""
+        return bool(self.keys or self.match is not None or self.others)
 
 
 @dataclass(frozen=True)
@@ -169,20 +209,42 @@ class HostLimits:
         others = {name for name, group in self.who.items() if group.others}
         return frozenset(named or others)
 
+    def groups_of_user(self, user: User) -> frozenset[str]:
+        """Return the groups of users that a user belongs to; none bound users in no group."""
+        named = {name for name, group in self.who.items() if group.names_user(user)}
+        return frozenset(named or (name for name, group in self.who.items() if group.users))
+
+    @property
+    def bounds_users(self) -> bool:
+        """Return whether users of this host have limits."""
+        return any(group.has_users for group in self.who.values())
+
+    def judge_user(self, user: User, task: TaskFacts, priority: int) -> Verdict | None:
+        """Return the first rule that fits, or why none does; None if the user is not limited."""
+        groups = self.groups_of_user(user)
+        return self._judged(groups, task, priority) if groups else None
+
     def judge(self, asker: Asker, task: TaskFacts) -> Verdict:
         """Return the first rule that fits, or why none does."""
-        groups = self.groups_of(asker)
+        return self._judged(self.groups_of(asker), task)
+
+    def _judged(
+        self, groups: frozenset[str], task: TaskFacts, priority: int | None = None
+    ) -> Verdict:
         closest: list[LimitRefusal] | None = None
         for rule in self.rules:
             if groups.isdisjoint(rule.who):
                 continue
             misfits = list(_misfits(rule, task))
+            if priority is not None:
+                misfits += _too_high(rule, priority)
             if not misfits:
                 return rule
             if closest is None or len(misfits) < len(closest):
                 closest = misfits
         if closest is None:
-            detail = "the owner of this host lets this node measure nothing from here"
+            who = "this node" if priority is None else "this user"
+            detail = f"the owner of this host lets {who} measure nothing from here"
             return LimitRefusal(None, "", f"{detail}; ask for a rule that names it")
         return closest[0]
 
@@ -237,6 +299,13 @@ def _misfits(rule: Rule, task: TaskFacts) -> Iterator[LimitRefusal]:
             rule.name, "/test/spec", detail, f"at most {format_duration(rule.duration_max)}"
         )
     yield from _quota_misfits(rule, task)
+
+
+def _too_high(rule: Rule, priority: int) -> Iterator[LimitRefusal]:
+    """Yield why a user's task has a priority that a rule does not allow."""
+    if rule.priority_max is not None and priority > rule.priority_max:
+        detail = f"the priority is {priority}"
+        yield LimitRefusal(rule.name, "/priority", detail, f"at most {rule.priority_max}")
 
 
 def _quota_misfits(rule: Rule, task: TaskFacts) -> Iterator[LimitRefusal]:

@@ -53,10 +53,10 @@ class QuotaLeft(Document):
 
 
 class LimitTrialRequest(Document):
-    """A task to try against the limits, as if another node introduced it here."""
+    """A task to try against the limits, as if another node or a user asked for it here."""
 
     as_: Annotated[str, Field(alias="as", max_length=200)] = Field(
-        description="The node that would lead it: its name or its key."
+        description="The node that would lead it, its name or its key; or token:LABEL, a user."
     )
     task: TaskDocument
 
@@ -65,7 +65,9 @@ class LimitTrial(Document):
     """The verdict of the limits on a task, and what its lead has left."""
 
     allowed: bool
-    rule: str | None = Field(description="The rule that admits it.")
+    rule: str | None = Field(
+        description="The rule that admits it; null also for a user without limits."
+    )
     refusal: TaskLimit | None = None
     counted_priority: int = Field(description="The priority as which that of the task counts here.")
     left: tuple[QuotaLeft, ...] = ()
