@@ -42,7 +42,10 @@ VIEWS = (
     "mesh_task",
     "mesh_delivery",
 )
-INTERNAL = ("limit_account",)
+INTERNAL = (
+    "limit_account",
+    "limit_used",
+)
 """Views that triggers use."""
 
 PAIRS = list(product(SchedulingClass, repeat=2))
