@@ -34,7 +34,7 @@ from node.housekeeping import PeriodicJob
 from node.local_participant import LocalParticipant
 from node.model import times
 from node.model.errors import ParleyError
-from node.model.host_limits.document import DEFAULT
+from node.model.host_limits.document import EVERYTHING
 from node.model.wire.nodes import NodeCard
 from node.model.wire.tasks import PRIORITY_MAX
 from node.service import NodeDependencies
@@ -220,7 +220,7 @@ class Host:
             rng=self.rng,
             new_id=lambda: UUID(int=self.rng.getrandbits(128), version=4),
             poll_s=self.world.nodes.poll / times.SECOND,
-            limits=DEFAULT,
+            limits=EVERYTHING,
         )
         return self.node_type(self, dependencies, database)
 

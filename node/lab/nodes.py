@@ -17,7 +17,7 @@ import aiohttp
 from node.execution import process
 from node.execution.process import RunningProcess
 from node.model.errors import HostError
-from node.model.host_limits.document import DEFAULT
+from node.model.host_limits.document import EVERYTHING
 from node.settings import Settings
 
 _POLL_S = 0.05
@@ -85,7 +85,7 @@ async def start(plan: NodePlan, command: CommandFactory) -> RunningProcess:
     plan.state.mkdir(mode=0o700, exist_ok=True)
     limits = plan.state / "limits.toml"
     if not limits.exists():
-        limits.write_text(DEFAULT)
+        limits.write_text(EVERYTHING)
     environment = {
         "PARLEY_LIMITS": str(limits),
         **settings_given(os.environ),

@@ -30,7 +30,7 @@ from node.execution.process import RunningProcess
 from node.lab import loopback
 from node.lab.nodes import module_environment, names
 from node.model.errors import HostError
-from node.model.host_limits.document import DEFAULT
+from node.model.host_limits.document import EVERYTHING
 from node.postgres import PrivateCluster, ServerBinaries, locate
 from tests.chaos.hosts import Disk, HostClock, forget_shared_memory, library
 from tests.chaos.links import Wire
@@ -250,7 +250,7 @@ async def _make(
     state = (disk.directory if disk else work) / name
     state.mkdir(mode=0o711 if up else 0o700)
     (state / "results").mkdir()
-    (state / "limits.toml").write_text(DEFAULT)
+    (state / "limits.toml").write_text(EVERYTHING)
     if up:
         cluster = PrivateCluster(state / "postgres", binaries)
     else:

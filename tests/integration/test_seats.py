@@ -12,7 +12,7 @@ import pytest_asyncio
 from lead.store import episodes
 from node.model import times
 from node.model.errors import Conflict, InvalidDocument
-from node.model.host_limits.document import DEFAULT
+from node.model.host_limits.document import EVERYTHING
 from node.model.wire.pools import PoolDocument
 from node.model.wire.tasks import TaskDocument
 from tests.support.limits import NOTHING, set_limits
@@ -139,7 +139,7 @@ async def test_a_node_that_refuses_the_task_is_left_alone(world: World) -> None:
     sentences = [sentence for _, sentence in await pool.told(task)]
     asked_again = "n1: refused it, and is asked again from 2026-12-01T00:10:00Z on"
     assert f"{asked_again}: limits of this host: the owner" in sentences[-1]
-    set_limits(pool.nodes[0].node, DEFAULT)
+    set_limits(pool.nodes[0].node, EVERYTHING)
     world.clock.advance(20 * times.MINUTE)
     await _settled(pool)
     assert await pool.seats(task) == {0: {1: "n1", 2: "n2"}}
@@ -163,7 +163,7 @@ async def test_a_changed_task_is_asked_about_at_once(world: World) -> None:
     set_limits(pool.nodes[0].node, NOTHING)
     task = await pool.create(1, **_FIRST_TERM)
     await _settled(pool)
-    set_limits(pool.nodes[0].node, DEFAULT)
+    set_limits(pool.nodes[0].node, EVERYTHING)
     spec = {"duration": "PT2M", "class": "exclusive"}
     await pool.edit(task, test={"type": "idle", "spec": spec})
     await _settled(pool)

@@ -19,7 +19,7 @@ from node.client.mailboxes import Mailboxes
 from node.client.peers import Peers
 from node.clock import Clock
 from node.core import Core
-from node.model.host_limits.document import DEFAULT
+from node.model.host_limits.document import EVERYTHING
 from node.model.principals import Role
 from node.service import NodeDependencies, NodeService
 from node.settings import Settings
@@ -62,7 +62,7 @@ async def served(
             peers = Peers(session, Signer(key, clock.now), timeout_s=5)
             mailboxes = Mailboxes(clock, 5)
             peers.carry = mailboxes.carry
-            limits = None if "limits" in settings_ else DEFAULT
+            limits = None if "limits" in settings_ else EVERYTHING
             means = NodeDependencies(peers, lead_functions(), mailboxes=mailboxes, limits=limits)
             node = Served(Core(database, clock, key.identity, settings), means)
             node.key = key

@@ -27,7 +27,7 @@ from node.local_participant import LocalParticipant
 from node.model import times
 from node.model.classes import SchedulingClass
 from node.model.errors import ParleyError, PeerUnreachable, UnknownPeer
-from node.model.host_limits.document import DEFAULT
+from node.model.host_limits.document import EVERYTHING
 from node.model.ids import TaskId, exchange_id, run_id
 from node.model.wire.comparisons import NodeComparison
 from node.model.wire.participants import (
@@ -341,7 +341,7 @@ class World:
         peers = Peers(self._session, Signer(key, clock.now), timeout_s=5)
         node = _InProcess(
             Core(database, clock, key.identity, settings),
-            NodeDependencies(peers, lead_functions(), limits=DEFAULT),
+            NodeDependencies(peers, lead_functions(), limits=EVERYTHING),
         )
         node.capabilities.assume_all()
         node.wires = {}
@@ -354,7 +354,7 @@ class World:
         """Put a node together anew on its database, as a new process does; nothing is started."""
         before = cast("_InProcess", site.node)
         core = Core(site.database, site.clock, site.identity, before.settings)
-        node = _InProcess(core, NodeDependencies(before.peers, lead_functions(), limits=DEFAULT))
+        node = _InProcess(core, NodeDependencies(before.peers, lead_functions(), limits=EVERYTHING))
         node.capabilities.assume_all()
         node.wires = before.wires
         site.use(node)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,7 +13,7 @@ from hypothesis import strategies as st
 from node.model import times
 from node.model.classes import SchedulingClass
 from node.model.errors import InvalidDocument
-from node.model.host_limits.document import DEFAULT, known_limits, parse_limits
+from node.model.host_limits.document import DEFAULT, EVERYTHING, known_limits, parse_limits
 from node.model.host_limits.rules import (
     Asker,
     HostLimits,
@@ -24,6 +25,7 @@ from node.model.host_limits.rules import (
     counted_priority,
 )
 from node.model.predicates import parse
+from node.model.ranks import PEER
 from node.model.wire.tasks import PRIORITY_MAX
 from tests.support.limits import NOTHING
 
@@ -199,11 +201,19 @@ def test_without_a_rule_nothing_is_allowed() -> None:
     assert _refused(parse_limits(NOTHING), _asker(), PING).rule is None
 
 
-def test_the_default_admits_ordinary_tasks() -> None:
-    """Without a file known nodes may measure."""
+def test_the_default_is_safe() -> None:
+    """Without a file known nodes may measure, and keep the host for six minutes of an hour."""
     limits = parse_limits(DEFAULT)
     assert isinstance(limits.judge(_asker(), PING), Rule)
-    assert isinstance(limits.judge(_asker(), TASK), Rule)
+    rule = limits.judge(_asker(), TASK)
+    assert isinstance(rule, Rule)
+    assert (counted_priority(1000, rule, 1000), rule.rank) == (0, PEER)
+    refusal = _refused(limits, _asker(), replace(TASK, duration=times.DAY))
+    assert (refusal.detail, refusal.allowed) == ("one run takes P1D", "PT6M per hour")
+    assert limits.cap("targets") is not None
+    without_comment = DEFAULT.partition("\n")[2]
+    assert without_comment in Path("docs/limits.md").read_text()
+    assert isinstance(parse_limits(EVERYTHING).judge(_asker(), TASK), Rule)
 
 
 @given(

@@ -58,11 +58,38 @@ version = 1
 [who.others]
 others = true
 
+[[rule]]                               # six minutes of each hour for each node
+name = "exclusive runs"
+who = ["others"]
+class = ["exclusive"]
+priority_max = 0
+most = { time = "PT6M/PT1H", tasks = 100 }
+
+[[rule]]
+name = "other runs"
+who = ["others"]
+class = ["normal", "background", "background-multi"]
+priority_max = 0
+most = { runs_at_once = 10, tasks = 100 }
+
+[[cap]]                                # to one target that takes no part, all other nodes together
+name = "targets"
+runs = "360/PT1H"
+"""
+"""The limits that apply where there is no file; docs/limits.md has them, too."""
+
+EVERYTHING: Final = """\
+# All known nodes have the same owner, as in a lab: they may have what all bounds allow.
+version = 1
+
+[who.others]
+others = true
+
 [[rule]]
 name = "known nodes"
 who = ["others"]
 """
-"""The limits that apply where there is no file: known nodes may have what all bounds allow."""
+"""The limits of nodes that trust each other with everything."""
 
 _KEY: Final = re.compile(r"ed25519:[A-Za-z0-9_-]{42}[AEIMQUYcgkosw048]")
 RuleName = Annotated[str, Field(pattern=r"^[^\x00-\x1f\x7f]{1,100}$")]
