@@ -994,6 +994,15 @@ so in any order: it would wait for holds that wait for it.';
 COMMENT ON COLUMN limit_return.amount IS 'To be added to what is used; negative if it is given back.';
 CREATE INDEX limit_return_key ON limit_return (rule, holder, quantity, period, begins_at);
 
+CREATE TABLE limit_reached (
+    rule text NOT NULL,
+    begins_at timestamptz NOT NULL,
+    ends_at timestamptz NOT NULL,
+    reached_at timestamptz NOT NULL,
+    PRIMARY KEY (rule, begins_at, ends_at)
+);
+COMMENT ON TABLE limit_reached IS 'The periods in which a limit refused something first; each is told once, however many were refused.';
+
 CREATE VIEW limit_used AS
 SELECT rule, holder, quantity, period, begins_at, greatest(0, sum(amount))::bigint AS used
 FROM (

@@ -14,6 +14,7 @@ from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from urllib.parse import unquote
 
 import orjson
 
@@ -124,6 +125,7 @@ _MEMBERS = {
     "reservation": ("state",),
     "archive": ("state",),
     "limits": ("state",),
+    "limit": ("state", "begins_at", "ends_at"),
     "token": ("state",),
 }
 """By kind of event, the names of the words that follow the id in its notification."""
@@ -133,4 +135,5 @@ def _body(notice: Notice) -> dict[str, str] | None:
     names = _MEMBERS.get(notice.kind, ())
     if not names or len(names) != len(notice.words):
         return None
-    return {"id": notice.id, **dict(zip(names, notice.words, strict=True))}
+    subject = unquote(notice.id) if notice.kind == "limit" else notice.id
+    return {"id": subject, **dict(zip(names, notice.words, strict=True))}

@@ -84,9 +84,18 @@ async def _add_limits(registry: CollectorRegistry, node: NodeService) -> None:
     )
     async with node.database.connection() as connection:
         uses = await host_limits.use_now(connection, node.clock.now())
+        reached_now = await host_limits.reached_now(connection, node.clock.now())
     for rule, quantity, period, amount in uses:
         value = amount / times.SECOND if quantity == Quantity.TIME else amount
         used.labels(rule, quantity, times.format_duration(period)).set(value)
+    reached = Gauge(
+        "parley_limit_reached",
+        "Whether a rule or cap of the limits has refused something in its present period",
+        ["rule"],
+        registry=registry,
+    )
+    for rule in node.limits.limits.names:
+        reached.labels(rule).set(rule in reached_now)
     refused = Gauge(
         "parley_limit_refused_tasks",
         "Open tasks of other nodes that the present limits refuse",

@@ -126,7 +126,7 @@ _NEWLY_SET_UP = "UPDATE schema_version SET applied_at = now() + interval '1 day'
 _CLEAR = f"""
 DELETE FROM task; DELETE FROM node; DELETE FROM access_token; DELETE FROM idempotency;
 DELETE FROM reservation; DELETE FROM lead_share; DELETE FROM lead_question;
-DELETE FROM limit_quota; DELETE FROM limit_use; DELETE FROM limit_return;
+DELETE FROM limit_quota; DELETE FROM limit_use; DELETE FROM limit_return; DELETE FROM limit_reached;
 DELETE FROM archive; DELETE FROM destination;
 DELETE FROM outbox; DELETE FROM lead_process; {CLEAR_CAMPAIGNS}
 UPDATE schema_version SET version = {SCHEMA_VERSION}, digest = '{digest_of_schema()}';

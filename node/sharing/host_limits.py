@@ -10,10 +10,11 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote, unquote
 from uuid import UUID
 
 import structlog
@@ -21,9 +22,11 @@ import structlog
 from node.capability.catalog import Capabilities
 from node.core import Core
 from node.execution.targets import mere_targets
+from node.model import times
 from node.model.classes import SchedulingClass
 from node.model.errors import HostError, InvalidDocument, LimitUsedUp, NotFound, reason_of
 from node.model.host_limits.caps import CapAccount, accounts_of
+from node.model.host_limits.closed import LimitedTime
 from node.model.host_limits.document import DEFAULT, FILE_BYTES_MAX, parse_limits
 from node.model.host_limits.quotas import Account, PeriodQuota, RunAmounts, UseKey, use_key
 from node.model.host_limits.rules import (
@@ -52,7 +55,7 @@ from node.settings import DEFAULT_LIMITS
 from node.store import host_limits, shares, tasks
 from node.store.bookings import notify
 from node.store.database import Connection, Notice
-from node.store.host_limits import LimitStanding
+from node.store.host_limits import LimitStanding, ReachedPeriod
 from node.store.tasks import StoredTask
 
 _PAGE = 500
@@ -129,6 +132,7 @@ class LimitKeeper:
         self._capabilities = capabilities
         self._given = given
         self._standings: dict[str, LimitStanding] = {}
+        self._reached: set[ReachedPeriod] = set()  # of which an event was sent
         self._reading = asyncio.Lock()
         self._fault: str | None = None
         self._fault_at: int | None = None
@@ -302,6 +306,11 @@ class LimitKeeper:
         """Forget what a notification may have changed."""
         if notice.kind == "task":
             self._standings.pop(notice.id, None)
+        elif notice.kind == "limit":
+            if len(self._reached) > _CACHED_MAX:
+                self._reached.clear()
+            begins_at, ends_at = map(times.parse_instant, notice.words[1:])
+            self._reached.add((unquote(notice.id), begins_at, ends_at))
         elif notice.kind in {"limits", "wake", "disconnected"}:
             self._standings.clear()
 
@@ -343,6 +352,20 @@ class LimitKeeper:
         except InvalidDocument as error:
             msg = f"{path}: {error.detail}; see parley limits check {path}"
             raise HostError(msg) from error
+
+    async def tell_reached(self, connection: Connection, refused: Iterable[LimitedTime]) -> None:
+        """Send an event for each limit that refused something for the first time in its period.
+
+        Runs at once have no period: theirs is the hour.
+        """
+        periods = {_period(each.rule, each) for each in refused if each.reached and each.rule}
+        if not (periods := periods - self._reached):
+            return
+        for rule, begins_at, ends_at in await host_limits.reach(
+            connection, periods, self._clock.now()
+        ):
+            span = times.format_instant(begins_at), times.format_instant(ends_at)
+            await notify(connection, "limit", quote(rule, safe=""), "reached", *span)
 
     async def _tell(self, state: str) -> None:
         async with self._database.transaction() as connection:
@@ -396,6 +419,15 @@ class LimitKeeper:
         except NotFound:  # it was removed a moment ago
             return Asker(identity, {})
         return Asker(identity, {**known.facts, "address": known.address})
+
+
+def _period(rule: str, reached: LimitedTime) -> ReachedPeriod:
+    """Return the period in which a limit was reached; for runs at once the hour."""
+    begin, end = reached.starts_at, reached.ends_at
+    if begin % times.HOUR or end % times.HOUR:
+        begin = begin // times.HOUR * times.HOUR
+        end = begin + times.HOUR
+    return rule, begin, end
 
 
 def _quota_left(

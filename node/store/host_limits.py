@@ -143,7 +143,26 @@ async def count_use(
     return {UseKey(*row[:5]) for row in map(tuple, rows)}
 
 
+ReachedPeriod = tuple[str, int, int]
+"""The name of a rule or a cap, and the beginning and end of a period in which it refused."""
+
+
+async def reach(
+    connection: Connection, periods: Collection[ReachedPeriod], now: int
+) -> list[ReachedPeriod]:
+    """Keep that limits were reached in these periods; return those of which this is news."""
+    columns = (list(column) for column in zip(*sorted(periods), strict=True))
+    rows = await connection.fetch(_SQL["reach"], *columns, now)
+    return [tuple(row) for row in rows]
+
+
+async def reached_now(connection: Connection, now: int) -> set[str]:
+    """Return the rules and caps that have refused something in a present period."""
+    return {row[0] for row in await connection.fetch(_SQL["reached_now"], now)}
+
+
 async def purge(connection: Connection, before: int, at_most: int) -> int:
     """Delete the use of periods that ended before; return how many."""
     deleted = len(await connection.fetch(_SQL["purge_use"], before, at_most))
-    return deleted + len(await connection.fetch(_SQL["purge_returns"], before, at_most))
+    deleted += len(await connection.fetch(_SQL["purge_returns"], before, at_most))
+    return deleted + len(await connection.fetch(_SQL["purge_reached"], before, at_most))

@@ -115,6 +115,7 @@ class LimitEnforcer:
         ]
         uses = await self._uses(connection, bounds, reach)
         limited: list[LimitedRequest] = []
+        reached: list[LimitedTime] = []
         for (lead, request), bound in zip(requests, bounds, strict=True):
             if bound is None:
                 limited.append(LimitedRequest(lead, request))
@@ -129,6 +130,8 @@ class LimitEnforcer:
             if counted != request.priority:
                 request = request.model_copy(update={"priority": counted})  # noqa: PLW2901
             limited.append(LimitedRequest(lead, request, closed, self.rank(lead, standing)))
+            reached += [each for each in closed if _concerns(each, request.windows)]
+        await self._keeper.tell_reached(connection, reached)
         return limited
 
     @staticmethod
@@ -197,6 +200,7 @@ class LimitEnforcer:
             for run in sorted(runs, key=lambda run: run.starts_at)
             if (refusal := booking.refusal(limited[hold.exchange], run)) is not None
         }
+        await self._keeper.tell_reached(connection, refused.values())
         return [
             (hold, task, [run for run in runs if run.run not in refused])
             for hold, task, runs in wanted
@@ -274,6 +278,10 @@ class _BookedUse:
         return None
 
 
+def _concerns(closed: LimitedTime, windows: Iterable[Span]) -> bool:
+    return any(closed.starts_at < window[1] and window[0] < closed.ends_at for window in windows)
+
+
 def _outside(rule: Rule, reach: Span) -> Iterator[LimitedTime]:
     """Yield the time of a reach that is outside the times of a rule."""
     if not rule.openings:
@@ -283,7 +291,8 @@ def _outside(rule: Rule, reach: Span) -> Iterator[LimitedTime]:
         if span[0] >= until:
             return
         opens = f"open again from {to_the_second(span[1])}"
-        yield _limited_time(rule, span, f"it admits no runs at this time; {opens}")
+        sentence = f"limit '{rule.name}': it admits no runs at this time; {opens}"
+        yield LimitedTime(*span, rule.name, sentence)
 
 
 def _used_up(limited: _Limited, duration: int, uses: _Uses) -> Iterator[LimitedTime]:
@@ -300,13 +309,10 @@ def _used_up(limited: _Limited, duration: int, uses: _Uses) -> Iterator[LimitedT
 def _exceeded(account: Account, quota: PeriodQuota, used: int, begin: int) -> LimitedTime:
     """Return a period in which a quota is used up; it tells nobody which target others measure."""
     sentence = f"limit '{account.name}': {quota.used_up(used, begin)}"
-    return LimitedTime(begin, begin + quota.period, account.name, sentence)
+    return LimitedTime(begin, begin + quota.period, account.name, sentence, reached=True)
 
 
 def _at_once(rule: Rule, span: Span) -> LimitedTime:
     most = f"{rule.at_once_max} of {rule.at_once_max} runs at once"
-    return _limited_time(rule, span, f"{most}, free again from {to_the_second(span[1])}")
-
-
-def _limited_time(rule: Rule, span: Span, why: str) -> LimitedTime:
-    return LimitedTime(*span, rule.name, f"limit '{rule.name}': {why}")
+    sentence = f"limit '{rule.name}': {most}, free again from {to_the_second(span[1])}"
+    return LimitedTime(*span, rule.name, sentence, reached=True)

@@ -31,6 +31,8 @@ WITHOUT = {
         "recount",
         "claim_use",
         "take_returns",
+        "reach",
+        "reached_now",
         "use_between",
         "use_now",
         "at_once",

@@ -258,6 +258,7 @@ async def test_use_is_measured(pair: Pair) -> None:
     text = generate_latest(await registry_of(pair.b)).decode()
     [line] = [each for each in text.splitlines() if each.startswith("parley_limit_used{")]
     assert line.startswith('parley_limit_used{period="P1D",quantity="time",rule="small"} 3')
+    assert 'parley_limit_reached{rule="small"} 0.0' in text.splitlines()
 
 
 async def test_a_missing_or_faulty_file_stops_the_start(

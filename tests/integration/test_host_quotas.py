@@ -19,7 +19,9 @@ from node.model.wire.participants import (
     ProposalRequest,
     Release,
 )
+from node.store import host_limits
 from node.store.bookings import HeldTask
+from node.store.database import Notice
 from node.timetable.booking import TimeLine
 from tests.support.clocks import START
 from tests.support.limits import NOTHING, limit
@@ -293,3 +295,34 @@ async def test_use_of_past_periods_is_deleted(world: World) -> None:
     world.clock.advance(HOUR + 30 * times.HOUR - world.clock.now())
     await host.node.purger.run_once()
     assert await host.rows("SELECT FROM limit_used") == []
+
+
+async def test_a_limit_that_is_reached_is_told_once_in_its_period(world: World) -> None:
+    """However many requests and holds it refuses, one event says so, and the metric does."""
+    host, [b, c] = await _host(world, 'most.runs = "2/PT1H"', "bc")
+    notices: asyncio.Queue[Notice] = asyncio.Queue()
+    listening = asyncio.create_task(host.database.listen(notices.put_nowait, world.clock))
+    while (await notices.get()).kind != "wake":
+        pass
+    await _book(b, host, *_starts(0, 2))
+    task = await _task(b, host)
+    for _ in range(3):
+        assert "2 runs of 2 runs" in str((await _ask(b, host, task)).reason)
+        await asyncio.gather(*(_hold(lead, host, *_starts(5, 3)) for lead in (b, c)))
+    await host.execute("SELECT pg_notify('parley', 'marker x')")
+    told: list[Notice] = []
+    while (notice := await notices.get()).kind != "marker":
+        told += [notice] if notice.kind == "limit" else []
+        host.node.hub.on_notice(notice)
+    listening.cancel()
+    assert [(it.id, it.words[0]) for it in told] == [("all", "reached")]
+    [event] = [it for it in host.node.hub.since(host.node.hub.place(0)) or () if it.kind == "limit"]
+    assert event.body == {
+        "id": "all",
+        "state": "reached",
+        "begins_at": times.format_instant(HOUR),
+        "ends_at": times.format_instant(HOUR + times.HOUR),
+    }
+    async with host.database.connection() as connection:
+        assert await host_limits.reached_now(connection, world.clock.now()) == set()
+        assert await host_limits.reached_now(connection, HOUR + 1) == {"all"}

@@ -90,3 +90,9 @@ def purge_use(_: Tables, _before: int, _at_most: int) -> Answer:
 def purge_returns(_: Tables, _before: int, _at_most: int) -> Answer:
     """Delete nothing: without quotas nothing is given back."""
     return ()
+
+
+@TWINS.of("rule")
+def purge_reached(_: Tables, _before: int, _at_most: int) -> Answer:
+    """Delete nothing: without quotas none is reached."""
+    return ()

@@ -9,10 +9,12 @@ from dataclasses import dataclass
 class LimitedTime:
     """Time in which the limits admit no run of a task, with the sentence that says why.
 
-    ``rule`` is None if no rule admits the task at all. Instants in microseconds.
+    ``rule`` is None if no rule admits the task at all. ``reached`` is set if it would admit the run
+    but for others that were booked before. Instants in microseconds.
     """
 
     starts_at: int
     ends_at: int
     rule: str | None
     sentence: str
+    reached: bool = False

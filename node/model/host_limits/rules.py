@@ -253,6 +253,11 @@ class HostLimits:
         return next((rule for rule in self.rules if rule.name == name), None)
 
     @property
+    def names(self) -> list[str]:
+        """Return the names of all rules and caps."""
+        return [*(rule.name for rule in self.rules), *(cap.name for cap in self.caps)]
+
+    @property
     def quotas(self) -> set[tuple[str, PeriodQuota]]:
         """Return the quotas of all rules and caps, each with its name."""
         named = [(each.name, each.quotas) for each in self.rules]

@@ -122,6 +122,22 @@ WHERE
     )
 RETURNING rule, holder, quantity, period, begins_at, used;
 
+-- reach --
+-- Returns the periods that are new: the others have been told of.
+INSERT INTO limit_reached (rule, begins_at, ends_at, reached_at)
+SELECT DISTINCT asked.rule, asked.begins_at, asked.ends_at, $4::timestamptz
+FROM unnest($1::text [], $2::timestamptz [], $3::timestamptz []) AS asked (rule, begins_at, ends_at)
+ORDER BY asked.rule, asked.begins_at, asked.ends_at
+ON CONFLICT (rule, begins_at, ends_at) DO NOTHING
+RETURNING rule, begins_at, ends_at;
+
+-- reached_now --
+SELECT DISTINCT rule FROM limit_reached WHERE begins_at <= $1 AND ends_at > $1 ORDER BY rule;
+
+-- purge_reached --
+DELETE FROM limit_reached WHERE ctid IN (SELECT ctid FROM limit_reached WHERE ends_at <= $1 LIMIT $2)
+RETURNING rule;
+
 -- purge_returns --
 DELETE FROM limit_return WHERE ctid IN (
     SELECT ctid FROM limit_return WHERE begins_at + period <= $1 LIMIT $2
