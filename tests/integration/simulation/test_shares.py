@@ -12,7 +12,7 @@ from lead.simulation.world import simulate
 from node.model import times
 from node.model.errors import InvalidDocument
 
-_LEADS = {"one": "n1", "two": "n2"}
+_LEADS = {"one": "n7", "two": "n8"}
 
 
 def scenario(**changes: Any) -> Scenario:
@@ -100,8 +100,10 @@ def test_what_is_given_is_delivered_and_few_are_asked_in_vain() -> None:
 @pytest.mark.timeout(120)
 def test_two_leads_of_the_same_nodes_keep_what_they_promise() -> None:
     """Two leads that share nodes move a seat to another node when the other lead was faster."""
-    few = scenario(days=0.25, nodes={"count": 6, "horizon": "PT2H"}, shares=None)
+    few = scenario(days=0.25, nodes={"count": 8, "horizon": "PT2H"}, shares=None)
     [pool] = few.pools
+    # The hosts of the leads are not in the pool: there the tasks of each would come first.
+    match = {"not": {"name": list(_LEADS.values())}}
     tasks = [
         it.model_copy(
             update={
@@ -114,7 +116,10 @@ def test_two_leads_of_the_same_nodes_keep_what_they_promise() -> None:
         for it in few.tasks
         if it.participants is not None
     ]
-    pools = [pool.model_copy(update={"name": name, "lead": at}) for name, at in _LEADS.items()]
+    pools = [
+        pool.model_copy(update={"name": name, "lead": at, "match": match})
+        for name, at in _LEADS.items()
+    ]
     both = few.model_copy(update={"pools": tuple(pools), "tasks": tuple(tasks)})
     report = simulate(both)
     slots_by_state = {reason.state: reason.slots for reason in report.not_delivered}
