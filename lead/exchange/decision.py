@@ -101,6 +101,10 @@ class AttemptRecorder:
     ) -> list[list[OutboxMessage]]:
         now = self._clock.now()
         attempts = [attempt for attempt, _ in concluded]
+        if any(attempt.exchange.unknown_to for attempt in attempts):
+            # Their participants are written below. An end of their runs locks the task first, too.
+            tasks = [attempt.claimed.task for attempt in attempts]
+            await planning.lock_to_change(connection, tasks)
         await self._commit(connection, attempts, now)
         aborted = [a.exchange.id for a in attempts if a.exchange.id and not a.exchange.commit]
         if aborted:

@@ -183,15 +183,16 @@ class Planner:
         now = self._clock.now()
         pause = jittered_pause(PAUSE_FIRST, PAUSE_MAX, claimed.failures, self._rng)
         decision = PlanningDecision.broken_off(f"planning broke off: {why}")
-        async with self._database.transaction() as connection:
-            if not await planning.break_off(
-                connection, claimed.task, claimed.lease_epoch, now + pause
-            ):
-                return
-            await planning.keep_decisions(connection, [(claimed.task, decision)], now)
+
+        async def break_off(connection: Connection) -> list[OutboxMessage]:
+            # A decision locks negotiations before the agenda, too.
             messages = await self._abort(connection, claimed, claimed.lease_epoch)
-            await planning.notify_planned(connection, {claimed.task: False})
-        await self._delivery.send(messages)
+            if await planning.break_off(connection, claimed.task, claimed.lease_epoch, now + pause):
+                await planning.keep_decisions(connection, [(claimed.task, decision)], now)
+                await planning.notify_planned(connection, {claimed.task: False})
+            return messages
+
+        await self._delivery.send(await self._database.settle(break_off))
 
     async def _release_of_predecessor(self, claimed: Claim) -> None:
         """Release what a worker held that lost its lease, because its process was killed or hangs.

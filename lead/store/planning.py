@@ -353,6 +353,11 @@ async def abort_stale(connection: Connection, now: int) -> None:
     await connection.execute(_SQL["abort_stale"], now)
 
 
+async def lock_to_change(connection: Connection, tasks: Sequence[UUID]) -> None:
+    """Lock tasks whose participants are about to be written, before anything else is locked."""
+    await connection.execute(_SQL["lock_to_change"], list(tasks))
+
+
 async def set_participants(
     connection: Connection, claimed: Claim, participants: Sequence[Participant]
 ) -> bool:
@@ -361,7 +366,7 @@ async def set_participants(
     Must run in a transaction: it first locks the task, and so waits for a concurrent edit, which
     takes the lease away.
     """
-    await connection.execute(_SQL["lock_task"], claimed.task)
+    await lock_to_change(connection, [claimed.task])
     kept = await connection.fetchval(
         _SQL["set_participants"],
         claimed.task,

@@ -340,9 +340,9 @@ def give_back(tables: Tables, task: UUID, epoch: int, now: int) -> Answer:
 
 
 @TWINS.of("id")
-def lock_task(tables: Tables, task: UUID) -> Answer:
-    """Lock a task against concurrent changes."""
-    return [(task,)] if task in tables.tasks.rows else ()
+def lock_to_change(tables: Tables, tasks: Sequence[UUID]) -> Answer:
+    """Lock tasks against concurrent changes."""
+    return [(task,) for task in sorted(set(tasks)) if task in tables.tasks.rows]
 
 
 @TWINS.of("id")

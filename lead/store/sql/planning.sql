@@ -307,9 +307,9 @@ WHERE task_id = $1 AND lease_epoch = $2;
 -- Negotiations of workers that no longer exist.
 UPDATE negotiation SET state = 'aborted', decided_at = $1 WHERE state = 'open' AND expires_at <= $1;
 
--- lock_task --
--- Serialises with edits.
-SELECT id FROM task WHERE id = $1 FOR UPDATE;
+-- lock_to_change --
+-- Serialises with edits. Before anything else is locked: ends of runs lock their tasks first, too.
+SELECT id FROM task WHERE id = ANY($1::uuid []) ORDER BY id FOR NO KEY UPDATE;
 
 -- set_participants --
 -- Not for a worker that lost its lease.

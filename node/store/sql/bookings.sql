@@ -61,7 +61,7 @@ WITH asked AS (
         AS asked (id, lead, epoch, tool, revision, exchange, generation)
     INNER JOIN task ON asked.id = task.id
     ORDER BY asked.id
-    FOR UPDATE OF task
+    FOR NO KEY UPDATE OF task -- a release that overtakes the hold refers to the task, and the hold waits for its exchange
 )
 
 UPDATE task
