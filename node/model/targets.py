@@ -131,6 +131,11 @@ def reached(address: str) -> tuple[IpAddress, ...]:
     return outer, *_inside(outer)
 
 
+def is_private(address: IpAddress) -> bool:
+    """Return whether an address is of a private network."""
+    return any(address in network for network in _PRIVATE)
+
+
 def api_networks(listen_host: str) -> tuple[Network, ...]:
     """Return the networks in which a service answers that listens on an address or a name.
 
@@ -209,7 +214,7 @@ def _kind_refused(address: IpAddress, port: int | None, rules: TargetRules) -> s
         kind = next((kind for network, kind in _NEVER if address in network), None)
     if kind is not None:
         return f"{kind}{_remedy()}"
-    if not any(address in network for network in _PRIVATE):
+    if not is_private(address):
         return None
     if rules.content is not None:
         return (

@@ -385,8 +385,7 @@ class LimitKeeper:
     ) -> Judgement:
         """Judge a task of these terms, in which this host has this place, or only leads."""
         facts = self._facts(terms, place, test, spec)
-        targets = [terms.addresses.get(host, host) for host in mere_targets(test, spec)]
-        caps = accounts_of(self.limits.caps, targets)
+        caps = accounts_of(self.limits.caps, facts.targets)
         return Judgement(self.limits.judge(self._asker(lead), facts), facts.bytes, caps)
 
     def judge_user(self, user: User, task: StoredTask) -> Verdict | None:
@@ -406,6 +405,7 @@ class LimitKeeper:
             duration=terms.duration,
             context=context,
             bytes=test.expected_bytes(spec, self._mbps()),
+            targets=tuple(terms.addresses.get(host, host) for host in mere_targets(test, spec)),
         )
 
     def _mbps(self) -> int | None:

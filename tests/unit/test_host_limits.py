@@ -147,6 +147,51 @@ def test_a_run_that_exceeds_a_quota_alone_does_not_fit(
     assert (refusal.pointer, refusal.detail) == ("/test/spec", detail)
 
 
+TO = """
+version = 1
+
+[who.all]
+others = true
+
+[targets.own]
+networks = ["192.0.2.0/24", "2001:db8::/32"]
+
+[[rule]]
+name = "r"
+who = ["all"]
+to = [{to}]
+"""
+
+
+@pytest.mark.parametrize(
+    ("to", "targets", "fits"),
+    [
+        (["participants"], [], True),
+        (["participants"], ["8.8.8.8"], False),
+        (["own"], ["192.0.2.7"], True),
+        (["own"], ["192.0.2.7", "192.0.3.7"], False),
+        (["own"], ["0xc0000207"], True),
+        (["own"], ["::ffff:192.0.2.7"], True),
+        (["own"], ["2001:db8::1"], True),
+        (["own"], ["own.example"], False),
+        (["public"], ["any.example"], True),
+        (["public"], ["8.8.8.8"], True),
+        (["public"], ["10.0.0.1"], False),
+        (["public"], ["2002:a00:1::"], False),
+        (["public", "private"], ["10.0.0.1", "8.8.8.8"], True),
+        (["private"], ["8.8.8.8"], False),
+    ],
+)
+def test_targets_are_named(to: list[str], targets: list[str], fits: bool) -> None:  # noqa: FBT001
+    """A rule that names targets fits a task all of whose targets are among these."""
+    limits = parse_limits(TO.replace("{to}", ", ".join(f'"{each}"' for each in to)))
+    verdict = limits.judge(_asker(), replace(PING, targets=tuple(targets)))
+    assert isinstance(verdict, Rule) == fits
+    if isinstance(verdict, LimitRefusal):
+        assert (verdict.pointer, verdict.allowed) == ("/test/spec", ", ".join(sorted(to)))
+        assert verdict.detail == f"{targets[-1]} is not among its targets"
+
+
 OF_USERS = """
 version = 1
 
@@ -260,6 +305,12 @@ FAULTY: list[tuple[str, str, str]] = [
     ("version = 1\n[who.a]", "/who/a", "names nobody"),
     (f'version = 1\n[who.a]\nothers = true\nkeys = ["{B}"]', "/who/a/others", "leave keys"),
     ('version = 1\n[who.a]\nusers = true\ntokens = ["b"]', "/who/a/users", "leave tokens"),
+    (TO.replace("{to}", '"ours"'), "/rule/0/to/0", "participants, private, public"),
+    (
+        TO.replace("{to}", '"own"').replace("targets.own", "targets.public"),
+        "/targets/public",
+        "built",
+    ),
     (OF_USERS + 'most.runs = "3/P1D"', "/rule/0", "for users of this host only"),
     ('version = 1\n[who.a]\nkeys = ["b"]', "/who/a/keys/0", "ed25519: and 43 characters"),
     ("version = 1\n[who.a]\nmatch = { X = 1 }", "/who/a/match/X", "not a valid attribute"),

@@ -37,7 +37,7 @@ from node.model.errors import FieldFault, InvalidDocument
 from node.model.host_limits.caps import Cap
 from node.model.host_limits.opening import Opening
 from node.model.host_limits.quotas import PeriodQuota, Quantity, parse_quota
-from node.model.host_limits.rules import HostLimits, Rule, Who
+from node.model.host_limits.rules import HostLimits, Rule, TargetSet, Who
 from node.model.lead_shares import OTHERS, LeadShares
 from node.model.predicates import Predicate, conditions, parse
 from node.model.ranks import OWN, PEER
@@ -90,6 +90,9 @@ name = "known nodes"
 who = ["others"]
 """
 """The limits of nodes that trust each other with everything."""
+
+_BUILT_IN: Final = frozenset({"participants", "public", "private"})
+"""Names of targets that need no networks: hosts that take part always are targets."""
 
 _KEY: Final = re.compile(r"ed25519:[A-Za-z0-9_-]{42}[AEIMQUYcgkosw048]")
 RuleName = Annotated[str, Field(pattern=r"^[^\x00-\x1f\x7f]{1,100}$")]
@@ -144,6 +147,16 @@ class MostDocument(Document):
     bytes: QuotaTexts = ()
 
 
+class TargetsDocument(Document):
+    """Named targets, ``[targets.NAME]``."""
+
+    networks: Annotated[
+        tuple[Annotated[str, Field(max_length=100)], ...],
+        BeforeValidator(_several),
+        Field(min_length=1, max_length=1000),
+    ]
+
+
 class RuleDocument(Document):
     """A rule, ``[[rule]]``."""
 
@@ -155,6 +168,7 @@ class RuleDocument(Document):
     )
     spec: dict[str, Any] | None = None
     contexts: tuple[ContextWord, ...] | None = _LISTED
+    to: tuple[Name, ...] | None = _LISTED
     duration_max: Annotated[Duration, Field(gt=0)] | None = None
     priority_max: int | None = Field(None, ge=-PRIORITY_MAX - 1, lt=PRIORITY_MAX, strict=True)
     when: Annotated[
@@ -194,6 +208,7 @@ class LimitsDocument(Document):
 
     version: Annotated[int, Field(ge=1, le=1, strict=True)]
     who: dict[Name, WhoDocument] = Field(default_factory=dict, max_length=1000)
+    targets: dict[Name, TargetsDocument] = Field(default_factory=dict, max_length=1000)
     rule: tuple[RuleDocument, ...] = Field((), max_length=1000)
     cap: tuple[CapDocument, ...] = Field((), max_length=100)
     shares: dict[str, Share] | None = Field(None, min_length=1, max_length=LEADS_MAX)
@@ -216,9 +231,13 @@ def parse_limits(text: str) -> HostLimits:
         raise InvalidDocument(faults_of(error, LimitsDocument)) from None
     faults = list(_faults(document))
     reader = _Reader(faults)
+    targets = {
+        name: reader.networks(each.networks, f"/targets/{name}/networks") or ()
+        for name, each in document.targets.items()
+    }
     limits = HostLimits(
         {name: _who(name, each, reader) for name, each in document.who.items()},
-        tuple(_rule(number, each, reader) for number, each in enumerate(document.rule)),
+        tuple(_rule(number, each, reader, targets) for number, each in enumerate(document.rule)),
         tuple(_cap(number, each, reader) for number, each in enumerate(document.cap)),
         _shares(document.shares),
     )
@@ -250,12 +269,26 @@ def _faults(document: LimitsDocument) -> Iterator[FieldFault]:
     for number, cap in enumerate(document.cap):
         if not (cap.runs or cap.time or cap.bytes):
             yield FieldFault(f"/cap/{number}", "caps nothing; give runs, time, or bytes")
+    yield from _target_faults(document)
     for number, rule in enumerate(document.rule):
         for place, who in enumerate(rule.who):
             if who not in document.who:
                 known = ", ".join(sorted(document.who)) or "none"
                 fault = f"there is no [who.{who}]; there are: {known}"
                 yield FieldFault(f"/rule/{number}/who/{place}", fault)
+
+
+def _target_faults(document: LimitsDocument) -> Iterator[FieldFault]:
+    """Yield what is wrong with the names of targets."""
+    for name in document.targets:
+        if name in _BUILT_IN:
+            yield FieldFault(f"/targets/{name}", "is built in; give it another name")
+    for number, rule in enumerate(document.rule):
+        for place, name in enumerate(rule.to or ()):
+            if name not in document.targets and name not in _BUILT_IN:
+                known = ", ".join(sorted({*document.targets, *_BUILT_IN}))
+                fault = f"there is no [targets.{name}]; there are: {known}"
+                yield FieldFault(f"/rule/{number}/to/{place}", fault)
 
 
 def _share_faults(shares: Mapping[str, int] | None) -> Iterator[FieldFault]:
@@ -377,7 +410,22 @@ def _who(name: str, document: WhoDocument, reader: _Reader) -> Who:
     )
 
 
-def _rule(number: int, document: RuleDocument, reader: _Reader) -> Rule:
+def _targets(document: RuleDocument, named: Mapping[str, tuple[Network, ...]]) -> TargetSet | None:
+    """Return the targets of a rule; None if it has all."""
+    if document.to is None:
+        return None
+    networks = [network for name in document.to for network in named.get(name, ())]
+    return TargetSet(
+        document.to, tuple(networks), "public" in document.to, "private" in document.to
+    )
+
+
+def _rule(
+    number: int,
+    document: RuleDocument,
+    reader: _Reader,
+    targets: Mapping[str, tuple[Network, ...]],
+) -> Rule:
     pointer = f"/rule/{number}"
     return Rule(
         name=document.name,
@@ -386,6 +434,7 @@ def _rule(number: int, document: RuleDocument, reader: _Reader) -> Rule:
         classes=_set(document.classes),
         spec=reader.predicate(document.spec, f"{pointer}/spec"),
         contexts=_set(document.contexts),
+        targets=_targets(document, targets),
         duration_max=document.duration_max,
         priority_max=document.priority_max,
         tasks_max=document.most.tasks,

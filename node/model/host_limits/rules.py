@@ -18,7 +18,7 @@ from node.model.host_limits.quotas import PeriodQuota, Quantity, RunAmounts
 from node.model.lead_shares import LeadShares
 from node.model.predicates import AllOf, Attributes, Condition, Predicate, format_value
 from node.model.ranks import OWN, PEER
-from node.model.targets import Network, literal, reached
+from node.model.targets import IpAddress, Network, is_private, literal, reached
 from node.model.times import format_duration
 from node.model.wire.tasks import PRIORITY_MAX
 
@@ -44,12 +44,41 @@ class User:
 
 
 @dataclass(frozen=True)
+class TargetSet:
+    """The hosts that tasks under a rule may measure without their taking part.
+
+    ``names`` are the words of the file. ``public`` and ``private`` are all addresses of that kind;
+    a target that is written as a name counts as public, since others are refused once it is
+    looked up.
+    """
+
+    names: tuple[str, ...]
+    networks: tuple[Network, ...] = ()
+    public: bool = False
+    private: bool = False
+
+    def has(self, host: str) -> bool:
+        """Return whether a target is among these; also the IPv4 addresses to which it leads."""
+        address = literal(host.partition("%")[0])
+        if address is None:
+            return self.public
+        outer, *inner = reached(address)
+        return all(map(self._has, inner or [outer]))
+
+    def _has(self, address: IpAddress) -> bool:
+        if any(address in network for network in self.networks):
+            return True
+        return self.private if is_private(address) else self.public
+
+
+@dataclass(frozen=True)
 class TaskFacts:
     """The facts of a task that rules are about.
 
     ``spec`` is the complete spec, with its defaults. ``duration`` is how long a run occupies this
     host (µs), ``context`` where on this host it measures, or None. ``bytes`` is the payload that a
-    run is expected to move here, None if that is unknown.
+    run is expected to move here, None if that is unknown. ``targets`` are the hosts of the spec
+    that take no part.
     """
 
     test: str
@@ -58,6 +87,7 @@ class TaskFacts:
     duration: int
     context: str | None = None
     bytes: int | None = None
+    targets: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -119,6 +149,7 @@ class Rule:
     classes: frozenset[SchedulingClass] | None = None
     spec: Predicate | None = None
     contexts: frozenset[str] | None = None
+    targets: TargetSet | None = None
     duration_max: int | None = None
     priority_max: int | None = None
     tasks_max: int | None = None
@@ -139,6 +170,7 @@ class Rule:
             _listed(self.classes) if self.classes is not None else None,
             None if self.spec is None else self.spec.in_words(),
             None if self.contexts is None else f"from {_listed(self.contexts)}",
+            None if self.targets is None else f"to {_listed(self.targets.names)}",
             None
             if self.duration_max is None
             else f"runs of at most {format_duration(self.duration_max)}",
@@ -303,7 +335,19 @@ def _misfits(rule: Rule, task: TaskFacts) -> Iterator[LimitRefusal]:
         yield LimitRefusal(
             rule.name, "/test/spec", detail, f"at most {format_duration(rule.duration_max)}"
         )
+    yield from _target_misfits(rule, task)
     yield from _quota_misfits(rule, task)
+
+
+def _target_misfits(rule: Rule, task: TaskFacts) -> Iterator[LimitRefusal]:
+    """Yield the first host that a rule does not let be measured."""
+    if rule.targets is None:
+        return
+    for host in task.targets:
+        if not rule.targets.has(host):
+            detail = f"{host} is not among its targets"
+            yield LimitRefusal(rule.name, "/test/spec", detail, _listed(rule.targets.names))
+            return
 
 
 def _too_high(rule: Rule, priority: int) -> Iterator[LimitRefusal]:
