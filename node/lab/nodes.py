@@ -22,6 +22,8 @@ from node.settings import Settings
 
 _POLL_S = 0.05
 _REQUEST_S = 30.0
+_LIMITS = f'{EVERYTHING}rank = "own"\n'
+"""The limits of each node: all of them have one owner, so priorities alone decide between tasks."""
 
 
 @dataclass(frozen=True)
@@ -85,7 +87,7 @@ async def start(plan: NodePlan, command: CommandFactory) -> RunningProcess:
     plan.state.mkdir(mode=0o700, exist_ok=True)
     limits = plan.state / "limits.toml"
     if not limits.exists():
-        limits.write_text(EVERYTHING)
+        limits.write_text(_LIMITS)
     environment = {
         "PARLEY_LIMITS": str(limits),
         **settings_given(os.environ),
