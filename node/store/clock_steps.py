@@ -22,10 +22,11 @@ async def repair(connection: Connection, now: int, lease: int) -> None:
 
     ``lease`` is the longest lease of a task that is being planned; both are in microseconds.
     """
+    # Negotiations before the agenda, as decisions lock them: otherwise one waits for the other.
+    await connection.execute(_SQL["begin_negotiations_now"], now)
     await connection.execute(_SQL["plan_now"], now)
     await connection.execute(_SQL["shorten_leases"], now, now + lease)
     await connection.execute(_SQL["open_terms_now"], now)
-    await connection.execute(_SQL["begin_negotiations_now"], now)
     await connection.execute(_SQL["begin_holds_now"], now)
     await connection.execute(_SQL["send_now"], now, now + MESSAGE_PAUSE_MAX)
     await connection.execute(_SQL["wait_for_start"], now)
