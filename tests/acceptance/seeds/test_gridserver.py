@@ -87,6 +87,7 @@ async def _pool_of(node: Outsider, name: str, policy: str) -> AsyncIterator[str]
         await node.ask("PATCH", attributes, {"attributes": {"tied": None}})
 
 
+@pytest.mark.needs("ping")
 async def test_a_node_is_pardoned(scene: Scene, c: Outsider) -> None:
     """A node whose run failed gets no more runs of that campaign, until it is pardoned."""
     async with _pool_of(c, f"{scene.pool}-c", "gridserver-blacklist") as pool:
