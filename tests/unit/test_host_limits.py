@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from node.model import times
 from node.model.classes import SchedulingClass
 from node.model.errors import InvalidDocument
-from node.model.host_limits.document import DEFAULT, EVERYTHING, known_limits, parse_limits
+from node.model.host_limits.document import DEFAULT, known_limits, parse_limits
 from node.model.host_limits.rules import (
     Asker,
     HostLimits,
@@ -25,7 +25,7 @@ from node.model.host_limits.rules import (
     counted_priority,
 )
 from node.model.predicates import parse
-from node.model.ranks import PEER
+from node.model.ranks import OWN, PEER
 from node.model.wire.tasks import PRIORITY_MAX
 from tests.support.limits import NOTHING
 
@@ -246,9 +246,10 @@ def test_without_a_rule_nothing_is_allowed() -> None:
     assert _refused(parse_limits(NOTHING), _asker(), PING).rule is None
 
 
-def test_the_default_is_safe() -> None:
-    """Without a file known nodes may measure, and keep the host for six minutes of an hour."""
-    limits = parse_limits(DEFAULT)
+def test_the_file_to_begin_with_is_safe() -> None:
+    """The documented file lets known nodes measure, for six exclusive minutes of an hour."""
+    page = Path("docs/limits.md").read_text().partition("## Without a file")[2]
+    limits = parse_limits(page.partition("```toml\n")[2].partition("```")[0])
     assert isinstance(limits.judge(_asker(), PING), Rule)
     rule = limits.judge(_asker(), TASK)
     assert isinstance(rule, Rule)
@@ -256,9 +257,13 @@ def test_the_default_is_safe() -> None:
     refusal = _refused(limits, _asker(), replace(TASK, duration=times.DAY))
     assert (refusal.detail, refusal.allowed) == ("one run takes P1D", "PT6M per hour")
     assert limits.cap("targets") is not None
-    without_comment = DEFAULT.partition("\n")[2]
-    assert without_comment in Path("docs/limits.md").read_text()
-    assert isinstance(parse_limits(EVERYTHING).judge(_asker(), TASK), Rule)
+
+
+def test_without_a_file_priorities_alone_decide() -> None:
+    """Known nodes may have everything where there is no file, and rank like the host's owner."""
+    rule = parse_limits(DEFAULT).judge(_asker(), TASK)
+    assert isinstance(rule, Rule)
+    assert rule.rank == OWN
 
 
 @given(
