@@ -202,7 +202,7 @@ def _never(situation: Situation) -> str:
 
 
 def _starts_after(situation: Situation, after: int) -> Iterator[int]:
-    """Yield the first start of each common free range; the nearest by displacement comes first."""
+    """Yield the next starts in common free time; the nearest by displacement comes first."""
     quiet = _starts(situation.common.free, after, situation.duration)
     displacing = _starts(situation.common.free_displacing, after, situation.duration)
     if displacing and displacing[0] not in quiet:
@@ -211,9 +211,16 @@ def _starts_after(situation: Situation, after: int) -> Iterator[int]:
 
 
 def _starts(free: Sequence[Span], after: int, duration: int) -> list[int]:
+    """Return the next starts: in each free range the first one, and some as runs in a row."""
     later = to_portion(free) & to_portion([(after, times.LATEST)])
-    fitting = at_least(from_portion(later), duration)
-    return [_next_whole_second(start, end - duration) for start, end in fitting]
+    step = max(duration, times.MINUTE)
+    starts: list[int] = []
+    for first, end in at_least(from_portion(later), duration):
+        start = _next_whole_second(first, end - duration)
+        while start <= end - duration and len(starts) < _STARTS:
+            starts.append(start)
+            start += step
+    return starts
 
 
 def _next_whole_second(start: int, latest: int) -> int:

@@ -219,9 +219,11 @@ async def test_a_single_run_without_time_has_alternatives_that_work(world: World
     assert preview.outcome is Outcome.NO_TIME
     assert [(other.kind, other.differs) for other in preview.alternatives] == [
         ("later", f"starts at {format_instant(HOUR + 30 * MINUTE)}, PT30M later"),
+        ("later", f"starts at {format_instant(HOUR + 35 * MINUTE)}, PT35M later"),
         ("shorter", "measures PT2M instead of PT5M"),
     ]
-    assert [other.distance for other in preview.alternatives] == [pytest.approx(1 / 48), 0.6]
+    distances = [other.distance for other in preview.alternatives]
+    assert distances == pytest.approx([30 / 1440, 35 / 1440, 0.6])
     assert [(none.kind, none.reason) for none in preview.no_alternatives] == [
         ("tool", "no other tool for idle that every participant has")
     ]
