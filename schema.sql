@@ -146,8 +146,8 @@ EXECUTE FUNCTION refuse_foreign_name();
 
 CREATE TYPE token_role AS ENUM (
     'read',       -- reads
-    'run',        -- and creates tasks
-    'operate',    -- and changes all tasks, campaigns, pools, archives and reservations
+    'run',        -- creates tasks, and sees and changes its own only
+    'operate',    -- reads, and changes all tasks, campaigns, pools, archives and reservations
     'own'         -- and changes nodes, shares and tokens
 );
 
@@ -367,6 +367,7 @@ CREATE TABLE task (
     limit_refusal text,
     limit_caps jsonb NOT NULL DEFAULT '[]',
     run_bytes bigint,
+    requester text,
     CHECK (duration > interval '0')
 );
 COMMENT ON TABLE task IS 'Every task this node leads or takes part in.';
@@ -398,6 +399,8 @@ COMMENT ON COLUMN task.run_bytes IS
 '(Of a task that another node leads) payload that a run is expected to move here; null if that is unknown.';
 COMMENT ON COLUMN task.limit_caps IS
 '(Of a task that another node leads) [[cap, network]]: the caps of this host''s limits for which its runs count, each with that of a target.';
+COMMENT ON COLUMN task.requester IS
+'(At the lead) the label of the token with which it was created; the tasks of seats have that of their pool task.';
 COMMENT ON COLUMN task.limit_refusal IS
 'Why the limits, as they are by now, do not admit it: it gets no time. Null if they do.';
 CREATE INDEX task_follows ON task (follows) WHERE follows IS NOT NULL;
@@ -406,6 +409,7 @@ CREATE INDEX task_open ON task (lead) WHERE state IN ('active', 'paused');
 CREATE INDEX task_created ON task (created_at DESC, id);
 CREATE INDEX task_ended ON task (ended_at, id) WHERE ended_at IS NOT NULL;
 CREATE INDEX task_ended_of ON task (lead, ended_at, id) WHERE ended_at IS NOT NULL;
+CREATE INDEX task_requester ON task (requester, created_at DESC, id DESC) WHERE requester IS NOT NULL;
 CREATE INDEX task_mesh ON task ((reference ->> 'mesh'), (reference ->> 'key'), created_at DESC, id DESC)
 WHERE length(reference ->> 'mesh') <= 63 AND length(reference ->> 'key') <= 400;
 COMMENT ON INDEX task_mesh IS 'Finds the tasks of a mesh by their reference: {mesh, key}.';
@@ -1608,6 +1612,7 @@ SELECT
         FROM jsonb_array_elements(task.participants) WITH ORDINALITY AS participant) AS participants,
     lead.name AS lead,
     task.campaign,
+    task.requester,
     run.changed_at
 FROM run
 INNER JOIN task ON run.task_id = task.id
@@ -1772,6 +1777,7 @@ SELECT
     task.test,
     task.state::text AS state,
     task.campaign,
+    task.requester,
     task.created_at,
     task.ended_at
 FROM task
@@ -1787,6 +1793,7 @@ SELECT
     mesh_task.source,
     mesh_task.dest,
     mesh_task.test,
+    mesh_task.requester,
     mesh_task.task_id,
     served.slot,
     CASE

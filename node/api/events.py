@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Sequence
+from uuid import UUID
 
 from aiohttp import web
 
@@ -13,6 +14,8 @@ from node.api.routing import NODE, PRINCIPAL, TEXT, Query, Route
 from node.events import Event
 from node.model.permissions import EVENTS
 from node.model.principals import Principal
+from node.service import NodeService
+from node.store import tasks
 
 _BEAT_S = 15.0
 _PAUSE_S = 0.1
@@ -47,7 +50,8 @@ async def stream(request: web.Request) -> web.StreamResponse:
                 break
             if events:
                 place = events[-1].number
-                await response.write(b"".join(event.text for event in _seen(principal, events)))
+                seen = await visible(node, principal, events)
+                await response.write(b"".join(event.text for event in seen))
                 await hub.pause(_PAUSE_S)
             elif not await hub.change(_BEAT_S):
                 await response.write(b": still here\n\n")
@@ -62,14 +66,29 @@ def _has_ended(principal: Principal, events: Sequence[Event], now: int) -> bool:
     )
 
 
-def _seen(principal: Principal, events: Sequence[Event]) -> list[Event]:
-    """Return the events that the role of the caller lets them see."""
-    return [
+async def visible(node: NodeService, principal: Principal, events: Sequence[Event]) -> list[Event]:
+    """Return the events that the role of the caller lets them see.
+
+    With the role ``run`` those are the events of their own tasks, and those that are of no task.
+    """
+    permitted = [
         event
         for event in events
         if (needed := EVENTS.get(event.kind)) is None
         or (principal.role is not None and principal.role.includes(needed))
     ]
+    if principal.only is None:
+        return permitted
+    asked = {task for event in permitted if (task := _task_of(event)) is not None}
+    async with node.database.connection() as connection:
+        own = await tasks.requested(connection, sorted(asked), principal.only)
+    return [event for event in permitted if (task := _task_of(event)) is None or task in own]
+
+
+def _task_of(event: Event) -> UUID | None:
+    """Return the task that an event is about; None if it is about none."""
+    task = event.body["id"] if event.kind == "task" else event.body.get("task")
+    return None if task is None else UUID(task)
 
 
 ROUTES = (

@@ -9,7 +9,7 @@ from uuid import UUID
 from aiohttp import web
 
 from node.api import requests, responses
-from node.api.routing import CURSOR, INSTANT, LIMIT, NODE, Query, Route
+from node.api.routing import CURSOR, INSTANT, LIMIT, NODE, PRINCIPAL, Query, Route
 from node.model import times
 from node.model.errors import FieldFault, InvalidDocument, NotFound
 from node.model.taskstate import OPEN, TaskState
@@ -35,7 +35,7 @@ async def list_(request: web.Request) -> web.StreamResponse:
     async with request.app[NODE].database.connection() as connection:
         every = [
             _document(counts)
-            for counts in await meshes.listed(connection)
+            for counts in await meshes.listed(connection, requester=request[PRINCIPAL].only)
             if removed or set(counts.tasks) != {TaskState.CANCELLED}
         ]
     return responses.many(*requests.page_of_names(request, every))
@@ -56,20 +56,21 @@ async def show(request: web.Request) -> web.StreamResponse:
     node, name = request.app[NODE], requests.name(request, "mesh")
     requests.only(request, "from", "to")
     since, until = _span(request, node)
-    mesh = await _one(node, name)
+    only = request[PRINCIPAL].only
+    mesh = await _one(node, name, only)
     outcomes: list[SlotOutcome] = []
     if since < until:
         async with node.database.connection() as connection:
-            outcomes = await meshes.outcomes(connection, name, since, until)
+            outcomes = await meshes.outcomes(connection, name, since, until, only)
     answer = MeshDelivery(
         **mesh.model_dump(), since=since, until=until, delivery=_delivery(outcomes)
     )
     return responses.one(answer)
 
 
-async def _one(node: NodeService, name: str) -> Mesh:
+async def _one(node: NodeService, name: str, only: str | None) -> Mesh:
     async with node.database.connection() as connection:
-        counts = await meshes.listed(connection, name)
+        counts = await meshes.listed(connection, name, requester=only)
     if not counts:
         raise NotFound(_none(name))
     return _document(counts[0])
@@ -113,15 +114,15 @@ async def pairs(request: web.Request) -> web.StreamResponse:
     node, name = request.app[NODE], requests.name(request, "mesh")
     requests.only(request, "from", "to", "limit", "cursor")
     since, until = _span(request, node)
-    after, size = _key_cursor(request), requests.limit(request)
+    after, size, only = _key_cursor(request), requests.limit(request), request[PRINCIPAL].only
     async with node.database.connection() as connection:
-        if not await meshes.exists(connection, name):
+        if not await meshes.exists(connection, name, only):
             raise NotFound(_none(name))
-        keys = await meshes.keys(connection, name, after, size)
+        keys = await meshes.keys(connection, name, after, size, only)
         outcomes: dict[str, list[SlotOutcome]] = {}
         if keys:
-            span = keys[0].key, keys[-1].key
-            outcomes = await meshes.outcomes_of(connection, name, since, until, *span)
+            ends = keys[0].key, keys[-1].key
+            outcomes = await meshes.outcomes_of(connection, name, (since, until), ends, only)
     every = [MeshPair(**vars(each), **dict(_delivery(outcomes.get(each.key, ())))) for each in keys]
     shown = [pair for pair in every if pair.state in OPEN or pair.due or pair.open]
     return responses.many(shown, keys[-1].key if len(keys) == size else None)
@@ -133,7 +134,7 @@ async def tasks(request: web.Request) -> web.StreamResponse:
     requests.only(request, "limit", "cursor")
     after, size = _task_cursor(request), requests.limit(request)
     async with node.database.connection() as connection:
-        rows = await meshes.tasks(connection, name, after, size)
+        rows = await meshes.tasks(connection, name, after, size, request[PRINCIPAL].only)
     items = [_task_of(row) for row in rows]
     following = None
     if len(items) == size:

@@ -6,7 +6,7 @@ import structlog
 from aiohttp import web
 from aiohttp.typedefs import Handler
 
-from node.api import local_access, responses
+from node.api import local_access, requests, responses
 from node.api.bodies import BODIES
 from node.api.routing import ANSWER_NONCE, BODY, NODE, PRINCIPAL, SENDER, Route
 from node.model.errors import (
@@ -19,8 +19,9 @@ from node.model.errors import (
     TooLarge,
     fault_of,
 )
-from node.model.permissions import Access, require_role
+from node.model.permissions import Access, require_access, require_own
 from node.model.principals import HOST, STRANGER, Principal, PrincipalKind
+from node.store import tasks
 from node.trust.signatures import SignedHead
 
 BODY_MAX = 1_000_000
@@ -157,7 +158,7 @@ async def _user(request: web.Request, access: Access) -> Principal:
     scheme, _, token = request.headers.get("Authorization", "").partition(" ")
     given = token.strip() if scheme.lower() == "bearer" else ""
     principal = await request.app[NODE].tokens.principal(given) if given else None
-    if principal is None and access is Access.READ and _reads_locally(request):
+    if principal is None and access.reads and _reads_locally(request):
         return HOST
     if principal is None and given:
         msg = "the token is not valid for this node"
@@ -168,6 +169,21 @@ async def _user(request: web.Request, access: Access) -> Principal:
             "file 'token' of the node's state directory, or with one that the owner gave you"
         )
         raise NotAuthenticated(msg)
-    if access.role is not None:
-        require_role(principal, access.role, f"{request.method} {request.path}")
+    require_access(principal, access, f"{request.method} {request.path}")
+    if access.is_narrow and principal.only is not None and "id" in request.match_info:
+        await require_own_subject(request, principal)
     return principal
+
+
+async def require_own_subject(request: web.Request, principal: Principal) -> None:
+    """Return if the task or run that a path names is one that the caller requested.
+
+    :raises NotAllowed: it is not.
+    :raises NotFound: there is no such task or run.
+    """
+    subject, node = requests.identifier(request), request.app[NODE]
+    noun = "run" if request.path.startswith("/v1/runs/") else "task"
+    ask = tasks.requester_of_run if noun == "run" else tasks.requester
+    async with node.database.connection() as connection:
+        requester = await ask(connection, subject)
+    require_own(principal, requester, f"{noun} {subject}")

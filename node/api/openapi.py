@@ -38,7 +38,8 @@ def describe(routes: Sequence[Route], version: str) -> dict[str, Any]:
             "version": version,
             "description": "Schedules measurements between hosts of different owners. "
             "Everything but a node's card and its health needs a token with the role that the "
-            "operation names; each role includes those before it: read, run, operate, own. Where "
+            "operation names, or one that includes it: read, run, operate, own. A token with the "
+            "role run reaches the tasks and runs of its own label only. Where "
             "the owner lets them, programs on the node's host read without a token.",
             "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
         },
@@ -69,7 +70,7 @@ def _operation(route: Route, named: dict[type[Document], Any]) -> dict[str, Any]
     }
     if route.access.role is not None:
         operation["security"] = [{"token": [str(route.access.role)]}]
-        if route.access is Access.READ:
+        if route.access.reads:
             operation["security"].append({})
     if route.body is not None:
         operation["requestBody"] = {

@@ -11,9 +11,11 @@ import orjson
 from aiohttp import web
 from pydantic import ValidationError
 
-from node.api.routing import BODY, SENDER
+from node.api.routing import BODY, PRINCIPAL, SENDER
 from node.model import times
 from node.model.errors import FieldFault, InvalidDocument, MalformedRequest, NotFound
+from node.model.permissions import require_own
+from node.model.principals import LABEL
 from node.model.wire.fields import FROM_OUTSIDE, Document
 from node.model.wire.validation import faults_of, many_unknown
 
@@ -226,6 +228,19 @@ def word(request: web.Request, name: str) -> str | None:
     if not text.isascii() or not text.replace("-", "").isalnum() or len(text) > PAGE_MAX:
         raise _query_fault(name, "must be letters, digits and '-'")
     return text.lower()
+
+
+def requester(request: web.Request) -> str | None:
+    """Return the user whose tasks alone are listed: of the query, or the only one they may see.
+
+    :raises NotAllowed: the caller sees only their own tasks, and asks for those of another user.
+    """
+    asked, only = request.query.get("requester"), request[PRINCIPAL].only
+    if asked is not None:
+        if LABEL.fullmatch(asked) is None:
+            raise _query_fault("requester", "is not the label of a token")
+        require_own(request[PRINCIPAL], asked, f"what {asked} requested")
+    return asked or only
 
 
 def json(request: web.Request, name: str, otherwise: Any) -> Any:

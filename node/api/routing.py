@@ -75,6 +75,7 @@ WHOLE_LIMIT = Query(
 )
 CURSOR = Query("cursor", "The value of next in the previous page.", TEXT)
 PREFIX = Query("prefix", "First characters of an id.", TEXT)
+REQUESTER = Query("requester", "Only what this user requested: the label of their token.", TEXT)
 
 
 def waits(until: str) -> Query:

@@ -17,6 +17,8 @@ from node.api.routing import (
     LIMIT,
     NODE,
     PREFIX,
+    PRINCIPAL,
+    REQUESTER,
     TEXT,
     WHOLE_LIMIT,
     Query,
@@ -25,6 +27,7 @@ from node.api.routing import (
 )
 from node.model import times
 from node.model.errors import NotFound
+from node.model.principals import Principal
 from node.model.reservations import ReservationSpan
 from node.model.runstate import OVER, RunState
 from node.model.verdict import Level
@@ -34,6 +37,7 @@ from node.model.wire.runs import Decision, Explanation, MetricView, PartView, Ru
 from node.service import NodeService
 from node.store import archives, reservations, runs
 from node.store.database import Connection, Record
+from node.tasks.explanation import without_ids
 
 STATES = frozenset({"held", "scheduled"} | set(RunState) - {RunState.BOOKED})
 _DECISIONS_SHOWN = 20
@@ -67,6 +71,7 @@ def run_of(node: NodeService, row: Record, parts: tuple[PartView, ...] | None = 
         result=row["result"],
         verdict=row["verdict"],
         verdict_reasons=tuple(row["verdict_reasons"]),
+        requester=row["requester"],
         metrics=_metrics(node, row),
         parts=parts,
     )
@@ -95,13 +100,14 @@ async def fetch(node: NodeService, run: UUID) -> Run:
 
 
 async def decisions(
-    connection: Connection, task: UUID, slot: int | None, limit: int
+    connection: Connection, task: UUID, slot: int | None, limit: int, user: Principal
 ) -> tuple[Decision, ...]:
-    """Return planning attempts, newest first."""
-    return tuple(
+    """Return planning attempts as this user sees them, newest first."""
+    found = tuple(
         Decision(task=row["task_id"], **{k: v for k, v in row.items() if k != "task_id"})
         for row in await runs.decisions(connection, task, slot, limit)
     )
+    return found if user.only is None else tuple(map(without_ids, found))
 
 
 async def page(request: web.Request, task: UUID | None) -> web.StreamResponse:
@@ -120,6 +126,7 @@ async def page(request: web.Request, task: UUID | None) -> web.StreamResponse:
         after_start=at[0] if at else None,
         after_run=at[1] if at else None,
         ascending=requests.choices(request, "order", frozenset({"asc", "desc"})) == ["asc"],
+        requester=requests.requester(request),
         limit=requests.limit(request),
     )
 
@@ -168,7 +175,9 @@ async def explain(request: web.Request) -> web.StreamResponse:
     node = request.app[NODE]
     run = await fetch(node, requests.identifier(request))
     async with node.database.connection() as connection:
-        attempts = await decisions(connection, run.task, run.slot, _DECISIONS_SHOWN)
+        attempts = await decisions(
+            connection, run.task, run.slot, _DECISIONS_SHOWN, request[PRINCIPAL]
+        )
         rows = await archives.deliveries(
             connection, archives.DeliveryFilter(run=run.id, whole_runs=True)
         )
@@ -179,6 +188,7 @@ async def explain(request: web.Request) -> web.StreamResponse:
             run=run.id,
             state=run.state,
             sentence="; ".join([_sentence(run), *map(_delivery, reversed(archivings))]),
+            requester=run.requester,
             decisions=attempts,
             archivings=archivings,
         )
@@ -218,7 +228,7 @@ def _outcome(run: Run) -> str:
 async def schedule(request: web.Request) -> web.StreamResponse:
     """GET: a page of this node's timeline by start; the first one has its reserved time."""
     node = request.app[NODE]
-    requests.only(request, "from", "to", "limit", "cursor")
+    requests.only(request, "from", "to", "requester", "limit", "cursor")
     now, at = node.clock.now(), requests.cursor(request)
     since = requests.instant(request, "from") or now - times.HOUR
     until_ = requests.instant(request, "to") or now + 6 * times.HOUR
@@ -228,6 +238,7 @@ async def schedule(request: web.Request) -> web.StreamResponse:
         after_start=at[0] if at else None,
         after_run=at[1] if at else None,
         ascending=True,
+        requester=requests.requester(request),
         limit=requests.limit(request, requests.PAGE_MAX),
     )
     reserved: Sequence[ReservationSpan] = ()
@@ -283,6 +294,7 @@ FILTERS = (
     Query("from", "Only runs that end after this instant.", INSTANT),
     Query("to", "Only runs that start before this instant.", INSTANT),
     Query("order", "By start: desc (default) or asc.", {"type": "string", "enum": ["asc", "desc"]}),
+    REQUESTER,
     LIMIT,
     CURSOR,
     waits("there are some runs"),
@@ -324,6 +336,7 @@ ROUTES = (
         query=(
             Query("from", "Default: an hour ago.", INSTANT),
             Query("to", "Default: in six hours.", INSTANT),
+            REQUESTER,
             WHOLE_LIMIT,
             CURSOR,
         ),

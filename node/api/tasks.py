@@ -19,6 +19,7 @@ from node.api.routing import (
     NODE,
     PREFIX,
     PRINCIPAL,
+    REQUESTER,
     TEXT,
     Query,
     Route,
@@ -26,7 +27,8 @@ from node.api.routing import (
 )
 from node.model.errors import FieldFault, InvalidDocument, NotFound, NoTime
 from node.model.host_limits.rules import User
-from node.model.principals import PrincipalKind
+from node.model.permissions import require_own, require_role
+from node.model.principals import Principal, Role
 from node.model.task_terms import TaskTerms, take_terms
 from node.model.taskstate import TaskState
 from node.model.wire.campaigns import DEFAULT
@@ -76,6 +78,7 @@ def task_of(row: Record) -> Task:
         pool=None if values["pool"] is None else SeatRequest.model_validate(values["pool"]),
         seats=None if values["seats"] is None else _seat_count(values["seats"]),
         parent=values["parent"],
+        requester=values["requester"],
     )
 
 
@@ -141,20 +144,44 @@ async def create(request: web.Request) -> web.StreamResponse:
     """POST: 201 with the task; a repeated Idempotency-Key gives the existing task."""
     node = request.app[NODE]
     requests.only(request, "if_time")
-    document = requests.document(request, TaskDocument)
+    document, user = requests.document(request, TaskDocument), request[PRINCIPAL]
+    await require_may_post(node, user, document)
     await node.user_limits.require(_user(request, document.campaign), document)
     if requests.flag(request, "if_time"):
         await _require_time(node, document)
-    task, _ = await node.admission.create(document, idempotency_key(request))
+    task, _ = await node.admission.create(document, idempotency_key(request), user.label)
     answer = await fetch(node, task)
     return responses.one(answer, 201, {"Location": f"/v1/tasks/{task}"})
 
 
 def _user(request: web.Request, campaign: str | None) -> User:
     """Return who asks for a task of a campaign, as limits see them."""
-    principal = request[PRINCIPAL]
-    token = principal.name if principal.kind is PrincipalKind.TOKEN else None
-    return User(token, campaign or DEFAULT, request.remote)
+    return User(request[PRINCIPAL].label, campaign or DEFAULT, request.remote)
+
+
+async def require_may_post(
+    node: NodeService, user: Principal, document: TaskDocument | TaskPatch
+) -> None:
+    """Return if the role of a user permits what their document says of others.
+
+    :raises NotAllowed: it sends results elsewhere, or follows the task of another user.
+    """
+    if document.archives:  # they reach whatever this host can reach
+        require_role(user, Role.OPERATE, "naming archives of a task")
+    followed = _followed(document)
+    if followed is not None and user.only is not None:
+        async with node.database.connection() as connection:
+            requester = await tasks.requester(connection, followed)
+        require_own(user, requester, f"task {followed}")
+
+
+def _followed(document: TaskDocument | TaskPatch) -> UUID | None:
+    """Return the task that a document is to follow, as far as it says that in a valid form."""
+    if isinstance(document.after, Mapping):
+        with contextlib.suppress(ValueError):
+            return UUID(str(document.after.get("task")))
+        return None
+    return None if document.after is None else document.after.task
 
 
 async def _require_time(node: NodeService, document: TaskDocument) -> None:
@@ -183,7 +210,9 @@ def idempotency_key(request: web.Request) -> str | None:
 async def list_(request: web.Request) -> web.StreamResponse:
     """GET: a page of tasks, newest first."""
     node = request.app[NODE]
-    requests.only(request, "state", "test", "prefix", "seats", "parent", "limit", "cursor")
+    requests.only(
+        request, "state", "test", "prefix", "seats", "parent", "requester", "limit", "cursor"
+    )
     at = requests.cursor(request)
     wanted = tasks.TaskFilter(
         states=requests.choices(request, "state", STATES),
@@ -193,6 +222,7 @@ async def list_(request: web.Request) -> web.StreamResponse:
         before_task=at[1] if at else None,
         seats=requests.flag(request, "seats"),
         parent=requests.uuid(request, "parent"),
+        requester=requests.requester(request),
         limit=requests.limit(request),
     )
     async with node.database.connection() as connection:
@@ -255,6 +285,7 @@ async def edit(request: web.Request) -> web.StreamResponse:
     dry_run = requests.flag(request, "dry_run")
     task = requests.identifier(request)
     patch = requests.document(request, TaskPatch)
+    await require_may_post(node, request[PRINCIPAL], patch)
     if node.user_limits.bounds:
         edited = await node.editing.edit(task, patch, dry_run=True)
         if edited is not None:
@@ -325,7 +356,9 @@ async def explain(request: web.Request) -> web.StreamResponse:
     node = request.app[NODE]
     task = await fetch(node, requests.identifier(request))
     async with node.database.connection() as connection:
-        decisions = await runs.decisions(connection, task.id, None, requests.limit(request))
+        decisions = await runs.decisions(
+            connection, task.id, None, requests.limit(request), request[PRINCIPAL]
+        )
         waits = await seats.waiting(connection, task.id, _REASONS) if task.pool else []
         before = await seats.before(connection, task.id, node.clock.now()) if task.pool else None
     newest = decisions[0] if decisions else None
@@ -339,6 +372,7 @@ async def explain(request: web.Request) -> web.StreamResponse:
             run=None,
             state=task.state,
             sentence=explain_task(task, newest, waits, before, node.clock.now(), followed),
+            requester=task.requester,
             tool=task.tool,
             tool_reason=task.tool_reason,
             decisions=decisions,
@@ -394,6 +428,7 @@ ROUTES = (
             PREFIX,
             _SEATS,
             _PARENT,
+            REQUESTER,
             LIMIT,
             CURSOR,
         ),

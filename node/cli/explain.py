@@ -64,6 +64,8 @@ def explanation_view(explanation: Record, shown: int) -> str:
     """Format the sentence and the newest ``shown`` decisions."""
     subject = f"run {short(explanation['run'])} of " if explanation["run"] else ""
     subject += f"task {short(explanation['task'])}"
+    if explanation.get("requester"):
+        subject += f" of {printable(explanation['requester'])}"
     lines = [printable(explanation["sentence"]), f"({subject}, {explanation['state']})"]
     if explanation.get("tool_reason"):
         tool = f"{explanation['tool']}: {explanation['tool_reason']}"

@@ -79,12 +79,14 @@ TASK = RecordLayout(
         Column("test", lambda task: task["test"]["type"], whole=True),
         Column("when", schedule_text),
         Column("participants", _names),
+        Column("requester", lambda task: task["requester"] or ""),
         Column("next run", lambda task: local(task["next_run_at"]), whole=True),
         Column("runs or reason", _news),
     ),
     fields=(
         "id", "state", "test.type", "tool", "schedule.repeat", "schedule.cron", "priority",
         "campaign", "lead", "next_run_at", "created_at", "reason", "revision", "paused_at",
+        "requester",
     ),
     empty=(
         "No such tasks. Create one: parley rtt HOST --repeat 5m, "
@@ -150,13 +152,21 @@ async def _say_why_waiting(session: Session, task: Task) -> None:
 @click.option("--seats", is_flag=True, help="Include the tasks of the seats of pool tasks.")
 @click.option("--state", help="Only tasks in this state, such as active.")
 @click.option("--test", help="Only tasks of this test.")
+@click.option("--requester", help="Only tasks that this user created: the label of their token.")
 @limit_option
 @asks_node
 async def list_tasks(
-    session: Session, state: str | None, test: str | None, seats: bool, limit: int
+    session: Session,
+    /,
+    *,
+    state: str | None,
+    test: str | None,
+    requester: str | None,
+    seats: bool,
+    limit: int,
 ) -> None:
     """List tasks, newest first."""
-    fetch = partial(session.client.tasks, state=state, test=test, seats=seats)
+    fetch = partial(session.client.tasks, state=state, test=test, requester=requester, seats=seats)
     await print_list(session, TASK, fetch, limit)
 
 
@@ -268,6 +278,7 @@ def task_view(task: Record) -> str:
         ("takes", task["duration"]),
         ("priority", task["priority"] or ""),
         ("campaign", task["campaign"]),
+        ("requester", task["requester"]),
         ("reference", task["reference"]),
         ("lead", task["lead"]),
         ("revision", task["revision"] if task["revision"] > 1 else ""),

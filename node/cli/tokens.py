@@ -53,7 +53,7 @@ def token_group() -> None:
     "--role",
     required=True,
     type=click.Choice([str(role) for role in Role]),
-    help="What it permits; each role includes those before it.",
+    help="What it permits.",
 )
 @click.option("--expires", type=DURATION, help="How long it is valid: 12h, P30D. [for good]")
 @asks_node
@@ -65,8 +65,8 @@ async def add(session: Session, label: str, role: str, expires: int | None) -> N
 
     \b
       read      reads
-      run       and creates tasks
-      operate   and changes all tasks, campaigns, pools, archives and reservations
+      run       creates tasks, and sees and changes its own only
+      operate   reads, and changes all tasks, campaigns, pools, archives and reservations
       own       and changes nodes, shares and tokens
 
     Several tokens of one label are those of one user.

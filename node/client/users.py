@@ -151,19 +151,20 @@ class UserClient(MeshesApi, ArchivesApi, TokensApi):
         """Preview a task document; nothing is booked or stored."""
         return read(Plan, await self._ask("POST", "/plans", body=document))
 
-    async def tasks(
+    async def tasks(  # noqa: PLR0913 - the API's filters, each by name
         self,
         *,
         state: str | None = None,
         test: str | None = None,
         prefix: str | None = None,
         seats: bool = False,
+        requester: str | None = None,
         limit: int = 50,
         cursor: str | None = None,
     ) -> Page[Task]:
         """Return a page of tasks, newest first; with ``seats``, also the tasks of seats."""
         query = {"state": state, "test": test, "prefix": prefix, "limit": limit, "cursor": cursor}
-        query["seats"] = "true" if seats else None
+        query |= {"seats": "true" if seats else None, "requester": requester}
         return page(Task, await self._ask("GET", "/tasks", query=query))
 
     async def task(self, task: UUID, *, wait_s: int = 0) -> Task:

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from enum import StrEnum
+
+LABEL = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@-]{0,62}", re.ASCII)
+"""The form of a label."""
 
 
 class Role(StrEnum):
@@ -49,6 +53,16 @@ class Principal:
     role: Role | None = None
     key: str | None = None
     until: int | None = None
+
+    @property
+    def only(self) -> str | None:
+        """The user to whose tasks the caller is confined; None if they reach those of all."""
+        return self.name if self.role is Role.RUN else None
+
+    @property
+    def label(self) -> str | None:
+        """The user as whose request a new task is kept; None if the caller is no user."""
+        return self.name if self.kind is PrincipalKind.TOKEN else None
 
 
 STRANGER = Principal(PrincipalKind.STRANGER, "")

@@ -1,4 +1,7 @@
-"""Read-only queries: the tasks of meshes led here, and the outcomes of their slots."""
+"""Read-only queries: the tasks of meshes led here, and the outcomes of their slots.
+
+With a ``requester``, only the tasks that this user created count.
+"""
 
 from __future__ import annotations
 
@@ -44,42 +47,61 @@ class SlotOutcome:
     example: str | None
 
 
-async def listed(connection: Connection, name: str | None = None) -> list[MeshTaskCounts]:
+async def listed(
+    connection: Connection, name: str | None = None, *, requester: str | None = None
+) -> list[MeshTaskCounts]:
     """Return all meshes, or the one of this name."""
-    return [MeshTaskCounts(*row) for row in await connection.fetch(_SQL["meshes"], name)]
+    rows = await connection.fetch(_SQL["meshes"], name, requester)
+    return [MeshTaskCounts(*row) for row in rows]
 
 
-async def exists(connection: Connection, name: str) -> bool:
+async def exists(connection: Connection, name: str, requester: str | None = None) -> bool:
     """Return whether a mesh of this name has a task."""
-    exists: bool = await connection.fetchval(_SQL["has_mesh"], name)
+    exists: bool = await connection.fetchval(_SQL["has_mesh"], name, requester)
     return exists
 
 
 async def tasks(
-    connection: Connection, mesh: str, after: tuple[str, int, UUID] | None, limit: int
+    connection: Connection,
+    mesh: str,
+    after: tuple[str, int, UUID] | None,
+    limit: int,
+    requester: str | None = None,
 ) -> list[dict[str, Any]]:
     """Return a page of a mesh's tasks, those after this key, creation time, and task."""
     behind = after or (None, None, None)
-    rows = await connection.fetch(_SQL["mesh_tasks"], mesh, *behind, limit)
+    rows = await connection.fetch(_SQL["mesh_tasks"], mesh, *behind, limit, requester)
     return [dict(row) for row in rows]
 
 
-async def keys(connection: Connection, mesh: str, after: str | None, limit: int) -> list[MeshKey]:
+async def keys(
+    connection: Connection, mesh: str, after: str | None, limit: int, requester: str | None = None
+) -> list[MeshKey]:
     """Return a page of the keys of a mesh."""
-    return [MeshKey(*row) for row in await connection.fetch(_SQL["mesh_keys"], mesh, after, limit)]
+    rows = await connection.fetch(_SQL["mesh_keys"], mesh, after, limit, requester)
+    return [MeshKey(*row) for row in rows]
 
 
-async def outcomes(connection: Connection, mesh: str, since: int, until: int) -> list[SlotOutcome]:
+async def outcomes(
+    connection: Connection, mesh: str, since: int, until: int, requester: str | None = None
+) -> list[SlotOutcome]:
     """Return the outcomes of all slots of a mesh in ``[since, until)``."""
-    rows = await connection.fetch(_SQL["mesh_outcomes"], mesh, since, until)
+    rows = await connection.fetch(_SQL["mesh_outcomes"], mesh, since, until, requester)
     return [SlotOutcome(*row) for row in rows]
 
 
 async def outcomes_of(
-    connection: Connection, mesh: str, since: int, until: int, first: str, last: str
+    connection: Connection,
+    mesh: str,
+    span: tuple[int, int],
+    keys: tuple[str, str],
+    requester: str | None = None,
 ) -> dict[str, list[SlotOutcome]]:
-    """Return the outcomes of the keys ``first`` to ``last``; keys without slots are missing."""
-    rows = await connection.fetch(_SQL["mesh_outcomes_of"], mesh, since, until, first, last)
+    """Return the outcomes in a span ``[since, until)`` of the keys from one to another.
+
+    Keys without slots are missing.
+    """
+    rows = await connection.fetch(_SQL["mesh_outcomes_of"], mesh, *span, *keys, requester)
     found: dict[str, list[SlotOutcome]] = {}
     for key, *row in rows:
         found.setdefault(key, []).append(SlotOutcome(*row))

@@ -108,6 +108,7 @@ class RunFilter:
     after_start: int | None = None
     after_run: UUID | None = None
     ascending: bool = False
+    requester: str | None = None
     limit: int = 50
 
 
@@ -377,6 +378,7 @@ async def listed(connection: Connection, wanted: RunFilter) -> list[Record]:
         wanted.after_start,
         wanted.after_run,
         wanted.limit,
+        wanted.requester,
     )
     return rows
 

@@ -26,7 +26,7 @@ class StoredTask:
 
     ``participant`` is this node's place among the participants, None if it only leads the task.
     ``parent`` is the pool task in which this node gave it seats. For a task that another node
-    leads, that node's pool task is ``pool_task``.
+    leads, that node's pool task is ``pool_task``. ``requester`` is the user who created it here.
     """
 
     id: UUID
@@ -40,6 +40,7 @@ class StoredTask:
     ended_at: int | None = None
     parent: UUID | None = None
     pool_task: UUID | None = None
+    requester: str | None = None
 
     def introduction(self, place: int) -> Introduction:
         """Return the introduction of the task to its participant at this place (from 0)."""
@@ -68,6 +69,7 @@ class TaskFilter:
     before_task: UUID | None = None
     seats: bool = False
     parent: UUID | None = None
+    requester: str | None = None
     limit: int = 50
 
 
@@ -102,6 +104,7 @@ async def keep(
         None if limit is None else limit.rule,
         None if limit is None else limit.run_bytes,
         [] if limit is None else list(map(list, limit.caps)),
+        task.requester,
     )
     return kept is not None
 
@@ -146,6 +149,23 @@ async def fetch(connection: Connection, task: UUID) -> StoredTask | None:
 async def fetch_all(connection: Connection, tasks: Sequence[UUID]) -> list[StoredTask]:
     """Return the known ones among these tasks, in the order of their ids."""
     return [_stored(dict(row)) for row in await connection.fetch(_SQL["task"], list(tasks))]
+
+
+async def requester(connection: Connection, task: UUID) -> str | None:
+    """Return who created a task; None if no user of this node did, or it is unknown here."""
+    found: str | None = await connection.fetchval(_SQL["requester"], task)
+    return found
+
+
+async def requester_of_run(connection: Connection, run: UUID) -> str | None:
+    """Return who created the task of a run; None as in :func:`requester`."""
+    found: str | None = await connection.fetchval(_SQL["requester_of_run"], run)
+    return found
+
+
+async def requested(connection: Connection, tasks: Sequence[UUID], by: str) -> set[UUID]:
+    """Return those of these tasks that this user created."""
+    return {row[0] for row in await connection.fetch(_SQL["requested"], list(tasks), by)}
 
 
 async def count_open_of(connection: Connection, lead: str, rule: str | None = None) -> int:
@@ -197,6 +217,7 @@ async def listed(connection: Connection, wanted: TaskFilter, now: int) -> list[R
         wanted.parent,
         wanted.limit,
         LISTED_REFERENCE_MAX,
+        wanted.requester,
     )
     return rows
 

@@ -60,9 +60,10 @@ _WITHDRAWN_AFTER = 30 * times.SECOND
 """Time beyond that of all answers after which a task that is not stored is withdrawn."""
 
 
-class _RequestKey(NamedTuple):
-    """The Idempotency-Key of a request, if it has one, and the digest of its document."""
+class _Request(NamedTuple):
+    """The user who asks, their Idempotency-Key, if any, and the digest of user and document."""
 
+    requester: str | None
     key: str | None
     digest: str
 
@@ -108,10 +109,12 @@ class Admission:
         self._introduce = introduce
         self._consider = consider
 
-    async def create(self, document: TaskDocument, key: str | None) -> tuple[UUID, bool]:
-        """Create a task and return its id, and whether it is new.
+    async def create(
+        self, document: TaskDocument, key: str | None, requester: str | None = None
+    ) -> tuple[UUID, bool]:
+        """Create a task for a user, and return its id, and whether it is new.
 
-        A repeated ``key`` returns the task that it created the first time.
+        A repeated ``key`` returns the task that it created for this user the first time.
 
         :raises InvalidDocument: a field is wrong.
         :raises LimitRefused: the limits of participants' hosts do not allow it.
@@ -119,8 +122,8 @@ class Admission:
         :raises PeerUnreachable: the participants took so long that they were told it is over.
         :raises Conflict: the key was used for another document.
         """
-        digest = hashlib.sha256(document.model_dump_json().encode()).hexdigest()
-        request = _RequestKey(key, digest)
+        text = f"{requester or ''}\n{document.model_dump_json()}"
+        request = _Request(requester, key, hashlib.sha256(text.encode()).hexdigest())
         if (earlier := await self._created_with(request)) is not None:
             return earlier, False
         await self._campaigns.look_up(document.campaign)
@@ -145,7 +148,7 @@ class Admission:
         return await self._created_with(request) or task.id, False
 
     async def _create_pool_task(
-        self, document: TaskDocument, seats: SeatRequest, request: _RequestKey
+        self, document: TaskDocument, seats: SeatRequest, request: _Request
     ) -> tuple[UUID, bool]:
         """Create a pool task; the lead chooses the nodes for its seats later."""
         sought = await self._seating.find_nodes(document, seats)
@@ -165,7 +168,7 @@ class Admission:
             async with self._database.connection() as connection:
                 await check_followed(connection, document.after, self._identity, task)
 
-    async def _created_with(self, request: _RequestKey) -> UUID | None:
+    async def _created_with(self, request: _Request) -> UUID | None:
         """Return the task that was created with this Idempotency-Key, if there is one."""
         if request.key is None:
             return None
@@ -174,7 +177,10 @@ class Admission:
         if earlier is None:
             return None
         if earlier[0] != request.digest:
-            msg = "this Idempotency-Key was used for another document; use a new one"
+            msg = (
+                "this Idempotency-Key was used for another document, or by another user; use a new "
+                "one"
+            )
             raise Conflict(msg)
         return earlier[1]
 
@@ -314,7 +320,7 @@ class Admission:
         self,
         task: StoredTask,
         slot: int,
-        request: _RequestKey,
+        request: _Request,
         archived: Sequence[ArchiveChoice],
         prepared: _Withdrawal | None = None,
         sought: PoolTaskRequest | None = None,
@@ -327,7 +333,7 @@ class Admission:
             ):
                 return False
             await _cancel_withdrawal(connection, task, prepared)
-            await tasks.keep(connection, task)
+            await tasks.keep(connection, replace(task, requester=request.requester))
             if archived:
                 await self._archives.keep_of_task(connection, task.id, archived)
             first: tuple[int | None, int | None]

@@ -190,6 +190,7 @@ class TaskDrafter:
             state=TaskState.ACTIVE,
             terms=terms,
             participant=places.index(own) if own in places else None,
+            requester=None if known is None else known.requester,
         )
         _check_length(task)
         return Draft(test, tool, task, now if slot is None else slot)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from node.model import times
 from node.model.dependencies import outcome_text
@@ -47,6 +48,25 @@ def explain_task(
     sentence = "; ".join([sentence, *map(describe_wait, waits)])
     counts = ", ".join(f"{count} {state}" for state, count in sorted(task.runs.items()))
     return f"{sentence} ({counts})" if counts else sentence
+
+
+def without_ids(decision: Decision) -> Decision:
+    """Return a decision for a user who sees their own tasks only: it names no run in the way.
+
+    What remains is what its sentence says, too: the test, the class, the priority, and the time.
+    """
+    trace = dict(decision.trace)
+    trace.pop("yielding", None)
+    if "offers" in trace:
+        trace["offers"] = [
+            {**offer, "obstacles": [_without_id(each) for each in offer.get("obstacles", ())]}
+            for offer in trace["offers"]
+        ]
+    return decision.model_copy(update={"trace": trace})
+
+
+def _without_id(obstacle: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in obstacle.items() if name not in {"run", "task"}}
 
 
 def describe_seats(seats: SeatCount) -> str:

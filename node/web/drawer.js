@@ -109,6 +109,7 @@ function facts(run, task, now) {
     ["Tool", run.tool],
     ["Attempt", run.attempt > 1 && String(run.attempt)],
     ["Planned by", run.lead],
+    ["Requested by", run.requester],
     ["This node is", run.participant === null ? "only the lead" : `participant ${run.participant}`],
     ["Displaced by", run.displaced_by && idLink({ run: run.displaced_by }, run.displaced_by)],
     ["Campaign", task?.campaign],

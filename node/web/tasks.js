@@ -81,6 +81,7 @@ function name(task) {
     " ",
     element("span", { class: "whom" }, hosts(taskWords(task))),
     task.campaign ? element("small", {}, ` for ${task.campaign}`) : null,
+    task.requester ? element("small", {}, ` by ${task.requester}`) : null,
   );
 }
 

@@ -19,8 +19,15 @@ WITHOUT = {
         # Simulated launchers send nothing.
         "booked_with",
     },
-    # Simulated nodes are not removed, and none is silent for days.
-    "node.store/tasks": {"tasks", "lock_open_of", "lock_open_with"},
+    # Simulated nodes are not removed, none is silent for days, and nobody asks who wants a task.
+    "node.store/tasks": {
+        "tasks",
+        "lock_open_of",
+        "lock_open_with",
+        "requester",
+        "requester_of_run",
+        "requested",
+    },
     # Databases in memory have no marks: none goes back. Nobody releases tasks or pardons nodes.
     "node.store/nodes": {"keep_mark", "compared", "uncompared", "heard", "silent_leads", "pardon"},
     # All hosts of a simulated world have one owner, who sets no quotas.

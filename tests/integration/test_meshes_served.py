@@ -255,9 +255,9 @@ async def test_a_page_of_a_large_mesh_reads_what_is_its_own(a: Asker) -> None:
     await a.rows("ANALYZE task, run")
     until = START + times.DAY
     queries: dict[str, tuple[Any, ...]] = {
-        "mesh_keys": ("lab", "x/a/n15", 50),
-        "mesh_tasks": ("lab", "x/a/n15", START, UUID(int=0), 50),
-        "mesh_outcomes_of": ("lab", START, until, "x/a/n500", "x/a/n549"),
+        "mesh_keys": ("lab", "x/a/n15", 50, None),
+        "mesh_tasks": ("lab", "x/a/n15", START, UUID(int=0), 50, None),
+        "mesh_outcomes_of": ("lab", START, until, "x/a/n500", "x/a/n549", None),
     }
     for name, arguments in queries.items():
         explained = await a.rows(f"EXPLAIN (ANALYZE, FORMAT JSON) {meshes._SQL[name]}", *arguments)

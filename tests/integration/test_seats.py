@@ -24,6 +24,17 @@ pytestmark = ON_ONE_LOOP
 ALIKE: list[Mapping[str, Any]] = [{}, {}, {}]
 
 
+async def test_tasks_of_seats_have_the_requester_of_their_pool_task(world: World) -> None:
+    """The user who asked for seats reaches the tasks of these seats, before and after an edit."""
+    pool = await pooled(world, ALIKE)
+    task, _ = await pool.lead.node.admission.create(idle(2), None, "alice")
+    await pool.seat()
+    await pool.edit(task, priority=3)
+    rows = await pool.lead.rows("SELECT requester FROM task WHERE parent = $1 OR id = $1", task)
+    assert {row[0] for row in rows} == {"alice"}
+    assert len(rows) > 1
+
+
 async def test_nodes_are_chosen_and_their_runs_booked(world: World) -> None:
     """Two of three nodes hold the seats of every term within the horizon, and book its runs."""
     pool = await pooled(world, ALIKE)

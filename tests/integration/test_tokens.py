@@ -68,6 +68,10 @@ async def test_each_role_may_do_what_the_table_says(a: Asker, role: Role | None)
             status, problem = await status_of(caller, route.method, path)
             if access is Access.PEER:
                 expected = (401, "not-authenticated")
+            elif role is Role.RUN and (
+                access is Access.READ_WHOLE or (access.is_narrow and "{id}" in route.path)
+            ):
+                expected = (403, "not-allowed")  # of all users, or not of this one
             elif access.role is None or (role is not None and role.includes(access.role)):
                 assert status not in {401, 403}, (path, status, problem)
                 continue

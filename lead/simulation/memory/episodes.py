@@ -150,12 +150,20 @@ def adopt(
     yielding_by_part: dict[UUID, list[UUID]] = {}
     for part, run in zip(named_by, named, strict=True):
         yielding_by_part.setdefault(part, []).append(run)
+    whole = tables.tasks.rows.get(pool_task)
+    requester = None if whole is None else whole.requester
     for part, yields_any in zip(parts, any_run, strict=True):
         row = tables.tasks.rows.get(part)
         if row is not None:
             yielding = None if yields_any else tuple(sorted(yielding_by_part.get(part, ())))
             starts = sorted(at for by, at in zip(found_by, found, strict=True) if by == part)
-            tables.tasks.change(row, parent=pool_task, yielding=yielding, starts=tuple(starts))
+            tables.tasks.change(
+                row,
+                parent=pool_task,
+                requester=requester,
+                yielding=yielding,
+                starts=tuple(starts),
+            )
     return ()
 
 

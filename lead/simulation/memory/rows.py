@@ -324,6 +324,7 @@ class TaskRow(TableRow):
     limit_refusal: str | None = None
     run_bytes: int | None = None
     limit_caps: Packed = NOTHING
+    requester: str | None = None
 
 
 @dataclass(slots=True, eq=False)

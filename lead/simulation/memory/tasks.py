@@ -70,6 +70,7 @@ def upsert_task(
     limit_rule: str | None,
     run_bytes: int | None,
     limit_caps: list[list[str]],
+    requester: str | None,
 ) -> Answer:
     """Insert a task, or update it if its lead sends it again."""
     row = TaskRow(
@@ -97,6 +98,7 @@ def upsert_task(
         limit_rule=limit_rule,
         run_bytes=run_bytes,
         limit_caps=pack(limit_caps),
+        requester=requester,
     )
     return _put(tables, row)
 
@@ -207,6 +209,7 @@ def lock_task(tables: Tables, task: UUID) -> Answer:
     "ended_at",
     "parent",
     "pool_task",
+    "requester",
 )
 def task(tables: Tables, tasks: Sequence[UUID]) -> Answer:
     """Return stored tasks."""
@@ -236,6 +239,7 @@ def task(tables: Tables, tasks: Sequence[UUID]) -> Answer:
             row.ended_at,
             row.parent,
             row.pool_task,
+            row.requester,
         )
         for each in sorted(tasks)
         if (row := tables.tasks.rows.get(each)) is not None

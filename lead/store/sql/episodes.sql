@@ -210,6 +210,7 @@ RETURNING place;
 UPDATE task
 SET
     parent = $1,
+    requester = (SELECT whole.requester FROM task AS whole WHERE whole.id = $1),
     yielding = CASE WHEN NOT given.any_run THEN ARRAY(
         SELECT named.yielding FROM unnest($4::uuid [], $5::uuid []) AS named (task_id, yielding)
         WHERE named.task_id = given.task_id ORDER BY named.yielding

@@ -79,6 +79,7 @@ class Run(Document):
     metrics: tuple[MetricView, ...] = Field(
         (), description="The figures of a finished run's result, in the order for charts."
     )
+    requester: str | None = Field(None, description="Who requested its task, as there.")
     parts: tuple[PartView, ...] | None = Field(
         None, description="The parts of all participants; present only for a single run."
     )
@@ -122,6 +123,7 @@ class Explanation(Document):
     run: UUID | None
     state: str
     sentence: str
+    requester: str | None = Field(None, description="Who requested the task, as there.")
     tool: str | None = Field(None, description="The tool that it measures with.")
     tool_reason: str | None = Field(None, description="Why this tool was chosen.")
     decisions: tuple[Decision, ...]

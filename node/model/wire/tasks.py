@@ -315,3 +315,8 @@ class Task(Document):
     parent: UUID | None = Field(
         None, description="The pool task whose seats this ordinary task has, if any."
     )
+    requester: str | None = Field(
+        None,
+        description="The label of the token with which it was created here; null for tasks that "
+        "other nodes lead.",
+    )

@@ -8,10 +8,10 @@ from uuid import UUID
 from pydantic import Field, StringConstraints
 
 from node.model import times
-from node.model.principals import Role
+from node.model.principals import LABEL, Role
 from node.model.wire.fields import Document, Duration, Instant
 
-Label = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._@-]{0,62}$")]
+Label = Annotated[str, StringConstraints(pattern=f"^{LABEL.pattern}$")]
 """The name of the user of a token, such as ``alice`` or ``alice@example.org``."""
 
 _LIFE_MAX = 3660 * times.DAY
@@ -23,7 +23,7 @@ class TokenRequest(Document):
     label: Label = Field(
         description="The user that it is for; tokens of one label belong to one user."
     )
-    role: Role = Field(description="What it permits; each role includes those before it.")
+    role: Role = Field(description="What it permits: see docs/trust.md.")
     expires_in: Annotated[Duration, Field(gt=0, le=_LIFE_MAX)] | None = Field(
         None, description="The time after which it is valid no longer; null: it does not expire."
     )

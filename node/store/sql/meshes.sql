@@ -1,5 +1,6 @@
 -- meshes --
--- Every mesh led here, by name: number of tasks by state, campaigns, and dates.
+-- Every mesh led here, by name: number of tasks by state, campaigns, and dates. The last parameter of each query of this file is
+-- the user whose tasks alone count; null: those of all.
 SELECT
     counted.mesh,
     jsonb_object_agg(counted.state, counted.tasks) AS tasks,
@@ -15,14 +16,16 @@ FROM (
         min(created_at) AS created_at,
         max(created_at) AS changed_at
     FROM mesh_task
-    WHERE ($1::text IS NULL OR mesh = $1) AND mesh ~ '^[a-z][a-z0-9-]{0,62}$'
+    WHERE
+        ($1::text IS NULL OR mesh = $1) AND mesh ~ '^[a-z][a-z0-9-]{0,62}$'
+        AND ($2::text IS NULL OR requester = $2)
     GROUP BY mesh, state
 ) AS counted
 GROUP BY counted.mesh
 ORDER BY counted.mesh COLLATE "C";
 
 -- has_mesh --
-SELECT EXISTS (SELECT FROM mesh_task WHERE mesh = $1);
+SELECT EXISTS (SELECT FROM mesh_task WHERE mesh = $1 AND ($2::text IS NULL OR requester = $2));
 
 -- mesh_tasks --
 -- The tasks to compare with a mesh file: for each key those that are not over, and the newest one; the newest first.
@@ -42,9 +45,11 @@ WHERE
             WHERE
                 later.mesh = mesh_task.mesh
                 AND later.key = mesh_task.key
+                AND ($6::text IS NULL OR later.requester = $6)
                 AND (later.created_at, later.task_id) > (mesh_task.created_at, mesh_task.task_id)
         )
     )
+    AND ($6 IS NULL OR mesh_task.requester = $6)
 ORDER BY mesh_task.key, mesh_task.created_at DESC, mesh_task.task_id DESC
 LIMIT $5;
 
@@ -52,7 +57,9 @@ LIMIT $5;
 -- The keys of a mesh in their order, each with its newest task.
 SELECT DISTINCT ON (key) key, source, dest, test, state
 FROM mesh_task
-WHERE mesh = $1 AND key >= coalesce($2::text, '') AND ($2 IS NULL OR key > $2)
+WHERE
+    mesh = $1 AND key >= coalesce($2::text, '') AND ($2 IS NULL OR key > $2)
+    AND ($4::text IS NULL OR requester = $4)
 ORDER BY key, created_at DESC, task_id DESC
 LIMIT $3;
 
@@ -65,7 +72,7 @@ SELECT
     count(*) AS slots,
     (array_agg(reason ORDER BY slot DESC) FILTER (WHERE outcome = 'missing'))[1] AS example
 FROM mesh_delivery
-WHERE mesh = $1 AND slot >= $2 AND slot < $3
+WHERE mesh = $1 AND slot >= $2 AND slot < $3 AND ($4::text IS NULL OR requester = $4)
 GROUP BY 1, 2, 3
 ORDER BY slots DESC, outcome, state, cause;
 
@@ -80,6 +87,8 @@ SELECT
     count(*) AS slots,
     (array_agg(reason ORDER BY slot DESC) FILTER (WHERE outcome = 'missing'))[1] AS example
 FROM mesh_delivery
-WHERE mesh = $1 AND key >= $4 AND key <= $5 AND slot >= $2 AND slot < $3
+WHERE
+    mesh = $1 AND key >= $4 AND key <= $5 AND slot >= $2 AND slot < $3
+    AND ($6::text IS NULL OR requester = $6)
 GROUP BY 1, 2, 3, 4
 ORDER BY slots DESC, outcome, state, cause;

@@ -213,7 +213,7 @@ SELECT
     run_known.scheduling_class::text, run_known.priority, run_known.starts_at, run_known.ends_at,
     run_known.slot, run_known.attempt, run_known.participants, run_known.participant, run_known.lead,
     run_known.started_at, run_known.finished_at, run_known.displaced_by, run_known.summary, run_known.result,
-    run_known.verdict, run_known.verdict_reasons
+    run_known.verdict, run_known.verdict_reasons, run_known.requester
 FROM run_known
 WHERE run_known.run_id = $1;
 
@@ -224,7 +224,7 @@ SELECT
     run_known.scheduling_class::text, run_known.priority, run_known.starts_at, run_known.ends_at,
     run_known.slot, run_known.attempt, run_known.participants, run_known.participant, run_known.lead,
     run_known.started_at, run_known.finished_at, run_known.displaced_by, run_known.summary, run_known.result,
-    run_known.verdict, run_known.verdict_reasons
+    run_known.verdict, run_known.verdict_reasons, run_known.requester
 FROM run_known
 WHERE
     ($1::uuid IS NULL OR run_known.task_id = ANY(ARRAY(SELECT task.id FROM task WHERE task.id = $1 OR task.parent = $1)))
@@ -234,6 +234,7 @@ WHERE
     AND ($5::timestamptz IS NULL OR run_known.ends_at > $5)
     AND ($6::timestamptz IS NULL OR run_known.starts_at < $6)
     AND ($7::timestamptz IS NULL OR (run_known.starts_at, run_known.run_id) < ($7, $8::uuid))
+    AND ($10::text IS NULL OR run_known.requester = $10)
 ORDER BY run_known.starts_at DESC, run_known.run_id DESC
 LIMIT $9;
 
@@ -244,7 +245,7 @@ SELECT
     run_known.scheduling_class::text, run_known.priority, run_known.starts_at, run_known.ends_at,
     run_known.slot, run_known.attempt, run_known.participants, run_known.participant, run_known.lead,
     run_known.started_at, run_known.finished_at, run_known.displaced_by, run_known.summary, run_known.result,
-    run_known.verdict, run_known.verdict_reasons
+    run_known.verdict, run_known.verdict_reasons, run_known.requester
 FROM run_known
 WHERE
     ($1::uuid IS NULL OR run_known.task_id = ANY(ARRAY(SELECT task.id FROM task WHERE task.id = $1 OR task.parent = $1)))
@@ -254,6 +255,7 @@ WHERE
     AND ($5::timestamptz IS NULL OR run_known.ends_at > $5)
     AND ($6::timestamptz IS NULL OR run_known.starts_at < $6)
     AND ($7::timestamptz IS NULL OR (run_known.starts_at, run_known.run_id) > ($7, $8::uuid))
+    AND ($10::text IS NULL OR run_known.requester = $10)
 ORDER BY run_known.starts_at, run_known.run_id
 LIMIT $9;
 

@@ -1,11 +1,13 @@
 -- upsert_task --
--- A task made known here; a repeated introduction by its lead updates it.
+-- A task made known here; a repeated introduction by its lead updates it. Its requester stays.
 INSERT INTO task (
     id, lead, test, spec, tool, tools, scheduling_class, duration, priority, participants, participant,
     addresses, schedule, campaign, reference, created_at, revision, pool_task, limit_rule, run_bytes,
-    limit_caps
+    limit_caps, requester
 )
-VALUES ($1, $2, $3, $4, $5, $6, $7::scheduling_class, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21)
+VALUES (
+    $1, $2, $3, $4, $5, $6, $7::scheduling_class, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22
+)
 ON CONFLICT (id) DO UPDATE SET
     spec = excluded.spec,
     tool = excluded.tool,
@@ -53,10 +55,19 @@ SELECT
     task.id, task.lead, task.state::text, task.reason, task.test, task.spec, task.tool, task.tools,
     task.scheduling_class::text, task.duration, task.priority, task.participants, task.participant,
     task.addresses, task.schedule, task.campaign, task.reference, task.created_at, task.revision,
-    task.freeing, task.paused_at, task.ended_at, task.parent, task.pool_task
+    task.freeing, task.paused_at, task.ended_at, task.parent, task.pool_task, task.requester
 FROM task
 WHERE id = ANY($1::uuid [])
 ORDER BY id;
+
+-- requester --
+SELECT requester FROM task WHERE id = $1;
+
+-- requester_of_run --
+SELECT task.requester FROM run INNER JOIN task ON run.task_id = task.id WHERE run.id = $1;
+
+-- requested --
+SELECT id FROM task WHERE id = ANY($1::uuid []) AND requester = $2;
 
 -- open_of --
 SELECT id FROM task WHERE lead = $1 AND state IN ('active', 'paused') ORDER BY id;
@@ -89,7 +100,7 @@ SELECT
     task.id, task.lead, task.state::text, coalesce(task.reason, pool_task.reason) AS reason, task.test, task.spec,
     task.tool, task.tools, task.scheduling_class::text, task.duration, task.priority, task.participants,
     task.participant, task.addresses, task.schedule, task.campaign, task.created_at, task.revision,
-    task.paused_at, task.ended_at, task.parent,
+    task.paused_at, task.ended_at, task.parent, task.requester,
     CASE WHEN NOT long.left_out THEN task.reference END AS reference,
     long.left_out AS reference_left_out,
     pool_task.request AS pool,
@@ -149,6 +160,7 @@ WHERE
     AND ($6::timestamptz IS NULL OR (task.created_at, task.id) < ($6, $7::uuid))
     AND ($8::boolean OR task.parent IS NULL OR task.parent = $9 OR $2 IS NOT NULL OR $5 IS NOT NULL)
     AND ($9::uuid IS NULL OR task.parent = $9)
+    AND ($12::text IS NULL OR task.requester = $12)
 ORDER BY task.created_at DESC, task.id DESC
 LIMIT $10;
 
