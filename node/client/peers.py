@@ -83,7 +83,7 @@ _ERRAND_S = 2.0
 
 
 @dataclass(frozen=True)
-class _Answer:
+class _RawAnswer:
     """An answer as it came, with its undecoded body."""
 
     status: int
@@ -92,7 +92,7 @@ class _Answer:
     body: bytes
 
 
-def _check(answer: _Answer, identity: str, nonce: str, name: str) -> None:
+def _check(answer: _RawAnswer, identity: str, nonce: str, name: str) -> None:
     """Check that a node gave this answer to the request with this nonce.
 
     :raises PeerAnswered: it did not.
@@ -214,7 +214,7 @@ class Peers:
         answer = await self._request(question.method, f"{url}{question.path}", body, headers)
         return Reply(status=answer.status, body=answer.body.decode("utf-8", "replace"))
 
-    def _trusted(self, answer: _Answer, peer: Peer, nonce: str) -> bytes:
+    def _trusted(self, answer: _RawAnswer, peer: Peer, nonce: str) -> bytes:
         """Return the body of an answer that the node signed, or raise the error that it is.
 
         Only what hinders the question itself may come unsigned: the node does not know this one or
@@ -233,7 +233,7 @@ class Peers:
             raise
         return self._content_of(answer, peer.name)
 
-    def _content_of(self, answer: _Answer, name: str) -> bytes:
+    def _content_of(self, answer: _RawAnswer, name: str) -> bytes:
         """Return the body of an answer, or raise the error that it is."""
         if answer.status < 300:  # noqa: PLR2004 - HTTP's own border
             return answer.body
@@ -258,7 +258,7 @@ class Peers:
         headers: dict[str, str],
         name: str | None = None,
         wait_s: float = 0.0,
-    ) -> _Answer:
+    ) -> _RawAnswer:
         # No proxy is to compress the answer: its digest is that of the bytes as the node sent them.
         headers = {"Content-Type": "application/json", "Accept-Encoding": "identity", **headers}
         limit = aiohttp.ClientTimeout(total=self._timeout_s + wait_s, sock_connect=self._timeout_s)
@@ -272,7 +272,7 @@ class Peers:
                 allow_redirects=False,
             ) as response:
                 body_of_answer = await _read(response)
-                return _Answer(
+                return _RawAnswer(
                     response.status, response.content_type, response.headers, body_of_answer
                 )
         except (aiohttp.ClientError, OSError, TimeoutError) as error:
