@@ -286,17 +286,34 @@ WHERE task_id = $1 AND lease_epoch = $2 AND lease_until IS NOT NULL;
 
 -- put_off --
 -- Tasks that wait for a participant are planned when it is asked again, or when they can wait no longer; tasks that were
--- only turned away for lack of capacity are planned now, to record what they wait for.
+-- only turned away for lack of capacity are planned now, to record what they wait for. In order, as several workers do this at
+-- once.
+WITH waiting AS (
+    SELECT task_id FROM planning
+    WHERE waits_for = $1 AND plan_at IS NOT NULL AND lease_until IS NULL
+    ORDER BY task_id
+    FOR NO KEY UPDATE
+)
+
 UPDATE planning
 SET
     plan_at = CASE WHEN waits_until IS NULL THEN plan_at ELSE least($2::timestamptz, waits_until) END,
     waits_for = CASE WHEN waits_until IS NOT NULL THEN waits_for END
-WHERE waits_for = $1 AND plan_at IS NOT NULL AND lease_until IS NULL;
+FROM waiting
+WHERE planning.task_id = waiting.task_id;
 
 -- wake_all --
 -- The participant has answered: plan the tasks that wait for it now.
+WITH waiting AS (
+    SELECT task_id FROM planning
+    WHERE waits_for = $1 AND plan_at IS NOT NULL
+    ORDER BY task_id -- all transactions lock in the same order
+    FOR NO KEY UPDATE
+)
+
 UPDATE planning SET plan_at = least(plan_at, $2), waits_for = NULL, waits_until = NULL
-WHERE waits_for = $1 AND plan_at IS NOT NULL;
+FROM waiting
+WHERE planning.task_id = waiting.task_id;
 
 -- give_back --
 -- A worker that is stopped makes its task available to others at once.

@@ -363,6 +363,15 @@ RETURNING id;
 -- When a hold outlives the worker that made it and nobody plans the task any more, the task must be planned again; but not
 -- at once, so that the pauses between failed attempts stay in effect. After a failed attempt the pause is already set. A
 -- worker that is planning the task at this moment has not seen that these slots wait.
+WITH dropped AS (
+    SELECT planning.task_id, slots.soonest
+    FROM (SELECT task_id, min(slot) AS soonest FROM run WHERE id = ANY($1::uuid []) GROUP BY task_id) AS slots
+    INNER JOIN task ON slots.task_id = task.id AND task.state = 'active'
+    INNER JOIN planning ON slots.task_id = planning.task_id
+    ORDER BY planning.task_id -- all transactions lock in the same order
+    FOR NO KEY UPDATE OF planning
+)
+
 UPDATE planning
 SET
     plan_at = CASE
@@ -370,9 +379,8 @@ SET
         WHEN failures = 0 THEN least(plan_at, $2)
         ELSE coalesce(plan_at, $2)
     END,
-    next_run_at = least(next_run_at, dropped.slot)
-FROM (SELECT task_id, min(slot) AS slot FROM run WHERE id = ANY($1::uuid []) GROUP BY task_id) AS dropped
-INNER JOIN task ON dropped.task_id = task.id AND task.state = 'active'
+    next_run_at = least(next_run_at, dropped.soonest)
+FROM dropped
 WHERE planning.task_id = dropped.task_id;
 
 -- take_waiting --
