@@ -368,6 +368,8 @@ CREATE TABLE task (
     limit_caps jsonb NOT NULL DEFAULT '[]',
     run_bytes bigint,
     requester text,
+    limit_user text,
+    limit_address text,
     CHECK (duration > interval '0')
 );
 COMMENT ON TABLE task IS 'Every task this node leads or takes part in.';
@@ -394,13 +396,16 @@ COMMENT ON COLUMN task.yielding IS
 COMMENT ON COLUMN task.starts IS
 '(At the lead) the start times found for a seat''s runs when it was assigned; used if they are still free.';
 COMMENT ON COLUMN task.limit_rule IS
-'(Of a task that another node leads) the rule of this host''s limits that admits it.';
+'The rule of this host''s limits that admits it; null of a task that is led here for a user without limits.';
 COMMENT ON COLUMN task.run_bytes IS
-'(Of a task that another node leads) payload that a run is expected to move here; null if that is unknown.';
+'(Of a task with a rule) payload that a run is expected to move here; null if that is unknown.';
 COMMENT ON COLUMN task.limit_caps IS
 '(Of a task that another node leads) [[cap, network]]: the caps of this host''s limits for which its runs count, each with that of a target.';
 COMMENT ON COLUMN task.requester IS
 '(At the lead) the label of the token with which it was created; the tasks of seats have that of their pool task.';
+COMMENT ON COLUMN task.limit_user IS
+'(At the lead) the label of the token with which it was created, or edited last: its runs count for this user.';
+COMMENT ON COLUMN task.limit_address IS '(At the lead) the address from which it was created, or edited last.';
 COMMENT ON COLUMN task.limit_refusal IS
 'Why the limits, as they are by now, do not admit it: it gets no time. Null if they do.';
 CREATE INDEX task_follows ON task (follows) WHERE follows IS NOT NULL;
@@ -981,8 +986,8 @@ COMMENT ON TABLE limit_use IS
 'What each holder has of each quota in each period, past or booked. A trigger on run counts it, in the transaction of the hold. A hold
 locks the rows that it needs, in the order of the key, before it books: holds that come at once take turns. Nobody else locks them;
 what is given back is in limit_return until a hold has locked the row.';
-COMMENT ON COLUMN limit_use.holder IS 'Identity of a lead, for a rule; network of a target, for a cap.';
-COMMENT ON COLUMN limit_use.quantity IS 'A quantity of limit_quota; or at-once, with a period of 0, for the lock of runs at once.';
+COMMENT ON COLUMN limit_use.holder IS 'Identity of a lead or label of a user, for a rule; network of a target, for a cap.';
+COMMENT ON COLUMN limit_use.quantity IS 'A quantity of limit_quota; or at-once or tasks, with a period of 0, for the lock of runs at once or of open tasks.';
 
 CREATE TABLE limit_return (
     rule text NOT NULL,
@@ -1018,11 +1023,11 @@ GROUP BY rule, holder, quantity, period, begins_at;
 COMMENT ON VIEW limit_used IS 'What each holder has of each quota in each period.';
 
 CREATE VIEW limit_account AS
-SELECT id AS task_id, limit_rule AS rule, lead AS holder, run_bytes FROM task WHERE limit_rule IS NOT NULL
+SELECT id AS task_id, limit_rule AS rule, coalesce(limit_user, lead) AS holder, run_bytes FROM task WHERE limit_rule IS NOT NULL
 UNION ALL
 SELECT task.id, cap.value ->> 0, cap.value ->> 1, task.run_bytes
 FROM task CROSS JOIN LATERAL jsonb_array_elements(task.limit_caps) AS cap;
-COMMENT ON VIEW limit_account IS 'For whom the runs of tasks of other nodes count: their lead, and their targets.';
+COMMENT ON VIEW limit_account IS 'For whom the runs of tasks count: the node that leads them, or the user here; and their targets.';
 
 CREATE FUNCTION limit_amount(quantity text, lasts interval, run_bytes bigint) RETURNS bigint LANGUAGE sql IMMUTABLE
 RETURN CASE quantity
@@ -1044,7 +1049,7 @@ BEGIN
         FROM added
         INNER JOIN limit_account AS account ON added.task_id = account.task_id
         INNER JOIN limit_quota AS quota ON account.rule = quota.rule
-        WHERE added.participant IS NOT NULL AND added.state IN ('booked', 'running')
+        WHERE added.state IN ('booked', 'running')
         GROUP BY quota.rule, account.holder, quota.quantity, quota.period, begins_at
         ORDER BY quota.rule, account.holder, quota.quantity, quota.period, begins_at
         ON CONFLICT (rule, holder, quantity, period, begins_at) DO UPDATE SET used = limit_use.used + excluded.used
@@ -1065,10 +1070,28 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION count_limit_use() IS
-'Counts new runs of other nodes'' tasks, and refuses what is beyond a quota. node/model/host_limits explains in advance what this
+'Counts new runs of tasks with a rule, and refuses what is beyond a quota. node/model/host_limits explains in advance what this
 refuses.';
 CREATE TRIGGER run_within_limits AFTER INSERT ON run REFERENCING NEW TABLE AS added
 FOR EACH STATEMENT EXECUTE FUNCTION count_limit_use();
+
+CREATE FUNCTION count_led_limit_use() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    INSERT INTO limit_return (rule, holder, quantity, period, begins_at, amount)
+    SELECT
+        quota.rule, account.holder, quota.quantity, quota.period, date_bin(quota.period, NEW.starts_at, 'epoch'),
+        limit_amount(quota.quantity, NEW.ends_at - NEW.starts_at, account.run_bytes)
+    FROM limit_account AS account
+    INNER JOIN limit_quota AS quota ON account.rule = quota.rule
+    WHERE account.task_id = NEW.task_id;
+    RETURN NULL;
+END
+$$;
+COMMENT ON FUNCTION count_led_limit_use() IS
+'Counts a run that has waited, and is booked on others: at a lead that takes no part it keeps its row. The decision has locked what is used.';
+CREATE TRIGGER run_led_within_limits AFTER UPDATE ON run FOR EACH ROW
+WHEN (old.state = 'waiting' AND new.state = 'booked')
+EXECUTE FUNCTION count_led_limit_use();
 
 CREATE FUNCTION drop_limit_use() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
@@ -1082,7 +1105,7 @@ BEGIN
     FROM removed
     INNER JOIN limit_account AS account ON removed.task_id = account.task_id
     INNER JOIN limit_quota AS quota ON account.rule = quota.rule
-    WHERE removed.participant IS NOT NULL AND removed.state IN ('booked', 'set-aside', 'running', 'merging')
+    WHERE removed.state IN ('booked', 'set-aside', 'running', 'merging')
     GROUP BY quota.rule, account.holder, quota.quantity, quota.period, begins_at;
     RETURN NULL;
 END
@@ -1090,6 +1113,12 @@ $$;
 COMMENT ON FUNCTION drop_limit_use() IS 'Gives back what was counted for held runs that are dropped.';
 CREATE TRIGGER run_dropped_within_limits AFTER DELETE ON run REFERENCING OLD TABLE AS removed
 FOR EACH STATEMENT EXECUTE FUNCTION drop_limit_use();
+
+CREATE FUNCTION may_have_begun(run run) RETURNS boolean LANGUAGE sql IMMUTABLE
+RETURN run.started_at IS NOT NULL
+OR (run.participant IS NULL AND (run.state = 'failed' OR coalesce(run.finished_at, run.changed_at) >= run.starts_at));
+COMMENT ON FUNCTION may_have_begun(run) IS
+'False of a run that has ended without having begun. A node that takes no part in it does not know when its participants began.';
 
 CREATE FUNCTION give_back_limit_use() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
@@ -1101,7 +1130,7 @@ BEGIN
             CASE
                 WHEN
                     NEW.state IN ('waiting', 'displaced', 'missed', 'unplaced')
-                    OR (NEW.state IN ('cancelled', 'failed') AND NEW.started_at IS NULL)
+                    OR (NEW.state IN ('cancelled', 'failed') AND NOT may_have_begun(NEW))
                     THEN limit_amount(quota.quantity, OLD.ends_at - OLD.starts_at, account.run_bytes)
                 WHEN quota.quantity = 'time' THEN limit_amount(
                     'time',
@@ -1123,8 +1152,7 @@ COMMENT ON FUNCTION give_back_limit_use() IS
 'Gives back what was counted for a run that never takes place, and the rest of the time of one that ends early.';
 CREATE TRIGGER run_left_limits AFTER UPDATE ON run FOR EACH ROW
 WHEN (
-    old.participant IS NOT NULL
-    AND old.state IN ('booked', 'set-aside', 'running', 'merging')
+    old.state IN ('booked', 'set-aside', 'running', 'merging')
     AND new.state NOT IN ('booked', 'set-aside', 'running', 'merging')
 )
 EXECUTE FUNCTION give_back_limit_use();
@@ -1144,10 +1172,10 @@ CREATE FUNCTION recount_limit_use(at timestamptz) RETURNS void LANGUAGE sql AS $
     INNER JOIN limit_account AS account ON quota.rule = account.rule
     INNER JOIN run ON account.task_id = run.task_id
     WHERE
-        run.participant IS NOT NULL AND run.starts_at >= recount_limit_use.at - quota.period - interval '1 day'
+        run.starts_at >= recount_limit_use.at - quota.period - interval '1 day'
         AND (
             run.state IN ('booked', 'set-aside', 'running', 'merging', 'finished')
-            OR (run.state IN ('cancelled', 'failed') AND run.started_at IS NOT NULL)
+            OR (run.state IN ('cancelled', 'failed') AND may_have_begun(run))
         )
     GROUP BY quota.rule, account.holder, quota.quantity, quota.period, begins_at
 $$;
@@ -1163,17 +1191,17 @@ BEGIN
         moved.rule, moved.holder, quota.quantity, quota.period, date_bin(quota.period, run.starts_at, 'epoch') AS begins_at,
         sum(moved.sign * limit_amount(quota.quantity, run.ends_at - run.starts_at, moved.run_bytes))
     FROM (
-        SELECT OLD.limit_rule AS rule, OLD.lead AS holder, OLD.run_bytes, -1 AS sign
+        SELECT OLD.limit_rule AS rule, coalesce(OLD.limit_user, OLD.lead) AS holder, OLD.run_bytes, -1 AS sign
         UNION ALL
         SELECT cap.value ->> 0, cap.value ->> 1, OLD.run_bytes, -1 FROM jsonb_array_elements(OLD.limit_caps) AS cap
         UNION ALL
-        SELECT NEW.limit_rule, NEW.lead, NEW.run_bytes, 1
+        SELECT NEW.limit_rule, coalesce(NEW.limit_user, NEW.lead), NEW.run_bytes, 1
         UNION ALL
         SELECT cap.value ->> 0, cap.value ->> 1, NEW.run_bytes, 1 FROM jsonb_array_elements(NEW.limit_caps) AS cap
     ) AS moved
     INNER JOIN limit_quota AS quota ON moved.rule = quota.rule
     INNER JOIN run ON run.task_id = NEW.id
-    WHERE run.participant IS NOT NULL AND run.state IN ('booked', 'set-aside', 'running', 'merging')
+    WHERE run.state IN ('booked', 'set-aside', 'running', 'merging')
     GROUP BY moved.rule, moved.holder, quota.quantity, quota.period, begins_at;
     RETURN NULL;
 END
@@ -1184,7 +1212,7 @@ edited. What is booked stays booked, also if they allow less.';
 CREATE TRIGGER task_moved_limits AFTER UPDATE ON task FOR EACH ROW
 WHEN (
     old.limit_rule IS DISTINCT FROM new.limit_rule OR old.limit_caps <> new.limit_caps
-    OR old.run_bytes IS DISTINCT FROM new.run_bytes
+    OR old.limit_user IS DISTINCT FROM new.limit_user OR old.run_bytes IS DISTINCT FROM new.run_bytes
 )
 EXECUTE FUNCTION move_limit_use();
 

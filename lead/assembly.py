@@ -15,6 +15,7 @@ from lead.exchange.campaign_limits import CampaignLimits, campaign_name, campaig
 from lead.exchange.displacement import CampaignDisplacement
 from lead.exchange.negotiation import NegotiationSettings
 from lead.exchange.reconciliation import Reconciler, ReconciliationDependencies
+from lead.exchange.user_limits import LeadLimits
 from lead.exchange.workers import POLL_S
 from lead.participants import ImpactSource, ParticipantClient, ProposalSource
 from lead.planning.agenda import Limits, Slot
@@ -31,6 +32,8 @@ from lead.preview.tasks import PreviewDependencies, TaskPreviewer
 from lead.service import Lead, LeadDependencies, LeadSettings
 from node.housekeeping import COMPARE_S
 from node.model.errors import FieldFault, InvalidDocument
+from node.model.host_limits.closed import LimitedTime
+from node.model.host_limits.standing import LimitStanding
 from node.model.task_terms import TaskTerms
 from node.model.wire.comparisons import TaskComparison
 from node.model.wire.pools import PolicyChoice
@@ -122,7 +125,7 @@ def dependencies_of(
         choose_tool=node.capabilities.agree,
         refuse_task=node.termination.refuse_task,
         lose_run=node.termination.lose_run,
-        limits=campaign_limits_of(node),
+        limits=LeadLimits(campaign_limits_of(node), node.time_line.limits),
         displacement=campaign_displacement_of(node),
         reconciliation=reconciliation_dependencies(node),
         seats=seat_dependencies(node, participant_of),
@@ -197,6 +200,8 @@ def task_preview(
             expected_bytes=limits.expected_bytes,
             displaceable=partial(_displaceable, node.database, campaign_displacement_of(node)),
             ends_of=partial(_ends_of, node.database),
+            limits_of_user=node.limits.standing,
+            closed_to_user=partial(_closed_to_user, node),
         ),
     )
 
@@ -221,6 +226,14 @@ async def _displaceable(
     async with database.connection() as connection:
         waited = displacement.urgency.delay
         return await displacement.for_slots(connection, terms, slots, waited)
+
+
+async def _closed_to_user(
+    node: NodeService, standing: LimitStanding, duration: int
+) -> Sequence[LimitedTime]:
+    async with node.database.connection() as connection:
+        limits = node.time_line.limits
+        return await limits.closed_to_user(connection, standing, duration, node.clock.now())
 
 
 async def _ends_of(database: Database, task: UUID) -> list[int]:

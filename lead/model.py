@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID
 
+from node.model.host_limits.standing import LimitStanding
 from node.model.outcomes import PlanningOutcome
 from node.model.runstate import RunState
 from node.model.task_terms import TaskTerms
@@ -45,6 +46,8 @@ class Claim:
     """True if its campaign is urgent, or a preemptor."""
     level: int = 0
     """The level of its campaign."""
+    limit: LimitStanding = field(default_factory=LimitStanding)
+    """Its standing with the limits of this host, which may bind the user whose task it is."""
     taken_over: bool = False
     """True if another worker's lease on it ran out, so that what that one held is still held."""
 

@@ -12,7 +12,6 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from uuid import UUID
 
-from lead.exchange.campaign_limits import CampaignLimits
 from lead.exchange.decision import AttemptRecorder
 from lead.exchange.delivery import DecisionDelivery
 from lead.exchange.displacement import CampaignDisplacement
@@ -21,6 +20,7 @@ from lead.exchange.negotiation import NegotiationSettings, Negotiator
 from lead.exchange.planner import ChooseTool, Planner, PlannerDependencies
 from lead.exchange.reachability import ReachabilityTracker
 from lead.exchange.reconciliation import Reconciler, ReconciliationDependencies
+from lead.exchange.user_limits import LeadLimits
 from lead.exchange.workers import POLL_S, Workers, WorkerSettings
 from lead.participants import ParticipantClient
 from lead.planning.agenda import Limits
@@ -41,7 +41,7 @@ class LeadDependencies:
     choose_tool: ChooseTool
     refuse_task: Callable[[UUID, str], Awaitable[None]]
     lose_run: Callable[[UUID, str], Awaitable[None]]
-    limits: CampaignLimits
+    limits: LeadLimits
     displacement: CampaignDisplacement
     reconciliation: ReconciliationDependencies
     seats: SeatDependencies

@@ -38,6 +38,7 @@ from node.model.errors import (
     PeerError,
     UnknownToPeer,
 )
+from node.model.host_limits.rules import User
 from node.model.naming import clash
 from node.model.shortfall import Shortfall
 from node.model.wire.comparisons import NodeComparison
@@ -109,8 +110,8 @@ _ANSWERED_AT_ONCE_S = 2.0
 
 log = structlog.get_logger()
 
-Preview = Callable[[PlanRequest], Awaitable[Plan]]
-"""Previews a task document; nothing is booked or stored by it."""
+Preview = Callable[[PlanRequest, User | None], Awaitable[Plan]]
+"""Previews a task document for a user; nothing is booked or stored by it."""
 
 
 @dataclass(frozen=True)
@@ -330,6 +331,7 @@ class NodeService:
             archives=self.archives,
             seating=self.pool_tasks,
             directory=self.directory,
+            limits=self.limits,
             introduce=self._introduce,
             consider=self._consider,
         )
@@ -341,7 +343,7 @@ class NodeService:
             self.directory,
             self.termination,
         )
-        self.editing = TaskEditor(core, self.admission, self.archives, pool_editing)
+        self.editing = TaskEditor(core, self.admission, self.archives, pool_editing, self.limits)
         self.confirmer = TaskConfirmer(
             core,
             self.directory,

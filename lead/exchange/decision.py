@@ -10,9 +10,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from uuid import UUID
 
-from lead.exchange.campaign_limits import CampaignLimits
 from lead.exchange.delivery import DecidedExchange, DecisionDelivery, OutboxMessage
 from lead.exchange.negotiation import Exchange
+from lead.exchange.user_limits import LeadLimits
 from lead.model import AgendaUpdate, Claim, PlanningDecision, UnplacedSlot, WaitingSlot
 from lead.participants import ParticipantClient
 from lead.planning.agenda import (
@@ -23,6 +23,7 @@ from lead.planning.agenda import (
     plan_next_at,
     try_again_at,
 )
+from lead.planning.limited_time import NAME
 from lead.planning.unreachable import UnreachablePeriod
 from lead.store import ledger, planning
 from node.batching import Batcher
@@ -67,12 +68,13 @@ class AttemptRecorder:
         delivery: DecisionDelivery,
         rng: random.Random,
         weights: SeatWeights,
-        limits: CampaignLimits,
+        limits: LeadLimits,
     ) -> None:
         """``rng`` draws the pauses; ``weights`` are the charges for runs."""
         self._database = database
         self._weights = weights
-        self._limits = limits
+        self._campaigns = limits.campaigns
+        self._users = limits.users
         self._clock = clock
         self._delivery = delivery
         self._rng = rng
@@ -146,6 +148,7 @@ class AttemptRecorder:
         for attempt in attempts:
             attempt.exchange.take_back(taken_back, PlanningOutcome.TAKEN_BACK)
         await self._keep_limits(connection, attempts, now)
+        await self._keep_user_limits(connection, attempts)
         commits = {
             attempt.exchange.id: attempt.exchange.commit
             for attempt in attempts
@@ -173,18 +176,37 @@ class AttemptRecorder:
         limited = [it for it in attempts if it.claimed.limited and it.exchange.commit]
         if not limited:
             return
-        beyond = await self._limits.beyond(
+        beyond = await self._campaigns.beyond(
             connection, [(it.claimed.terms, it.exchange.runs) for it in limited], now
         )
         for attempt in limited:
             attempt.exchange.limited |= any(it.run in beyond for it in attempt.exchange.runs)
             attempt.exchange.take_back(beyond, PlanningOutcome.NO_TIME)
 
+    async def _keep_user_limits(
+        self, connection: Connection, attempts: Sequence[PlanningAttempt]
+    ) -> None:
+        """Take back what the limits of users do not admit; holds here have counted their runs."""
+        limited = [
+            it
+            for it in attempts
+            if it.claimed.participant is None and it.claimed.limit.binds_user and it.exchange.commit
+        ]
+        if not limited:
+            return
+        beyond = await self._users.beyond_user(
+            connection, [(it.claimed.limit, it.exchange.runs) for it in limited]
+        )
+        reasons = {run: f"{NAME}: {refusal.sentence}" for run, refusal in beyond.items()}
+        for attempt in limited:
+            attempt.exchange.take_back(reasons, PlanningOutcome.NO_TIME)
+
     async def _charge(
         self, connection: Connection, attempts: Sequence[PlanningAttempt], now: int
     ) -> None:
         moved = {
-            it.claimed.task: self._limits.expected_bytes(it.claimed.terms) or 0 for it in attempts
+            it.claimed.task: self._campaigns.expected_bytes(it.claimed.terms) or 0
+            for it in attempts
         }
         runs = {
             attempt.claimed.task: attempt.exchange.runs

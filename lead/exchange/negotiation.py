@@ -15,14 +15,15 @@ from functools import partial
 from typing import TypeVar
 from uuid import UUID
 
-from lead.exchange.campaign_limits import CampaignLimits
 from lead.exchange.displacement import CampaignDisplacement
+from lead.exchange.user_limits import LeadLimits
 from lead.model import Claim
 from lead.participants import ParticipantClient, ProposalSource
 from lead.planning.agenda import Slot
 from lead.planning.campaign_room import CampaignRoom
 from lead.planning.displacement import DisplacementTerms
 from lead.planning.hold_agreement import agree
+from lead.planning.limited_time import NAME, UserRoom
 from lead.planning.placement import ChosenStart, Offer, choose
 from lead.planning.reasons import sentence, trace, unplaced_reasons
 from lead.planning.reserved import applicant, reserved_for_others
@@ -190,7 +191,7 @@ class Negotiator:
         database: Database,
         clock: Clock,
         terms: NegotiationSettings,
-        limits: CampaignLimits,
+        limits: LeadLimits,
         displacement: CampaignDisplacement,
     ) -> None:
         """Keep no state between two exchanges."""
@@ -305,16 +306,37 @@ class Negotiator:
             campaign=claimed.terms.campaign,
             pool_task=claimed.parent,
         )
+        left = await self._left_to_user(claimed, exchange.slots)
+        if left is not None and not left[0].free:
+            offer, exchange.proposals[NAME] = left
+            exchange.offers.append(offer)
+            return
         collected = await ask(participants, request, self._clock, self._terms.clock_limit)
         exchange.proposals, exchange.offers = collected.proposals, collected.offers
         exchange.refusals |= {name: failure.reason for name, failure in collected.failures.items()}
         for failure in collected.failures.values():
             exchange.fail(failure.reason, failure.outcome)
             return
+        if left is not None:
+            offer, exchange.proposals[NAME] = left
+            exchange.offers.append(offer)
         if claimed.pool is not None:
             await self._add_reserved_time(claimed, claimed.pool, exchange)
         if claimed.limited:
             await self._add_campaign_limits(claimed, exchange)
+
+    async def _left_to_user(
+        self, claimed: Claim, slots: Sequence[Slot]
+    ) -> tuple[Offer, Proposal] | None:
+        """Return what the limits of this host leave to the user whose task it is, if they bind."""
+        if not claimed.limit.binds_user:
+            return None
+        now, duration = self._clock.now(), claimed.terms.duration
+        async with self._database.connection() as connection:
+            closed = await self._limits.users.closed_to_user(
+                connection, claimed.limit, duration, now
+            )
+        return UserRoom(closed).offer(slots, duration, now) if closed else None
 
     async def _add_reserved_time(self, claimed: Claim, pool: str, exchange: Exchange) -> None:
         """Treat the reserved time of a pool like a participant that is busy then."""
@@ -335,7 +357,7 @@ class Negotiator:
         """Treat the limits of the campaign like a participant that is busy while they are met."""
         until, now = max(slot.end for slot in exchange.slots), self._clock.now()
         async with self._database.connection() as connection:
-            room = await self._limits.room(connection, claimed.terms, until, now)
+            room = await self._limits.campaigns.room(connection, claimed.terms, until, now)
         if room is None:
             return
         exchange.room, exchange.limited = room, room.binds

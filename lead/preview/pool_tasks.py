@@ -31,6 +31,7 @@ from lead.preview.tasks import (
 )
 from lead.store import episodes
 from node.clock import Clock
+from node.model.host_limits.rules import User
 from node.model.outcomes import PlanningOutcome
 from node.model.terms import term_length
 from node.model.times import to_the_second
@@ -113,23 +114,25 @@ class PoolTaskPreviewer:
         self._dependencies = dependencies
         self._task_previewer = task_previewer
 
-    async def plan(self, request: PlanRequest) -> Plan:
-        """Return what would happen to this task.
+    async def plan(self, request: PlanRequest, user: User | None = None) -> Plan:
+        """Return what would happen to this task, if this user created it.
 
         :raises InvalidDocument: a field is wrong. A refusal by a participant is not an error.
         """
         document = request.model_dump(mode="json", exclude_unset=True, exclude={"runs"})
         task_document = TaskDocument.model_validate(document)
         if task_document.seats is None:
-            return await self._task_previewer.plan(request)
-        preview = await self._preview(task_document, task_document.seats)
+            return await self._task_previewer.plan(request, user)
+        preview = await self._preview(task_document, task_document.seats, user)
         impacts = await self._task_previewer.impacts([it.considered for it in preview.groups])
         terms = preview.task.terms
         moved = self._seat_dependencies.needs.expected_bytes(terms.test, terms.spec, lambda: None)
         plan = plan_of(preview, impacts, request.runs, self._clock.now())
         return plan.model_copy(update={"expected_bytes": moved})
 
-    async def _preview(self, document: TaskDocument, request: SeatRequest) -> PoolTaskPreview:
+    async def _preview(
+        self, document: TaskDocument, request: SeatRequest, user: User | None
+    ) -> PoolTaskPreview:
         task, slot = await self._dependencies.draft_pool_task(document, request)
         async with self._database.connection() as connection:
             listed = {pool.name: pool for pool in await pools.listed(connection)}
@@ -153,7 +156,7 @@ class PoolTaskPreviewer:
         return PoolTaskPreview(
             task,
             [(term, account(term)) for term in terms],
-            [] if first is None else await self._groups(first[0]),
+            [] if first is None else await self._groups(first[0], user),
             {name: node.identity for name, node in membership.by_name.items()},
             sorted(at for result, _ in results.values() for at in result.misses),
             to_the_second(due),
@@ -194,12 +197,12 @@ class PoolTaskPreviewer:
         }
         return results, {over.open.key for over in found.over}
 
-    async def _groups(self, result: CaseResult) -> list[SeatGroup]:
+    async def _groups(self, result: CaseResult, user: User | None) -> list[SeatGroup]:
         """Preview the ordinary tasks of a term, each with the time of the earlier ones taken."""
         tentative = TentativeBookings((), self._clock.now())
         groups: list[SeatGroup] = []
         for part in result.parts:
-            group = await self._group(result, part, tentative)
+            group = await self._group(result, part, tentative, user)
             task, placed = group.considered.task, group.considered.placed
             names = [participant.name for participant in task.terms.participants]
             kind, duration = task.terms.scheduling_class, task.terms.duration
@@ -209,9 +212,13 @@ class PoolTaskPreviewer:
         return groups
 
     async def _group(
-        self, result: CaseResult, part: SeatTaskPlan, tentative: TentativeBookings
+        self,
+        result: CaseResult,
+        part: SeatTaskPlan,
+        tentative: TentativeBookings,
+        user: User | None,
     ) -> SeatGroup:
-        beside = ConcurrentPlanning(tentative, part.yielding, result.case.closed)
+        beside = ConcurrentPlanning(tentative, part.yielding, result.case.closed, user)
         considered = await self._task_previewer.consider(part.task, beside)
         return SeatGroup({n: result.taken[n] for n in part.seats}, considered, part.yielding)
 

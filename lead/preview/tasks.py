@@ -33,6 +33,7 @@ from lead.planning.alternatives import (
 from lead.planning.campaign_room import CampaignRoom
 from lead.planning.displacement import DisplacementTerms
 from lead.planning.forecast import ForecastPlacement, fresh_agenda
+from lead.planning.limited_time import NAME, UserRoom
 from lead.planning.placement import ChosenStart, Offer, choose
 from lead.planning.reasons import suspended, unplaced_reasons
 from lead.planning.reserved import ReservedTime
@@ -40,6 +41,9 @@ from lead.policy.verdict import PolicyRefusal
 from lead.pool.tentative_bookings import TentativeBookings
 from node.clock import Clock
 from node.model.errors import ParleyError, RequestError, ToolUnavailable
+from node.model.host_limits.closed import LimitedTime
+from node.model.host_limits.rules import User
+from node.model.host_limits.standing import LimitStanding
 from node.model.task_terms import TaskTerms
 from node.model.wire.alternatives import Alternative
 from node.model.wire.impacts import Impact, ImpactRequest
@@ -75,7 +79,9 @@ class PreviewDependencies:
     run moves on each participant, None if unknown. ``displaceable(terms, slots)`` returns what else
     its campaign lets it displace for these slots once it has waited long enough, why nothing, or
     None.
-    ``ends_of(task)`` returns where the booked runs of a task end.
+    ``ends_of(task)`` returns where the booked runs of a task end. ``limits_of_user(task)`` returns
+    how a task stands with the limits of its user, and ``closed_to_user(standing, duration)`` the
+    time that they close to its runs.
     """
 
     draft: Callable[[TaskDocument], StoredTask]
@@ -88,6 +94,8 @@ class PreviewDependencies:
         [TaskTerms, Sequence[Slot]], Awaitable[DisplacementTerms | PolicyRefusal | None]
     ]
     ends_of: Callable[[UUID], Awaitable[Sequence[int]]]
+    limits_of_user: Callable[[StoredTask], LimitStanding]
+    closed_to_user: Callable[[LimitStanding, int], Awaitable[Sequence[LimitedTime]]]
 
 
 @dataclass(frozen=True)
@@ -116,11 +124,13 @@ class ConcurrentPlanning:
 
     ``tentative`` is the time that they take, if any. ``yielding`` are the runs that this task may
     displace; None is any run of lower priority. ``closed`` is the reserved time of its pool.
+    ``user`` is who would create them.
     """
 
     tentative: TentativeBookings | None = None
     yielding: Sequence[UUID] | None = None
     closed: ReservedTime | None = None
+    user: User | None = None
 
     def displacing(self, priority: int) -> DisplacementTerms:
         """Return what a task of this priority may displace without its campaign."""
@@ -139,15 +149,16 @@ class TaskPreviewer:
         self._clock_limit = clock_limit
         self._dependencies = dependencies
 
-    async def plan(self, request: PlanRequest) -> Plan:
-        """Return what would happen to this task.
+    async def plan(self, request: PlanRequest, user: User | None = None) -> Plan:
+        """Return what would happen to this task, if this user created it.
 
         :raises InvalidDocument: a field is wrong. A refusal by a participant is not an error.
         """
         document = request.model_dump(mode="json", exclude_unset=True, exclude={"runs"})
-        considered = await self._consider(TaskDocument.model_validate(document))
+        beside = ConcurrentPlanning(user=user)
+        considered = await self._consider(TaskDocument.model_validate(document), beside)
         impacts = await self.impacts([considered])
-        found, missing = await self._alternatives(document, considered)
+        found, missing = await self._alternatives(document, considered, beside)
         return _plan(considered, impacts, request.runs, self._clock.now()).model_copy(
             update={
                 "alternatives": tuple(found),
@@ -156,11 +167,18 @@ class TaskPreviewer:
             }
         )
 
-    async def _consider(self, document: TaskDocument) -> ConsideredTask:
-        return await self.consider(self._dependencies.draft(document), ConcurrentPlanning())
+    async def _consider(self, document: TaskDocument, beside: ConcurrentPlanning) -> ConsideredTask:
+        return await self.consider(self._dependencies.draft(document), beside)
 
     async def consider(self, drafted: StoredTask, beside: ConcurrentPlanning) -> ConsideredTask:
         """Ask the participants of a drafted task, and choose the starts of its runs."""
+        if beside.user is not None:
+            user = beside.user
+            drafted = replace(drafted, limit_user=user.token, limit_address=user.address)
+        standing = self._dependencies.limits_of_user(drafted)
+        if standing.refusal is not None:
+            failure = (Outcome.REFUSED, f"{NAME}: {standing.refusal}")
+            return ConsideredTask(drafted, self._limits, ForecastPlacement(failure=failure))
         task = await self._ask_all(drafted)
         refusals = [f"{p.name}: {p.reason}" for p in task.terms.participants if p.accepted is False]
         try:
@@ -260,6 +278,12 @@ class TaskPreviewer:
             offer, proposal = beside.closed.offer(agenda.slots, duration, now)
             asked.offers.append(offer)
             asked.proposals[offer.name] = proposal
+        standing = self._dependencies.limits_of_user(task)
+        if standing.binds_user:
+            left = UserRoom(await self._dependencies.closed_to_user(standing, duration))
+            if left.closed:
+                offer, asked.proposals[NAME] = left.offer(agenda.slots, duration, now)
+                asked.offers.append(offer)
         until = max(slot.end for slot in agenda.slots)
         room = await self._dependencies.room_of(task.terms, until, now)
         if room is not None and room.full:
@@ -325,7 +349,10 @@ class TaskPreviewer:
             return None
 
     async def _alternatives(
-        self, document: Mapping[str, Any], considered: ConsideredTask
+        self,
+        document: Mapping[str, Any],
+        considered: ConsideredTask,
+        beside: ConcurrentPlanning,
     ) -> tuple[list[Alternative], list[NoAlternative]]:
         """Return the nearest documents that do better, and why there is none of some kinds."""
         outcome = considered.placed.outcome
@@ -347,7 +374,7 @@ class TaskPreviewer:
         for change in changes[:_TRIES]:
             if len(found) == _ALTERNATIVES:
                 break
-            tried = await self._tried(document, change, len(considered.placed.choices))
+            tried = await self._tried(document, change, len(considered.placed.choices), beside)
             if isinstance(tried, Alternative):
                 found.append(tried)
             else:
@@ -416,12 +443,16 @@ class TaskPreviewer:
             return None
 
     async def _tried(
-        self, document: Mapping[str, Any], change: DocumentChange, placed: int
+        self,
+        document: Mapping[str, Any],
+        change: DocumentChange,
+        placed: int,
+        beside: ConcurrentPlanning,
     ) -> Alternative | str:
         """Preview a changed document; return the alternative, or why it is not better."""
         made = apply_change(document, change)
         try:
-            considered = await self._consider(TaskDocument.model_validate(made))
+            considered = await self._consider(TaskDocument.model_validate(made), beside)
         except RequestError as error:
             return error.detail
         windows, choices = considered.placed.windows, considered.placed.choices

@@ -19,6 +19,7 @@ from lead.model import (
 )
 from node.model import runstate
 from node.model.digests import starts_of
+from node.model.host_limits.standing import LimitStanding
 from node.model.ids import Generation
 from node.model.runstate import RunState
 from node.model.task_terms import take_terms
@@ -72,6 +73,12 @@ def _claim(row: dict[str, Any]) -> Claim:
         task=row.pop("task_id"),
         state=TaskState(row.pop("state")),
         terms=take_terms(row),
+        limit=LimitStanding(
+            row.pop("limit_rule"),
+            row.pop("limit_refusal"),
+            row.pop("run_bytes"),
+            user=row.pop("limit_user"),
+        ),
         **row,
     )
 

@@ -6,7 +6,7 @@ from aiohttp import web
 
 from node.api import requests, responses
 from node.api.routing import NODE, PRINCIPAL, Route
-from node.api.tasks import require_may_post
+from node.api.tasks import require_may_post, user_of
 from node.model.wire.plans import Plan, PlanRequest
 
 
@@ -16,7 +16,7 @@ async def plan(request: web.Request) -> web.StreamResponse:
     await require_may_post(node, request[PRINCIPAL], plan_request)
     await node.archives.checked_all(plan_request.archives)
     await node.admission.check_followed_task(plan_request)
-    plan = await node.preview(plan_request)
+    plan = await node.preview(plan_request, user_of(request, plan_request.campaign))
     if request[PRINCIPAL].only is not None:  # the runs that would give way may be of others
         nameless = [each.model_copy(update={"run": None, "task": None}) for each in plan.displaced]
         plan = plan.model_copy(update={"displaced": tuple(nameless)})

@@ -146,15 +146,17 @@ async def create(request: web.Request) -> web.StreamResponse:
     requests.only(request, "if_time")
     document, user = requests.document(request, TaskDocument), request[PRINCIPAL]
     await require_may_post(node, user, document)
-    await node.user_limits.require(_user(request, document.campaign), document)
+    await node.user_limits.require(user_of(request, document.campaign), document)
     if requests.flag(request, "if_time"):
-        await _require_time(node, document)
-    task, _ = await node.admission.create(document, idempotency_key(request), user.label)
+        await _require_time(node, document, user_of(request, document.campaign))
+    task, _ = await node.admission.create(
+        document, idempotency_key(request), user.label, request.remote
+    )
     answer = await fetch(node, task)
     return responses.one(answer, 201, {"Location": f"/v1/tasks/{task}"})
 
 
-def _user(request: web.Request, campaign: str | None) -> User:
+def user_of(request: web.Request, campaign: str | None) -> User:
     """Return who asks for a task of a campaign, as limits see them."""
     return User(request[PRINCIPAL].label, campaign or DEFAULT, request.remote)
 
@@ -184,13 +186,13 @@ def _followed(document: TaskDocument | TaskPatch) -> UUID | None:
     return None if document.after is None else document.after.task
 
 
-async def _require_time(node: NodeService, document: TaskDocument) -> None:
+async def _require_time(node: NodeService, document: TaskDocument, user: User) -> None:
     """Return if a task would find time for one of its runs now, or may do so when it is closer.
 
     :raises NoTime: it would find none; the error has what would.
     """
     posted = document.model_dump(mode="json", exclude_unset=True)
-    plan = await node.preview(PlanRequest.model_validate(posted))
+    plan = await node.preview(PlanRequest.model_validate(posted), user)
     if plan.outcome in _WITHOUT_TIME:
         nearest = [f"{number}. {it.differs}" for number, it in enumerate(plan.alternatives, 1)]
         instead = f"; what would find time: {'; '.join(nearest)}" if nearest else ""
@@ -289,9 +291,10 @@ async def edit(request: web.Request) -> web.StreamResponse:
     if node.user_limits.bounds:
         edited = await node.editing.edit(task, patch, dry_run=True)
         if edited is not None:
-            user = _user(request, edited.terms.campaign)
+            user = user_of(request, edited.terms.campaign)
             node.user_limits.require_edited(user, edited)
-    would_be = await node.editing.edit(task, patch, dry_run=dry_run)
+    by = user_of(request, None)
+    would_be = await node.editing.edit(task, patch, by=by, dry_run=dry_run)
     current = await fetch(node, task)
     if would_be is None:
         return responses.one(current)

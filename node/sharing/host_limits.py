@@ -2,8 +2,9 @@
 
 They are read at the start and whenever the owner asks for it (SIGHUP). A file with a fault changes
 nothing: the limits that were read before stay in force, and the log, an event, and ``/v1/limits``
-say why. Open tasks of other nodes are judged anew by changed limits. One that no rule admits any
-more stays, and gets no time until a rule admits it again; what is booked stays booked.
+say why. Open tasks, of other nodes and of users, are judged anew by changed limits. One that no
+rule admits any more stays, and gets no time until a rule admits it again; what is booked stays
+booked.
 """
 
 from __future__ import annotations
@@ -39,9 +40,11 @@ from node.model.host_limits.rules import (
     Verdict,
     counted_priority,
 )
+from node.model.host_limits.standing import LimitStanding
 from node.model.lead_shares import LeadShares
 from node.model.ranks import PEER
 from node.model.task_terms import TaskTerms, terms_of
+from node.model.wire.campaigns import DEFAULT as DEFAULT_CAMPAIGN
 from node.model.wire.host_limits import (
     GrantedLimits,
     GrantedRule,
@@ -55,12 +58,16 @@ from node.settings import DEFAULT_LIMITS
 from node.store import host_limits, shares, tasks
 from node.store.bookings import notify
 from node.store.database import Connection, Notice
-from node.store.host_limits import LimitStanding, ReachedPeriod
+from node.store.host_limits import ReachedPeriod
 from node.store.tasks import StoredTask
 
 _PAGE = 500
 _CACHED_MAX = 50_000
 _BEFORE_ALL = UUID(int=0)
+_TASKS = "tasks"
+
+TASKS_RETRY_S = 60
+"""Seconds after which one who has as many open tasks here as they may is to ask again."""
 
 log = structlog.get_logger()
 
@@ -144,7 +151,7 @@ class LimitKeeper:
         return self._loaded.limits
 
     async def reload(self) -> None:
-        """Read the file again, and judge the open tasks of other nodes by what it says now.
+        """Read the file again, and judge the open tasks by what it says now.
 
         If the file has a fault, the limits stay as they are.
         """
@@ -163,7 +170,7 @@ class LimitKeeper:
             await self._tell("loaded")
 
     async def apply(self) -> None:
-        """Judge all open tasks of other nodes by the limits as they are, and count by them."""
+        """Judge all open tasks by the limits as they are, and count by them."""
         await self._judge_all()
         wanted = self.limits.quotas
 
@@ -192,19 +199,42 @@ class LimitKeeper:
         after = _BEFORE_ALL
         while True:
             async with self._database.transaction() as connection:
-                page = await host_limits.foreign_open(connection, after, _PAGE)
+                page = await host_limits.judged_open(
+                    connection, after, _PAGE, of_users=self.limits.bounds_users
+                )
                 if page:
                     known = await tasks.fetch_all(connection, page)
-                    judged = {(it.id, it.terms.revision): self._standing(it) for it in known}
+                    judged = {(it.id, it.terms.revision): self.standing(it) for it in known}
                     await host_limits.keep_verdicts(connection, judged)
             self._standings.clear()
             if len(page) < _PAGE:
                 return
             after = page[-1]
 
-    async def left(self, lead: str, standing: LimitStanding) -> list[QuotaLeft]:
+    async def left(self, holder: str, standing: LimitStanding) -> list[QuotaLeft]:
         """Return what is left now of the quotas for which the runs of a task count."""
-        return await self._left(self.accounts(lead, standing))
+        return await self._left(self.accounts(holder, standing))
+
+    async def require_room(
+        self, connection: Connection, task: StoredTask, standing: LimitStanding
+    ) -> None:
+        """Return if the user of a new or edited task may have one more open task under its rule.
+
+        Other new tasks of this user under the rule wait until the transaction ends.
+
+        :raises LimitUsedUp: they have as many as the rule allows.
+        """
+        rule = self.limits.rule(standing.rule)
+        if rule is None or rule.tasks_max is None or task.limit_user is None:
+            return
+        await host_limits.claim_use(connection, [UseKey(rule.name, task.limit_user, _TASKS, 0, 0)])
+        count = await tasks.count_open_for(connection, task.limit_user, rule.name, task.id)
+        if count >= rule.tasks_max:
+            msg = (
+                f"{self._settings.name}: limit '{rule.name}': {task.limit_user} has {count} of "
+                f"{rule.tasks_max} open tasks here; cancel some, or ask again later"
+            )
+            raise LimitUsedUp(msg, TASKS_RETRY_S, rule.tasks_max)
 
     async def _left(self, accounts: Sequence[Account]) -> list[QuotaLeft]:
         now = self._clock.now()
@@ -217,10 +247,13 @@ class LimitKeeper:
             for quota in account.quotas
         ]
 
-    def accounts(self, lead: str, standing: LimitStanding) -> tuple[Account, ...]:
-        """Return for what the runs of a task count: its lead under a rule, targets under caps."""
+    def accounts(self, holder: str, standing: LimitStanding) -> tuple[Account, ...]:
+        """Return for what the runs of a task count: under a rule, and its targets under caps.
+
+        ``holder`` is its lead, or the user of a task that this node leads.
+        """
         rule = self.limits.rule(standing.rule)
-        accounts = [] if rule is None else [Account(rule.name, lead, rule.quotas)]
+        accounts = [] if rule is None else [Account(rule.name, holder, rule.quotas)]
         for name, network in standing.caps:
             if (cap := self.limits.cap(name)) is not None:
                 accounts.append(Account(name, network, cap.quotas))
@@ -371,13 +404,18 @@ class LimitKeeper:
         async with self._database.transaction() as connection:
             await notify(connection, "limits", self._settings.name, state)
 
-    def _standing(self, task: StoredTask) -> LimitStanding:
-        terms = task.terms
+    def standing(self, task: StoredTask) -> LimitStanding:
+        """Return how a task stands with the limits: that of another node, or of a user here."""
+        terms, led_here = task.terms, task.lead == self._identity
+        if led_here and not (task.limit_user and self.limits.bounds_users):
+            return LimitStanding(user=task.limit_user)
         try:
             test = self._capabilities.test(terms.test)
             spec = self._capabilities.spec(test, terms.spec)
         except InvalidDocument as error:  # another version of the program has accepted it
-            return LimitStanding(refusal=error.detail)
+            return LimitStanding(refusal=error.detail, user=task.limit_user)
+        if led_here:
+            return self._standing_of_user(task, test, spec)
         return self.judge_terms(task.lead, terms, task.participant, test, spec).standing
 
     def judge_terms(
@@ -387,6 +425,19 @@ class LimitKeeper:
         facts = self._facts(terms, place, test, spec)
         caps = accounts_of(self.limits.caps, facts.targets)
         return Judgement(self.limits.judge(self._asker(lead), facts), facts.bytes, caps)
+
+    def _standing_of_user(self, task: StoredTask, test: Test, spec: Any) -> LimitStanding:
+        terms = task.terms
+        user = User(task.limit_user, terms.campaign or DEFAULT_CAMPAIGN, task.limit_address)
+        facts = self._facts(terms, task.participant, test, spec)
+        match self.limits.judge_user(user, facts, terms.priority):
+            case None:
+                return LimitStanding(user=task.limit_user)
+            case LimitRefusal() as refusal:
+                words = refusal.in_words()
+                return LimitStanding(refusal=words, run_bytes=facts.bytes, user=task.limit_user)
+            case rule:
+                return LimitStanding(rule.name, None, facts.bytes, user=task.limit_user)
 
     def judge_user(self, user: User, task: StoredTask) -> Verdict | None:
         """Judge a task that a user asks this node to lead; None if they are not limited."""

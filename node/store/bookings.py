@@ -18,6 +18,7 @@ from node.model.classes import SchedulingClass
 from node.model.digests import starts_of
 from node.model.exchangestate import ExchangeState
 from node.model.hold_limits import IntroducedTask
+from node.model.host_limits.standing import LimitStanding
 from node.model.ranks import OWN
 from node.model.spans import Span
 from node.model.taskstate import TaskState
@@ -25,7 +26,6 @@ from node.model.timeline import Booking, OccupiedSpan
 from node.model.wire.participants import CommitRequest, HoldRequest, RunRequest
 from node.store import outbox
 from node.store.database import POSTGRES_EPOCH, Connection, Queries, Record
-from node.store.host_limits import LimitStanding
 
 _SQL = Queries("node.store", "bookings")
 
@@ -50,7 +50,7 @@ class HeldTask:
     restored: bool
     """True if its lead's database was restored since the task was first held here."""
     limit: LimitStanding
-    """The standing of a task of another node with the limits of this host."""
+    """Its standing with the limits of this host."""
 
 
 @dataclass(frozen=True)
@@ -181,7 +181,11 @@ async def accept_epochs(connection: Connection, holds: Sequence[Hold]) -> dict[U
             ),
             row["restored"],
             LimitStanding.stored(
-                row["limit_rule"], row["limit_refusal"], row["run_bytes"], row["limit_caps"]
+                row["limit_rule"],
+                row["limit_refusal"],
+                row["run_bytes"],
+                row["limit_caps"],
+                row["limit_user"],
             ),
         )
         for row in rows

@@ -1,45 +1,29 @@
-"""The tasks of other nodes, as the limits of the owner of this host see them."""
+"""The tasks of other nodes and of users, as the limits of the owner of this host see them."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Self
 from uuid import UUID
 
-from node.model.host_limits.caps import CapAccount
 from node.model.host_limits.quotas import PeriodQuota, Quantity, UseKey
+from node.model.host_limits.standing import LimitStanding
 from node.model.spans import Span
 from node.store.database import Connection, Queries
 
 _SQL = Queries("node.store", "host_limits")
 
 
-@dataclass(frozen=True)
-class LimitStanding:
-    """The rule that admits a task of another node, or why it is refused by now.
+async def judged_open(
+    connection: Connection, after: UUID, at_most: int, *, of_users: bool
+) -> list[UUID]:
+    """Return open tasks to which limits may apply, in the order of their ids, after this one.
 
-    Both are None for a task that this node leads. ``run_bytes`` is what a run of it is expected to
-    move here, None if that is unknown. ``caps`` are the accounts of its targets.
+    With ``of_users`` these are also those that this node leads, and else only those that limits
+    have bound so far.
     """
-
-    rule: str | None = None
-    refusal: str | None = None
-    run_bytes: int | None = None
-    caps: tuple[CapAccount, ...] = ()
-
-    @classmethod
-    def stored(
-        cls, rule: str | None, refusal: str | None, run_bytes: int | None, caps: list[list[str]]
-    ) -> Self:
-        """Return a standing as the table of tasks has it."""
-        return cls(rule, refusal, run_bytes, tuple((cap, network) for cap, network in caps))
-
-
-async def foreign_open(connection: Connection, after: UUID, at_most: int) -> list[UUID]:
-    """Return open tasks that other nodes lead, in the order of their ids, after this one."""
-    return [row[0] for row in await connection.fetch(_SQL["foreign_open"], after, at_most)]
+    rows = await connection.fetch(_SQL["judged_open"], after, at_most, of_users)
+    return [row[0] for row in rows]
 
 
 async def keep_verdicts(
@@ -121,10 +105,10 @@ async def use_now(connection: Connection, now: int) -> list[tuple[str, str, int,
 
 
 async def at_once(
-    connection: Connection, rule: str, lead: str, since: int, until: int
+    connection: Connection, rule: str, holder: str, since: int, until: int
 ) -> list[Span]:
-    """Return the spans of a lead's runs under a rule that overlap this time."""
-    rows = await connection.fetch(_SQL["at_once"], rule, lead, since, until)
+    """Return the spans of the runs of a lead or a user under a rule that overlap this time."""
+    rows = await connection.fetch(_SQL["at_once"], rule, holder, since, until)
     return [(row[0], row[1]) for row in rows]
 
 

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
+from node.model.host_limits.standing import LimitStanding
 from node.model.task_terms import TaskTerms, introduction_with, take_terms
 from node.model.taskstate import TaskState
 from node.model.wire.participants import Introduction
 from node.model.wire.tasks import PARTICIPANTS, Participant
 from node.store.database import Connection, Queries, Record
-from node.store.host_limits import LimitStanding
 
 _SQL = Queries("node.store", "tasks")
 
@@ -27,6 +27,7 @@ class StoredTask:
     ``participant`` is this node's place among the participants, None if it only leads the task.
     ``parent`` is the pool task in which this node gave it seats. For a task that another node
     leads, that node's pool task is ``pool_task``. ``requester`` is the user who created it here.
+    Its runs count for ``limit_user``, who created it or edited it last, from ``limit_address``.
     """
 
     id: UUID
@@ -41,6 +42,8 @@ class StoredTask:
     parent: UUID | None = None
     pool_task: UUID | None = None
     requester: str | None = None
+    limit_user: str | None = None
+    limit_address: str | None = None
 
     def introduction(self, place: int) -> Introduction:
         """Return the introduction of the task to its participant at this place (from 0)."""
@@ -78,7 +81,7 @@ async def keep(
 ) -> bool:
     """Write or update a task; False if another node leads it, or a newer revision is stored.
 
-    ``limit`` is how the task of another node stands with this host's limits.
+    ``limit`` is how the task stands with this host's limits.
     """
     terms = task.terms
     kept = await connection.fetchval(
@@ -105,6 +108,9 @@ async def keep(
         None if limit is None else limit.run_bytes,
         [] if limit is None else list(map(list, limit.caps)),
         task.requester,
+        task.limit_user,
+        task.limit_address,
+        None if limit is None else limit.refusal,
     )
     return kept is not None
 
@@ -171,6 +177,16 @@ async def requested(connection: Connection, tasks: Sequence[UUID], by: str) -> s
 async def count_open_of(connection: Connection, lead: str, rule: str | None = None) -> int:
     """Return how many open tasks of this lead there are here, or only those under this rule."""
     return int(await connection.fetchval(_SQL["count_open_of"], lead, rule))
+
+
+async def count_open_for(connection: Connection, user: str, rule: str, but: UUID) -> int:
+    """Return how many open tasks this user has here under this rule, without one of them."""
+    return int(await connection.fetchval(_SQL["count_open_for"], user, rule, but))
+
+
+async def share_limits(connection: Connection, pool_task: UUID) -> None:
+    """Have the tasks of a pool task's seats count for the same user, under the same rule."""
+    await connection.execute(_SQL["share_limits"], pool_task)
 
 
 async def lock_open_of(connection: Connection, lead: str, at_most: int) -> list[UUID]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
+from uuid import UUID
 
 from node.capability.catalog import Capabilities
 from node.core import Core
@@ -22,6 +23,7 @@ from node.model.errors import (
     TooManyRequests,
     UnknownPeer,
 )
+from node.model.host_limits.standing import LimitStanding
 from node.model.introduction_limits import duration_refusal, schedule_faults
 from node.model.rates import RateLimit
 from node.model.task_terms import terms_of
@@ -29,17 +31,13 @@ from node.model.taskstate import OPEN, TaskState
 from node.model.wire.host_limits import TaskLimit
 from node.model.wire.participants import FreedRuns, Introduction, IntroductionAnswer
 from node.plugins.contracts import Test
-from node.sharing.host_limits import Judgement, LimitKeeper
+from node.sharing.host_limits import TASKS_RETRY_S, Judgement, LimitKeeper
 from node.store import bookings, changes, nodes, tasks
 from node.store.database import Connection
-from node.store.host_limits import LimitStanding
 from node.store.tasks import StoredTask
 
 _BURST_S = 5
 """Seconds of the permitted rate that may come at once, for example when a mesh is applied."""
-
-_FULL_RETRY_S = 60
-"""Seconds after which a node that leads as many tasks here as it may is to ask again."""
 
 
 @dataclass(frozen=True)
@@ -144,6 +142,8 @@ class Acceptance:
         kept = reason is None
         if kept and known is None:
             await self._make_room(connection, lead, assessment.judged)
+        elif kept:
+            await self._make_room_under(connection, lead, assessment.judged, task)
         if kept:
             await self._store(connection, stored_task(introduction, lead), known, assessment.judged)
         # A host that refuses the new terms keeps the old revision, so that it refuses a hold under
@@ -183,16 +183,8 @@ class Acceptance:
                 f"{self._tasks_max} of another node (PARLEY_PEER_TASKS); end some, or ask again "
                 "later"
             )
-            raise TooManyRequests(msg, _FULL_RETRY_S)
-        rule = judged.rule if judged else None
-        if rule is not None and rule.tasks_max is not None:
-            under_rule = await tasks.count_open_of(connection, lead, rule.name)
-            if under_rule >= rule.tasks_max:
-                msg = (
-                    f"limit '{rule.name}': its lead has {under_rule} of {rule.tasks_max} open "
-                    "tasks here; end some, or ask again later"
-                )
-                raise LimitUsedUp(msg, _FULL_RETRY_S, rule.tasks_max)
+            raise TooManyRequests(msg, TASKS_RETRY_S)
+        await self._require_room_under(connection, lead, judged)
         wait = self._new_tasks.wait(lead, self._clock.monotonic())
         if wait:
             retry_s = -(-wait // times.SECOND)
@@ -201,6 +193,36 @@ class Acceptance:
                 f"(PARLEY_PEER_INTRODUCTIONS a second); ask again in {retry_s} s"
             )
             raise TooManyRequests(msg, retry_s)
+
+    async def _make_room_under(
+        self, connection: Connection, lead: str, judged: Judgement | None, task: UUID
+    ) -> None:
+        """Count a known task of another node under the rule to which an edit brings it.
+
+        :raises LimitUsedUp: its lead has as many tasks here as this rule allows.
+        """
+        rule = judged.rule if judged else None
+        if rule is None or rule.tasks_max is None:
+            return
+        await nodes.lock(connection, lead)
+        known = await self._limits.standings(connection, [task])
+        if known[task].rule != rule.name:
+            await self._require_room_under(connection, lead, judged)
+
+    @staticmethod
+    async def _require_room_under(
+        connection: Connection, lead: str, judged: Judgement | None
+    ) -> None:
+        rule = judged.rule if judged else None
+        if rule is None or rule.tasks_max is None:
+            return
+        count = await tasks.count_open_of(connection, lead, rule.name)
+        if count >= rule.tasks_max:
+            msg = (
+                f"limit '{rule.name}': its lead has {count} of {rule.tasks_max} open tasks here; "
+                "end some, or ask again later"
+            )
+            raise LimitUsedUp(msg, TASKS_RETRY_S, rule.tasks_max)
 
     async def _free(
         self, connection: Connection, known: StoredTask, freeing: FreedRuns, now: int
@@ -349,8 +371,8 @@ async def store_task(
 ) -> None:
     """Write the new version of a task; booked runs keep the spec and tool of their booking.
 
-    ``limit`` is how the task of another node stands with the limits of this host, and
-    ``counted_priority`` as what its priority counts here.
+    ``limit`` is how the task stands with the limits of this host, and ``counted_priority`` as what
+    the priority of another node's task counts here.
     """
     if known is not None and (task.terms.spec, task.terms.tool) != (
         known.terms.spec,

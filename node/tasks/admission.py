@@ -42,6 +42,7 @@ from node.model.wire.tasks import Participant, TaskDocument
 from node.peers.directory import Directory
 from node.results.archives import Archives
 from node.sharing.campaigns import Campaigns
+from node.sharing.host_limits import LimitKeeper
 from node.store import bookings, outbox, tasks
 from node.store.database import Connection
 from node.store.nodes import KnownNode
@@ -61,9 +62,10 @@ _WITHDRAWN_AFTER = 30 * times.SECOND
 
 
 class _Request(NamedTuple):
-    """The user who asks, their Idempotency-Key, if any, and the digest of user and document."""
+    """The user who asks, from where, their Idempotency-Key, if any, and the digest of all that."""
 
     requester: str | None
+    address: str | None
     key: str | None
     digest: str
 
@@ -89,6 +91,7 @@ class Admission:
         archives: Archives,
         seating: PoolTaskChecker,
         directory: Directory,
+        limits: LimitKeeper,
         introduce: Introduce,
         consider: Introduce,
     ) -> None:
@@ -106,24 +109,32 @@ class Admission:
         self._archives = archives
         self._seating = seating
         self._directory = directory
+        self._limits = limits
         self._introduce = introduce
         self._consider = consider
 
     async def create(
-        self, document: TaskDocument, key: str | None, requester: str | None = None
+        self,
+        document: TaskDocument,
+        key: str | None,
+        requester: str | None = None,
+        address: str | None = None,
     ) -> tuple[UUID, bool]:
-        """Create a task for a user, and return its id, and whether it is new.
+        """Create a task for a user, who asks from an address.
+
+        Returns its id, and whether it is new.
 
         A repeated ``key`` returns the task that it created for this user the first time.
 
         :raises InvalidDocument: a field is wrong.
         :raises LimitRefused: the limits of participants' hosts do not allow it.
+        :raises LimitUsedUp: the user has as many open tasks as the limits of this host allow.
         :raises RefusedByParticipant: a participant refuses; the error names it and its reason.
         :raises PeerUnreachable: the participants took so long that they were told it is over.
         :raises Conflict: the key was used for another document.
         """
         text = f"{requester or ''}\n{document.model_dump_json()}"
-        request = _Request(requester, key, hashlib.sha256(text.encode()).hexdigest())
+        request = _Request(requester, address, key, hashlib.sha256(text.encode()).hexdigest())
         if (earlier := await self._created_with(request)) is not None:
             return earlier, False
         await self._campaigns.look_up(document.campaign)
@@ -333,7 +344,15 @@ class Admission:
             ):
                 return False
             await _cancel_withdrawal(connection, task, prepared)
-            await tasks.keep(connection, replace(task, requester=request.requester))
+            task = replace(
+                task,
+                requester=request.requester,
+                limit_user=request.requester,
+                limit_address=request.address,
+            )
+            standing = self._limits.standing(task)
+            await self._limits.require_room(connection, task, standing)
+            await tasks.keep(connection, task, standing)
             if archived:
                 await self._archives.keep_of_task(connection, task.id, archived)
             first: tuple[int | None, int | None]

@@ -11,6 +11,7 @@ newest revision refuses a hold under it, and the planner introduces the task to 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 from uuid import UUID
 
@@ -21,6 +22,8 @@ from node.model import changes as changed
 from node.model import times
 from node.model.changes import PlacementTerms, PlanningPosition
 from node.model.errors import Conflict, FieldFault, InvalidDocument, NotAllowed, NotFound
+from node.model.host_limits.rules import User
+from node.model.host_limits.standing import LimitStanding
 from node.model.outcomes import PlanningOutcome
 from node.model.scheduling import default_slip
 from node.model.task_terms import TaskTerms
@@ -34,6 +37,7 @@ from node.model.wire.tasks import TaskDocument, TaskPatch
 from node.model.wire.validation import faults_of
 from node.results.archives import Archives
 from node.results.archives import ArchivesEdit as Archived
+from node.sharing.host_limits import LimitKeeper
 from node.store import bookings, campaigns, changes, dependencies, outbox, seats, tasks
 from node.store.changes import TaskChange
 from node.store.database import Connection
@@ -63,6 +67,7 @@ class TaskEditor:
         admission: Admission,
         archives: Archives,
         reseating: PoolTaskEditor,
+        limits: LimitKeeper,
     ) -> None:
         """No run that starts within the start margin of the settings is freed."""
         self._database = core.database
@@ -70,6 +75,7 @@ class TaskEditor:
         self._admission = admission
         self._archives = archives
         self._reseating = reseating
+        self._limits = limits
         self._identity = core.identity
         self._name = core.settings.name
         self._margin = core.settings.start_margin
@@ -218,17 +224,19 @@ class TaskEditor:
         return {task: slots[kept.get(task, 0) :] for task, slots in passed.items()}
 
     async def edit(
-        self, task: UUID, patch: TaskPatch, *, dry_run: bool = False
+        self, task: UUID, patch: TaskPatch, *, by: User | None = None, dry_run: bool = False
     ) -> StoredTask | None:
         """Edit a task; the result is checked like a new task, and applied as a whole or refused.
 
-        With ``dry_run``, return the task as it would be, and change nothing.
+        From then on its runs count for the user ``by`` whom it is edited. With ``dry_run``, return
+        the task as it would be, and change nothing.
 
         :raises NotFound: there is no such task here.
         :raises NotAllowed: another node leads it.
         :raises Conflict: it has ended, or was changed since the revision that was read.
         :raises InvalidDocument: a field is wrong, or cannot be edited.
         :raises RefusedByParticipant: a participant refuses the edit; the task stays as it was.
+        :raises LimitUsedUp: the user has as many open tasks under the rule as it allows.
         """
         async with self._database.connection() as connection:
             found = self._changeable(task, await tasks.fetch(connection, task))
@@ -241,6 +249,7 @@ class TaskEditor:
             before = SeatRequest.model_validate(request)
             document = _edited(found, patch, before)
             edited = await self._reseating.prepare(found, before, document)
+            edited = replace(edited, task=_counting_for(by, edited.task, found))
             if not dry_run:
                 await self._database.settle(
                     lambda connection: self._edit_whole(
@@ -249,6 +258,7 @@ class TaskEditor:
                 )
             return edited.task if dry_run else None
         new = await self._admission.ask(_edited(found, patch), found)
+        new = _counting_for(by, new, found)
         if dry_run:
             return new
         if archived or changed.differences(document_of(found), document_of(new)):
@@ -272,11 +282,13 @@ class TaskEditor:
         differences = _differences(before, after, archived)
         if not differences:
             return
-        await tasks.keep(connection, edited.task)
+        standing = await self._limited(connection, found, edited.task)
+        await tasks.keep(connection, edited.task, standing)
         if archived is not None:
             await self._archives.keep_of_task(connection, task, archived.choices)
         await self._assign(connection, found, edited.task, now)
         await self._reseating.apply(connection, edited, now, self._edit_parts)
+        await tasks.share_limits(connection, task)
         sentence = f"edited on {self._name}: {'; '.join(differences)[:_SAID_MAX]}"
         trace = _trace(before, after, archived)
         task_changes = {task: TaskChange(PlanningOutcome.EDITED, sentence, [], trace)}
@@ -337,7 +349,8 @@ class TaskEditor:
             freed |= await self._free(connection, ids, slots_from, f"edited: {words}", now)
             given_up |= dict.fromkeys(ids, slots_from)
         for found, new in edits:
-            await store_task(connection, new, found, now)
+            standing = await self._limited(connection, found, new)
+            await store_task(connection, new, found, now, standing)
             await self._assign(connection, found, new, now)
         await self._plan_on(connection, edits, given_up, freed, now)
         task_changes = {}
@@ -354,6 +367,18 @@ class TaskEditor:
         await dependencies.follow_again(connection, _within(open_ones), now)
         await self._tell(connection, list(task_changes), now)
         await bookings.notify_all(connection, [("task", task, "edited") for task in task_changes])
+
+    async def _limited(
+        self, connection: Connection, found: StoredTask, new: StoredTask
+    ) -> LimitStanding:
+        """Return how an edited task stands with the limits of its user.
+
+        :raises LimitUsedUp: it comes under a rule under which they have all the tasks they may.
+        """
+        standing, before = self._limits.standing(new), self._limits.standing(found)
+        if found.parent is None and (standing.user, standing.rule) != (before.user, before.rule):
+            await self._limits.require_room(connection, new, standing)
+        return standing
 
     async def _assign(
         self, connection: Connection, found: StoredTask, new: StoredTask, now: int
@@ -478,6 +503,13 @@ class TaskEditor:
             msg = f"task {task} has ended ({found.state}) and cannot be changed; create a new one"
             raise Conflict(msg)
         return found
+
+
+def _counting_for(by: User | None, new: StoredTask, found: StoredTask) -> StoredTask:
+    """Return an edited task that counts for the user who edits it."""
+    if by is None:
+        return replace(new, limit_user=found.limit_user, limit_address=found.limit_address)
+    return replace(new, limit_user=by.token, limit_address=by.address)
 
 
 def _check_revision(found: StoredTask, read: int | None) -> None:

@@ -6,6 +6,7 @@ from node.capability.catalog import Capabilities
 from node.core import Core
 from node.model.errors import FieldFault, InvalidDocument
 from node.model.host_limits.rules import LimitRefusal, Rule, User
+from node.model.host_limits.standing import LimitStanding
 from node.model.wire.campaigns import DEFAULT
 from node.model.wire.host_limits import LimitTrial, LimitTrialRequest, TaskLimit
 from node.peers.directory import Directory
@@ -79,11 +80,13 @@ class LimitTrials:
             faults = [FieldFault(f"/task{it.pointer}", it.detail) for it in error.faults]
             raise InvalidDocument(faults) from None
         refused = isinstance(verdict, LimitRefusal)
+        rule = verdict.name if isinstance(verdict, Rule) else None
         return LimitTrial(
             allowed=not refused,
-            rule=verdict.name if isinstance(verdict, Rule) else None,
+            rule=rule,
             refusal=TaskLimit(**vars(verdict)) if refused else None,
             counted_priority=request.task.priority,
+            left=tuple(await self._keeper.left(user.token or "", LimitStanding(rule))),
         )
 
     def _lead(self, word: str) -> KnownNode:

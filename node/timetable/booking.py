@@ -59,9 +59,9 @@ class TimeLine:
         """
         self._database = core.database
         self._shares = ShareEnforcer(core)
-        enforcer = LimitEnforcer(core, limits)
-        self._proposals = Proposals(core, self._shares, enforcer)
-        self._holds = HoldBooker(core, needs_port, duration_with, rng, self._shares, enforcer)
+        self.limits = LimitEnforcer(core, limits)
+        self._proposals = Proposals(core, self._shares, self.limits)
+        self._holds = HoldBooker(core, needs_port, duration_with, rng, self._shares, self.limits)
         self._rulings = RulingApplier(core)
         self._proposal_batches = Batcher(
             self._proposals.answer,

@@ -11,7 +11,7 @@ counted by triggers of the database, in the same transaction, and given back by 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from uuid import UUID
 
@@ -29,6 +29,7 @@ from node.model.host_limits.quotas import (
     use_key,
 )
 from node.model.host_limits.rules import Rule, rank_under
+from node.model.host_limits.standing import LimitStanding
 from node.model.ranks import OWN
 from node.model.spans import Span
 from node.model.times import to_the_second
@@ -37,7 +38,6 @@ from node.sharing.host_limits import LimitKeeper
 from node.store import host_limits
 from node.store.bookings import Wanted
 from node.store.database import Connection
-from node.store.host_limits import LimitStanding
 
 _AT_ONCE = "at-once"
 _LOOK_AHEAD = 8 * times.DAY
@@ -59,12 +59,13 @@ class LimitedRequest:
 
 @dataclass(frozen=True)
 class _Limited:
-    """The runs of one task: the lead's rule, if it bounds their time, and what they count for.
+    """The runs of one task: the rule, if it bounds their time, and what they count for.
 
-    ``accounts`` are the lead under its rule, and the targets under the caps.
+    ``holder`` is the lead, or the user of a task that this node leads. ``accounts`` are the holder
+    under the rule, and the targets under the caps.
     """
 
-    lead: str
+    holder: str
     rule: Rule | None
     accounts: tuple[Account, ...]
     run_bytes: int
@@ -151,13 +152,62 @@ class LimitEnforcer:
                 uses[key[:4]].append((key.begins_at, used))
         return uses
 
-    def _limits_of(self, lead: str, standing: LimitStanding | None) -> _Limited:
-        """Return what bounds the runs of a task of another node."""
+    def _limits_of(self, holder: str, standing: LimitStanding | None) -> _Limited:
+        """Return what bounds the runs of a task of another node, or of a user."""
         known = standing or LimitStanding()
         rule = self._keeper.limits.rule(known.rule)
         bounding = rule if rule is not None and rule.bounds_time else None
-        accounts = self._keeper.accounts(lead, known)
-        return _Limited(lead, bounding, accounts, known.run_bytes or 0)
+        accounts = self._keeper.accounts(holder, known)
+        return _Limited(holder, bounding, accounts, known.run_bytes or 0)
+
+    async def closed_to_user(
+        self, connection: Connection, standing: LimitStanding, duration: int, now: int
+    ) -> list[LimitedTime]:
+        """Return the time that is closed to runs of a user's task, each of this duration (µs)."""
+        reach = now, now + self._horizon
+        if standing.refusal is not None:
+            return [LimitedTime(*reach, standing.rule, standing.refusal)]
+        bound = self._limits_of(standing.user or "", standing)
+        uses = await self._uses(connection, [bound], reach)
+        return await self._closed(connection, bound, duration, uses, reach)
+
+    async def beyond_user(
+        self,
+        connection: Connection,
+        chosen: Sequence[tuple[LimitStanding, Sequence[RunRequest]]],
+    ) -> dict[UUID, LimitedTime]:
+        """Return, by run, what refuses chosen runs of users' tasks, in their order.
+
+        Other decisions about these users wait until the end of the transaction.
+        """
+        refused: dict[UUID, LimitedTime] = {}
+        bounded: list[tuple[_Limited, Sequence[RunRequest]]] = []
+        for standing, runs in chosen:
+            if standing.refusal is not None:
+                closed = [
+                    LimitedTime(it.starts_at, it.ends_at, standing.rule, standing.refusal)
+                    for it in runs
+                ]
+                refused |= dict(zip((it.run for it in runs), closed, strict=True))
+            else:
+                bounded.append((self._limits_of(standing.user or "", standing), runs))
+        refused |= await self._beyond(connection, bounded)
+        await self._keeper.tell_reached(connection, refused.values())
+        return refused
+
+    @staticmethod
+    async def _beyond(
+        connection: Connection, bounded: Sequence[tuple[_Limited, Sequence[RunRequest]]]
+    ) -> dict[UUID, LimitedTime]:
+        """Lock and read what is used, and return by run what the limits do not admit."""
+        booking = _BookedUse(connection, bounded)
+        await booking.read()
+        return {
+            run.run: refusal
+            for limited, runs in bounded
+            for run in sorted(runs, key=lambda run: run.starts_at)
+            if (refusal := booking.refusal(limited, run)) is not None
+        }
 
     async def _closed(
         self, connection: Connection, limited: _Limited, duration: int, uses: _Uses, reach: Span
@@ -165,15 +215,15 @@ class LimitEnforcer:
         closed = list(_used_up(limited, duration, uses))
         if limited.rule is not None:
             closed += _outside(limited.rule, reach)
-            closed += await self._full(connection, limited.rule, limited.lead, reach)
+            closed += await self._full(connection, limited.rule, limited.holder, reach)
         return closed
 
     async def _full(
-        self, connection: Connection, rule: Rule, lead: str, reach: Span
+        self, connection: Connection, rule: Rule, holder: str, reach: Span
     ) -> list[LimitedTime]:
         if rule.at_once_max is None:
             return []
-        spans = await host_limits.at_once(connection, rule.name, lead, *reach)
+        spans = await host_limits.at_once(connection, rule.name, holder, *reach)
         return [_at_once(rule, span) for span in full_spans(spans, rule.at_once_max)]
 
     async def admitted(
@@ -181,25 +231,22 @@ class LimitEnforcer:
     ) -> tuple[Wanted, dict[UUID, LimitedTime]]:
         """Leave out the runs that the limits do not admit; return these by run, with the reason.
 
-        Other holds of the same leads wait until the transaction ends.
+        Other holds of the same leads and users wait until the transaction ends.
         """
         limited = {
             hold.exchange: bounds
             for hold, task, _ in wanted
-            if not task.led_here
-            and ((bounds := self._limits_of(hold.lead, task.limit)).accounts or bounds.rule)
+            if (holder := task.limit.user if task.led_here else hold.lead) is not None
+            and ((bounds := self._limits_of(holder, task.limit)).accounts or bounds.rule)
         }
-        if not any(runs and hold.exchange in limited for hold, _, runs in wanted):
-            return wanted, {}
-        booking = _BookedUse(connection, limited, wanted)
-        await booking.read()
-        refused = {
-            run.run: refusal
+        bounded = [
+            (limited[hold.exchange], runs)
             for hold, _, runs in wanted
-            if hold.exchange in limited
-            for run in sorted(runs, key=lambda run: run.starts_at)
-            if (refusal := booking.refusal(limited[hold.exchange], run)) is not None
-        }
+            if runs and hold.exchange in limited
+        ]
+        if not bounded:
+            return wanted, {}
+        refused = await self._beyond(connection, bounded)
         await self._keeper.tell_reached(connection, refused.values())
         return [
             (hold, task, [run for run in runs if run.run not in refused])
@@ -211,21 +258,18 @@ class _BookedUse:
     """The use of quotas, and the runs at once, as a transaction books one run after another."""
 
     def __init__(
-        self, connection: Connection, limited: Mapping[UUID, _Limited], wanted: Wanted
+        self, connection: Connection, bounded: Sequence[tuple[_Limited, Sequence[RunRequest]]]
     ) -> None:
         self._connection = connection
-        self._runs = [
-            (limited[hold.exchange], run)
-            for hold, _, runs in wanted
-            if hold.exchange in limited
-            for run in runs
-        ]
+        self._runs = [(limited, run) for limited, runs in bounded for run in runs]
         self._count = UseCount({})
         self._closed: dict[str, list[LimitedTime]] = {}
         self._at_once: dict[tuple[str, str], list[Span]] = {}
 
     async def read(self) -> None:
         """Lock and read what is used already."""
+        if not self._runs:
+            return
         reach = min(it.starts_at for _, it in self._runs), max(it.ends_at for _, it in self._runs)
         keys = {
             use_key(account, quota, run.starts_at)
@@ -234,23 +278,23 @@ class _BookedUse:
             for quota in account.quotas
         }
         pairs = {
-            (rule.name, it.lead): rule for it, _ in self._runs if (rule := it.rule) is not None
+            (rule.name, it.holder): rule for it, _ in self._runs if (rule := it.rule) is not None
         }
-        for (name, lead), rule in pairs.items():
+        for (name, holder), rule in pairs.items():
             self._closed[name] = list(_outside(rule, reach))
             if rule.at_once_max is not None:
-                keys.add(UseKey(name, lead, _AT_ONCE, 0, 0))
+                keys.add(UseKey(name, holder, _AT_ONCE, 0, 0))
         self._count = UseCount(await host_limits.claim_use(self._connection, keys))
-        for (name, lead), rule in pairs.items():
+        for (name, holder), rule in pairs.items():
             if rule.at_once_max is not None:
-                spans = await host_limits.at_once(self._connection, name, lead, *reach)
-                self._at_once[name, lead] = spans
+                spans = await host_limits.at_once(self._connection, name, holder, *reach)
+                self._at_once[name, holder] = spans
 
     def refusal(self, limited: _Limited, run: RunRequest) -> LimitedTime | None:
         """Return what refuses a run; or None, and count it."""
         span = run.starts_at, run.ends_at
         if limited.rule is not None:
-            refusal = self._refused_by_rule(limited.rule, limited.lead, span)
+            refusal = self._refused_by_rule(limited.rule, limited.holder, span)
             if refusal is not None:
                 return refusal
         amounts = limited.amounts(run.ends_at - run.starts_at)
@@ -259,10 +303,10 @@ class _BookedUse:
             account, quota, used = exceeded
             return _exceeded(account, quota, used, quota.begin(run.starts_at))
         if limited.rule is not None and limited.rule.at_once_max is not None:
-            self._at_once[limited.rule.name, limited.lead].append(span)
+            self._at_once[limited.rule.name, limited.holder].append(span)
         return None
 
-    def _refused_by_rule(self, rule: Rule, lead: str, span: Span) -> LimitedTime | None:
+    def _refused_by_rule(self, rule: Rule, holder: str, span: Span) -> LimitedTime | None:
         """Return why a rule has no run in a span: its times, or its runs at once."""
         for closed in self._closed[rule.name]:
             if closed.starts_at < span[1] and span[0] < closed.ends_at:
@@ -270,7 +314,7 @@ class _BookedUse:
         if rule.at_once_max is None:
             return None
         meanwhile = [
-            it for it in self._at_once[rule.name, lead] if it[0] < span[1] and span[0] < it[1]
+            it for it in self._at_once[rule.name, holder] if it[0] < span[1] and span[0] < it[1]
         ]
         for full in full_spans(meanwhile, rule.at_once_max):
             if full[0] < span[1] and span[0] < full[1]:

@@ -27,6 +27,8 @@ WITHOUT = {
         "requester",
         "requester_of_run",
         "requested",
+        "count_open_for",
+        "share_limits",
     },
     # Databases in memory have no marks: none goes back. Nobody releases tasks or pardons nodes.
     "node.store/nodes": {"keep_mark", "compared", "uncompared", "heard", "silent_leads", "pardon"},

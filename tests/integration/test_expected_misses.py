@@ -139,7 +139,7 @@ async def test_a_plan_says_it_too(world: World) -> None:
     await _create(pool, 1)
     document = idle(1, schedule=ONCE, length="PT30M", campaign="ops")
     plan = await pool.lead.node.preview(
-        PlanRequest.model_validate(document.model_dump(mode="json", exclude_unset=True))
+        PlanRequest.model_validate(document.model_dump(mode="json", exclude_unset=True)), None
     )
     assert plan.sentence.endswith(
         f"1 of its runs would miss the latest start, the first at {FIRST}"

@@ -9,6 +9,7 @@ import signal
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 import pytest
 from prometheus_client.exposition import generate_latest
@@ -16,11 +17,12 @@ from prometheus_client.exposition import generate_latest
 from node.cli import services
 from node.metrics import registry_of
 from node.model import times
-from node.model.errors import Conflict, HostError
+from node.model.errors import Conflict, HostError, LimitUsedUp
 from node.model.wire.participants import HoldAnswer, HostLimit, Introduction
 from node.model.wire.shares import SharesDocument
 from node.settings import Settings
 from node.sharing.host_limits import LimitKeeper
+from node.store import tasks
 from tests.conftest import NewDatabase
 from tests.support.booking import HOUR, BookingLead
 from tests.support.clocks import START, ManualClock
@@ -195,6 +197,25 @@ async def _refused(booker: BookingLead) -> Introduction:
     task = await booker.task()
     await booker.site.execute("UPDATE task SET limit_refusal = $1", "limit 'x': no")
     return task
+
+
+async def test_an_edit_does_not_evade_the_number_of_tasks(pair: Pair) -> None:
+    """A task that an edit brings under another rule counts there; if that is full, it stays out."""
+    brief = SMALL[SMALL.index("[[rule]]") :].replace('"small"', '"brief"').replace("PT1M", "PT20S")
+    small = SMALL.index("[[rule]]")
+    two = SMALL[:small] + brief.replace("most.tasks = 2", "most.tasks = 1") + SMALL[small:]
+    await limit(pair.b, two)
+    assert (await _post(pair.a, duration="PT10S"))[0] == 201
+    _, task = await _post(pair.a, duration="PT30S")
+    async with pair.a.node.database.connection() as connection:
+        known = await tasks.fetch(connection, UUID(task["id"]))
+    assert known is not None
+    introduced = known.introduction(1)
+    spec = {**introduced.spec, "duration": "PT10S"}
+    edited = introduced.model_copy(update={"spec": spec, "revision": 2, "duration": 10_000_000})
+    with pytest.raises(LimitUsedUp, match="'brief': its lead has 1 of 1 open tasks"):
+        await pair.b.acceptance.consider(pair.a.node.card.identity, edited)
+    assert await pair.at_b("SELECT revision FROM task WHERE revision > 1") == []
 
 
 async def test_a_task_can_be_tried(pair: Pair) -> None:

@@ -316,7 +316,7 @@ FAULTY: list[tuple[str, str, str]] = [
         "/targets/public",
         "built",
     ),
-    (OF_USERS + 'most.runs = "3/P1D"', "/rule/0", "for users of this host only"),
+    (OF_USERS + 'rank = "own"', "/rule/0/rank", "for users of this host only"),
     ('version = 1\n[who.a]\nkeys = ["b"]', "/who/a/keys/0", "ed25519: and 43 characters"),
     ("version = 1\n[who.a]\nmatch = { X = 1 }", "/who/a/match/X", "not a valid attribute"),
     ('version = 1\n[[rule]]\nname = "r"\nwho = ["a"]', "/rule/0/who/0", "there is no [who.a]"),

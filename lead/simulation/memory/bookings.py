@@ -81,7 +81,7 @@ def blocking_runs(
 @TWINS.of(
     *("id", "participant", "scheduling_class", "spec", "test", "duration", "led_here", "campaign"),
     *("pool_task", "priority", "schedule", "created_at", "counted", "restored"),
-    *("limit_rule", "limit_refusal", "run_bytes", "limit_caps"),
+    *("limit_rule", "limit_refusal", "run_bytes", "limit_caps", "limit_user"),
 )
 def accept_epochs(
     tables: Tables,
@@ -126,6 +126,7 @@ def accept_epochs(
                 row.limit_refusal,
                 row.run_bytes,
                 unpack(row.limit_caps),
+                row.limit_user,
             )
         )
     return accepted

@@ -151,7 +151,6 @@ def adopt(
     for part, run in zip(named_by, named, strict=True):
         yielding_by_part.setdefault(part, []).append(run)
     whole = tables.tasks.rows.get(pool_task)
-    requester = None if whole is None else whole.requester
     for part, yields_any in zip(parts, any_run, strict=True):
         row = tables.tasks.rows.get(part)
         if row is not None:
@@ -160,7 +159,12 @@ def adopt(
             tables.tasks.change(
                 row,
                 parent=pool_task,
-                requester=requester,
+                requester=None if whole is None else whole.requester,
+                limit_user=None if whole is None else whole.limit_user,
+                limit_address=None if whole is None else whole.limit_address,
+                limit_rule=None if whole is None else whole.limit_rule,
+                limit_refusal=None if whole is None else whole.limit_refusal,
+                run_bytes=None if whole is None else whole.run_bytes,
                 yielding=yielding,
                 starts=tuple(starts),
             )

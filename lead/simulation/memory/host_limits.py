@@ -16,13 +16,21 @@ _OPEN = frozenset({"active", "paused"})
 
 
 @TWINS.of("id")
-def foreign_open(tables: Tables, after: UUID, at_most: int) -> Answer:
-    """Return open tasks that other nodes lead, in order, after this one."""
+def judged_open(tables: Tables, after: UUID, at_most: int, of_users: bool) -> Answer:
+    """Return open tasks to which limits may apply, in order, after this one."""
     own = {node.identity for node in tables.nodes.rows.values() if node.is_self}
     found = (
         row.id
         for row in tables.tasks.rows.values()
-        if own and row.state in _OPEN and row.id > after and row.lead not in own
+        if own
+        and row.state in _OPEN
+        and row.id > after
+        and (
+            row.lead not in own
+            or (of_users and row.limit_user is not None)
+            or row.limit_rule is not None
+            or row.limit_refusal is not None
+        )
     )
     return [(task,) for task in sorted(found)[:at_most]]
 
@@ -56,12 +64,19 @@ def keep_verdicts(
     return ()
 
 
-@TWINS.of("id", "limit_rule", "limit_refusal", "run_bytes", "limit_caps")
+@TWINS.of("id", "limit_rule", "limit_refusal", "run_bytes", "limit_caps", "limit_user")
 def limit_standings(tables: Tables, tasks: Sequence[UUID]) -> Answer:
     """Return how tasks stand with the limits."""
     rows = (tables.tasks.rows.get(task) for task in dict.fromkeys(tasks))
     return [
-        (row.id, row.limit_rule, row.limit_refusal, row.run_bytes, unpack(row.limit_caps))
+        (
+            row.id,
+            row.limit_rule,
+            row.limit_refusal,
+            row.run_bytes,
+            unpack(row.limit_caps),
+            row.limit_user,
+        )
         for row in rows
         if row is not None
     ]

@@ -59,6 +59,10 @@ _TO_COME = frozenset({"booked", "set-aside", "running", "merging"})
     "privileged",
     "level",
     "taken_over",
+    "limit_rule",
+    "limit_refusal",
+    "run_bytes",
+    "limit_user",
 )
 def claim(
     tables: Tables,
@@ -91,9 +95,14 @@ def claim(
             lease_epoch=row.lease_epoch + 1,
         )
     return [
-        (*_claim_row(tables, row, tables.tasks.rows[row.task_id]), lost)
+        (*_claim_row(tables, row, tables.tasks.rows[row.task_id]), lost, *_limit(tables, row))
         for row, lost in zip(claims, taken_over, strict=True)
     ]
+
+
+def _limit(tables: Tables, row: PlanningRow) -> tuple[Any, ...]:
+    task = tables.tasks.rows[row.task_id]
+    return task.limit_rule, task.limit_refusal, task.run_bytes, task.limit_user
 
 
 def _waited(row: PlanningRow, now: int) -> bool:

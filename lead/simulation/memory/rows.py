@@ -325,6 +325,8 @@ class TaskRow(TableRow):
     run_bytes: int | None = None
     limit_caps: Packed = NOTHING
     requester: str | None = None
+    limit_user: str | None = None
+    limit_address: str | None = None
 
 
 @dataclass(slots=True, eq=False)

@@ -42,6 +42,8 @@ _UP_TO_DATE = (
         "limit_refusal",
         "run_bytes",
         "limit_caps",
+        "limit_user",
+        "limit_address",
     ),
 )
 
@@ -71,6 +73,9 @@ def upsert_task(
     run_bytes: int | None,
     limit_caps: list[list[str]],
     requester: str | None,
+    limit_user: str | None,
+    limit_address: str | None,
+    limit_refusal: str | None,
 ) -> Answer:
     """Insert a task, or update it if its lead sends it again."""
     row = TaskRow(
@@ -99,6 +104,9 @@ def upsert_task(
         run_bytes=run_bytes,
         limit_caps=pack(limit_caps),
         requester=requester,
+        limit_user=limit_user,
+        limit_address=limit_address,
+        limit_refusal=limit_refusal,
     )
     return _put(tables, row)
 
@@ -210,6 +218,8 @@ def lock_task(tables: Tables, task: UUID) -> Answer:
     "parent",
     "pool_task",
     "requester",
+    "limit_user",
+    "limit_address",
 )
 def task(tables: Tables, tasks: Sequence[UUID]) -> Answer:
     """Return stored tasks."""
@@ -240,6 +250,8 @@ def task(tables: Tables, tasks: Sequence[UUID]) -> Answer:
             row.parent,
             row.pool_task,
             row.requester,
+            row.limit_user,
+            row.limit_address,
         )
         for each in sorted(tasks)
         if (row := tables.tasks.rows.get(each)) is not None

@@ -210,7 +210,12 @@ RETURNING place;
 UPDATE task
 SET
     parent = $1,
-    requester = (SELECT whole.requester FROM task AS whole WHERE whole.id = $1),
+    requester = whole.requester,
+    limit_user = whole.limit_user,
+    limit_address = whole.limit_address,
+    limit_rule = whole.limit_rule,
+    limit_refusal = whole.limit_refusal,
+    run_bytes = whole.run_bytes,
     yielding = CASE WHEN NOT given.any_run THEN ARRAY(
         SELECT named.yielding FROM unnest($4::uuid [], $5::uuid []) AS named (task_id, yielding)
         WHERE named.task_id = given.task_id ORDER BY named.yielding
@@ -220,6 +225,7 @@ SET
         WHERE found.task_id = given.task_id ORDER BY found.starts_at
     )
 FROM unnest($2::uuid [], $3::boolean []) AS given (task_id, any_run)
+LEFT JOIN task AS whole ON whole.id = $1
 WHERE task.id = given.task_id;
 
 -- tried --

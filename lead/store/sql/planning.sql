@@ -55,7 +55,8 @@ RETURNING
     EXISTS (SELECT FROM limited WHERE limited.id = planning.campaign_id) AS limited,
     campaign.level = 10 OR campaign.preemptor AS privileged,
     campaign.level,
-    due.taken_over;
+    due.taken_over,
+    task.limit_rule, task.limit_refusal, task.run_bytes, task.limit_user;
 
 -- next_due --
 -- A task that waits for a participant in the list is due when it can wait no longer. Also the first slot beyond those that

@@ -114,7 +114,7 @@ class WhoDocument(Document):
 
 
 class MostDocument(Document):
-    """The amounts that one node may have under a rule, ``[rule.most]``."""
+    """The amounts that one node or user may have under a rule, ``[rule.most]``."""
 
     tasks: Count | None = None
     runs_at_once: Count | None = None
@@ -217,24 +217,21 @@ def parse_limits(text: str) -> HostLimits:
         tuple(_cap(number, each, reader) for number, each in enumerate(document.cap)),
         _shares(document.shares),
     )
-    faults += _uncounted(limits)
+    faults += _ranked_users(limits)
     if faults:
         raise InvalidDocument(faults)
     return limits
 
 
-def _uncounted(limits: HostLimits) -> Iterator[FieldFault]:
-    """Yield the limits of rules for users alone that count only for nodes."""
+def _ranked_users(limits: HostLimits) -> Iterator[FieldFault]:
+    """Yield the ranks of rules for users alone: they are for nodes."""
     for number, rule in enumerate(limits.rules):
         groups = [limits.who[name] for name in rule.who if name in limits.who]
         if not groups or any(group.has_nodes for group in groups):
             continue
-        if rule.bounds_time or rule.tasks_max is not None or rule.rank == OWN:
-            fault = (
-                "when, most, and rank are for other nodes, and this rule is for users of this "
-                "host only; leave them out"
-            )
-            yield FieldFault(f"/rule/{number}", fault)
+        if rule.rank == OWN:
+            fault = "is for other nodes, and this rule is for users of this host only; leave it out"
+            yield FieldFault(f"/rule/{number}/rank", fault)
 
 
 def _faults(document: LimitsDocument) -> Iterator[FieldFault]:

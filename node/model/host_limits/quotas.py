@@ -2,7 +2,7 @@
 
 Periods are whole hours that follow each other since 1970-01-01T00:00:00Z: a period of a day begins
 at midnight UTC. A run counts in the period in which it starts, whenever it was booked. Each quota
-counts for itself what one node has under one rule.
+counts for itself what one node or user has under one rule.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ class PeriodQuota:
 
 
 class UseKey(NamedTuple):
-    """The key under which a use is counted: a rule and lead, or a cap and network; and a period.
+    """The key under which a use is counted: a rule and holder, or a cap and network; a period.
 
     Keys are locked in their order.
     """
@@ -89,7 +89,7 @@ class UseKey(NamedTuple):
 
 @dataclass(frozen=True)
 class Account:
-    """A holder of quotas: a lead under a rule, or a target under a cap; with their names."""
+    """A holder of quotas: a lead or a user under a rule, or a target under a cap; with its name."""
 
     name: str
     holder: str

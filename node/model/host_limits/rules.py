@@ -138,9 +138,10 @@ class Rule:
     """A rule; None means that it has no such condition, or sets no such limit.
 
     ``spec`` has the predicates over the fields of the spec. ``duration_max`` is in microseconds.
-    ``tasks_max`` counts the open tasks of one node under this rule, ``at_once_max`` its runs at any
-    instant, ``quotas`` what it has in periods. Runs take place within the ``openings``; without any
-    at all times. ``rank`` is theirs beside the runs of the host's own tasks.
+    ``tasks_max`` counts the open tasks of one node or user under this rule, ``at_once_max`` their
+    runs at any instant, ``quotas`` what they have in periods. Runs take place within the
+    ``openings``; without any at all times. ``rank`` is theirs beside the runs of the host's own
+    tasks.
     """
 
     name: str
@@ -178,7 +179,7 @@ class Rule:
         return "; ".join(part for part in parts if part is not None)
 
     def most_in_words(self) -> str:
-        """Describe how much one node may have: ``priority 10; 20 open tasks``; or nothing."""
+        """Describe how much each may have: ``priority 10; 20 open tasks``; or nothing."""
         parts = []
         if self.priority_max is not None:
             parts.append(f"priority {self.priority_max}")

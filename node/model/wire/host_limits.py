@@ -62,7 +62,7 @@ class LimitTrialRequest(Document):
 
 
 class LimitTrial(Document):
-    """The verdict of the limits on a task, and what its lead has left."""
+    """The verdict of the limits on a task, and what its lead or user has left."""
 
     allowed: bool
     rule: str | None = Field(

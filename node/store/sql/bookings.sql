@@ -80,7 +80,7 @@ RETURNING
             run.task_id = task.id AND run.state = ANY($7::run_state [])
             AND run.exchange_id IS DISTINCT FROM asked.exchange
     ) END AS counted, task.generation <> asked.generation AS restored, task.limit_rule, task.limit_refusal, task.run_bytes,
-    task.limit_caps;
+    task.limit_caps, task.limit_user;
 
 -- task_standings --
 -- Why accept_epochs did not find a task.

@@ -1,9 +1,14 @@
--- foreign_open --
--- The open tasks that other nodes lead, some at a time.
+-- judged_open --
+-- The open tasks of other nodes, and those of users here to whom limits apply or have applied, some at a time.
 SELECT task.id FROM task
 WHERE
     task.state IN ('active', 'paused') AND task.id > $1
-    AND task.lead <> (SELECT node.identity FROM node WHERE node.is_self)
+    AND (
+        task.lead <> (SELECT node.identity FROM node WHERE node.is_self)
+        OR ($3 AND task.limit_user IS NOT NULL)
+        OR task.limit_rule IS NOT NULL
+        OR task.limit_refusal IS NOT NULL
+    )
 ORDER BY task.id
 LIMIT $2;
 
@@ -19,7 +24,7 @@ WHERE
     IS DISTINCT FROM (given.rule, given.refusal, given.run_bytes, given.caps::jsonb);
 
 -- limit_standings --
-SELECT id, limit_rule, limit_refusal, run_bytes, limit_caps FROM task WHERE id = ANY($1::uuid []);
+SELECT id, limit_rule, limit_refusal, run_bytes, limit_caps, limit_user FROM task WHERE id = ANY($1::uuid []);
 
 -- refused_count --
 SELECT count(*) FROM task WHERE limit_refusal IS NOT NULL AND state IN ('active', 'paused');
@@ -94,12 +99,12 @@ GROUP BY rule, quantity, period
 ORDER BY rule, quantity, period;
 
 -- at_once --
--- The runs of one lead under one rule that take time of this host between two instants.
+-- The runs of one lead or one user under one rule between two instants.
 SELECT run.starts_at, run.ends_at
 FROM run
 INNER JOIN task ON run.task_id = task.id
 WHERE
-    task.limit_rule = $1 AND task.lead = $2 AND run.participant IS NOT NULL
+    task.limit_rule = $1 AND coalesce(task.limit_user, task.lead) = $2
     AND run.state IN ('booked', 'set-aside', 'running')
     AND run.starts_at < $4 AND run.ends_at > $3
 ORDER BY run.starts_at, run.ends_at;

@@ -3,10 +3,11 @@
 INSERT INTO task (
     id, lead, test, spec, tool, tools, scheduling_class, duration, priority, participants, participant,
     addresses, schedule, campaign, reference, created_at, revision, pool_task, limit_rule, run_bytes,
-    limit_caps, requester
+    limit_caps, requester, limit_user, limit_address, limit_refusal
 )
 VALUES (
-    $1, $2, $3, $4, $5, $6, $7::scheduling_class, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22
+    $1, $2, $3, $4, $5, $6, $7::scheduling_class, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22,
+    $23, $24, $25
 )
 ON CONFLICT (id) DO UPDATE SET
     spec = excluded.spec,
@@ -25,7 +26,9 @@ ON CONFLICT (id) DO UPDATE SET
     limit_rule = excluded.limit_rule,
     run_bytes = excluded.run_bytes,
     limit_caps = excluded.limit_caps,
-    limit_refusal = NULL
+    limit_user = excluded.limit_user,
+    limit_address = excluded.limit_address,
+    limit_refusal = excluded.limit_refusal
 WHERE task.lead = excluded.lead AND task.revision <= excluded.revision
 RETURNING id;
 
@@ -55,7 +58,8 @@ SELECT
     task.id, task.lead, task.state::text, task.reason, task.test, task.spec, task.tool, task.tools,
     task.scheduling_class::text, task.duration, task.priority, task.participants, task.participant,
     task.addresses, task.schedule, task.campaign, task.reference, task.created_at, task.revision,
-    task.freeing, task.paused_at, task.ended_at, task.parent, task.pool_task, task.requester
+    task.freeing, task.paused_at, task.ended_at, task.parent, task.pool_task, task.requester, task.limit_user,
+    task.limit_address
 FROM task
 WHERE id = ANY($1::uuid [])
 ORDER BY id;
@@ -75,6 +79,19 @@ SELECT id FROM task WHERE lead = $1 AND state IN ('active', 'paused') ORDER BY i
 -- count_open_of --
 SELECT count(*) FROM task
 WHERE lead = $1 AND state IN ('active', 'paused') AND ($2::text IS NULL OR limit_rule = $2);
+
+-- count_open_for --
+-- Of a user under a rule; the tasks of seats are part of their pool task.
+SELECT count(*) FROM task
+WHERE limit_user = $1 AND limit_rule = $2 AND parent IS NULL AND state IN ('active', 'paused') AND id <> $3;
+
+-- share_limits --
+UPDATE task
+SET
+    limit_user = whole.limit_user, limit_address = whole.limit_address, limit_rule = whole.limit_rule,
+    limit_refusal = whole.limit_refusal, run_bytes = whole.run_bytes
+FROM task AS whole
+WHERE whole.id = $1 AND task.parent = $1 AND task.state IN ('active', 'paused');
 
 -- lock_open_of --
 SELECT id FROM task

@@ -1,0 +1,43 @@
+"""The limits of this host for the user whose task is planned, as the lead applies them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+from uuid import UUID
+
+from lead.exchange.campaign_limits import CampaignLimits
+from node.model.host_limits.closed import LimitedTime
+from node.model.host_limits.standing import LimitStanding
+from node.model.wire.participants import RunRequest
+from node.store.database import Connection
+
+
+class UserBounds(Protocol):
+    """The limits of users, as the node counts by them."""
+
+    async def closed_to_user(
+        self, connection: Connection, standing: LimitStanding, duration: int, now: int
+    ) -> Sequence[LimitedTime]:
+        """Return the time that is closed to runs of a user's task, each of this duration (µs)."""
+        ...
+
+    async def beyond_user(
+        self,
+        connection: Connection,
+        chosen: Sequence[tuple[LimitStanding, Sequence[RunRequest]]],
+    ) -> Mapping[UUID, LimitedTime]:
+        """Return, by run, what refuses chosen runs of users' tasks, in their order.
+
+        Other decisions about these users wait until the end of the transaction.
+        """
+        ...
+
+
+@dataclass(frozen=True)
+class LeadLimits:
+    """The limits within which the lead plans: those of campaigns, and those of users."""
+
+    campaigns: CampaignLimits
+    users: UserBounds

@@ -1,0 +1,53 @@
+"""The time that the limits of this host leave for the runs of a user's task. Pure.
+
+To the choice of a time these limits are one more participant, which is busy while they admit
+nothing. Where they leave no time at all, no other participant needs to be asked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import chain
+
+from lead.planning.agenda import Slot
+from lead.planning.placement import Offer
+from node.model.host_limits.closed import LimitedTime
+from node.model.spans import at_least, normalise, subtract
+from node.model.times import format_duration
+from node.model.wire.participants import HostLimit, Proposal
+
+NAME = "limits of this host"
+"""The name under which they appear among the participants."""
+
+
+@dataclass(frozen=True)
+class UserRoom:
+    """The room that limits leave for a user's task: all time but what is ``closed``."""
+
+    closed: Sequence[LimitedTime]
+
+    def offer(self, slots: Sequence[Slot], duration: int, now: int) -> tuple[Offer, Proposal]:
+        """Return the time left in these slots, and the limits that close slots without any."""
+        closed = normalise([(each.starts_at, each.ends_at) for each in self.closed])
+        by_slot = [at_least(subtract([(slot.start, slot.end)], closed), duration) for slot in slots]
+        free = list(chain.from_iterable(by_slot))
+        proposal = Proposal(
+            now=now,
+            horizon=max(slot.end for slot in slots),
+            free=tuple(free),
+            obstacles=tuple(
+                HostLimit.of(index, self._longest(slots[index]))
+                for index, ranges in enumerate(by_slot)
+                if not ranges
+            ),
+            reason=None if free else f"no {format_duration(duration)} free",
+        )
+        return Offer(NAME, free, free), proposal
+
+    def _longest(self, slot: Slot) -> LimitedTime:
+        """Return the limit that closes most of a slot."""
+        return max(
+            self.closed,
+            key=lambda each: min(each.ends_at, slot.end) - max(each.starts_at, slot.start),
+        )
