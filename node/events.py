@@ -127,6 +127,7 @@ _MEMBERS = {
     "limits": ("state",),
     "limit": ("state", "begins_at", "ends_at"),
     "token": ("state",),
+    "certificate": ("state",),
 }
 """By kind of event, the names of the words that follow the id in its notification."""
 

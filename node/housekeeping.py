@@ -32,6 +32,7 @@ PEERS_S = 15
 WATCHDOG_S = 10
 CLOCK_S = 1
 MARK_S = 60
+CERTIFICATES_S = 60
 LEAD_S = 10
 COMPARE_S = 180
 CONFIRM_S = 180
@@ -70,6 +71,7 @@ def node_jobs(  # noqa: PLR0913 - one for each job, all by name
     end_followers: Action,
     watch_peers: Action,
     refresh_card: Action,
+    renew_certificates: Action,
     extend_reservations: Action,
     purge: Action,
 ) -> tuple[PeriodicJob, ...]:
@@ -85,6 +87,8 @@ def node_jobs(  # noqa: PLR0913 - one for each job, all by name
         PeriodicJob("watch peers", PEERS_S, watch_peers),
         # Writes this node's own card anew when the host has changed.
         PeriodicJob("refresh card", PEERS_S, refresh_card),
+        # Makes or reads certificates again that expire or have changed.
+        PeriodicJob("renew certificates", CERTIFICATES_S, renew_certificates),
         # Writes the spans of recurring reservations further ahead.
         PeriodicJob("extend reservations", HOUR_S, extend_reservations, HOUR_JITTER_S),
         # Deletes what has been kept long enough, by the table in ``retention.py``.

@@ -68,6 +68,7 @@ async def registry_of(node: NodeService) -> CollectorRegistry:
     steps.inc(node.clock_steps.watcher.count)
     _add_archives(registry, node, archived)
     _add_readiness(registry, await readiness_of(node))
+    _add_transport(registry, node)
     registry.register(_Results(node))
     started = Gauge("parley_start_time_seconds", "When this service started", registry=registry)
     started.set(node.started / 1_000_000)
@@ -124,6 +125,28 @@ def _add_readiness(registry: CollectorRegistry, facts: Readiness) -> None:
         ),
     ):
         Gauge(name, text, registry=registry).set(value)
+
+
+def _add_transport(registry: CollectorRegistry, node: NodeService) -> None:
+    """Add how well what is said to this node is protected."""
+    plain = Gauge(
+        "parley_plain_http", "Whether plain HTTP is served to other hosts", registry=registry
+    )
+    plain.set(node.settings.plain_warning is not None)
+    if (certificates := node.certificates) is None:
+        return
+    left = Gauge(
+        "parley_certificate_expires_seconds",
+        "Time until the certificate that people are shown expires",
+        registry=registry,
+    )
+    left.set((certificates.expires_at - node.clock.now()) / times.SECOND)
+    broken = Gauge(
+        "parley_certificate_broken",
+        "Whether the files of the certificate could not be read again after a change",
+        registry=registry,
+    )
+    broken.set(certificates.fault is not None)
 
 
 def _add_archives(registry: CollectorRegistry, node: NodeService, backlog: list[Record]) -> None:

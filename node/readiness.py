@@ -33,7 +33,15 @@ async def readiness_of(node: NodeService) -> Readiness:
         directory=str(directory),
         free_bytes=usage.free,
         refused_write=node.database.refused_write(_FULL_S),
+        warnings=_warnings(node),
     )
+
+
+def _warnings(node: NodeService) -> tuple[str, ...]:
+    warnings = [] if node.certificates is None else node.certificates.warnings
+    if (plain := node.settings.plain_warning) is not None:
+        warnings.append(plain)
+    return tuple(warnings)
 
 
 async def missing_lead(node: NodeService) -> str | None:

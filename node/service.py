@@ -15,6 +15,7 @@ import aiohttp
 import structlog
 
 from node.capability.catalog import Capabilities
+from node.certificates import ServerCertificates
 from node.client.mailboxes import Mailboxes
 from node.client.peers import Peer, Peers, via_own_node
 from node.clock import Clock
@@ -138,6 +139,8 @@ class NodeDependencies:
     new_id: Callable[[], UUID] = uuid4
     poll_s: float = POLL_S
     mailboxes: Mailboxes | None = None
+    certificates: ServerCertificates | None = None
+    """What is shown to those who connect, if the process serves the API."""
     limits: str | None = None
     """The text of the owner's limits, if they are not in a file."""
 
@@ -155,6 +158,7 @@ class NodeService:
         self._began = core.clock.monotonic()
         self.openapi: dict[str, Any] = {}
         self.served: Counter[str] = Counter()
+        self.certificates = dependencies.certificates
         self.hub = EventHub(core.clock)
         self.tokens = AccessTokens(core, dependencies.new_id)
         self._housekeeper = Housekeeper(core.clock)
@@ -384,8 +388,10 @@ class NodeService:
         waits until the second of the start has passed: otherwise the first request of a peer,
         dated within that second, would be refused.
 
-        :raises HostError: the database belongs to another key.
+        :raises HostError: the database belongs to another key, or a certificate cannot be used.
         """
+        if self.certificates is not None:
+            self.certificates.load()
         await self.clock.sleep_until((self.started // times.SECOND + 1) * times.SECOND)
         async with self.database.transaction() as connection:
             known = await nodes.own_identity(connection)
@@ -471,9 +477,15 @@ class NodeService:
             end_followers=self.termination.finish_followers,
             watch_peers=self.peer_monitor.run_once,
             refresh_card=self.own_card.look_again,
+            renew_certificates=self.renew_certificates,
             extend_reservations=self.reservations.extend_spans,
             purge=self.purger.run_once,
         )
+
+    async def renew_certificates(self) -> None:
+        """Read or make certificates again that have changed or expire."""
+        if self.certificates is not None:
+            await self.certificates.renew()
 
     async def _overdue(self) -> None:
         if not self.clock_steps.watcher.doubtful:
@@ -686,4 +698,6 @@ async def assemble(
     own = peers.to(key.identity, settings.name, settings.local_url)
     peers.carry = mailboxes.carry if serving else via_own_node(peers, own)
     core = Core(database, clock, key.identity, settings)
-    return NodeService(core, NodeDependencies(peers, lead, mailboxes=mailboxes))
+    certificates = ServerCertificates(core, key) if serving else None
+    means = NodeDependencies(peers, lead, mailboxes=mailboxes, certificates=certificates)
+    return NodeService(core, means)

@@ -61,7 +61,9 @@ class Settings(BaseSettings):
     name: NodeName = Field("localhost", description="The name of this node.")
     listen: str = Field("127.0.0.1:8642", description="HOST:PORT of the API and the page.")
     url: Url | None = Field(
-        None, description="The URL by which other nodes reach the API; default http://LISTEN."
+        None,
+        description="The URL by which other nodes reach the API; default https://LISTEN, or http "
+        "on loopback.",
     )
     address: Host | None = Field(
         None, description="The address that measurements use; default LISTEN's."
@@ -71,6 +73,19 @@ class Settings(BaseSettings):
         default_factory=default_state_dir, description="Key, token, private Postgres."
     )
     allow_remote: bool = Field(default=False, description="Listen beyond loopback.")
+    plain_http: bool = Field(
+        default=False,
+        description="Serve plain HTTP to other hosts, too, where everybody on the way can read "
+        "what is said.",
+    )
+    tls_cert: Path | None = Field(
+        None,
+        description="Certificate for people, with its chain (PEM); by default one that the node "
+        "makes. It is read again when it changes.",
+    )
+    tls_key: Path | None = Field(
+        None, description="Its private key (PEM), if the file of the certificate lacks it."
+    )
     connections_max: int = Field(
         1000, ge=10, le=100_000, description="Maximum connections to the API at once."
     )
@@ -266,6 +281,9 @@ class Settings(BaseSettings):
         if self.pull and self.url is not None:
             msg = "a node that fetches its work (pull) has no URL; set pull or url, not both"
             raise ValueError(msg)
+        if self.tls_key is not None and self.tls_cert is None:
+            msg = "there is a tls_key without a tls_cert; set both"
+            raise ValueError(msg)
         return self
 
     @property
@@ -301,7 +319,18 @@ class Settings(BaseSettings):
     @property
     def public_url(self) -> str:
         """The URL for people, and for other nodes unless this node fetches its work."""
-        return (self.url or f"http://{self.listen}").rstrip("/")
+        plain = self.plain_http or is_loopback(self.listen_host)
+        return (self.url or f"{'http' if plain else 'https'}://{self.listen}").rstrip("/")
+
+    @property
+    def plain_warning(self) -> str | None:
+        """The sentence on what others may read on the way; None if nothing goes by plain HTTP."""
+        if not self.plain_http or is_loopback(self.listen_host):
+            return None
+        return (
+            "plain HTTP is served to other hosts (plain_http): whoever is on the way can read "
+            "tokens and results"
+        )
 
     @property
     def reads_locally(self) -> bool:

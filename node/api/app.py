@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import ssl
+from collections.abc import Callable
 from typing import cast
 
 from aiohttp import web
@@ -28,7 +30,14 @@ from node.api import (
 )
 from node.api.bodies import BODIES, Bodies
 from node.api.connections import ConnectionLimits, keep_connection
-from node.api.middleware import PEER_BODY_MAX, add_headers, guarded, problems, signatures
+from node.api.middleware import (
+    PEER_BODY_MAX,
+    add_headers,
+    confidential,
+    guarded,
+    problems,
+    signatures,
+)
 from node.api.routing import NODE
 from node.service import NodeService
 from node.settings import Settings
@@ -83,14 +92,21 @@ def runner(app: web.Application) -> web.AppRunner:
 
 
 async def listen(
-    serving: web.AppRunner, settings: Settings, listening: socket.socket | None = None
+    serving: web.AppRunner,
+    settings: Settings,
+    listening: socket.socket | None = None,
+    tls: Callable[[], ssl.SSLContext] | None = None,
 ) -> asyncio.Server:
     """Accept connections, within the node's limits, on a socket or where the settings say.
+
+    Those that begin with a handshake get TLS by the context that ``tls()`` returns then.
 
     :raises OSError: this host cannot listen there.
     """
     server = cast(web.Server, serving.server)  # there is one after setup()
-    limits = ConnectionLimits(server, settings.connections_max, settings.connections_per_address)
+    limits = ConnectionLimits(
+        server, settings.connections_max, settings.connections_per_address, tls
+    )
     loop = asyncio.get_running_loop()
     if listening is not None:
         return await loop.create_server(limits, sock=listening, backlog=_BACKLOG)
@@ -99,10 +115,17 @@ async def listen(
     )
 
 
+def tls_of(node: NodeService) -> Callable[[], ssl.SSLContext] | None:
+    """Return what :func:`listen` needs for a node's certificates, which may be renewed."""
+    certificates = node.certificates
+    return None if certificates is None else lambda: certificates.context
+
+
 def application(node: NodeService, page: list[web.RouteDef]) -> web.Application:
     """Return the application that serves the API; ``page`` are the routes of the web page."""
     app = web.Application(
-        middlewares=[keep_connection, signatures, problems], client_max_size=PEER_BODY_MAX
+        middlewares=[keep_connection, signatures, problems, confidential],
+        client_max_size=PEER_BODY_MAX,
     )
     app[NODE] = node
     app[BODIES] = Bodies()

@@ -4,6 +4,9 @@ aiohttp has no such limits, so its protocol is wrapped in one that counts. At a 
 that has been idle for longest makes room for the new one: whoever opens hundreds and says nothing
 loses their own. Then event streams make room, the oldest first: their readers resume where they
 were. If every other connection has a request under way, the new one is refused.
+
+The first byte of a connection tells whether it speaks TLS. It counts from the moment it is opened,
+and has a time limit until it has said so and agreed on a key.
 """
 
 from __future__ import annotations
@@ -11,6 +14,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import ipaddress
+import socket
+import ssl
 from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, cast
@@ -21,7 +26,13 @@ from aiohttp import web
 from node.model.errors import Overloaded
 from node.model.wire.problems import MEDIA_TYPE, problem_of
 
+OPENING_S = 10.0
+"""Maximum seconds for the first byte of a connection and, with TLS, its handshake."""
+
 _V6_PREFIX = 64  # one customer's network
+_HANDSHAKE = b"\x16"
+"""The first byte of TLS, and of no HTTP request."""
+_CLOSING_S = 2.0
 
 
 @dataclass
@@ -38,13 +49,20 @@ class ConnectionLimits:
     """Makes the protocols of a server, and counts those that are connected."""
 
     def __init__(
-        self, make: Callable[[], asyncio.Protocol], connections_max: int, per_address_max: int
+        self,
+        make: Callable[[], asyncio.Protocol],
+        connections_max: int,
+        per_address_max: int,
+        tls: Callable[[], ssl.SSLContext] | None = None,
     ) -> None:
         """Wrap the protocols that ``make`` returns.
 
         ``per_address_max`` is for other hosts; those of a proxy or a lab on this host are many.
+        ``tls()`` returns the context for a connection that begins with a handshake; without it
+        there is no TLS.
         """
         self._make = make
+        self.tls = tls
         self._connections_max = connections_max
         self._per_address_max = per_address_max
         self._callers: dict[str, _Caller] = {}
@@ -103,6 +121,9 @@ class CountedConnection(asyncio.Protocol):
         self._limits = limits
         self._inner = inner
         self._admitted = False
+        self._served = False
+        self._opening: asyncio.Task[None] | None = None
+        self._early = bytearray()
         self._transport: asyncio.Transport | None = None
         self.remote = ""
         self.caller: _Caller | None = None
@@ -117,11 +138,46 @@ class CountedConnection(asyncio.Protocol):
         self._transport = cast(asyncio.Transport, transport)
         self.remote = str((transport.get_extra_info("peername") or [""])[0])
         self._admitted = self._limits.admit(self)
-        if self._admitted:
-            self._inner.connection_made(transport)
-        else:
+        if not self._admitted:
             self._transport.write(_refusal())
             self._transport.close()
+        elif self._limits.tls is None:
+            self._serve(self._transport)
+        else:
+            self._transport.pause_reading()  # the handshake needs its first byte, too
+            self._opening = asyncio.create_task(self._open(self._transport, self._limits.tls))
+
+    async def _open(self, wire: asyncio.Transport, tls: Callable[[], ssl.SSLContext]) -> None:
+        """Serve the connection, with TLS if it begins like that."""
+        loop = asyncio.get_running_loop()
+        transport: asyncio.Transport | None = wire
+        try:
+            async with asyncio.timeout(OPENING_S):
+                if await _first_byte(wire) == _HANDSHAKE:
+                    transport = await loop.start_tls(
+                        wire,
+                        self,
+                        tls(),
+                        server_side=True,
+                        ssl_handshake_timeout=OPENING_S,
+                        ssl_shutdown_timeout=_CLOSING_S,
+                    )
+        except OSError:  # also what TLS objects to, and a time that is over
+            transport = None
+        if transport is None or transport.is_closing():
+            wire.abort()
+            self._limits.forget(self)
+            return
+        self._serve(transport)
+        if transport is wire:
+            wire.resume_reading()
+
+    def _serve(self, transport: asyncio.Transport) -> None:
+        self._transport, self._served = transport, True
+        self._inner.connection_made(transport)
+        if self._early:
+            self._inner.data_received(bytes(self._early))
+            self._early.clear()
 
     def begin(self) -> None:
         """Keep the connection while a request is under way."""
@@ -150,27 +206,31 @@ class CountedConnection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         """Pass data on."""
-        if self._admitted:
+        if self._served:
             self._inner.data_received(data)
+        elif self._admitted:
+            self._early += data  # came with the end of the handshake
 
     def eof_received(self) -> bool | None:
         """Pass on that the other side has ended."""
-        return self._inner.eof_received() if self._admitted else None
+        return self._inner.eof_received() if self._served else None
 
     def pause_writing(self) -> None:
         """Pass on that the other side does not read."""
-        if self._admitted:
+        if self._served:
             self._inner.pause_writing()
 
     def resume_writing(self) -> None:
         """Pass on that the other side reads again."""
-        if self._admitted:
+        if self._served:
             self._inner.resume_writing()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Pass on that the connection has ended, and stop counting it."""
         self._limits.forget(self)
-        if self._admitted:
+        if self._opening is not None:
+            self._opening.cancel()
+        if self._served:
             self._inner.connection_lost(exc)
 
 
@@ -206,6 +266,25 @@ def giving_way(request: web.Request) -> Iterator[None]:
 def _connection_of(request: web.Request) -> CountedConnection | None:
     connection = request.transport.get_protocol() if request.transport is not None else None
     return connection if isinstance(connection, CountedConnection) else None
+
+
+async def _first_byte(transport: asyncio.Transport) -> bytes:
+    """Return the first byte that comes, and leave it there; nothing if the other side has ended.
+
+    :raises OSError: the connection is lost.
+    """
+    loop = asyncio.get_running_loop()
+    # The loop does not let others wait for the descriptor of a transport.
+    with transport.get_extra_info("socket").dup() as connection:
+        while True:
+            with contextlib.suppress(BlockingIOError):
+                return cast(bytes, connection.recv(1, socket.MSG_PEEK))
+            readable = asyncio.Event()
+            loop.add_reader(connection.fileno(), readable.set)
+            try:
+                await readable.wait()
+            finally:
+                loop.remove_reader(connection.fileno())
 
 
 def _network(remote: str) -> tuple[str, bool]:

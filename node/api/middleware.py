@@ -19,6 +19,7 @@ from node.model.errors import (
     TooLarge,
     fault_of,
 )
+from node.model.loopback import is_loopback
 from node.model.permissions import Access, require_access, require_own
 from node.model.principals import HOST, STRANGER, Principal, PrincipalKind
 from node.store import tasks
@@ -65,6 +66,29 @@ async def problems(request: web.Request, handler: Handler) -> web.StreamResponse
     if not request.content.is_eof():
         answer.force_close()  # the rest of the body is not awaited
     return answer
+
+
+@web.middleware
+async def confidential(request: web.Request, handler: Handler) -> web.StreamResponse:
+    """Refuse what another host sends over plain HTTP, unless the owner allows it."""
+    settings = request.app[NODE].settings
+    if not (request.secure or settings.plain_http or _is_from_here(request)):
+        msg = (
+            "this node serves plain HTTP to its own host only, because others could read or change "
+            "it on the way; use https, with the same host and port"
+        )
+        if "Authorization" in request.headers:
+            msg += ", and revoke the token that was sent, which others may have read"
+        raise NotAllowed(msg)
+    return await handler(request)
+
+
+def _is_from_here(request: web.Request) -> bool:
+    """Return whether a request comes from this host: over loopback, or to its own address."""
+    if request.transport is None or is_loopback(request.remote or ""):
+        return True
+    local = request.transport.get_extra_info("sockname")
+    return bool(local) and local[0] == request.remote
 
 
 async def add_headers(_request: web.Request, response: web.StreamResponse) -> None:

@@ -23,9 +23,11 @@ async def ready(request: web.Request) -> web.StreamResponse:
     if node.stopping:
         msg = "the node is stopping"
         raise DatabaseUnavailable(msg)
-    if faults := (await readiness_of(node)).faults:
+    facts = await readiness_of(node)
+    if faults := facts.faults:
         raise NotReady("; ".join(faults))
-    return web.json_response({"status": "ready"})
+    warnings = {"warnings": facts.warnings} if facts.warnings else {}
+    return web.json_response({"status": "ready", **warnings})
 
 
 async def metrics(request: web.Request) -> web.StreamResponse:

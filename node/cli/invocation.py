@@ -3,7 +3,8 @@
 They are valid before and after the verbs: ``parley -o json run list`` and ``parley run list -o
 json`` are the same. A token found in a file is sent only to a loopback address: it belongs to
 this host, and another host must not learn it. A token of the environment is sent to another
-server, named by ``--server``, only after that server has answered like a node.
+server, named by ``--server``, only if that server has shown a key that is known, or, on this host,
+has answered like a node. No token is sent to another host over plain HTTP, unless that is allowed.
 """
 
 from __future__ import annotations
@@ -33,6 +34,8 @@ class Invocation:
     server: str | None = None
     token: str | None = None
     output: str | None = None
+    identity: str | None = None
+    plain_http: bool = False
     fields: str | None = None
     timeout: int | None = None
     quiet: bool = False
@@ -66,7 +69,7 @@ class Invocation:
         :raises click.BadParameter: it is not an address.
         """
         given = self.server or os.environ.get("PARLEY_SERVER") or DEFAULT_SERVER
-        url = given if "://" in given else f"http://{given}"
+        url = given if "://" in given else with_scheme(given)
         try:
             base = _base(url)
         except ValueError:
@@ -82,6 +85,29 @@ class Invocation:
         if given:
             return given.strip()
         return _stored_token() if is_loopback(urlsplit(self.server_url()).hostname or "") else None
+
+    @property
+    def expected_identity(self) -> str | None:
+        """Return the key that the owner of the server was said to have; None if nobody said."""
+        if self.identity:
+            return self.identity.strip()
+        given = os.environ.get("PARLEY_IDENTITY", "").strip()
+        try:
+            return given or None if Invocation().server_url() == self.server_url() else None
+        except click.BadParameter:
+            return None  # PARLEY_SERVER is not an address
+
+    @property
+    def allows_plain_http(self) -> bool:
+        """Return whether the user allows that tokens are sent where others can read them."""
+        allowed = os.environ.get("PARLEY_PLAIN_HTTP", "").strip().lower()
+        return self.plain_http or allowed in {"1", "true", "yes", "on"}
+
+
+def with_scheme(address: str) -> str:
+    """Return the URL of a HOST:PORT: https, and http on this host."""
+    host = urlsplit(f"//{address}").hostname or ""
+    return f"{'http' if is_loopback(host) else 'https'}://{address}"
 
 
 def _base(url: str) -> str | None:
@@ -125,6 +151,15 @@ def global_options(command: AnyCommand) -> AnyCommand:
         _shared(
             "--token",
             help="Access token, see parley token [PARLEY_TOKEN, else the token file].",
+        ),
+        _shared(
+            "--plain-http", is_flag=True, help="Send the token over plain HTTP [PARLEY_PLAIN_HTTP]."
+        ),
+        _shared(
+            "--server-identity",
+            "identity",
+            metavar="ed25519:KEY",
+            help="Key of the node [PARLEY_IDENTITY, else as confirmed before].",
         ),
         _shared("--server", metavar="URL", help=f"Node [PARLEY_SERVER, else {DEFAULT_SERVER}]."),
     ):

@@ -18,6 +18,7 @@ from node.cli.output import aligned
 from node.cli.progress import Progress
 from node.cli.serving import LabHandle, lab_of, with_lab
 from node.model.errors import NotAllowed, ParleyError
+from node.model.loopback import is_exposed
 
 if TYPE_CHECKING:
     from node.lab.wan import WanSettings
@@ -159,16 +160,17 @@ def ready_text(lab: LabHandle) -> str:
     rows = [("node", "API and page", "measurement address", "its token")]
     rows += [(node.name, node.url, node.address, f"{node.state}/token") for node in lab.nodes]
     last = lab.nodes[-1]
+    plain = " PARLEY_PLAIN_HTTP=1" if is_exposed(first.url) else ""
     return "\n".join(
         [
             aligned(rows),
             "",
             f"The page of {first.name}: {first.url}/",
             "In another terminal:",
-            f"  export PARLEY_SERVER={first.url} PARLEY_TOKEN={first.token}",
+            f"  export PARLEY_SERVER={first.url} PARLEY_TOKEN={first.token}{plain}",
             f"  parley latency {last.name}",
             "Attributes are set on the node itself, with its own token:",
-            f"  PARLEY_SERVER={last.url} PARLEY_TOKEN=$(cat {last.state}/token) \\",
+            f"  PARLEY_SERVER={last.url} PARLEY_TOKEN=$(cat {last.state}/token){plain} \\",
             "    parley node set site=two",
         ]
     )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
@@ -11,6 +10,7 @@ import click
 
 from node.cli.attributes import MATCH_HELP, assignment, predicate
 from node.cli.groups import CommandGroup
+from node.cli.invocation import with_scheme
 from node.cli.output import (
     Column,
     Record,
@@ -22,9 +22,10 @@ from node.cli.output import (
     printable,
     records_of,
 )
+from node.cli.servers import confirm, require_terminal
 from node.cli.session import Session, asks_node
 from node.cli.times import local
-from node.model.errors import NotAllowed, NotFound, PeerError, PeerUnreachable
+from node.model.errors import NotFound, PeerError, PeerUnreachable
 from node.model.loopback import is_loopback
 
 if TYPE_CHECKING:
@@ -74,7 +75,7 @@ NODE = RecordLayout(
         "lanes",
         "attributes",
     ),
-    empty="No nodes. Add one: parley node add http://HOST:8642",
+    empty="No nodes. Add one: parley node add https://HOST:8642",
     key="name",
 )  # fmt: skip
 
@@ -194,8 +195,9 @@ async def show(session: Session, name: str | None) -> None:
 async def add(session: Session, url: str, identity: str | None) -> None:
     """Add a node by the URL of its API; its key is pinned.
 
-    Over http anybody on the way could answer with a key of their own. So beyond this host either
-    give the identity, which its owner sees with 'parley node show', or compare it when asked.
+    Anybody on the way could answer with a key of their own, unless the URL has https and public
+    authorities certify its name. So beyond this host either give the identity, which its owner sees
+    with 'parley node show', or compare it when asked. HOST:PORT means https, on this host http.
 
     A node that no other node can reach (parley up --pull) has no URL: give its key instead. It
     appears with its name as soon as it fetches its work.
@@ -210,8 +212,8 @@ async def add(session: Session, url: str, identity: str | None) -> None:
         addition = _addition(url, identity)
     except ValidationError as error:
         raise InvalidDocument(faults_of(error, NodeAddition)) from error
-    if addition.url is not None and identity is None and _is_exposed(addition.url):
-        found = await _confirmed_identity(session, addition.url)
+    if addition.url is not None and identity is None:
+        found = await _confirmed_identity(addition.url)
         addition = addition.model_copy(update={"identity": found})
     node = await session.client.add_node(addition)
     session.output.one(node, NODE, node_view)
@@ -221,46 +223,41 @@ async def add(session: Session, url: str, identity: str | None) -> None:
         session.progress.note(f"Trusted the key found at {url}; verify it with its owner.")
 
 
-def _is_exposed(url: str) -> bool:
-    """Return whether somebody between the hosts could answer in the place of this URL's node."""
-    parts = urlsplit(url)
-    return parts.scheme == "http" and not is_loopback(parts.hostname or "")
+async def _confirmed_identity(url: str) -> str | None:
+    """Return the key found at a URL if a person confirms it; None if that is not necessary.
 
-
-async def _confirmed_identity(session: Session, url: str) -> str:
-    """Show the key found at a URL to a person, and return it if they confirm it.
+    It is not for a node on this host over http, and where the node itself will find the name
+    publicly certified, or else refuse.
 
     :raises click.UsageError: nobody can be asked.
     :raises NotAllowed: the person does not confirm it.
-    :raises PeerUnreachable: the URL does not answer.
+    :raises PeerUnreachable: the URL does not answer this command over http.
     """
-    if not (sys.stdin.isatty() and sys.stderr.isatty()):
-        msg = (
-            f"the key of the node at {url} cannot be trusted without a look: http is not "
-            "protected, and nobody can be asked here. Get its identity from its owner "
-            f"('parley node show' there) and give it: parley node add {url} --identity ed25519:KEY"
-        )
-        raise click.UsageError(msg)
-    from node.client.users import UserClient  # slow to load
+    parts = urlsplit(url)
+    if parts.scheme == "http" and is_loopback(parts.hostname or ""):
+        return None
+    from node.client.first_contact import find  # slow to load
 
+    if parts.scheme == "http":
+        require_terminal(url, _hint(url))
     try:
-        async with UserClient(url, None, session.clock) as asked:
-            card = await asked.own_card()
-    except PeerError:
+        contact = await find(url)
+    except PeerError as error:
+        if parts.scheme == "https":
+            return None
         msg = (
             f"no node answers this command at {url}, so its key cannot be shown; check the URL, or "
-            "give the key that its owner sees: --identity ed25519:KEY"
+            f"give the key that its owner sees: --identity ed25519:KEY ({error.detail})"
         )
         raise PeerUnreachable(msg) from None
-    session.progress.note(
-        f"The node at {url} calls itself {printable(card.name)} and has the key\n"
-        f"  {card.identity}\n"
-        "Its owner sees its key with 'parley node show'; compare all of it."
-    )
-    if not click.confirm("Is it the same?", err=True):
-        msg = f"the node at {url} was not added: its key was not confirmed"
-        raise NotAllowed(msg)
-    return card.identity
+    if contact.certified:
+        return None
+    confirm(contact, url, _hint(url))
+    return contact.identity
+
+
+def _hint(url: str) -> str:
+    return f"parley node add {url} --identity ed25519:KEY"
 
 
 def _addition(url: str, identity: str | None) -> NodeAddition:
@@ -268,7 +265,7 @@ def _addition(url: str, identity: str | None) -> NodeAddition:
 
     if url.startswith("ed25519:"):
         return NodeAddition(identity=url)
-    whole = url if "://" in url else f"http://{url}"
+    whole = url if "://" in url else with_scheme(url)
     return NodeAddition(url=whole.rstrip("/"), identity=identity)
 
 

@@ -30,7 +30,7 @@ from node.execution.descriptors import allow_many
 from node.housekeeping import Housekeeper, process_jobs
 from node.model import times
 from node.model.errors import HostError, ParleyError
-from node.model.loopback import is_loopback
+from node.model.loopback import is_exposed, is_loopback
 from node.postgres.binaries import ExternalServer, locate
 from node.postgres.cluster import PrivateCluster, existing_major
 from node.postgres.keeper import keep_running
@@ -83,6 +83,9 @@ _OPTIONS = (
     click.option(
         "--allow-remote", is_flag=True, help="Allow --listen on other than loopback addresses."
     ),
+    click.option("--plain-http", is_flag=True, help="Serve plain HTTP to other hosts, too."),
+    click.option("--tls-cert", help="Certificate for people [one of its own]."),
+    click.option("--tls-key", help="Its private key."),
     click.option(
         "--pull", is_flag=True, help="Fetch work from other nodes, which cannot reach this one."
     ),
@@ -172,15 +175,16 @@ async def _serve(settings: Settings, *, with_node: bool, with_lead: bool) -> Non
 
 
 def _hang_up(stop: asyncio.Event, reread: asyncio.Event, on_terminal: bool) -> None:
-    """Read the limits again; or stop, if a terminal is gone on which this service was started."""
+    """Read limits and certificates again; or stop, if the terminal of this service is gone."""
     (stop if on_terminal and not sys.stderr.isatty() else reread).set()
 
 
-async def _reread_limits(node: NodeService, reread: asyncio.Event) -> None:
+async def _reread(node: NodeService, reread: asyncio.Event) -> None:
     while True:
         await reread.wait()
         reread.clear()
         await node.limits.reload()
+        await node.renew_certificates()
 
 
 async def _work(
@@ -194,7 +198,7 @@ async def _work(
 ) -> None:
     """Start the services, set ``ready``, and end them once ``stop`` is set.
 
-    Whenever ``reread`` is set, the node reads the limits again.
+    Whenever ``reread`` is set, the node reads limits and certificates again.
     """
     from lead.assembly import lead_functions
 
@@ -215,7 +219,7 @@ async def _work(
                 if with_lead:
                     await stack.enter_async_context(_leading(node, owner, alone=not with_node))
                 if with_node:
-                    reading = asyncio.create_task(_reread_limits(node, reread), name="limits")
+                    reading = asyncio.create_task(_reread(node, reread), name="reread")
                     stack.callback(reading.cancel)
                 _ready(node, with_node=with_node)
                 ready.set()
@@ -295,6 +299,13 @@ def _check_listen(settings: Settings) -> None:
             "--allow-remote (users then need the token for reading, too)"
         )
         raise HostError(msg)
+    if is_exposed(settings.public_url) and not settings.plain_http:
+        msg = (
+            f"other hosts are to use {settings.public_url}, and are not served plain HTTP, which "
+            "others could read on the way; write https in the URL (PARLEY_URL), for which the node "
+            "makes its own certificate, or allow plain HTTP with --plain-http (PARLEY_PLAIN_HTTP=1)"
+        )
+        raise HostError(msg)
 
 
 @contextlib.asynccontextmanager
@@ -304,7 +315,7 @@ async def _serving(node: NodeService) -> AsyncIterator[None]:
     await runner.setup()
     await node.start()
     try:
-        server = await app.listen(runner, node.settings)
+        server = await app.listen(runner, node.settings, tls=app.tls_of(node))
     except OSError as error:
         await node.stop()
         await runner.cleanup()
@@ -364,6 +375,8 @@ def _ready(node: NodeService, *, with_node: bool) -> None:
     _notify("READY=1")
     if with_node:
         warn_of_contexts(node.contexts, settings.allowed_contexts)
+        if (plain := settings.plain_warning) is not None:
+            log.warning(plain)
     if not with_node or not sys.stderr.isatty():
         log.info("ready", node=node.card.name, identity=node.card.identity, url=settings.public_url)
         return

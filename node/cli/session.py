@@ -14,6 +14,7 @@ from node.cli.failures import INTERRUPTED, print_error_lines, report, report_tim
 from node.cli.invocation import Invocation, global_options
 from node.cli.output import OutputWriter
 from node.cli.progress import Progress
+from node.cli.servers import tls_of
 from node.cli.times import duration_in_words
 from node.model import times
 from node.model.errors import ParleyError
@@ -69,8 +70,22 @@ def _converse(
     from node.clock import SystemClock
 
     clock = SystemClock()
+    try:
+        tls = asyncio.run(tls_of(invocation, server))
+    except ParleyError as error:
+        return report(error, invocation)
+    except KeyboardInterrupt:
+        print_error_lines("interrupted")
+        return INTERRUPTED
     session = Session(
-        client=UserClient(server, token, clock, wary=invocation.borrowed),
+        client=UserClient(
+            server,
+            token,
+            clock,
+            wary=invocation.borrowed,
+            tls=tls,
+            plain_http=invocation.allows_plain_http,
+        ),
         clock=clock,
         output=OutputWriter(invocation.output, invocation.picked),
         progress=Progress(quiet=invocation.quiet),

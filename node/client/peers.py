@@ -2,6 +2,8 @@
 
 One session keeps connections open; each request has a timeout. Nothing can be sent to a node
 without a URL, so the same request, signed, is left for it to fetch (``mailboxes.py``). Answers
+over https go to whoever proves to have the node's key, or is who the URL names by a public
+authority; a node that is known by https is never asked by http. Answers
 are parsed like anything from outside: an invalid answer is :class:`PeerAnswered`, no answer is
 :class:`PeerUnreachable`, and a problem document is raised as the error it describes, or as
 :class:`PeerFailed` if the other host is at fault.
@@ -9,7 +11,7 @@ are parsed like anything from outside: an invalid answer is :class:`PeerAnswered
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import TypeVar
@@ -67,8 +69,10 @@ from node.model.wire.participants import (
 )
 from node.model.wire.problems import MEDIA_TYPE, Problem, peer_error_of
 from node.model.wire.work import ForwardedQuestion, Question, Reply, WorkRequest, WorkResponse
+from node.trust.keys import fingerprint
 from node.trust.signatures import NONCE_HEADER, check_answer
 from node.trust.signer import Signer
+from node.trust.tls import TlsOptions, pinned, public
 
 Answer = TypeVar("Answer", bound=Document)
 
@@ -120,6 +124,7 @@ class Peers:
         self._timeout_s = timeout_s
         self._added_as = added_as
         self._batches: dict[str, PeerBatches] = {}
+        self._by_name: set[str] = set()
         self.carry: Carry = _no_way
 
     def batches_of(self, peer: Peer) -> PeerBatches:
@@ -129,15 +134,19 @@ class Peers:
             batches = self._batches[peer.identity] = PeerBatches(peer)
         return batches
 
-    async def card(self, url: str) -> NodeCard:
+    async def card(self, url: str, identity: str | None = None) -> NodeCard:
         """Return the card of the node at this URL, which is signed with the key that it shows.
+
+        Over https without an ``identity``, the name in the URL has to be proven.
 
         :raises PeerUnreachable: there is no answer.
         :raises PeerAnswered: the answer is not from a node, or not signed with the card's key.
         """
         address, nonce = f"{url.rstrip('/')}/v1/nodes/self", self.signer.nonce()
         try:
-            answer = await self._request("GET", address, b"", {NONCE_HEADER: nonce})
+            answer = await self._request(
+                "GET", address, b"", {NONCE_HEADER: nonce}, name=url, identity=identity
+            )
         except TooLarge as error:
             raise PeerAnswered(error.detail) from error
         card = _parsed(NodeCard, self._content_of(answer, url), url)
@@ -173,7 +182,9 @@ class Peers:
             headers = self.signer.request(method, url, body, nonce=nonce, to=peer.identity)
             if peer.url is None:
                 return await self._leave(peer, method, url, body, headers)
-            answer = await self._request(method, url, body, headers, peer.name, wait_s)
+            answer = await self._request(
+                method, url, body, headers, name=peer.name, wait_s=wait_s, identity=peer.identity
+            )
             return self._trusted(answer, peer, nonce)
 
         try:
@@ -250,19 +261,23 @@ class Peers:
             return UnknownToPeer(f"{error.detail}; {how}")
         return error
 
-    async def _request(
+    async def _request(  # noqa: PLR0913 - what a request has, and how long and from whom
         self,
         method: str,
         url: str,
         body: bytes,
         headers: dict[str, str],
+        *,
         name: str | None = None,
         wait_s: float = 0.0,
+        identity: str | None = None,
     ) -> _RawAnswer:
+        """Send a request; over https only to who is proven to be the node, or to have its name."""
         # No proxy is to compress the answer: its digest is that of the bytes as the node sent them.
         headers = {"Content-Type": "application/json", "Accept-Encoding": "identity", **headers}
         limit = aiohttp.ClientTimeout(total=self._timeout_s + wait_s, sock_connect=self._timeout_s)
-        try:
+
+        async def send(tls: TlsOptions) -> _RawAnswer:
             async with self._session.request(
                 method,
                 url,
@@ -270,16 +285,59 @@ class Peers:
                 headers=headers,
                 timeout=limit,
                 allow_redirects=False,
+                **tls,
             ) as response:
                 body_of_answer = await _read(response)
                 return _RawAnswer(
                     response.status, response.content_type, response.headers, body_of_answer
                 )
+
+        try:
+            if not url.startswith("https:"):
+                return await send({})
+            return await self._secured(send, name or url, identity)
         except (aiohttp.ClientError, OSError, TimeoutError) as error:
             late = isinstance(error, TimeoutError)
             cause = f"no answer within {self._timeout_s:g} s" if late else cause_of(error)
             msg = f"{name or url} cannot be reached: {cause}"
             raise PeerUnreachable(msg) from error
+
+    async def _secured(
+        self, send: Callable[[TlsOptions], Awaitable[_RawAnswer]], name: str, identity: str | None
+    ) -> _RawAnswer:
+        """Send to who has the key of the node, or else its name; first as it was the last time.
+
+        Nothing is sent before one of the two is proven.
+
+        :raises PeerUnreachable: neither is.
+        """
+        if identity is None:
+            try:
+                return await send(public())
+            except aiohttp.ClientConnectorCertificateError as error:
+                msg = (
+                    f"{name} cannot be trusted without its key, because its certificate is not "
+                    f"publicly valid ({cause_of(error)}); get its identity from its owner "
+                    "('parley node show' there) and give it: --identity ed25519:KEY"
+                )
+                raise PeerUnreachable(msg) from error
+        by_name = identity in self._by_name
+        ways = [public(), pinned(identity)] if by_name else [pinned(identity), public()]
+        try:
+            return await send(ways[0])
+        except aiohttp.ClientSSLError as first:
+            try:
+                answer = await send(ways[1])
+            except aiohttp.ClientConnectorCertificateError as second:
+                by_key, of_name = (second, first) if by_name else (first, second)
+                msg = (
+                    f"{name} cannot be reached: its certificate is not signed with the key "
+                    f"{fingerprint(identity)} that is known of it ({cause_of(by_key)}), and its "
+                    f"name is not publicly certified ({cause_of(of_name)})"
+                )
+                raise PeerUnreachable(msg) from second
+        (self._by_name.discard if by_name else self._by_name.add)(identity)
+        return answer
 
 
 class PeerBatches:

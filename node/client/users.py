@@ -28,10 +28,12 @@ from node.model import times
 from node.model.errors import (
     AnswerLost,
     InvalidDocument,
+    NotAllowed,
     ParleyError,
     PeerAnswered,
     PeerUnreachable,
 )
+from node.model.loopback import is_exposed
 from node.model.taskstate import TaskState
 from node.model.wire.comparisons import NodeComparison
 from node.model.wire.host_limits import GrantedLimits, LimitTrial, ShownLimits
@@ -58,6 +60,7 @@ if TYPE_CHECKING:
     from uuid import UUID
 
     from node.clock import Clock
+    from node.trust.tls import TlsOptions
 
 _CARD = "/nodes/self"
 _CONNECT_S = 5
@@ -88,7 +91,7 @@ class TimeSpan:
 class UserClient(MeshesApi, ArchivesApi, TokensApi):
     """A session with one node; use it as an asynchronous context manager."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - the last four have defaults
         self,
         server: str,
         token: str | None,
@@ -96,11 +99,17 @@ class UserClient(MeshesApi, ArchivesApi, TokensApi):
         *,
         wary: bool = False,
         patience_s: float = 30,
+        tls: TlsOptions | None = None,
+        plain_http: bool = False,
     ) -> None:
         """Use ``server`` (scheme, host and port); wait ``patience_s`` for an answer.
 
-        ``wary``: send the token only to a server that answers like a node without it.
+        ``wary``: send the token only to a server that answers like a node without it. ``tls``
+        says whom to trust over https (:mod:`node.client.first_contact`), by default whom the
+        authorities of this host do. ``plain_http``: send the token over http to other hosts, too.
         """
+        self._tls: TlsOptions = tls or {}
+        self._plain_http = plain_http
         self.server = server
         self._token = token
         self._wary = wary
@@ -111,11 +120,14 @@ class UserClient(MeshesApi, ArchivesApi, TokensApi):
     async def __aenter__(self) -> Self:
         """Open the session.
 
+        :raises NotAllowed: the token would be sent so that others could read it on the way.
         :raises PeerError: ``wary``, and the server is not a node.
         """
+        if self._token and not self._plain_http and is_exposed(self.server):
+            raise NotAllowed(_readable(self.server))
         if self._wary and self._token:
             async with UserClient(
-                self.server, None, self._clock, patience_s=self._patience_s
+                self.server, None, self._clock, patience_s=self._patience_s, tls=self._tls
             ) as stranger:
                 await stranger.check_node()
         headers = {"Authorization": f"Bearer {self._token}"} if self._token else {}
@@ -475,7 +487,7 @@ class UserClient(MeshesApi, ArchivesApi, TokensApi):
         if self._http is None:
             msg = "a UserClient is used as an asynchronous context manager"
             raise RuntimeError(msg)
-        async with self._http.request(method, url, **options) as response:
+        async with self._http.request(method, url, **self._tls, **options) as response:
             return self._answer(response, await response.read())
 
     def _answer(self, response: aiohttp.ClientResponse, raw: bytes) -> Any:
@@ -523,6 +535,14 @@ async def _twice(send: Callable[[], Awaitable[Any]]) -> Any:
         raise
     except (aiohttp.ClientOSError, aiohttp.ServerDisconnectedError):
         return await send()
+
+
+def _readable(server: str) -> str:
+    return (
+        f"the token was not sent to {server}, because everybody on the way could read it; use "
+        f"https{server.removeprefix('http')}, or allow it with --plain-http (PARLEY_PLAIN_HTTP=1), "
+        "such as inside a tunnel or a lab"
+    )
 
 
 def _instant(instant: int | None) -> str | None:

@@ -54,7 +54,7 @@ class NodePlan:
 CommandFactory = Callable[[NodePlan], list[str]]
 
 _EACH_ITS_OWN = frozenset(
-    {"name", "listen", "url", "address", "dsn", "state_dir", "allow_remote", "pull"}
+    {"name", "listen", "url", "address", "dsn", "state_dir", "allow_remote", "plain_http", "pull"}
 )
 """Settings that a lab sets for each node itself."""
 
@@ -70,7 +70,7 @@ def node_command(plan: NodePlan) -> list[str]:
     argv = [sys.executable, "-m", "node.cli.main", "up", "--name", plan.name]
     argv += ["--listen", plan.listen, "--url", plan.url, "--address", plan.address]
     argv += ["--dsn", plan.dsn, "--state-dir", str(plan.state)]
-    return argv if plan.listen.startswith("127.") else [*argv, "--allow-remote"]
+    return argv if plan.listen.startswith("127.") else [*argv, "--allow-remote", "--plain-http"]
 
 
 def names() -> Iterator[str]:

@@ -31,6 +31,8 @@ class Readiness:
     directory: str
     free_bytes: int
     refused_write: str | None
+    warnings: tuple[str, ...] = ()
+    """What the owner ought to look at although the node works."""
 
     @property
     def due_for(self) -> int:

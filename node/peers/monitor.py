@@ -167,7 +167,7 @@ class PeerMonitor:
             box = self._mailboxes.of(known.identity)
             return None if box.attended else box.absence_reason(known.name), None
         try:
-            card = await self._peers.card(known.url)
+            card = await self._peers.card(known.url, known.identity)
         except (PeerError, RequestError) as error:
             return error.detail, None
         if card.identity != known.identity:

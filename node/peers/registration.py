@@ -33,7 +33,7 @@ class PeerRegistrar:
         """
         if addition.url is None:
             return await self._add_fetching(addition.identity or "")
-        card = await self._peers.card(addition.url)
+        card = await self._peers.card(addition.url, addition.identity)
         if addition.identity not in (None, card.identity):
             msg = f"the node at {addition.url} has the key {card.identity}, not the one expected"
             raise Conflict(msg)

@@ -28,6 +28,8 @@ from node.trust.private_files import create_private, read_private
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from cryptography.x509 import Certificate, CertificateBuilder
+
 _PREFIX = "ed25519:"
 _IDENTITY = re.compile(r"ed25519:[A-Za-z0-9_-]{43}", re.ASCII)
 _FINGERPRINT_GROUPS = 5
@@ -83,6 +85,10 @@ class NodeKey:
     def sign(self, data: bytes) -> bytes:
         """Return the signature of ``data``: 64 bytes."""
         return self._private.sign(data)
+
+    def certify(self, builder: CertificateBuilder) -> Certificate:
+        """Return the certificate that a builder describes, signed with this key."""
+        return builder.sign(self._private, None)
 
 
 def identity_of(public: bytes) -> str:

@@ -14,7 +14,8 @@ from uuid import uuid4
 import aiohttp
 
 from lead.assembly import lead_functions
-from node.api.app import application, listen, runner
+from node.api.app import application, listen, runner, tls_of
+from node.certificates import ServerCertificates
 from node.client.mailboxes import Mailboxes
 from node.client.peers import Peers
 from node.clock import Clock
@@ -43,16 +44,19 @@ class Served(NodeService):
 
 @contextlib.asynccontextmanager
 async def served(
-    name: str, dsn: str, clock: Clock, directory: Path, **settings_: Any
+    name: str, dsn: str, clock: Clock, directory: Path, *, tls: bool = False, **settings_: Any
 ) -> AsyncIterator[Served]:
     """Serve a node's API on a port of its own; its loops are not started.
 
+    With ``tls`` others know it by a URL with https; the same port serves plain HTTP.
     ``settings_`` are further settings of the node. Without ``limits`` among them, other nodes may
     have everything.
     """
     with socket.socket() as listening:
         listening.bind(("127.0.0.1", 0))
         address = f"127.0.0.1:{listening.getsockname()[1]}"
+        if tls:
+            settings_ = {"url": f"https://{address}", **settings_}
         settings = Settings(name=name, listen=address, state_dir=directory, **settings_)
         database, key = PostgresDatabase(dsn), NodeKey.generate()
         async with contextlib.AsyncExitStack() as stack:
@@ -63,15 +67,25 @@ async def served(
             mailboxes = Mailboxes(clock, 5)
             peers.carry = mailboxes.carry
             limits = None if "limits" in settings_ else EVERYTHING
-            means = NodeDependencies(peers, lead_functions(), mailboxes=mailboxes, limits=limits)
-            node = Served(Core(database, clock, key.identity, settings), means)
+            core = Core(database, clock, key.identity, settings)
+            certificates = ServerCertificates(core, key) if tls else None
+            means = NodeDependencies(
+                peers,
+                lead_functions(),
+                mailboxes=mailboxes,
+                certificates=certificates,
+                limits=limits,
+            )
+            node = Served(core, means)
             node.key = key
             node.capabilities.assume_all()
             await know(node)
             serving = runner(application(node, []))
             await serving.setup()
             stack.push_async_callback(serving.cleanup)
-            server = await listen(serving, settings, listening)
+            if certificates is not None:
+                certificates.load()
+            server = await listen(serving, settings, listening, tls_of(node))
             stack.callback(server.close)
             yield node
             node.mailboxes.close()

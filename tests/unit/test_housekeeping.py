@@ -240,6 +240,7 @@ def test_the_tables_name_each_job_once() -> None:
         "end_followers",
         "watch_peers",
         "refresh_card",
+        "renew_certificates",
         "extend_reservations",
         "purge",
     )

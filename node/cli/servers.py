@@ -1,0 +1,139 @@
+"""Check that the server of a command is the node that it was before, as ssh does with hosts.
+
+The key of a server is what ``--server-identity`` or PARLEY_IDENTITY says, or what a person has
+confirmed when the server was used for the first time. Both are kept in ``servers.json`` of the
+user's configuration, so that later commands ask nothing.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from node.cli.failures import print_error_lines
+from node.cli.output import printable
+from node.model.errors import HostError, NotAllowed
+
+if TYPE_CHECKING:
+    from node.cli.invocation import Invocation
+    from node.client.first_contact import Contact
+    from node.trust.tls import TlsOptions
+
+_FILE = "servers.json"
+
+
+async def tls_of(invocation: Invocation, server: str) -> TlsOptions:
+    """Return how to check the certificate of a server, once it has shown to be the right one.
+
+    A server on this host, or over http, is checked only if a key was given. One whose name public
+    authorities certify is asked for no key, unless a token would go there that was meant for
+    another one.
+
+    :raises click.UsageError: the key is not known, and nobody can be asked.
+    :raises NotAllowed: a person does not confirm the key.
+    :raises PeerError: the server is not the node with this key, or does not answer.
+    """
+    given, secured = invocation.expected_identity, server.startswith("https:")
+    if given is None and not secured:
+        return {}
+    from node.client.first_contact import find, verify  # loads aiohttp, which --help does not need
+
+    _require_identity(given)
+    if (identity := given or pinned(server)) is not None:
+        contact = await verify(server, identity)
+        if given is not None and secured:
+            pin(server, given)
+        return contact.tls
+    contact = await find(server)
+    if not contact.certified or invocation.borrowed:
+        confirm(contact, server, f"--server {server} --server-identity ed25519:KEY")
+        pin(server, contact.identity)
+    return contact.tls
+
+
+def confirm(contact: Contact, url: str, hint: str) -> None:
+    """Show the key of a node to a person, and return if they confirm it.
+
+    :raises click.UsageError: nobody can be asked; ``hint`` says what to give.
+    :raises NotAllowed: the person does not confirm it.
+    """
+    require_terminal(url, hint)
+    print_error_lines(
+        f"The node at {url} calls itself {printable(contact.name)} and has the key\n"
+        f"  {contact.identity}\n"
+        "Its owner sees its key with 'parley node show'; compare all of it."
+    )
+    if not click.confirm("Is it the same?", err=True):
+        msg = f"the node at {url} is not trusted: its key was not confirmed"
+        raise NotAllowed(msg)
+
+
+def require_terminal(url: str, hint: str) -> None:
+    """Return if a person can be asked about the key of the node at a URL.
+
+    :raises click.UsageError: nobody can; ``hint`` says what to give.
+    """
+    if not (sys.stdin.isatty() and sys.stderr.isatty()):
+        msg = (
+            f"the key of the node at {url} cannot be trusted without a look, and nobody can be "
+            "asked here. Get its identity from its owner ('parley node show' there) and give it: "
+            f"{hint}"
+        )
+        raise click.UsageError(msg)
+
+
+def pinned(server: str) -> str | None:
+    """Return the key of a server that was kept, or None."""
+    return _read().get(server)
+
+
+def pin(server: str, identity: str) -> None:
+    """Keep the key of a server for later commands of this user.
+
+    :raises HostError: it cannot be written.
+    """
+    from node.trust.private_files import replace_private
+
+    known = _read()
+    if known.get(server) == identity:
+        return
+    path = _path()
+    try:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as error:
+        msg = f"{path.parent} cannot be created: {error.strerror}"
+        raise HostError(msg) from error
+    replace_private(path, json.dumps({**known, server: identity}, indent=2).encode() + b"\n")
+
+
+def _require_identity(given: str | None) -> None:
+    from node.trust.keys import public_of
+
+    if given is None:
+        return
+    try:
+        public_of(given)
+    except ValueError as error:
+        raise click.BadParameter(str(error), param_hint="--server-identity") from None
+
+
+def _read() -> dict[str, str]:
+    path = _path()
+    try:
+        known = json.loads(path.read_bytes())
+    except FileNotFoundError:
+        return {}
+    except (OSError, ValueError) as error:
+        msg = f"{path} cannot be read: {error}; repair it, or remove it and confirm the keys again"
+        raise HostError(msg) from error
+    return {str(server): str(identity) for server, identity in known.items()}
+
+
+def _path() -> Path:
+    folder = os.environ.get("XDG_CONFIG_HOME") or "~/.config"
+    return Path(folder).expanduser() / "parley" / _FILE

@@ -1,0 +1,116 @@
+"""TLS: what a node offers, and what those trust who connect to one.
+
+Versions and ciphers are TLS 1.3, or 1.2 with forward secrecy and an AEAD; nothing is compressed,
+and nothing is negotiated a second time.
+"""
+
+from __future__ import annotations
+
+import ssl
+from dataclasses import dataclass
+from functools import cache, lru_cache
+from pathlib import Path
+from typing import TypedDict
+
+from cryptography import x509
+
+from node.model.errors import HostError
+from node.trust.certificates import SERVER_NAME, anchor_of, ends_at
+
+_CIPHERS = "ECDHE+AESGCM:ECDHE+CHACHA20"
+
+
+class TlsOptions(TypedDict, total=False):
+    """What a request of aiohttp needs to check a server."""
+
+    ssl: ssl.SSLContext
+    server_hostname: str
+
+
+@lru_cache(maxsize=1024)
+def _pinned(identity: str) -> ssl.SSLContext:
+    context = _strict(ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT))
+    context.load_verify_locations(cadata=anchor_of(identity))
+    return context
+
+
+def pinned(identity: str) -> TlsOptions:
+    """Trust the node with this key and nobody else, whatever its name or address."""
+    return {"ssl": _pinned(identity), "server_hostname": SERVER_NAME}
+
+
+@cache
+def _public() -> ssl.SSLContext:
+    return _strict(ssl.create_default_context())
+
+
+def public() -> TlsOptions:
+    """Trust what this host's authorities say about the name in the URL."""
+    return {"ssl": _public()}
+
+
+@cache
+def _unchecked() -> ssl.SSLContext:
+    context = _strict(ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT))
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE
+    return context
+
+
+def unchecked() -> TlsOptions:
+    """Trust anybody: only to learn which key a server says it has."""
+    return {"ssl": _unchecked(), "server_hostname": SERVER_NAME}
+
+
+@dataclass(frozen=True)
+class ServedCertificate:
+    """A certificate that a server shows, ready for use, and when it expires."""
+
+    context: ssl.SSLContext
+    expires_at: int
+
+
+def served(certificate: Path, key: Path | None = None) -> ServedCertificate:
+    """Read a certificate with its chain and its key, which may be in the same file.
+
+    :raises HostError: they cannot be used; the message says why.
+    """
+    context = _strict(ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER))
+    context.set_alpn_protocols(["http/1.1"])
+    try:
+        context.load_cert_chain(certificate, key, password=_no_password)
+        leaf = x509.load_pem_x509_certificate(certificate.read_bytes())
+    except (OSError, ValueError) as error:  # ssl.SSLError is an OSError
+        files = f"{certificate}" if key is None else f"{certificate} with {key}"
+        msg = f"the certificate {files} cannot be used: {_sentence(error)}"
+        raise HostError(msg) from error
+    return ServedCertificate(context, ends_at(leaf))
+
+
+def for_nodes_too(people: ssl.SSLContext, nodes: ssl.SSLContext) -> ssl.SSLContext:
+    """Let a server's context show the certificate of another one to who asks for a node."""
+
+    def choose(connection: ssl.SSLObject, name: str | None, _: ssl.SSLContext) -> None:
+        if name == SERVER_NAME:
+            connection.context = nodes
+
+    people.sni_callback = choose
+    return people
+
+
+def _strict(context: ssl.SSLContext) -> ssl.SSLContext:
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    context.options |= ssl.OP_NO_COMPRESSION | ssl.OP_NO_RENEGOTIATION
+    context.set_ciphers(_CIPHERS)
+    return context
+
+
+def _no_password() -> str:
+    raise ValueError("its key has a password; store it without one, readable by the service only")
+
+
+def _sentence(error: Exception) -> str:
+    if isinstance(error, ssl.SSLError):
+        words = (error.reason or "").replace("_", " ").lower()
+        return words or "it is not a certificate with its key in PEM form"
+    return getattr(error, "strerror", None) or str(error)
