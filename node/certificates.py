@@ -36,7 +36,7 @@ Stamp = tuple[tuple[int, int, int], ...]
 
 
 class ServerCertificates:
-    """What this node shows to those who connect to it."""
+    """The certificates shown to those who connect to it."""
 
     def __init__(self, core: Core, key: NodeKey) -> None:
         """Nothing can be shown before :meth:`load`."""
@@ -51,7 +51,7 @@ class ServerCertificates:
         self._warned_of: int | None = None
         self._renewing = asyncio.Lock()
         self.fault: str | None = None
-        """Why the certificate of the settings could not be read again."""
+        """The reason why the certificate of the settings could not be read again, if so."""
 
     @property
     def context(self) -> ssl.SSLContext:
@@ -63,7 +63,7 @@ class ServerCertificates:
 
     @property
     def expires_at(self) -> int:
-        """When the certificate for people expires."""
+        """The instant at which the certificate for people expires."""
         return 0 if self._people is None else self._people.expires_at
 
     @property

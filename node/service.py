@@ -140,7 +140,7 @@ class NodeDependencies:
     poll_s: float = POLL_S
     mailboxes: Mailboxes | None = None
     certificates: ServerCertificates | None = None
-    """What is shown to those who connect, if the process serves the API."""
+    """The certificates shown to those who connect, if the process serves the API."""
     limits: str | None = None
     """The text of the owner's limits, if they are not in a file."""
 

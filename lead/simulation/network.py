@@ -250,7 +250,7 @@ class SimulatedPeers(Peers):
         self._here = here
         self._stations = stations
 
-    async def card(self, url: str) -> NodeCard:
+    async def card(self, url: str, identity: str | None = None) -> NodeCard:  # noqa: ARG002
         """Return the card of the node at this URL."""
         station = next(s for s in self._stations.values() if s.card.url == url.rstrip("/"))
 

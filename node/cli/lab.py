@@ -16,7 +16,7 @@ from node.cli.groups import CommandGroup
 from node.cli.invocation import Invocation
 from node.cli.output import aligned
 from node.cli.progress import Progress
-from node.cli.serving import LabHandle, lab_of, with_lab
+from node.cli.serving import LabHandle, LabNodeHandle, lab_of, with_lab
 from node.model.errors import NotAllowed, ParleyError
 from node.model.loopback import is_exposed
 
@@ -90,6 +90,7 @@ lab_group.add_command(demo)
 )
 @click.option("--loss", type=_Loss(), help="Loss of the WAN in each direction: 1% or 0.01.")
 @click.option("--rate-mbit", type=click.FloatRange(0.01, 100_000), help="Rate of the WAN in Mb/s.")
+@click.option("--tls", is_flag=True, help="Let nodes and commands speak TLS, as real hosts do.")
 @click.option("-q", "--quiet", is_flag=True, help="Print no progress on standard error.")
 @click.pass_context
 def up(
@@ -99,6 +100,7 @@ def up(
     nodes: int,
     as_json: bool,
     namespaces: bool,
+    tls: bool,
     quiet: bool,
     **network: float | None,
 ) -> None:
@@ -108,7 +110,7 @@ def up(
         wan = wan_of(namespaces=namespaces, **network)
         if wan is not None:
             progress.note(wan.sentence())
-        lab = lab_of(nodes, progress, None if wan is None else _settings(wan))
+        lab = lab_of(nodes, progress, None if wan is None else _settings(wan), tls=tls)
         context.exit(asyncio.run(with_lab(lab, progress, lambda: _serve(lab, as_json=as_json))))
     except ParleyError as error:
         progress.clear()
@@ -154,23 +156,30 @@ def ready_line(lab: LabHandle) -> str:
     return json.dumps({"nodes": nodes})
 
 
+def _protection(node: LabNodeHandle) -> str:
+    """Return the variables by which commands trust a node over TLS, or do without."""
+    if node.url.startswith("https:"):
+        return f" PARLEY_IDENTITY={node.identity}"
+    return " PARLEY_PLAIN_HTTP=1" if is_exposed(node.url) else ""
+
+
 def ready_text(lab: LabHandle) -> str:
     """Describe the nodes and how to use them."""
     first = lab.nodes[0]
     rows = [("node", "API and page", "measurement address", "its token")]
     rows += [(node.name, node.url, node.address, f"{node.state}/token") for node in lab.nodes]
     last = lab.nodes[-1]
-    plain = " PARLEY_PLAIN_HTTP=1" if is_exposed(first.url) else ""
     return "\n".join(
         [
             aligned(rows),
             "",
             f"The page of {first.name}: {first.url}/",
             "In another terminal:",
-            f"  export PARLEY_SERVER={first.url} PARLEY_TOKEN={first.token}{plain}",
+            f"  export PARLEY_SERVER={first.url} PARLEY_TOKEN={first.token}{_protection(first)}",
             f"  parley latency {last.name}",
             "Attributes are set on the node itself, with its own token:",
-            f"  PARLEY_SERVER={last.url} PARLEY_TOKEN=$(cat {last.state}/token){plain} \\",
+            f"  PARLEY_SERVER={last.url}{_protection(last)} \\",
+            f"    PARLEY_TOKEN=$(cat {last.state}/token) \\",
             "    parley node set site=two",
         ]
     )

@@ -26,7 +26,7 @@ from node.cli.servers import confirm, require_terminal
 from node.cli.session import Session, asks_node
 from node.cli.times import local
 from node.model.errors import NotFound, PeerError, PeerUnreachable
-from node.model.loopback import is_loopback
+from node.model.loopback import is_exposed, is_loopback
 
 if TYPE_CHECKING:
     from node.model.wire.comparisons import NodeComparison
@@ -416,13 +416,20 @@ def _lease(node: Record) -> str | None:
     return f"end {local(node['lease_until'])} if it sends nothing before"
 
 
+def _url(node: Record) -> str:
+    if node["url"] is None:
+        return "none: it fetches its work itself"
+    exposed = " (plain HTTP: whoever is on the way can read it)" if is_exposed(node["url"]) else ""
+    return f"{node['url']}{exposed}"
+
+
 def node_view(node: Record) -> str:
     """Describe a node for a person."""
     return pairs(
         (
             ("node", node["name"]),
             ("identity", node["identity"]),
-            ("url", node["url"] or "none: it fetches its work itself"),
+            ("url", _url(node)),
             ("address", node["address"]),
             ("version", node["version"]),
             ("known since", local(node["added_at"])),

@@ -53,6 +53,11 @@ class LabNodeHandle(Protocol):
         """Its state directory, which has its users' token in the file ``token``."""
         ...
 
+    @property
+    def identity(self) -> str:
+        """Its key."""
+        ...
+
 
 class LabHandle(Protocol):
     """Several nodes on this host."""
@@ -75,7 +80,9 @@ class LabHandle(Protocol):
         ...
 
 
-def lab_of(count: int, progress: Progress, wan: WanSettings | None = None) -> LabHandle:
+def lab_of(
+    count: int, progress: Progress, wan: WanSettings | None = None, *, tls: bool = False
+) -> LabHandle:
     """Return a lab that reports its start, and nodes that die."""
     from node.lab.supervisor import Lab as RealLab  # loads the whole service
 
@@ -85,7 +92,7 @@ def lab_of(count: int, progress: Progress, wan: WanSettings | None = None) -> La
             f"! {death_reason(name, why, {node.name for node in lab.nodes})}"
         )  # even with --quiet
 
-    lab = RealLab(count, wan, progress=progress.note, died=died)
+    lab = RealLab(count, wan, tls=tls, progress=progress.note, died=died)
     return lab
 
 

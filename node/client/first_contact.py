@@ -31,7 +31,7 @@ class Contact:
     identity: str
     tls: TlsOptions
     certified: bool
-    """Whether public authorities certify the name in the URL."""
+    """True if public authorities certify the name in the URL."""
 
 
 async def find(url: str) -> Contact:

@@ -9,7 +9,7 @@ import os
 import string
 import sys
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import aiohttp
@@ -18,7 +18,10 @@ from node.execution import process
 from node.execution.process import RunningProcess
 from node.model.errors import HostError
 from node.model.host_limits.document import DEFAULT
+from node.model.loopback import is_exposed
 from node.settings import Settings
+from node.trust.keys import NodeKey
+from node.trust.tls import TlsOptions, pinned
 
 _POLL_S = 0.05
 _REQUEST_S = 30.0
@@ -35,6 +38,16 @@ class LabNode:
     address: str
     state: str
     """Its state directory; the file ``token`` there is the users' token."""
+
+    @property
+    def identity(self) -> str:
+        """Its key, by which others know it."""
+        return NodeKey.load_or_create(Path(self.state) / "node.pem").identity
+
+    @property
+    def tls(self) -> TlsOptions:
+        """The options of aiohttp for requests to it."""
+        return pinned(self.identity) if self.url.startswith("https:") else {}
 
 
 @dataclass(frozen=True)
@@ -70,7 +83,9 @@ def node_command(plan: NodePlan) -> list[str]:
     argv = [sys.executable, "-m", "node.cli.main", "up", "--name", plan.name]
     argv += ["--listen", plan.listen, "--url", plan.url, "--address", plan.address]
     argv += ["--dsn", plan.dsn, "--state-dir", str(plan.state)]
-    return argv if plan.listen.startswith("127.") else [*argv, "--allow-remote", "--plain-http"]
+    if not plan.listen.startswith("127."):
+        argv.append("--allow-remote")
+    return [*argv, "--plain-http"] if is_exposed(plan.url) else argv
 
 
 def names() -> Iterator[str]:
@@ -103,14 +118,14 @@ async def ready(
 
     :raises HostError: it ended, or was not ready in time; the message has the end of its log.
     """
-    answer = "nothing"
+    node = LabNode(plan.name, plan.url, "", plan.dsn, plan.address, str(plan.state))
+    answer, tls = "nothing", node.tls
     try:
         async with asyncio.timeout(within_s):
             while not running.ended:
-                answer = await _answer(session, f"{plan.url}/readyz")
+                answer = await _answer(session, f"{plan.url}/readyz", tls)
                 if answer == "200":
-                    identity = plan.name, plan.url, _token(plan), plan.dsn, plan.address
-                    return LabNode(*identity, str(plan.state))
+                    return replace(node, token=_token(plan))
                 with contextlib.suppress(TimeoutError):
                     async with asyncio.timeout(_POLL_S):
                         await running.wait()
@@ -129,9 +144,10 @@ async def introduce(one: LabNode, other: LabNode, session: aiohttp.ClientSession
     try:
         async with session.post(
             f"{one.url}/v1/nodes",
-            json={"url": other.url},
+            json={"url": other.url, **({"identity": other.identity} if other.tls else {})},
             headers={"Authorization": f"Bearer {one.token}"},
             timeout=aiohttp.ClientTimeout(total=_REQUEST_S),
+            **one.tls,
         ) as response:
             if response.ok:
                 return
@@ -146,10 +162,11 @@ def module_environment() -> dict[str, str]:
     return {"PYTHONPATH": str(Path(__file__).resolve().parents[2])}
 
 
-async def _answer(session: aiohttp.ClientSession, url: str) -> str:
+async def _answer(session: aiohttp.ClientSession, url: str, tls: TlsOptions) -> str:
     """Return the status of a node's answer, or why there is no answer."""
+    timeout = aiohttp.ClientTimeout(total=_REQUEST_S)
     try:
-        async with session.get(url, timeout=aiohttp.ClientTimeout(total=_REQUEST_S)) as response:
+        async with session.get(url, timeout=timeout, **tls) as response:
             return str(response.status)
     except (aiohttp.ClientError, TimeoutError) as fault:
         return str(fault) or type(fault).__name__

@@ -55,6 +55,7 @@ def _silent(*_: str) -> None:
 class Lab:
     """``count`` nodes, on loopback addresses or, with ``wan_settings``, in namespaces.
 
+    They speak plain HTTP to each other, or TLS with ``tls``.
     ``progress`` gets short texts about the progress of the start; ``died`` gets a name and a
     sentence when a node, the database or the emulator ends unexpectedly. The others continue.
     """
@@ -64,6 +65,7 @@ class Lab:
         count: int,
         wan_settings: WanSettings | None = None,
         *,
+        tls: bool = False,
         progress: Callable[[str], None] = _silent,
         died: Callable[[str, str], None] = _silent,
         command: CommandFactory = node_command,
@@ -75,6 +77,7 @@ class Lab:
         self.wan_report: dict[str, Any] | None = None
         self._names = list(itertools.islice(nodes.names(), count))
         self._wan_settings = wan_settings
+        self._scheme = "https" if tls else "http"
         self._progress = progress
         self._died = died
         self._command = command
@@ -165,7 +168,7 @@ class Lab:
             claim = loopback.claim(len(self._names))
             self._undo.callback(claim.release)
             return [
-                _plan(work, name, address, claim.port, address)
+                self._plan(work, name, address, claim.port, address)
                 for name, address in zip(self._names, claim.addresses, strict=True)
             ]
         namespaces = Namespaces(self._names)
@@ -175,9 +178,22 @@ class Lab:
         await self._start_wan(sites, self._wan_settings)
         self._progress(f"{len(sites)} network namespaces joined by a WAN")
         return [
-            _plan(work, name, site.management, HTTP_PORT, site.address, site.namespace)
+            self._plan(work, name, site.management, HTTP_PORT, site.address, site.namespace)
             for name, site in zip(self._names, sites, strict=True)
         ]
+
+    def _plan(
+        self,
+        work: Path,
+        name: str,
+        host: str,
+        port: int,
+        address: str,
+        namespace: str | None = None,
+    ) -> NodePlan:
+        listen, state, log = f"{host}:{port}", work / name, work / f"{name}.log"
+        url = f"{self._scheme}://{listen}"
+        return NodePlan(name, listen, url, address, "", state, log, namespace)
 
     async def _start_wan(self, sites: list[NamespaceSite], settings: WanSettings) -> None:
         words = wan.arguments([site.site for site in sites], settings)
@@ -283,14 +299,6 @@ def _work_directory() -> Path:
     work = Path(tempfile.mkdtemp(prefix=f"parley-lab-{os.getpid()}-"))
     work.chmod(0o711)
     return work
-
-
-def _plan(
-    work: Path, name: str, host: str, port: int, address: str, namespace: str | None = None
-) -> NodePlan:
-    listen = f"{host}:{port}"
-    state, log = work / name, work / f"{name}.log"
-    return NodePlan(name, listen, f"http://{listen}", address, "", state, log, namespace)
 
 
 def _with_dsn(plan: NodePlan, dsn: str) -> NodePlan:

@@ -32,7 +32,7 @@ class Readiness:
     free_bytes: int
     refused_write: str | None
     warnings: tuple[str, ...] = ()
-    """What the owner ought to look at although the node works."""
+    """Sentences on what the owner ought to look at although the node works."""
 
     @property
     def due_for(self) -> int:

@@ -21,7 +21,7 @@ _CIPHERS = "ECDHE+AESGCM:ECDHE+CHACHA20"
 
 
 class TlsOptions(TypedDict, total=False):
-    """What a request of aiohttp needs to check a server."""
+    """The options by which a request of aiohttp checks a server."""
 
     ssl: ssl.SSLContext
     server_hostname: str

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 
+from node.trust.keys import NodeKey
 from tests.acceptance.outsider import Outsider
 from tests.support.command_line import CommandResult, run_command
 
@@ -11,4 +13,7 @@ from tests.support.command_line import CommandResult, run_command
 async def parley(node: Outsider, *arguments: str, stdin: str = "") -> CommandResult:
     """Run ``parley …`` against a node."""
     settings = {"PARLEY_SERVER": node.url, "PARLEY_TOKEN": node.token, "COLUMNS": "200"}
+    if node.url.startswith("https:"):
+        key = NodeKey.load_or_create(Path(node.state) / "node.pem")
+        settings["PARLEY_IDENTITY"] = key.identity
     return await run_command(arguments, {**os.environ, **settings}, stdin)

@@ -26,6 +26,7 @@ class PlainNode:
     dsn: str = ""
     address: str = "127.0.0.1"
     state: str = ""
+    identity: str = "ed25519:x"
 
 
 @dataclass(frozen=True)

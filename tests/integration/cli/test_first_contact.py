@@ -1,20 +1,27 @@
-"""``parley node add`` trusts no key that it finds over http on another host without a look."""
+"""Commands trust no key that they find on another host without a look."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
 import os
+from collections.abc import AsyncIterator
 from pathlib import Path
 
+import pytest
+
+from node.clock import SystemClock
+from node.trust.keys import NodeKey
 from tests.conftest import NewDatabase
 from tests.integration.cli.conftest import Parley
 from tests.support.clocks import ManualClock
-from tests.support.served_nodes import Asker, Served, served
+from tests.support.served_nodes import Asker, Served, give_token, served
 
 
-async def _add(bare: Parley, a: Asker, url: str, said: str) -> tuple[int | None, str]:
-    """Add a node at a terminal; return the exit code and what the terminal shows."""
+async def at_terminal(
+    bare: Parley, *words: str, said: str, **environment: str
+) -> tuple[int | None, str]:
+    """Run a command at a terminal; return the exit code and what the terminal shows."""
     terminal, other_end = os.openpty()
     shown = bytearray()
 
@@ -23,19 +30,19 @@ async def _add(bare: Parley, a: Asker, url: str, said: str) -> tuple[int | None,
             while piece := os.read(terminal, 4096):
                 shown.extend(piece)
 
-    assert a.node.card.url is not None
-    started = await bare.start(
-        *("node", "add", url),
-        stdin=other_end,
-        stderr=other_end,
-        PARLEY_SERVER=a.node.card.url,
-        PARLEY_TOKEN="secret",
-    )
+    started = await bare.start(*words, stdin=other_end, stderr=other_end, **environment)  # type: ignore[arg-type] # all are text
     os.close(other_end)
     os.write(terminal, f"{said}\n".encode())
     await asyncio.gather(asyncio.to_thread(read), started.communicate())
     os.close(terminal)
     return started.returncode, shown.decode()
+
+
+async def _add(bare: Parley, a: Asker, url: str, said: str) -> tuple[int | None, str]:
+    """Add a node at a terminal; return the exit code and what the terminal shows."""
+    assert a.node.card.url is not None
+    server = {"PARLEY_SERVER": a.node.card.url, "PARLEY_TOKEN": "secret"}
+    return await at_terminal(bare, "node", "add", url, said=said, **server)
 
 
 async def _known(a: Asker) -> list[str]:
@@ -55,7 +62,7 @@ async def test_a_key_is_confirmed(
         code, shown = await _add(bare, a, _abroad(b), "n")
         assert (code, await _known(a)) == (3, []), shown
         assert b.card.identity in shown
-        assert "was not added: its key was not confirmed" in shown
+        assert "is not trusted: its key was not confirmed" in shown
         code, shown = await _add(bare, a, _abroad(b), "y")
         assert (code, await _known(a)) == (0, [b.card.identity])
         assert "compare all of it" in shown
@@ -71,3 +78,61 @@ async def test_without_a_terminal(ask: Parley, a: Asker) -> None:
     assert await _known(a) == []
     for url in ("https://0.0.0.0:9", "http://127.0.0.1:9", "http://localhost:9"):
         assert (await ask("node", "add", url)).code == 5
+
+
+@pytest.fixture
+async def secured(new_database: NewDatabase, tmp_path: Path) -> AsyncIterator[Served]:
+    """Return a node with TLS and a token."""
+    folder = tmp_path / "secured"
+    folder.mkdir()
+    async with served("b", await new_database(), SystemClock(), folder, tls=True) as node:
+        await give_token(node)
+        yield node
+
+
+async def test_a_server_is_asked_who_it_is(bare: Parley, secured: Served) -> None:
+    """The key of a server is confirmed once and kept; nothing goes to one with another key."""
+    url, listing = secured.card.url, ("node", "list", "-o", "ids")
+    assert url is not None
+    refused = await bare(*listing, PARLEY_SERVER=url, PARLEY_TOKEN="secret")
+    assert (refused.code, "--server-identity ed25519:KEY" in refused.err) == (2, True)
+
+    code, shown = await at_terminal(bare, *listing, said="n", PARLEY_SERVER=url)
+    assert (code, secured.card.identity in shown) == (3, True), shown
+    code, shown = await at_terminal(bare, *listing, said="y", PARLEY_SERVER=url)
+    assert (code, "compare all of it" in shown) == (0, True), shown
+
+    asked = await bare(*listing, PARLEY_SERVER=url, PARLEY_TOKEN="secret")
+    assert (asked.code, asked.out) == (0, "b\n"), asked.err
+    elsewhere = {"PARLEY_SERVER": "http://127.0.0.1:1", "PARLEY_TOKEN": "secret"}
+    borrowed = await bare(*listing, "--server", url, **elsewhere)
+    assert (borrowed.code, borrowed.out) == (0, "b\n"), borrowed.err
+
+    other = NodeKey.generate().identity
+    wrong = await bare(*listing, PARLEY_SERVER=url, PARLEY_IDENTITY=other)
+    assert (wrong.code, "is not the node with the key" in wrong.err) == (5, True)
+    senseless = await bare(*listing, PARLEY_SERVER=url, PARLEY_IDENTITY="ed25519:x")
+    assert senseless.code == 2
+
+
+async def test_a_server_without_tls_is_asked_for_a_key_that_was_given(
+    bare: Parley, a: Asker
+) -> None:
+    """Over http a server that has another key than the one that was given gets no token."""
+    listing, own = ("node", "list", "-o", "ids"), a.node.card
+    assert own.url is not None
+    right = await bare(*listing, PARLEY_SERVER=own.url, PARLEY_IDENTITY=own.identity)
+    assert (right.code, right.out) == (0, "a\n"), right.err
+    other = NodeKey.generate().identity
+    wrong = await bare(*listing, PARLEY_SERVER=own.url, PARLEY_IDENTITY=other)
+    assert (wrong.code, wrong.out) == (5, "")
+    assert f"has the key {own.identity}, not {other}" in wrong.err
+
+
+async def test_a_node_with_tls_is_added_by_its_key(bare: Parley, a: Asker, secured: Served) -> None:
+    """A node whose certificate only its key vouches for is added once a person confirms the key."""
+    url = f"https://0.0.0.0:{secured.settings.listen_port}"
+    code, shown = await _add(bare, a, url, "n")
+    assert (code, await _known(a)) == (3, []), shown
+    code, shown = await _add(bare, a, url, "y")
+    assert (code, await _known(a)) == (0, [secured.card.identity]), shown

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,8 @@ from node.cli.invocation import DEFAULT_SERVER, Invocation
 from node.cli.lab import WanOptions, _Loss, wan_of
 from node.cli.main import COMMANDS, parley
 from node.cli.shortcuts import spec_of
+from node.client.users import UserClient
+from node.clock import SystemClock
 from node.model.errors import (
     FieldFault,
     InvalidDocument,
@@ -189,6 +192,64 @@ def test_each_refusal_has_a_line() -> None:
     assert sentence(RefusedByParticipant("a: no ping; apt install it")) == (
         "✗ a: no ping\n  apt install it"
     )
+
+
+@pytest.mark.parametrize(
+    ("address", "url"),
+    [
+        ("a.example:8642", "https://a.example:8642"),
+        ("127.0.0.1:8642", "http://127.0.0.1:8642"),
+        ("[::1]:8642", "http://[::1]:8642"),
+        ("localhost:1", "http://localhost:1"),
+        ("http://a:1", "http://a:1"),
+    ],
+)
+def test_tls_is_the_default_for_other_hosts(address: str, url: str) -> None:
+    """An address without a scheme means https, on this host http."""
+    assert Invocation(server=address).server_url() == url
+
+
+@pytest.mark.parametrize(
+    ("server", "given", "meant", "expected"),
+    [
+        (None, None, "https://a:1", "of a"),
+        ("https://a:1/", None, "https://a:1", "of a"),
+        ("https://b:1", None, "https://a:1", None),
+        ("https://b:1", None, "no address", None),
+        ("https://b:1", "given", "https://a:1", "given"),
+    ],
+)
+def test_expected_identities(
+    server: str | None,
+    given: str | None,
+    meant: str,
+    expected: str | None,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """PARLEY_IDENTITY is the key of the node of PARLEY_SERVER, and of no other one."""
+    monkeypatch.setenv("PARLEY_SERVER", meant)
+    monkeypatch.setenv("PARLEY_IDENTITY", "of a")
+    assert Invocation(server=server, identity=given).expected_identity == expected
+
+
+@pytest.mark.parametrize(
+    ("server", "plain_http", "refused"),
+    [
+        ("http://203.0.113.7:8642", False, True),
+        ("http://a.example:8642", False, True),
+        ("http://203.0.113.7:8642", True, False),
+        ("http://127.0.0.1:8642", False, False),
+        ("https://203.0.113.7:8642", False, False),
+    ],
+)
+async def test_tokens_stay_secret(server: str, *, plain_http: bool, refused: bool) -> None:
+    """A token goes to no other host over plain HTTP, unless that is allowed."""
+    client = UserClient(server, "secret", SystemClock(), plain_http=plain_http)
+    with pytest.raises(NotAllowed, match="was not sent") if refused else nullcontext():
+        async with client:
+            pass
+    async with UserClient(server, None, SystemClock()):
+        pass
 
 
 @pytest.mark.parametrize(

@@ -29,6 +29,7 @@ class PlainNode:
     dsn: str = "postgresql://x"
     address: str = "127.0.0.1"
     state: str = "/tmp/lab/x"
+    identity: str = "ed25519:x"
 
 
 @dataclass
