@@ -48,6 +48,7 @@ def main() -> None:
         parser.add_argument(option, required=True)
     parser.add_argument("--state-dir", type=Path, required=True)
     parser.add_argument("--allow-remote", action="store_true")
+    parser.add_argument("--plain-http", action="store_true")
     parser.add_argument("--never-ready", action="store_true")
     parser.add_argument("--broken", action="store_true")
     options = parser.parse_args()

@@ -52,6 +52,7 @@ class Proxied:
     url: str
     http: aiohttp.ClientSession
     folder: Path
+    trusting: ssl.SSLContext
 
     async def ask(self, method: str, path: str, **options: object) -> tuple[int, bytes]:
         """Return status and body of the answer."""
@@ -86,10 +87,10 @@ async def proxied(
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     authority = Authority(tmp_path)
-    trusting = aiohttp.TCPConnector(ssl=ssl.create_default_context(cafile=authority.file))
+    trusting = ssl.create_default_context(cafile=authority.file)
     async with (
         asker("a", await new_database(), clock, tmp_path, address="198.51.100.1") as a,
-        aiohttp.ClientSession(connector=trusting) as http,
+        aiohttp.ClientSession(connector=aiohttp.TCPConnector(ssl=trusting)) as http,
     ):
         block = _block(port, a.node.settings.listen, authority.certificate("127.0.0.1"))
         configuration = tmp_path / "nginx.conf"
@@ -101,7 +102,7 @@ async def proxied(
             async with asyncio.timeout(PATIENCE_S):
                 while not await _listens(port):
                     assert server.returncode is None
-            yield Proxied(a.node, f"https://127.0.0.1:{port}", http, tmp_path)
+            yield Proxied(a.node, f"https://127.0.0.1:{port}", http, tmp_path, trusting)
         finally:
             server.terminate()
             await server.wait()
@@ -157,13 +158,17 @@ async def test_bodies_that_are_too_large_are_refused(proxied: Proxied) -> None:
 
 
 async def test_nodes_reach_each_other_through_the_proxy(
-    proxied: Proxied, new_database: NewDatabase, clock: ManualClock, tmp_path: Path
+    proxied: Proxied,
+    new_database: NewDatabase,
+    clock: ManualClock,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Signed requests pass unchanged, and no task of another node reads the proxy or the node."""
     card = proxied.node.card
     async with served("c", await new_database(), clock, tmp_path / "c") as c:
         await know(proxied.node, c)
-        c.peers._session = proxied.http
+        monkeypatch.setattr("node.client.peers.public", lambda: {"ssl": proxied.trusting})
         peer = c.peers.to(card.identity, card.name, proxied.url)
         listed = Participant(node=card.identity, name="a", url=card.url, address=card.address)
         idle = introduce([listed], schedule=Schedule(start=START + times.HOUR, slip=0))
