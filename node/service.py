@@ -28,6 +28,7 @@ from node.execution.launcher import Launcher
 from node.execution.parts import PartCollector
 from node.execution.restores import PARTS_SENT_AGAIN_WITHIN, RestoreWatcher
 from node.execution.targets import ForeignTargets
+from node.execution.tool_runner import ToolRunner
 from node.housekeeping import Housekeeper, PeriodicJob, node_jobs, participant_jobs
 from node.local_participant import LocalParticipant
 from node.model import times
@@ -64,9 +65,9 @@ from node.peers.monitor import PeerMonitor
 from node.peers.pull import WorkPuller
 from node.peers.registration import PeerRegistrar
 from node.plugins.contracts import ArchivingHost
-from node.results import transforms
 from node.results.archives import Archives
 from node.results.delivery import ResultDeliverer
+from node.results.transforms import Transforms
 from node.retention import Purger, rules_of, surplus_rules_of
 from node.settings import Settings
 from node.sharing.campaigns import Campaigns
@@ -208,6 +209,7 @@ class NodeService:
     def _build_host(self, core: Core) -> None:
         """Build what describes this host: its programs, contexts, and card."""
         self.capabilities = Capabilities()
+        self.tool_runner = ToolRunner(core.settings)
         self.contexts = Contexts(core.settings.allowed_contexts)
         self.own_card = OwnCard(core, self.capabilities, self.contexts.addresses)
 
@@ -297,11 +299,13 @@ class NodeService:
             targets=self.foreign_targets,
             agreement=self.agreement,
             restores=self.restores,
+            tool_runner=self.tool_runner,
             poll_s=dependencies.poll_s,
         )
+        transforms = Transforms(self.tool_runner)
         host = ArchivingHost(core.settings.name, core.settings.archive_places, core.clock.now)
         self.result_delivery = ResultDeliverer(
-            core.database, core.clock, host, self.capabilities.metrics
+            core.database, core.clock, host, self.capabilities.metrics, transforms
         )
         self.archives = Archives(
             core.database, core.clock, host, transforms.fault_of, dependencies.new_id
@@ -423,6 +427,19 @@ class NodeService:
             asyncio.create_task(self.freed_time.run(), name="interest"),
         ]
         self._housekeeper.start(self._periodic_jobs())
+
+    async def prepare_tools(self) -> None:
+        """Start what runs the tools, learn what they may do, and say what is not kept from them."""
+        try:
+            rights = await self.tool_runner.rights()
+        except HostError as error:
+            log.warning("no tool can run", reason=error.detail)
+            return
+        self.capabilities.run_with(rights.standing)
+        if (weaker := rights.sentence()) is None:
+            log.info("tools are confined", account=rights.account)
+        else:
+            log.warning("tools are confined, but", account=rights.account, weaker=weaker)
 
     def _started_by_now(self) -> int:
         """Return when this service was started, by the clock as it is now (µs)."""
@@ -599,6 +616,7 @@ class NodeService:
         await asyncio.gather(*ending, return_exceptions=True)
         await self.comparer.stop()
         await self.outbox.deliver_before_shutdown()
+        await self.tool_runner.close()
 
     async def watch_clock(self) -> None:
         """Let all loops look again if the clock was set: they wait for instants by the old one."""

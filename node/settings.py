@@ -235,6 +235,27 @@ class Settings(BaseSettings):
         "refused by default (loopback, link-local, this host itself, contents at private "
         "addresses), separated by blanks: 10.9.0.0/16 127.0.0.1",
     )
+    tool_account: str = Field(
+        "parley-tool", description="Account of the tools of a node that is started by root."
+    )
+    tool_socket: Path | None = Field(
+        None, description="Socket of the program that runs the tools, if systemd starts it."
+    )
+    tool_memory: int = Field(
+        512, ge=32, le=1_048_576, description="Maximum memory of a tool (MiB)."
+    )
+    tool_processes: int = Field(
+        64, ge=1, le=100_000, description="Maximum number of processes of a tool."
+    )
+    tool_file_size: int = Field(
+        16, ge=1, le=1_048_576, description="Maximum size of a file that a tool writes (MiB)."
+    )
+    tool_disk: int = Field(
+        64, ge=1, le=1_048_576, description="Maximum size of all files of a tool (MiB)."
+    )
+    tool_open_files: int = Field(
+        256, ge=32, le=1_000_000, description="Maximum open files of a process of a tool."
+    )
     port_first: int = Field(
         8760, ge=1024, le=65000, description="First port for tools; every second one is used."
     )

@@ -61,6 +61,10 @@ class Capabilities:
         self._which = "/usr/bin/{}".format
         self._standing = lambda: privileges.UNLIMITED
 
+    def run_with(self, standing: ProcessPrivileges) -> None:
+        """Take these for the privileges with which tools are started here."""
+        self._standing = lambda: standing
+
     @property
     def resources(self) -> frozenset[str]:
         """The counted resources that runs of any test may need."""

@@ -10,13 +10,13 @@ from __future__ import annotations
 import os
 import stat
 import struct
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
 from node.plugins.contracts import Privilege
 
 _NET_RAW = 1 << 13  # linux/capability.h
-_NET_ADMIN = 1 << 12
 _SETUID = 1 << 7
 _SYS_CHROOT = 1 << 18
 _TO_BE_ROOT = _SETUID | _SYS_CHROOT
@@ -28,7 +28,7 @@ _FILE_CAPABILITIES = "security.capability"
 _VFS_CAPABILITIES = struct.Struct("<II")  # magic with flags, the lower 32 permitted capabilities
 _EFFECTIVE = 1
 
-_RAW_ADVICE = "AmbientCapabilities=CAP_NET_RAW in the unit of this service gives it"
+_RAW_ADVICE = "AmbientCapabilities=CAP_NET_RAW in parley-tools.service gives it"
 _ECHO_ADVICE = f"{_RAW_ADVICE}, or sysctl net.ipv4.ping_group_range='0 2147483647'"
 
 
@@ -80,7 +80,7 @@ def missing_privilege(
     if _raw(standing, grant) or (needed is Privilege.ECHO and standing.echo):
         return None
     advice = _ECHO_ADVICE if needed is Privilege.ECHO else _RAW_ADVICE
-    return f"{program} needs CAP_NET_RAW for this, which this service lacks; {advice}"
+    return f"{program} needs CAP_NET_RAW for this, which tools lack here; {advice}"
 
 
 def missing_congestion_control(wanted: str, standing: ProcessPrivileges) -> str | None:
@@ -98,7 +98,7 @@ def missing_congestion_control(wanted: str, standing: ProcessPrivileges) -> str 
             f"TCP here has no congestion control {wanted}, only {', '.join(sorted(controls))};"
             f" modprobe tcp_{wanted} as root may add it"
         )
-    if open_controls is None or wanted in open_controls or standing.effective & _NET_ADMIN:
+    if open_controls is None or wanted in open_controls:  # no tool is given CAP_NET_ADMIN
         return None
     every = " ".join(sorted(open_controls | {wanted}))
     return (
@@ -120,7 +120,7 @@ def _missing_root(program: str, standing: ProcessPrivileges, grant: Grant) -> st
     if standing.root:
         capabilities, why = standing.effective, "this service has dropped them"
     elif standing.no_new:
-        capabilities, why = 0, "NoNewPrivileges in the unit of this service forbids that"
+        capabilities, why = 0, "tools get no new privileges here"
     elif not grant.root:
         why = f"its file is not set-user-ID root (chmod u+s on {program}'s file grants that)"
         capabilities = 0
@@ -134,15 +134,20 @@ def _missing_root(program: str, standing: ProcessPrivileges, grant: Grant) -> st
 
 def process_privileges() -> ProcessPrivileges:
     """Return the current privileges of this process."""
-    lines = (line.split(":", 1) for line in _STATUS.read_text().splitlines() if ":" in line)
+    return privileges_in(_STATUS.read_text(), (os.getegid(), *os.getgroups()))
+
+
+def privileges_in(text: str, groups: Iterable[int]) -> ProcessPrivileges:
+    """Return the privileges of a process of these groups with this ``/proc/PID/status``."""
+    lines = (line.split(":", 1) for line in text.splitlines() if ":" in line)
     status = {name: value.strip() for name, value in lines}
     return ProcessPrivileges(
-        root=os.geteuid() == 0,
+        root=status["Uid"].split()[1] == "0",
         effective=int(status["CapEff"], 16),
         bounding=int(status["CapBnd"], 16),
         ambient=int(status.get("CapAmb", "0"), 16),
         no_new=status.get("NoNewPrivs") == "1",
-        echo=_may_echo(),
+        echo=_may_echo(groups),
         controls=_words(_CONTROLS),
         open_controls=_words(_OPEN_CONTROLS),
     )
@@ -176,9 +181,9 @@ def _capabilities(path: str) -> int:
     return int(permitted) if flags & _EFFECTIVE else 0
 
 
-def _may_echo() -> bool:
+def _may_echo(groups: Iterable[int]) -> bool:
     try:
         least, most = (int(word) for word in _ECHO_GROUPS.read_text().split())
     except (OSError, ValueError):
         return False
-    return any(least <= group <= most for group in (os.getegid(), *os.getgroups()))
+    return any(least <= group <= most for group in groups)

@@ -313,6 +313,7 @@ async def _serving(node: NodeService) -> AsyncIterator[None]:
     node.openapi = describe(app.ROUTES, program_version())
     runner = app.runner(app.application(node, page_routes()))
     await runner.setup()
+    await node.prepare_tools()
     await node.start()
     try:
         server = await app.listen(runner, node.settings, tls=app.tls_of(node))

@@ -11,7 +11,7 @@ import jmespath
 from jmespath.exceptions import JMESPathError
 
 from node.execution import jmespath_program, transforming
-from node.execution.process import FinishedProcess
+from node.execution.process import Confining, FinishedProcess
 from node.execution.transforming import TransformResult
 
 EACH_S = 2.0
@@ -30,17 +30,19 @@ def fault_of(expression: str) -> str | None:
     return None
 
 
-async def transform(expression: str, documents: Sequence[bytes]) -> list[TransformResult]:
+async def transform(
+    expression: str, documents: Sequence[bytes], runner: Confining
+) -> list[TransformResult]:
     """Return the results of an expression for documents (JSON, one line each)."""
-    return await transforming.transform(partial(_run, expression), _read, documents)
+    return await transforming.transform(partial(_run, expression, runner), _read, documents)
 
 
-async def _run(expression: str, documents: bytes) -> FinishedProcess:
+async def _run(expression: str, runner: Confining, documents: bytes) -> FinishedProcess:
     argv = [
         *(sys.executable, "-I", str(Path(jmespath_program.__file__)), expression),
         *(str(transforming.MEMORY_MAX), str(int(transforming.TIMEOUT_S)), str(EACH_S)),
     ]
-    return await transforming.ended(argv, documents, "the JMESPath expression")
+    return await transforming.ended(argv, documents, "the JMESPath expression", runner)
 
 
 def _read(answer: bytes) -> TransformResult:

@@ -15,6 +15,7 @@ from functools import partial
 import orjson
 
 from node.execution import process, transforming
+from node.execution.process import Confining
 from node.execution.transforming import MESSAGE_LENGTH_MAX, TransformResult
 from node.model.errors import HostError
 
@@ -24,23 +25,25 @@ _FAULT = re.compile(
 )
 
 
-async def fault_of(program: str) -> str | None:
+async def fault_of(program: str, runner: Confining) -> str | None:
     """Return why jq rejects a program; None if it accepts it.
 
     :raises HostError: jq is not installed, or hangs.
     """
-    finished = await _run(program, b"null")
+    finished = await _run(program, runner, b"null")
     if finished.exit_code == _DOES_NOT_COMPILE:
         return _in_words(_first_line(finished), program)
     return None
 
 
-async def transform(program: str, documents: Sequence[bytes]) -> list[TransformResult]:
+async def transform(
+    program: str, documents: Sequence[bytes], runner: Confining
+) -> list[TransformResult]:
     """Run a program on each document (JSON, one line each) and return the results."""
-    return await transforming.transform(partial(_run, program), _read, documents)
+    return await transforming.transform(partial(_run, program, runner), _read, documents)
 
 
-async def _run(program: str, documents: bytes) -> process.FinishedProcess:
+async def _run(program: str, runner: Confining, documents: bytes) -> process.FinishedProcess:
     jq = shutil.which("jq", path=process.PATH_DEFAULT)
     limits = shutil.which("prlimit", path=process.PATH_DEFAULT)
     if jq is None or limits is None:
@@ -53,7 +56,7 @@ async def _run(program: str, documents: bytes) -> process.FinishedProcess:
         *("env", "-i", limits, f"--as={memory}", f"--cpu={seconds}", "--core=0"),
         *(jq, "--compact-output", "--monochrome-output", wrapped),
     ]
-    return await transforming.ended(argv, documents, "jq")
+    return await transforming.ended(argv, documents, "jq", runner)
 
 
 def _read(answer: bytes) -> TransformResult:

@@ -26,9 +26,11 @@ from node.execution.forwarder import IntervalForwarder
 from node.execution.observer import PartObservation, PartObserver
 from node.execution.output_text import output_text, storable_text
 from node.execution.parts import PartCollector
+from node.execution.process import Confinement
 from node.execution.restores import RestoreWatcher
 from node.execution.staggering import StartStaggerer
 from node.execution.targets import ForeignTargets
+from node.execution.tool_runner import ToolRunner
 from node.model import contexts, late_runs, times
 from node.model.errors import DatabaseUnavailable, HostError, ParleyError, reason_of
 from node.model.late_runs import UnmeasuredEnd
@@ -116,6 +118,7 @@ class Launcher:
         targets: ForeignTargets,
         agreement: ParticipantAgreement,
         restores: RestoreWatcher,
+        tool_runner: ToolRunner,
         poll_s: float = REFRESH_S,
     ) -> None:
         """Take the services of the node; :meth:`run` does the work.
@@ -142,7 +145,8 @@ class Launcher:
         self._starting = asyncio.Lock()
         self._woken = LatchedEvent()
         self._stopping = False
-        self._observer = PartObserver(core.clock)
+        self._tool_runner = tool_runner
+        self._observer = PartObserver(core.clock, tool_runner)
 
     def on_notice(self, notice: Notice) -> None:
         """Look again after a commit or when a run gets its time back; stop runs that were ended."""
@@ -365,7 +369,8 @@ class Launcher:
     ) -> LaunchOutcome:
         command = tool.command(context)
         begins = run.starts_at + command.delay
-        running = await self._start(command, context)
+        duration_s = (run.ends_at + command.overtime - run.starts_at) / times.SECOND
+        running = await self._start(tool, command, context, duration_s)
         forwarding = asyncio.create_task(self._forward(run, tool, context, running))
         try:
             if command.waits_itself:
@@ -392,6 +397,9 @@ class Launcher:
             return self._stopped(started_at)
         output = Output(finished.exit_code, finished.stdout, finished.stderr, ended_by)
         outcome = await _read_aside(tool, context, command, output, started_at)
+        if finished.killed is not None:
+            why = f"{tool.name} was killed: it {finished.killed}"
+            outcome = replace(outcome, result=None, reason=why)
         test, versions = self._capabilities.tests[run.test], self._observer.versions
         circumstances = await observation.circumstances(
             test, tool, outcome.result, versions, finished.worked_ticks
@@ -418,7 +426,11 @@ class Launcher:
         running.release(self._clock.now)
         return None
 
-    async def _start(self, command: Command, context: PartContext) -> process.RunningProcess:
+    async def _start(
+        self, tool: Tool, command: Command, context: PartContext, duration_s: float
+    ) -> process.RunningProcess:
+        requirement = tool.requirement
+        privilege = None if requirement is None else requirement.privilege(context.spec)
         async with self._starting:  # one start per loop iteration, so that releases come between
             await self._clock.sleep(0)
         return await process.start(
@@ -427,9 +439,9 @@ class Launcher:
             stdin=command.stdin,
             output_bytes_max=OUTPUT_READ_MAX,
             streams=command.streams,
-            chased=True,
             held=not command.waits_itself,
             namespace=None if context.context is None else context.context.namespace,
+            confinement=Confinement(self._tool_runner, privilege, duration_s),
         )
 
     def _context(self, run: DueRun, participants: Sequence[Participant]) -> PartContext:

@@ -63,8 +63,12 @@ def kill_orphans() -> list[int]:
 
 
 def kill_group(group: int) -> None:
-    """Kill a group whose leader is not reaped yet, and wait until none of its members runs."""
-    os.killpg(group, signal.SIGKILL)
+    """Kill a group whose leader is not reaped yet, and wait until none of its members runs.
+
+    That of another account is ended by its keeper (:mod:`.tool_runner_program`) meanwhile.
+    """
+    with contextlib.suppress(PermissionError):
+        os.killpg(group, signal.SIGKILL)
     for member in proctable.living_members(group):
         _await_exit(member)
 

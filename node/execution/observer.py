@@ -9,6 +9,7 @@ import structlog
 from node.clock import Clock
 from node.execution.concurrent_runs import ConcurrentRun, NeighbourTracker
 from node.execution.host_sampling import HostObserver, HostSamplePair
+from node.execution.tool_runner import ToolRunner
 from node.execution.versions import Versions
 from node.model import times
 from node.model.wire.circumstances import Circumstances, Neighbour, Traffic
@@ -113,11 +114,11 @@ class PartObservation:
 class PartObserver:
     """Observes all parts that are measured on this host."""
 
-    def __init__(self, clock: Clock) -> None:
+    def __init__(self, clock: Clock, tool_runner: ToolRunner) -> None:
         """Start with no parts."""
         self._clock = clock
         self._tracker = NeighbourTracker()
-        self.versions = Versions()
+        self.versions = Versions(tool_runner)
 
     def observe(self, run: UUID, task: UUID, test: Test, context: PartContext) -> PartObservation:
         """Prepare the observation of a part that is about to be measured.

@@ -22,6 +22,8 @@ program). And the signal reaches the leader only. The systemd unit, which kills 
 closes all three; without it :mod:`.leftovers` ends the remaining programs after a restart. Code of
 ours between ``fork`` and ``exec`` would close the first gap, but it costs 7 ms per start instead
 of 1, and in a program with threads it can hang the whole service: a worse bargain.
+Tools are not children of this process: a runner starts them (:mod:`.tool_runner`), and its keepers
+end them with all their descendants, whatever becomes of this service.
 The death signal follows the *thread* that forks, so call :func:`start` in the event loop's thread,
 never in a worker thread that ends earlier.
 """
@@ -39,13 +41,14 @@ import subprocess
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, Protocol
 
 from node.execution import process_marks, proctable
 from node.execution.descriptors import check_spare, explain_exhaustion
 from node.execution.leftovers import KILL_TIMEOUT_S, kill_group
 from node.execution.streams import CHUNK, OutputStream, RecordStream
 from node.model.errors import HostError
+from node.plugins.contracts import Privilege
 
 OUTPUT_BYTES_MAX = 10_000_000
 PATH_DEFAULT = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
@@ -67,7 +70,8 @@ class FinishedProcess:
     """The outcome of a program. A negative ``exit_code`` is minus the number of a signal.
 
     ``truncated``: at least one stream was longer than the part that was kept. ``worked_ticks`` is
-    the program's processor time in clock ticks; None if unknown.
+    the program's processor time in clock ticks; None if unknown. ``killed`` is the limit that it
+    exceeded and for which it was killed, as ``used more than …``.
     """
 
     exit_code: int
@@ -75,38 +79,103 @@ class FinishedProcess:
     stderr: bytes
     truncated: bool = False
     worked_ticks: int | None = field(default=None, compare=False)
+    killed: str | None = None
 
 
-class RunningProcess:
-    """A started program. Its output is collected and its exit noticed even if nobody waits.
+@dataclass(frozen=True)
+class ChildEnd:
+    """The end of a program.
 
-    ``pid`` is also the number of its process group. ``started_at`` is the caller's time when the
-    kernel had started or released the program; 0 without a clock.
+    ``left``: processes that it left behind and that cannot be killed. ``killed``: the limit for
+    which it was killed.
     """
 
-    def __init__(  # noqa: PLR0913 - the facts that start() knows
+    exit_code: int
+    worked_ticks: int | None
+    left: tuple[int, ...] = ()
+    killed: str | None = None
+
+
+class Child(Protocol):
+    """A process that was started for this one: by itself (:class:`_OwnChild`), or by a runner."""
+
+    @property
+    def pid(self) -> int:
+        """Return the number of the process, which is also that of its group."""
+        ...
+
+    @property
+    def started_ticks(self) -> int:
+        """Return the start tick (:mod:`.proctable`)."""
+        ...
+
+    @property
+    def reaped(self) -> bool:
+        """Return whether its number may belong to another process by now."""
+        ...
+
+    async def exited(self) -> None:
+        """Return once the process has exited; it is not reaped yet."""
+        ...
+
+    def send_signal(self, number: signal.Signals, *, group: bool) -> None:
+        """Send a signal to the process, or to its whole group; do nothing if it is gone."""
+        ...
+
+    async def reap(self) -> ChildEnd:
+        """Kill what is left of the program that has exited, and return when it is gone."""
+        ...
+
+    def abandon(self) -> None:
+        """Kill the program without waiting for its end, because the event loop is closing."""
+        ...
+
+
+@dataclass(frozen=True)
+class Program:
+    """A program to start: what it is called with, and the network namespace to start it in."""
+
+    argv: tuple[str, ...]
+    env: Mapping[str, str]
+    namespace: str | None = None
+
+    @property
+    def name(self) -> str:
+        """The name of the program, without its directory."""
+        return Path(self.argv[0]).name
+
+
+class Confining(Protocol):
+    """A starter of programs that are not trusted (:class:`.tool_runner.ToolRunner`)."""
+
+    async def start(
         self,
-        popen: subprocess.Popen[bytes],
-        name: str,
-        started_at: int,
-        output_bytes_max: int,
-        *,
-        streams: bool,
-        mark: str | None,
-        gate: int | None,
-    ) -> None:
-        """Take over a program that has just been started; called by :func:`start` only."""
+        program: Program,
+        descriptors: Sequence[int],
+        privilege: Privilege | None,
+        duration_s: float,
+    ) -> Child:
+        """Start a program with its three streams, and its gate if it has one."""
+        ...
+
+
+@dataclass(frozen=True)
+class Confinement:
+    """The runner of a program, the privilege that the program needs, and its duration (s)."""
+
+    runner: Confining
+    privilege: Privilege | None = None
+    duration_s: float = 0.0
+
+
+class _OwnChild:
+    """A child of this process."""
+
+    def __init__(self, popen: subprocess.Popen[bytes], mark: str | None) -> None:
+        """Take over a program that has just been started."""
         self.pid = popen.pid
-        self.started_at = started_at
-        self._name = name
         self._popen = popen
         self._mark = mark
-        self._gate = gate
-        stdout_type = RecordStream if streams else OutputStream
-        self._stdout = stdout_type(popen.stdout, output_bytes_max) if popen.stdout else None
-        self._stderr = OutputStream(popen.stderr, output_bytes_max) if popen.stderr else None
-        self._streams = [s for s in (self._stdout, self._stderr) if s is not None]
-        self._supervision = asyncio.create_task(self._supervise(), name=f"watch {name}")
 
     @functools.cached_property
     def started_ticks(self) -> int:
@@ -116,6 +185,80 @@ class RunningProcess:
         reading would block the event loop for a millisecond.
         """
         return proctable.identity(self.pid)
+
+    @property
+    def reaped(self) -> bool:
+        return self._popen.returncode is not None
+
+    async def exited(self) -> None:
+        await proctable.wait_for_exits([self.pid])
+
+    def send_signal(self, number: signal.Signals, *, group: bool) -> None:
+        # The leader is not reaped, so the number is still ours. A group that belongs to another
+        # user cannot be signalled; the bounded wait in end() reports that.
+        if not self.reaped:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                (os.killpg if group else os.kill)(self.pid, number)
+
+    async def reap(self) -> ChildEnd:
+        self.send_signal(signal.SIGKILL, group=True)
+        _ = self.started_ticks  # the last moment to read it: reaping frees the number
+        worked_ticks = proctable.processor_ticks(self.pid)
+        exit_code = self._popen.wait()
+        left: list[int] = []
+        try:
+            async with asyncio.timeout(KILL_TIMEOUT_S):
+                while members := proctable.living_members(self.pid):
+                    await proctable.wait_for_exits(members)
+                if self._mark is not None:
+                    await process_marks.kill_marked(self._mark)
+        except TimeoutError:
+            left = proctable.living_members(self.pid)
+            if self._mark is not None:
+                left += process_marks.marked_processes(self._mark)
+        return ChildEnd(exit_code, worked_ticks, tuple(left))
+
+    def abandon(self) -> None:
+        self.send_signal(signal.SIGKILL, group=True)
+        self._popen.wait()
+
+
+class _Begun:
+    """A program that :func:`start` has begun: its output to read, and its gate to write."""
+
+    child: Child
+    started_at = 0
+
+    def __init__(self) -> None:
+        self.outputs: list[IO[bytes]] = []
+        self.gate: int | None = None
+
+
+class RunningProcess:
+    """A started program. Its output is collected and its exit noticed even if nobody waits.
+
+    ``pid`` is also the number of its process group. ``started_at`` is the caller's time when the
+    kernel had started or released the program; 0 without a clock.
+    """
+
+    def __init__(self, begun: _Begun, name: str, output_bytes_max: int, *, streams: bool) -> None:
+        """Take over a program that has just been started; called by :func:`start` only."""
+        self.pid = begun.child.pid
+        self.started_at = begun.started_at
+        self._name = name
+        self._child = begun.child
+        self._gate = begun.gate
+        stdout_type = RecordStream if streams else OutputStream
+        outputs = begun.outputs
+        self._stdout = stdout_type(outputs[0], output_bytes_max) if outputs else None
+        self._stderr = OutputStream(outputs[1], output_bytes_max) if outputs else None
+        self._streams = [s for s in (self._stdout, self._stderr) if s is not None]
+        self._supervision = asyncio.create_task(self._supervise(), name=f"watch {name}")
+
+    @property
+    def started_ticks(self) -> int:
+        """The start tick (:mod:`.proctable`), by which :mod:`.leftovers` recognises the process."""
+        return self._child.started_ticks
 
     def release(self, now: Callable[[], int]) -> None:
         """Let a program begin that was started ``held``; this takes almost no time."""
@@ -179,9 +322,7 @@ class RunningProcess:
 
     def send(self, number: signal.Signals) -> None:
         """Send a signal to the leader alone; do nothing if it is gone."""
-        if self._popen.returncode is None:
-            with contextlib.suppress(ProcessLookupError, PermissionError):
-                os.kill(self.pid, number)
+        self._child.send_signal(number, group=False)
 
     async def end(self, grace_s: float) -> None:
         """Send TERM to the whole group, and KILL after ``grace_s``; return when all are gone.
@@ -205,56 +346,35 @@ class RunningProcess:
         await self.wait()
 
     def _signal_group(self, number: signal.Signals) -> None:
-        # The leader is not reaped, so the number is still ours. A group that belongs to another
-        # user cannot be signalled; the bounded wait in end() reports that.
-        if self._popen.returncode is None:
-            with contextlib.suppress(ProcessLookupError, PermissionError):
-                os.killpg(self.pid, number)
+        self._child.send_signal(number, group=True)
 
     async def _supervise(self) -> FinishedProcess:
         try:
-            await proctable.wait_for_exits([self.pid])
+            await self._child.exited()
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(DRAIN_S):
                     for stream in self._streams:
                         await stream.ended.wait()
-            self._signal_group(signal.SIGKILL)
-            _ = self.started_ticks  # the last moment to read it: reaping frees the number
-            worked_ticks = proctable.processor_ticks(self.pid)
-            exit_code = self._popen.wait()
-            await self._group_gone()
+            end = await self._child.reap()
         finally:
             self._close_gate()
             for stream in self._streams:
                 stream.close()
-            if self._popen.returncode is None:  # cancelled because the event loop is closing
-                self._signal_group(signal.SIGKILL)
-                self._popen.wait()
+            if not self._child.reaped:  # cancelled because the event loop is closing
+                self._child.abandon()
+        if end.left:
+            raise HostError(
+                f"{self._name} left processes behind that did not end although they were "
+                f"killed: {list(end.left)}; look at them with ps"
+            )
         return FinishedProcess(
-            exit_code,
+            end.exit_code,
             bytes(self._stdout.kept) if self._stdout else b"",
             bytes(self._stderr.kept) if self._stderr else b"",
             any(stream.truncated for stream in self._streams),
-            worked_ticks,
+            end.worked_ticks,
+            end.killed,
         )
-
-    async def _group_gone(self) -> None:
-        """Return when no process of the killed group, or with the mark, is left."""
-        try:
-            async with asyncio.timeout(KILL_TIMEOUT_S):
-                while members := proctable.living_members(self.pid):
-                    await proctable.wait_for_exits(members)
-                if self._mark is not None:
-                    await process_marks.kill_marked(self._mark)
-        except TimeoutError:
-            remaining = proctable.living_members(self.pid)
-            if self._mark is not None:
-                remaining += process_marks.marked_processes(self._mark)
-            if remaining:
-                raise HostError(
-                    f"{self._name} left processes behind that did not end although they were "
-                    f"killed: {remaining}; look at them with ps"
-                ) from None
 
 
 async def start(  # noqa: PLR0913 - independent facts about the program, all but argv keyword-only
@@ -272,6 +392,8 @@ async def start(  # noqa: PLR0913 - independent facts about the program, all but
     streams: bool = False,
     chased: bool = False,
     held: bool = False,
+    channel: int | None = None,
+    confinement: Confinement | None = None,
 ) -> RunningProcess:
     """Start a program in its own session and return while it runs.
 
@@ -283,29 +405,66 @@ async def start(  # noqa: PLR0913 - independent facts about the program, all but
     ``streams``: lines that begin with RS are not output but :meth:`RunningProcess.records`.
     ``chased``: when it has ended, also kill descendants that left its group.
     ``held``: prepare everything; the program begins with :meth:`RunningProcess.release`.
+    ``channel`` is a descriptor that becomes its standard input, instead of ``stdin``.
+    ``confinement``: a runner starts it, and chases it; what is for our own children is ignored.
 
     :raises HostError: the program is not installed, or cannot be started.
     """
-    mark = process_marks.new_mark() if chased else None
-    mark_entry = {} if mark is None else {process_marks.VARIABLE: mark}
-    gate = None
+    begun = _Begun()
     with contextlib.ExitStack() as failing, contextlib.ExitStack() as stack:
-        output: int | IO[bytes] = subprocess.PIPE
-        if log is not None:
-            output = stack.enter_context(_open_log(log))
-        options = _options(argv, {**(env or {}), **mark_entry}, cwd, user)
-        options |= {"stdin": _input(stdin, stack), "stdout": output, "stderr": output}
-        words = [*argv]
-        if held:
-            words, gate = _held(argv, options, stack)
-            failing.callback(os.close, gate)
-        popen = _spawn([*_setpriv(user, owner_death), *_nsenter(namespace), *words], options)
-        started_at = now() if now else 0
+        if confinement is not None:
+            program = Program(tuple(argv), _environment(env, None), namespace)
+            begun.child = await confinement.runner.start(
+                program,
+                _open_streams(begun, stdin, failing, stack, held=held),
+                confinement.privilege,
+                confinement.duration_s,
+            )
+        else:
+            mark = process_marks.new_mark() if chased else None
+            mark_entry = {} if mark is None else {process_marks.VARIABLE: mark}
+            options = _options(argv, {**(env or {}), **mark_entry}, cwd, user)
+            output = subprocess.PIPE if log is None else stack.enter_context(_open_log(log))
+            given = _input(stdin, stack) if channel is None else channel
+            options |= {"stdin": given, "stdout": output, "stderr": output}
+            words = [*argv]
+            if held:
+                words, begun.gate = _held(argv, options, stack)
+                failing.callback(os.close, begun.gate)
+            popen = _spawn([*_setpriv(user, owner_death), *_nsenter(namespace), *words], options)
+            begun.outputs = [pipe for pipe in (popen.stdout, popen.stderr) if pipe is not None]
+            begun.child = _OwnChild(popen, mark)
+        begun.started_at = now() if now else 0
         failing.pop_all()
-    name = Path(argv[0]).name
-    return RunningProcess(
-        popen, name, started_at, output_bytes_max, streams=streams, mark=mark, gate=gate
-    )
+    return RunningProcess(begun, Path(argv[0]).name, output_bytes_max, streams=streams)
+
+
+def _open_streams(
+    begun: _Begun,
+    stdin: bytes,
+    failing: contextlib.ExitStack,
+    stack: contextlib.ExitStack,
+    *,
+    held: bool,
+) -> list[int]:
+    """Return the descriptors for a runner to pass on, which ``stack`` closes here."""
+    check_spare(_POPEN_DESCRIPTORS, "the pipes of a program")
+    given = _input(stdin, stack)
+    if given == subprocess.DEVNULL:
+        given = os.open(os.devnull, os.O_RDONLY)
+        stack.callback(os.close, given)
+    descriptors = [given]
+    for _ in range(2):
+        ours, theirs = os.pipe()
+        stack.callback(os.close, theirs)
+        begun.outputs.append(failing.enter_context(os.fdopen(ours, "rb", buffering=0)))
+        descriptors.append(theirs)
+    if held:
+        theirs, begun.gate = os.pipe()
+        stack.callback(os.close, theirs)
+        failing.callback(os.close, begun.gate)
+        descriptors.append(theirs)
+    return descriptors
 
 
 async def finish(
@@ -315,12 +474,13 @@ async def finish(
     cwd: Path | None = None,
     user: str | None = None,
     chased: bool = False,
+    confinement: Confinement | None = None,
 ) -> FinishedProcess:
     """Run a short program to its end and return its output, whatever its exit code.
 
     :raises HostError: the program is not installed, or was killed because it took too long.
     """
-    running = await start(argv, cwd=cwd, user=user, chased=chased)
+    running = await start(argv, cwd=cwd, user=user, chased=chased, confinement=confinement)
     try:
         async with asyncio.timeout(timeout_s):
             return await running.wait()
@@ -382,9 +542,7 @@ def _options(
     argv: Sequence[str], env: Mapping[str, str] | None, cwd: Path | None, user: str | None
 ) -> dict[str, Any]:
     account = pwd.getpwnam(user) if user is not None else None
-    home = account.pw_dir if account else os.environ.get("HOME", "/")
-    path = os.environ.get("PATH", PATH_DEFAULT)
-    environment = {"PATH": path, "LANG": "C.UTF-8", "HOME": home, **(env or {})}
+    environment = _environment(env, account)
     if shutil.which(argv[0], path=environment["PATH"]) is None:
         raise HostError(
             f"the program {argv[0]} was not found (looked in {environment['PATH']}); "
@@ -395,6 +553,14 @@ def _options(
         groups = os.getgrouplist(account.pw_name, account.pw_gid)
         options |= {"user": account.pw_uid, "group": account.pw_gid, "extra_groups": groups}
     return options
+
+
+def _environment(
+    env: Mapping[str, str] | None, account: pwd.struct_passwd | None
+) -> dict[str, str]:
+    home = account.pw_dir if account else os.environ.get("HOME", "/")
+    path = os.environ.get("PATH", PATH_DEFAULT)
+    return {"PATH": path, "LANG": "C.UTF-8", "HOME": home, **(env or {})}
 
 
 def _setpriv(user: str | None, death: signal.Signals | None) -> list[str]:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from node.execution import process
-from node.execution.process import FinishedProcess
+from node.execution.process import Confinement, Confining, FinishedProcess
 from node.model.errors import HostError
 
 MEMORY_MAX = 512 * 2**20
@@ -56,12 +56,19 @@ async def transform(
     return [(await transform(run, read, [each]))[0] for each in documents]
 
 
-async def ended(argv: Sequence[str], documents: bytes, name: str) -> FinishedProcess:
-    """Run a child that limits its memory, and return how it ended.
+async def ended(
+    argv: Sequence[str], documents: bytes, name: str, runner: Confining
+) -> FinishedProcess:
+    """Run a child that limits its memory, confined by ``runner``, and return how it ended.
 
     :raises HostError: it was killed because it did not end in time.
     """
-    running = await process.start(argv, stdin=documents, output_bytes_max=OUTPUT_MAX)
+    running = await process.start(
+        argv,
+        stdin=documents,
+        output_bytes_max=OUTPUT_MAX,
+        confinement=Confinement(runner, duration_s=TIMEOUT_S),
+    )
     try:
         async with asyncio.timeout(TIMEOUT_S):
             return await running.wait()

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from node.capability.catalog import program_version
 from node.execution import process
+from node.execution.process import Confinement, Confining
 from node.model.errors import HostError
 from node.plugins.contracts import Requirement, Tool
 
@@ -22,8 +23,9 @@ _File = tuple[str, int, int, int]
 class Versions:
     """The versions of the programs on this host."""
 
-    def __init__(self) -> None:
-        """Start without asking any program."""
+    def __init__(self, tool_runner: Confining) -> None:
+        """Start without asking any program; they are asked as confined as they measure."""
+        self._tool_runner = tool_runner
         self._cache: dict[str, tuple[_File, asyncio.Task[str | None]]] = {}
 
     async def of(self, tool: Tool) -> str | None:
@@ -36,9 +38,25 @@ class Versions:
         entry = self._cache.get(tool.requirement.program)
         if entry is None or entry[0] != file:
             # Cached as a task, so that concurrent callers wait for the same answer.
-            entry = file, asyncio.create_task(_ask(tool.requirement), name=f"version {file[0]}")
+            entry = (
+                file,
+                asyncio.create_task(self._ask(tool.requirement), name=f"version {file[0]}"),
+            )
             self._cache[tool.requirement.program] = entry
         return await asyncio.shield(entry[1])
+
+    async def _ask(self, requirement: Requirement) -> str | None:
+        try:
+            answer = await process.finish(
+                requirement.version_argv,
+                timeout_s=_ANSWER_S,
+                confinement=Confinement(self._tool_runner, duration_s=_ANSWER_S),
+            )
+        except HostError:
+            return None
+        text = (answer.stdout + b"\n" + answer.stderr).decode(errors="replace")
+        match = re.search(requirement.version_pattern, text)
+        return match.group(1)[:_LENGTH_MAX] if match else None
 
 
 def _file(program: str) -> _File | None:
@@ -50,13 +68,3 @@ def _file(program: str) -> _File | None:
     except OSError:
         return None
     return path, status.st_ino, status.st_size, status.st_mtime_ns
-
-
-async def _ask(requirement: Requirement) -> str | None:
-    try:
-        answer = await process.finish(requirement.version_argv, timeout_s=_ANSWER_S, chased=True)
-    except HostError:
-        return None
-    text = (answer.stdout + b"\n" + answer.stderr).decode(errors="replace")
-    match = re.search(requirement.version_pattern, text)
-    return match.group(1)[:_LENGTH_MAX] if match else None

@@ -31,8 +31,8 @@ from node.plugins.contracts import (
     Destination,
     Metric,
 )
-from node.results import transforms
 from node.results.archivers import archivers
+from node.results.transforms import Transforms
 from node.store import archives, bookings
 from node.store.archives import DeliverySettlement
 from node.store.database import Database, Notice, Record
@@ -121,13 +121,19 @@ class ResultDeliverer:
     """Delivers results to their destinations."""
 
     def __init__(
-        self, database: Database, clock: Clock, host: ArchivingHost, metrics_of: MetricsExtractor
+        self,
+        database: Database,
+        clock: Clock,
+        host: ArchivingHost,
+        metrics_of: MetricsExtractor,
+        transforms: Transforms,
     ) -> None:
         """Store the dependencies; nothing is delivered before :meth:`run`."""
         self._database = database
         self._clock = clock
         self._host = host
         self._metrics_of = metrics_of
+        self._transforms = transforms
         self._woken = LatchedEvent()
         self._workers: dict[int, asyncio.Task[None]] = {}
         self._open: dict[int, _Open] = {}
@@ -311,7 +317,7 @@ class ResultDeliverer:
         results: dict[int, bytes | TransformResult] = {}
         for group in groups.values():
             documents = [self._document(row, parts) for row in group]
-            answers = await transforms.apply_transform(group[0]["transform"], documents)
+            answers = await self._transforms.apply(group[0]["transform"], documents)
             results |= {row["number"]: it for row, it in zip(group, answers, strict=True)}
         return [_Item(row, results[row["number"]]) for row in rows]
 

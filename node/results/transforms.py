@@ -8,30 +8,38 @@ import orjson
 
 from node.execution import jmespath_search, jq
 from node.execution.jmespath_program import SIZE_MAX, TOO_LARGE, is_small
+from node.execution.process import Confining
 from node.execution.transforming import MESSAGE_LENGTH_MAX, TransformResult
 
 
-async def fault_of(transform: Mapping[str, str | None]) -> str | None:
-    """Return why a transform cannot be used; None if it can.
+class Transforms:
+    """Transforms on this host, whose programs are confined like tools."""
 
-    :raises HostError: it is one of jq, which is not installed here.
-    """
-    if (program := transform.get("jq")) is not None:
-        return await jq.fault_of(program)
-    return jmespath_search.fault_of(str(transform["jmespath"]))
+    def __init__(self, runner: Confining) -> None:
+        """``runner`` starts the programs."""
+        self._runner = runner
 
+    async def fault_of(self, transform: Mapping[str, str | None]) -> str | None:
+        """Return why a transform cannot be used; None if it can.
 
-async def apply_transform(
-    transform: Mapping[str, str | None] | None, documents: Sequence[bytes]
-) -> list[bytes | TransformResult]:
-    """Return the documents to deliver; a :class:`TransformResult` says why there is none."""
-    if transform is None:
-        return list(documents)
-    if (program := transform.get("jq")) is not None:
-        results = await jq.transform(program, documents)
-    else:
-        results = await jmespath_search.transform(str(transform["jmespath"]), documents)
-    return [_encoded(result) for result in results]
+        :raises HostError: it is one of jq, which is not installed here.
+        """
+        if (program := transform.get("jq")) is not None:
+            return await jq.fault_of(program, self._runner)
+        return jmespath_search.fault_of(str(transform["jmespath"]))
+
+    async def apply(
+        self, transform: Mapping[str, str | None] | None, documents: Sequence[bytes]
+    ) -> list[bytes | TransformResult]:
+        """Return the documents to deliver; a :class:`TransformResult` says why there is none."""
+        if transform is None:
+            return list(documents)
+        if (program := transform.get("jq")) is not None:
+            results = await jq.transform(program, documents, self._runner)
+        else:
+            expression = str(transform["jmespath"])
+            results = await jmespath_search.transform(expression, documents, self._runner)
+        return [_encoded(result) for result in results]
 
 
 def _encoded(result: TransformResult) -> bytes | TransformResult:

@@ -49,6 +49,7 @@ def folder() -> Iterator[Path]:
     """Create a folder with one for each program that a tool of ours needs."""
     with tempfile.TemporaryDirectory(prefix="parley-evil-") as name:
         place = Path(name)
+        place.chmod(0o755)  # the account of the tools has to read it
         script = place / "stand-in"
         script.write_text(_script())
         script.chmod(0o755)

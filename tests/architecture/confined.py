@@ -16,7 +16,9 @@ import subprocess
 import sys
 from pathlib import Path
 
-from node.results import transforms
+from node.execution.tool_runner import ToolRunner
+from node.results.transforms import Transforms
+from node.settings import Settings
 
 _ERRNO_ACTION = 0x0005_0000
 _ALLOW = 0x7FFF_0000
@@ -69,7 +71,9 @@ async def _main(unit: Path, transform: dict[str, str]) -> None:
         confined = False
     except PermissionError:
         confined = True
-    [result] = await transforms.apply_transform(transform, [b'{"a": 1}'])
+    runner = ToolRunner(Settings())
+    [result] = await Transforms(runner).apply(transform, [b'{"a": 1}'])
+    await runner.close()
     answer: dict[str, object] = {"confined": confined, "document": None, "error": None}
     if isinstance(result, bytes):
         answer["document"] = json.loads(result)

@@ -17,8 +17,14 @@ from node.settings import Settings
 from tests.architecture.sources import REPOSITORY
 
 DEPLOY = REPOSITORY / "deploy"
-UNITS = ("parley-node.service", "parley-lead.service")
-EXPOSURE_MAX = 2.0
+EXPOSURE_MAX = {
+    "parley-node.service": 1.5,
+    "parley-lead.service": 1.5,
+    "parley-tools.service": 1.8,  # it needs a capability
+}
+UNITS = tuple(EXPOSURE_MAX)
+SERVICES = ("parley-node.service", "parley-lead.service")
+SOCKET = "parley-tools.socket"
 THREADS_MAX = 33
 """The event loop's, and the most that Python's own pool has."""
 PROGRAMS = 150
@@ -46,6 +52,7 @@ def unit(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
     text = (DEPLOY / str(request.param)).read_text()
     copy = tmp_path / str(request.param)
     copy.write_text(COMMAND.sub("ExecStart=/bin/true", text))
+    (tmp_path / SOCKET).write_text((DEPLOY / SOCKET).read_text())
     return copy
 
 
@@ -58,11 +65,11 @@ def test_systemd_has_no_complaint(unit: Path) -> None:
 
 @pytest.mark.needs("systemd-analyze")
 def test_units_are_tightly_closed(unit: Path) -> None:
-    """According to systemd, each unit's exposure is at most 2.0 out of 10."""
+    """According to systemd, each unit's exposure is at most this, out of 10."""
     outcome = analyze("security", "--offline=yes", "--no-pager", unit)
     found = EXPOSURE.search(outcome.stdout)
     assert found, outcome.stdout + outcome.stderr
-    assert float(found.group(1)) <= EXPOSURE_MAX
+    assert float(found.group(1)) <= EXPOSURE_MAX[unit.name]
 
 
 @pytest.mark.parametrize("name", UNITS)
@@ -75,24 +82,49 @@ def test_units_start_what_is_installed(name: str) -> None:
 
 
 def test_ping_keeps_its_capability() -> None:
-    """The node passes CAP_NET_RAW on, without which NoNewPrivileges prevents ping from running."""
-    lines = (DEPLOY / "parley-node.service").read_text().splitlines()
+    """Tools have CAP_NET_RAW, without which NoNewPrivileges prevents ping from running."""
+    lines = (DEPLOY / "parley-tools.service").read_text().splitlines()
     assert {"NoNewPrivileges=yes", "AmbientCapabilities=CAP_NET_RAW"} <= set(lines)
     assert [line for line in lines if re.match(r"SystemCallFilter=~.*@privileged", line)] == []
 
 
+@pytest.mark.parametrize("name", SERVICES)
+def test_services_have_no_capability(name: str) -> None:
+    """Neither the node nor the lead has any capability."""
+    lines = (DEPLOY / name).read_text().splitlines()
+    assert {"NoNewPrivileges=yes", "CapabilityBoundingSet="} <= set(lines)
+    assert not any(line.startswith("AmbientCapabilities=") for line in lines)
+
+
+def test_tools_are_another_account_without_the_nodes_files() -> None:
+    """Tools have an account of their own, to which the node's files and databases are hidden."""
+    tools, node = ((DEPLOY / f"parley-{name}.service").read_text() for name in ("tools", "node"))
+    socket, accounts = ((DEPLOY / name).read_text() for name in (SOCKET, "parley.sysusers"))
+    assert "\nUser=parley-tool\n" in tools
+    assert "\nUser=parley\n" in node
+    assert "\nSocketUser=parley\nSocketMode=0600\n" in socket
+    assert re.findall(r"^u (\S+) ", accounts, re.MULTILINE) == ["parley", "parley-tool"]
+    hidden = " ".join(re.findall(r"^InaccessiblePaths=(.+)$", tools, re.MULTILINE)).split()
+    assert {"-/var/lib/parley", "-/etc/parley", "-/run/postgresql"} <= set(hidden)
+    [path] = re.findall(r"^ListenSequentialPacket=(.+)$", socket, re.MULTILINE)
+    assert f"PARLEY_TOOL_SOCKET={path}\n" in node
+
+
 def test_units_are_limited_in_memory_and_processes() -> None:
     """Memory and processes are limited, with room for what a node starts."""
-    node, lead = ((DEPLOY / name).read_text().splitlines() for name in UNITS)
-    assert {"MemoryMax=2G", "OOMPolicy=continue"} <= set(node)
-    assert "MemoryMax=1G" in lead
-    [tasks_max] = [int(line.partition("=")[2]) for line in node if line.startswith("TasksMax=")]
-    assert tasks_max >= LOOK_UPS_MAX + THREADS_MAX + PROGRAMS * THREADS_OF_PROGRAM
-    [tasks_max] = [int(line.partition("=")[2]) for line in lead if line.startswith("TasksMax=")]
-    assert tasks_max >= 2 * THREADS_MAX
+    for name, memory, tasks in (
+        ("parley-node.service", "1G", LOOK_UPS_MAX + 2 * THREADS_MAX),
+        ("parley-lead.service", "1G", 2 * THREADS_MAX),
+        ("parley-tools.service", "2G", PROGRAMS * (1 + THREADS_OF_PROGRAM)),
+    ):
+        lines = (DEPLOY / name).read_text().splitlines()
+        assert f"MemoryMax={memory}" in lines
+        [most] = [int(line.partition("=")[2]) for line in lines if line.startswith("TasksMax=")]
+        assert most >= tasks
+        assert "OOMPolicy=continue" in lines or "lead" in name
 
 
-@pytest.mark.parametrize("name", [*UNITS, "parley.env"])
+@pytest.mark.parametrize("name", ["parley-node.service", "parley-lead.service", "parley.env"])
 def test_settings_exist(name: str) -> None:
     """Every setting named in a unit or in the example exists in the program."""
     named = {setting.lower() for setting in SETTING.findall((DEPLOY / name).read_text())}
@@ -114,7 +146,12 @@ def test_transforms_work_in_the_unit(
     transform: dict[str, str], document: object, said: str | None
 ) -> None:
     """The system calls that the unit allows are enough for a child under its limits."""
-    argv = [sys.executable, "-m", "tests.architecture.confined", str(DEPLOY / UNITS[0])]
+    argv = [
+        sys.executable,
+        "-m",
+        "tests.architecture.confined",
+        str(DEPLOY / "parley-tools.service"),
+    ]
     argv.append(json.dumps(transform))
     done = subprocess.run(argv, cwd=REPOSITORY, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr

@@ -269,7 +269,9 @@ async def test_a_program_begins_at_the_instant(world: World, stage: Stage, delay
 
 async def test_nothing_waits_for_the_end_of_a_part_that_is_over(world: World, stage: Stage) -> None:
     """A program that ends before its booked end leaves no task behind, and nothing to log."""
-    due, before = await _due(world, SAID), asyncio.all_tasks()
+    due = await _due(world, SAID)
+    await due.site.node.tool_runner.rights()
+    before = asyncio.all_tasks()
     with capture_logs() as lines:
         await due.look()
     assert asyncio.all_tasks() <= before
@@ -603,8 +605,9 @@ async def test_a_program_is_started_in_the_namespace_of_its_context(
 
     monkeypatch.setattr(process, "start", start)
     for context in (None, parse("namespace:far"), parse(HERE)):
+        part = PartContext(None, 0, (), HOUR, END, context=context)
         with pytest.raises(HostError):
-            await a.node.launcher._start(SAID, PartContext(None, 0, (), HOUR, END, context=context))
+            await a.node.launcher._start(ScriptedTool(SAID), SAID, part, 1.0)
     assert namespaces == [None, "far", None]
 
 
@@ -741,7 +744,9 @@ async def test_intervals_are_forwarded_to_the_last(
     assert await a.state(run) == "merging"
 
 
-async def test_between_two_starts_there_is_time_to_release(world: World, stage: Stage) -> None:
+async def test_between_two_starts_there_is_time_to_release(
+    world: World, stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Programs that are to be started at once are started in different turns of the event loop."""
     due = await _due(world, SAID)
     turn, started = 0, list[int]()
@@ -752,11 +757,18 @@ async def test_between_two_starts_there_is_time_to_release(world: World, stage: 
             turn += 1
             await world.clock.sleep(0)
 
-    stage.at["held"] = lambda: started.append(turn)
+    runner = due.site.node.tool_runner
+    start = runner.start
+
+    async def noted(*words: Any) -> Any:
+        started.append(turn)
+        return await start(*words)
+
+    monkeypatch.setattr(runner, "start", noted)
     ticking = asyncio.create_task(turning())
     part = PartContext(None, 0, (), HOUR, END)
     launcher = due.site.node.launcher
-    made = await asyncio.gather(*(launcher._start(SAID, part) for _ in range(3)))
+    made = await asyncio.gather(*(launcher._start(due.tool, SAID, part, 1.0) for _ in range(3)))
     ticking.cancel()
     for running in made:
         await running.end(0)

@@ -7,19 +7,22 @@ import ipaddress
 import os
 import socket
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from node.execution import host_sampling, netlink, process
 from node.execution.contexts import Contexts
 from node.execution.host_sampling import HostObserver, HostSamplePair
+from node.execution.tool_runner import ToolRunner
 from node.execution.versions import Versions
 from node.model.contexts import Context, ContextKind, parse
 from node.model.errors import HostError
 from node.plugins.contracts import Requirement
 from node.plugins.registry import tools
+from node.settings import Settings
 from tests.support.needs import fixture_needs
 
 NAMESPACE = f"parley-{os.getpid()}-context"
@@ -148,24 +151,31 @@ async def test_a_program_is_asked_for_its_version_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A program's version is asked once until its file changes, also by concurrent callers."""
-    asked, program = tmp_path / "asked", tmp_path / "measure"
+    program, asked, finish = tmp_path / "measure", list[str](), process.finish
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
 
     def install(text: str) -> None:
-        program.write_text(f"#!/bin/sh\necho >> {asked}\n{text}\n")
+        program.write_text(f"#!/bin/sh\n{text}\n")
         program.chmod(0o755)
 
-    versions, tool = Versions(), tools()["ping"]
+    async def ask(argv: Sequence[str], **options: Any) -> process.FinishedProcess:
+        asked.append(argv[0])
+        return await finish(argv, **options)
+
+    monkeypatch.setattr(process, "finish", ask)
+    runner = ToolRunner(Settings())
+    versions, tool = Versions(runner), tools()["ping"]
     needed = Requirement("measure", "measure", ("measure", "-V"), r"v(\S+)")
     monkeypatch.setattr(tool, "requirement", needed)
     install("echo measure v1.2-beta >&2")
     assert await asyncio.gather(*(versions.of(tool) for _ in range(5))) == ["1.2-beta"] * 5
-    assert asked.read_text() == "\n"
+    assert asked == ["measure"]
     install("exit 3")
     assert await versions.of(tool) is None
     program.unlink()
     assert await versions.of(tool) is None
     assert await versions.of(tools()["stamp"]) is not None
+    await runner.close()
 
 
 def test_only_what_the_owner_names_is_offered(namespace: str) -> None:

@@ -57,7 +57,7 @@ async def test_a_tool_that_may_not_is_refused_early(a: Asker) -> None:
     test = {"type": "trace", "spec": {"dest": "192.0.2.7", "protocol": "icmp"}}
     status, problem = await create(a, test=test)
     assert status == 422
-    assert "traceroute needs CAP_NET_RAW for this, which this service lacks" in problem["detail"]
+    assert "traceroute needs CAP_NET_RAW for this, which tools lack here" in problem["detail"]
     assert "tracepath cannot send ICMP" in problem["detail"]
 
 

@@ -15,11 +15,12 @@ from aiohttp import web
 
 from node.capability.catalog import Capabilities
 from node.clock import Clock
+from node.execution.tool_runner import ToolRunner
 from node.model.wire.archives import ArchiveDocument
 from node.plugins.contracts import ArchivingHost
-from node.results import transforms
 from node.results.archives import Archives
 from node.results.delivery import ResultDeliverer
+from node.results.transforms import Transforms
 from node.store.database import Database
 
 IDENTITY = "ed25519:a"
@@ -125,11 +126,12 @@ class Office:
             await asyncio.gather(working, listening, return_exceptions=True)
 
 
-async def office(database: Database, clock: Clock, *directories: Any) -> Office:
+async def office(database: Database, clock: Clock, runner: ToolRunner, *directories: Any) -> Office:
     """A node with one task that it leads."""
+    transforms = Transforms(runner)
     host = ArchivingHost("a", tuple(directories), clock.now)
     archives = Archives(database, clock, host, transforms.fault_of, uuid4)
-    archiving = ResultDeliverer(database, clock, host, Capabilities().metrics)
+    archiving = ResultDeliverer(database, clock, host, Capabilities().metrics, transforms)
     made = Office(database, clock, archives, archiving, UUID(int=0))
     await made.execute(_NODE, IDENTITY, clock.now())
     made.task = await made.add_task()

@@ -343,6 +343,7 @@ class World:
             Core(database, clock, key.identity, settings),
             NodeDependencies(peers, lead_functions(), limits=EVERYTHING),
         )
+        self._stack.push_async_callback(node.tool_runner.close)
         node.capabilities.assume_all()
         node.wires = {}
         made = Site(self, node, clock)
@@ -355,6 +356,7 @@ class World:
         before = cast("_InProcess", site.node)
         core = Core(site.database, site.clock, site.identity, before.settings)
         node = _InProcess(core, NodeDependencies(before.peers, lead_functions(), limits=EVERYTHING))
+        self._stack.push_async_callback(node.tool_runner.close)
         node.capabilities.assume_all()
         node.wires = before.wires
         site.use(node)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import resource
+from collections.abc import AsyncIterator
 from uuid import UUID
 
 import orjson
@@ -11,15 +12,25 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from node.execution import jmespath_search, transforming
+from node.execution.tool_runner import ToolRunner
 from node.execution.transforming import TransformResult
 from node.model import archiving, times
 from node.model.archiving import REDACTED
 from node.plugins.archivers.http import HttpArchiverSpec
-from node.results import transforms
+from node.results.transforms import Transforms
+from node.settings import Settings
 
 WITH_JQ = pytest.mark.needs("jq")
 
 RUN, ARCHIVE = UUID(int=1), UUID(int=2)
+
+
+@pytest.fixture(name="transforms")
+async def _transforms() -> AsyncIterator[Transforms]:
+    """Return the transforms of a node."""
+    runner = ToolRunner(Settings())
+    yield Transforms(runner)
+    await runner.close()
 
 
 @given(st.integers(1, 10_000), st.integers(0, 3 * times.DAY), st.integers(0, 10**15))
@@ -95,7 +106,7 @@ def test_a_new_secret_takes_the_place_of_the_old_one() -> None:
     ],
 )
 async def test_a_transform_that_does_not_compile(
-    transform: dict[str, str], word: str | None
+    transforms: Transforms, transform: dict[str, str], word: str | None
 ) -> None:
     """A transform that does not compile is refused with the error; an unusual one is not."""
     fault = await transforms.fault_of(transform)
@@ -104,11 +115,11 @@ async def test_a_transform_that_does_not_compile(
 
 
 @pytest.mark.needs("jq")
-async def test_each_document_gets_its_own_answer() -> None:
+async def test_each_document_gets_its_own_answer(transforms: Transforms) -> None:
     """A document that fails does not affect the others, in jq as in JMESPath."""
     documents = [b'{"a": 1}', b'{"a": "x"}', b'{"a": 2}']
-    by_jq = await transforms.apply_transform({"jq": ".a + 1 # more"}, documents)
-    by_jmespath = await transforms.apply_transform({"jmespath": "sum([a])"}, documents)
+    by_jq = await transforms.apply({"jq": ".a + 1 # more"}, documents)
+    by_jmespath = await transforms.apply({"jmespath": "sum([a])"}, documents)
     for found in (by_jq, by_jmespath):
         assert isinstance(found[1], TransformResult)
         assert found[1].error
@@ -117,25 +128,29 @@ async def test_each_document_gets_its_own_answer() -> None:
 
 
 @pytest.mark.needs("jq")
-async def test_a_program_that_reads_on_spoils_nobody_elses() -> None:
+async def test_a_program_that_reads_on_spoils_nobody_elses(transforms: Transforms) -> None:
     """If a program reads other documents too, each document is transformed alone."""
-    found = await transforms.apply_transform({"jq": "[., inputs]"}, [b"1", b"2"])
+    found = await transforms.apply({"jq": "[., inputs]"}, [b"1", b"2"])
     assert found == [b"[1]", b"[2]"]
 
 
 @pytest.mark.needs("jq")
-async def test_a_program_without_end_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_program_without_end_is_ended(
+    transforms: Transforms, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A program that exceeds its time or memory is killed, and the reason says so."""
     monkeypatch.setattr(transforming, "TIMEOUT_S", 1.0)
-    [endless] = await transforms.apply_transform({"jq": "def f: f; f"}, [b"1"])
-    [greedy] = await transforms.apply_transform({"jq": "[range(1e9)]"}, [b"1"])
+    [endless] = await transforms.apply({"jq": "def f: f; f"}, [b"1"])
+    [greedy] = await transforms.apply({"jq": "[range(1e9)]"}, [b"1"])
     assert isinstance(endless, TransformResult)
     assert isinstance(greedy, TransformResult)
     assert endless.error
     assert greedy.error
 
 
-async def test_an_expression_that_blows_up_is_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_expression_that_blows_up_is_stopped(
+    transforms: Transforms, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A short expression whose result would fill the memory is stopped; the node needs none."""
     monkeypatch.setattr(transforming, "MEMORY_MAX", 160 * 2**20)
     doubled = " | ".join(["join('', [@, @])"] * 25)
@@ -147,18 +162,20 @@ async def test_an_expression_that_blows_up_is_stopped(monkeypatch: pytest.Monkey
     kept = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     for bomb, reason in bombs.items():
         assert await transforms.fault_of({"jmespath": bomb}) is None
-        [blown] = await transforms.apply_transform({"jmespath": bomb}, [text])
+        [blown] = await transforms.apply({"jmespath": bomb}, [text])
         assert isinstance(blown, TransformResult)
         assert reason in str(blown.error)
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - kept < 40_000
 
 
-async def test_a_slow_expression_is_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_slow_expression_is_stopped(
+    transforms: Transforms, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A document that takes too long fails, and spoils no other."""
     monkeypatch.setattr(jmespath_search, "EACH_S", 0.2)
     documents = [b"[1]", orjson.dumps([1] * 100_000), b"[-2]"]
     transform = {"jmespath": "@" + " | [*].abs(@)" * 100}
-    first, slow, last = await transforms.apply_transform(transform, documents)
+    first, slow, last = await transforms.apply(transform, documents)
     assert (first, last) == (b"[1]", b"[2]")
     assert isinstance(slow, TransformResult)
     assert slow.error == "it needs more than 0.2 s for one document"

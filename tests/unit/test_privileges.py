@@ -64,10 +64,10 @@ def test_privileges_of_files_and_processes() -> None:
 @pytest.mark.parametrize(
     ("needed", "who", "file", "said"),
     [
-        (Privilege.RAW, NOBODY, NOTHING, "AmbientCapabilities=CAP_NET_RAW in the unit"),
+        (Privilege.RAW, NOBODY, NOTHING, "AmbientCapabilities=CAP_NET_RAW in parley-tools"),
         (Privilege.ECHO, NOBODY, NOTHING, "or sysctl net.ipv4.ping_group_range"),
         (Privilege.ROOT, NOBODY, NOTHING, "its file is not set-user-ID root"),
-        (Privilege.ROOT, HARDENED, SETUID, "NoNewPrivileges in the unit of this service forbids"),
+        (Privilege.ROOT, HARDENED, SETUID, "tools get no new privileges here"),
     ],
 )
 def test_refusals_name_a_remedy(
@@ -109,8 +109,8 @@ def test_a_host_offers_what_it_has_and_may_do() -> None:
     offered, lacks = offers(hardened)
     assert offered == ("traceroute", "mtr", "tracepath")
     assert lacks == {
-        "scamper": "scamper needs root's capabilities for a moment, and NoNewPrivileges in the "
-        "unit of this service forbids that"
+        "scamper": "scamper needs root's capabilities for a moment, and tools get no new "
+        "privileges here"
     }
     bare = host(BARE, "traceroute", "tracepath")
     offered, lacks = offers(bare, protocol="icmp")
@@ -148,7 +148,7 @@ def test_every_tool_can_what_its_example_asks(name: str) -> None:
     ("wanted", "controls", "open_controls", "effective", "said"),
     [
         ("cubic", {"cubic", "bbr"}, {"cubic"}, 0, None),
-        ("bbr", {"cubic", "bbr"}, {"cubic"}, 1 << 12, None),
+        ("bbr", {"cubic", "bbr"}, {"cubic"}, ALL, "tcp_allowed_congestion_control='bbr cubic'"),
         ("bbr", {"cubic", "bbr"}, {"cubic"}, 0, "tcp_allowed_congestion_control='bbr cubic'"),
         ("bbr", {"cubic"}, {"cubic"}, ALL, "modprobe tcp_bbr"),
         ("bbr", None, None, 0, None),

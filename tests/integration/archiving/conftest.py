@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from node.execution.tool_runner import ToolRunner
+from node.settings import Settings
 from node.store.database import PostgresDatabase
 from tests.support.archiving import Office, Receiver, office, receiver
 from tests.support.clocks import ManualClock
@@ -17,9 +19,11 @@ async def a(
     database: PostgresDatabase, clock: ManualClock, tmp_path: Path
 ) -> AsyncIterator[Office]:
     """Run a node with one task, which may write files."""
-    made = await office(database, clock, tmp_path)
+    runner = ToolRunner(Settings())
+    made = await office(database, clock, runner, tmp_path)
     yield made
     await made.result_delivery.close()
+    await runner.close()
 
 
 @pytest.fixture

@@ -1,0 +1,342 @@
+"""A node's side of the tool runner (:mod:`.tool_runner_program`): starting it, and speaking to it.
+
+The runner is started with the first tool, and again if it has ended. Where another process has
+started it, systemd (``PARLEY_TOOL_SOCKET``) or ``parley up`` as root, it is used.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import signal
+import socket
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from node.capability.privileges import ProcessPrivileges, privileges_in
+from node.execution import confinement, process, process_marks
+from node.execution.descriptors import explain_exhaustion
+from node.execution.process import Child, ChildEnd, Program
+from node.execution.tool_runner_program import KILL_TIMEOUT_S, MESSAGE_BYTES_MAX
+from node.model.errors import HostError
+from node.model.tool_limits import ToolLimits
+from node.plugins.contracts import Privilege
+from node.settings import Settings
+
+FALLBACK_ACCOUNT = "nobody"
+"""The account of tools of a root without the right one; other services have it as well."""
+_ANSWER_S = 30.0
+_SLACK_S = 30.0
+"""Time beyond the end of its run after which a keeper ends a tool; the launcher does it before."""
+_ROOT = Path(__file__).resolve().parents[2]
+BOOTSTRAP = (
+    f"import sys; sys.path.insert(0, {str(_ROOT)!r}); "
+    "from node.execution.tool_runner_program import main; main()"
+)
+_GONE = "the program that runs the tools has ended"
+
+
+@dataclass(frozen=True)
+class ToolRights:
+    """The rights of the tools of this node.
+
+    ``separate``: as another account than the node. ``landlock``: the kernel's version of Landlock.
+    ``bounded``: each has a directory of limited size. ``weaker``: reasons for less.
+    """
+
+    account: str
+    separate: bool
+    gid: int
+    landlock: int
+    bounded: bool
+    standing: ProcessPrivileges
+    weaker: tuple[str, ...] = ()
+
+    def sentence(self) -> str | None:
+        """Return what is not kept from tools here; None if all is."""
+        gaps = list(self.weaker)
+        if not self.separate:
+            gaps.append(
+                "they have this node's own account, so what that may reach by a socket, such as "
+                "the database, they reach"
+            )
+        if not self.landlock:
+            gaps.append("the kernel has no Landlock, so they read what their account may read")
+        elif self.landlock < confinement.SCOPED_SIGNALS_ABI and not self.separate:
+            gaps.append("the kernel does not keep them from ending this node")
+        if not self.separate and not self.standing.no_new:
+            gaps.append("programs with file capabilities keep these, and see this account's files")
+        return "; ".join(gaps) or None
+
+
+@dataclass
+class _RunnerChild:
+    """A tool that a keeper has started."""
+
+    connection: socket.socket
+    mark: str
+    pid: int = 0
+    started_ticks: int = 0
+    reaped: bool = False
+    started: asyncio.Event = field(default_factory=asyncio.Event)
+    has_exited: asyncio.Event = field(default_factory=asyncio.Event)
+    has_ended: asyncio.Event = field(default_factory=asyncio.Event)
+    failed: str | None = None
+    end: dict[str, Any] | None = None
+
+    def listen(self) -> None:
+        """Take messages from now on."""
+        asyncio.get_running_loop().add_reader(self.connection.fileno(), self._receive)
+
+    def _receive(self) -> None:
+        try:
+            packet = self.connection.recv(MESSAGE_BYTES_MAX)
+        except BlockingIOError:
+            return
+        except OSError:
+            packet = b""
+        if not packet:
+            self._close()
+            return
+        [(verb, content)] = json.loads(packet).items()
+        if verb == "started":
+            self.pid, self.started_ticks = content["pid"], content["ticks"]
+            self.started.set()
+        elif verb == "exited":
+            self.has_exited.set()
+        elif verb == "ended":
+            self.end = content
+            self.has_ended.set()
+        elif verb == "failed":
+            self.failed = content
+
+    def _close(self) -> None:
+        """Take note that the keeper has ended: after its tool, unless somebody killed it."""
+        if self.connection.fileno() >= 0:
+            asyncio.get_running_loop().remove_reader(self.connection.fileno())
+            self.connection.close()
+        for event in (self.started, self.has_exited, self.has_ended):
+            event.set()
+
+    def _tell(self, message: dict[str, Any]) -> None:
+        with contextlib.suppress(OSError):  # it is gone, which is noticed on the connection
+            self.connection.send(json.dumps(message).encode())
+
+    async def exited(self) -> None:
+        await self.has_exited.wait()
+
+    def send_signal(self, number: signal.Signals, *, group: bool) -> None:
+        if not self.reaped:
+            self._tell({"signal": {"number": int(number), "group": group}})
+
+    async def reap(self) -> ChildEnd:
+        self.reaped = True
+        self._tell({"reap": None})
+        try:
+            async with asyncio.timeout(2 * KILL_TIMEOUT_S):
+                await self.has_ended.wait()
+        except TimeoutError:
+            raise HostError(f"process {self.pid} did not end although it was killed") from None
+        finally:
+            self._close()
+        if self.end is None:
+            await process_marks.kill_marked(self.mark)
+            raise HostError("what ran this tool was killed, and the tool with it")
+        left = tuple(self.end["left"])
+        return ChildEnd(self.end["exit_code"], self.end["worked_ticks"], left, self.end["killed"])
+
+    def abandon(self) -> None:
+        self._close()
+
+
+class ToolRunner:
+    """Starts tools by the runner."""
+
+    def __init__(self, settings: Settings, control: socket.socket | None = None) -> None:
+        """Start nothing yet; ``control`` leads to a runner that runs already."""
+        self.limits = ToolLimits(
+            memory=settings.tool_memory * 2**20,
+            processes=settings.tool_processes,
+            file_size=settings.tool_file_size * 2**20,
+            disk=settings.tool_disk * 2**20,
+            open_files=settings.tool_open_files,
+        )
+        self._settings = settings
+        self._given = control is not None
+        self._control = control
+        self._opening, self._passing = asyncio.Lock(), asyncio.Lock()
+        self._server: process.RunningProcess | None = None
+        self._rights: ToolRights | None = None
+
+    async def rights(self) -> ToolRights:
+        """Return what tools run with here.
+
+        :raises HostError: the runner cannot be started, or does not answer.
+        """
+        async with self._opening:
+            if self._rights is None:
+                self._rights = await self._ask_rights()
+            return self._rights
+
+    async def start(
+        self,
+        program: Program,
+        descriptors: Sequence[int],
+        privilege: Privilege | None,
+        duration_s: float,
+    ) -> Child:
+        """Start a tool with these descriptors: its three streams, and its gate if it has one.
+
+        :raises HostError: it cannot be started.
+        """
+        standing, mark = (await self.rights()).standing, process_marks.new_mark()
+        content = {
+            "argv": list(program.argv),
+            "env": dict(program.env) | {process_marks.VARIABLE: mark},
+            "namespace": program.namespace,
+            "privilege": privilege,
+            "by_file": not (privilege is Privilege.ECHO and standing.echo),
+            "limits": self.limits.as_words() | {"seconds": duration_s + _SLACK_S},
+            **self._place(program.env["PATH"]),
+        }
+        connection = await self._connection()
+        child = _RunnerChild(connection, mark)
+        try:
+            _send(connection, {"start": content}, descriptors)
+            child.listen()
+            async with asyncio.timeout(_ANSWER_S):
+                await child.started.wait()
+        except TimeoutError:
+            child.abandon()
+            raise HostError(
+                f"{program.name} was not started within {_ANSWER_S:g} s: this host is overloaded"
+            ) from None
+        except BaseException:
+            child.abandon()
+            raise
+        if not child.pid:
+            raise HostError(f"{program.name} cannot be started: {child.failed or _GONE}")
+        return child
+
+    async def close(self) -> None:
+        """End the runner."""
+        self._drop()
+        if self._server is not None:
+            await self._server.end(KILL_TIMEOUT_S)
+            self._server = None
+
+    def _place(self, path: str) -> dict[str, Any]:
+        """Return the accounts of tools, the preferred one first, and what these have to read."""
+        programs = [sys.executable, str(_ROOT / "node" / "plugins" / "tools" / "programs")]
+        accounts = [self._settings.tool_account, FALLBACK_ACCOUNT]
+        readable = self._readable()
+        return {"accounts": accounts, "programs": programs, "readable": readable, "path": path}
+
+    async def _ask_rights(self) -> ToolRights:
+        connection = await self._connection()
+        try:
+            place = self._place(os.environ.get("PATH", process.PATH_DEFAULT))
+            _send(connection, {"describe": {"uid": os.geteuid(), **place}}, ())
+            async with asyncio.timeout(_ANSWER_S):
+                packet = await asyncio.get_running_loop().sock_recv(connection, MESSAGE_BYTES_MAX)
+        except TimeoutError:
+            raise HostError("the program that runs the tools does not answer") from None
+        finally:
+            connection.close()
+        if not packet:
+            raise HostError(_GONE)
+        content = json.loads(packet)["described"]
+        standing = privileges_in(content.pop("status"), [content["gid"]])
+        weaker = tuple(content.pop("weaker"))
+        return ToolRights(standing=standing, weaker=weaker, **content)
+
+    async def _connection(self) -> socket.socket:
+        """Return a connection to a new keeper."""
+        if self._settings.tool_socket is not None:
+            return await self._connect(self._settings.tool_socket)
+        with explain_exhaustion("the connection to the program that runs the tools"):
+            ours, theirs = _pair()
+        with theirs:
+            try:
+                await self._pass(theirs)
+            except BaseException:
+                ours.close()
+                raise
+        return ours
+
+    async def _pass(self, connection: socket.socket) -> None:
+        """Pass a connection on to the runner, after starting one if there is none."""
+        async with self._passing:
+            for _ in range(2):  # the first one may have ended meanwhile
+                if self._control is None:
+                    if self._given:
+                        raise HostError(f"{_GONE}; restart this node")
+                    self._control = await self._spawn()
+                with contextlib.suppress(OSError):
+                    socket.send_fds(self._control, [b"t"], [connection.fileno()])
+                    return
+                self._drop()
+            raise HostError(_GONE)
+
+    async def _connect(self, path: Path) -> socket.socket:
+        connection = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        try:
+            connection.settimeout(0)
+            await asyncio.get_running_loop().sock_connect(connection, str(path))
+        except OSError as fault:
+            connection.close()
+            raise HostError(
+                f"no tool can run: {path} cannot be reached ({fault.strerror}); start "
+                "parley-tools.socket, or remove PARLEY_TOOL_SOCKET"
+            ) from fault
+        return connection
+
+    async def _spawn(self) -> socket.socket:
+        ours, theirs = _pair()
+        argv = [sys.executable, "-I", "-S", "-c", BOOTSTRAP]
+        try:
+            with theirs:
+                self._server = await process.start(argv, channel=theirs.fileno(), cwd=Path("/"))
+        except BaseException:
+            ours.close()
+            raise
+        return ours
+
+    def _drop(self) -> None:
+        control, self._control = self._control, None
+        if control is not None:
+            control.close()
+
+    def _readable(self) -> list[str]:
+        """Return where this program and its plug-ins are, but no place of the node's own files."""
+        own = self._settings.state_dir.resolve()
+        places = {_ROOT / "node", *map(Path, (sys.prefix, sys.base_prefix))}
+        places |= {Path(entry) for entry in sys.path if Path(entry).is_absolute()}
+        return sorted(
+            str(place)
+            for place in places
+            if not own.is_relative_to(place.resolve()) and not place.is_relative_to(own)
+        )
+
+
+def _pair() -> tuple[socket.socket, socket.socket]:
+    """Return both ends of a connection; the first one does not block."""
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    ours.settimeout(0)
+    return ours, theirs
+
+
+def _send(connection: socket.socket, message: dict[str, Any], descriptors: Sequence[int]) -> None:
+    """Send the first message on a connection, for which there is always room."""
+    packet = json.dumps(message).encode()
+    if len(packet) > MESSAGE_BYTES_MAX:
+        raise HostError("the command of the tool is too long")
+    try:
+        socket.send_fds(connection, [packet], descriptors)
+    except OSError as fault:
+        raise HostError(f"no tool can be started: {fault.strerror or fault}") from fault
