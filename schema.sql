@@ -167,6 +167,87 @@ COMMENT ON COLUMN access_token.label IS 'Whom it is for; tokens of one label are
 COMMENT ON COLUMN access_token.created_by IS 'The label of the token with which it was made.';
 COMMENT ON COLUMN access_token.used_at IS 'When it was used last, to the minute.';
 
+CREATE TYPE principal_kind AS ENUM (
+    'token',      -- a user, by a token
+    'host',       -- a program on this host, which may read without a token
+    'node',       -- a node, by its signature; this node itself, for what no request asked for
+    'stranger'    -- anybody else
+);
+
+CREATE TYPE audit_outcome AS ENUM (
+    'done',       -- it was done
+    'refused',    -- the caller may not, or asked for something that cannot be
+    'failed'      -- this node or another one could not do it
+);
+
+CREATE TABLE audit (
+    id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    at timestamptz NOT NULL,
+    kind principal_kind NOT NULL,
+    principal text,
+    key text,
+    role token_role,
+    origin text,
+    verb text NOT NULL,
+    thing text,
+    outcome audit_outcome NOT NULL,
+    status smallint,
+    problem text,
+    count integer NOT NULL DEFAULT 1 CHECK (count > 0)
+);
+COMMENT ON TABLE audit IS
+'Who did what here, and who was refused: only added to, and deleted by age alone. It has no secrets and no bodies of requests.';
+COMMENT ON COLUMN audit.principal IS 'Label of the token, or name of the node; null for a stranger.';
+COMMENT ON COLUMN audit.key IS 'Id of the token, or key of the node.';
+COMMENT ON COLUMN audit.origin IS 'Address from which the request came: that of a proxy, if there is one.';
+COMMENT ON COLUMN audit.verb IS 'The operationId of /v1/openapi.json, or what the node did by itself.';
+COMMENT ON COLUMN audit.thing IS 'Id or name of the task, campaign, node, token … that it is about.';
+COMMENT ON COLUMN audit.status IS 'HTTP status of the answer; null if no request asked for it.';
+COMMENT ON COLUMN audit.problem IS 'The last word of the type of the problem, if it was refused or failed.';
+COMMENT ON COLUMN audit.count IS 'How many requests it stands for: more than one where a flood of them was left out.';
+CREATE INDEX audit_at ON audit (at);
+
+CREATE FUNCTION keep_audit() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    IF TG_OP = 'DELETE' AND current_setting('parley.retention', true) = 'audit' THEN
+        RETURN NULL;
+    END IF;
+    RAISE EXCEPTION 'the audit table is only added to' USING ERRCODE = 'integrity_constraint_violation';
+END
+$$;
+COMMENT ON FUNCTION keep_audit() IS 'Prevents changes of the audit table, and deletions but for those of the retention.';
+CREATE TRIGGER audit_kept BEFORE UPDATE OR DELETE OR TRUNCATE ON audit FOR EACH STATEMENT EXECUTE FUNCTION keep_audit();
+
+CREATE FUNCTION purge_audit(before timestamptz, at_most bigint) RETURNS bigint LANGUAGE sql
+SET parley.retention = 'audit' AS $$
+    WITH gone AS (
+        DELETE FROM audit
+        WHERE id IN (SELECT old.id FROM audit AS old WHERE old.at < before ORDER BY old.at, old.id LIMIT at_most)
+        RETURNING id
+    )
+    SELECT count(*) FROM gone;
+$$;
+COMMENT ON FUNCTION purge_audit(timestamptz, bigint) IS 'Deletes rows that are older; returns how many.';
+
+-- Readers that wait for what comes after an id must not miss a row with a lower one that is committed later.
+CREATE FUNCTION order_audit() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    PERFORM pg_advisory_xact_lock(6427018313);
+    RETURN NULL;
+END
+$$;
+COMMENT ON FUNCTION order_audit() IS 'Lets one transaction at a time add to the audit table, so that ids are committed in their order.';
+CREATE TRIGGER audit_ordered BEFORE INSERT ON audit FOR EACH STATEMENT EXECUTE FUNCTION order_audit();
+
+CREATE FUNCTION tell_audit() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    PERFORM pg_notify('parley', concat_ws(' ', 'audit', NEW.id, NEW.verb, NEW.outcome, coalesce(NEW.principal, NEW.kind::text)));
+    RETURN NULL;
+END
+$$;
+COMMENT ON FUNCTION tell_audit() IS 'Notifies of each row.';
+CREATE TRIGGER audit_told AFTER INSERT ON audit FOR EACH ROW EXECUTE FUNCTION tell_audit();
+
 CREATE TABLE idempotency (
     key text PRIMARY KEY,
     request_digest text NOT NULL,

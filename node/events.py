@@ -128,6 +128,7 @@ _MEMBERS = {
     "limit": ("state", "begins_at", "ends_at"),
     "token": ("state",),
     "certificate": ("state",),
+    "audit": ("verb", "outcome", "by"),
 }
 """By kind of event, the names of the words that follow the id in its notification."""
 

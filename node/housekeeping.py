@@ -37,6 +37,7 @@ LEAD_S = 10
 COMPARE_S = 180
 CONFIRM_S = 180
 HEARD_S = 60
+AUDIT_S = 60
 SURPLUS_S = 300
 SURPLUS_JITTER_S = 60
 HOUR_S = 3600
@@ -73,6 +74,7 @@ def node_jobs(  # noqa: PLR0913 - one for each job, all by name
     refresh_card: Action,
     renew_certificates: Action,
     extend_reservations: Action,
+    catch_up_audit: Action,
     purge: Action,
 ) -> tuple[PeriodicJob, ...]:
     """Return the housekeeping of a node."""
@@ -91,6 +93,8 @@ def node_jobs(  # noqa: PLR0913 - one for each job, all by name
         PeriodicJob("renew certificates", CERTIFICATES_S, renew_certificates),
         # Writes the spans of recurring reservations further ahead.
         PeriodicJob("extend reservations", HOUR_S, extend_reservations, HOUR_JITTER_S),
+        # Writes how many requests were left out of the audit, and what could not be written.
+        PeriodicJob("catch up with the audit", AUDIT_S, catch_up_audit),
         # Deletes what has been kept long enough, by the table in ``retention.py``.
         PeriodicJob("purge", HOUR_S, purge, HOUR_JITTER_S),
     )

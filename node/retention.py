@@ -15,7 +15,18 @@ from functools import partial
 from node.clock import Clock
 from node.model import times
 from node.settings import Settings
-from node.store import archives, campaigns, host_limits, outbox, reservations, runs, seats, tasks
+from node.store import (
+    archives,
+    audit,
+    campaigns,
+    host_limits,
+    outbox,
+    reservations,
+    runs,
+    seats,
+    tasks,
+    tokens,
+)
 from node.store.database import Connection, Database
 
 BATCH = 1000
@@ -48,6 +59,8 @@ def rules_of(settings: Settings) -> tuple[RetentionRule, ...]:
         RetentionRule("charges", settings.keep_charges, campaigns.purge_charges),
         RetentionRule("hourly sums of charges", settings.keep_hours, campaigns.purge_hours),
         RetentionRule("reserved spans", settings.keep_reserved, reservations.purge_spans),
+        RetentionRule("audit", settings.keep_audit, audit.purge),
+        RetentionRule("invalid tokens", settings.keep_tokens, tokens.purge),
         # The following have no age of their own: they go once nothing refers to them, or once the
         # period to which they belong is over.
         RetentionRule("uses of limits", 0, host_limits.purge),

@@ -14,6 +14,7 @@ from uuid import UUID, uuid4
 import aiohttp
 import structlog
 
+from node.audit import AuditLog
 from node.capability.catalog import Capabilities
 from node.certificates import ServerCertificates
 from node.client.mailboxes import Mailboxes
@@ -161,6 +162,7 @@ class NodeService:
         self.served: Counter[str] = Counter()
         self.certificates = dependencies.certificates
         self.hub = EventHub(core.clock)
+        self.audit = AuditLog(core)
         self.tokens = AccessTokens(core, dependencies.new_id)
         self._housekeeper = Housekeeper(core.clock)
         self.clock_steps = ClockStepHandler(core)
@@ -418,6 +420,7 @@ class NodeService:
         await self.launcher.recover()
         await self.reservations.extend_spans()
         await self.limits.apply()
+        await self.limits.tell_loaded()
         for kind, name, reason in self.capabilities.unusable:
             log.warning("a plugin cannot be used", kind=kind, name=name, reason=reason)
         self._loops = [
@@ -425,6 +428,7 @@ class NodeService:
             asyncio.create_task(self.launcher.run(), name="launcher"),
             asyncio.create_task(self.outbox.run(), name="outbox"),
             asyncio.create_task(self.freed_time.run(), name="interest"),
+            asyncio.create_task(self.audit.run(), name="audit"),
         ]
         self._housekeeper.start(self._periodic_jobs())
 
@@ -496,6 +500,7 @@ class NodeService:
             refresh_card=self.own_card.look_again,
             renew_certificates=self.renew_certificates,
             extend_reservations=self.reservations.extend_spans,
+            catch_up_audit=self.audit.catch_up,
             purge=self.purger.run_once,
         )
 
@@ -615,6 +620,7 @@ class NodeService:
             loop.cancel()
         await asyncio.gather(*ending, return_exceptions=True)
         await self.comparer.stop()
+        await self.audit.catch_up()
         await self.outbox.deliver_before_shutdown()
         await self.tool_runner.close()
 

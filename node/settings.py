@@ -220,6 +220,12 @@ class Settings(BaseSettings):
         90 * times.DAY,
         description="How long a message is sent again to a node that does not acknowledge it.",
     )
+    keep_audit: Retention = Field(
+        365 * times.DAY, description="How long it is kept who did what here."
+    )
+    keep_tokens: Retention = Field(
+        90 * times.DAY, description="How long tokens are listed that are valid no longer."
+    )
     archive_directories: str = Field(
         "", description="Directories for the file archiver, colon-separated; none by default."
     )

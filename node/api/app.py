@@ -12,6 +12,7 @@ from aiohttp import web
 
 from node.api import (
     archives,
+    audit,
     campaigns,
     events,
     intervals,
@@ -38,7 +39,7 @@ from node.api.middleware import (
     problems,
     signatures,
 )
-from node.api.routing import NODE
+from node.api.routing import NODE, ROUTES_SERVED
 from node.service import NodeService
 from node.settings import Settings
 
@@ -57,6 +58,7 @@ ROUTES = (
     *limits.ROUTES,
     *tokens.ROUTES,
     *events.ROUTES,
+    *audit.ROUTES,
     *operations.ROUTES,
     *participant.ROUTES,
 )
@@ -124,10 +126,11 @@ def tls_of(node: NodeService) -> Callable[[], ssl.SSLContext] | None:
 def application(node: NodeService, page: list[web.RouteDef]) -> web.Application:
     """Return the application that serves the API; ``page`` are the routes of the web page."""
     app = web.Application(
-        middlewares=[keep_connection, signatures, problems, confidential],
+        middlewares=[keep_connection, signatures, audit.audited, problems, confidential],
         client_max_size=PEER_BODY_MAX,
     )
     app[NODE] = node
+    app[ROUTES_SERVED] = {route.operation: route for route in ROUTES}
     app[BODIES] = Bodies()
     app.on_response_prepare.append(add_headers)
     for route in ROUTES:

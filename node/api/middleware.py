@@ -8,7 +8,15 @@ from aiohttp.typedefs import Handler
 
 from node.api import local_access, requests, responses
 from node.api.bodies import BODIES
-from node.api.routing import ANSWER_NONCE, BODY, NODE, PRINCIPAL, SENDER, Route
+from node.api.routing import (
+    ANSWER_NONCE,
+    BODY,
+    NODE,
+    PRINCIPAL,
+    PROBLEM,
+    SENDER,
+    Route,
+)
 from node.model.errors import (
     MalformedRequest,
     MethodNotAllowed,
@@ -51,21 +59,30 @@ async def problems(request: web.Request, handler: Handler) -> web.StreamResponse
     try:
         return await handler(request)
     except ParleyError as error:
-        answer = responses.problem(error, request.path)
+        problem = error
     except web.HTTPException as error:
         if error.status < web.HTTPBadRequest.status_code:
             raise
-        answer = responses.problem(_of_http(error), request.path)
+        problem = _of_http(error)
     except (ConnectionResetError, TimeoutError):
         raise
     except Exception as error:
         explained = fault_of(error)
         if explained is None:
             log.exception("request failed", method=request.method, path=request.path)
-        answer = responses.problem(explained or ParleyError(OWN_FAULT), request.path)
+        problem = explained or ParleyError(OWN_FAULT)
+    answer = _refusal(request, problem)
     if not request.content.is_eof():
         answer.force_close()  # the rest of the body is not awaited
     return answer
+
+
+def _refusal(request: web.Request, problem: ParleyError) -> web.Response:
+    """Return the problem document, and note for the audit what it is and whose token was sent."""
+    request[PROBLEM] = problem.code
+    if isinstance(problem, NotAuthenticated) and problem.claimed is not None:
+        request[PRINCIPAL] = problem.claimed
+    return responses.problem(problem, request.path)
 
 
 @web.middleware
@@ -130,8 +147,7 @@ def guarded(route: Route) -> Handler:
                 sender = node.verifier.check_body(signed, body, node.clock.now())
                 node.leases.note_contact(sender)
                 request[SENDER] = sender
-                name = node.directory.by_identity(sender).name
-                request[PRINCIPAL] = Principal(PrincipalKind.NODE, name, key=sender)
+                request[PRINCIPAL] = _peer(request, sender)
             answer = await route.handler(request)
         if "wait" in request.query and request[PRINCIPAL].kind is PrincipalKind.TOKEN:
             await _user(request, route.access)  # it may have been revoked in the meantime
@@ -163,7 +179,13 @@ def _signed(request: web.Request) -> SignedHead:
         now=node.clock.now(),
     )
     request[ANSWER_NONCE] = head.nonce
+    request[PRINCIPAL] = _peer(request, head.identity)
     return head
+
+
+def _peer(request: web.Request, identity: str) -> Principal:
+    name = request.app[NODE].directory.by_identity(identity).name
+    return Principal(PrincipalKind.NODE, name, key=identity)
 
 
 def _reads_locally(request: web.Request) -> bool:
@@ -193,6 +215,7 @@ async def _user(request: web.Request, access: Access) -> Principal:
             "file 'token' of the node's state directory, or with one that the owner gave you"
         )
         raise NotAuthenticated(msg)
+    request[PRINCIPAL] = principal
     require_access(principal, access, f"{request.method} {request.path}")
     if access.is_narrow and principal.only is not None and "id" in request.match_info:
         await require_own_subject(request, principal)

@@ -9,7 +9,7 @@ from aiohttp import web
 from pydantic import BaseModel
 
 from node.api import requests, responses
-from node.api.routing import ANSWER_NONCE, NODE, TEXT, Query, Route
+from node.api.routing import ANSWER_NONCE, NODE, TEXT, THING, Query, Route
 from node.capability.catalog import program_version
 from node.clock import synchronisation
 from node.model import predicates
@@ -76,6 +76,7 @@ async def add(request: web.Request) -> web.StreamResponse:
     """POST: fetch a node's card and pin its key."""
     node = request.app[NODE]
     known = await node.registration.add(requests.document(request, NodeAddition))
+    request[THING] = known.name
     return responses.one(_document(node, known), 201, {"Location": "/v1/nodes"})
 
 

@@ -60,7 +60,7 @@ def describe(routes: Sequence[Route], version: str) -> dict[str, Any]:
 def _operation(route: Route, named: dict[type[Document], Any]) -> dict[str, Any]:
     operation: dict[str, Any] = {
         "summary": route.summary,
-        "operationId": _operation_id(route),
+        "operationId": route.name,
         "parameters": [
             *(_path_parameter(name) for name in re.findall(r"\{(\w+)\}", route.path)),
             *(_parameter(query, "query") for query in route.query),
@@ -78,11 +78,6 @@ def _operation(route: Route, named: dict[type[Document], Any]) -> dict[str, Any]
             "content": {"application/json": {"schema": named[route.body]}},
         }
     return operation
-
-
-def _operation_id(route: Route) -> str:
-    words = re.sub(r"[{}/.]+", "_", route.path.removeprefix("/v1")).strip("_")
-    return f"{route.method.lower()}_{words or 'page'}"
 
 
 def _path_parameter(name: str) -> dict[str, Any]:

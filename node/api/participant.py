@@ -11,8 +11,15 @@ from aiohttp import web
 
 from node.api import requests, responses
 from node.api.middleware import OWN_FAULT
-from node.api.routing import NODE, SENDER, Handler, Route
-from node.model.errors import NotAllowed, ParleyError, TooLarge, fault_of
+from node.api.routing import NODE, PROBLEM, SENDER, THING, Handler, Route
+from node.model.errors import (
+    LimitRefused,
+    NotAllowed,
+    ParleyError,
+    RefusedByParticipant,
+    TooLarge,
+    fault_of,
+)
 from node.model.wire.comparisons import NodeComparison
 from node.model.wire.fields import Document
 from node.model.wire.host_limits import GrantedLimits
@@ -55,8 +62,10 @@ async def introduce(request: web.Request) -> web.StreamResponse:
     if introduction.task != requests.identifier(request):
         msg = "path and body name different tasks"
         raise NotAllowed(msg)
-    acceptance = request.app[NODE].acceptance
-    return responses.one(await acceptance.consider(request[SENDER], introduction))
+    answer = await request.app[NODE].acceptance.consider(request[SENDER], introduction)
+    if not answer.accepted:
+        request[PROBLEM] = (LimitRefused if answer.limit else RefusedByParticipant).code
+    return responses.one(answer)
 
 
 async def limits(request: web.Request) -> web.StreamResponse:
@@ -166,6 +175,7 @@ async def run_end(request: web.Request) -> web.StreamResponse:
 async def task_end(request: web.Request) -> web.StreamResponse:
     """POST: a task is over."""
     end = requests.document(request, TaskEnd)
+    request[THING] = str(end.task)
     await request.app[NODE].termination.apply_task_end(request[SENDER], end)
     return web.Response(status=204)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -19,6 +20,9 @@ if TYPE_CHECKING:
 NODE: web.AppKey[NodeService] = web.AppKey("node")
 """The node that an application serves."""
 
+ROUTES_SERVED: web.AppKey[dict[str, Route]] = web.AppKey("routes")
+"""The routes of an application by method and path."""
+
 PRINCIPAL: web.RequestKey[Principal] = web.RequestKey("principal")
 """The caller."""
 SENDER: web.RequestKey[str] = web.RequestKey("sender")
@@ -26,6 +30,10 @@ SENDER: web.RequestKey[str] = web.RequestKey("sender")
 ANSWER_NONCE: web.RequestKey[str] = web.RequestKey("answer nonce")
 """The nonce of the node's request, for which the answer is signed."""
 BODY: web.RequestKey[bytes] = web.RequestKey("body")
+PROBLEM: web.RequestKey[str] = web.RequestKey("problem")
+"""The code of the error with which the request is answered, or of what is refused in the answer."""
+THING: web.RequestKey[str] = web.RequestKey("thing")
+"""The id or name of what the request is about, where neither path nor Location has it."""
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
@@ -60,7 +68,18 @@ class Route:
     @property
     def access(self) -> Access:
         """The callers that it permits, by the table of permissions."""
-        return PERMISSIONS[f"{self.method} {self.path}"]
+        return PERMISSIONS[self.operation]
+
+    @property
+    def operation(self) -> str:
+        """The method and the path."""
+        return f"{self.method} {self.path}"
+
+    @property
+    def name(self) -> str:
+        """The name of the operation in the OpenAPI document and in the audit."""
+        words = re.sub(r"[{}/.]+", "_", self.path.removeprefix("/v1")).strip("_")
+        return f"{self.method.lower()}_{words or 'page'}"
 
 
 TEXT = {"type": "string"}

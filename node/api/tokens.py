@@ -5,7 +5,7 @@ from __future__ import annotations
 from aiohttp import web
 
 from node.api import requests, responses
-from node.api.routing import CURSOR, LIMIT, NODE, PREFIX, PRINCIPAL, Route
+from node.api.routing import CURSOR, LIMIT, NODE, PREFIX, PRINCIPAL, THING, Route
 from node.model.wire.tokens import NewToken, Token, TokenRequest
 
 
@@ -13,6 +13,7 @@ async def add(request: web.Request) -> web.StreamResponse:
     """POST: 201 with a new token; its secret is shown this once."""
     document = requests.document(request, TokenRequest)
     made = await request.app[NODE].tokens.add(document, request[PRINCIPAL])
+    request[THING] = str(made.id)
     return responses.one(made, 201, {"Location": "/v1/tokens"})
 
 

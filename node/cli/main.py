@@ -115,6 +115,10 @@ COMMANDS: dict[str, tuple[str, str]] = {
         "node.cli.tokens:token_group",
         "Add, list and revoke the tokens of the node's users; each has a role.",
     ),
+    "audit": (
+        "node.cli.audit:audit",
+        "Show who did what on the node, and who was refused.",
+    ),
     "test": ("node.cli.nodes:test_group", "List and show what can be measured."),
     "tool": ("node.cli.nodes:tool_group", "List the programs that measure."),
     "plugin": (

@@ -46,6 +46,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+from node.model.principals import Principal
+
 _NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT})
 
 
@@ -108,12 +110,20 @@ class InvalidDocument(RequestError):
 
 
 class NotAuthenticated(RequestError):
-    """No token or signature of a known user or node."""
+    """No token or signature of a known user or node.
+
+    ``claimed`` is the user whose token was sent, if it was once valid.
+    """
 
     code = "not-authenticated"
     title = "Not authenticated"
     status = 401
     exit_code = 3
+
+    def __init__(self, *message: str, claimed: Principal | None = None) -> None:
+        """``claimed`` is nobody who may do anything; it is for the record only."""
+        super().__init__(*message)
+        self.claimed = claimed
 
 
 class UnknownPeer(NotAuthenticated):

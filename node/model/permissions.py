@@ -132,6 +132,7 @@ PERMISSIONS: Mapping[str, Access] = {
     "POST /v1/tokens": Access.OWN,
     "GET /v1/tokens": Access.OWN,
     "DELETE /v1/tokens/{id}": Access.OWN,
+    "GET /v1/audit": Access.OWN,
     "GET /v1/events": Access.READ_OWN,
     "GET /healthz": Access.OPEN,
     "GET /readyz": Access.OPEN,
@@ -159,7 +160,7 @@ PERMISSIONS: Mapping[str, Access] = {
 }
 """By method and path, the access that a request needs."""
 
-EVENTS: Mapping[str, Role] = {"token": Role.OWN}
+EVENTS: Mapping[str, Role] = {"token": Role.OWN, "audit": Role.OWN}
 """By kind of event, the least role that sees it, if it is more than to read."""
 
 

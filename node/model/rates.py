@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from node.model.times import SECOND
-
 
 class RateLimit:
-    """A number of events per second of each caller; more at once, if fewer came before."""
+    """One event per interval of each caller; more at once, if fewer came before."""
 
-    def __init__(self, per_s: int, burst: int) -> None:
-        """Allow ``per_s`` events per second on average, and ``burst`` of them at one instant."""
-        self._interval = SECOND // per_s
+    def __init__(self, interval: int, burst: int) -> None:
+        """Allow one event per ``interval`` (µs) on average, and ``burst`` of them at once."""
+        self._interval = interval
         self._slack = (burst - 1) * self._interval
         self._due: dict[str, int] = {}
 

@@ -20,10 +20,12 @@ from uuid import UUID
 
 import structlog
 
+from node.audit import own_entry
 from node.capability.catalog import Capabilities
 from node.core import Core
 from node.execution.targets import mere_targets
 from node.model import times
+from node.model.audit import Outcome
 from node.model.classes import SchedulingClass
 from node.model.errors import HostError, InvalidDocument, LimitUsedUp, NotFound, reason_of
 from node.model.host_limits.caps import CapAccount, accounts_of
@@ -55,7 +57,7 @@ from node.model.wire.participants import Introduction
 from node.peers.directory import Directory
 from node.plugins.contracts import Test
 from node.settings import DEFAULT_LIMITS
-from node.store import host_limits, shares, tasks
+from node.store import audit, host_limits, shares, tasks
 from node.store.bookings import notify
 from node.store.database import Connection, Notice
 from node.store.host_limits import ReachedPeriod
@@ -131,6 +133,7 @@ class LimitKeeper:
 
         :raises HostError: the file cannot be read, or has a fault; says where.
         """
+        self._core = core
         self._database = core.database
         self._clock = core.clock
         self._identity = core.identity
@@ -161,13 +164,14 @@ class LimitKeeper:
             except HostError as error:
                 self._fault, self._fault_at = error.detail, self._clock.now()
                 log.warning("the limits stay as they were", fault=error.detail)
-                await self._tell("broken")
+                path = str(self._settings.limits)
+                await self._tell("broken", path, Outcome.FAILED, error.code)
                 return
             self._fault = self._fault_at = None
             self._loaded = loaded
             log.info("limits loaded", file=str(loaded.file or "default"), digest=loaded.digest)
             await self.apply()
-            await self._tell("loaded")
+            await self.tell_loaded()
 
     async def apply(self) -> None:
         """Judge all open tasks by the limits as they are, and count by them."""
@@ -399,10 +403,20 @@ class LimitKeeper:
         ):
             span = times.format_instant(begins_at), times.format_instant(ends_at)
             await notify(connection, "limit", quote(rule, safe=""), "reached", *span)
+            entry = own_entry(self._core, "limit_reached", rule, Outcome.REFUSED)
+            await audit.keep(connection, [entry])
 
-    async def _tell(self, state: str) -> None:
+    async def tell_loaded(self) -> None:
+        """Tell, and record, that the limits in force have been read."""
+        await self._tell("loaded", self._loaded.digest, Outcome.DONE)
+
+    async def _tell(
+        self, state: str, thing: str, outcome: Outcome, problem: str | None = None
+    ) -> None:
+        entry = own_entry(self._core, f"limits_{state}", thing, outcome, problem)
         async with self._database.transaction() as connection:
             await notify(connection, "limits", self._settings.name, state)
+            await audit.keep(connection, [entry])
 
     def standing(self, task: StoredTask) -> LimitStanding:
         """Return how a task stands with the limits: that of another node, or of a user here."""

@@ -69,6 +69,11 @@ async def revoke(connection: Connection, token: UUID, now: int) -> StoredToken |
     return None if row is None else _token(row)
 
 
+async def purge(connection: Connection, before: int, at_most: int) -> int:
+    """Delete tokens that were revoked or have expired before; return how many."""
+    return int(await connection.fetchval(_SQL["purge_tokens"], before, at_most))
+
+
 def _token(row: Record) -> StoredToken:
     values = dict(row)
     return StoredToken(role=Role(values.pop("role")), **values)

@@ -87,7 +87,7 @@ class Acceptance:
         self._identity = core.identity
         self._tasks_max = core.settings.peer_tasks
         per_s = core.settings.peer_introductions
-        self._new_tasks = RateLimit(per_s, _BURST_S * per_s)
+        self._new_tasks = RateLimit(times.SECOND // per_s, _BURST_S * per_s)
 
     async def consider(self, lead: str, introduction: Introduction) -> IntroductionAnswer:
         """Check that this host can do its part, and store the task if it can.

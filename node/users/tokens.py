@@ -9,12 +9,14 @@ from dataclasses import asdict
 from pathlib import Path
 from uuid import UUID
 
+from node.audit import own_entry
 from node.core import Core
 from node.model import times
+from node.model.audit import Outcome
 from node.model.errors import DatabaseUnavailable, NotAuthenticated, NotFound
 from node.model.principals import Principal, PrincipalKind, Role
 from node.model.wire.tokens import NewToken, Token, TokenRequest
-from node.store import tokens
+from node.store import audit, tokens
 from node.store.bookings import notify
 from node.store.database import Connection
 from node.store.tokens import StoredToken
@@ -34,6 +36,7 @@ class AccessTokens:
 
     def __init__(self, core: Core, new_id: Callable[[], UUID]) -> None:
         """``new_id`` makes the ids of tokens."""
+        self._core = core
         self._database = core.database
         self._clock = core.clock
         self._new_id = new_id
@@ -46,6 +49,8 @@ class AccessTokens:
                 return
         request = TokenRequest(label=_OWNER, role=Role.OWN)
         made = await self._make(connection, request, "this node")
+        entry = own_entry(self._core, "token_made", str(made.id), Outcome.DONE)
+        await audit.keep(connection, [entry])
         write_token(path, made.token)
 
     async def principal(self, token: str) -> Principal | None:
@@ -58,14 +63,15 @@ class AccessTokens:
             known = await tokens.find(connection, digest(token))
             if known is None:
                 return None
+            principal = Principal(
+                PrincipalKind.TOKEN, known.label, known.role, str(known.id), known.expires_at
+            )
             if (reason := self._why_invalid(known)) is not None:
-                raise NotAuthenticated(reason)
+                raise NotAuthenticated(reason, claimed=principal)
             if known.used_at is None or not known.used_at <= now < known.used_at + _USE_STEP:
                 with contextlib.suppress(DatabaseUnavailable):  # reading goes on with a full disk
                     await tokens.note_use(connection, known.id, now)
-        return Principal(
-            PrincipalKind.TOKEN, known.label, known.role, str(known.id), known.expires_at
-        )
+        return principal
 
     def _why_invalid(self, token: StoredToken) -> str | None:
         """Return why a token of this node is not valid now, or None if it is."""

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
-import aiohttp
 import pytest
 
 from node.api.app import ROUTES
@@ -20,7 +18,7 @@ from node.store.database import Notice
 from tests.conftest import NewDatabase
 from tests.support.clocks import ManualClock
 from tests.support.patience import PATIENCE_S
-from tests.support.served_nodes import Asker, asker, give_token
+from tests.support.served_nodes import Asker, asker, give_token, user
 
 
 @pytest.fixture
@@ -28,14 +26,6 @@ async def a(new_database: NewDatabase, clock: ManualClock, tmp_path: Path) -> As
     """Return a node with its owner; programs on its host may not read without a token."""
     async with asker("a", await new_database(), clock, tmp_path, read_local=False) as owner:
         yield owner
-
-
-@contextlib.asynccontextmanager
-async def user(a: Asker, token: str | None) -> AsyncIterator[Asker]:
-    """Ask the same node with another token, or with none."""
-    headers = {} if token is None else {"Authorization": f"Bearer {token}"}
-    async with aiohttp.ClientSession(headers=headers) as session:
-        yield Asker(a.node, session)
 
 
 async def made(a: Asker, role: str, **fields: Any) -> dict[str, Any]:

@@ -269,6 +269,7 @@ NOT_SIMULATED = {
     "lead_process",
     # Simulated nodes have no users.
     "access_token",
+    "audit",
 }
 """Tables without a counterpart in a simulation: its runs end at once and are stored nowhere, and
 nobody asks whether its nodes are ready.

@@ -145,6 +145,14 @@ async def asker(
         yield Asker(node, session)
 
 
+@contextlib.asynccontextmanager
+async def user(a: Asker, token: str | None) -> AsyncIterator[Asker]:
+    """Ask the same node with another token, or with none."""
+    headers = {} if token is None else {"Authorization": f"Bearer {token}"}
+    async with aiohttp.ClientSession(headers=headers) as session:
+        yield Asker(a.node, session)
+
+
 async def give_token(
     node: NodeService, secret: str = "secret", label: str = "owner", role: Role = Role.OWN
 ) -> None:

@@ -101,7 +101,7 @@ def delivered(tables: Tables, ids: Sequence[int]) -> Answer:
 def failed(tables: Tables, ids: Sequence[int], next_at: int, error: str, sooner: int) -> Answer:
     """Record a failed delivery, to be retried sooner if the node is not known to be unreachable."""
     away = {row.identity for row in tables.nodes.rows.values() if row.unreachable_since is not None}
-    for number in ids:
+    for number in dict.fromkeys(ids):
         row = tables.outbox.rows.get(number)
         if row is not None:
             again_at = next_at if row.node in away else min(next_at, sooner)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from lead.simulation.memory import (
     archives,
+    audit,
     bookings,
     changes,
     dependencies,
@@ -50,7 +51,7 @@ _MODULES = (
 
 FILES = (
     *dict.fromkeys(module.TWINS for module in _MODULES),
-    *(ledger.TWINS, ledger.CAMPAIGNS, seats.TWINS, seats.POOLS),
+    *(ledger.TWINS, ledger.CAMPAIGNS, seats.TWINS, seats.POOLS, audit.TWINS, audit.TOKENS),
 )
 """The files of queries; a long one has its twins in two modules."""
 

@@ -21,3 +21,18 @@ LIMIT $4;
 -- revoke_token --
 UPDATE access_token SET revoked_at = coalesce(revoked_at, $2) WHERE id = $1
 RETURNING id, label, role::text, created_at, created_by, expires_at, used_at, revoked_at;
+
+-- purge_tokens --
+-- Those that were revoked or have expired before then.
+WITH gone AS (
+    DELETE FROM access_token
+    WHERE id IN (
+        SELECT old.id FROM access_token AS old
+        WHERE least(old.revoked_at, old.expires_at) < $1
+        ORDER BY old.id
+        LIMIT $2
+    )
+    RETURNING id
+)
+
+SELECT count(*) FROM gone;

@@ -1,0 +1,147 @@
+"""``parley audit``: who did what on the node, and who was refused."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from node.cli.listing import limit_option, print_list
+from node.cli.output import Column, Record, RecordLayout, printable
+from node.cli.retrying import retry_while_silent
+from node.cli.session import Session, asks_node
+from node.cli.times import MOMENT, Moment, local
+from node.model.audit import Outcome
+from node.model.principals import PrincipalKind
+
+if TYPE_CHECKING:
+    from node.client.responses import Page
+    from node.model.wire.audit import AuditRecord
+
+_WAIT_S = 20
+_PAGE = 200
+
+
+def _who(row: Record) -> str:
+    kind = "node " if row["kind"] == PrincipalKind.NODE else ""
+    return f"{kind}{row['principal'] or row['kind']}"
+
+
+def _outcome(row: Record) -> str:
+    words = [row["outcome"]]
+    if row["outcome"] != Outcome.DONE:
+        words += [str(row[name]) for name in ("status", "problem") if row[name]]
+    return " ".join(words) + (f" ({row['count']} times)" if row["count"] > 1 else "")
+
+
+ENTRY = RecordLayout(
+    columns=(
+        Column("at", lambda row: local(row["at"]), whole=True),
+        Column("who", _who),
+        Column("from", lambda row: row["origin"] or ""),
+        Column("what", lambda row: row["verb"]),
+        Column("on", lambda row: row["thing"] or ""),
+        Column("outcome", _outcome),
+    ),
+    fields=(
+        "id",
+        "at",
+        "kind",
+        "principal",
+        "key",
+        "role",
+        "origin",
+        "verb",
+        "thing",
+        "outcome",
+        "status",
+        "problem",
+        "count",
+    ),
+    empty="Nothing of that kind is recorded.",
+)
+
+
+@click.command("audit")
+@click.option("--principal", metavar="NAME", help="Only of this user or node: label, name or key.")
+@click.option("--verb", help="Only this operation, such as post_tokens.")
+@click.option("--thing", metavar="ID|NAME", help="Only about this task, node, token and the like.")
+@click.option(
+    "--outcome",
+    "outcomes",
+    multiple=True,
+    type=click.Choice([str(outcome) for outcome in Outcome]),
+    help="Only with this outcome; several times: any of these.",
+)
+@click.option("--since", type=MOMENT, help="From then on (-1h, RFC 3339).")
+@click.option("--until", type=MOMENT, help="Before then.")
+@click.option("--follow", is_flag=True, help="Print what is added from now on, until Ctrl-C.")
+@limit_option
+@asks_node
+async def audit(
+    session: Session,
+    principal: str | None,
+    verb: str | None,
+    thing: str | None,
+    outcomes: tuple[str, ...],
+    since: Moment | None,
+    until: Moment | None,
+    follow: bool,
+    limit: int,
+) -> None:
+    """Show who did what on the node, and who was refused.
+
+    The newest come first, but for --follow. It needs a token of the role own.
+
+    \b
+      parley audit --since -1d --outcome refused
+      parley audit --principal alice --verb post_tasks
+      parley audit --thing 7c1e90ab              # all about that task, or token
+      parley audit --follow -o jsonl             # each line as it is added
+
+    A verb is the operationId of /v1/openapi.json: post_tasks creates a task, delete_nodes_name
+    removes a node, put_participant_tasks_id is another node's introduction of a task. What the
+    node did by itself is token_made, limits_loaded, limits_broken and limit_reached; left_out
+    counts the requests of a flood that have no rows of their own.
+    """  # noqa: D301 - click's mark for lines to keep
+    now = session.clock.now()
+    fetch = partial(
+        session.client.audit,
+        principal=principal,
+        verb=verb,
+        thing=thing,
+        outcomes=outcomes,
+        since=None if since is None else since.at(now),
+        until=None if until is None else until.at(now),
+    )
+    if follow:
+        await _follow(session, fetch)
+    else:
+        await print_list(session, ENTRY, fetch, limit)
+
+
+async def _follow(session: Session, fetch: Any) -> None:
+    """Print rows that are added from now on, in their order, until interrupted."""
+    if session.output.format == "csv":
+        msg = "--follow prints lines as they come; use -o jsonl, ids or table"
+        raise click.UsageError(msg)
+    latest: Page[AuditRecord] = await session.client.audit(limit=1)
+    last = latest.items[0].id if latest.items else 0
+    while True:
+        following = partial(fetch, oldest_first=True, cursor=str(last), limit=_PAGE, wait_s=_WAIT_S)
+        added: Page[AuditRecord] = await retry_while_silent(
+            session.progress, session.clock, following
+        )
+        for record in added.items:
+            row, last = record.model_dump(mode="json"), record.id
+            if session.output.format == "table":
+                session.output.text("  ".join(filter(None, _cells(row))))
+            elif session.output.format == "json":
+                session.output.raw(row)
+            else:
+                session.output.many([row], ENTRY)
+
+
+def _cells(row: Record) -> list[str]:
+    return [printable(column.cell(row)) for column in ENTRY.columns]

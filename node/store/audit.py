@@ -1,0 +1,79 @@
+"""The audit: who did what on this node, and who was refused; only added to."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from node.model.audit import AuditEntry
+from node.model.principals import PrincipalKind
+from node.store.database import Connection, Queries, Record
+
+_SQL = Queries("node.store", "audit")
+
+
+@dataclass(frozen=True)
+class AuditFilter:
+    """The rows that are wanted; None and nothing mean any. Instants are in microseconds.
+
+    ``principal`` is a label, a name, or a key; ``thing`` the beginning of an id, or a name.
+    """
+
+    principal: str | None = None
+    verb: str | None = None
+    thing: str | None = None
+    outcomes: Sequence[str] | None = None
+    since: int | None = None
+    until: int | None = None
+
+
+async def keep(connection: Connection, entries: Sequence[AuditEntry]) -> None:
+    """Add rows, in this order."""
+    rows = [_row(entry) for entry in entries]
+    await connection.execute(_SQL["keep_entries"], *map(list, zip(*rows, strict=True)))
+
+
+def _row(entry: AuditEntry) -> tuple[object, ...]:
+    who = entry.principal
+    is_known = who.kind in {PrincipalKind.TOKEN, PrincipalKind.NODE}
+    return (
+        entry.at,
+        who.kind,
+        who.name if is_known else None,
+        who.key,
+        who.role if is_known else None,
+        entry.origin,
+        entry.verb,
+        entry.thing,
+        entry.outcome,
+        entry.status,
+        entry.problem,
+        entry.count,
+    )
+
+
+async def listed(
+    connection: Connection,
+    wanted: AuditFilter,
+    beyond: int | None,
+    limit: int,
+    *,
+    descending: bool,
+) -> list[Record]:
+    """Return a page of rows, the newest first if ``descending``, beyond the row with this id."""
+    return await connection.fetch(
+        _SQL["entries_backward"] if descending else _SQL["entries_forward"],
+        wanted.principal,
+        wanted.verb,
+        wanted.thing,
+        None if wanted.outcomes is None else list(wanted.outcomes),
+        wanted.since,
+        wanted.until,
+        beyond,
+        limit,
+    )
+
+
+async def purge(connection: Connection, before: int, at_most: int) -> int:
+    """Delete rows that are older; return how many."""
+    return int(await connection.fetchval(_SQL["purge_entries"], before, at_most))
